@@ -95,6 +95,17 @@ def parsed(
         raise TooDear(seconds) from None
 
 
+def tree_of(
+    body: bytes, content_type: str | None = None, seconds: float = 0.0, brief: bool = False
+) -> tuple[etree._Element | None, str]:
+    """The root of a document's tree, None where there is nothing to make one of; and its encoding.
+
+    Raises TooDear as :func:`outline` says.
+    """
+    encoding, skipped = sniff(body, content_type)
+    return _parse(to_utf8(body[skipped:] if skipped else body, encoding), seconds, brief), encoding
+
+
 def extract(
     body: bytes,
     url: str,
@@ -163,8 +174,7 @@ def outline(
     """
     if not is_html(content_type, body[:_HEAD_BYTES]):
         return _empty(url, "utf-8", said), References([], [])
-    encoding, skipped = sniff(body, content_type)
-    root = _parse(to_utf8(body[skipped:] if skipped else body, encoding), seconds, brief)
+    root, encoding = tree_of(body, content_type, seconds, brief)
     if root is None:
         return _empty(url, encoding, said), References([], [])
     found: References | Resolved

@@ -15,6 +15,7 @@
 #include "etree_api.h"
 #include "pool.h"
 #include "samples.h"
+#include "tree.h"
 
 #if LIBXML_VERSION != MADE_FOR
 #error "the headers are of another libxml2 than the one that lxml runs on"
@@ -1028,6 +1029,15 @@ static PyObject *pooled(PyObject *self, PyObject *const *arguments, Py_ssize_t c
     return result;
 }
 
+const xmlNode *root_of(PyObject *given) {
+    struct LxmlElement *element = rootNodeOrRaise(given);
+    if (element == NULL)
+        return NULL;
+    const xmlNode *node = element->_c_node;
+    Py_DECREF(element);
+    return node;
+}
+
 static PyObject *chunks(PyObject *self, PyObject *nothing) {
     (void)self, (void)nothing;
     return PyLong_FromUnsignedLong(pool_chunks());
@@ -1088,5 +1098,8 @@ PyMODINIT_FUNC INIT(void) {
     allow("&=%+", QUERY);
     if (import_lxml__etree() < 0)
         return NULL;
-    return PyModule_Create(&module);
+    PyObject *made = PyModule_Create(&module);
+    if (made != NULL && main_begin(made) < 0)
+        Py_CLEAR(made);
+    return made;
 }

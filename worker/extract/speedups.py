@@ -1,5 +1,4 @@
-"""What ``greencrawl.worker.extract.compile`` made of ``speedups.c``, ``pool.c`` and ``samples.c``,
-if it did.
+"""What ``greencrawl.worker.extract.compile`` made of the sources in C, if it did.
 
 It lies in the environment of the Python that compiled it and is used where it fits: the sources,
 the lists it was given, and the releases of lxml and of libxml2, whose structures it reads. It is
@@ -16,10 +15,11 @@ from types import ModuleType
 
 from lxml import etree
 
+_HERE = Path(__file__).parent
 SOURCES = tuple(
-    Path(__file__).with_name(name)
-    for name in ("speedups.c", "pool.c", "pool.h", "samples.c", "samples.h")
+    sorted(path for folder in (_HERE, _HERE / "main") for path in folder.glob("*.[ch]"))
 )
+"""All that is in C here and in ``main/``."""
 PREFIX = "greencrawl_speedups_"
 
 

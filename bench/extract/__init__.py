@@ -1,0 +1,1 @@
+"""Main text beside other libraries: how much of it is found, and what that costs."""

@@ -1,0 +1,218 @@
+"""``python -m bench.extract FOLDER…``: main text by ours and by other libraries, and what it costs.
+
+FOLDERs are those that ``python -m greencrawl.worker.extract.train`` reads. Texts of ours come by
+cross-validation over sites, each page's from a model that has not seen its site; with
+``--packaged``, for pages that it was not learnt from, by the model that the package has. CPU is
+taken in one process on one core, from the bytes of a page to its text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.extract import intervals, readers
+from bench.rig.record import Record, draw
+from greencrawl.worker.extract.main import main_text
+from greencrawl.worker.extract.page import tree_of
+from greencrawl.worker.extract.text import read_text
+from greencrawl.worker.extract.train.samples import SNIPPETS, Sample, read
+from greencrawl.worker.extract.train.scores import Snippets, f1
+
+ROUNDS = 3
+"""How often ours is timed; the least counts. Others take too long."""
+
+
+def main(arguments: list[str]) -> int:
+    """Measure and print; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m bench.extract", description=__doc__)
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
+    parser.add_argument("--packaged", action="store_true", help="use the package's model")
+    parser.add_argument("--only", nargs="*", metavar="NAME", help="of the other libraries")
+    given = parser.parse_args(arguments)
+    samples = [sample for folder in given.folders for sample in read(folder)]
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    record = Record("extract", "Main text beside other libraries", False, packages=readers.PACKAGES)
+    texts, millis = {}, {}
+    texts[readers.OURS], millis[readers.OURS], apart = _ours(samples)
+    for name, reader in readers.OTHERS.items():
+        if given.only is None or name in given.only:
+            texts[name], millis[name] = _timed(samples, reader)
+    if not given.packaged:
+        from greencrawl.worker.extract.train import fit
+
+        rows = fit.rows_of(samples)
+        texts[readers.OURS] = fit.cross_validated(rows, fit.Settings()).texts
+    _tables(record, samples, texts, millis, apart)
+    record.finish()
+    return 0
+
+
+def _timed(samples: Sequence[Sample], reader: readers.Reader) -> tuple[list[str], list[float]]:
+    """Texts and milliseconds of CPU; a page at which a library fails has no text."""
+    texts, millis = [], []
+    reader(samples[0].body)  # what it imports and compiles is of no page
+    for sample in samples:
+        began = time.process_time_ns()
+        try:
+            text = reader(sample.body)
+        except Exception as error:  # noqa: BLE001
+            print(f"   {sample.key}: {type(error).__name__}: {error}"[:120], file=sys.stderr)
+            text = ""
+        millis.append((time.process_time_ns() - began) / 1e6)
+        texts.append(text)
+    return texts, millis
+
+
+def _ours(samples: Sequence[Sample]) -> tuple[list[str], list[float], dict[str, list[float]]]:
+    """The same for ours; and apart: decoding and parsing, all text, main text."""
+    millis = [float("inf")] * len(samples)
+    for _ in range(ROUNDS):
+        texts, once = _timed(samples, readers.ours)
+        millis = [min(pair) for pair in zip(millis, once, strict=True)]
+    apart: dict[str, list[float]] = {"parse": [], "all text": [], "main text": []}
+    for sample in samples:
+        least = [float("inf")] * len(apart)
+        for _ in range(ROUNDS):
+            at = [time.process_time_ns()]
+            root, _ = tree_of(sample.body)
+            at.append(time.process_time_ns())
+            if root is not None:
+                read_text(root, sample.url)
+                at.append(time.process_time_ns())
+                main_text(root)
+                at.append(time.process_time_ns())
+                once = [(end - begin) / 1e6 for begin, end in pairwise(at)]
+                least = [min(pair) for pair in zip(least, once, strict=True)]
+        if least[0] < float("inf"):
+            for part, value in zip(apart.values(), least, strict=True):
+                part.append(value)
+    return texts, millis, apart
+
+
+def _tables(
+    record: Record,
+    samples: Sequence[Sample],
+    texts: dict[str, list[str]],
+    millis: dict[str, list[float]],
+    apart: dict[str, list[float]],
+) -> None:
+    groups = _groups(samples)
+    sites = [sample.site for sample in samples]
+    values = {
+        name: np.array([_addends(*one) for one in zip(samples, found, strict=True)])
+        for name, found in texts.items()
+    }
+    rows, shown = [], {}
+    for name, scored in values.items():
+        cells: list[str | float] = [name]
+        for group, chosen in groups.items():
+            figure = intervals.snippet_f1 if group == SNIPPETS else intervals.mean
+            part = scored[chosen] if group == SNIPPETS else scored[chosen, 3:]
+            value, low, high = intervals.interval(part, _at(sites, chosen), figure)
+            shown[name, group] = value, low, high
+            cells.append(f"{value:.3f} ({low:.3f}–{high:.3f})")
+        rows.append(cells)
+    record.table("F1, and intervals of 95 % over sites", ["", *groups], rows)
+    if SNIPPETS in groups:
+        record.table("Snippets of articles", ["", "precision", "recall", "F1"], [
+            [name, *(
+                "{:.3f} ({:.3f}–{:.3f})".format(*intervals.interval(
+                    scored[groups[SNIPPETS]], _at(sites, groups[SNIPPETS]), figure
+                ))
+                for figure in (intervals.precision, intervals.recall, intervals.snippet_f1)
+            )]
+            for name, scored in values.items()
+        ])  # fmt: skip
+    if readers.REFERENCE in texts:
+        record.table(
+            f"F1 of ours less that of {readers.REFERENCE}, on the same pages", ["", *groups],
+            [["difference", *(
+                "{:+.3f} ({:+.3f}–{:+.3f})".format(*_difference(
+                    values[readers.OURS][chosen], values[readers.REFERENCE][chosen],
+                    _at(sites, chosen), group == SNIPPETS,
+                ))
+                for group, chosen in groups.items()
+            )]],
+        )  # fmt: skip
+    cost = [
+        [name, *(float(np.mean(np.array(took)[chosen])) for chosen in groups.values())]
+        for name, took in millis.items()
+    ]
+    record.table("CPU a page, ms, from bytes to text", ["", *groups], cost)
+    record.table(
+        "Ours, apart: CPU a page, ms", ["", "mean", "median", "99th percentile"],
+        [[part, *(float(one) for one in (
+            np.mean(took), np.median(took), np.percentile(took, 99)
+        ))] for part, took in apart.items()],
+    )  # fmt: skip
+    record.runs("millis", {name: [round(one, 3) for one in took] for name, took in millis.items()})
+    _plot(record, shown, millis, groups)
+
+
+def _groups(samples: Sequence[Sample]) -> dict[str, NDArray[np.int64]]:
+    """Places of pages by kind; all whose text is marked as a whole come first."""
+    kinds = sorted({sample.kind for sample in samples} - {SNIPPETS})
+    marked = {"all": [i for i, one in enumerate(samples) if one.kind != SNIPPETS]}
+    places = marked | {
+        kind: [i for i, one in enumerate(samples) if one.kind == kind]
+        for kind in (*kinds, SNIPPETS)
+    }
+    return {group: np.array(found) for group, found in places.items() if found}
+
+
+def _addends(sample: Sample, text: str) -> tuple[float, float, float, float, float]:
+    """Of snippets: hit, missed and wrong; F1 over words, and 1."""
+    snippets = Snippets()
+    snippets.add(text, sample.present, sample.absent)
+    score = 0.0 if sample.text is None else f1(text, sample.text)
+    return snippets.hit, snippets.missed, snippets.wrong, score, 1.0
+
+
+def _at(sites: Sequence[str], places: NDArray[np.int64]) -> list[str]:
+    return [sites[place] for place in places]
+
+
+def _difference(
+    ours: NDArray[np.float64], other: NDArray[np.float64], sites: list[str], snippets: bool
+) -> tuple[float, float, float]:
+    if not snippets:
+        both = np.column_stack([ours[:, 3] - other[:, 3], ours[:, 4]])
+        return intervals.interval(both, sites, intervals.mean)
+    return intervals.interval(
+        np.hstack([ours[:, :3], other[:, :3]]), sites,
+        lambda sums: intervals.snippet_f1(sums[:, :3]) - intervals.snippet_f1(sums[:, 3:]),
+    )  # fmt: skip
+
+
+def _plot(
+    record: Record,
+    shown: dict[tuple[str, str], tuple[float, float, float]],
+    millis: dict[str, list[float]],
+    groups: dict[str, NDArray[np.int64]],
+) -> None:
+    figure = draw(4 * len(groups) / 2, 4)
+    for place, (group, chosen) in enumerate(groups.items()):
+        axes = figure.add_subplot(2, (len(groups) + 1) // 2, place + 1)
+        for name, took in millis.items():
+            value, low, high = shown[name, group]
+            cost = float(np.mean(np.array(took)[chosen]))
+            axes.errorbar(cost, value, [[value - low], [high - value]], fmt="o", label=name)
+        axes.set_xscale("log")
+        axes.set_title(group, fontsize=9)
+    figure.axes[0].legend(fontsize=5)
+    figure.supxlabel("CPU a page, ms")
+    figure.supylabel("F1")
+    record.plot("f1", figure, "F1 and CPU a page, by kind of page")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,58 @@
+"""What reads main text: ours, and other libraries, all from the bytes of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from greencrawl.worker.extract.main import main_text
+from greencrawl.worker.extract.page import tree_of
+from greencrawl.worker.extract.text import text_of
+
+Reader = Callable[[bytes], str]
+
+
+def ours(body: bytes) -> str:
+    """Main text by the model that the package has."""
+    root, _ = tree_of(body)
+    return "" if root is None else main_text(root)
+
+
+def whole(body: bytes) -> str:
+    """All visible text."""
+    root, _ = tree_of(body)
+    return "" if root is None else text_of(root)
+
+
+def _trafilatura(body: bytes, **options: bool) -> str:
+    import trafilatura
+
+    return trafilatura.extract(body, **options) or ""
+
+
+def _resiliparse(body: bytes) -> str:
+    from resiliparse.extract.html2text import extract_plain_text
+    from resiliparse.parse.encoding import bytes_to_str, detect_encoding
+
+    return str(extract_plain_text(bytes_to_str(body, detect_encoding(body)), main_content=True))
+
+
+def _readability(body: bytes) -> str:
+    from readability import Document
+
+    return whole(b'<meta charset="utf-8">' + Document(body).summary().encode())
+
+
+OTHERS: dict[str, Reader] = {
+    "trafilatura": _trafilatura,
+    "trafilatura, no comments": partial(_trafilatura, include_comments=False),
+    "trafilatura, fast": partial(_trafilatura, fast=True),
+    "resiliparse": _resiliparse,
+    "readability-lxml": _readability,
+    "whole text": whole,
+}
+PACKAGES = ("trafilatura", "resiliparse", "readability-lxml")
+"""Whose versions a record names."""
+REFERENCE = "trafilatura, no comments"
+"""What ours is compared with page by page."""
+OURS = "ours"

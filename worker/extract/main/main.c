@@ -1,0 +1,188 @@
+/* What Python calls of the main text; see __init__.py. */
+
+#include "main.h"
+
+#include "../tree.h"
+
+static const char *names[2 * MOST_FEATURES];
+static int numbers[2 * MOST_FEATURES];
+static unsigned width; /* how many features there are */
+static uint32_t digest; /* of their names */
+
+/* A page that shows less is read with what stands in `noscript`. */
+#define FEW_SIGNS 600
+
+static void forget(PyObject *capsule) { model_free(PyCapsule_GetPointer(capsule, "model")); }
+
+/* model(bytes): what was learnt. Raises ValueError if it is no model of these features. */
+static PyObject *model(PyObject *self, PyObject *given) {
+    (void)self;
+    char *data;
+    Py_ssize_t length;
+    const char *problem = "";
+    if (PyBytes_AsStringAndSize(given, &data, &length) < 0)
+        return NULL;
+    uint32_t made_for = 0;
+    if (length >= 8)
+        memcpy(&made_for, data + 4, 4);
+    struct model *made = made_for == digest ? model_read((const uint8_t *)data, (size_t)length, width, &problem) : NULL;
+    if (made == NULL) {
+        PyErr_SetString(PyExc_ValueError, made_for == digest ? problem : "the model was made for other features");
+        return NULL;
+    }
+    PyObject *capsule = PyCapsule_New(made, "model", forget);
+    if (capsule == NULL)
+        model_free(made);
+    return capsule;
+}
+
+/* features(): their names in order, and their digest. */
+static PyObject *features(PyObject *self, PyObject *nothing) {
+    (void)self, (void)nothing;
+    PyObject *list = PyList_New(width);
+    for (unsigned i = 0; list != NULL && i < width; i++) {
+        PyObject *name = numbers[i] == -1 && strncmp(names[i], "neighbour", 9) != 0
+                             ? PyUnicode_FromString(names[i])
+                             : PyUnicode_FromFormat("%s %d", names[i], numbers[i]);
+        if (name == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, i, name);
+    }
+    return list == NULL ? NULL : Py_BuildValue("NI", list, digest);
+}
+
+/* All of one page. */
+struct reading {
+    struct blocks page;
+    uint8_t *rows, *chosen;
+    float *scores;
+};
+
+static void close_reading(struct reading *reading) {
+    blocks_free(&reading->page);
+    PyMem_RawFree(reading->rows);
+    PyMem_RawFree(reading->chosen);
+    PyMem_RawFree(reading->scores);
+}
+
+/* Read, judge and choose; false if there is no memory. */
+static int read_page(struct reading *reading, const xmlNode *root, const struct model *model) {
+    struct blocks *page = &reading->page;
+    if (!blocks_read(page, root, 0))
+        return 0;
+    if (page->elements[0].length < FEW_SIGNS) {
+        struct blocks more = {0};
+        if (!blocks_read(&more, root, 1)) {
+            blocks_free(&more);
+            return 0;
+        }
+        if (more.elements[0].length > page->elements[0].length) {
+            struct blocks less = *page;
+            *page = more, more = less;
+        }
+        blocks_free(&more);
+    }
+    size_t count = (size_t)page->block_count + 1;
+    reading->rows = PyMem_RawMalloc(count * width);
+    reading->scores = PyMem_RawCalloc(count, sizeof *reading->scores);
+    reading->chosen = PyMem_RawCalloc(count, 1);
+    if (reading->rows == NULL || reading->scores == NULL || reading->chosen == NULL ||
+        !features_of(page, reading->rows, width))
+        return 0;
+    if (model == NULL)
+        return 1;
+    model_scores(model, reading->rows, width, page->block_count, reading->scores);
+    return choose(model, page, reading->scores, reading->chosen);
+}
+
+static int model_of(PyObject *given, const struct model **model) {
+    *model = given == Py_None ? NULL : PyCapsule_GetPointer(given, "model");
+    return *model != NULL || given == Py_None;
+}
+
+/* main_text(element, model, resolve): the main text; as Markdown where `resolve` makes URLs of
+ * references. */
+static PyObject *main_text(PyObject *self, PyObject *arguments) {
+    (void)self;
+    PyObject *element, *given, *resolve, *result = NULL;
+    const struct model *model;
+    if (!PyArg_ParseTuple(arguments, "OOO", &element, &given, &resolve) || !model_of(given, &model))
+        return NULL;
+    const xmlNode *root = root_of(element);
+    if (root == NULL)
+        return NULL;
+    struct reading reading = {{0}, NULL, NULL, NULL};
+    struct writer out = {NULL, 0, 0, 0};
+    if (read_page(&reading, root, model)) {
+        document_write(&out, &reading.page, reading.chosen, resolve == Py_None ? NULL : resolve);
+        if (!out.failed)
+            result = PyUnicode_DecodeUTF8(out.length ? out.data : "", (Py_ssize_t)out.length, "replace");
+    }
+    if (result == NULL && !PyErr_Occurred())
+        PyErr_NoMemory();
+    PyMem_RawFree(out.data);
+    close_reading(&reading);
+    return result;
+}
+
+/* blocks(element, model): for each block its text, path of tags, score and whether it was chosen; and
+ * the features of all, a row for each. */
+static PyObject *blocks(PyObject *self, PyObject *arguments) {
+    (void)self;
+    PyObject *element, *given, *result = NULL;
+    const struct model *model;
+    if (!PyArg_ParseTuple(arguments, "OO", &element, &given) || !model_of(given, &model))
+        return NULL;
+    const xmlNode *root = root_of(element);
+    if (root == NULL)
+        return NULL;
+    struct reading reading = {{0}, NULL, NULL, NULL};
+    if (read_page(&reading, root, model)) {
+        const struct blocks *page = &reading.page;
+        PyObject *list = PyList_New(page->block_count);
+        for (uint32_t i = 0; list != NULL && i < page->block_count; i++) {
+            const struct block *block = &page->blocks[i];
+            const struct element *own = &page->elements[block->element];
+            PyObject *text = PyUnicode_DecodeUTF8(page->text + block->begin, (Py_ssize_t)(block->end - block->begin), "replace");
+            PyObject *row = text == NULL ? NULL
+                            : Py_BuildValue("NsIIdO", text, (const char *)own->node->name, block->length, block->same,
+                                            (double)reading.scores[i], reading.chosen[i] ? Py_True : Py_False);
+            if (row == NULL)
+                Py_CLEAR(list);
+            else
+                PyList_SET_ITEM(list, i, row);
+        }
+        if (list != NULL)
+            result = Py_BuildValue("Ny#", list, (const char *)reading.rows, (Py_ssize_t)page->block_count * width);
+    } else if (!PyErr_Occurred()) {
+        PyErr_NoMemory();
+    }
+    close_reading(&reading);
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"main_model", model, METH_O, NULL},
+    {"main_features", features, METH_NOARGS, NULL},
+    {"main_text", main_text, METH_VARARGS, NULL},
+    {"main_blocks", blocks, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+int main_begin(PyObject *module) {
+    words_begin();
+    blocks_begin();
+    width = features_names(names, numbers);
+    if (width == 0 || width > MOST_FEATURES) {
+        PyErr_Format(PyExc_SystemError, "%u features", width);
+        return -1;
+    }
+    digest = 2166136261u;
+    for (unsigned i = 0; i < width; i++) {
+        for (const char *at = names[i]; *at; at++)
+            digest = (digest ^ (unsigned char)*at) * 16777619u;
+        digest = (digest ^ (unsigned)(numbers[i] + 16)) * 16777619u;
+    }
+    return PyModule_AddFunctions(module, methods);
+}

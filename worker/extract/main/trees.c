@@ -1,0 +1,216 @@
+/* Boosted trees in packed tables, and the choice of blocks by what they say.
+ *
+ * A model is, all little-endian: "GCM1"; the digest of the features it was made for (4 bytes); how many
+ * trees (2); how many steps of a leaf's value are 1 (4, a float); the bias (4, a float); the floor and
+ * the expected F1 from which on it holds (4 and 4, floats); then for each tree the number n of its
+ * nodes (1), n times feature, threshold, and where it goes on if the value is at most that, and if it
+ * is more (1 each): a node, or 128 + a leaf; and n + 1 values of leaves (2 each). */
+
+#include "main.h"
+
+#define HEAD_BYTES 26
+#define MOST_NODES 127 /* of a tree; it has one leaf more */
+#define AT_ONCE 8
+
+/* Nodes of a tree lie in one array, a pair of children side by side, so that a step is an addition.
+ * A leaf leads to itself. */
+struct node {
+    uint8_t feature, threshold, child;
+};
+
+struct tree {
+    uint32_t first;
+    unsigned steps;
+};
+
+struct model {
+    float unit, bias, floor, floor_from;
+    unsigned count;
+    struct tree *trees;
+    struct node *nodes;
+    int16_t *values;
+};
+
+static unsigned two_bytes(const uint8_t *at) { return at[0] | (unsigned)at[1] << 8; }
+
+static uint32_t four_bytes(const uint8_t *at) { return two_bytes(at) | (uint32_t)two_bytes(at + 2) << 16; }
+
+static float a_float(const uint8_t *at) {
+    uint32_t bits = four_bytes(at);
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+void model_free(struct model *model) {
+    if (model == NULL)
+        return;
+    PyMem_RawFree(model->trees);
+    PyMem_RawFree(model->nodes);
+    PyMem_RawFree(model->values);
+    PyMem_RawFree(model);
+}
+
+/* Lay one tree of `count` nodes out from place `first` on; how many steps it takes, or -1 if it is not
+ * one. */
+static int lay_out(struct model *model, uint32_t first, const uint8_t *nodes, unsigned count, unsigned features) {
+    const uint8_t *leaves = nodes + 4 * (size_t)count;
+    unsigned char from[2 * MOST_NODES + 1], depth[2 * MOST_NODES + 1];
+    unsigned laid = 1, deepest = 0, leaf_count = 0, node_count = 0;
+    from[0] = count ? 0 : 128;
+    depth[0] = 0;
+    for (unsigned i = 0; i < laid; i++) {
+        struct node *node = &model->nodes[first + i];
+        if (from[i] & 128) {
+            unsigned leaf = from[i] & 127u;
+            if (leaf > count)
+                return -1;
+            *node = (struct node){0, 255, (uint8_t)i};
+            model->values[first + i] = (int16_t)two_bytes(leaves + 2 * leaf);
+            leaf_count++;
+            deepest = depth[i] > deepest ? depth[i] : deepest;
+        } else {
+            const uint8_t *given = nodes + 4 * (size_t)from[i];
+            if (++node_count > count || from[i] >= count || given[0] >= features)
+                return -1;
+            *node = (struct node){given[0], given[1], (uint8_t)laid};
+            model->values[first + i] = 0;
+            for (int side = 2; side < 4; side++, laid++) {
+                from[laid] = given[side];
+                depth[laid] = (unsigned char)(depth[i] + 1);
+            }
+        }
+    }
+    return leaf_count == count + 1 ? (int)deepest : -1;
+}
+
+struct model *model_read(const uint8_t *data, size_t length, unsigned features, const char **problem) {
+    *problem = "it is no model";
+    if (length < HEAD_BYTES || memcmp(data, "GCM1", 4) != 0)
+        return NULL;
+    struct model *model = PyMem_RawCalloc(1, sizeof *model);
+    if (model == NULL)
+        return NULL;
+    model->count = two_bytes(data + 8);
+    model->unit = 1.0f / a_float(data + 10);
+    model->bias = a_float(data + 14);
+    model->floor = a_float(data + 18);
+    model->floor_from = a_float(data + 22);
+    model->trees = PyMem_RawCalloc(model->count + 1, sizeof *model->trees);
+    model->nodes = PyMem_RawCalloc(length, sizeof *model->nodes); /* six bytes of a file make two nodes */
+    model->values = PyMem_RawCalloc(length, sizeof *model->values);
+    int well = model->trees != NULL && model->nodes != NULL && model->values != NULL;
+    size_t at = HEAD_BYTES;
+    uint32_t laid = 0;
+    for (unsigned i = 0; well && i < model->count; i++) {
+        unsigned count = at < length ? data[at] : 255;
+        size_t bytes = 4 * (size_t)count + 2 * ((size_t)count + 1);
+        well = count <= MOST_NODES && length - at - 1 >= bytes;
+        if (!well)
+            break;
+        int steps = lay_out(model, laid, data + at + 1, count, features);
+        well = steps >= 0;
+        model->trees[i] = (struct tree){laid, (unsigned)steps};
+        laid += 2 * count + 1;
+        at += 1 + bytes;
+    }
+    if (!well || at != length) {
+        model_free(model);
+        return NULL;
+    }
+    return model;
+}
+
+/* e to the power of -x, for x of at least 0: halved until the series is short. */
+static float decay(float x) {
+    if (x > 40)
+        return 0;
+    float part = x / 1024, power = 1 - part + part * part / 2;
+    for (int i = 0; i < 10; i++)
+        power *= power;
+    return power;
+}
+
+void model_scores(const struct model *model, const uint8_t *rows, unsigned width, uint32_t count, float *scores) {
+    for (uint32_t begin = 0; begin < count; begin += AT_ONCE) {
+        const uint8_t *row[AT_ONCE];
+        int32_t sums[AT_ONCE] = {0};
+        for (uint32_t j = 0; j < AT_ONCE; j++)
+            row[j] = rows + (size_t)(begin + j < count ? begin + j : begin) * width;
+        for (unsigned t = 0; t < model->count; t++) {
+            const struct node *nodes = model->nodes + model->trees[t].first;
+            const int16_t *values = model->values + model->trees[t].first;
+            unsigned at[AT_ONCE] = {0};
+            for (unsigned step = model->trees[t].steps; step; step--)
+                for (int j = 0; j < AT_ONCE; j++) {
+                    const struct node *node = &nodes[at[j]];
+                    at[j] = node->child + (row[j][node->feature] > node->threshold);
+                }
+            for (int j = 0; j < AT_ONCE; j++)
+                sums[j] += values[at[j]];
+        }
+        for (uint32_t j = 0; j < AT_ONCE && begin + j < count; j++) {
+            float raw = model->bias + (float)sums[j] * model->unit;
+            float small = decay(raw < 0 ? -raw : raw);
+            scores[begin + j] = (raw < 0 ? small : 1) / (1 + small);
+        }
+    }
+}
+
+struct candidate {
+    float score;
+    uint32_t block;
+};
+
+static int by_score(const void *one, const void *other) {
+    const struct candidate *a = one, *b = other;
+    if (a->score != b->score)
+        return a->score < b->score ? 1 : -1;
+    return a->block < b->block ? -1 : a->block > b->block;
+}
+
+#define REPEATED_BYTES 15 /* texts so long are taken once */
+
+/* The blocks for which F1 is expected to be highest, by their lengths: those with the highest scores,
+ * as many as maximise 2 sum(p w) / (sum(w) + sum over all(p w)). */
+int choose(const struct model *model, const struct blocks *page, const float *scores, uint8_t *chosen) {
+    struct candidate *candidates = PyMem_RawMalloc(((size_t)page->block_count + 1) * sizeof *candidates);
+    uint32_t *best = PyMem_RawMalloc(((size_t)page->block_count + 1) * sizeof *best), count = 0;
+    if (candidates == NULL || best == NULL) {
+        PyMem_RawFree(candidates);
+        PyMem_RawFree(best);
+        return 0;
+    }
+    double all = 0, hit = 0, taken = 0, most = 0;
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < page->block_count; i++) {
+        const struct block *block = &page->blocks[i];
+        chosen[i] = 0;
+        if (block->same == i)
+            best[i] = i;
+        else if (scores[i] > scores[best[block->same]])
+            best[block->same] = i;
+    }
+    for (uint32_t i = 0; i < page->block_count; i++) {
+        const struct block *block = &page->blocks[i];
+        if (block->repeats > 1 && block->end - block->begin >= REPEATED_BYTES && best[block->same] != i)
+            continue;
+        candidates[count++] = (struct candidate){scores[i], i};
+        all += (double)scores[i] * block->length;
+    }
+    qsort(candidates, count, sizeof *candidates, by_score);
+    for (uint32_t i = 0; i < count; i++) {
+        double length = page->blocks[candidates[i].block].length;
+        hit += (double)candidates[i].score * length;
+        taken += length;
+        double expected = 2 * hit / (taken + all);
+        if (expected > most)
+            most = expected, last = i + 1;
+    }
+    for (uint32_t i = 0; i < last; i++)
+        if (most < (double)model->floor_from || candidates[i].score >= model->floor)
+            chosen[candidates[i].block] = 1;
+    PyMem_RawFree(candidates);
+    PyMem_RawFree(best);
+    return 1;
+}

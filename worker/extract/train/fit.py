@@ -1,0 +1,170 @@
+"""Learning trees from labelled blocks, and trying them on sites that they were not learnt from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import lightgbm
+import numpy as np
+from lxml import etree
+from numpy.typing import NDArray
+
+from greencrawl.worker.extract.page import tree_of
+from greencrawl.worker.extract.text import compiled
+from greencrawl.worker.extract.train.labels import labels
+from greencrawl.worker.extract.train.packed import packed
+from greencrawl.worker.extract.train.samples import SNIPPETS, Sample
+from greencrawl.worker.extract.train.scores import Snippets, f1
+
+FOLDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How trees are made.
+
+    ``snippet_weight``: what a page counts whose text is known by snippets, beside 1 of one whose
+    text is marked as a whole. ``floor`` and ``floor_from``: see ``packed``.
+    """
+
+    trees: int = 240
+    leaves: int = 20
+    rate: float = 0.08
+    feature_share: float = 0.3
+    row_share: float = 0.8
+    least_rows: int = 40
+    l2: float = 5.0
+    length_power: float = 0.75
+    page_power: float = 0.25
+    snippet_weight: float = 0.3
+    floor: float = 0.5
+    floor_from: float = 0.85
+    seed: int = 1
+
+    def parameters(self) -> dict[str, Any]:
+        """As LightGBM has them. One thread: the same pages give the same trees."""
+        return {
+            "objective": "cross_entropy",
+            "num_leaves": self.leaves,
+            "learning_rate": self.rate,
+            "feature_fraction": self.feature_share,
+            "bagging_fraction": self.row_share,
+            "bagging_freq": 1,
+            "min_data_in_leaf": self.least_rows,
+            "lambda_l2": self.l2,
+            "max_bin": 255,
+            "num_threads": 1,
+            "seed": self.seed,
+            "deterministic": True,
+            "force_col_wise": True,
+            "verbosity": -1,
+        }
+
+
+@dataclass(slots=True)
+class Rows:
+    """Blocks of pages: ``values`` a row of features each, ``labels`` NaN where nobody knows,
+    ``lengths`` their signs, ``pages`` the places of their samples."""
+
+    samples: list[Sample]
+    values: NDArray[np.uint8]
+    labels: NDArray[np.float32]
+    lengths: NDArray[np.float32]
+    pages: NDArray[np.int32]
+    digest: int = 0
+    names: list[str] = field(default_factory=list)
+
+
+def root_of(sample: Sample) -> etree._Element:
+    """The tree of a page; of one that nothing can be made of, an empty one."""
+    root, _ = tree_of(sample.body)
+    return etree.Element("html") if root is None else root
+
+
+def rows_of(samples: Iterable[Sample]) -> Rows:
+    """Features and labels of all blocks. Raises RuntimeError where nothing was compiled."""
+    if compiled is None:
+        raise RuntimeError(
+            "it needs the compiled part: python -m greencrawl.worker.extract.compile"
+        )
+    names, digest = compiled.main_features()
+    kept, values, marks, lengths, pages = [], [], [], [], []
+    for place, sample in enumerate(samples):
+        blocks, row_bytes = compiled.main_blocks(root_of(sample), None)
+        kept.append(sample)
+        values.append(np.frombuffer(row_bytes, dtype=np.uint8).reshape(len(blocks), len(names)))
+        marks.append(labels([block[0] for block in blocks], sample))
+        lengths.append(np.array([block[2] for block in blocks], dtype=np.float32))
+        pages.append(np.full(len(blocks), place, dtype=np.int32))
+    return Rows(
+        samples=kept,
+        values=np.concatenate(values),
+        labels=np.concatenate(marks),
+        lengths=np.concatenate(lengths),
+        pages=np.concatenate(pages),
+        digest=digest,
+        names=names,
+    )
+
+
+def all_pages(rows: Rows) -> NDArray[np.bool_]:
+    """All of them, as :func:`learn` is told."""
+    return np.ones(len(rows.samples), dtype=np.bool_)
+
+
+def learn(rows: Rows, chosen: NDArray[np.bool_], settings: Settings) -> bytes:
+    """A model of the chosen pages (one truth value a page), packed."""
+    taken = chosen[rows.pages] & ~np.isnan(rows.labels)
+    marks, pages = rows.labels[taken], rows.pages[taken]
+    weights = rows.lengths[taken] ** settings.length_power
+    sums = np.bincount(pages, weights, len(rows.samples))
+    weights *= np.maximum(sums, 1)[pages] ** (settings.page_power - 1)
+    snippets = np.array([one.kind == SNIPPETS for one in rows.samples])[pages]
+    weights[snippets] *= settings.snippet_weight
+    weights *= len(weights) / weights.sum()
+    data = lightgbm.Dataset(rows.values[taken], marks, weight=weights)
+    booster = lightgbm.train(settings.parameters(), data, settings.trees)
+    trees = [tree["tree_structure"] for tree in booster.dump_model()["tree_info"]]
+    return packed(trees, rows.digest, settings.floor, settings.floor_from)
+
+
+@dataclass(slots=True)
+class Found:
+    """What models found on pages that they were not learnt from."""
+
+    texts: list[str]
+    f1_of: list[float]
+    snippets: Snippets
+
+    def mean(self, samples: Sequence[Sample], kind: str | None = None) -> float:
+        """F1 over words, mean over the pages of a kind, or all, whose text is marked as a whole."""
+        values = [
+            value
+            for value, sample in zip(self.f1_of, samples, strict=True)
+            if sample.text is not None and kind in (None, sample.kind)
+        ]
+        return sum(values) / max(len(values), 1)
+
+
+def cross_validated(rows: Rows, settings: Settings, folds: int = FOLDS) -> Found:
+    """Texts of all pages, each by a model of other sites."""
+    assert compiled is not None
+    parts = np.array([sample.fold(folds) for sample in rows.samples])
+    texts = [""] * len(rows.samples)
+    for part in range(folds):
+        model = compiled.main_model(learn(rows, parts != part, settings))
+        for place in np.flatnonzero(parts == part):
+            texts[place] = compiled.main_text(root_of(rows.samples[place]), model, None)
+    return judge(rows.samples, texts)
+
+
+def judge(samples: Sequence[Sample], texts: list[str]) -> Found:
+    """Compare texts with what is known of their pages."""
+    found = Found(texts, [], Snippets())
+    for sample, text in zip(samples, texts, strict=True):
+        found.f1_of.append(0.0 if sample.text is None else f1(text, sample.text))
+        if sample.text is None:
+            found.snippets.add(text, sample.present, sample.absent)
+    return found

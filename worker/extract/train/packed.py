@@ -1,0 +1,53 @@
+"""Trees as packed tables: what ``main/trees.c`` reads, and says the form of."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+LARGEST = 30_000
+"""The largest value of a leaf in steps, so that its sum of bytes is used."""
+
+
+def packed(
+    trees: Iterable[dict[str, Any]], digest: int, floor: float, floor_from: float, bias: float = 0.0
+) -> bytes:
+    """A model of LightGBM's ``tree_structure`` objects, made for features with that digest.
+
+    ``floor``: blocks below that probability are left out where the expected F1 is at least
+    ``floor_from``. Raises ValueError for a tree of more than 128 leaves.
+    """
+    shapes = [_shape(tree) for tree in trees]
+    most = max((abs(value) for _, values in shapes for value in values), default=0.0)
+    unit = LARGEST / max(most, 0.01)
+    head = struct.pack("<4sIHffff", b"GCM1", digest, len(shapes), unit, bias, floor, floor_from)
+    return head + b"".join(
+        bytes([len(nodes)])
+        + b"".join(bytes(node) for node in nodes)
+        + b"".join(struct.pack("<h", round(value * unit)) for value in values)
+        for nodes, values in shapes
+    )
+
+
+def _shape(tree: dict[str, Any]) -> tuple[list[list[int]], list[float]]:
+    """Nodes (feature, threshold, where to if at most, if more) in order, and values of leaves."""
+    nodes: list[list[int]] = []
+    values: list[float] = []
+
+    def lay(node: dict[str, Any]) -> int:
+        if "leaf_value" in node:
+            values.append(float(node["leaf_value"]))
+            return 128 + len(values) - 1
+        place = len(nodes)
+        if place > 126:
+            raise ValueError("a tree has more than 128 leaves")
+        threshold = min(255, max(0, math.floor(float(node["threshold"]))))
+        nodes.append([int(node["split_feature"]), threshold, 0, 0])
+        nodes[place][2] = lay(node["left_child"])
+        nodes[place][3] = lay(node["right_child"])
+        return place
+
+    lay(tree)
+    return nodes, values

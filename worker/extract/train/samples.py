@@ -1,0 +1,85 @@
+"""Pages whose main text is known.
+
+A folder has ``truth.jsonl`` and ``pages/ID.html.gz``; folders in it may have these, too. A line of
+``truth.jsonl`` is a page: ``id``, ``url``, its ``type``, and either ``main_content``, all of its
+main text, or the lists ``with`` and ``without``, what has to be in it and what must not be. It may
+have ``title``, ``author`` and ``publish_date`` or ``date``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import tldextract
+
+SNIPPETS = "snippets"
+"""The kind of pages whose main text is known by snippets alone."""
+
+_suffixes = tldextract.TLDExtract(suffix_list_urls=(), include_psl_private_domains=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A page, and what is known of it. ``text`` is None where only snippets are: of these
+    ``present`` stand in its main text and ``absent`` elsewhere."""
+
+    key: str
+    kind: str
+    site: str
+    url: str
+    body: bytes
+    text: str | None
+    present: tuple[str, ...]
+    absent: tuple[str, ...]
+    title: str
+    author: str
+    date: str
+
+    def fold(self, count: int) -> int:
+        """One of so many parts; all pages of a site are in the same."""
+        return zlib.crc32(self.site.encode()) % count
+
+
+def read(folder: Path) -> Iterator[Sample]:
+    """All pages under ``folder``. Raises OSError if it has none, ValueError for a broken line."""
+    found = sorted(folder.rglob("truth.jsonl"))
+    if not found:
+        raise FileNotFoundError(f"{folder} has no truth.jsonl")
+    for truth in found:
+        with truth.open(encoding="utf-8") as lines:
+            for line in lines:
+                yield _sample(truth.parent, json.loads(line))
+
+
+def _sample(folder: Path, row: dict[str, Any]) -> Sample:
+    url = row["url"]
+    snippets = "with" in row
+    return Sample(
+        key=f"{folder.name}/{row['id']}",
+        kind=row.get("type") or SNIPPETS,
+        site=_site(url),
+        url=url if urlsplit(url).scheme in ("http", "https") else "http://example.org/",
+        body=gzip.decompress((folder / "pages" / f"{row['id']}.html.gz").read_bytes()),
+        text=None if snippets else row.get("main_content") or "",
+        present=tuple(" ".join(one.split()) for one in row.get("with", ())),
+        absent=tuple(" ".join(one.split()) for one in row.get("without", ())),
+        title=row.get("title") or "",
+        author=row.get("author") or "",
+        date=row.get("publish_date") or row.get("date") or "",
+    )
+
+
+def _site(url: str) -> str:
+    """The registrable domain of a page; of one in an archive that of the page there."""
+    if (inner := url.rfind("http", 1)) > 0:
+        url = url[inner:]
+    host = urlsplit(url).hostname or url.rpartition("::")[2].partition("-")[0]
+    parts = _suffixes(host)
+    return parts.top_domain_under_public_suffix or host
