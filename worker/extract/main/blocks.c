@@ -170,7 +170,7 @@ static void begin_block(struct walk *walk) {
         note_mark(walk, walk->link, A, 0);
 }
 
-#define SHORT_TEXT 100 /* bytes of a text whose words are looked at */
+#define SHORT_TEXT 160 /* bytes of a text whose words are looked at */
 
 static void end_block(struct walk *walk) {
     struct blocks *page = walk->page;
@@ -378,25 +378,6 @@ static void line_break(struct walk *walk) {
     walk->now.breaks += walk->now.breaks < 255;
 }
 
-static int contains(const char *value, const char *word) { return strstr(value, word) != NULL; }
-
-static unsigned kind_of(const char *value) {
-    unsigned kind = 0;
-    if (contains(value, "rticle") || contains(value, "BlogPosting"))
-        kind |= SAYS_ARTICLE;
-    if (contains(value, "roduct"))
-        kind |= SAYS_PRODUCT;
-    if (contains(value, "website") || contains(value, "WebSite"))
-        kind |= SAYS_SITE;
-    if (contains(value, "CollectionPage") || contains(value, "ItemList"))
-        kind |= SAYS_LIST;
-    if (contains(value, "DiscussionForum") || contains(value, "QAPage") || contains(value, "Question"))
-        kind |= SAYS_FORUM;
-    if (contains(value, "FAQ"))
-        kind |= SAYS_FAQ;
-    return kind;
-}
-
 static uint32_t above_of(uint8_t tag) {
     switch (tag) {
     case ARTICLE: return IN_ARTICLE;
@@ -458,7 +439,7 @@ static uint32_t attributes(struct blocks *page, const xmlNode *node, uint32_t *a
             } else if (strcmp(name, "itemtype") == 0) {
                 value = content_of(at);
                 page->kind |= kind_of(value);
-                if (contains(value, "Comment"))
+                if (NULL != strstr(value, "Comment"))
                     *above |= IN_COMMENT;
             }
             break;
@@ -477,7 +458,7 @@ static uint32_t attributes(struct blocks *page, const xmlNode *node, uint32_t *a
         case 's':
             if (strcmp(name, "style") == 0) {
                 value = content_of(at);
-                if (contains(value, "display:none") || contains(value, "display: none"))
+                if (NULL != strstr(value, "display:none") || NULL != strstr(value, "display: none"))
                     *above |= IN_HIDDEN;
             }
             break;
@@ -523,8 +504,7 @@ static void close_element(struct walk *walk) {
     walk->element = walk->now.element = own->parent;
 }
 
-/* Fold to small letters and digits, parts joined by one space. */
-static size_t fold(char *to, size_t room, const char *from, size_t length) {
+size_t fold(char *to, size_t room, const char *from, size_t length) {
     size_t at = 0;
     for (size_t i = 0; i < length && at < room; i++) {
         unsigned char one = (unsigned char)from[i];
@@ -539,32 +519,6 @@ static size_t fold(char *to, size_t room, const char *from, size_t length) {
     while (at && to[at - 1] == ' ')
         at--;
     return at;
-}
-
-/* What is not shown but says what the page is. */
-static void note_unseen(struct blocks *page, const xmlNode *node, uint8_t tag) {
-    const xmlNode *text = node->children;
-    const char *value;
-    if (tag == META) {
-        if ((value = value_of(node, "property")) != NULL && strcmp(value, "og:type") == 0 &&
-            (value = value_of(node, "content")) != NULL)
-            page->kind |= kind_of(value);
-    } else if (tag == TITLE && page->title_length == 0 && text != NULL && text->content != NULL) {
-        value = (const char *)text->content;
-        page->title_length = fold(page->title, LONGEST_TITLE, value, strlen(value));
-    } else if (tag == SCRIPT && text != NULL && text->content != NULL &&
-               (value = value_of(node, "type")) != NULL && strstr(value, "ld+json") != NULL) {
-        value = (const char *)text->content;
-        for (int i = 0; i < 64 && (value = strstr(value, "\"@type\"")) != NULL; i++) {
-            char said[48] = {0};
-            value += 7;
-            memcpy(said, value, strnlen(value, sizeof said - 1));
-            char *comma = strchr(said, ',');
-            if (comma != NULL)
-                *comma = '\0';
-            page->kind |= kind_of(said);
-        }
-    }
 }
 
 static void walk_tree(struct walk *walk, const xmlNode *root, int noscript) {
@@ -733,6 +687,9 @@ static void add_up(struct blocks *page) {
         block->good = (uint8_t)is_good(block);
         block->heading = own->heading;
         judge_title(page, block);
+        block->in_body = (uint8_t)said_share(&page->said[0], page->text + block->begin, block->end - block->begin);
+        block->in_description =
+            (uint8_t)said_share(&page->said[1], page->text + block->begin, block->end - block->begin);
         own->length += block->length;
         own->linked += block->linked;
         own->in_paragraphs += own->tag == P ? block->length : 0;
@@ -780,4 +737,6 @@ void blocks_free(struct blocks *page) {
     PyMem_RawFree(page->elements);
     PyMem_RawFree(page->blocks);
     PyMem_RawFree(page->marks);
+    PyMem_RawFree(page->said[0].slots);
+    PyMem_RawFree(page->said[1].slots);
 }

@@ -29,6 +29,7 @@ static inline uint32_t share(uint64_t part, uint64_t whole) {
     return whole == 0 ? 255 : part >= whole ? 250 : (uint32_t)(part * 250 / whole);
 }
 
+#define TAIL_GROUPS 8 /* the first groups of words of texts: what they begin is seldom main text */
 #define CORES 4
 static const unsigned core_percent[CORES] = {30, 50, 70, 90};
 
@@ -122,7 +123,8 @@ static void put_own(struct row *row, const struct blocks *page, const struct blo
     put(row, "times", -1, block->times);
     put(row, "year", -1, block->year);
     for (int i = 0; i < 7; i++)
-        put(row, "symbol", i, block->symbols >> i & 1);
+        if (i != 2 && i != 4)
+            put(row, "symbol", i, block->symbols >> i & 1);
     put(row, "titled", -1, block->titled);
     put(row, "heading", -1, block->heading);
     put(row, "repeats", -1, scale(block->repeats));
@@ -148,9 +150,15 @@ static void put_own(struct row *row, const struct blocks *page, const struct blo
         put(row, "hint", i, block->hints >> i & 1);
 }
 
+/* Where before a block, and where behind it, the nearest of a kind stands; UINT32_MAX: nowhere. */
+struct nearest {
+    uint32_t heading, titled, good_before, good_after, date;
+    uint32_t hints[TEXT_GROUPS]; /* short texts and headings of these groups of words */
+    uint32_t linked_run;         /* so many blocks up to here are links */
+};
+
 static void put_place(struct row *row, const struct blocks *page, const struct sums *sums, uint32_t i,
-                      const uint32_t *last_heading, const uint32_t *last_titled, const uint32_t *good_before,
-                      const uint32_t *good_after) {
+                      const struct nearest *nearest) {
     const struct before *before = &sums->before[i], *all = &sums->before[page->block_count];
     put(row, "place", -1, share(i, page->block_count));
     put(row, "place in text", -1, share(before->length, all->length));
@@ -159,20 +167,26 @@ static void put_place(struct row *row, const struct blocks *page, const struct s
     uint32_t top = sums->first_top;
     put(row, "behind h1", -1, top == UINT32_MAX ? 255 : i >= top ? scale(i - top) : 254);
     put(row, "before h1", -1, top == UINT32_MAX ? 255 : i < top ? scale(top - i) : 0);
-    put(row, "behind title", -1, *last_titled == UINT32_MAX ? 255 : scale(i - *last_titled));
-    const struct block *heading = *last_heading == UINT32_MAX ? NULL : &page->blocks[*last_heading];
-    put(row, "behind heading", -1, heading == NULL ? 255 : scale(i - *last_heading));
+    put(row, "behind title", -1, nearest->titled == UINT32_MAX ? 255 : scale(i - nearest->titled));
+    const struct block *heading = nearest->heading == UINT32_MAX ? NULL : &page->blocks[nearest->heading];
+    put(row, "behind heading", -1, heading == NULL ? 255 : scale(i - nearest->heading));
     put(row, "heading above", -1, heading == NULL ? 0 : heading->heading);
     put(row, "heading linked", -1, heading == NULL ? 255 : share(heading->linked, heading->length));
     for (int j = 0; j < TEXT_GROUPS; j++)
         put(row, "heading hint", j, heading == NULL ? 0 : heading->hints >> j & 1);
+    for (int j = 0; j < TAIL_GROUPS; j++)
+        put(row, "behind hint", j, nearest->hints[j] == UINT32_MAX ? 255 : scale(i - nearest->hints[j]));
+    put(row, "behind date", -1, nearest->date == UINT32_MAX ? 255 : scale(i - nearest->date));
+    put(row, "linked run", -1, scale(nearest->linked_run));
+    put(row, "in body", -1, page->blocks[i].in_body);
+    put(row, "in description", -1, page->blocks[i].in_description);
     put(row, "good before", -1, scale(before->good));
     put(row, "good after", -1, scale(all->good - sums->before[i + 1].good));
-    put(row, "behind good", -1, *good_before == UINT32_MAX ? 255 : scale(i - *good_before));
-    put(row, "before good", -1, *good_after == UINT32_MAX ? 255 : scale(*good_after - i));
+    put(row, "behind good", -1, nearest->good_before == UINT32_MAX ? 255 : scale(i - nearest->good_before));
+    put(row, "before good", -1, nearest->good_after == UINT32_MAX ? 255 : scale(nearest->good_after - i));
     put(row, "length of good before", -1,
-        *good_before == UINT32_MAX ? 0 : scale(page->blocks[*good_before].length));
-    put(row, "length of good after", -1, *good_after == UINT32_MAX ? 0 : scale(page->blocks[*good_after].length));
+        nearest->good_before == UINT32_MAX ? 0 : scale(page->blocks[nearest->good_before].length));
+    put(row, "length of good after", -1, nearest->good_after == UINT32_MAX ? 0 : scale(page->blocks[nearest->good_after].length));
 }
 
 #define LEVELS 4
@@ -210,11 +224,11 @@ static void put_cores(struct row *row, const struct blocks *page, const struct s
     }
 }
 
-#define REACH 3
+#define REACH 2
 #define WINDOW 10
 
 static void put_neighbours(struct row *row, const struct blocks *page, const struct sums *sums, uint32_t i) {
-    uint32_t level = level_of(page, page->blocks[i].element), all = page->block_count;
+    uint32_t all = page->block_count;
     for (int j = -REACH; j <= REACH; j++) {
         int64_t at = (int64_t)i + j;
         if (j == 0)
@@ -224,8 +238,6 @@ static void put_neighbours(struct row *row, const struct blocks *page, const str
         put(row, "neighbour linked", j, other == NULL ? 255 : share(other->linked, other->length));
         put(row, "neighbour type", j, other == NULL ? 0 : type_of(page, other));
         put(row, "neighbour end", j, other == NULL ? 255 : other->ends);
-        put(row, "neighbour near", j,
-            other != NULL && (uint32_t)at >= page->elements[level].first && (uint32_t)at < page->elements[level].last);
     }
     for (int side = 0; side < 2; side++) {
         uint32_t from = side ? i + 1 : i < WINDOW ? 0 : i - WINDOW;
@@ -266,17 +278,21 @@ static int put_rows(const struct blocks *page, uint8_t *rows, unsigned width, co
     struct sums sums;
     if (!sum_up(page, &sums))
         return 0;
-    uint32_t heading = UINT32_MAX, titled = UINT32_MAX, before = UINT32_MAX, after = 0;
+    struct nearest nearest;
+    memset(&nearest, 255, sizeof nearest);
+    nearest.good_after = nearest.linked_run = 0;
     uint8_t common[64];
     struct row shared = {common, NULL, NULL, 0};
     put_page(&shared, page, &sums);
     for (uint32_t i = 0; i < page->block_count; i++) {
         const struct block *block = &page->blocks[i];
         struct row row = {rows + (size_t)i * width, names, numbers, 0};
-        while (after != UINT32_MAX && (after <= i || !page->blocks[after].good))
-            after = after + 1 < page->block_count ? after + 1 : UINT32_MAX;
+        while (nearest.good_after != UINT32_MAX &&
+               (nearest.good_after <= i || !page->blocks[nearest.good_after].good))
+            nearest.good_after = nearest.good_after + 1 < page->block_count ? nearest.good_after + 1 : UINT32_MAX;
+        nearest.linked_run = block->linked * 5ull >= block->length * 4ull ? nearest.linked_run + 1 : 0;
         put_own(&row, page, block);
-        put_place(&row, page, &sums, i, &heading, &titled, &before, &after);
+        put_place(&row, page, &sums, i, &nearest);
         put_levels(&row, page, &sums, i);
         put_cores(&row, page, &sums, i);
         put_neighbours(&row, page, &sums, i);
@@ -288,11 +304,16 @@ static int put_rows(const struct blocks *page, uint8_t *rows, unsigned width, co
         }
         *count = row.count;
         if (block->heading)
-            heading = i;
+            nearest.heading = i;
         if (block->titled)
-            titled = i;
+            nearest.titled = i;
         if (block->good)
-            before = i;
+            nearest.good_before = i;
+        if (block->length <= 40 && (block->year || block->times || block->hints >> DATE_WORDS & 1))
+            nearest.date = i;
+        for (int j = 0; j < TAIL_GROUPS && block->length <= 60; j++)
+            if (block->hints >> j & 1)
+                nearest.hints[j] = i;
     }
     PyMem_RawFree(sums.before);
     return 1;

@@ -92,8 +92,8 @@ static int read_page(struct reading *reading, const xmlNode *root, const struct 
         return 0;
     if (model == NULL)
         return 1;
-    model_scores(model, reading->rows, width, page->block_count, reading->scores);
-    return choose(model, page, reading->scores, reading->chosen);
+    return model_scores(model, reading->rows, width, page->block_count, reading->scores) &&
+           choose(model, page, reading->scores, reading->chosen);
 }
 
 static int model_of(PyObject *given, const struct model **model) {

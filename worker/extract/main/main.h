@@ -1,6 +1,6 @@
 /* The main text of a page: blocks of a tree, what they look like, how likely each is main text, and
  * the document that is made of those that are chosen. The order of files is the order of steps:
- * blocks.c, features.c, trees.c, document.c; main.c has what Python calls. */
+ * blocks.c with words.c and said.c, features.c, trees.c, document.c; main.c has what Python calls. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -29,9 +29,9 @@ enum {
     IN_FOOTER = 1 << 5, IN_FORM = 1 << 6, IN_LIST = 1 << 7, IN_TABLE = 1 << 8, IN_QUOTE = 1 << 9,
     IN_FIGURE = 1 << 10, IN_DL = 1 << 11, IN_SECTION = 1 << 12, IN_DETAILS = 1 << 13, IN_DIALOG = 1 << 14,
     IN_HIDDEN = 1 << 15, IN_BODY_OF_ARTICLE = 1 << 16, IN_PRE = 1 << 17, IN_LI = 1 << 18,
-    IN_COMMENT = 1 << 19, IN_ITEM = 1 << 20
+    IN_COMMENT = 1 << 19
 };
-#define ABOVES 21
+#define ABOVES 20
 
 /* An element that begins and ends blocks. */
 struct element {
@@ -62,6 +62,7 @@ struct block {
     uint32_t repeats, same; /* how often the page has this text, and where first */
     uint8_t ends;     /* the kind of its last sign, see `enum sign` */
     uint8_t breaks, symbols, year, good, titled, heading;
+    uint8_t in_body, in_description; /* shares of it that markup repeats */
 };
 
 enum sign { LETTER = 0, SENTENCE_END, COMMA, COLON, BRACKET, OTHER_SIGN };
@@ -71,6 +72,11 @@ struct mark {
     const xmlNode *node;
     uint32_t at; /* bytes behind the begin of its block */
     uint8_t tag, closes;
+};
+
+/* Texts that markup repeats: a set of numbers of three words in a row. */
+struct said {
+    uint32_t *slots, count;
 };
 
 struct blocks {
@@ -85,7 +91,8 @@ struct blocks {
     char title[LONGEST_TITLE + 1]; /* folded */
     size_t title_length;
     unsigned kind; /* bits: what markup says the page is */
-    const xmlNode *main_heading;
+    unsigned scripts;
+    struct said said[2]; /* of bodies, of descriptions */
 };
 
 enum { SAYS_ARTICLE = 1, SAYS_PRODUCT = 2, SAYS_SITE = 4, SAYS_LIST = 8, SAYS_FORUM = 16, SAYS_FAQ = 32 };
@@ -99,13 +106,27 @@ uint32_t text_groups(const char *text, size_t length);
 extern const char *const class_group_names[], *const text_group_names[];
 #define CLASS_GROUPS 24
 #define TEXT_GROUPS 12
+#define DATE_WORDS 10 /* which of these are of dates */
+
+/* said.c */
+#define TOO_SHORT 252 /* fewer than three words */
+#define NOT_SAID 255  /* markup repeats nothing */
+/* Take over what says what a page is without being shown. */
+void note_unseen(struct blocks *page, const xmlNode *node, uint8_t tag);
+/* Which kinds of page a type of markup tells of. */
+unsigned kind_of(const char *value);
+/* How much of a text is repeated: 0 to 250, TOO_SHORT or NOT_SAID. */
+uint32_t said_share(const struct said *said, const char *text, size_t length);
 
 /* blocks.c */
 void blocks_begin(void);
 /* Read the blocks under `root`; false if there is no memory. */
 int blocks_read(struct blocks *page, const xmlNode *root, int noscript);
 void blocks_free(struct blocks *page);
+/* An attribute's value, NULL without it. */
 const char *value_of(const xmlNode *node, const char *name);
+/* Fold to small letters and digits, parts joined by one space. */
+size_t fold(char *to, size_t room, const char *from, size_t length);
 
 /* features.c */
 #define MOST_FEATURES 256
@@ -118,8 +139,8 @@ int features_of(struct blocks *page, uint8_t *rows, unsigned width);
 struct model;
 struct model *model_read(const uint8_t *data, size_t length, unsigned features, const char **problem);
 void model_free(struct model *model);
-/* The probability of each of `count` rows to be main text. */
-void model_scores(const struct model *model, const uint8_t *rows, unsigned width, uint32_t count, float *scores);
+/* The probability of each of `count` rows to be main text; false if there is no memory. */
+int model_scores(const struct model *model, const uint8_t *rows, unsigned width, uint32_t count, float *scores);
 /* Mark those that are chosen; false if there is no memory. */
 int choose(const struct model *model, const struct blocks *page, const float *scores, uint8_t *chosen);
 

@@ -1,21 +1,22 @@
 /* Boosted trees in packed tables, and the choice of blocks by what they say.
  *
  * A model is, all little-endian: "GCM1"; the digest of the features it was made for (4 bytes); how many
- * trees (2); how many steps of a leaf's value are 1 (4, a float); the bias (4, a float); the floor and
- * the expected F1 from which on it holds (4 and 4, floats); then for each tree the number n of its
- * nodes (1), n times feature, threshold, and where it goes on if the value is at most that, and if it
- * is more (1 each): a node, or 128 + a leaf; and n + 1 values of leaves (2 each). */
+ * trees (2); how many steps of a leaf's value are 1 (4, a float); the bias (4, a float); how many times
+ * as much recall counts as precision (4, a float); then for each tree the number n of its nodes (1),
+ * n times feature, threshold, and where it goes on if the value is at most that, and if it is more
+ * (1 each): a node, or 128 + a leaf; and n + 1 values of leaves (2 each). */
 
 #include "main.h"
 
-#define HEAD_BYTES 26
+#define HEAD_BYTES 22
 #define MOST_NODES 127 /* of a tree; it has one leaf more */
-#define AT_ONCE 8
+#define AT_ONCE 4 /* rows */
+#define CHUNK 64
 
 /* Nodes of a tree lie in one array, a pair of children side by side, so that a step is an addition.
  * A leaf leads to itself. */
 struct node {
-    uint8_t feature, threshold, child;
+    uint8_t feature, threshold, child, unused; /* four bytes, so that a place needs no multiplication */
 };
 
 struct tree {
@@ -24,7 +25,7 @@ struct tree {
 };
 
 struct model {
-    float unit, bias, floor, floor_from;
+    float unit, bias, recall;
     unsigned count;
     struct tree *trees;
     struct node *nodes;
@@ -65,7 +66,7 @@ static int lay_out(struct model *model, uint32_t first, const uint8_t *nodes, un
             unsigned leaf = from[i] & 127u;
             if (leaf > count)
                 return -1;
-            *node = (struct node){0, 255, (uint8_t)i};
+            *node = (struct node){0, 255, (uint8_t)i, 0};
             model->values[first + i] = (int16_t)two_bytes(leaves + 2 * leaf);
             leaf_count++;
             deepest = depth[i] > deepest ? depth[i] : deepest;
@@ -73,7 +74,7 @@ static int lay_out(struct model *model, uint32_t first, const uint8_t *nodes, un
             const uint8_t *given = nodes + 4 * (size_t)from[i];
             if (++node_count > count || from[i] >= count || given[0] >= features)
                 return -1;
-            *node = (struct node){given[0], given[1], (uint8_t)laid};
+            *node = (struct node){given[0], given[1], (uint8_t)laid, 0};
             model->values[first + i] = 0;
             for (int side = 2; side < 4; side++, laid++) {
                 from[laid] = given[side];
@@ -94,8 +95,7 @@ struct model *model_read(const uint8_t *data, size_t length, unsigned features, 
     model->count = two_bytes(data + 8);
     model->unit = 1.0f / a_float(data + 10);
     model->bias = a_float(data + 14);
-    model->floor = a_float(data + 18);
-    model->floor_from = a_float(data + 22);
+    model->recall = a_float(data + 18);
     model->trees = PyMem_RawCalloc(model->count + 1, sizeof *model->trees);
     model->nodes = PyMem_RawCalloc(length, sizeof *model->nodes); /* six bytes of a file make two nodes */
     model->values = PyMem_RawCalloc(length, sizeof *model->values);
@@ -131,30 +131,69 @@ static float decay(float x) {
     return power;
 }
 
-void model_scores(const struct model *model, const uint8_t *rows, unsigned width, uint32_t count, float *scores) {
-    for (uint32_t begin = 0; begin < count; begin += AT_ONCE) {
-        const uint8_t *row[AT_ONCE];
-        int32_t sums[AT_ONCE] = {0};
-        for (uint32_t j = 0; j < AT_ONCE; j++)
-            row[j] = rows + (size_t)(begin + j < count ? begin + j : begin) * width;
-        for (unsigned t = 0; t < model->count; t++) {
+/* One step of one row. */
+static inline unsigned step_on(const struct node *nodes, unsigned at, const uint8_t *row) {
+    const struct node *node = &nodes[at];
+    return node->child + (row[node->feature] > node->threshold);
+}
+
+/* Add what trees from `first` to `last` say of rows at some places to their sums. Rows of a chunk and a
+ * tree lie near meanwhile; four rows go side by side, since each step waits for the one before it. */
+static void add_trees(const struct model *model, unsigned first, unsigned last, const uint8_t *rows, unsigned width,
+                      const uint32_t *places, uint32_t count, int32_t *sums) {
+    for (uint32_t begin = 0; begin < count; begin += CHUNK) {
+        const uint8_t *row[CHUNK + AT_ONCE];
+        int32_t said[CHUNK + AT_ONCE] = {0};
+        uint32_t some = count - begin < CHUNK ? count - begin : CHUNK;
+        for (uint32_t j = 0; j < some + AT_ONCE; j++)
+            row[j] = rows + (size_t)places[begin + (j < some ? j : 0)] * width;
+        for (unsigned t = first; t < last; t++) {
             const struct node *nodes = model->nodes + model->trees[t].first;
             const int16_t *values = model->values + model->trees[t].first;
-            unsigned at[AT_ONCE] = {0};
-            for (unsigned step = model->trees[t].steps; step; step--)
-                for (int j = 0; j < AT_ONCE; j++) {
-                    const struct node *node = &nodes[at[j]];
-                    at[j] = node->child + (row[j][node->feature] > node->threshold);
+            for (uint32_t j = 0; j < some; j += AT_ONCE) {
+                unsigned at0 = 0, at1 = 0, at2 = 0, at3 = 0;
+                for (unsigned step = model->trees[t].steps; step; step--) {
+                    at0 = step_on(nodes, at0, row[j]);
+                    at1 = step_on(nodes, at1, row[j + 1]);
+                    at2 = step_on(nodes, at2, row[j + 2]);
+                    at3 = step_on(nodes, at3, row[j + 3]);
                 }
-            for (int j = 0; j < AT_ONCE; j++)
-                sums[j] += values[at[j]];
+                said[j] += values[at0], said[j + 1] += values[at1];
+                said[j + 2] += values[at2], said[j + 3] += values[at3];
+            }
         }
-        for (uint32_t j = 0; j < AT_ONCE && begin + j < count; j++) {
-            float raw = model->bias + (float)sums[j] * model->unit;
-            float small = decay(raw < 0 ? -raw : raw);
-            scores[begin + j] = (raw < 0 ? small : 1) / (1 + small);
-        }
+        for (uint32_t j = 0; j < some; j++)
+            sums[places[begin + j]] += said[j];
     }
+}
+
+/* Of blocks that a quarter of the trees hold for less than this, no more trees are asked. */
+#define HOPELESS -3.5f
+
+int model_scores(const struct model *model, const uint8_t *rows, unsigned width, uint32_t count, float *scores) {
+    int32_t *sums = PyMem_RawCalloc((size_t)count + 1, sizeof *sums);
+    uint32_t *places = PyMem_RawMalloc(((size_t)count + 1) * sizeof *places), left = 0;
+    if (sums == NULL || places == NULL) {
+        PyMem_RawFree(sums);
+        PyMem_RawFree(places);
+        return 0;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        places[i] = i;
+    unsigned quarter = model->count / 4;
+    add_trees(model, 0, quarter, rows, width, places, count, sums);
+    for (uint32_t i = 0; i < count; i++)
+        if (model->bias + (float)sums[i] * model->unit >= HOPELESS)
+            places[left++] = i;
+    add_trees(model, quarter, model->count, rows, width, places, left, sums);
+    for (uint32_t i = 0; i < count; i++) {
+        float raw = model->bias + (float)sums[i] * model->unit;
+        float small = decay(raw < 0 ? -raw : raw);
+        scores[i] = (raw < 0 ? small : 1) / (1 + small);
+    }
+    PyMem_RawFree(sums);
+    PyMem_RawFree(places);
+    return 1;
 }
 
 struct candidate {
@@ -171,8 +210,8 @@ static int by_score(const void *one, const void *other) {
 
 #define REPEATED_BYTES 15 /* texts so long are taken once */
 
-/* The blocks for which F1 is expected to be highest, by their lengths: those with the highest scores,
- * as many as maximise 2 sum(p w) / (sum(w) + sum over all(p w)). */
+/* The blocks for which the F measure is expected to be highest, by their lengths: those with the
+ * highest scores, as many as maximise sum(p w) / (sum(w) + b^2 sum over all(p w)). */
 int choose(const struct model *model, const struct blocks *page, const float *scores, uint8_t *chosen) {
     struct candidate *candidates = PyMem_RawMalloc(((size_t)page->block_count + 1) * sizeof *candidates);
     uint32_t *best = PyMem_RawMalloc(((size_t)page->block_count + 1) * sizeof *best), count = 0;
@@ -203,13 +242,12 @@ int choose(const struct model *model, const struct blocks *page, const float *sc
         double length = page->blocks[candidates[i].block].length;
         hit += (double)candidates[i].score * length;
         taken += length;
-        double expected = 2 * hit / (taken + all);
+        double expected = hit / (taken + (double)model->recall * (double)model->recall * all);
         if (expected > most)
             most = expected, last = i + 1;
     }
     for (uint32_t i = 0; i < last; i++)
-        if (most < (double)model->floor_from || candidates[i].score >= model->floor)
-            chosen[candidates[i].block] = 1;
+        chosen[candidates[i].block] = 1;
     PyMem_RawFree(candidates);
     PyMem_RawFree(best);
     return 1;

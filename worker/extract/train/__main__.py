@@ -1,7 +1,7 @@
 """``python -m greencrawl.worker.extract.train FOLDER``: learn the model of main text.
 
-It tries by cross-validation over sites what the settings are worth, then learns from all pages, and
-writes the model and its card beside ``main/text.py``, or into ``--out``.
+It writes the model beside ``main/text.py``, or into ``--out``, then tries by cross-validation over
+sites what such models are worth, and writes the card.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def main(arguments: list[str]) -> int:
         return 1
     settings = fit.Settings()
     print(f"{len(rows.samples)} pages, {len(rows.labels)} blocks, {len(rows.names)} features")
-    found = None if given.no_scores else fit.cross_validated(rows, settings)
     model = fit.learn(rows, fit.all_pages(rows), settings)
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / MODEL.name).write_bytes(model)
-    if found is not None:
+    if not given.no_scores:
+        found = fit.cross_validated(rows, settings)
         text = card.card(rows, settings, found, len(model))
         (given.out / card.NAME).write_text(text, encoding="utf-8")
         print(text)

@@ -26,11 +26,14 @@ class Settings:
     """How trees are made.
 
     ``snippet_weight``: what a page counts whose text is known by snippets, beside 1 of one whose
-    text is marked as a whole. ``floor`` and ``floor_from``: see ``packed``.
+    text is marked as a whole. A block counts its length to the power of ``length_power``, or
+    ``snippet_power``, a page the sum of these to that of ``page_power``. ``recall``: see
+    ``packed``.
     """
 
     trees: int = 240
     leaves: int = 20
+    depth: int = -1
     rate: float = 0.08
     feature_share: float = 0.3
     row_share: float = 0.8
@@ -38,9 +41,9 @@ class Settings:
     l2: float = 5.0
     length_power: float = 0.75
     page_power: float = 0.25
-    snippet_weight: float = 0.3
-    floor: float = 0.5
-    floor_from: float = 0.85
+    snippet_weight: float = 3.0
+    snippet_power: float = 0.3
+    recall: float = 0.8
     seed: int = 1
 
     def parameters(self) -> dict[str, Any]:
@@ -48,6 +51,7 @@ class Settings:
         return {
             "objective": "cross_entropy",
             "num_leaves": self.leaves,
+            "max_depth": self.depth,
             "learning_rate": self.rate,
             "feature_fraction": self.feature_share,
             "bagging_fraction": self.row_share,
@@ -118,16 +122,17 @@ def learn(rows: Rows, chosen: NDArray[np.bool_], settings: Settings) -> bytes:
     """A model of the chosen pages (one truth value a page), packed."""
     taken = chosen[rows.pages] & ~np.isnan(rows.labels)
     marks, pages = rows.labels[taken], rows.pages[taken]
-    weights = rows.lengths[taken] ** settings.length_power
+    snippets = np.array([one.kind == SNIPPETS for one in rows.samples])[pages]
+    powers = np.where(snippets, settings.snippet_power, settings.length_power)
+    weights = rows.lengths[taken] ** powers
     sums = np.bincount(pages, weights, len(rows.samples))
     weights *= np.maximum(sums, 1)[pages] ** (settings.page_power - 1)
-    snippets = np.array([one.kind == SNIPPETS for one in rows.samples])[pages]
     weights[snippets] *= settings.snippet_weight
     weights *= len(weights) / weights.sum()
     data = lightgbm.Dataset(rows.values[taken], marks, weight=weights)
     booster = lightgbm.train(settings.parameters(), data, settings.trees)
     trees = [tree["tree_structure"] for tree in booster.dump_model()["tree_info"]]
-    return packed(trees, rows.digest, settings.floor, settings.floor_from)
+    return packed(trees, rows.digest, settings.recall)
 
 
 @dataclass(slots=True)

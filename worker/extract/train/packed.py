@@ -12,17 +12,17 @@ LARGEST = 30_000
 
 
 def packed(
-    trees: Iterable[dict[str, Any]], digest: int, floor: float, floor_from: float, bias: float = 0.0
+    trees: Iterable[dict[str, Any]], digest: int, recall: float = 1.0, bias: float = 0.0
 ) -> bytes:
     """A model of LightGBM's ``tree_structure`` objects, made for features with that digest.
 
-    ``floor``: blocks below that probability are left out where the expected F1 is at least
-    ``floor_from``. Raises ValueError for a tree of more than 128 leaves.
+    ``recall``: how many times as much it counts as precision where blocks are chosen. Raises
+    ValueError for a tree of more than 128 leaves.
     """
     shapes = [_shape(tree) for tree in trees]
     most = max((abs(value) for _, values in shapes for value in values), default=0.0)
     unit = LARGEST / max(most, 0.01)
-    head = struct.pack("<4sIHffff", b"GCM1", digest, len(shapes), unit, bias, floor, floor_from)
+    head = struct.pack("<4sIHfff", b"GCM1", digest, len(shapes), unit, bias, recall)
     return head + b"".join(
         bytes([len(nodes)])
         + b"".join(bytes(node) for node in nodes)

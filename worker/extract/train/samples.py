@@ -70,10 +70,14 @@ def _sample(folder: Path, row: dict[str, Any]) -> Sample:
         text=None if snippets else row.get("main_content") or "",
         present=tuple(" ".join(one.split()) for one in row.get("with", ())),
         absent=tuple(" ".join(one.split()) for one in row.get("without", ())),
-        title=row.get("title") or "",
-        author=row.get("author") or "",
-        date=row.get("publish_date") or row.get("date") or "",
+        title=_said(row.get("title")),
+        author=_said(row.get("author")),
+        date=_said(row.get("publish_date") or row.get("date")),
     )
+
+
+def _said(value: str | list[str] | None) -> str:
+    return ", ".join(value) if isinstance(value, list) else value or ""
 
 
 def _site(url: str) -> str:

@@ -19,7 +19,7 @@ def module() -> ModuleType:
 
 
 def written(module: ModuleType, body: str, markdown: bool = False) -> str:
-    model = module.main_model(packed([], module.main_features()[1], 0, 1, bias=9))
+    model = module.main_model(packed([], module.main_features()[1], bias=9))
     root, _ = tree_of(body.encode(), "text/html; charset=utf-8")
     resolve = (lambda reference: f"http://x/{reference}") if markdown else None
     return str(module.main_text(root, model, resolve))
@@ -76,7 +76,7 @@ def test_blocks_are_written_down(module: ModuleType, case: str) -> None:
 
 
 def test_what_a_resolver_raises_is_raised(module: ModuleType) -> None:
-    model = module.main_model(packed([], module.main_features()[1], 0, 1, bias=9))
+    model = module.main_model(packed([], module.main_features()[1], bias=9))
     root, _ = tree_of(b"<a href=x>a</a>")
 
     def broken(reference: str) -> str:
