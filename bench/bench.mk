@@ -4,7 +4,7 @@
 SHOWS := show-1 show-2 show-3 show-4 show-5 show-6 show-7 show-8 show-9 show-10 show-mysql \
 	show-warc
 
-.PHONY: setup-bench bench bench-full bench-lasting bench-pages bench-frontier bench-replay suites playback faults cluster-faults attacks traps shows $(SHOWS)
+.PHONY: setup-bench bench bench-full bench-lasting bench-pages bench-frontier bench-replay suites extract playback faults cluster-faults attacks traps shows $(SHOWS)
 
 setup-bench:
 	@sh .ci/setup requirements-bench.txt
@@ -48,6 +48,9 @@ bench-pages: setup-dev packages  ## A million pages: lists and export in constan
 
 cluster-faults: setup-dev packages  ## The same for a cluster of five MariaDB servers; ROWS="1 5"
 	@$(PYTHON) -m bench.faults.cluster $(ROWS)
+
+extract: setup-bench  ## Main text beside other libraries; ARGS="FOLDER" has labelled pages
+	@$(PYTHON) -m bench.extract $(ARGS)
 
 traps: setup-dev  ## What share of a crawl goes to traps; SITES="six wiki", ARGS="--traps off"
 	@$(PYTHON) -m bench.traps $(SITES) $(ARGS)

@@ -1,0 +1,65 @@
+"""Figures about main text, and their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+from bench.extract import __main__ as bench  # noqa: E402
+from bench.extract import intervals, readers  # noqa: E402
+from greencrawl.worker.extract.train.samples import SNIPPETS, Sample  # noqa: E402
+
+
+def sample(kind: str, site: str, text: str | None) -> Sample:
+    return Sample("k", kind, site, "http://x/", b"", text, ("a b",), ("c", "d"), "", "", "")
+
+
+def test_an_interval_lies_around_its_figure_and_sites_count_together() -> None:
+    values = np.array([[1.0, 1], [0, 1], [1, 1], [0, 1]] * 10)
+    many = [str(i) for i in range(40)]
+    middle, low, high = intervals.interval(values, many, intervals.mean)
+    assert (middle, 0.3 < low < 0.5 < high < 0.7) == (0.5, True)
+    one_site = intervals.interval(values, ["x"] * 40, intervals.mean)
+    assert one_site == (0.5, 0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("figure", "value"),
+    [(intervals.precision, 0.75), (intervals.recall, 0.6), (intervals.snippet_f1, 2 / 3)],
+)
+def test_figures_of_snippets(figure: Callable[..., object], value: float) -> None:
+    assert np.allclose(figure(np.array([[3.0, 2, 1]])), value)
+    assert np.allclose(figure(np.zeros((1, 3))), 0)
+
+
+def test_pages_are_grouped_by_kind_and_those_with_snippets_stand_apart() -> None:
+    samples = [sample("forum", "x", "t"), sample(SNIPPETS, "x", None), sample("article", "y", "t")]
+    groups = {name: list(places) for name, places in bench._groups(samples).items()}
+    assert groups == {"all": [0, 2], "article": [2], "forum": [0], SNIPPETS: [1]}
+
+
+def test_addends_are_snippets_and_the_score() -> None:
+    assert bench._addends(sample("forum", "x", "a b"), "a b c") == (1, 0, 1, pytest.approx(0.8), 1)
+    assert bench._addends(sample(SNIPPETS, "x", None), "d") == (0, 1, 1, 0, 1)
+
+
+def test_ours_and_the_whole_text_are_read_from_bytes() -> None:
+    assert readers.whole(b"<p>a<p>b") == "a b"
+    assert readers.whole(b"") == readers.ours(b"") == ""
+
+
+def test_a_library_that_raises_has_no_text(capsys: pytest.CaptureFixture[str]) -> None:
+    def reader(body: bytes) -> str:
+        if body == b"x":
+            raise ValueError("x")
+        return "t"
+
+    pages = [sample("forum", "x", "t")]
+    texts, millis = bench._timed(pages, reader)
+    assert (texts, len(millis)) == (["t"], 1)
+    broken = Sample("k2", "forum", "x", "http://x/", b"x", "t", (), (), "", "", "")
+    assert bench._timed([*pages, broken], reader)[0] == ["t", ""]
+    assert "k2: ValueError: x" in capsys.readouterr().err
