@@ -28,6 +28,7 @@ _COMMANDS = {
     "status": "commands.status",
     "pages": "commands.pages",
     "page": "commands.pages",
+    "extract": "reading.extract",
     "explain": "commands.explain",
     "dead": "commands.dead",
     "traps": "commands.traps",

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from greencrawl.broker.library import Client
     from greencrawl.schema.net.normalising import normalise
     from greencrawl.schema.net.urls import canonicalise, fingerprint
-    from greencrawl.worker.extract.page import extract
+    from greencrawl.worker.extract.main.library import extract
     from greencrawl.worker.robots.parser import parse as parse_robots
 else:
     _PROMISED = {
         "Client": ("greencrawl.broker.library", "Client"),
         "canonicalise": ("greencrawl.schema.net.urls", "canonicalise"),
-        "extract": ("greencrawl.worker.extract.page", "extract"),
+        "extract": ("greencrawl.worker.extract.main.library", "extract"),
         "fingerprint": ("greencrawl.schema.net.urls", "fingerprint"),
         "normalise": ("greencrawl.schema.net.normalising", "normalise"),
         "parse_robots": ("greencrawl.worker.robots.parser", "parse"),

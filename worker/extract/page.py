@@ -177,6 +177,36 @@ def outline(
     root, encoding = tree_of(body, content_type, seconds, brief)
     if root is None:
         return _empty(url, encoding, said), References([], [])
+    return _outline(root, encoding, url, agent, said, anchors, texts, samples, headers, wanted)
+
+
+def extract_with_tree(
+    body: bytes, url: str, content_type: str | None = None
+) -> tuple[Page, etree._Element | None]:
+    """What :func:`extract` reads, and the root that it was read from; None where there is none."""
+    root, encoding = None, "utf-8"
+    if is_html(content_type, body[:_HEAD_BYTES]):
+        root, encoding = tree_of(body, content_type)
+    if root is None:
+        return _empty(url, encoding, None), None
+    page, found = _outline(root, encoding, url, anchors=True)
+    add_links(page, found)
+    return page, root
+
+
+def _outline(
+    root: etree._Element,
+    encoding: str,
+    url: str,
+    agent: str = "",
+    said: Directives | None = None,
+    anchors: bool = False,
+    texts: bool = False,
+    samples: bool = True,
+    headers: Mapping[str, str] = NOTHING,
+    wanted: Wanted = USUAL,
+) -> tuple[Page, References | Resolved]:
+    """:func:`outline` of a tree."""
     found: References | Resolved
     base: str | None = None
     quick = None

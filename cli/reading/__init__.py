@@ -1,0 +1,1 @@
+"""Commands that read one page, and say what is in it."""

@@ -1,0 +1,97 @@
+"""``greencrawl extract``: the main text of a page, and why it is that."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import requests
+
+from greencrawl import __version__
+from greencrawl.cli.ui.display import printable
+from greencrawl.schema.errors import GreencrawlError
+from greencrawl.worker.extract.main.library import Extracted
+from greencrawl.worker.extract.main.library import extract as read
+
+MOST_BYTES = 16 * 1024 * 1024
+"""A longer page is cut off."""
+SECONDS = 30.0
+"""After so long without a byte a request has failed."""
+WIDTH = 100
+"""Characters of a block that are shown."""
+_PIECE = 64 * 1024
+
+
+@click.command()
+@click.argument("source", metavar="URL|FILE")
+@click.option("--full", "what", flag_value="full", help="All of its visible text.")
+@click.option("--markdown", "what", flag_value="markdown", help="The main text as Markdown.")
+@click.option("--about", "what", flag_value="about", help="Title, author, date, site and so on.")
+@click.option("--why", "what", flag_value="why", help="Each block of it with its score.")
+@click.option("--url", metavar="URL", default="", help="Where a FILE came from.")
+def extract(source: str, what: str | None, url: str) -> None:
+    """Read the main text of one page, which is fetched or is a file.
+
+    One request is sent for a URL, without asking robots.txt. `--why` shows how likely each block
+    is main text, from 0 to 1, its element, its length in signs, and a + where it was chosen.
+    """
+    if source.startswith(("http://", "https://")):
+        body, content_type, url = _fetched(source)
+    else:
+        body, content_type, url = _file(Path(source)), None, url or "http://localhost/"
+    page = read(body, url, content_type)
+    if what not in ("full", "about") and not page.has_main:
+        click.echo(
+            "there is no main text without the part in C: "
+            "python -m greencrawl.worker.extract.compile",
+            err=True,
+        )
+    _write("\n".join(_lines(page, what)))
+
+
+def _lines(page: Extracted, what: str | None) -> Iterator[str]:
+    if what == "about":
+        about = page.about._asdict() | {"language": page.language, "canonical": page.canonical}
+        for name, value in about.items():
+            if value:
+                yield printable(f"{name.replace('_', ' '):<13} {value}")
+    elif what == "why":
+        for block in page.blocks:
+            text = printable(block.text.replace("\n", " ")[:WIDTH])
+            chosen = "+" if block.chosen else " "
+            yield f"{block.score:.2f} {chosen} {printable(block.tag):<10} {block.length:>5}  {text}"
+    else:
+        yield page.text if what == "full" else page.markdown if what == "markdown" else page.main
+
+
+def _write(text: str) -> None:
+    if sys.stdout.isatty():
+        text = "\n".join(map(printable, text.split("\n")))
+    sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "replace"))
+    sys.stdout.buffer.flush()
+
+
+def _file(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MOST_BYTES)
+    except OSError as error:
+        raise GreencrawlError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _fetched(url: str) -> tuple[bytes, str | None, str]:
+    """Body, content-type and last URL of an answer, redirects followed."""
+    headers = {"User-Agent": f"greencrawl/{__version__}"}
+    body = b""
+    try:
+        with requests.get(url, headers=headers, timeout=SECONDS, stream=True) as answer:
+            answer.raise_for_status()
+            for piece in answer.iter_content(_PIECE):
+                body += piece
+                if len(body) >= MOST_BYTES:
+                    break
+            return body[:MOST_BYTES], answer.headers.get("content-type"), answer.url
+    except (requests.RequestException, ValueError) as error:
+        raise GreencrawlError(f"cannot fetch {url}: {error}") from error

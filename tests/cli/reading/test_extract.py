@@ -1,0 +1,96 @@
+"""``greencrawl extract``: a page of a file, or fetched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from greencrawl.cli.main import main
+from greencrawl.worker.extract import main as main_text
+from greencrawl.worker.extract.main import text
+from tests.support.ports import free_port
+from tests.support.site_server import Answer, Request, SiteServer
+from tests.worker.extract.main.test_main_text import ARTICLE, STORY
+
+needs_compiled = pytest.mark.skipif(not main_text.available(), reason="nothing was compiled")
+
+
+LATIN = {"Content-Type": "text/html; charset=iso-8859-1"}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "page.html"
+    head = "<head><meta name=author content='A B'>"
+    path.write_text(ARTICLE.replace("<head>", head).replace("Copyright", "\x9b2J"))
+    return str(path)
+
+
+@needs_compiled
+def test_the_main_text_of_a_file(file: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["extract", file]) == 0
+    said = capfdbinary.readouterr().out.decode()
+    assert STORY[2] in said
+    assert "Topic 3" not in said
+    assert main(["extract", file, "--markdown"]) == 0
+    assert "# When the harbour froze" in capfdbinary.readouterr().out.decode()
+
+
+@needs_compiled
+def test_why_it_is_that(file: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["extract", file, "--why"]) == 0
+    lines = capfdbinary.readouterr().out.decode().splitlines()
+    story = next(line for line in lines if STORY[1] in line)
+    menu = next(line for line in lines if "Topic 3" in line)
+    assert story.split()[1:3] == ["+", "p"]
+    assert menu.split()[1] == "li"
+    assert float(story.split()[0]) > float(menu.split()[0])
+
+
+def test_all_text_and_what_it_says_of_itself(
+    file: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert main(["extract", file, "--full"]) == 0
+    assert "Topic 3" in capfdbinary.readouterr().out.decode()
+    assert main(["extract", file, "--about"]) == 0
+    said = capfdbinary.readouterr().out.decode()
+    assert "title         When the harbour froze" in said
+    assert "author        A B" in said
+
+
+def test_without_the_compiled_part_it_says_so_once(
+    file: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "compiled", None)
+    assert main(["extract", file]) == 0
+    said = capfd.readouterr()
+    assert said.out == "\n"
+    assert said.err.count("no main text without the part in C") == 1
+
+
+def test_a_file_that_is_not_there(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["extract", "/nowhere/page.html"]) == 1
+    assert "cannot read /nowhere/page.html: No such file" in capfd.readouterr().err
+
+
+def test_a_page_is_fetched_and_its_redirects_are_followed(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    def site(request: Request) -> Answer:
+        if request.target == "/old":
+            return Answer(301, headers={"Location": "/new"})
+        if request.target == "/new":
+            return Answer(body="<p>Füße <a href=x>x</a>".encode("latin-1"), headers=LATIN)
+        return Answer(404)
+
+    with SiteServer(site) as server:
+        assert main(["extract", server.url("/old"), "--full"]) == 0
+        assert capfdbinary.readouterr().out.decode() == "Füße x\n"
+        assert main(["extract", server.url("/gone")]) == 1
+        assert b"404" in capfdbinary.readouterr().err
+
+
+def test_a_server_that_is_not_there(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["extract", f"http://127.0.0.1:{free_port()}/"]) == 1
+    assert "cannot fetch http://127.0.0.1" in capfd.readouterr().err

@@ -1,0 +1,245 @@
+"""What a page says of itself: title, author, date, site and the like.
+
+It is in markup, JSON-LD, OpenGraph, microdata, the URL and the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import unescape
+from typing import Any, NamedTuple
+
+import msgspec
+from lxml import etree
+
+from greencrawl.worker.extract.main.dates import date_in_text, date_in_url, iso_date
+from greencrawl.worker.extract.main.names import author_of, fold, longest_part
+from greencrawl.worker.extract.text import squeeze, text_of
+
+MOST_JSON = 1024 * 1024
+"""Characters of JSON-LD of a page that are read."""
+MOST_OBJECTS = 10_000
+MOST_ELEMENTS = 2000
+"""Of each sort that is looked at: headings, times, bylines."""
+LONGEST = 1000
+"""Characters of a value that are kept."""
+
+_SITES = ("og:site_name", "application-name")
+_TITLES = ("og:title", "twitter:title", "dc.title", "parsely-title", "sailthru.title")
+_AUTHORS = (
+    "author", "article:author", "parsely-author", "dc.creator", "dcterms.creator",
+    "sailthru.author", "article:author_name", "byl", "citation_author",
+)  # fmt: skip
+_DATES = (
+    "article:published_time", "og:published_time", "datepublished", "date", "dc.date", "pubdate",
+    "publishdate", "publish-date", "publish_date", "published_at", "parsely-pub-date",
+    "dcterms.created", "dcterms.date", "dc.date.issued", "dc.date.created", "sailthru.date",
+    "citation_publication_date", "article.published", "cxenseparse:recs:publishtime", "created",
+    "release_date", "originalpublicationdate",
+)  # fmt: skip
+_ARTICLES = ("Article", "BlogPosting", "Report", "WebPage", "Recipe", "Product", "Posting", "Event")
+
+
+class Metadata(NamedTuple):
+    """Each is "" where the page does not say it.
+
+    ``date``: year, month and day of publication, as ISO 8601 has them; ``kind``: as OpenGraph's
+    ``og:type`` has it; ``image``: a URL as it stands.
+    """
+
+    title: str
+    author: str
+    date: str
+    site_name: str
+    description: str
+    image: str
+    kind: str
+
+
+def title_of(root: etree._Element, title: str) -> str:
+    """The title in a page: without the name of its site, and the heading that says the same where
+    there is one. ``title`` is the text of its ``title`` element."""
+    metas = _metas(root)
+    return _title(root, metas, title, _first(metas, *_SITES))
+
+
+def metadata(root: etree._Element, url: str, title: str = "") -> Metadata:
+    """What the page under ``root`` says of itself; ``title`` as for :func:`title_of`."""
+    metas = _metas(root)
+    objects = list(_objects(root))
+    site = _first(metas, *_SITES)
+    return Metadata(
+        title=_title(root, metas, title, site),
+        author=_author(root, metas, objects),
+        date=_date(root, metas, objects, url),
+        site_name=site,
+        description=_first(metas, "og:description", "description", "twitter:description"),
+        image=_first(metas, "og:image", "twitter:image"),
+        kind=_first(metas, "og:type"),
+    )
+
+
+def _some(path: etree.XPath, root: etree._Element) -> list[etree._Element]:
+    found: Any = path(root)
+    return list(found[:20])
+
+
+def _metas(root: etree._Element) -> dict[str, list[str]]:
+    """Contents by name or property in small letters."""
+    found: dict[str, list[str]] = {}
+    for meta in root.iter("meta"):
+        for attribute in ("property", "name", "itemprop"):
+            name = meta.get(attribute)
+            content = meta.get("content")
+            if name and content and content.strip():
+                found.setdefault(name.strip().lower(), []).append(squeeze(content)[:LONGEST])
+    return found
+
+
+def _first(metas: dict[str, list[str]], *names: str) -> str:
+    return next((metas[name][0] for name in names if name in metas), "")
+
+
+def _objects(root: etree._Element) -> Iterator[dict[str, Any]]:
+    """Objects of JSON-LD, outer ones first; what is no JSON has none."""
+    left = MOST_JSON
+    count = 0
+    for script in root.iter("script"):
+        if "ld+json" not in (script.get("type") or "") or not script.text:
+            continue
+        left -= len(script.text)
+        if left < 0:
+            return
+        try:
+            waiting: list[Any] = [msgspec.json.decode(script.text.strip().encode())]
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            continue
+        for one in waiting:  # it grows meanwhile
+            count += 1
+            if count > MOST_OBJECTS:
+                return
+            if isinstance(one, dict):
+                yield one
+                waiting.extend(value for value in one.values() if isinstance(value, dict | list))
+            elif isinstance(one, list):
+                waiting.extend(value for value in one if isinstance(value, dict | list))
+
+
+def _typed(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that stand for what the page is about: articles first."""
+    return [one for kind in _ARTICLES for one in objects if kind in str(one.get("@type", ""))]
+
+
+def _title(root: etree._Element, metas: dict[str, list[str]], title: str, site: str) -> str:
+    said = [value for name in _TITLES for value in metas.get(name, ())]
+    known = [fold(value) for value in (*said, title) if value]
+    headings = []
+    for number, element in enumerate(root.iter("h1")):
+        if number >= MOST_ELEMENTS:
+            break
+        if text := text_of(element)[:LONGEST]:
+            headings.append(text)
+    headings = [heading for heading in headings if fold(heading) != fold(site)]
+    repeated = [
+        heading
+        for heading in headings
+        if len(fold(heading)) > 3 and any(fold(heading) in value for value in known)
+    ]
+    if repeated:
+        return max(repeated, key=len)
+    shortened = [longest_part(value, site) for value in (*said, title) if value]
+    for heading in headings:
+        if any(value and fold(value) in fold(heading) for value in shortened):
+            return heading
+    if shortened:
+        return shortened[0]
+    return headings[0] if headings else ""
+
+
+def _author(
+    root: etree._Element, metas: dict[str, list[str]], objects: list[dict[str, Any]]
+) -> str:
+    for one in _typed(objects):
+        if found := author_of(_name(one.get("author") or one.get("creator"))):
+            return found
+    for name in _AUTHORS:
+        for value in metas.get(name, ()):
+            if found := author_of(value):
+                return found
+    for path in _BYLINES:
+        for element in _some(path, root):
+            if found := author_of(text_of(element)[:LONGEST]):
+                return found
+    return ""
+
+
+_BYLINES = [
+    etree.XPath(path)
+    for path in (
+        "//*[@itemprop='author']//*[@itemprop='name']",
+        "//*[@itemprop='author' or @rel='author']",
+        "//a[contains(@href, '/author/') or contains(@href, '/authors/')]",
+        "//*[contains(@class, 'author-name') or contains(@class, 'author__name')"
+        " or contains(@class, 'byline-name')]",
+        "//*[contains(@class, 'byline') or contains(@class, 'author') or @id='author']"
+        "[not(descendant::p)]",
+    )
+]
+
+
+def _name(value: Any) -> str:
+    """Of a person or organisation of JSON-LD, or several."""
+    if isinstance(value, list):
+        return ", ".join(filter(None, dict.fromkeys(_name(one) for one in value[:10])))
+    if isinstance(value, dict):
+        return _name(value.get("name"))
+    return squeeze(unescape(value))[:LONGEST] if isinstance(value, str) else ""
+
+
+def _date(
+    root: etree._Element, metas: dict[str, list[str]], objects: list[dict[str, Any]], url: str
+) -> str:
+    for one in _typed(objects):
+        for key in ("datePublished", "dateCreated", "uploadDate"):
+            if found := iso_date(str(one.get(key) or "")):
+                return found
+    for name in _DATES:
+        for value in metas.get(name, ()):
+            if found := iso_date(value) or date_in_text(value):
+                return found
+    times = []
+    for number, element in enumerate(root.iter("time", "abbr")):
+        if number >= MOST_ELEMENTS:
+            break
+        value = element.get("datetime") or element.get("title") or ""
+        if found := iso_date(value) or date_in_text(value or text_of(element)[:LONGEST]):
+            said = f"{element.get('class', '')} {element.get('itemprop', '')}".lower()
+            if "publish" in said or element.get("pubdate") is not None:
+                return found
+            if "updated" not in said and "modified" not in said:
+                times.append(found)
+    if times:
+        return times[0]
+    if found := date_in_url(url):
+        return found
+    for path in _DATED:
+        for element in _some(path, root):
+            if found := date_in_text(text_of(element)[:LONGEST]):
+                return found
+    for element in _some(_BODY, root):
+        return date_in_text(text_of(element)[:_TEXT])
+    return ""
+
+
+_TEXT = 3000
+"""Characters of a page's text in which a date is looked for."""
+_BODY = etree.XPath("//article | //main | //body")
+_DATED = [
+    etree.XPath(path)
+    for path in (
+        "//*[@itemprop='datePublished' or @property='datePublished']",
+        "//*[contains(@class, 'publish') or contains(@class, 'date') or contains(@class, 'posted')"
+        " or contains(@class, 'byline') or contains(@class, 'meta') or contains(@class, 'time')]"
+        "[not(descendant::p)]",
+    )
+]
