@@ -18,6 +18,7 @@ from greencrawl.broker.service import pages as reading
 from greencrawl.cli import choose, options, reach
 from greencrawl.cli.commands.explain import in_store
 from greencrawl.cli.crawlfile import with_scheme
+from greencrawl.cli.reading.stored import main_text
 from greencrawl.cli.ui.display import moment, printable, size
 from greencrawl.schema.errors import GreencrawlError, InvalidUrl, Refused
 from greencrawl.schema.net.urls import canonicalise, host_of
@@ -230,7 +231,9 @@ def _cells(text: str, width: int) -> str:
 @click.command()
 @click.argument("page", metavar="ID|URL")
 @click.option("--crawl", metavar="NAME", help="The crawl of a URL that several have.")
-@click.option("--text", "what", flag_value="text", help="Its text.")
+@click.option("--text", "what", flag_value="text", help="Its main text.")
+@click.option("--markdown", "what", flag_value="markdown", help="The same as Markdown.")
+@click.option("--full", "what", flag_value="full", help="All of its text, in one line.")
 @click.option("--body", "what", flag_value="body", help="Its body, as it was fetched.")
 @click.option(
     "-o",
@@ -250,7 +253,7 @@ def page(
     if output == Path("-"):
         output = None
     elif output is not None and what is None:
-        raise click.UsageError("-o goes with --text or --body")
+        raise click.UsageError("-o goes with --text, --markdown, --full or --body")
     if what == "body" and output is None and sys.stdout.isatty():
         raise click.UsageError("a body may hold anything: name a file (-o FILE) or use a pipe")
     settings = reach.load(data)
@@ -324,8 +327,9 @@ def _show(
         for line in described(source.get(page_id)):
             click.echo(printable(line))
         return
-    if what == "text":
-        text = source.text(page_id)
+    if what != "body":
+        main = what != "full"
+        text = main_text(source, page_id, what == "markdown") if main else source.text(page_id)
         if output is None and sys.stdout.isatty():
             text = "\n".join(map(printable, text.splitlines()))
         content = f"{text}\n".encode("utf-8", "replace")

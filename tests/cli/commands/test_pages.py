@@ -210,7 +210,7 @@ def test_one_page_is_shown_by_url_and_by_id(command: Command) -> None:
     assert "1, the latest first" in shown
     number = shown.split("id            ")[1].split()[0]
     assert command("page", number) == shown
-    assert command("page", number, "--text") == "绿茶 and widgets\x1b[2J\n"
+    assert command("page", number, "--full") == "绿茶 and widgets\x1b[2J\n"
 
 
 def test_a_body_goes_to_a_file_byte_by_byte(command: Command, tmp_path: Path) -> None:

@@ -1,0 +1,68 @@
+"""``greencrawl page --text``: main text of a page that is stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from greencrawl.cli.main import main
+from greencrawl.schema.records import Commit
+from greencrawl.store import open_store
+from greencrawl.worker.extract import main as main_text
+from greencrawl.worker.extract.main import text
+from tests.cli.commands.test_pages import DAY, SECRET, fill, stored
+from tests.worker.extract.main.test_main_text import ARTICLE, STORY
+
+needs_compiled = pytest.mark.skipif(not main_text.available(), reason="nothing was compiled")
+HTML, PLAIN = {"content-type": "text/html; charset=utf-8"}, {"content-type": "text/plain"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name in ("DATA", "BIND", "BROKER", "STORE", "REDIS", "ADMIN_TOKEN"):
+        monkeypatch.delenv(f"GREENCRAWL_{name}", raising=False)
+    data = tmp_path / "data"
+    fill(data)
+    store = open_store(f"sqlite:///{data / 'content.sqlite'}")
+    store.commit(Commit([
+        stored(1, SECRET, "story", status=200, fetched_ms=DAY, text="all of it", headers=HTML,
+               body=ARTICLE.replace("held", "<a href=../ice>held</a>").encode()),
+        stored(1, SECRET, "plain", status=200, fetched_ms=DAY, text="no page", headers=PLAIN,
+               body=b"no page"),
+        stored(1, SECRET, "withheld", status=200, fetched_ms=DAY, headers=HTML),
+    ]))  # fmt: skip
+    store.close()
+    return str(data)
+
+
+def shown(
+    capfdbinary: pytest.CaptureFixture[bytes], folder: str, *arguments: str
+) -> tuple[str, str]:
+    assert main(["page", *arguments, "--data", folder]) == 0
+    said = capfdbinary.readouterr()
+    return said.out.decode(), said.err.decode()
+
+
+@needs_compiled
+def test_it_is_read_from_the_body(folder: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    found, error = shown(capfdbinary, folder, "example.org/story", "--text")
+    assert STORY[2] in found
+    assert "Topic 3" not in found + error
+    found, _ = shown(capfdbinary, folder, "example.org/story", "--markdown")
+    assert "# When the harbour froze" in found
+    found, _ = shown(capfdbinary, folder, "example.org/story", "--full")
+    assert found == "all of it\n"
+
+
+def test_where_there_is_none_all_text_is_shown(
+    folder: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, error = shown(capfdbinary, folder, "example.org/plain", "--text")
+    assert found == "no page\n"
+    assert "this is all of its text" in error
+    assert shown(capfdbinary, folder, "example.org/withheld", "--text") == ("\n", "")
+    monkeypatch.setattr(text, "compiled", None)
+    found, error = shown(capfdbinary, folder, "example.org/story", "--text")
+    assert found == "all of it\n"
+    assert "no main text without the part in C" in error
