@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from greencrawl.worker.extract.main.text import MODEL
-from greencrawl.worker.extract.train import card, samples
+from greencrawl.worker.extract.train import samples
 
 
 def main(arguments: list[str]) -> int:
@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--no-scores", action="store_true", help="no cross-validation, no card")
     given = parser.parse_args(arguments)
     try:
-        from greencrawl.worker.extract.train import fit
+        from greencrawl.worker.extract.train import card, fit
     except ImportError as error:
         print(f"{error.name} is missing: pip install -r requirements-train.txt", file=sys.stderr)
         return 1
