@@ -32,6 +32,7 @@ from greencrawl.schema.records import (
     Crawl,
     Done,
     FinishItem,
+    HostPatch,
     HostReport,
     Overflow,
 )
@@ -278,8 +279,9 @@ def test_a_holder_that_stood_still_changes_neither_redis_nor_the_store(
     assert taken is not None
     fresh.service.holding(taken).frontier.tick(store.clock())
     before = redis_server.client.hgetall(keys.OWNER)
-    clock = store.clock()
+    clock, delay = store.clock(), store.delay("h.example")
     for write in (
+        lambda: held.frontier.patch_host("h.example", HostPatch(delay=5.0)),
         lambda: held.frontier.stop_leasing(crawl),
         lambda: held.frontier.tick(clock),
         lambda: held.frontier.drop_crawl(crawl.id),
@@ -293,7 +295,7 @@ def test_a_holder_that_stood_still_changes_neither_redis_nor_the_store(
     with pytest.raises(DutyLost):
         stale.works[0].step()  # as far as it knows it has the duty
     assert redis_server.client.hgetall(keys.OWNER) == before
-    assert store.clock() == clock
+    assert (store.clock(), store.delay("h.example")) == (clock, delay)
     assert fresh.frontier.stats(store.crawl(crawl.id)).waiting == 2
     for one in (stale, fresh):
         one.frontier.stop()
