@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import click
 
 from greencrawl.cli import choose, reach
+from greencrawl.cli.reading.stored import TEXTS, with_text
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, InvalidUrl
 from greencrawl.schema.net.urls import canonicalise, host_of
 from greencrawl.schema.records import Crawl, PageFilter
@@ -48,6 +49,12 @@ _MEANINGS = "; ".join(f"{name}: {choice.meaning}" for name, choice in FORMATS.it
     help="Write there; the same command continues one that was interrupted.  "
     "[default: standard output, as -]",
 )
+@click.option(
+    "--text",
+    type=click.Choice(TEXTS),
+    default=TEXTS[0],
+    help=f"All text of a page, its main text, or that as Markdown.  [default: {TEXTS[0]}]",
+)
 @click.option("--bodies", is_flag=True, help="Include page bodies, base64; WARC always does.")
 @click.option("--raw", is_flag=True, help="Leave CSV cells that begin a formula as they are.")
 @click.option("--pages-only", is_flag=True, help="Leave out the URLs that came to no page.")
@@ -61,6 +68,7 @@ def export(
     host: str | None,
     status: str | None,
     output: Path | None,
+    text: str,
     bodies: bool,
     raw: bool,
     pages_only: bool,
@@ -75,6 +83,8 @@ def export(
     """
     if crawl and named and crawl != named:
         raise InvalidConfig([("--crawl", f"names {named}, and the argument {crawl}")])
+    if text != TEXTS[0] and format_ == "warc":
+        raise click.UsageError("--text is for jsonl and csv: an archive has no text")
     typed = {
         "format": format_,
         "since": since,
@@ -83,6 +93,7 @@ def export(
         "bodies": bodies or FORMATS[format_].always_bodies,
         "pages_only": pages_only,
         "raw": raw,
+        **({"text": text} if text != TEXTS[0] else {}),
     }
     wanted = _filter(since, host, status)
     with reach.store(reach.load(data)) as store:
@@ -121,7 +132,8 @@ def _host(text: str) -> str:
 
 
 def _format(typed: Mapping[str, Any], crawl: Crawl, name: str = "") -> Format:
-    return FORMATS[typed["format"]].make(crawl, name, Wishes(typed["bodies"], typed["raw"]))
+    format_ = FORMATS[typed["format"]].make(crawl, name, Wishes(typed["bodies"], typed["raw"]))
+    return with_text(format_, typed.get("text", TEXTS[0]))
 
 
 def _to_stdout(store: Store, wanted: Wanted, typed: Mapping[str, Any]) -> None:

@@ -1,7 +1,10 @@
-"""``greencrawl page --text``: main text of a page that is stored."""
+"""``greencrawl page --text`` and ``export --text``: main text of pages that are stored."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from pathlib import Path
 
 import pytest
@@ -27,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     store = open_store(f"sqlite:///{data / 'content.sqlite'}")
     store.commit(Commit([
         stored(1, SECRET, "story", status=200, fetched_ms=DAY, text="all of it", headers=HTML,
-               body=ARTICLE.replace("held", "<a href=../ice>held</a>").encode()),
+               body=ARTICLE.replace("stalls", "<a href=../ice>stalls</a>").encode()),
         stored(1, SECRET, "plain", status=200, fetched_ms=DAY, text="no page", headers=PLAIN,
                body=b"no page"),
         stored(1, SECRET, "withheld", status=200, fetched_ms=DAY, headers=HTML),
@@ -66,3 +69,42 @@ def test_where_there_is_none_all_text_is_shown(
     found, error = shown(capfdbinary, folder, "example.org/story", "--text")
     assert found == "all of it\n"
     assert "no main text without the part in C" in error
+
+
+@needs_compiled
+def test_an_export_may_have_main_text(
+    folder: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    def texts(*arguments: str) -> dict[str, str]:
+        assert main(["export", "--pages-only", *arguments, "--data", folder]) == 0
+        lines = capfdbinary.readouterr().out.decode().splitlines()
+        rows = map(json.loads, lines)
+        return {row["url"].rpartition("/")[2]: row["text"] for row in rows}
+
+    full, found, marked = texts(), texts("--text", "main"), texts("--text", "markdown")
+    assert full["story"] == "all of it"
+    assert STORY[2] in found["story"]
+    assert "Topic 3" not in found["story"]
+    assert "[stalls](https://example.org/ice)" in marked["story"]
+    assert found["plain"] == full["plain"] == "no page"
+    assert found["withheld"] == ""
+    assert found.keys() == full.keys()
+
+
+@needs_compiled
+def test_a_table_may_have_it_too(folder: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["export", "--format", "csv", "--text", "main", "--data", folder]) == 0
+    rows = csv.DictReader(io.StringIO(capfdbinary.readouterr().out.decode()))
+    assert any(STORY[1] in row["text"] for row in rows)
+
+
+def test_an_archive_has_none_and_it_needs_the_compiled_part(
+    folder: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["export", "--format", "warc", "--text", "main", "--data", folder]) == 2
+    assert b"an archive has no text" in capfdbinary.readouterr().err
+    monkeypatch.setattr(text, "compiled", None)
+    assert main(["export", "--text", "main", "--data", folder]) == 1
+    said = capfdbinary.readouterr()
+    assert b"needs the part in C" in said.err
+    assert said.out == b""
