@@ -214,6 +214,7 @@ class Pipeline:
         visit.learn_robots(asked.delay)
         line = asked.forbids(task.url)
         if line is not None:
+            visit.judge.spare(task)
             self._exclude(visit, task, "robots", f"robots.txt: {line}")
             return
         obeys = visit.context.options.tdm == "obey"

@@ -285,6 +285,15 @@ class Judge:
                 return None
         return self._traps.verdict(self._state, self._crawl, task)
 
+    def spare(self, task: Task) -> None:
+        """A task that was to be fetched is not, since robots.txt forbids it: it does not count."""
+        if task.kind.is_sitemap:
+            counted = self._crawl.options.host_pages > 0
+        else:
+            counted = task.kind.is_page and self._context.listing(task.url) is None
+        if counted:
+            self._state.yields.pages -= 1
+
     def note(self, task: Task, row: StoredPage, reading: Reading | None = None) -> None:
         """:meth:`Traps.note`; sitemaps and requisites say nothing of their host's pages."""
         if not task.kind.is_page:
@@ -308,6 +317,9 @@ class _NoJudge(Judge):
 
     def verdict(self, task: Task) -> Parked | None:
         return None
+
+    def spare(self, task: Task) -> None:
+        pass
 
     def note(self, task: Task, row: StoredPage, reading: Reading | None = None) -> None:
         pass

@@ -89,3 +89,11 @@ def test_a_host_has_its_budget_over_all_sessions(world: World) -> None:
     (final,) = world.stores.results[-1].finals
     assert final.shape == "http://h/{all}"
     assert close.report.traps
+
+
+def test_what_robots_forbid_takes_nothing_of_the_budget_of_a_host(world: World) -> None:
+    world.set(scope="host", host_pages=3)
+    forbidden = "User-agent: *\n" + "".join(f"Disallow: /item/{n}$\n" for n in range(5))
+    world.site.answers["http://h/robots.txt"] = html(forbidden)
+    run(world, 0, 10, world.pipeline())
+    assert world.site.pages == [f"http://h/item/{n}" for n in (5, 6, 7)]
