@@ -12,7 +12,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from bench.extract import intervals, readers
 from bench.rig.record import Record, draw
 from greencrawl.worker.extract.main import main_text
-from greencrawl.worker.extract.page import tree_of
+from greencrawl.worker.extract.page import pool_trees
 from greencrawl.worker.extract.text import read_text
 from greencrawl.worker.extract.train.samples import SNIPPETS, Sample, read
 from greencrawl.worker.extract.train.scores import Snippets, f1
 
 ROUNDS = 3
-"""How often ours is timed; the least counts. Others take too long."""
+"""How often the parts of ours are timed; the least counts."""
 
 
 def main(arguments: list[str]) -> int:
@@ -40,12 +40,15 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     samples = [sample for folder in given.folders for sample in read(folder)]
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    pool_trees()  # as a worker does; other libraries' trees do not lie there
     record = Record("extract", "Main text beside other libraries", False, packages=readers.PACKAGES)
-    texts, millis = {}, {}
-    texts[readers.OURS], millis[readers.OURS], apart = _ours(samples)
-    for name, reader in readers.OTHERS.items():
-        if given.only is None or name in given.only:
-            texts[name], millis[name] = _timed(samples, reader)
+    chosen = {
+        name: reader
+        for name, reader in readers.OTHERS.items()
+        if given.only is None or name in given.only
+    }
+    texts, millis = _timed(samples, {readers.OURS: readers.ours, **chosen})
+    apart = _apart(samples)
     if not given.packaged:
         from greencrawl.worker.extract.train import fit
 
@@ -56,34 +59,39 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _timed(samples: Sequence[Sample], reader: readers.Reader) -> tuple[list[str], list[float]]:
-    """Texts and milliseconds of CPU; a page at which a library fails has no text."""
-    texts, millis = [], []
-    reader(samples[0].body)  # what it imports and compiles is of no page
+def _timed(
+    samples: Sequence[Sample], chosen: Mapping[str, readers.Reader]
+) -> tuple[dict[str, list[str]], dict[str, list[float]]]:
+    """Texts and milliseconds of CPU by reader; a page at which one fails has no text there.
+
+    Each page is read by one after the other, so that what else the machine does concerns all.
+    """
+    texts: dict[str, list[str]] = {name: [] for name in chosen}
+    millis: dict[str, list[float]] = {name: [] for name in chosen}
+    for reader in chosen.values():
+        reader(samples[0].body)  # what it imports and compiles is of no page
     for sample in samples:
-        began = time.process_time_ns()
-        try:
-            text = reader(sample.body)
-        except Exception as error:  # noqa: BLE001
-            print(f"   {sample.key}: {type(error).__name__}: {error}"[:120], file=sys.stderr)
-            text = ""
-        millis.append((time.process_time_ns() - began) / 1e6)
-        texts.append(text)
+        for name, reader in chosen.items():
+            began = time.process_time_ns()
+            try:
+                text = reader(sample.body)
+            except Exception as error:  # noqa: BLE001
+                said = f"{sample.key}, {name}: {type(error).__name__}: {error}"
+                print(f"   {said[:120]}", file=sys.stderr)
+                text = ""
+            millis[name].append((time.process_time_ns() - began) / 1e6)
+            texts[name].append(text)
     return texts, millis
 
 
-def _ours(samples: Sequence[Sample]) -> tuple[list[str], list[float], dict[str, list[float]]]:
-    """The same for ours; and apart: decoding and parsing, all text, main text."""
-    millis = [float("inf")] * len(samples)
-    for _ in range(ROUNDS):
-        texts, once = _timed(samples, readers.ours)
-        millis = [min(pair) for pair in zip(millis, once, strict=True)]
+def _apart(samples: Sequence[Sample]) -> dict[str, list[float]]:
+    """What ours takes for decoding and parsing, for all text, and for main text; ms of CPU."""
     apart: dict[str, list[float]] = {"parse": [], "all text": [], "main text": []}
     for sample in samples:
         least = [float("inf")] * len(apart)
         for _ in range(ROUNDS):
             at = [time.process_time_ns()]
-            root, _ = tree_of(sample.body)
+            root = readers.root_of(sample.body)
             at.append(time.process_time_ns())
             if root is not None:
                 read_text(root, sample.url)
@@ -95,7 +103,7 @@ def _ours(samples: Sequence[Sample]) -> tuple[list[str], list[float], dict[str, 
         if least[0] < float("inf"):
             for part, value in zip(apart.values(), least, strict=True):
                 part.append(value)
-    return texts, millis, apart
+    return apart
 
 
 def _tables(
@@ -154,7 +162,6 @@ def _tables(
             np.mean(took), np.median(took), np.percentile(took, 99)
         ))] for part, took in apart.items()],
     )  # fmt: skip
-    record.runs("millis", {name: [round(one, 3) for one in took] for name, took in millis.items()})
     _plot(record, shown, millis, groups)
 
 

@@ -5,22 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from lxml import etree
+
+from greencrawl.worker.extract.hostile import TooDear
 from greencrawl.worker.extract.main import main_text
 from greencrawl.worker.extract.page import tree_of
 from greencrawl.worker.extract.text import text_of
 
 Reader = Callable[[bytes], str]
 
+PARSE_SECONDS = 0.25
+"""Of CPU: what a worker allows for a parse before it gives the page to a process of its own."""
+
+
+def root_of(body: bytes) -> etree._Element | None:
+    """The tree of a page as a worker makes it, which stops a parse that is too dear; that of such
+    a page as the other process does."""
+    try:
+        return tree_of(body, None, PARSE_SECONDS, brief=True)[0]
+    except TooDear:
+        return tree_of(body)[0]
+
 
 def ours(body: bytes) -> str:
     """Main text by the model that the package has."""
-    root, _ = tree_of(body)
+    root = root_of(body)
     return "" if root is None else main_text(root)
 
 
 def whole(body: bytes) -> str:
     """All visible text."""
-    root, _ = tree_of(body)
+    root = root_of(body)
     return "" if root is None else text_of(root)
 
 

@@ -58,8 +58,9 @@ def test_a_library_that_raises_has_no_text(capsys: pytest.CaptureFixture[str]) -
         return "t"
 
     pages = [sample("forum", "x", "t")]
-    texts, millis = bench._timed(pages, reader)
-    assert (texts, len(millis)) == (["t"], 1)
+    texts, millis = bench._timed(pages, {"a": reader})
+    assert (texts, len(millis["a"])) == ({"a": ["t"]}, 1)
     broken = Sample("k2", "forum", "x", "http://x/", b"x", "t", (), (), "", "", "")
-    assert bench._timed([*pages, broken], reader)[0] == ["t", ""]
-    assert "k2: ValueError: x" in capsys.readouterr().err
+    both = {"a": reader, "b": lambda body: "u"}
+    assert bench._timed([*pages, broken], both)[0] == {"a": ["t", ""], "b": ["u", "u"]}
+    assert "k2, a: ValueError: x" in capsys.readouterr().err
