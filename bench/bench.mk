@@ -34,6 +34,9 @@ bench-replay: setup-dev  ## Links a second of a full replay into an empty Redis
 suites: setup-bench  ## Cases of other projects, ours beside the best libraries; ARGS="urls FOLDER"
 	@$(PYTHON) -m bench.suites $(ARGS)
 
+extract: setup-bench  ## Main text beside other libraries; ARGS="FOLDER" has labelled pages
+	@$(PYTHON) -m bench.extract $(ARGS)
+
 playback: setup-dev packages  ## Whether an archive with requisites plays back whole, in pywb and Chromium
 	@$(PYTHON) -m bench.playback $(ARGS)
 
@@ -48,9 +51,6 @@ bench-pages: setup-dev packages  ## A million pages: lists and export in constan
 
 cluster-faults: setup-dev packages  ## The same for a cluster of five MariaDB servers; ROWS="1 5"
 	@$(PYTHON) -m bench.faults.cluster $(ROWS)
-
-extract: setup-bench  ## Main text beside other libraries; ARGS="FOLDER" has labelled pages
-	@$(PYTHON) -m bench.extract $(ARGS)
 
 traps: setup-dev  ## What share of a crawl goes to traps; SITES="six wiki", ARGS="--traps off"
 	@$(PYTHON) -m bench.traps $(SITES) $(ARGS)
