@@ -206,17 +206,23 @@ def _plot(
     millis: dict[str, list[float]],
     groups: dict[str, NDArray[np.int64]],
 ) -> None:
-    figure = draw(4 * len(groups) / 2, 4)
+    columns = 3
+    lines = -(-len(groups) // columns)
+    figure = draw(8, 1.9 * lines + 0.8)
     for place, (group, chosen) in enumerate(groups.items()):
-        axes = figure.add_subplot(2, (len(groups) + 1) // 2, place + 1)
+        axes = figure.add_subplot(lines, columns, place + 1)
         for name, took in millis.items():
             value, low, high = shown[name, group]
             cost = float(np.mean(np.array(took)[chosen]))
             axes.errorbar(cost, value, [[value - low], [high - value]], fmt="o", label=name)
         axes.set_xscale("log")
+        axes.set_xlim(0.5, 200)
+        axes.set_xticks([1, 10, 100], ["1", "10", "100"])
+        axes.set_ylim(0.2, 1)
         axes.set_title(group, fontsize=9)
-    figure.axes[0].legend(fontsize=5)
-    figure.supxlabel("CPU a page, ms")
+        if place >= len(groups) - columns:
+            axes.set_xlabel("CPU a page, ms")
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.supylabel("F1")
     record.plot("f1", figure, "F1 and CPU a page, by kind of page")
 

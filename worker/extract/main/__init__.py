@@ -5,7 +5,7 @@ some 250 features (``features.c``), of which boosted trees make a probability (`
 those blocks are chosen for which the expected F measure over words is highest. ``document.c``
 writes them down. What was learnt, from which pages and by which command, stands in ``MODEL.md``.
 
-All of it is in C. In Python the same takes 30 times as long, longer than the slowest of other
+All of it is in C. In Python a prototype took 76 ms a page, longer than the slowest of other
 libraries, and would have to be written twice; so there is no main text where nothing was compiled.
 """
 
