@@ -21,9 +21,9 @@ def checkout(tmp_path: Path) -> Path:
     for name in ("setup", "packages"):
         shutil.copy(ROOT / ".ci" / name, folder / ".ci")
     (folder / "requirements.txt").write_text("click==1\n")
-    (folder / "worker" / "extract").mkdir(parents=True)
-    for name in ("speedups.c", "compile.py", "speedups.py", "text.py"):
-        shutil.copy(ROOT / "worker" / "extract" / name, folder / "worker" / "extract")
+    (folder / "worker" / "extract" / "main").mkdir(parents=True)
+    for name in ("speedups.c", "main/main.c", "compile.py", "speedups.py", "text.py"):
+        shutil.copy(ROOT / "worker" / "extract" / name, folder / "worker" / "extract" / name)
     return folder
 
 
