@@ -59,7 +59,7 @@ class _Packer:
         return not self.cut
 
     def body(self) -> bytes:
-        return b"".join([*self._out, self._packer.flush()])
+        return b"".join([*self._out, self._packer.flush()]) if self.size else b""
 
 
 def packed(data: bytes | bytearray, header: str, cap: int, *, complete: bool = True) -> Decoded:

@@ -271,13 +271,13 @@ class Judge:
 
     def verdict(self, task: Task) -> Parked | None:
         """:meth:`Traps.verdict`; always fetched are a page of a user's own list and a requisite."""
+        self._settled = None
         if task.kind.is_sitemap:
             return self._traps.sitemap_verdict(self._state, self._crawl, task)
         if not task.kind.is_page:
             return None
         if self._lists and self._context.listing(task.url) is not None:
             return None
-        self._settled = None
         if self._quick and task.depth:
             self._settled = self._state.settled_shape(task.url)
             if self._settled is not None:

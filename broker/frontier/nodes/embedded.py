@@ -9,6 +9,7 @@ import importlib.util
 import os
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import gevent
@@ -87,9 +88,12 @@ class EmbeddedRedis:
         """See that a server answers, and note its process. Raises Unavailable."""
         if not self._answers():
             self._spawn()
+        self._note_process()
+        self._node.close()
+
+    def _note_process(self) -> None:
         info = self._node.command("INFO", "server").decode()
         self._pid = int(next(x[11:] for x in info.splitlines() if x.startswith("process_id:")))
-        self._node.close()
 
     def _look_after(self) -> None:
         """Start the server again whenever it has died; a greenlet's body."""
@@ -152,6 +156,10 @@ class EmbeddedRedis:
             self._watch = None
         if self._spawning is not None:
             self._spawning.join()
+        if self._lock is not None and not self._pid:  # broken off: one may be there all the same
+            with suppress(Unavailable):
+                self._note_process()
+                served = True
         self._node.close()
         if self._pid and self._alive():
             limit = monotonic() + (STOP_SECONDS if served else UNMET_SECONDS)
