@@ -119,11 +119,8 @@ def swallows(root: etree._Element) -> bool:
     """Whether a tree ends in an element of SVG or MathML that has taken the rest of the page for
     its text: libxml2 reads on to its end tag, which is missing, and browsers to that of the SVG."""
     last = root
-    try:
-        while True:  # a look at each level's last: half a microsecond
-            last = last[-1]
-    except IndexError:
-        pass  # it has none
+    while (child := next(last.iterchildren(reversed=True), None)) is not None:
+        last = child
     if last.tag not in RAW or next(last.iterancestors(*FOREIGN), None) is None:
         return False
     text = (last.text or "").lower()

@@ -178,7 +178,7 @@ class Answer(HTTPResponseParser):
         except NotHttp as error:
             self.violation = str(error)
             return
-        if self.body or self.complete or self.received > MAX_HEAD_BYTES:
+        if self.body or self.complete or self.received > MAX_LONG_HEAD_BYTES:
             self._raw = None
         self._judge()
 

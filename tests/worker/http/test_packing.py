@@ -89,6 +89,13 @@ def test_what_is_broken_or_ends_too_early_is_told_as_ever(coding: str) -> None:
         assert found.error.partition(":")[0] == wanted.error.partition(":")[0]
 
 
+def test_of_nothing_that_decodes_there_is_no_body() -> None:
+    named = b"\x1f\x8b\x08\x08" + bytes(6) + b"x" * 5000  # gzip that ends in its file name
+    found = packed(named, "gzip", 10**6, complete=False)
+    assert (found.body, found.packed) == (decode(named, "gzip", 10**6, complete=False).body, 0)
+    assert found.body == b""
+
+
 def test_what_is_gzip_itself_stays_so() -> None:
     inner = gzip.compress(BODY)
     for data, header in (

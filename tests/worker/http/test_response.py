@@ -209,6 +209,20 @@ def test_a_head_that_is_mostly_links_is_capped_too() -> None:
     assert "headers beyond" in answer.violation
 
 
+@pytest.mark.parametrize("odd", [b"X-A : b", b"Bad Header: x", b"Content-Length: 2", b": x"])
+@pytest.mark.parametrize("size", [1460, 65536])
+def test_an_odd_line_behind_long_link_fields_is_read_wherever_it_is_cut(
+    odd: bytes, size: int
+) -> None:
+    fields = b"".join(b"Link: </p%d>; rel=next\r\n" % n for n in range(3500))
+    data = b"HTTP/1.1 200 OK\r\n" + fields + odd + b"\r\nContent-Length: 2\r\n\r\nok"
+    answer = Answer()
+    for at in range(0, len(data), size):
+        answer.take(data[at : at + size])
+    assert answer.violation == ""
+    assert (answer.complete, answer.links_cut, answer.body) == (True, True, b"ok")
+
+
 def test_links_of_an_interim_answer_take_no_room() -> None:
     interim = b"HTTP/1.1 103 E\r\nLink: " + links(600) + b"\r\n\r\n"
     answer = Answer()
