@@ -3,10 +3,11 @@
 It keeps, for each partition and crawl, when the earliest host is due (crawl 0: when ``tend`` has
 something to do), sleeps until the first of these moments, and hands what it leases to the waiting
 calls: the one with most room is given no more partitions than bring it about level with the others
-that wait. After a second in which nothing was given, a call that has just come waits for a moment
-for others, so that processes that begin together share what is due. A call whose caller has died is
-given nothing. Crawls share by weight: each has a virtual time that advances by tasks / weight, and
-the one furthest behind is asked first (stride scheduling, Waldspurger 1995).
+that wait, and with those that were served a moment ago and are about to ask again: else what comes
+due while one reads its answer would all go to another. After a second in which nothing was given, a
+call that has just come waits for a moment for others, so that processes that begin together share
+what is due. A call whose caller has died is
+given nothing. Crawls share by weight.
 """
 
 from __future__ import annotations
@@ -21,12 +22,11 @@ import gevent
 from gevent.event import Event
 
 from greencrawl.broker.frontier.scripts import partition as part
-from greencrawl.broker.frontier.waiting import DueTimes, Key, Waiter, level_part
+from greencrawl.broker.frontier.waiting import DueTimes, Key, Returning, Turns, Waiter, level_part
 from greencrawl.schema.clock import monotonic
-from greencrawl.schema.crawl_cache import CrawlCache
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.log import logger
-from greencrawl.schema.records import Crawl, LeaseReply, LeaseRequest, Session
+from greencrawl.schema.records import Crawl, LeaseReply, LeaseRequest
 from greencrawl.schema.wire import to_msgpack
 
 log = logger("leasing")
@@ -44,9 +44,6 @@ REFUSED_RECHECK_SECONDS = 0.5
 """Between two looks whether somebody waits who takes a crawl that those before refused."""
 STILL_SECONDS, GATHER_SECONDS = 1.0, 0.1
 """After so long without anything given, the first call waits so long for others to share with."""
-
-CRAWLS, IDLE_SECONDS = 1000, 300.0
-"""Crawls whose turns are kept, and how long; one that was away longer comes back level."""
 
 
 class Calls(Protocol):
@@ -82,11 +79,11 @@ class Leasing:
         self._hosts = DueTimes()
         self._upkeep = DueTimes()
         self._waiters: deque[Waiter] = deque()
+        self._returning = Returning()
         self._given = self._gathered = -inf
         """When something was given last, and until when calls are gathered before that."""
         self._changed = Event()
-        self._virtual: CrawlCache[int, float] = CrawlCache(CRAWLS, IDLE_SECONDS)
-        self._virtual_now = 0.0
+        self._turns = Turns()
 
     # -- what is due
 
@@ -120,6 +117,7 @@ class Leasing:
         the worker's reconcile releases.
         """
         waiter = Waiter(request)
+        self._returning.back(request.worker)
         self._waiters.append(waiter)
         self._changed.set()
         try:
@@ -222,7 +220,12 @@ class Leasing:
             return False
         waiter.serving = True
         try:
-            calls, asked = self._share(waiter, by_partition)
+            most = self._level(waiter, len(by_partition))
+            if not most:
+                waiter.serving = False
+                self._postpone_all(by_partition, self._returning.seconds())
+                return False
+            calls, asked = self._share(waiter, by_partition, most)
             opened = self._given = monotonic()
             replies = self._open(calls)
             waiter.lost = waiter.lost or len(replies) < len(calls)
@@ -285,25 +288,33 @@ class Leasing:
     def _settle(self, waiter: Waiter) -> None:
         if waiter in self._waiters:
             self._waiters.remove(waiter)
+        if waiter.sessions:
+            self._returning.served(waiter.request, len(waiter.sessions))
         waiter.done.set()
 
+    def _level(self, waiter: Waiter, due: int) -> int:
+        """How many of so many due partitions go to the call; 0: one that comes back gets them."""
+        wanted, waiting = (
+            waiter.request.max_sessions,
+            [
+                one.request.max_sessions
+                for one in self._waiters
+                if one is not waiter and not one.request.refuses  # it may take nothing of this
+            ],
+        )
+        return min(wanted, level_part(due, wanted, waiting + self._returning.rooms()))
+
     def _share(
-        self, waiter: Waiter, due: dict[int, list[Crawl]]
+        self, waiter: Waiter, due: dict[int, list[Crawl]], most: int
     ) -> tuple[dict[int, list[Any]], dict[int, list[int]]]:
-        """Split the sessions asked for over partitions, and over crawls by weight."""
+        """Split the sessions asked for over ``most`` partitions, and over crawls by weight."""
         partitions, request = list(due), waiter.request
         wanted = request.max_sessions
-        others = [
-            one.request.max_sessions
-            for one in self._waiters
-            if one is not waiter and not one.request.refuses  # it may take nothing of this
-        ]
-        most = min(wanted, level_part(len(partitions), wanted, others))
         if len(partitions) > most:
             start = secrets.randbelow(len(partitions))
             partitions = (partitions[start:] + partitions[:start])[:most]
         base, extra = divmod(wanted, len(partitions))
-        shares = self._by_weight(
+        shares = self._turns.share(
             {p: min(base + (i < extra), SESSIONS_A_CALL) for i, p in enumerate(partitions)},
             due,
             request.tasks_per_session,
@@ -322,25 +333,6 @@ class Leasing:
                 0, *rows,
             ]  # fmt: skip
         return calls, asked
-
-    def _by_weight(
-        self, wanted: dict[int, int], due: dict[int, list[Crawl]], tasks_per_session: int
-    ) -> dict[int, dict[int, int]]:
-        """Sessions per partition and crawl: each goes to the due crawl furthest behind."""
-        crawls = {crawl.id: crawl for found in due.values() for crawl in found}
-        times: dict[int, float] = {}
-        for crawl_id in crawls:  # one that was away comes back level with the others
-            times[crawl_id] = max(self._virtual.get(crawl_id) or 0.0, self._virtual_now)
-            self._virtual[crawl_id] = times[crawl_id]
-        self._virtual_now = min(times.values())
-        shares: dict[int, dict[int, int]] = {}
-        for p, sessions in wanted.items():
-            share = shares[p] = {crawl.id: 0 for crawl in due[p]}
-            for _ in range(sessions):
-                behind = min(share, key=times.__getitem__)
-                share[behind] += 1
-                times[behind] += tasks_per_session / crawls[behind].options.weight
-        return shares
 
     def _open(self, calls: dict[int, list[Any]]) -> dict[int, list[Any]]:
         """Open under the tokens chosen; after a lost answer ask once again under the same ones.
@@ -379,14 +371,8 @@ class Leasing:
             for row in sessions:
                 session = part.session_of(p, waiter.request.ttl, row)
                 waiter.sessions.append(session)
-                self._charge(session)
+                self._turns.charge(session.crawl, len(session.tasks), self._crawl(session.crawl))
                 self._opened(session.crawl)
             for crawl_id, due in zip(asked[p], nexts, strict=True):
                 self.note(p, crawl_id, due)
             self.note(p, 0, tend)
-
-    def _charge(self, session: Session) -> None:
-        crawl = self._crawl(session.crawl)
-        weight = crawl.options.weight if crawl else 1
-        before = self._virtual.get(session.crawl) or 0.0
-        self._virtual[session.crawl] = before + len(session.tasks) / weight

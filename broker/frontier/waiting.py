@@ -1,4 +1,6 @@
-"""What waits: crawls of a partition until something is due, and calls until they are served."""
+"""What waits: crawls of a partition until something is due, calls until they are served, crawls for
+their turn.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from math import inf
 from gevent.event import Event
 
 from greencrawl.schema.clock import monotonic
+from greencrawl.schema.crawl_cache import CrawlCache
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Crawl, LeaseRequest, Session
 
@@ -19,6 +22,12 @@ CALLER: ContextVar[Callable[[], bool] | None] = ContextVar("CALLER", default=Non
 
 _SPARE = 64
 """Entries that are no longer of use, before it is worth to look for them."""
+
+CRAWLS, IDLE_SECONDS = 1000, 300.0
+"""Crawls whose turns are kept, and how long; one that was away longer comes back level."""
+
+RETURN_SECONDS = 0.05
+"""For so long a worker that was served counts as one that waits: most ask again within 10 ms."""
 
 Key = tuple[int, int]
 """(partition, crawl); crawl 0 is the partition's own upkeep."""
@@ -90,14 +99,82 @@ class Waiter:
         return self._refuses.get(crawl.id) != crawl.options.hook or not crawl.options.hook
 
 
+class Returning:
+    """Workers that were served a moment ago, and have room: they are about to ask again."""
+
+    def __init__(self) -> None:
+        self._rooms: dict[str, tuple[float, int]] = {}
+
+    def served(self, request: LeaseRequest, sessions: int) -> None:
+        """Its worker is told now of so many sessions."""
+        room = request.max_sessions - sessions
+        if room > 0 and not request.refuses:
+            self._rooms[request.worker] = (monotonic() + RETURN_SECONDS, room)
+
+    def back(self, worker: str) -> None:
+        """The worker asks again."""
+        self._rooms.pop(worker, None)
+
+    def rooms(self) -> list[int]:
+        """The room of each that has not come back yet."""
+        now = monotonic()
+        self._rooms = {w: (until, room) for w, (until, room) in self._rooms.items() if until > now}
+        return [room for _, room in self._rooms.values()]
+
+    def seconds(self) -> float:
+        """Until the first of them is not waited for any more; 0: nobody is."""
+        first = min((until for until, _ in self._rooms.values()), default=0.0)
+        return max(first - monotonic(), 0.0)
+
+
 def level_part(due: int, room: int, others: Sequence[int]) -> int:
     """How many of so many due partitions go to who has ``room``, so that all come out about level.
 
-    ``others`` is the room of all others that wait. At least 1, where something is due.
+    ``others`` is the room of all others; 0, where theirs is so much more that it all goes to them.
     """
     together, of = room - due, 1
     for other in sorted(others, reverse=True):
         if other * of <= together:  # less room than is left to each of those before
             break
         together, of = together + other, of + 1
-    return min(due, max(1, math.ceil(room - together / of)))
+    return min(due, max(0, math.ceil(room - together / of)))
+
+
+class Turns:
+    """Whose turn it is among crawls, by their weights.
+
+    Each has a virtual time that advances by tasks / weight, and the one furthest behind comes first
+    (stride scheduling, Waldspurger 1995).
+    """
+
+    def __init__(self) -> None:
+        self._times: CrawlCache[int, float] = CrawlCache(CRAWLS, IDLE_SECONDS)
+        self._now = 0.0
+
+    def __len__(self) -> int:
+        """Crawls whose turns are kept."""
+        return len(self._times)
+
+    def share(
+        self, wanted: dict[int, int], due: dict[int, list[Crawl]], tasks_per_session: int
+    ) -> dict[int, dict[int, int]]:
+        """Sessions per partition and crawl: each goes to the due crawl furthest behind."""
+        crawls = {crawl.id: crawl for found in due.values() for crawl in found}
+        times: dict[int, float] = {}
+        for crawl_id in crawls:  # one that was away comes back level with the others
+            times[crawl_id] = max(self._times.get(crawl_id) or 0.0, self._now)
+            self._times[crawl_id] = times[crawl_id]
+        self._now = min(times.values())
+        shares: dict[int, dict[int, int]] = {}
+        for p, sessions in wanted.items():
+            share = shares[p] = {crawl.id: 0 for crawl in due[p]}
+            for _ in range(sessions):
+                behind = min(share, key=times.__getitem__)
+                share[behind] += 1
+                times[behind] += tasks_per_session / crawls[behind].options.weight
+        return shares
+
+    def charge(self, crawl_id: int, tasks: int, crawl: Crawl | None) -> None:
+        """So many tasks of the crawl were given."""
+        weight = crawl.options.weight if crawl else 1
+        self._times[crawl_id] = (self._times.get(crawl_id) or 0.0) + tasks / weight

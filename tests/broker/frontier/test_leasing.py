@@ -11,7 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from greencrawl.broker.frontier.leasing import GATHER_SECONDS, STILL_SECONDS, Leasing
-from greencrawl.broker.frontier.waiting import CALLER, DueTimes, level_part
+from greencrawl.broker.frontier.waiting import (
+    CALLER,
+    RETURN_SECONDS,
+    DueTimes,
+    level_part,
+)
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Crawl, CrawlOptions, LeaseRequest, Refusal, Session
@@ -62,10 +67,10 @@ class Rig:
         return [now_ms(), [], [0], 0]
 
     def lease(
-        self, wait: float = 1.0, tasks: int = 5, refuses: str = "", room: int = 1
+        self, wait: float = 1.0, tasks: int = 5, refuses: str = "", room: int = 1, worker: str = "w"
     ) -> tuple[Session, ...]:
         request = LeaseRequest(
-            worker="w", incarnation=1, sequence=1, max_sessions=room, tasks_per_session=tasks,
+            worker=worker, incarnation=1, sequence=1, max_sessions=room, tasks_per_session=tasks,
             wait=wait, refuses=(Refusal(1, refuses, "no"),) if refuses else (),
         )  # fmt: skip
         return self.leasing.lease(request).sessions
@@ -190,7 +195,7 @@ def test_calls_that_wait_together_share_what_is_due(rig: Rig) -> None:
         (30, 500, [470], 30),
         (40, 500, [470], 35),
         (1, 500, [500, 500], 1),
-        (5, 470, [500], 1),  # the others come first
+        (5, 470, [500], 0),  # the others come first
         (9, 500, [500, 500, 2], 3),
     ],
 )
@@ -254,6 +259,42 @@ def test_who_comes_while_others_are_served_or_has_waited_long_is_served_at_once(
         rig.leasing.note(partition, 1, now_ms())
     assert len(waiting.get()) == 2
     assert monotonic() - began < GATHER_SECONDS / 2
+
+
+def test_who_reads_its_answer_counts_as_one_that_waits(rig: Rig) -> None:
+    """Else what comes due in these milliseconds would all go to the other."""
+    one_host_each(rig)
+    first, second = (gevent.spawn(rig.lease, room=100, worker=name) for name in "ab")
+    gevent.sleep(0.01)
+    rig.leasing.note(0, 1, now_ms())
+    assert len(first.get()) == 1
+    for partition in range(1, 20):
+        rig.leasing.note(partition, 1, now_ms())
+    assert len(second.get()) == 10
+    assert len(rig.lease(room=99, worker="a")) == 9, "both have 90 left"
+
+
+def test_what_is_due_waits_for_who_has_far_more_room_and_not_for_long(rig: Rig) -> None:
+    one_host_each(rig)
+    rig.leasing.note(0, 1, now_ms())
+    assert len(rig.lease(room=100, worker="a")) == 1
+    rig.leasing.note(1, 1, now_ms())
+    waiting = gevent.spawn(rig.lease, room=50, worker="b")
+    gevent.sleep(RETURN_SECONDS / 5)
+    assert len(rig.lease(room=99, worker="a")) == 1, "it is back in time"
+    rig.leasing.note(2, 1, now_ms())
+    assert len(waiting.get()) == 1, "it is not back in time"
+    assert rig.leasing.waiting == 0
+
+
+def test_who_has_no_room_left_is_not_waited_for(rig: Rig) -> None:
+    one_host_each(rig)
+    rig.leasing.note(0, 1, now_ms())
+    assert len(rig.lease(room=1, worker="a")) == 1
+    rig.leasing.note(1, 1, now_ms())
+    began = monotonic()
+    assert len(rig.lease(room=1, worker="b")) == 1
+    assert monotonic() - began < RETURN_SECONDS / 2
 
 
 def test_who_has_died_while_it_waits_is_given_nothing_and_counts_in_no_share(rig: Rig) -> None:
@@ -363,7 +404,7 @@ def test_notes_that_earlier_ones_outdid_do_not_pile_up() -> None:
 def test_turns_of_crawls_that_ended_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("greencrawl.broker.frontier.leasing.CRAWLS", 20)
+    monkeypatch.setattr("greencrawl.broker.frontier.waiting.CRAWLS", 20)
     rig = Rig()
 
     def once(_: int, args: list[Any]) -> list[Any]:
@@ -376,5 +417,5 @@ def test_turns_of_crawls_that_ended_are_forgotten(
     for number in range(1, 101):
         rig.leasing.note(1, number, now_ms())
         assert [session.crawl for session in rig.lease()] == [number]
-    assert len(rig.leasing._virtual) == 20
+    assert len(rig.leasing._turns) == 20
     rig.greenlet.kill()
