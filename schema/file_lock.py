@@ -8,24 +8,42 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
+
+LOOK_SECONDS = 0.1
+"""One who looks whether the file is held (:func:`holder`) is in the way for some microseconds: who
+takes it tries for so long."""
 
 
 def take(path: Path, note: bytes) -> int:
     """Hold the file, made if it is missing, with ``note`` in it; to close the descriptor that is
     returned gives it up.
 
-    Raises BlockingIOError while another process holds it, another OSError where it cannot be had.
+    Raises BlockingIOError where another process holds it, another OSError where it cannot be had.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(descriptor)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, note, 0)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _lock(descriptor: int) -> None:
+    limit = time.monotonic() + LOOK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > limit:
+                raise
+            time.sleep(LOOK_SECONDS / 100)
+        else:
+            return
 
 
 def holder(path: Path) -> bytes | None:

@@ -9,7 +9,7 @@ import importlib.util
 import os
 import signal
 import subprocess
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import gevent
@@ -24,6 +24,7 @@ log = logger("embedded")
 
 START_SECONDS = 120
 """A large append-only file takes a while to read back."""
+ANSWER_SECONDS = 2.0
 STOP_SECONDS = 60
 UNMET_SECONDS = 0.5
 """The same for a server that has never answered."""
@@ -48,15 +49,18 @@ def binary() -> Path:
 class EmbeddedRedis:
     """Started and stopped with the broker. One broker at a time owns a folder, by a file lock.
 
-    A server that outlived a killed broker is taken over as it is, with all it knows. One that dies
-    (killed, out of memory) is started again: what its append-only file lost is found in SQL when
-    the frontier meets it.
+    A server that outlived a killed broker is taken over as it is, with all it knows. It holds a
+    lock of its own for as long as it lives: so no second one ever writes the same files, though the
+    first be frozen or still reading them. One that dies (killed, out of memory) is started again:
+    what its append-only file lost is found in SQL when the frontier meets it.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.socket = folder / "redis.sock"
-        self._node = Node(f"unix://{self.socket}", timeout_seconds=2.0, pool=1)
+        self._held = folder / "server.lock"
+        """Held by the server's process, in which its id is written."""
+        self._node = Node(f"unix://{self.socket}", timeout_seconds=ANSWER_SECONDS, pool=1)
         self._process: subprocess.Popen[bytes] | None = None
         self._pid = 0
         self._spawning: gevent.Greenlet[[], None] | None = None
@@ -86,10 +90,30 @@ class EmbeddedRedis:
 
     def _meet(self) -> None:
         """See that a server answers, and note its process. Raises Unavailable."""
-        if not self._answers():
+        if not self._answers() and not self._left_answers():
             self._spawn()
         self._note_process()
         self._node.close()
+
+    def _left_answers(self) -> bool:
+        """Wait for a server that another broker left, if there is one; False if there is none.
+
+        Raises Unavailable where it lives and does not answer.
+        """
+        limit, told = monotonic() + START_SECONDS, False
+        while (pid := file_lock.holder(self._held)) is not None:
+            if self._answers():
+                return True
+            if monotonic() > limit:
+                raise Unavailable(
+                    f"the redis-server that an earlier broker left in {self.folder}, process "
+                    f"{pid.decode()}, does not answer: let it go on, or end it"
+                )
+            if not told:
+                told = True
+                log.warning("redis_silent", pid=pid.decode(), wait_seconds=START_SECONDS)
+            gevent.sleep(0.02)
+        return False
 
     def _note_process(self) -> None:
         info = self._node.command("INFO", "server").decode()
@@ -126,7 +150,8 @@ class EmbeddedRedis:
             gevent.sleep(0.02)
 
     def _run(self) -> None:
-        with (self.folder / "redis.log").open("ab") as output:
+        held = file_lock.take(self._held, b"")
+        with closing(os.fdopen(held, "wb")), (self.folder / "redis.log").open("ab") as output:
             self._process = subprocess.Popen(
                 [
                     str(binary()), "--port", "0", "--unixsocket", str(self.socket),
@@ -135,8 +160,10 @@ class EmbeddedRedis:
                 ],
                 stdout=output, stderr=output, stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the broker, which ends it in order
+                pass_fds=(held,),
             )  # fmt: skip
-        self._pid = self._process.pid
+            self._pid = self._process.pid
+            os.pwrite(held, str(self._pid).encode(), 0)
 
     def _answers(self) -> bool:
         try:

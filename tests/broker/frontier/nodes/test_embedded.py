@@ -10,9 +10,13 @@ import gevent
 import psutil
 import pytest
 from gevent.event import Event
+from structlog.testing import capture_logs
 
 from greencrawl.broker.__main__ import BrokenOff, breaking_off
 from greencrawl.broker.frontier.nodes.embedded import EmbeddedRedis
+from greencrawl.schema.errors import Unavailable
+
+EMBEDDED = "greencrawl.broker.frontier.nodes.embedded"
 
 
 def servers(folder: Path) -> list[int]:
@@ -25,6 +29,17 @@ def servers(folder: Path) -> list[int]:
         except psutil.Error:
             continue
     return found
+
+
+def left_server(folder: Path) -> psutil.Process:
+    """The server of a broker that was killed."""
+    killed = EmbeddedRedis(folder)
+    killed.start()
+    assert killed._watch is not None
+    killed._watch.kill()
+    assert killed._lock is not None
+    os.close(killed._lock)
+    return psutil.Process(killed._pid)
 
 
 @pytest.mark.parametrize("switches", [0, 1, 2])
@@ -55,12 +70,8 @@ def test_a_start_that_is_broken_off_ends_the_server_that_it_takes_over(
     tmp_path: Path, switches: int
 ) -> None:
     folder = tmp_path / "redis"
-    killed, embedded, stop = EmbeddedRedis(folder), EmbeddedRedis(folder), Event()
-    killed.start()
-    assert killed._watch is not None
-    killed._watch.kill()
-    assert killed._lock is not None
-    os.close(killed._lock)  # as of a broker that was killed
+    embedded, stop = EmbeddedRedis(folder), Event()
+    left_server(folder)
 
     def tell() -> None:
         for _ in range(switches):
@@ -73,3 +84,44 @@ def test_a_start_that_is_broken_off_ends_the_server_that_it_takes_over(
     teller.join()
     embedded.stop()
     assert servers(folder) == []
+
+
+def test_a_server_that_was_left_and_is_silent_gets_no_second_one_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two would write the same files. It may be frozen, or have much to read."""
+    monkeypatch.setattr(f"{EMBEDDED}.ANSWER_SECONDS", 0.1)
+    folder = tmp_path / "redis"
+    left = left_server(folder)
+    left.suspend()
+    embedded = EmbeddedRedis(folder)
+    start = gevent.spawn(embedded.start)
+    with capture_logs() as logs:
+        while not any(entry["event"] == "redis_silent" for entry in logs):
+            gevent.sleep(0.01)
+        assert servers(folder) == [left.pid]
+        left.resume()
+        start.get()
+    assert servers(folder) == [left.pid]
+    embedded.stop()
+    assert servers(folder) == []
+
+
+def test_a_server_that_was_left_and_stays_silent_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "redis"
+    left = left_server(folder)
+    monkeypatch.setattr(f"{EMBEDDED}.ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(f"{EMBEDDED}.START_SECONDS", 0.05)
+    left.suspend()
+    embedded = EmbeddedRedis(folder)
+    try:
+        with pytest.raises(Unavailable, match=f"process {left.pid}, does not answer"):
+            embedded.start()
+        embedded.stop()
+        assert servers(folder) == [left.pid], "it is left to who knows why it is silent"
+    finally:
+        left.resume()
+        left.terminate()
+        left.wait()
