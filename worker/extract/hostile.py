@@ -12,6 +12,7 @@ which end with these: where one is not closed, the rest of the page is its text.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from greencrawl.schema.errors import GreencrawlError
@@ -119,8 +120,9 @@ def swallows(root: etree._Element) -> bool:
     """Whether a tree ends in an element of SVG or MathML that has taken the rest of the page for
     its text: libxml2 reads on to its end tag, which is missing, and browsers to that of the SVG."""
     last = root
-    while (child := next(last.iterchildren(reversed=True), None)) is not None:
-        last = child
+    with suppress(IndexError):
+        while True:
+            last = last[-1]
     if last.tag not in RAW or next(last.iterancestors(*FOREIGN), None) is None:
         return False
     text = (last.text or "").lower()

@@ -27,14 +27,16 @@
 #define CHUNKS 96
 /* Beyond these an empty chunk's memory is given back: a huge page's. */
 #define KEPT 16
-/* Pieces between two looks at the clock: within so many a hostile page spends some 50 ms, and a
- * usual page is over after a few looks. */
-#define PIECES 512
+/* Between two looks at the clock: so much of a chunk, or so many pieces of the C library's. Within
+ * these a hostile page spends some 50 ms. A small piece that fits costs nothing more for it. */
+#define STEP ((size_t)16 * 1024)
+#define LARGE 64
 /* Less wall-clock time than this is not worth asking for the CPU's, which is a system call. */
 #define UNASKED 5000000
 
 static char *pool;
-static char *next, *end; /* what is left of the current chunk */
+static char *next, *end; /* what is left of the current chunk until the next look */
+static char *limit;      /* the chunk's end */
 static unsigned current;
 static struct {
     uint32_t held;   /* taken by the thread that may, less what it freed */
@@ -44,7 +46,7 @@ static struct {
 __attribute__((tls_model("initial-exec")))
 #endif
 static __thread int owner, in_use;
-static unsigned pieces; /* until the next look */
+static unsigned large; /* pieces until the next look */
 static int64_t granted; /* of CPU, in ns; 0: without end */
 static int64_t began;   /* by the clock that is asked: 0 until it is */
 static clockid_t asked;
@@ -57,10 +59,16 @@ static int64_t nanoseconds(clockid_t clock) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* From now on every piece: the attributes of one tag go on one by one. */
+static void refuse(void) {
+    refused = 1, large = 1;
+    end = next;
+}
+
 /* Whether what takes from the pool has had its time. It is counted from the first look; first by
  * the cheap clock, and by the CPU's once that shows more than a usual page takes. */
 static int overdue(void) {
-    pieces = refused ? 1 : PIECES;
+    large = refused ? 1 : LARGE;
     if (granted == 0 || refused)
         return refused;
     int64_t now = nanoseconds(asked);
@@ -70,8 +78,7 @@ static int overdue(void) {
         asked = CLOCK_THREAD_CPUTIME_ID;
         began = nanoseconds(asked) - UNASKED;
     } else if (asked != CLOCK_MONOTONIC && now - began > granted) {
-        /* From now on every piece: the attributes of one tag go on one by one. */
-        refused = 1, pieces = 1;
+        refuse();
     }
     return refused;
 }
@@ -80,11 +87,18 @@ static int is_empty(unsigned chunk) {
     return chunks[chunk].held == __atomic_load_n(&chunks[chunk].others, __ATOMIC_ACQUIRE);
 }
 
+/* Have some more of the current chunk taken without a look. */
+static void step(void) {
+    size_t left = (size_t)(limit - next);
+    end = next + (refused ? 0 : left < STEP ? left : STEP);
+}
+
 static void enter(unsigned chunk) {
     chunks[chunk].held = chunks[chunk].others = 0;
     current = chunk;
     next = pool + chunk * CHUNK;
-    end = next + CHUNK;
+    limit = next + CHUNK;
+    step();
 }
 
 /* Go on in another chunk, the first that is empty; false if none is. */
@@ -97,24 +111,36 @@ static int go_on(void) {
     return 0;
 }
 
+static void *take_small(size_t size) {
+    void *taken = next;
+    next += (size + 15) & ~(size_t)15;
+    chunks[current].held++;
+    return taken;
+}
+
+/* A piece that is not small, or for which there is no room before the next look. */
+static void *take_otherwise(size_t size) {
+    if (size > SMALL || size == 0)
+        return --large == 0 && overdue() ? NULL : malloc(size);
+    if (overdue())
+        return NULL;
+    if ((size_t)(limit - next) >= ((size + 15) & ~(size_t)15)) {
+        step();
+    } else if (!go_on()) {
+        if (!bounded)
+            return malloc(size);
+        refuse();
+        return NULL;
+    }
+    return take_small(size);
+}
+
 static void *take(size_t size) {
     if (!in_use)
         return malloc(size);
-    if (--pieces == 0 && overdue())
-        return NULL;
-    if (size > SMALL || size == 0)
-        return malloc(size);
-    size = (size + 15) & ~(size_t)15;
-    if ((size_t)(end - next) < size && !go_on()) {
-        if (!bounded)
-            return malloc(size);
-        refused = 1, pieces = 1;
-        return NULL;
-    }
-    void *taken = next;
-    next += size;
-    chunks[current].held++;
-    return taken;
+    if (size - 1 >= SMALL || (size_t)(end - next) < ((size + 15) & ~(size_t)15))
+        return take_otherwise(size);
+    return take_small(size);
 }
 
 /* Where in the pool it is; at least the pool's size for what is the C library's. */
@@ -198,7 +224,8 @@ void pool_grant(double seconds, int bound) {
     granted = (int64_t)(seconds * 1e9);
     asked = CLOCK_MONOTONIC;
     began = refused = 0;
-    pieces = PIECES;
+    large = LARGE;
+    step();
 }
 
 int pool_refused(void) {

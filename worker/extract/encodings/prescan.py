@@ -14,7 +14,7 @@ from greencrawl.schema.text.encodings import standard_name
 
 PRESCAN_BYTES = 1024
 LATE_BYTES = 65_536
-_EARLY_BYTES = 256
+_EARLY_BYTES = 512
 """A meta that ends within these is remembered with all that is before it: pages of a site begin
 alike."""
 
