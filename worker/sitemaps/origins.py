@@ -1,8 +1,9 @@
 """The sitemaps of an origin: those that its robots.txt names, or the usual place.
 
-They are queued with the first page of the origin that this process stores: as links of its row, so
-that whatever dies, they are in the replay log. Other processes do the same once each; the frontier
-takes each URL once.
+They are queued with the first page of the origin that this process reads: as links of its row, so
+that whatever dies, they are in the replay log. Should its row be refused – the crawl has reached a
+limit – they come with it again when it is read again. Other processes do the same once each; the
+frontier takes each URL once.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ MAX_NAMED = 1000
 MAX_ELSEWHERE = 20
 """Of these, at other sites: a host is not to have us send requests to any number of others."""
 _ORIGINS = 20_000
-"""Origins that a process remembers: 4 MB."""
+"""Origins that a process remembers: some 8 MB."""
 
 
 class Origins:
     """What one process has queued, by crawl and origin."""
 
     def __init__(self) -> None:
-        self._done: OrderedDict[tuple[int, str], None] = OrderedDict()
+        self._queued_by: OrderedDict[tuple[int, str], str] = OrderedDict()
+        """The URL of the page that they came with."""
 
     def links(
         self, crawl: Crawl, task: Task, named: Callable[[str], Sequence[str] | None]
@@ -47,11 +49,13 @@ class Origins:
         if options.scope == "any" and not task.is_seed:
             return []
         origin = origin_of(task.url)
-        if (crawl.id, origin) in self._done or (lines := named(task.url)) is None:
+        if self._queued_by.get((crawl.id, origin), task.url) != task.url:
             return []
-        self._done[crawl.id, origin] = None
-        if len(self._done) > _ORIGINS:
-            self._done.popitem(last=False)
+        if (lines := named(task.url)) is None:
+            return []
+        self._queued_by[crawl.id, origin] = task.url
+        if len(self._queued_by) > _ORIGINS:
+            self._queued_by.popitem(last=False)
         urls = _named(origin, lines)
         depth = task.depth + 1
         level = level_for(options.order, depth, 1.0, "")

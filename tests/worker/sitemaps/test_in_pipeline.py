@@ -122,6 +122,15 @@ def test_an_origin_brings_a_bounded_number() -> None:
     origins = Origins()
     assert origins.links(crawl, Task(1, "http://h/"), lambda _: None) == []  # not known just now
     assert len(origins.links(crawl, Task(1, "http://h/"), lambda _: ())) == 1
+    assert origins.links(crawl, Task(2, "http://h/other"), lambda _: ()) == []
+
+
+def test_sitemaps_come_again_with_the_page_that_they_came_with() -> None:
+    """Its row may have been one too many, and be stored once the limit was raised."""
+    crawl, origins = Crawl(id=1, name="t", state="active", options=CrawlOptions()), Origins()
+    first = origins.links(crawl, Task(1, "http://h/"), lambda _: ("http://h/s.xml",))
+    assert origins.links(crawl, Task(2, "http://h/x"), lambda _: ("http://h/s.xml",)) == []
+    assert origins.links(crawl, Task(3, "http://h/"), lambda _: ("http://h/s.xml",)) == first
 
 
 # --- what they lead to ------------------------------------------------------------------------
