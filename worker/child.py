@@ -210,7 +210,7 @@ class Worker:
     def _dead_for(self) -> float:
         """Seconds since the process before this one was found dead; 0 if that is not known."""
         died = self._crash_record.died
-        return max(time.monotonic() - died, 0.0) if died else 0.0
+        return time.monotonic() - died if died else 0.0
 
     def _keeper(self) -> Keeper:
         """Authentication. A file of credentials that is named must be there."""
