@@ -26,3 +26,14 @@ def test_each_is_fresh_once() -> None:
     assert {link.url for link in recent.fresh(links)} == {"http://h/a", "http://h/b"}
     recent.add(links)
     assert recent.fresh(links) == []
+
+
+def test_one_that_is_made_smaller_keeps_no_more_than_that() -> None:
+    recent = Recent(size=4)
+    recent.add(Admission(f"http://h/old{n}") for n in range(5))
+    recent.add(Admission(f"http://h/new{n}") for n in range(3))
+    assert len(recent) == 8
+    recent.fit(3)
+    assert len(recent) == 3, "of both generations the older had more"
+    recent.fit(2)
+    assert len(recent) == 0

@@ -531,6 +531,9 @@ def test_extend_moves_the_deadline_and_never_back() -> None:
     sessions = Sessions()
     held = sessions.hold(session(), 10.0)
     assert held is not None
+    sessions.submitted(held)
+    sessions.settled(held.session.token, "away")
+    assert held.ended == "", "an outcome that its node has not heard of ends nothing"
     sessions.extended(held, "ok", 20.0)
     sessions.extended(held, "stop", 15.0)
     assert (held.deadline, held.ended, held.lost) == (20.0, "stop", False)

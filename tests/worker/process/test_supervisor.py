@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from greencrawl.schema.settings import load
-from greencrawl.worker.process.supervisor import Supervisor
+from greencrawl.worker.process.crash_record import CrashRecord
+from greencrawl.worker.process.supervisor import Child, Supervisor
 from tests.support.system import wait_until
 from tests.support.worker_process import BEAT, SupervisorProcess, alive
 
@@ -158,6 +160,25 @@ def test_children_that_never_come_up_are_given_up(tmp_path: Path) -> None:
         assert worker.wait(30) == 1
         assert "no_child_comes_up" in worker.log.splitlines()[-1]
         assert len(worker.starts()) == 5
+
+
+def test_deaths_that_lie_long_apart_do_not_add_up(tmp_path: Path) -> None:
+    now = 1000.0
+    supervisor = Supervisor(load({"GREENCRAWL_DATA": str(tmp_path)}), clock=lambda: now)
+    child = Child(0, CrashRecord(tmp_path / "marker"))
+    child.crash_record.set_ready()
+
+    def dies_after(seconds: float) -> float:
+        """Seconds until its successor starts."""
+        nonlocal now
+        child.process, child.started = subprocess.Popen(["false"]), now
+        child.process.wait()
+        now += seconds
+        supervisor._after_death(child)
+        return child.start_at - now
+
+    waits = [dies_after(seconds) for seconds in (1, 1, 1, 61, 1, 1)]
+    assert waits == pytest.approx([0.1, 0.3, 1.0, 0.1, 0.1, 0.3])
 
 
 def test_wrong_configuration_is_not_tried_again(tmp_path: Path) -> None:
