@@ -55,3 +55,15 @@ def held(topology: Topology, table: str) -> Iterator[None]:
         yield
         db.execute("UNLOCK TABLES")
     connection.close()
+
+
+@contextmanager
+def held_row(topology: Topology, table: str, where: str) -> Iterator[None]:
+    """Nobody else gets at the rows of ``table`` that a key finds: who comes there waits."""
+    connection = connect(topology, topology.masters[0])
+    connection.begin()
+    with connection.cursor() as db:
+        assert db.execute(f"SELECT 1 FROM {table} WHERE {where} FOR UPDATE")
+        yield
+    connection.rollback()
+    connection.close()

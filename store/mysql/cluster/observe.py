@@ -164,7 +164,7 @@ def _look(admin: Admin) -> Observation:
 
 
 def _following(row: Any) -> Following | None:
-    if not row or not row["Master_Host"]:
+    if not row:  # nor is there one while no master is named
         return None
     behind = row["Seconds_Behind_Master"]
     return Following(

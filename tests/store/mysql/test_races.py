@@ -21,7 +21,7 @@ from greencrawl.store.mysql.cluster.topology import Topology
 from greencrawl.store.mysql.connection import Db, connect
 from greencrawl.store.mysql.store import MysqlStore
 from greencrawl.store.mysql.tables.pages import PAGES
-from tests.support.mysql_database import held, rows_of, server, topology
+from tests.support.mysql_database import held, held_row, rows_of, server, topology
 from tests.support.store_contract import Opener, crawl, store
 from tests.support.store_parked import DAYS, TAGS, parked
 from tests.support.store_records import attempt, beyond, final, links, page
@@ -116,6 +116,37 @@ def test_nothing_is_written_for_a_crawl_after_its_deletion(
         assert rows_of(topology, f"SELECT COUNT(*) FROM {table}") == [(0,)], table
     with pytest.raises(UnknownCrawl):
         store.add_seeds(crawl, links("http://a/"))
+
+
+def test_of_final_states_that_meet_the_newest_stays_and_each_is_counted_once(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    store.commit(Commit(finals=[final(crawl, 1, 1000)]))
+    with held(topology, "sums"):
+        newer = stopped(store.commit, Commit(finals=[final(crawl, 1, 3000, state="gone")]))
+        older = stopped(store.commit, Commit(finals=[final(crawl, 1, 2000)]))
+    for job in (newer, older):
+        job.get(timeout=10)
+    kept = store.final(crawl, 1)
+    assert kept is not None
+    assert kept.state == "gone"
+    assert {state: store.counts(crawl)[state] for state in ("dead", "gone")} == {
+        "dead": 0, "gone": 1,
+    }  # fmt: skip
+
+
+def test_a_row_that_is_taken_late_lowers_no_stamp(
+    store: Store, crawl: int, topology: Topology
+) -> None:
+    store.put_overflow(crawl, beyond([3, 3], host="a.org"))
+    rows = store.overflow(crawl, 7, "a.org", 10)
+    with held_row(topology, "overflow", f"crawl = {crawl} AND fingerprint = 10"):
+        taken = stopped(store.overflow_taken, rows, "n", 1)
+        since = store.tick()
+        store.commit(Commit([page(crawl, 11)]))
+    taken.get(timeout=10)
+    assert store.overflow(crawl, 7, "a.org", 10) == [], "it was taken, and its page was seen"
+    assert store.stamps(crawl, [11]) == {11: since}
 
 
 def test_a_row_taken_while_its_page_is_being_committed_goes(
@@ -384,6 +415,18 @@ def test_a_server_that_is_opened_while_it_is_looked_at_is_not_seen_open_with_an_
             assert not seen.open or seen.domain == epoch
     finally:
         admin.set_global(**before)
+        admin.close()
+
+
+def test_a_server_that_was_told_of_no_master_yet_follows_nobody(topology: Topology) -> None:
+    admin = Admin(topology, topology.masters[0])
+    admin.prepare()
+    try:
+        admin.execute("CHANGE MASTER TO MASTER_CONNECT_RETRY = 7")
+        [seen] = observe([admin])
+        assert (seen.error, seen.following) == ("", None)
+    finally:
+        admin.execute("RESET SLAVE ALL")
         admin.close()
 
 

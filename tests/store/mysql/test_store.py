@@ -230,6 +230,19 @@ def test_a_number_that_is_none_is_noted_as_none(store: Store, crawl: int) -> Non
     assert [one.wait for one in store.attempts(crawl, 1)] == [1e300, None, None]
 
 
+def test_a_crawl_that_is_being_deleted_is_not_read_for_a_window(store: Store, crawl: int) -> None:
+    store.commit(Commit([page(crawl, 1, links=links("http://a/"))], finals=[final(crawl, 2)]))
+    assert [len(marks) for marks in store.replay_marks(0)] == [1, 1]
+    store.add_purge(crawl)
+    assert list(store.replay_marks(0)) == []
+    assert list(store.replay_links(0)) == []
+
+
+def test_a_status_beyond_its_column_is_cut_and_not_refused(store: Store, crawl: int) -> None:
+    store.commit(Commit([page(crawl, 1, status=10**6), page(crawl, 2, status=-1)]))
+    assert [one.status for _, one in store.pages(crawl)] == [32_767, 0]
+
+
 WAITS = ((1, "nan"), (2, "inf"), (3, "1e300"))
 
 

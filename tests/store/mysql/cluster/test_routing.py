@@ -9,6 +9,7 @@ import pytest
 from greencrawl.schema.errors import InvalidConfig, Unavailable
 from greencrawl.store.mysql.cluster.routing import Cluster
 from greencrawl.store.mysql.cluster.topology import Server, Topology
+from tests.support.mariadb import MariaDb
 from tests.support.mysql_database import rows_of, server, topology
 from tests.support.ports import free_ports
 
@@ -42,8 +43,27 @@ def test_masters_that_form_no_store_yet_are_told_how(topology: Topology, databas
 
 def test_a_closed_master_is_away_until_it_is_opened(topology: Topology) -> None:
     rows_of(topology, "CREATE TABLE fence (only_row TINYINT, epoch BIGINT, open TINYINT)")
-    rows_of(topology, "INSERT INTO fence VALUES (1, 0, 0)")
     ring = _ring(topology, topology.masters[0].port, *free_ports(1))
     with pytest.raises(Unavailable, match="takes no writes"):
         ring.read(lambda db: db.execute("SELECT 1"))
+    rows_of(topology, "INSERT INTO fence VALUES (1, 0, 0)")
+    with pytest.raises(Unavailable, match="takes no writes"):
+        ring.read(lambda db: db.execute("SELECT 1"))
+    ring.close()
+
+
+def test_a_master_that_rules_under_a_later_epoch_is_found_at_once(
+    topology: Topology, server: MariaDb
+) -> None:
+    rows_of(topology, "CREATE TABLE fence (only_row TINYINT, epoch BIGINT, open TINYINT)")
+    rows_of(topology, "INSERT INTO fence VALUES (1, 0, 1)")
+    ring = _ring(topology, topology.masters[0].port, *free_ports(1))
+    with server.root() as connection, connection.cursor() as root:
+        try:
+            for epoch in (1, 2):
+                root.execute(f"SET GLOBAL gtid_domain_id = {epoch}")
+                rows_of(topology, f"UPDATE fence SET epoch = {epoch}")
+                assert ring.read(lambda db: db.execute("SELECT 1"))
+        finally:
+            root.execute("SET GLOBAL gtid_domain_id = 0")
     ring.close()
