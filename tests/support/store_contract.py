@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import gevent
 import pytest
@@ -48,6 +49,34 @@ def store(open_store: Opener) -> Store:
 @pytest.fixture
 def crawl(store: Store) -> int:
     return store.put_crawl("news", CrawlOptions(), ["example.org"]).id
+
+
+def rows_of_crawl(store: Store, crawl: int) -> set[str]:
+    """Tables that have rows of a crawl."""
+
+    def ask(db: Any) -> set[str]:
+        if isinstance(store, SqliteStore):
+            found = db.execute(
+                "SELECT m.name FROM sqlite_schema m, pragma_table_info(m.name) c "
+                "WHERE m.type = 'table' AND c.name = 'crawl'"
+            ).fetchall()
+        else:
+            db.execute(
+                "SELECT table_name FROM information_schema.columns "
+                "WHERE table_schema = DATABASE() AND column_name = 'crawl'"
+            )
+            found = db.fetchall()
+        left = set()
+        for (table,) in found:
+            rows = db.execute(f"SELECT 1 FROM {table} WHERE crawl = {crawl} LIMIT 1")
+            if rows.fetchall() if isinstance(store, SqliteStore) else rows:
+                left.add(table)
+        return left
+
+    if isinstance(store, SqliteStore):
+        return store._questions.run(ask)
+    assert isinstance(store, MysqlStore)
+    return store._cluster.read(ask)
 
 
 def shift_duty(store: Store, name: str, seconds: float) -> None:
@@ -581,6 +610,18 @@ class StoreContract(ContentContract, HookContract, ParkedContract, RetentionCont
         assert store.put_crawl("news", CrawlOptions(), []).id > kept
         store.delete_crawl(crawl)
 
+    def test_a_deleted_crawl_leaves_no_row_in_any_table(self, store: Store) -> None:
+        limited = store.put_crawl("limited", CrawlOptions(max_pages=9), []).id
+        for fetched_ms in (1000, 2000):
+            pages = [page(limited, n, fetched_ms, body=b"%d" % (n + fetched_ms)) for n in range(3)]
+            store.commit(Commit(pages, [attempt(limited, 1)], [final(limited, 7)]))
+        store.add_seeds(limited, links("http://example.org/"))
+        store.put_overflow(limited, beyond([0], "example.org"))
+        there = rows_of_crawl(store, limited)
+        assert {"pages", "versions", "limits", "attempts", "finals", "overflow"} <= there
+        store.delete_crawl(limited)
+        assert rows_of_crawl(store, limited) == set()
+
     def test_a_commit_for_a_deleted_crawl_writes_only_the_others(
         self, store: Store, crawl: int
     ) -> None:
@@ -859,6 +900,13 @@ class StoreContract(ContentContract, HookContract, ParkedContract, RetentionCont
         assert [(r.fingerprint, r.item.level) for r in store.overflow(crawl, 7, "a.org", 10)] == [
             (11, 1)
         ]
+
+    def test_a_url_that_is_put_twice_at_once_waits_at_the_better_level(
+        self, store: Store, crawl: int
+    ) -> None:
+        store.put_overflow(crawl, [row for n in (3, 1, 2) for row in beyond([n], host="a.org")])
+        (row,) = store.overflow(crawl, 7, "a.org", 10)
+        assert (row.fingerprint, row.item.level) == (10, 1)
 
     def test_overflow_that_was_taken_waits_again_once_it_is_freed(
         self, store: Store, crawl: int

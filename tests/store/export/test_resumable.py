@@ -246,6 +246,11 @@ def test_one_process_at_a_time_writes_a_file(store: Store, tmp_path: Path) -> No
         Resumable(tmp_path / "out", {}, 0)
 
 
+def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    with pytest.raises(GreencrawlError, match=r"^cannot write .*out\.part: No such file"):
+        Resumable(tmp_path / "missing" / "out", {}, 0)
+
+
 def test_a_state_that_is_no_state_or_has_lost_its_part(store: Store, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):

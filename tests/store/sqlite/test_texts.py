@@ -223,6 +223,18 @@ def test_a_damaged_frame_fails_no_commit_of_a_page_with_that_body(
     assert found == {1: TEXT, 2: TEXT, 3: OTHER}
 
 
+def test_a_body_that_was_lost_fails_no_commit_of_its_page(store: SqliteStore, crawl: int) -> None:
+    store.commit(Commit([page(crawl, 1, body=BODY, text=TEXT)]))
+    db = sqlite3.connect(store.path)
+    db.execute("DELETE FROM bodies")
+    db.commit()
+    db.close()
+    store.commit(Commit([page(crawl, 1, 2000, body=b"another", text=OTHER)]))
+    stored = store.page(crawl, 1, detail="body")
+    assert stored is not None
+    assert (stored.body, stored.text) == (b"another", OTHER)
+
+
 def test_pages_whose_frames_are_damaged_hold_up_neither_lists_nor_exports(
     store: SqliteStore, crawl: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

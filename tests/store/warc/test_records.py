@@ -218,6 +218,7 @@ def test_only_a_whole_response_has_a_body() -> None:
         plain[:-1],
         plain + b"x",
         plain.replace(b"Content-Length", b"Content-Longth", 1),
+        b"X" + plain[1:],
         b"GET / HTTP/1.1\r\n\r\n",
         b"",
     ):
