@@ -10,6 +10,7 @@ from requests.cookies import RequestsCookieJar, create_cookie
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.net.origins import Origins
 from greencrawl.schema.records import Fetched
+from greencrawl.worker.auth import cookies
 from greencrawl.worker.auth.base import Cookie, Grant, LoginRefused
 from greencrawl.worker.auth.cookies import (
     MAX_COOKIE,
@@ -268,6 +269,20 @@ def test_a_site_cannot_make_requests_grow_by_its_cookies() -> None:
         jar.set(f"c{number}", fits[:-4], domain="shop.example")
     with pytest.raises(LoginRefused, match="17 cookies of 69"):
         collected(jar)
+
+
+def test_a_cookie_whose_domain_is_empty_is_the_hosts_own() -> None:
+    for domain in ("", ".", ".."):
+        found = read_cookie(f"s=1; Path=/; Domain={domain}", "https://a.example/x", 0.0)
+        assert found == Cookie("s", "1", "a.example", host_only=True)
+
+
+def test_what_is_kept_of_the_origins_of_a_jar_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cookies, "_ORIGINS", 3)
+    kept = jar(cookie(host_only=False))
+    for number in range(20):
+        assert kept.header(f"https://h{number}.a.example/") == "s=1"
+        assert len(kept._sent) <= 3
 
 
 def test_a_cookie_for_everybody_below_a_public_suffix_is_not_kept() -> None:

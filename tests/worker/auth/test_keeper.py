@@ -121,6 +121,7 @@ class Site:
         self.sent: dict[str, str] = {}
         self.packs: list[bool] = []
         self.during_login: Callable[[], None] = lambda: None
+        self.slow: dict[str, Event] = {}
         self.seconds: int | None = None
 
     def fetch(
@@ -131,6 +132,8 @@ class Site:
         token = headers.get("x-token", "")
         self.sent = dict(headers)
         self.pages.append((url, token))
+        if url in self.slow:
+            self.slow.pop(url).wait()
         inside = token == self.token and url not in self.closed
         return Fetched(url, 200, {}, b"inside" if inside else b"please log in")
 
@@ -294,6 +297,32 @@ def test_other_pages_wait_once_one_showed_that_the_login_is_void(world: World) -
         get(keeper, world.visit(), f"{PAGE}1", {})
         assert flying[0].get().body == b"inside"
     assert [token for url, token in world.site.pages if url == f"{PAGE}2"] == ["t2"]
+
+
+def test_a_late_answer_to_an_older_login_makes_no_void_one_good_again(world: World) -> None:
+    keeper, answered = world.keeper(), Event()
+    get(keeper, world.visit(), PAGE, {})
+    world.site.slow = {f"{PAGE}late": answered}
+    flying = [gevent.spawn(get, keeper, world.visit(), f"{PAGE}late", {})]
+    gevent.idle()
+    world.site.token = "killed"
+    get(keeper, world.visit(), f"{PAGE}1", {})
+    world.site.token = "killed again"
+
+    def meanwhile() -> None:
+        world.site.during_login = lambda: None
+        answered.set()
+        gevent.sleep(0.01)
+        flying.append(gevent.spawn(get, keeper, world.visit(), f"{PAGE}2", {}))
+        gevent.sleep(0.01)
+
+    world.site.during_login = meanwhile
+    with within(10):
+        get(keeper, world.visit(), f"{PAGE}3", {})
+        assert [page.get().body for page in flying] == [b"inside"] * 2
+    asked = [(url.removeprefix(PAGE), token) for url, token in world.site.pages]
+    assert [token for url, token in asked if url == "late"] == ["t1", "t3"]
+    assert [token for url, token in asked if url == "2"] == ["t3"], "t2 was known to be void"
 
 
 def test_a_site_that_ends_each_session_after_a_page_is_not_logged_in_to_for_each(
@@ -598,6 +627,26 @@ def test_another_account_starts_anew(world: World) -> None:
     world.secrets.values["username"] = "bob"
     get(world.keeper(), world.visit(), PAGE, {})
     assert world.site.logins == ["ann None", "bob None"]
+
+
+def test_a_login_goes_with_the_secrets_as_they_are_and_else_with_what_it_has_learnt(
+    world: World,
+) -> None:
+    made: list[TokenKind] = []
+
+    class Noted(TokenKind):
+        def log_in(self, session: Any, old: Grant | None) -> Grant:
+            made.append(self)
+            return super().log_in(session, old)
+
+    world.kind = Noted
+    keeper = world.keeper()
+    for password in ("1", "1", "2"):
+        world.secrets.values["password"] = password
+        world.site.token = "killed"
+        assert isinstance(get(keeper, world.visit(), PAGE, {}), Fetched)
+    assert [kind.password for kind in made] == ["1", "1", "2"]
+    assert made[0] is made[1]
 
 
 def test_pages_do_not_hold_their_places_while_the_vault_is_away(world: World) -> None:

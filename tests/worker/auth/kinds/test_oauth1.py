@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -171,6 +173,10 @@ def test_clocks_that_differ_are_named(twitter: Twitter) -> None:
     with pytest.raises(
         LoginRefused, match=r"clocks of this machine and the provider's differ by \d+"
     ):
+        kind.authorize(requests.Session(), OUT_OF_BAND)
+    near = {"Date": format_datetime(datetime.now(UTC) - timedelta(seconds=60))}
+    twitter.instead = [Reply(401, b"timestamp refused", near)]
+    with pytest.raises(LoginRefused, match="are client_key and client_secret right"):
         kind.authorize(requests.Session(), OUT_OF_BAND)
 
 

@@ -171,6 +171,8 @@ def test_without_a_login_url_any_form_with_a_name_and_a_password_counts(write: W
     form = "<form method=post><input name=u><input type=password name=p></form>"
     assert kind.judge(page(form), None) == "out"
     assert kind.judge(page("<form method=post><input type=password name=p></form>"), None) == "in"
+    for location in ("", "http://["):
+        assert kind.judge(page(status=302, location=location), None) == "in"
 
 
 def test_users_logged_out_decides_and_its_error_is_a_refusal(write: Write) -> None:

@@ -176,6 +176,14 @@ def test_an_unknown_field_stops_the_start_and_its_value_is_not_shown() -> None:
     assert SECRET not in str(caught.value)
 
 
+def test_an_unknown_field_of_the_file_is_named_and_its_value_is_not_shown(file: Path) -> None:
+    write(file, f'[shop]\nusername = "ann"\npasswort = "{SECRET}"\n')
+    with pytest.raises(InvalidConfig) as caught:
+        Secrets(file, {"GREENCRAWL_AUTH_SHOP_PASSWORD": SECRET}).of(FORM)
+    assert [field for field, _ in caught.value.problems] == ["[shop] passwort"]
+    assert SECRET not in str(caught.value)
+
+
 def test_the_session_key_is_long_and_masked(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match="at least 32 characters") as caught:
         settings.load({"GREENCRAWL_SESSION_KEY": SECRET})

@@ -166,6 +166,11 @@ def test_one_claim_at_a_time(host: Host) -> None:
         assert claim.renew()
     assert not claim.renew()
     assert not claim.put(grant())
+    again = one.claim(NAME)
+    assert again is not None
+    claim.drop()
+    assert again.renew(), "a claim that is over gives back no later one"
+    again.drop()
     assert two.claim(NAME) is not None
 
 
