@@ -243,6 +243,7 @@ def raw_deflate(data: bytes) -> bytes:
         ("deflate", raw_deflate(PAGE)),
         ("br", brotli.compress(PAGE)),
         ("zstd", zstandard.compress(PAGE)),
+        ("zstd", zstandard.compress(PAGE) + b"\0" * 300),
         ("deflate, gzip", gzipped(zlib.compress(PAGE))),
         ("identity", PAGE),
         ("utf-8", PAGE),

@@ -100,6 +100,19 @@ def test_wildcard_beyond_the_bound_is_read_up_to_its_star() -> None:
     assert line == f"Disallow: /y*z (read up to *: over {matching.MAX_WILDCARDS} wildcards)"
 
 
+def test_wildcard_of_too_many_stars_is_read_up_to_its_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(matching, "MAX_STARS", 5)
+    rules = [(False, "a*b*c"), (False, "d*e*f"), (False, "g*h*i"), (True, "g*h*j"), (False, "k*l")]
+    found = parse(body_of(rules))
+    assert found.line_for("http://h/g", "bot") is not None, "with it there would be six"
+    assert not found.allowed("http://h/ghj", "bot")
+    assert found.allowed("http://h/d", "bot")
+    assert found.allowed("http://h/k", "bot"), "what was cut off counts no more"
+    assert not found.allowed("http://h/kl", "bot")
+
+
 @pytest.mark.parametrize("count", [50, 300, 1500])
 @pytest.mark.parametrize("length", [80, 400, 1000, 2000])
 def test_budget_suffices_for_wildcards_as_sites_have_them(count: int, length: int) -> None:
