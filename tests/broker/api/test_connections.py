@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.client
+import os
+import resource
 import socket
 import ssl
 import struct
@@ -13,6 +15,7 @@ from typing import Any
 
 import gevent
 import pytest
+from gevent import monkey
 
 from greencrawl.broker.api import bodies, connections
 from greencrawl.broker.api.app import ConnectionLog, HttpApp, Server, listener
@@ -24,6 +27,8 @@ from greencrawl.store import open_store
 from tests.support.certificates import authority, signed
 from tests.support.queue_double import QueueDouble
 
+forked = monkey.get_original("os", "fork")
+waited = monkey.get_original("os", "waitpid")
 LIMIT = 0.4
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 POST = b"POST /v1/crawls HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -247,6 +252,27 @@ def test_of_too_many_connections_the_oldest_that_said_nothing_makes_room(
     rests.sendall(HEAD + b"\r\n")
     assert b" 200 " in rests.recv(65536)
     server.stop()
+
+
+def test_no_more_connections_are_taken_than_the_process_may_open_files() -> None:
+    """In a process of its own: the hard limit that it lowers stays low."""
+    reading, writing = os.pipe()
+    if not (child := forked()):
+        try:
+            for files in (5000, 1000, 100):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (files // 2, files))
+                most = connections.most_connections()
+                soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+                os.write(writing, f"{most} {soft}\n".encode())
+        finally:
+            os._exit(0)
+    waited(child, 0)
+    kept = connections.MOST_CONNECTIONS + connections.SPARE_FILES
+    assert os.read(reading, 1000).decode().splitlines() == [
+        f"{connections.MOST_CONNECTIONS} {kept}", "744 1000", "16 100",
+    ]  # fmt: skip
+    os.close(reading)
+    os.close(writing)
 
 
 def test_a_handshake_that_does_not_end_is_ended(face: HttpApp, tmp_path: Path) -> None:

@@ -204,6 +204,7 @@ def test_a_search_stops_at_its_limit_and_goes_on_behind_it(store: Store, crawl: 
     reader, after, found = Reader(store), "", []
     while True:
         look = reader.look(crawl, PageFilter(), Pattern("same"), limit=7, after=after)
+        assert len(look.pages) <= 7
         found += [one.fingerprint for one in look.pages]
         after = look.next
         if not after:

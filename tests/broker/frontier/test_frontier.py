@@ -11,7 +11,7 @@ from unittest.mock import ANY
 import gevent
 import pytest
 
-from greencrawl.broker.frontier import Frontier, Mode
+from greencrawl.broker.frontier import Frontier, Mode, sessions
 from greencrawl.broker.frontier.coordination.fence import StoreContact
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.ring import propose
@@ -266,6 +266,25 @@ def test_adaptive_delay_is_kept_for_the_next_session(frontier: Frontier, store: 
     close(frontier, session, delay=0.4, latency=0.2)
     (again,) = worker.lease(tasks=1, wait=2)
     assert (again.delay, again.floor) == (0.4, 0.1)
+
+
+def test_a_session_that_asked_for_nothing_says_nothing_of_its_hosts_latency(
+    frontier: Frontier, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, [*urls("a.example", 2), *urls("b.example", 1)])
+    worker = Worker(frontier)
+    found = {s.host: s for s in until(lambda: worker.lease(tasks=1))}
+    while len(found) < 2:
+        found |= {s.host: s for s in worker.lease(tasks=1)}
+    close(frontier, found["a.example"], latency=2.0)
+    (unused,) = worker.lease(tasks=1)
+    item = CloseItem(session=unused.session, token=unused.token, report=HostReport())
+    assert frontier.close_sessions([item]) == ["ok"]
+    assert [(one.host, one.latency) for one in frontier.slowest()] == [("a.example", 2.0)]
+    monkeypatch.setattr(sessions, "SLOWEST", 1)
+    close(frontier, found["b.example"], latency=1.0)
+    assert [one.host for one in frontier.slowest()] == ["b.example"], "the latest are kept"
 
 
 def test_extend_tells_sessions_of_a_blocked_host_to_stop(frontier: Frontier, store: Store) -> None:
@@ -682,6 +701,17 @@ def test_waiting_lease_is_woken_by_an_admission_elsewhere(
     other.stop()
 
 
+def test_a_message_that_cannot_be_read_leaves_no_broker_deaf(
+    frontier: Frontier, redis_server: RedisServer
+) -> None:
+    def listening() -> set[str]:
+        return {one["id"] for one in redis_server.client.client_list() if one["sub"] != "0"}
+
+    before = until(listening)
+    redis_server.client.publish(keys.WAKE, "1 2 soon")
+    until(lambda: listening() - before, 5)
+
+
 def test_crawl_that_another_broker_created_is_served(
     frontier: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
@@ -754,6 +784,7 @@ def test_deleted_crawl_is_gone_to_everybody_and_leaves_no_key(
     frontier.drop_crawl(crawl.id)
     with pytest.raises(UnknownCrawl):
         frontier.admit(crawl.id, urls("h.example", 1))
+    assert frontier.where(crawl, "http://h1.example/1").state == "unseen"
     item = FinishItem(session=s.session, token=s.token, task=1, outcome=Done())
     assert frontier.finish([item]) == ["gone"]
     close(frontier, s)
@@ -762,6 +793,27 @@ def test_deleted_crawl_is_gone_to_everybody_and_leaves_no_key(
     assert kinds <= {"ws", "h", "hi", "c"}, "the last for an hour: that it was deleted"
     records = redis_server.client.keys("gc:{*:c:*")
     assert all(0 < redis_server.client.ttl(key) <= 3600 for key in records)
+
+
+def test_a_retry_of_a_deleted_crawl_leaves_nothing_once_it_is_due(
+    frontier: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    crawl, redis = new_crawl(frontier, store, delay=0), redis_server.client
+    frontier.admit(crawl.id, urls("h.example", 1))
+    (s,) = Worker(frontier).lease()
+    item = FinishItem(
+        session=s.session, token=s.token, task=1, outcome=Retry(wait=86_000, kind="reset")
+    )
+    assert frontier.finish([item]) == ["ok"]
+    close(frontier, s)
+    frontier.drop_crawl(crawl.id)
+    assert redis.keys("gc:{*:later"), "it goes when it is met"
+    redis.delete(*redis.keys("gc:{*:h:*"))  # the record of a host expires before
+    pass_time(frontier, 86_000)
+    frontier.leasing.note(int(s.session.partition("/")[0]), 0, 1)
+    until(lambda: not redis.keys("gc:{*:later"))
+    assert redis.keys("gc:{*:b") == [], "nor does it count in any budget"
+    assert redis.keys("gc:{*:h:*") == []
 
 
 def test_session_of_a_deleted_crawl_is_stopped_and_its_close_frees_the_host(

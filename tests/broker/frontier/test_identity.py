@@ -9,7 +9,7 @@ import pytest
 
 from greencrawl.broker.frontier import Frontier, Mode
 from greencrawl.broker.frontier.nodes import ring
-from greencrawl.schema.errors import FrontierMismatch
+from greencrawl.schema.errors import FrontierMismatch, Unavailable
 from greencrawl.schema.records import Admission, Crawl, Done, FinishItem, Retry
 from greencrawl.store import open_store
 from greencrawl.store.base import Store
@@ -71,6 +71,16 @@ def test_a_frontier_of_either_version_is_opened_again_and_stays_what_it_is(
     identity = store.frontier()
     assert identity is not None
     assert identity.canonicaliser == version
+
+
+def test_a_worker_makes_no_frontier(redis_server: RedisServer, store: Store) -> None:
+    with pytest.raises(Unavailable, match="start a broker first"):
+        Frontier([redis_server.url], store, partitions=8)
+    assert store.frontier() is None
+    store.create_frontier(ring.new_identity(1, 8))
+    with pytest.raises(Unavailable, match="is empty: waiting for a broker"):
+        Frontier([redis_server.url], store, partitions=8)
+    assert redis_server.client.keys() == []
 
 
 def test_a_new_frontier_has_the_newest_rules() -> None:

@@ -23,7 +23,7 @@ from greencrawl.broker.tasks.upkeep import (
 )
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.records import Admission, Commit, Crawl, CrawlOptions
+from greencrawl.schema.records import Admission, Commit, Crawl, CrawlOptions, CrawlStats
 from tests.support.queue_double import Parts, Sums
 from tests.support.store_records import page
 
@@ -249,6 +249,18 @@ def test_leasing_goes_on_when_the_limit_was_raised(rig: Rig) -> None:
     rig.see(raised, stored=11, leased=2, waiting=5)
     assert rig.queue.crawls[crawl.id].options.max_pages == 20
     assert rig.state()[0] == "active"
+
+
+def test_where_nodes_are_away_leasing_stops_once_the_others_alone_reach_the_limit(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crawl = rig.crawl(max_bytes=100)
+    rig.queue.sums[crawl.id] = None
+    for found, state in ((99, "active"), (100, "stop")):
+        stats = CrawlStats(crawl=crawl.name, state="active", bytes=found)
+        monkeypatch.setattr(rig.queue, "stats", lambda _, stats=stats: stats)
+        rig.upkeep.step()
+        assert rig.queue.states[crawl.id] == state
 
 
 def test_time_is_a_limit_too() -> None:

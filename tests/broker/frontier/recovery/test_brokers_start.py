@@ -7,10 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gevent
 import pytest
 
 from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.recovery import opening
 from greencrawl.broker.frontier.recovery.opening import Recovery, settled
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import CrawlOptions
@@ -135,3 +137,19 @@ def test_a_broker_does_not_try_again_at_a_node_that_does_not_answer(street: Stre
     street.server.kill()
     with pytest.raises(Unavailable):
         street.broker()
+
+
+def test_a_broker_does_not_try_for_ever_while_others_are_at_its_node(
+    street: Street, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (node,) = street.broker().nodes
+    tries: list[int] = []
+
+    def refused() -> None:
+        tries.append(1)
+        raise Unavailable("another broker is opening it")
+
+    monkeypatch.setattr(opening, "START_SECONDS", 0.1)
+    with gevent.Timeout(5), pytest.raises(Unavailable, match="another broker"):
+        settled(node, refused)
+    assert len(tries) > 1, "not at once: they may be through in a moment"

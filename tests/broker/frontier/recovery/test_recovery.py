@@ -727,6 +727,20 @@ def test_data_of_an_older_layout_is_made_anew_from_the_store(rig: Rig) -> None:
     Frontier([rig.server.url], rig.store, partitions=8).stop()
 
 
+def test_data_of_an_older_layout_goes_though_there_is_no_crawl(rig: Rig) -> None:
+    rig.seed("h.example/a")
+    rig.frontier.stop()
+    make_outdated(rig)
+    left = rig.server.client.keys("gc:{*")
+    rig.store.delete_crawl(rig.crawl.id)
+    rig.store.put_layout(keys.LAYOUT - 1)
+    rig.frontier = rig.broker()
+    rig.frontier.start()
+    until(lambda: rig.frontier.repairs()[0].phase == "done")
+    assert rig.server.client.hget(keys.OWNER, "state") == "open"
+    assert not set(left) & set(rig.server.client.keys("gc:{*"))
+
+
 def test_a_redis_put_back_to_before_the_upgrade_is_emptied_too(rig: Rig) -> None:
     rig.seed("h.example/a")
     rig.tick(2 * MARGIN)
