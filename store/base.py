@@ -45,9 +45,9 @@ DUTY_SECONDS = 6.0
 NEVER = 2**63 - 1
 """Later than every stamp."""
 
-Detail = Literal["row", "text", "body"]
-"""How much of a page is read: what a list shows (no headers, fields, text, links), all but the
-body, or all of it."""
+Detail = Literal["row", "items", "text", "body"]
+"""How much of a page is read: what a list shows (no headers, fields, items, text, links), that and
+its items, all but the body, or all of it."""
 
 EVERY = PageFilter()
 

@@ -25,20 +25,23 @@ T = TypeVar("T")
 
 PAGE = (
     "crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated, content, "
-    "url, final_url, language, encoding, title, canonical, directives, headers, fields, links, "
-    "text, body"
+    "url, final_url, language, encoding, title, canonical, directives, headers, fields, items, "
+    "links, text, body"
 )
 """Columns of :meth:`Codec.page_rows`, in order; the stamp is known only in the transaction."""
 
 PAGE_READ = (
     "id, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated, "
     "content, url, final_url, language, encoding, title, canonical, directives, headers, fields, "
-    "links, text"
+    "items, links, text"
 )
 """Columns of :meth:`Codec.page`; a column ``body`` may follow."""
 
-PAGE_ROW = PAGE_READ.removesuffix("headers, fields, links, text") + "'{}', NULL, x'', x''"
-"""The same for a list: without headers, fields, links and text."""
+_OF_PAGE = PAGE_READ.removesuffix("headers, fields, items, links, text")
+PAGE_ROW = _OF_PAGE + "'{}', NULL, NULL, x'', x''"
+"""The same for a list: without headers, fields, items, links and text."""
+PAGE_ITEMS = _OF_PAGE + "'{}', NULL, items, x'', x''"
+"""The same with items."""
 
 ATTEMPT = (
     "crawl, fingerprint, at_ms, code, errors, wait, elapsed_ms, host, kind, url, worker, detail"
@@ -213,6 +216,7 @@ class Codec:
                 plain += (text, body)
         packed = self._pack_all(self._compressor, plain)
         links = self._pack_all(self._of_links, [plain_links(page.links) for page in pages])
+        items = self._pack_all(self._compressor, [page.items for page in pages])
         return [
             (
                 page.crawl, page.fingerprint, bounded(page.fetched_ms), bounded(page.elapsed_ms),
@@ -223,6 +227,7 @@ class Codec:
                 declared.canonical_column(page), declared.directives_column(page.directives),
                 json_text(page.headers, page.url) if page.headers else "{}",
                 None if page.fields is None else json_text(page.fields, page.url),
+                items[index] or None,
                 links[index], lengths[index] or packed[2 * index], packed[2 * index + 1],
             )
             for index, page in enumerate(pages)
@@ -237,7 +242,7 @@ class Codec:
         (
             _, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated,
             content, url, final_url, language, encoding, title, canonical, directives, headers,
-            fields, links, text,
+            fields, items, links, text,
         ) = row  # fmt: skip
         plain = self._held(frame) if body and frame else b""
         if not isinstance(text, int):
@@ -255,6 +260,7 @@ class Codec:
             truncated=bool(truncated), title=title, text=words.decode(errors="replace"),
             language=language, encoding=encoding,
             fields=None if fields is None else wire.from_json(fields, dict[str, Any]),
+            items=self.unpack(items) if items else b"",
             canonical=declared.canonical_of(canonical, url),
             directives=declared.directives_of(directives),
             digest=digest_of(content) or hash_body(plain), links=self.links(links),

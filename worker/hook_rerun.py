@@ -1,11 +1,11 @@
 """Running a crawl's hook again on pages on which it failed, from what is stored.
 
-A page's body is extracted anew, ``on_page`` and ``links`` see it as they would have then, and what
-they return is stored with the page: fields, and links that were not among those followed before,
-which are logged as a batch of seeds first. So whatever dies in between, a link is at worst logged
-twice, and no broker need run: the next that does queues the batch. A page whose hook has run is not
-met again; one on which it fails again stays as it is. Each page is read in a process of its own
-(``greencrawl.worker.process.quarantine``), which is bounded in time.
+A page's body is extracted anew, ``on_page``, ``items`` and ``links`` see it as they would have
+then, and what they return is stored with the page: fields, records, and links that were not among
+those followed before, which are logged as a batch of seeds first. So whatever dies in between, a
+link is at worst logged twice, and no broker need run: the next that does queues the batch. A page
+whose hook has run is not met again; one on which it fails again stays as it is. Each page is read
+in a process of its own (``greencrawl.worker.process.quarantine``), which is bounded in time.
 
 ``fetched`` has what the store kept of the answer: no cookies, no address of the server.
 """
@@ -105,7 +105,7 @@ class HookRerun:
             page = self._page(number)
             if page is not None:
                 links += self._read(page, number, work)
-                size += len(page.body) + len(page.text)
+                size += len(page.body) + len(page.text) + len(page.items)
             if len(work.hooks) >= TOGETHER_PAGES or size >= TOGETHER_BYTES:
                 self._write(work, links)
                 work, links, size = Commit(), [], 0
@@ -146,19 +146,22 @@ class HookRerun:
             truncated=page.truncated,
             request=page.request,
         )
-        before, known = page.fields, {link.url for link in page.links}
+        before, known = (page.fields, page.items), {link.url for link in page.links}
         page.links = []  # those that are logged stay in the replay log
         try:
             reading = self._reader.read(self._context, Task(0, page.url, page.depth), fetched)
             problems = reading.problems
         except (DiedInQuarantine, RaisedInQuarantine) as error:
-            function = "on_page" if self._context.hooks.on_page else "links"
+            hooks = self._context.hooks
+            function = next(name for name in OF_PAGES if getattr(hooks, name))
             problems, reading = {function: str(error)}, None
         if reading is not None and "on_page" not in problems:
             page.fields = reading.fields
+        if reading is not None and "items" not in problems:
+            page.items = reading.items
         if reading is not None and "links" not in problems:
             page.links = [link for link in reading.links if link.url not in known]
-        if page.links or page.fields != before:
+        if page.links or (page.fields, page.items) != before:
             work.pages.append(page)
         work.hooks.append(
             HookRun(

@@ -2,12 +2,15 @@
 
 ::
 
-    def on_page(page: Page, fetched: Fetched) -> dict | None: ...
-    def links(page: Page, links: list[Link]) -> list[Link]: ...
+    def on_page(page: Extracted, fetched: Fetched) -> dict | None: ...
+    def items(page: Extracted) -> Iterable[dict]: ...
+    def links(page: Extracted, links: list[Link]) -> list[Link]: ...
     def request(task: Task, headers: dict[str, str]) -> dict[str, str]: ...
 
 ``on_page`` returns own fields (a dict that JSON can hold) to be stored and exported with the page;
-it is not called for pages whose content is not to be kept (``greencrawl.worker.directives``).
+``items`` returns or yields any number of records, up to :data:`MOST_ITEMS`, each such a dict, which
+are stored with the page and exported by themselves. Neither is called for pages whose content is
+not to be kept (``greencrawl.worker.directives``).
 ``links`` returns those of the page's links to follow, perhaps with a ``score`` each; scope and the
 seen-check come afterwards. ``request`` returns the headers to send; what proves who is asking
 (``greencrawl.worker.auth``) is added afterwards, so that it is not seen here. They run between the
@@ -18,7 +21,9 @@ memory for others to read is not there.
 
 An error in a function, even an exit, is a :class:`HookError` here; the pipeline journals it with
 the URL, counts it by what it says, and goes on as though the function were not there. What a
-function changes in its arguments changes nothing: they are copies.
+function changes in its arguments changes nothing: they are copies. The page's tree alone is one for
+all of them; it is there until the last has returned
+(``greencrawl.worker.extract.main.library.Extracted``).
 """
 
 from __future__ import annotations
@@ -27,29 +32,46 @@ import importlib
 import inspect
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import gevent
 from msgspec.structs import replace
 
 from greencrawl.schema import wire
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig
-from greencrawl.schema.records import Fetched, Link, Page, Task
+from greencrawl.schema.records import Fetched, Link, Task
+
+if TYPE_CHECKING:
+    from greencrawl.worker.extract.main.library import Extracted
+
+MOST_ITEMS = 5000
+"""Records of a page."""
+ITEM_BYTES = 64 * 1024
+"""Of a record, as JSON."""
+ITEMS_BYTES = 4 * 1024 * 1024
+"""Of all records of a page, as JSON."""
 
 
 class OnPage(Protocol):
     """Own fields of a page, or None. ``fetched`` is the answer it came in."""
 
-    def __call__(self, page: Page, fetched: Fetched, /) -> dict[str, Any] | None: ...
+    def __call__(self, page: Extracted, fetched: Fetched, /) -> dict[str, Any] | None: ...
+
+
+class Items(Protocol):
+    """Records that a page holds."""
+
+    def __call__(self, page: Extracted, /) -> Iterable[dict[str, Any]] | None: ...
 
 
 class Links(Protocol):
     """The links to follow, out of (or beside) those found."""
 
-    def __call__(self, page: Page, links: list[Link], /) -> list[Link]: ...
+    def __call__(self, page: Extracted, links: list[Link], /) -> list[Link]: ...
 
 
 class Request(Protocol):
@@ -75,6 +97,7 @@ class Hooks:
     """The functions of one module; None where it has none."""
 
     on_page: OnPage | None = None
+    items: Items | None = None
     links: Links | None = None
     request: Request | None = None
 
@@ -86,9 +109,9 @@ class Hooks:
     @property
     def wanted(self) -> bool:
         """Whether a function looks at pages."""
-        return self.on_page is not None or self.links is not None
+        return any((self.on_page, self.items, self.links))
 
-    def page_fields(self, page: Page, fetched: Fetched) -> dict[str, Any] | None:
+    def page_fields(self, page: Extracted, fetched: Fetched) -> dict[str, Any] | None:
         """Call ``on_page``. Raises HookError; None without such a function."""
         if self.on_page is None:
             return None
@@ -104,7 +127,30 @@ class Hooks:
             raise HookError("on_page", f"must return a dict or None, not {type(fields).__name__}")
         return wire.from_json(encoded, dict[str, Any])  # as it is now: it is stored later
 
-    def chosen_links(self, page: Page) -> list[Link]:
+    def page_items(self, page: Extracted) -> bytes:
+        """Call ``items``; its records as a JSON array, b"" for none. Raises HookError, also where
+        they are more or longer than is kept: then none is."""
+        if self.items is None:
+            return b""
+        found: list[bytes] = []
+        size = 0
+        try:
+            for item in self.items(_copy(page)) or ():
+                encoded = wire.to_json(item)
+                if not encoded.startswith(b"{"):
+                    raise TypeError(f"must yield dicts, not {type(item).__name__}")
+                size += len(encoded)
+                if len(encoded) > ITEM_BYTES:
+                    raise ValueError(f"a record of more than {ITEM_BYTES:,} bytes of JSON")
+                if len(found) == MOST_ITEMS or size > ITEMS_BYTES:
+                    most = f"{MOST_ITEMS:,} records or {ITEMS_BYTES:,} bytes of JSON"
+                    raise ValueError(f"more than {most} on a page")
+                found.append(encoded)
+        except RAISED as error:
+            raise HookError("items", _described(error)) from error
+        return b"[%b]" % b",".join(found) if found else b""
+
+    def chosen_links(self, page: Extracted) -> list[Link]:
         """Call ``links``. Raises HookError; all links of the page without such a function."""
         if self.links is None:
             return page.links
@@ -137,8 +183,11 @@ RAISED = (Exception, SystemExit, KeyboardInterrupt, gevent.Timeout)
 """What a user's function may raise; GreenletExit is the engine's, and passes."""
 
 
-def _copy(page: Page) -> Page:
-    return replace(page, links=[replace(link) for link in page.links])
+def _copy(page: Extracted) -> Extracted:
+    copied = replace(page, links=[replace(link) for link in page.links])
+    if tree := getattr(page, "__dict__", None):
+        vars(copied).update(tree)
+    return copied
 
 
 def _is_link(link: object) -> bool:
@@ -151,7 +200,7 @@ def _is_link(link: object) -> bool:
     )
 
 
-OF_PAGES = ("on_page", "links")
+OF_PAGES = ("on_page", "items", "links")
 """Functions that need no request."""
 
 _VARYING = re.compile(r"[a-z][a-z0-9+.-]*://[^\s'\"<>]*|0x[0-9a-f]{4,}|[0-9]{4,}", re.IGNORECASE)
@@ -162,7 +211,7 @@ def stable(what: str, url: str) -> str:
     return _VARYING.sub("…", what[:2000].replace(url, "…"))
 
 
-_PARAMETERS = {"on_page": 2, "links": 2, "request": 2}
+_PARAMETERS = {"on_page": 2, "items": 1, "links": 2, "request": 2}
 
 
 def load(module: str) -> Hooks:
@@ -170,7 +219,7 @@ def load(module: str) -> Hooks:
 
     Found as Python finds modules, and from the current directory. Raises InvalidConfig, which
     names ``hook``, when the module cannot be imported, has none of the functions, or one of them
-    is not callable with two arguments.
+    is not callable with its arguments.
     """
     if not module:
         return Hooks()
@@ -181,7 +230,7 @@ def load(module: str) -> Hooks:
         function = getattr(loaded, name, None)
         if function is None:
             continue
-        problem = _problem(function, count)
+        problem = _problem(function, count, yields=name == "items")
         if problem:
             problems.append(("hook", f"{module}.{name} {problem}"))
         found[name] = function
@@ -221,16 +270,18 @@ def _renamed(error: BaseException) -> str:
     )
 
 
-def _problem(function: object, count: int) -> str:
+def _problem(function: object, count: int, *, yields: bool) -> str:
     """What is wrong with ``function`` as a hook of ``count`` arguments; "" if nothing."""
     if not callable(function):
         return "is not a function"
-    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-        return "must be a plain function, neither a coroutine nor a generator"
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        return "must be a plain function, not a coroutine"
+    if inspect.isgeneratorfunction(function) and not yields:
+        return "must be a plain function, not a generator"
     try:
         inspect.signature(function).bind(*range(count))
     except (TypeError, ValueError):
-        return f"must take {count} arguments"
+        return f"must take {count} arguments" if count > 1 else "must take one argument"
     return ""
 
 

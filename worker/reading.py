@@ -43,7 +43,7 @@ from greencrawl.worker.extract.links import Resolved
 from greencrawl.worker.extract.listing import Listing, ListingError
 from greencrawl.worker.extract.sources.css import needs_of
 from greencrawl.worker.extract.sources.gathered import Gathered
-from greencrawl.worker.hooks import HookError
+from greencrawl.worker.hook_calls import made_of
 from greencrawl.worker.link_checker import MAX_LINKS
 from greencrawl.worker.process.steps import UNBOUNDED, Budget, Steps, finish
 from greencrawl.worker.sitemaps.forms import form_of, is_named_so
@@ -81,7 +81,8 @@ _METERED_BYTES = 32 * 1024
 
 
 class Reading(Struct, kw_only=True):
-    """What a page says. ``problems`` are errors of the user's functions, by function.
+    """What a page says. ``items`` is as in :class:`StoredPage`; ``problems`` are errors of the
+    user's functions, by function.
 
     ``skipped`` are links that are not followed since they log out or change something, and why.
     ``failure`` says why a page cannot be read: what it would have led to is not known.
@@ -101,6 +102,7 @@ class Reading(Struct, kw_only=True):
     language: str = ""
     encoding: str = ""
     fields: dict[str, Any] | None = None
+    items: bytes = b""
     links: list[Admission] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
@@ -121,7 +123,8 @@ class Reading(Struct, kw_only=True):
     def fill(self, row: StoredPage) -> None:
         """Put into ``row`` what was read; what headers said stays where the body says nothing."""
         row.title, row.text, row.language = self.title, self.text, self.language
-        row.encoding, row.fields, row.links = self.encoding, self.fields, self.links
+        row.encoding, row.fields, row.items = self.encoding, self.fields, self.items
+        row.links = self.links
         row.canonical = self.canonical or row.canonical
         row.directives = self.directives or row.directives
 
@@ -212,6 +215,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
     if context.wanted.requisites and is_style(fetched.content_type):
         return _style(context, task, fetched)
     checker, hooks = context.checker, context.hooks
+    roots: list[Any] | None = [] if hooks.wanted else None
     page, found = outline(
         fetched.body,
         task.url,
@@ -225,6 +229,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         brief=not alone,
         headers=fetched.headers,
         wanted=context.wanted,
+        roots=roots,
     )
     directives = page.directives
     if directives is not None:
@@ -258,17 +263,12 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
     add_links(page, found, said)
     texts = None if said is None else texts_of([*said, *found.said], found.forms)
     links = page.links
-    if hooks.wanted:
+    if roots is not None:
         began = thread_time()
-        if directives is None or not directives.withheld:  # its fields would be content
-            try:
-                reading.fields = hooks.page_fields(page, fetched)
-            except HookError as error:
-                reading.problems[error.function] = error.what
-        try:
-            links = hooks.chosen_links(page)
-        except HookError as error:
-            reading.problems[error.function] = error.what
+        content = directives is None or not directives.withheld
+        root = roots[0] if roots else None
+        made = made_of(hooks, page, root, fetched, content=content)
+        reading.fields, reading.items, links, reading.problems = made
         reading.cpu -= thread_time() - began  # the user's functions are no fault of the page's
     reading.links = checker.check(page, links, task.depth, texts)
     if found.requisites:

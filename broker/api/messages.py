@@ -105,7 +105,8 @@ class PageVersion(Struct, frozen=True, kw_only=True):
 class PageReply(ListedPage, frozen=True, kw_only=True):
     """All that is stored of a page but its text and its body; the latest version comes first.
 
-    ``fields`` is what the crawl's hook made of it; ``links`` are those that were queued.
+    ``fields`` is what the crawl's hook made of it, ``items`` are records that it found there;
+    ``links`` are those that were queued.
     """
 
     crawl: str
@@ -117,6 +118,7 @@ class PageReply(ListedPage, frozen=True, kw_only=True):
     language: str = ""
     encoding: str = ""
     fields: dict[str, Any] | None = None
+    items: tuple[dict[str, Any], ...] = ()
     digest: str = ""
     text_chars: int = 0
     links: tuple[str, ...] = ()

@@ -20,6 +20,7 @@ from greencrawl.schema.errors import UnknownPage
 from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import PageFilter, StoredPage
 from greencrawl.schema.text.patterns import Pattern
+from greencrawl.schema.wire import from_json
 from greencrawl.store.base import STEP_ROWS, Detail, Step, Store
 
 LOOKED_AT = 100_000
@@ -161,6 +162,7 @@ def reply(store: Store, page_id: str) -> PageReply:
         language=page.language,
         encoding=page.encoding,
         fields=page.fields,
+        items=from_json(page.items or b"[]", tuple[dict[str, Any], ...]),
         digest=page.digest.hex(),
         text_chars=len(page.text),
         links=tuple(link.url for link in page.links),

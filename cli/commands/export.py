@@ -1,10 +1,10 @@
-"""``greencrawl export``: what a crawl stored, as JSON Lines, CSV or WARC."""
+"""``greencrawl export``: what a crawl stored, as JSON Lines, CSV or WARC; or its hook's records."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +18,7 @@ from greencrawl.schema.records import Crawl, PageFilter
 from greencrawl.schema.text.moments import SINCE, STATUS, since_ms, status_range
 from greencrawl.store.base import Store
 from greencrawl.store.export.formats import FORMATS, Format, Wishes
+from greencrawl.store.export.items import ItemsCsv, ItemsJsonl, columns_of
 from greencrawl.store.export.resumable import Position, Resumable, Wanted
 from greencrawl.store.export.resumable import export as export_all
 
@@ -55,6 +56,11 @@ _MEANINGS = "; ".join(f"{name}: {choice.meaning}" for name, choice in FORMATS.it
     default=TEXTS[0],
     help=f"All text of a page, its main text, or that as Markdown.  [default: {TEXTS[0]}]",
 )
+@click.option(
+    "--items",
+    is_flag=True,
+    help="Only the records that the hook's `items` found, each on a line or row of its own.",
+)
 @click.option("--bodies", is_flag=True, help="Include page bodies, base64; WARC always does.")
 @click.option("--raw", is_flag=True, help="Leave CSV cells that begin a formula as they are.")
 @click.option("--pages-only", is_flag=True, help="Leave out the URLs that came to no page.")
@@ -69,6 +75,7 @@ def export(
     status: str | None,
     output: Path | None,
     text: str,
+    items: bool,
     bodies: bool,
     raw: bool,
     pages_only: bool,
@@ -77,7 +84,8 @@ def export(
 ) -> None:
     """Write what a crawl stored.
 
-    First its pages, then (not as WARC) the URLs that came to no page, with the reason. CRAWL may be
+    First its pages, then (not as WARC) the URLs that came to no page, with the reason. With --items
+    the records of its hook instead. CRAWL may be
     left out when there is only one. Reads the store itself: no broker needs to run, and a crawl may
     go on meanwhile.
     """
@@ -85,6 +93,8 @@ def export(
         raise InvalidConfig([("--crawl", f"names {named}, and the argument {crawl}")])
     if text != TEXTS[0] and format_ == "warc":
         raise click.UsageError("--text is for jsonl and csv: an archive has no text")
+    if items and (format_ == "warc" or bodies or text != TEXTS[0]):
+        raise click.UsageError("--items is for jsonl and csv, without --bodies and --text")
     typed = {
         "format": format_,
         "since": since,
@@ -94,6 +104,7 @@ def export(
         "pages_only": pages_only,
         "raw": raw,
         **({"text": text} if text != TEXTS[0] else {}),
+        **({"items": True} if items else {}),
     }
     wanted = _filter(since, host, status)
     with reach.store(reach.load(data)) as store:
@@ -131,9 +142,20 @@ def _host(text: str) -> str:
     raise ValueError(f"{text[:60]!r} is no host")
 
 
-def _format(typed: Mapping[str, Any], crawl: Crawl, name: str = "") -> Format:
+def _format(
+    typed: Mapping[str, Any], crawl: Crawl, name: str = "", columns: Sequence[str] = ()
+) -> Format:
+    """The format that was typed. ``columns`` are those of records as a table."""
+    if typed.get("items"):
+        return ItemsCsv(columns, raw=typed["raw"]) if typed["format"] == "csv" else ItemsJsonl()
     format_ = FORMATS[typed["format"]].make(crawl, name, Wishes(typed["bodies"], typed["raw"]))
     return with_text(format_, typed.get("text", TEXTS[0]))
+
+
+def _columns(store: Store, wanted: Wanted, typed: Mapping[str, Any]) -> tuple[str, ...]:
+    """Of records as a table; none of all else. Raises TooManyColumns."""
+    is_table = typed.get("items") and typed["format"] == "csv"
+    return columns_of(store, wanted) if is_table else ()
 
 
 def _to_stdout(store: Store, wanted: Wanted, typed: Mapping[str, Any]) -> None:
@@ -149,7 +171,8 @@ def _special(output: Path) -> BinaryIO:
 
 
 def _stream(store: Store, wanted: Wanted, typed: Mapping[str, Any], out: BinaryIO) -> None:
-    position = export_all(store, wanted, _format(typed, wanted.crawl), out)
+    columns = _columns(store, wanted, typed)
+    position = export_all(store, wanted, _format(typed, wanted.crawl, columns=columns), out)
     out.flush()
     if position.no_body:
         click.echo(_unkept(position), err=True)
@@ -166,7 +189,9 @@ def _to_file(
             host=wanted.pages.host, status=wanted.pages.status, since_ms=run.since_ms
         )
         chosen = Wanted(crawl=wanted.crawl, pages=pages, pages_only=wanted.pages_only)
-        format_ = _format(typed, wanted.crawl, output.name)
+        if not run.resumed:
+            run.columns = _columns(store, chosen, typed)
+        format_ = _format(typed, wanted.crawl, output.name, run.columns)
         progress = _Progress(run.position, _total(store, chosen, format_))
         try:
             position = run.run(store, chosen, format_, progress)
@@ -179,12 +204,12 @@ def _to_file(
         finally:
             progress.end()
     finals = format_.finals and not wanted.pages_only
-    click.echo(_summary(position, output, finals=finals), err=True)
+    click.echo(_summary(position, output, finals=finals, items="items" in typed), err=True)
 
 
 def _total(store: Store, wanted: Wanted, format_: Format) -> int:
     """About how many rows there will be; 0 where nobody has counted them."""
-    if wanted.pages != PageFilter() or not sys.stderr.isatty():
+    if wanted.pages != PageFilter() or not sys.stderr.isatty() or format_.detail == "items":
         return 0
     counts = store.counts(wanted.crawl.id)
     kinds = ["pages"]
@@ -193,8 +218,8 @@ def _total(store: Store, wanted: Wanted, format_: Format) -> int:
     return sum(counts.get(kind, 0) for kind in kinds)
 
 
-def _summary(position: Position, output: Path, *, finals: bool) -> str:
-    parts = [f"{position.pages:,} pages"]
+def _summary(position: Position, output: Path, *, finals: bool, items: bool) -> str:
+    parts = [f"records of {position.pages:,} pages" if items else f"{position.pages:,} pages"]
     if finals:
         parts.append(f"{position.finals:,} URLs without a page")
     text = f"{', '.join(parts)}: {position.length / 1e6:,.1f} MB in {output}"

@@ -39,7 +39,7 @@ QUARANTINE = (sys.executable, "-P", "-m", "greencrawl.worker", "--quarantine")
 @click.option(
     "--again",
     is_flag=True,
-    help="Run on_page and links again on these pages as they are stored, without a fetch.",
+    help="Run on_page, items and links again on these pages as they are stored, without a fetch.",
 )
 @reach.data_option
 def hooks(crawl: str | None, urls: bool, again: bool, data: str | None) -> int:
@@ -47,11 +47,11 @@ def hooks(crawl: str | None, urls: bool, again: bool, data: str | None) -> int:
 
     By function and message, with how many pages and some of them; with --urls one page a line,
     separated by tabs: when it was fetched, function, message, URL. With --again the hook, mended
-    meanwhile, runs on them as on a fetch, but from what is stored: fields are stored with their
-    pages, and new links are queued, by a running broker within seconds, otherwise when the crawl is
-    run again. What `request` did to a request cannot be done again: fetch such pages anew. Running
-    workers keep the code they imported: restart them so that new pages use the mended module. CRAWL
-    may be left out when there is only one.
+    meanwhile, runs on them as on a fetch, but from what is stored: fields and items are stored with
+    their pages, and new links are queued, by a running broker within seconds, otherwise when the
+    crawl is run again. What `request` did to a request cannot be done again: fetch such pages anew.
+    Running workers keep the code they imported: restart them so that new pages use the mended
+    module. CRAWL may be left out when there is only one.
     """
     settings = reach.load(data)
     if again:

@@ -377,6 +377,7 @@ def described(page: PageReply) -> Iterator[str]:
         ("says", declared_text(page.url, page.canonical, page.directives)),
         ("links", f"{len(page.links):,} queued" if page.links else ""),
         ("fields", to_json(page.fields).decode() if page.fields else ""),
+        ("items", f"{len(page.items):,}" if page.items else ""),
     )
     for name, value in about:
         if value != "":

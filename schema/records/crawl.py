@@ -192,7 +192,7 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         str,
         Meta(
             max_length=256,
-            description="Python module with your functions (on_page, links, request)",
+            description="Python module with your functions (on_page, items, links, request)",
         ),
     ] = ""
     weight: Annotated[

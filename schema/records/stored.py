@@ -97,6 +97,8 @@ class StoredPage(Struct, kw_only=True):
     language: str = ""
     encoding: str = ""
     fields: dict[str, Any] | None = None
+    items: bytes = b""
+    """Records of the crawl's hook as JSON, an array of objects; b"" for none."""
     digest: bytes = b""
     links: list[Admission] = field(default_factory=list)
     canonical: str = ""
@@ -158,7 +160,7 @@ class HookFailure(Struct, frozen=True, kw_only=True):
     at_ms: int = 0
 
 
-HOOK_FUNCTIONS = ("on_page", "links", "request")
+HOOK_FUNCTIONS = ("on_page", "items", "links", "request")
 
 
 class HookRun(Struct, frozen=True, kw_only=True):

@@ -61,6 +61,7 @@ class Position(Struct):
     phase: str = "pages"
     cursor: str = ""
     pages: int = 0
+    """Those that something was written of."""
     finals: int = 0
     no_body: int = 0
     """Pages whose body was wanted, and was not kept or could not be read."""
@@ -72,12 +73,16 @@ class Position(Struct):
 
 
 class _State(Struct):
-    """``FILE.part.state``. ``options`` are as typed; ``since_ms`` is what a relative time meant."""
+    """``FILE.part.state``. ``options`` are as typed; ``since_ms`` is what a relative time meant.
+
+    ``columns``: of a table that has those that were found when it was begun.
+    """
 
     options: dict[str, Any]
     since_ms: int
     position: Position
     version: int = 1
+    columns: tuple[str, ...] = ()
 
 
 def export(store: Store, wanted: Wanted, format_: Format, out: BinaryIO) -> Position:
@@ -114,6 +119,8 @@ class Resumable:
             self.since_ms = state.since_ms if state else since_ms
             """The beginning of the time that is exported: of the earlier run if there was one."""
             self.position = state.position if state else Position()
+            self.columns = state.columns if state else ()
+            """Of a table whose columns are found at its beginning: to be set before :meth:`run`."""
             if state is None:  # or a crash would bring it back
                 self._state_path.unlink(missing_ok=True)
             self._file.truncate(self.position.length)
@@ -220,7 +227,7 @@ class Resumable:
     def _checkpoint(self) -> None:
         """Make durable how far it is. Raises OSError."""
         os.fsync(self._file.fileno())
-        state = _State(self._options, self.since_ms, self._safe)
+        state = _State(self._options, self.since_ms, self._safe, columns=self.columns)
         with self._new_state_path.open("wb") as file:
             file.write(wire.to_json(state))
             file.flush()
@@ -244,7 +251,7 @@ def _records(store: Store, wanted: Wanted, format_: Format, position: Position) 
         for cursor, page in _pages(store, wanted, format_, position.cursor):
             data = format_.page(page)
             position.cursor = cursor
-            position.pages += 1
+            position.pages += bool(data)
             position.no_body += missing(page, format_)
             yield data
         position.phase, position.cursor = "finals", ""

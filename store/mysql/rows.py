@@ -19,7 +19,7 @@ from greencrawl.store.rows import Codec, Row
 
 CONTENTS = (
     "crawl, place, fingerprint, elapsed_ms, depth, truncated, url, final_url, language, encoding, "
-    "title, canonical, directives, headers, fields, links, text"
+    "title, canonical, directives, headers, fields, items, links, text"
 )
 ATTEMPTS = "crawl, fingerprint, at_ms, code, errors, wait, elapsed_ms, kind, url, worker, detail"
 FINALS = "crawl, fingerprint, stamp, state, kind, code, depth, level, at_ms, url, detail, shape"
@@ -30,7 +30,8 @@ ROW_READ = (
     "c.truncated, c.url, c.final_url, c.language, c.encoding, c.title, c.canonical, c.directives"
 )
 """Columns of :func:`page`, of ``pages p`` and ``contents c``; more follow by the detail."""
-TEXT_READ = ROW_READ + ", c.headers, c.fields, c.links, c.text"
+ITEMS_READ = ROW_READ + ", c.items"
+TEXT_READ = ITEMS_READ + ", c.headers, c.fields, c.links, c.text"
 BODY_READ = TEXT_READ + ", b.body, b.file, b.start, b.length"
 PAGE_FROM = (
     "FROM pages p STRAIGHT_JOIN contents c ON c.crawl = p.crawl AND c.place = p.place "
@@ -43,6 +44,7 @@ BODY_FROM = (
 )
 READS = {
     "row": f"SELECT {ROW_READ} {PAGE_FROM}",
+    "items": f"SELECT {ITEMS_READ} {PAGE_FROM}",
     "text": f"SELECT {TEXT_READ} {PAGE_FROM}",
     "body": f"SELECT {BODY_READ} {BODY_FROM}",
 }
@@ -79,7 +81,7 @@ class Page(Struct):
     def wide_bytes(self) -> int:
         """Of its wide row, about."""
         blobs = len(self.links) + len(self.text)
-        return _ROW_BYTES + blobs + sum(len(value) for value in self.wide if type(value) is str)
+        return _ROW_BYTES + blobs + sum(len(one) for one in self.wide if type(one) in (str, bytes))
 
 
 class Prepared(Struct):
@@ -148,6 +150,7 @@ def _page(codec: Codec, page: StoredPage) -> Page:
             declared.canonical_column(page), declared.directives_column(page.directives),
             rows.json_text(page.headers, page.url) if page.headers else "{}",
             None if page.fields is None else rows.json_text(page.fields, page.url),
+            codec.pack(page.items) or None,
         ),
         text=codec.pack(rows.clean(page.text).encode()),
     )  # fmt: skip
@@ -218,6 +221,10 @@ def page(codec: Codec, crawl: int, row: Row) -> tuple[StoredPage, Row]:
         canonical=declared.canonical_of(canonical, url),
         directives=declared.directives_of(directives),
     )  # fmt: skip
+    if not more:
+        return made, ()
+    items, *more = more
+    made.items = codec.unpack(items) if items else b""
     if not more:
         return made, ()
     headers, fields, links, text, *body = more

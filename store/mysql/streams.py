@@ -133,7 +133,7 @@ def narrow(
 ) -> list[tuple[At, int]]:
     """(place in the stream, stored bytes) of the next pages, up to ``end``."""
     index, host, more = _chosen(wanted)
-    size = {"row": "1000", "text": "p.wide", "body": "p.wide + COALESCE(d.bytes, 0)"}[detail]
+    size = {"row": "1000", "body": "p.wide + COALESCE(d.bytes, 0)"}.get(detail, "p.wide")
     joined = ""
     if detail == "body":
         joined = (

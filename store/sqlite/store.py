@@ -587,7 +587,7 @@ class SqliteStore:
 
     def _page(self, row: Row, detail: Detail, lane: SqliteThread) -> StoredPage:
         """The page of a row of ``lists.page_sql``. Raises BodyAway."""
-        if detail == "row":
+        if detail in ("row", "items"):
             return self._codec.page(row, body=False)
         if detail == "text":
             *columns, content = row

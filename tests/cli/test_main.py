@@ -289,20 +289,22 @@ def test_migrate_says_what_is_due_applies_it_and_leaves_the_second_part_for_late
     create(folder / "content.sqlite", 4)
     code, out, _ = run(capsys, "migrate", "--dry-run", "--data", str(folder))
     assert code == 0
-    assert out.splitlines()[:6] == [
+    assert out.splitlines()[:7] == [
         "0005_pre_bodies: would be applied",
         "0006_post_apart: waits",
         "0007_post_texts: waits",
         "0008_pre_duties: would be applied",
         "0009_pre_parked: would be applied",
         "0010_pre_directives: would be applied",
+        "0011_pre_items: would be applied",
     ]
     code, out, _ = run(capsys, "migrate", "--data", str(folder))
     assert re.fullmatch(r"0005_pre_bodies … \d+\.\d s", out.splitlines()[0])
     assert re.fullmatch(r"0008_pre_duties … \d+\.\d s", out.splitlines()[1])
     assert re.fullmatch(r"0009_pre_parked … \d+\.\d s", out.splitlines()[2])
     assert re.fullmatch(r"0010_pre_directives … \d+\.\d s", out.splitlines()[3])
-    assert "2 left for when no process of an older version runs" in out.splitlines()[4]
+    assert re.fullmatch(r"0011_pre_items … \d+\.\d s", out.splitlines()[4])
+    assert "2 left for when no process of an older version runs" in out.splitlines()[5]
     assert "migrate --post" in out
     code, out, _ = run(capsys, "migrate", "--dry-run", "--post", "--data", str(folder))
     assert out == "0006_post_apart: would be applied\n0007_post_texts: would be applied\n"

@@ -11,6 +11,7 @@ from typing import Any
 
 import gevent
 import pytest
+from msgspec.structs import replace
 
 from greencrawl.schema.records import (
     Commit,
@@ -27,6 +28,7 @@ Opener = Callable[[], Store]
 
 NO_CURSORS = ("no cursor!", "1 ", " 1", "1;2", "٣", "1_0", "ä", "\0", "x" * 5000, "-", "..")
 LONG = bytes(range(256)) * 300
+ITEMS = '[{"n":1,"text":"茶"},{}]'.encode()
 MIXED = 200
 """Pages of many kinds."""
 
@@ -47,6 +49,14 @@ def body(store: Store, crawl: int, fingerprint: int) -> bytes:
     stored = store.page(crawl, fingerprint)
     assert stored is not None
     return stored.body
+
+
+def items(store: Store, crawl: int) -> list[bytes]:
+    """Of all pages, in order of storing, and that each detail tells the same."""
+    found = [one.items for _, one in store.pages(crawl, detail="items")]
+    for detail in ("text", "body"):
+        assert [one.items for _, one in store.pages(crawl, detail=detail)] == found
+    return sorted(found, reverse=True, key=len)
 
 
 def resumes(
@@ -73,17 +83,20 @@ class ContentContract:
     ) -> None:
         whole = page(
             crawl, 1, body=LONG, text="some words", headers={"a": "b"}, fields={"n": 1},
-            links=links("http://a/"), title="title", language="en", encoding="utf-8",
+            items=ITEMS, links=links("http://a/"), title="title", language="en", encoding="utf-8",
         )  # fmt: skip
         store.commit(Commit([whole]))
         text = page(crawl, 1, digest=whole.digest, text="some words", headers={"a": "b"},
-                    fields={"n": 1}, links=links("http://a/"), title="title", language="en",
-                    encoding="utf-8", body_bytes=len(LONG))  # fmt: skip
+                    fields={"n": 1}, items=ITEMS, links=links("http://a/"), title="title",
+                    language="en", encoding="utf-8", body_bytes=len(LONG))  # fmt: skip
         row = page(crawl, 1, digest=whole.digest, title="title", language="en", encoding="utf-8",
                    body_bytes=len(LONG))  # fmt: skip
         assert store.page(crawl, 1) == store.page(crawl, 1, detail="body") == whole
         assert store.page(crawl, 1, detail="text") == text
         assert store.page(crawl, 1, detail="row") == row
+        listed = replace(row, items=ITEMS)
+        assert store.page(crawl, 1, detail="items") == listed
+        assert [one for _, one in store.pages(crawl, detail="items")] == [listed]
         assert [one for _, one in store.pages(crawl, detail="body")] == [whole]
         assert [one for _, one in store.pages(crawl)] == [text]
         assert [one for _, one in store.pages(crawl, detail="row")] == [row]
@@ -96,6 +109,28 @@ class ContentContract:
         assert body(store, crawl, 2) == b"a picture"
         assert body(store, crawl, 3) == b""
         assert store.history(crawl, 1)[0].body_bytes == 0
+
+    # -- records that a hook found
+
+    def test_records_are_those_of_the_version_that_is_stored_and_each_is_there_once(
+        self, store: Store, crawl: int
+    ) -> None:
+        first, second = page(crawl, 1, items=ITEMS), page(crawl, 1, 2000, items=b'[{"n":9}]')
+        for work in ([first], [first], [page(crawl, 2, items=ITEMS), first]):
+            store.commit(Commit(work))
+            assert items(store, crawl)[0] == ITEMS
+        store.commit(Commit([second]))
+        store.commit(Commit([first, replace(first, fetched_ms=1500)]))
+        assert items(store, crawl) == [ITEMS, b'[{"n":9}]']
+        store.commit(Commit([page(crawl, 1, 3000)]))
+        assert items(store, crawl) == [ITEMS, b""]
+
+    def test_records_go_with_their_crawl(self, store: Store, crawl: int) -> None:
+        other = store.put_crawl("other", CrawlOptions(), []).id
+        for one in (crawl, other):
+            store.commit(Commit([page(one, 1, items=ITEMS)]))
+        store.delete_crawl(crawl)
+        assert (items(store, crawl), items(store, other)) == ([], [ITEMS])
 
     # -- what a page says of itself
 

@@ -735,7 +735,7 @@ class StoreContract(ContentContract, HookContract, ParkedContract, RetentionCont
             headers={"content-type": "text/html", "x": "ü"}, body=bytes(range(256)) * 40,
             truncated=True, title="标题", text="text " * 500, language="zh-Hant",
             encoding="gb18030",
-            fields={"price": 9.5, "tags": ["a", None], "deep": {"n": 1}},
+            fields={"price": 9.5, "tags": ["a", None], "deep": {"n": 1}}, items=b'[{"n":1}]',
             links=[Admission("http://example.org/x?q=%C4", 5, 31, 1), Admission("https://b.org/")],
         )  # fmt: skip
         store.commit(Commit([written]))

@@ -92,7 +92,11 @@ def test_fields_are_stored_with_their_pages_and_new_links_as_seeds(
         seen.append((page, fetched))
         return {"title": page.title}
 
-    use(on_page=on_page, links=lambda page, found: found[1:])
+    use(
+        on_page=on_page,
+        items=lambda page: [{"link": found} for found in page.css("a::text").getall()],
+        links=lambda page, found: found[1:],
+    )
     fill(store, crawl, range(1, 4), text="kept", status=203)
     store.set_state(crawl.id, "done", "finished")
     run = again(store, crawl)
@@ -103,6 +107,7 @@ def test_fields_are_stored_with_their_pages_and_new_links_as_seeds(
     assert (stored.fields, stored.text, stored.body, stored.status) == (
         {"title": "T"}, "kept", BODY, 203,
     )  # fmt: skip
+    assert stored.items == b'[{"link":"1"},{"link":"2"}]'
     assert {link.url for link in stored.links} == {
         "http://example.org/one", "http://example.org/two",
     }  # fmt: skip
@@ -168,6 +173,32 @@ def test_a_page_that_fails_again_stays_as_it_is_with_what_it_says_now(
     assert stored is not None
     assert stored.fields is None
     assert "http://example.org/three" in {link.url for link in stored.links}
+
+
+def test_records_alone_may_have_failed_and_those_from_before_are_replaced(
+    store: SqliteStore, crawl: Crawl, use: Callable[..., None]
+) -> None:
+    found: list[dict[str, int]] = [{"n": 1}, {"n": 2}]
+    use(items=lambda page: found)
+    made = page(crawl.id, 1, body=BODY, items=b'[{"n":0}]', fields={"kept": 1})
+    run = HookRun(
+        crawl=crawl.id, fingerprint=1, url=made.url, at_ms=1000, failures={"items": "E: x"}
+    )
+    store.commit(Commit([made], hooks=[run]))
+    for _ in range(2):
+        again(store, crawl).run(lambda count: True)
+        stored = store.page(crawl.id, 1)
+        assert stored is not None
+        assert stored.items == b'[{"n":1},{"n":2}]'
+    assert stored.fields is None, "it has no on_page any more"
+    assert store.hook_counts(crawl.id) == []
+    store.commit(Commit(hooks=[run], pages=[made]))
+    found.append({"n": object()})  # type: ignore[dict-item]
+    again(store, crawl).run(lambda count: True)
+    stored = store.page(crawl.id, 1)
+    assert stored is not None
+    assert stored.items == made.items
+    assert [(one.function, one.pages) for one in store.hook_counts(crawl.id)] == [("items", 1)]
 
 
 def test_a_page_without_its_body_is_named_and_left(

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import json
+import os
+import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +20,9 @@ from examples import prices
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, Link, Page, Task
 from greencrawl.worker.crawls import context_of
-from greencrawl.worker.hooks import HookError, Hooks, load
-from greencrawl.worker.reading import read
+from greencrawl.worker.extract.main.library import Extracted, readable
+from greencrawl.worker.hooks import ITEM_BYTES, MOST_ITEMS, HookError, Hooks, load
+from greencrawl.worker.reading import Reading, read
 from tests.support.checkout import ROOT
 
 PAGE = Page(url="http://h/", links=[Link("http://h/a"), Link("http://h/b")])
@@ -57,12 +63,14 @@ def test_without_a_module_nothing_is_changed() -> None:
         ("import nothing_of_that_name", "cannot import 'broken': ModuleNotFoundError"),
         ("1/0", "ZeroDivisionError"),
         ("raise SystemExit(2)", "SystemExit: 2"),
-        ("def other(): ...", "has none of on_page, links, request"),
+        ("def other(): ...", "has none of on_page, items, links, request"),
         ("on_page = 3", "on_page is not a function"),
         ("def on_page(page): ...", "on_page must take 2 arguments"),
         ("def links(page, links, more): ...", "links must take 2 arguments"),
-        ("async def on_page(page, fetched): ...", "neither a coroutine"),
-        ("def links(page, links): yield 1", "nor a generator"),
+        ("def items(page, fetched): ...", "items must take one argument"),
+        ("async def on_page(page, fetched): ...", "not a coroutine"),
+        ("async def items(page): yield {}", "not a coroutine"),
+        ("def links(page, links): yield 1", "not a generator"),
     ],
 )
 def test_bad_module_is_refused_at_start(folder: Path, source: str, said: str) -> None:
@@ -175,6 +183,168 @@ def test_fields_are_taken_as_they_were_returned() -> None:
     fields = Hooks(on_page=lambda *_: shared).page_fields(PAGE, FETCHED)
     shared["seen"].append(object())
     assert fields == {"seen": [1]}
+
+
+ODDITIES = [{"n": 1, "text": "茶\0", "nothing": float("nan")}, {}]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda page: iter(ODDITIES), lambda page: ODDITIES, lambda page: tuple(ODDITIES)],
+)
+def test_records_are_yielded_or_returned(function: Any) -> None:
+    items = Hooks(items=function).page_items(PAGE)
+    assert json.loads(items) == [{"n": 1, "text": "茶\0", "nothing": None}, {}]
+
+
+@pytest.mark.parametrize("function", [None, lambda page: None, lambda page: []])
+def test_without_a_record_there_is_nothing(function: Any) -> None:
+    assert Hooks(items=function).page_items(PAGE) == b""
+
+
+def test_records_are_taken_as_they_were_yielded() -> None:
+    """One dict that is filled anew for each, say."""
+
+    def filled(page: Page) -> Iterator[dict[str, int]]:
+        one: dict[str, int] = {}
+        for one["n"] in range(3):
+            yield one
+
+    assert json.loads(Hooks(items=filled).page_items(PAGE)) == [{"n": 0}, {"n": 1}, {"n": 2}]
+
+
+def late(page: Page) -> Iterator[dict[str, str]]:
+    yield {"url": page.url}
+    raise KeyError("price")
+
+
+LONG = {"text": "x" * ITEM_BYTES}
+SHORTER = {"text": "x" * (ITEM_BYTES - 20)}
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (late, "items: KeyError: 'price'"),
+        (lambda page: {"n": 1}, "must yield dicts, not str"),
+        (lambda page: [[1]], "must yield dicts, not list"),
+        (lambda page: [{"f": object()}], "TypeError"),
+        (lambda page: 3, "TypeError"),
+        (lambda page: [{"t": "\ud800"}], "UnicodeEncodeError"),
+        (lambda page: [LONG], "ValueError: a record of more than 65,536 bytes"),
+        (lambda page: itertools.repeat({}), "ValueError: more than 5,000 records"),
+        (lambda page: itertools.repeat(SHORTER), "4,194,304 bytes of JSON on a page"),
+    ],
+)
+def test_bad_or_too_many_records_are_an_error_and_none_is_kept(function: Any, said: str) -> None:
+    with pytest.raises(HookError, match=re.escape(said)):
+        Hooks(items=function).page_items(PAGE)
+
+
+def test_as_many_and_as_long_records_as_are_kept_are_kept() -> None:
+    assert len(json.loads(Hooks(items=lambda page: [{}] * MOST_ITEMS).page_items(PAGE))) == 5000
+    assert len(Hooks(items=lambda page: [SHORTER] * 63).page_items(PAGE)) > 4_000_000
+
+
+TREE = """<html><title>Tea</title><script type="application/ld+json">{"@type": "Product"}</script>
+<ul><li class=tea data-n=1>Green <b>tea</b> <i>€ 3.20</i><li class=tea>Mint <i>€ 4</i></ul>"""
+
+
+def read_by(**functions: Any) -> Reading:
+    crawl = Crawl(id=1, name="t", state="active", options=CrawlOptions(), roots=("h",))
+    context = dataclasses.replace(context_of(crawl), hooks=Hooks(**functions))
+    fetched = Fetched("http://h/", 200, {"content-type": "text/html"}, TREE.encode())
+    return read(context, Task(1, "http://h/"), fetched)
+
+
+def test_functions_select_in_the_page_as_scrapys_users_do() -> None:
+    def items(page: Extracted) -> Iterator[dict[str, Any]]:
+        for tea in page.css("li.tea"):
+            yield {
+                "name": tea.xpath("normalize-space(text())").get(),
+                "price": tea.css("i::text").re_first(r"[\d.]+"),
+                "number": tea.attrib.get("data-n"),
+            }
+
+    def on_page(page: Extracted, fetched: Fetched) -> dict[str, Any]:
+        return {
+            "title": page.css("title::text").get(),
+            "prices": page.xpath("//i/text()").getall(),
+            "cheap": page.xpath("//i[contains(text(), $price)]", price="3.20").get(),
+            "kinds": [one["@type"] for one in page.jsonld],
+        }
+
+    reading = read_by(on_page=on_page, items=items, links=lambda page, links: [])
+    assert reading.problems == {}
+    assert reading.fields == {
+        "title": "Tea",
+        "prices": ["€ 3.20", "€ 4"],
+        "cheap": "<i>€ 3.20</i>",
+        "kinds": ["Product"],
+    }
+    assert json.loads(reading.items) == [
+        {"name": "Green", "price": "3.20", "number": "1"},
+        {"name": "Mint", "price": "4", "number": None},
+    ]
+
+
+def test_the_tree_is_there_while_the_functions_run_and_not_longer() -> None:
+    seen: list[Extracted] = []
+    kept: list[Any] = []
+
+    def on_page(page: Extracted, fetched: Fetched) -> None:
+        seen.append(page)
+        kept.append(page.css("li"))
+
+    def items(page: Extracted) -> Iterator[dict[str, str]]:
+        seen.append(page)
+        yield {"main": page.main, "markdown": page.markdown, "author": page.author}
+
+    reading = read_by(on_page=on_page, items=items)
+    assert reading.problems == {}
+    assert [page.title for page in seen] == ["Tea", "Tea"]
+    for page in seen:
+        with pytest.raises(RuntimeError, match="only while the hook runs"):
+            page.css("li")
+        with pytest.raises(RuntimeError, match="only while the hook runs"):
+            page.jsonld  # noqa: B018
+    assert len(kept[0].getall()) == 2, "what was selected stays"
+
+
+def test_a_selector_that_is_none_is_an_error_of_the_hook() -> None:
+    reading = read_by(
+        on_page=lambda page, fetched: {"x": page.xpath("//[").get()},
+        items=lambda page: [{"x": page.css("li[").get()}],
+    )
+    assert "ValueError: XPath error" in reading.problems["on_page"]
+    assert "Error: " in reading.problems["items"]
+    assert reading.links == []
+
+
+def test_what_is_no_html_has_a_page_that_nothing_is_found_in() -> None:
+    with readable(Page(url="http://h/"), None) as page:
+        assert (page.css("a").getall(), page.xpath("//a").get()) == ([], None)
+        assert (page.main, page.markdown, page.jsonld, page.author) == ("", "", [], "")
+
+
+def test_parsel_is_loaded_by_who_selects_and_nobody_else() -> None:
+    program = """
+import sys
+from examples.prices import on_page
+from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, Task
+from greencrawl.worker.crawls import context_of
+from greencrawl.worker.reading import read
+options = CrawlOptions(hook="examples.prices")
+context = context_of(Crawl(id=1, name="t", state="active", options=options, roots=("h",)))
+body = b"<p>EUR 3"
+reading = read(context, Task(1, "http://h/"), Fetched("http://h/", 200, {}, body))
+print(reading.fields["count"], "parsel" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+    )  # fmt: skip
+    assert done.stdout == "1 False\n", done.stderr
 
 
 @pytest.mark.parametrize(

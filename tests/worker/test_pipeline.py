@@ -1123,11 +1123,16 @@ def test_headers_name_us_and_whom_to_ask(world: World) -> None:
 
 
 def test_fields_of_a_hook_are_stored(world: World, use: Callable[..., None]) -> None:
-    use(on_page=lambda page, fetched: {"t": page.title}, links=lambda page, links: links[1:])
+    use(
+        on_page=lambda page, fetched: {"t": page.title},
+        items=lambda page: ({"to": to} for to in page.css("a::attr(href)").getall()),
+        links=lambda page, links: links[1:],
+    )
     world.site.answers["http://h/"] = html("<title>T</title><a href=/a>a</a><a href=/b>b</a>")
     world.run("http://h/")
     assert world.result.page is not None
     assert world.result.page.fields == {"t": "T"}
+    assert world.result.page.items == b'[{"to":"/a"},{"to":"/b"}]'
     assert [link.url for link in world.result.page.links] == ["http://h/b"]
 
 

@@ -66,7 +66,7 @@ class Result(Struct, kw_only=True):
             return _TASK_BYTES
         page = self.page
         links = 100 * len(page.links) + sum(map(len, map(_URL_OF, page.links)))
-        return _TASK_BYTES + len(page.body) + len(page.text) + links
+        return _TASK_BYTES + len(page.body) + len(page.text) + len(page.items) + links
 
     def mark_unstorable(self, error: Unstorable) -> bool:
         """Make a dead letter of it if it is what the store refused; False if it is not."""

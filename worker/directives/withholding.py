@@ -33,8 +33,10 @@ def _why(said: Directives, options: CrawlOptions, fetched: Fetched) -> str:
 
 
 def withhold(page: StoredPage) -> None:
-    """Take title, text, body and the hook's fields out of a row; status, headers and links stay.
+    """Take title, text, body and what the hook made of them out of a row; status, headers and links
+    stay.
 
     So does the digest of the body, which tells whether the page has changed.
     """
-    page.title, page.text, page.body, page.body_bytes, page.fields = "", "", b"", 0, None
+    page.title, page.text, page.body, page.body_bytes = "", "", b"", 0
+    page.fields, page.items = None, b""

@@ -159,6 +159,7 @@ def outline(
     brief: bool = False,
     headers: Mapping[str, str] = NOTHING,
     wanted: Wanted = USUAL,
+    roots: list[etree._Element] | None = None,
 ) -> tuple[Page, References | Resolved]:
     """A page as :func:`extract` reads it, but for its links, and what would become those.
 
@@ -170,13 +171,16 @@ def outline(
     and references that are few (:data:`FEW`) come resolved. ``texts``: what links say is wanted
     too, beside what comes resolved, or as :func:`add_links` tells it.
     ``samples``: those of its text are wanted. ``headers`` are those of the answer, with lower-case
-    names, ``wanted`` the sources of its links.
+    names, ``wanted`` the sources of its links. ``roots`` takes the root of the tree where there is
+    one.
     """
     if not is_html(content_type, body[:_HEAD_BYTES]):
         return _empty(url, "utf-8", said), References([], [])
     root, encoding = tree_of(body, content_type, seconds, brief)
     if root is None:
         return _empty(url, encoding, said), References([], [])
+    if roots is not None:
+        roots.append(root)
     return _outline(root, encoding, url, agent, said, anchors, texts, samples, headers, wanted)
 
 

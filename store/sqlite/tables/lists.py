@@ -67,7 +67,7 @@ def page_sql(detail: Detail) -> str:
 
     After their columns follow ``contents.PLACE`` with bodies, and with texts ``contents.body``.
     """
-    columns = rows.PAGE_ROW if detail == "row" else rows.PAGE_READ
+    columns = {"row": rows.PAGE_ROW, "items": rows.PAGE_ITEMS}.get(detail, rows.PAGE_READ)
     named = re.sub(r"\b(?=[a-z_]+(?:,|$))", "pages.", columns)
     if detail == "body":
         return f"SELECT {named}, {contents.PLACE} FROM pages {contents.WHERE}"

@@ -238,7 +238,8 @@ def test_one_page_is_told_with_its_history(api: Api, store: Store, crawl: int) -
     body = b"<title>Tea</title>"
     new = page(
         crawl, 5, fetched_ms=2000, body=body, title="Tea", text="茶", headers={"content-type": "x"},
-        fields={"price": 3}, links=[Admission("http://a.example/6", 1)], language="zh",
+        fields={"price": 3}, items=b'[{"n":1}]',
+        links=[Admission("http://a.example/6", 1)], language="zh",
     )  # fmt: skip
     store.commit(Commit([page(crawl, 5, fetched_ms=1000, body=b"old")]))
     store.commit(Commit([new]))
@@ -247,6 +248,7 @@ def test_one_page_is_told_with_its_history(api: Api, store: Store, crawl: int) -
     assert told["host"] == "a.example"
     assert told["headers"] == {"content-type": "x"}
     assert told["fields"] == {"price": 3}
+    assert told["items"] == [{"n": 1}]
     assert told["links"] == ["http://a.example/6"]
     assert told["text_chars"] == 1
     assert told["digest"] == digest(body).hex()

@@ -31,6 +31,13 @@ SLOW = ("--delay", "0.1", "--processes", "1")
 FAST = ("--delay", "0", "--slots", "4", "--processes", "1")
 
 
+RECORDS = """
+def items(page):
+    for link in page.css("a"):
+        yield {"text": link.xpath("normalize-space()").get(), "to": link.attrib.get("href")}
+"""
+
+
 @pytest.fixture
 def site() -> Site:
     return Site()
@@ -170,6 +177,19 @@ def test_crawl_ends_with_a_summary_and_fetches_every_url_once(
     code, _, err = command.run("crawl", root, *FAST, "--crawl", "x", "--fresh")
     assert code == 0, err
     assert len(site.requests) == 2 * before - 1  # robots.txt is still known
+
+
+def test_records_that_a_hook_finds_are_exported_by_themselves(command: Command, root: str) -> None:
+    (command.folder / "own.py").write_text(RECORDS)
+    code, _, err = command.run("crawl", root, *FAST, "--hook", "own")
+    assert code == 0, err
+    code, _, err = command.here("export", "--items", "-o", str(command.folder / "x.jsonl"))
+    assert (code, err.split(" ")[0]) == (0, "records")
+    found = [json.loads(line) for line in (command.folder / "x.jsonl").open()]
+    of_home = [one["to"] for one in found if one["_url"] == root]
+    assert len({one["_url"] for one in found}) > 20
+    assert "/shop/index.html" in of_home
+    assert all(one["text"] for one in found)
 
 
 def test_an_only_seed_whose_name_does_not_exist_is_told_at_once(command: Command) -> None:

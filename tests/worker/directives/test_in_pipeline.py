@@ -34,8 +34,8 @@ def is_withheld(page: StoredPage) -> bool:
     assert page.digest, "it tells whether the page has changed"
     assert page.status == 200
     assert page.headers["content-type"] == "text/html"
-    kept = (page.title, page.text, page.body, page.fields)
-    if kept == ("", "", b"", None):
+    kept = (page.title, page.text, page.body, page.fields, page.items)
+    if kept == ("", "", b"", None, b""):
         return True
     assert page.title == "T"
     assert "some words" in page.text
@@ -150,7 +150,7 @@ def test_a_hook_sees_the_links_of_such_a_page_and_makes_no_fields_of_it(
         assert not page.index
         return [*links, Link("http://h/of-the-hook")]
 
-    use(on_page=on_page, links=links)
+    use(on_page=on_page, items=lambda page: [{"text": page.text}], links=links)
     page = stored(world, NOINDEX + PAGE)
     assert is_withheld(page)
     assert seen == []

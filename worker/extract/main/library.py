@@ -1,39 +1,112 @@
-"""``greencrawl.extract``: a page as programs get it, with main text and what it says of itself."""
+"""A page as programs and hooks get it: what a worker reads, and what is read of its tree on demand.
+
+``greencrawl.extract`` makes one of bytes; a hook gets one whose tree is there while it runs.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
 from greencrawl.schema.records import Page
 from greencrawl.worker.extract import main
-from greencrawl.worker.extract.main import Judged
+from greencrawl.worker.extract.main import Judged, jsonld
 from greencrawl.worker.extract.main.metadata import Metadata, metadata, title_of
 from greencrawl.worker.extract.page import extract_with_tree
+
+if TYPE_CHECKING:
+    from parsel import Selector, SelectorList
+
+_NOTHING = "<html></html>"
+
+
+class _Tree:
+    """The tree of a page, which copies of the page share, and what was read of it."""
+
+    def __init__(
+        self, root: etree._Element | None, said_title: str, base: str, encoding: str
+    ) -> None:
+        self.said_title = said_title
+        self._root = root
+        self._base, self._encoding = base, encoding
+        self._closed = False
+
+    @property
+    def root(self) -> etree._Element | None:
+        """None of a page that is no HTML. Raises RuntimeError once it is closed."""
+        if self._closed:
+            raise RuntimeError("the page's tree is there only while the hook runs")
+        return self._root
+
+    def close(self) -> None:
+        """Let the tree go, but for what somebody has selected and kept."""
+        self._root, self._closed = None, True
+        vars(self).pop("selector", None)
+
+    @cached_property
+    def selector(self) -> Selector:
+        from parsel import Selector  # 4 MB, for those who select something
+
+        if self.root is None:
+            return Selector(text=_NOTHING, type="html")
+        return Selector(root=self.root, type="html", base_url=self._base)
+
+    @cached_property
+    def main(self) -> str:
+        return "" if self.root is None else main.main_text(self.root)
+
+    @cached_property
+    def markdown(self) -> str:
+        if self.root is None:
+            return ""
+        return main.markdown(self.root, self._base, self._encoding)
 
 
 class Extracted(Page, dict=True):
     """A page, and what is read of its tree when it is asked for.
 
-    ``text`` is all of its visible text; ``title`` the one in the page, without its site's name.
+    ``text`` is all of its visible text. ``title``, of those that ``greencrawl.extract`` makes, is
+    the one in the page, without its site's name; of those that hooks get, its ``title`` element.
     """
 
-    @cached_property
+    def css(self, query: str) -> SelectorList[Selector]:
+        """What a CSS selector finds, as parsel and Scrapy have it: ``.get()``, ``.getall()``,
+        ``.re()``, ``::text``, ``::attr(name)``. Raises cssselect.SelectorError for one that is
+        none.
+        """
+        return self.selector.css(query)
+
+    def xpath(
+        self, query: str, namespaces: Mapping[str, str] | None = None, **variables: Any
+    ) -> SelectorList[Selector]:
+        """What an XPath finds, as parsel and Scrapy have it. Raises ValueError for one that is
+        none."""
+        return self.selector.xpath(query, namespaces, **variables)
+
+    @property
+    def selector(self) -> Selector:
+        """The page as parsel has it."""
+        return self._tree.selector
+
+    @property
     def main(self) -> str:
         """Main text; "" where nothing was compiled, as ``has_main`` says."""
-        return "" if self._tree is None else main.main_text(self._tree)
+        return self._tree.main
 
-    @cached_property
+    @property
     def markdown(self) -> str:
         """The same as Markdown, its links absolute."""
-        return "" if self._tree is None else main.markdown(self._tree, self.base, self.encoding)
+        return self._tree.markdown
 
     @cached_property
     def blocks(self) -> list[Judged]:
         """All blocks of the page in order, with what they were judged."""
-        return [] if self._tree is None else main.judged(self._tree)
+        root = self._tree.root
+        return [] if root is None else main.judged(root)
 
     @property
     def has_main(self) -> bool:
@@ -41,20 +114,24 @@ class Extracted(Page, dict=True):
         return main.available()
 
     @cached_property
+    def jsonld(self) -> list[dict[str, Any]]:
+        """The objects of its JSON-LD in order: those of a list one by one, ``@graph`` as it stands.
+        Of a page a million characters are read, and what is no JSON is passed over."""
+        root = self._tree.root
+        return [] if root is None else jsonld.outer(jsonld.blocks(root))
+
+    @cached_property
     def about(self) -> Metadata:
         """Author, date, site and so on."""
-        if self._tree is None:
+        root = self._tree.root
+        if root is None:
             return Metadata(*[""] * len(Metadata._fields))
-        return metadata(self._tree, self.url, self._said_title)
+        return metadata(root, self.url, self._tree.said_title)
 
     @property
-    def _tree(self) -> etree._Element | None:
-        root: etree._Element | None = self.__dict__.get("root")
-        return root
-
-    @property
-    def _said_title(self) -> str:
-        return str(self.__dict__.get("said_title", ""))
+    def _tree(self) -> _Tree:
+        tree: _Tree = self.__dict__["tree"]
+        return tree
 
     @property
     def author(self) -> str:
@@ -75,9 +152,27 @@ def extract(body: bytes, url: str, content_type: str | None = None) -> Extracted
     none.
     """
     page, root = extract_with_tree(body, url, content_type)
+    extracted = _with_tree(page, root)
+    if root is not None:
+        extracted.title = title_of(root, page.title)
+    return extracted
+
+
+@contextmanager
+def readable(page: Page, root: etree._Element | None) -> Iterator[Extracted]:
+    """``page`` with the tree that it was read from, for as long as the context lasts.
+
+    A worker reads page after page in the same memory: one tree that is kept would hold it.
+    """
+    extracted = _with_tree(page, root)
+    try:
+        yield extracted
+    finally:
+        extracted._tree.close()
+
+
+def _with_tree(page: Page, root: etree._Element | None) -> Extracted:
     fields: dict[str, Any] = {name: getattr(page, name) for name in page.__struct_fields__}
     extracted = Extracted(**fields)
-    if root is not None:
-        extracted.__dict__.update(root=root, said_title=page.title)
-        extracted.title = title_of(root, page.title)
+    extracted.__dict__["tree"] = _Tree(root, page.title, page.base, page.encoding)
     return extracted

@@ -5,20 +5,16 @@ It is in markup, JSON-LD, OpenGraph, microdata, the URL and the text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from html import unescape
 from typing import Any, NamedTuple
 
-import msgspec
 from lxml import etree
 
+from greencrawl.worker.extract.main import jsonld
 from greencrawl.worker.extract.main.dates import date_in_text, date_in_url, iso_date
 from greencrawl.worker.extract.main.names import author_of, fold, longest_part
 from greencrawl.worker.extract.text import squeeze, text_of
 
-MOST_JSON = 1024 * 1024
-"""Characters of JSON-LD of a page that are read."""
-MOST_OBJECTS = 10_000
 MOST_ELEMENTS = 2000
 """Of each sort that is looked at: headings, times, bylines."""
 LONGEST = 1000
@@ -66,7 +62,7 @@ def title_of(root: etree._Element, title: str) -> str:
 def metadata(root: etree._Element, url: str, title: str = "") -> Metadata:
     """What the page under ``root`` says of itself; ``title`` as for :func:`title_of`."""
     metas = _metas(root)
-    objects = list(_objects(root))
+    objects = list(jsonld.objects(jsonld.blocks(root)))
     site = _first(metas, *_SITES)
     return Metadata(
         title=_title(root, metas, title, site),
@@ -98,31 +94,6 @@ def _metas(root: etree._Element) -> dict[str, list[str]]:
 
 def _first(metas: dict[str, list[str]], *names: str) -> str:
     return next((metas[name][0] for name in names if name in metas), "")
-
-
-def _objects(root: etree._Element) -> Iterator[dict[str, Any]]:
-    """Objects of JSON-LD, outer ones first; what is no JSON has none."""
-    left = MOST_JSON
-    count = 0
-    for script in root.iter("script"):
-        if "ld+json" not in (script.get("type") or "") or not script.text:
-            continue
-        left -= len(script.text)
-        if left < 0:
-            return
-        try:
-            waiting: list[Any] = [msgspec.json.decode(script.text.strip().encode())]
-        except (msgspec.DecodeError, RecursionError, UnicodeError):
-            continue
-        for one in waiting:  # it grows meanwhile
-            count += 1
-            if count > MOST_OBJECTS:
-                return
-            if isinstance(one, dict):
-                yield one
-                waiting.extend(value for value in one.values() if isinstance(value, dict | list))
-            elif isinstance(one, list):
-                waiting.extend(value for value in one if isinstance(value, dict | list))
 
 
 def _typed(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,0 +1,110 @@
+"""Export of the records that a crawl's hook found on pages: one each line or row.
+
+A record is as the hook yielded it, and before its own members stand two of its page: ``_url`` and
+``_fetched``. Where it has these names itself, they are its own.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from greencrawl.schema import wire
+from greencrawl.schema.errors import GreencrawlError
+from greencrawl.schema.records import Final, StoredPage
+from greencrawl.store.base import Detail, Store
+from greencrawl.store.export.formats import defused
+from greencrawl.store.export.objects import iso8601
+from greencrawl.store.export.resumable import Wanted
+
+MOST_COLUMNS = 500
+"""Names of members that records of a crawl may have for a table of them."""
+
+
+class TooManyColumns(GreencrawlError):
+    """Raised for records that are no table."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"the records have more than {MOST_COLUMNS} names: no table; use --format jsonl"
+        )
+
+
+def items_of(page: StoredPage) -> list[dict[str, Any]]:
+    """The records of a page, with the two members that tell of the page."""
+    if not page.items:
+        return []
+    about = {"_url": page.url, "_fetched": iso8601(page.fetched_ms)}
+    return [about | one for one in wire.from_json(page.items, list[dict[str, Any]])]
+
+
+def columns_of(store: Store, wanted: Wanted) -> tuple[str, ...]:
+    """Names of all members of the records, in the order in which they are met.
+
+    Goes through all pages. Raises TooManyColumns, Unavailable.
+    """
+    names: dict[str, None] = {}
+    for _, page in store.pages(wanted.crawl.id, wanted.pages, detail="items"):
+        for item in items_of(page):
+            names.update(dict.fromkeys(item))
+        if len(names) > MOST_COLUMNS:
+            raise TooManyColumns
+    return tuple(names)
+
+
+class _Items:
+    """What both formats have in common."""
+
+    detail: Detail = "items"
+    finals = False
+
+    def final(self, final: Final) -> bytes:
+        """Nothing: no page, no records."""
+        return b""
+
+
+class ItemsJsonl(_Items):
+    """One JSON object a line."""
+
+    def begin(self) -> bytes:
+        """Nothing."""
+        return b""
+
+    def page(self, page: StoredPage) -> bytes:
+        """A line a record."""
+        return b"".join(wire.to_json(item) + b"\n" for item in items_of(page))
+
+
+class ItemsCsv(_Items):
+    """RFC 4180 in UTF-8, as :class:`greencrawl.store.export.formats.Csv` writes it.
+
+    A text is as it stands, another value its JSON, and null or what a record has not an empty cell.
+    """
+
+    def __init__(self, columns: Sequence[str], *, raw: bool = False) -> None:
+        self._columns = columns
+        self._raw = raw
+
+    def begin(self) -> bytes:
+        """The line of names."""
+        return self._rows([list(self._columns)])
+
+    def page(self, page: StoredPage) -> bytes:
+        """A row a record."""
+        return self._rows(
+            [[_cell(item.get(name)) for name in self._columns] for item in items_of(page)]
+        )
+
+    def _rows(self, rows: Sequence[Sequence[object]]) -> bytes:
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\r\n")
+        writer.writerows(rows if self._raw else [[*map(defused, row)] for row in rows])
+        return text.getvalue().encode()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else wire.to_json(value).decode()

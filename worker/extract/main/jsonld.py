@@ -1,0 +1,51 @@
+"""JSON-LD of a page: what its scripts of that type hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+from lxml import etree
+
+MOST_JSON = 1024 * 1024
+"""Characters of JSON-LD of a page that are read."""
+MOST_OBJECTS = 10_000
+"""Objects of a page that are looked at, inner ones too."""
+
+
+def blocks(root: etree._Element) -> Iterator[Any]:
+    """The value of each script in order; one that is no JSON is passed over."""
+    left = MOST_JSON
+    for script in root.iter("script"):
+        if "ld+json" not in (script.get("type") or "") or not script.text:
+            continue
+        left -= len(script.text)
+        if left < 0:
+            return
+        try:
+            yield msgspec.json.decode(script.text.strip().encode())
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            continue
+
+
+def outer(values: Iterable[Any]) -> list[dict[str, Any]]:
+    """Objects that stand in no other: the values themselves, and those of a list one by one."""
+    each = [one for value in values for one in (value if isinstance(value, list) else [value])]
+    return [one for one in each if isinstance(one, dict)]
+
+
+def objects(values: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """All objects, the outer ones of each value first."""
+    count = 0
+    for value in values:
+        waiting = [value]
+        for one in waiting:  # it grows meanwhile
+            count += 1
+            if count > MOST_OBJECTS:
+                return
+            if isinstance(one, dict):
+                yield one
+                waiting.extend(inner for inner in one.values() if isinstance(inner, dict | list))
+            elif isinstance(one, list):
+                waiting.extend(inner for inner in one if isinstance(inner, dict | list))

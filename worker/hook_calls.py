@@ -1,0 +1,43 @@
+"""The user's functions that look at pages, called on one, with the tree that it was read from."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from greencrawl.schema.records import Fetched, Link, Page
+from greencrawl.worker.hooks import HookError, Hooks
+
+
+class Made(NamedTuple):
+    """What the functions made of a page: own fields, records as JSON (an array, b"" for none), and
+    links to follow. ``problems``: by function, what it raised."""
+
+    fields: dict[str, Any] | None
+    items: bytes
+    links: list[Link]
+    problems: dict[str, str]
+
+
+def made_of(hooks: Hooks, page: Page, root: Any, fetched: Fetched, *, content: bool) -> Made:
+    """Call ``on_page``, ``items`` and ``links``.
+
+    ``root`` is that of the page's tree, None where it has none; ``content``: whether what the page
+    says may be kept, or else ``links`` alone is called.
+    """
+    from greencrawl.worker.extract.main.library import readable  # for crawls with a hook alone
+
+    fields, items, links, problems = None, b"", page.links, dict[str, str]()
+    with readable(page, root) as seen:
+        try:
+            fields = hooks.page_fields(seen, fetched) if content else None
+        except HookError as error:
+            problems[error.function] = error.what
+        try:
+            items = hooks.page_items(seen) if content else b""
+        except HookError as error:
+            problems[error.function] = error.what
+        try:
+            links = hooks.chosen_links(seen)
+        except HookError as error:
+            problems[error.function] = error.what
+    return Made(fields, items, links, problems)
