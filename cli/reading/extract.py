@@ -12,8 +12,9 @@ import requests
 from greencrawl import __version__
 from greencrawl.cli.ui.display import printable
 from greencrawl.schema.errors import GreencrawlError
-from greencrawl.worker.extract.main.library import Extracted
+from greencrawl.worker.extract.main.library import Extracted, picture_of
 from greencrawl.worker.extract.main.library import extract as read
+from greencrawl.worker.extract.main.picture import MARK
 
 MOST_BYTES = 16 * 1024 * 1024
 """A longer page is cut off."""
@@ -25,18 +26,31 @@ _PIECE = 64 * 1024
 
 
 @click.command()
-@click.argument("source", metavar="URL|FILE")
+@click.argument("source", metavar="URL|FILE", required=False)
 @click.option("--full", "what", flag_value="full", help="All of its visible text.")
 @click.option("--markdown", "what", flag_value="markdown", help="The main text as Markdown.")
+@click.option("--comments", "what", flag_value="comments", help="What readers wrote of it.")
 @click.option("--about", "what", flag_value="about", help="Title, author, date, site and so on.")
-@click.option("--why", "what", flag_value="why", help="Each block of it with its score.")
+@click.option(
+    "--why",
+    is_flag=False,
+    flag_value="",
+    metavar="[FILE.html]",
+    help="Each block of text with its score; as a picture, in the page's own layout, in FILE.html.",
+)
 @click.option("--url", metavar="URL", default="", help="Where a FILE came from.")
-def extract(source: str, what: str | None, url: str) -> None:
+def extract(source: str | None, what: str | None, why: str | None, url: str) -> None:
     """Read the main text of one page, which is fetched or is a file.
 
     One request is sent for a URL, without asking robots.txt. `--why` shows how likely each block
-    is main text, from 0 to 1, its element, its length in signs, and a + where it was chosen.
+    is main text, from 0 to 1, its element, its length in signs, and a + where it was chosen, or a c
+    for a reader's comment, and what the score goes by. The picture is one file without scripts,
+    which fetches nothing; hold the pointer over a text for its reason.
     """
+    if source is None and why:  # `--why URL`: what follows it is the page
+        source, why = why, ""
+    if source is None:
+        raise click.UsageError("which page? Give a URL or a FILE")
     if source.startswith(("http://", "https://")):
         body, content_type, url = _fetched(source)
     else:
@@ -48,22 +62,42 @@ def extract(source: str, what: str | None, url: str) -> None:
             "python -m greencrawl.worker.extract.compile",
             err=True,
         )
-    _write("\n".join(_lines(page, what)))
+    if why:
+        _draw(page, Path(why))
+    else:
+        _write("\n".join(_lines(page, "why" if why == "" else what)))
+
+
+def _draw(page: Extracted, path: Path) -> None:
+    """Write the picture of a page; over no file but another picture. Raises GreencrawlError."""
+    try:
+        if path.exists() and not path.read_bytes().startswith(MARK.encode()):
+            raise GreencrawlError(
+                f"{path} is there, and is no picture of a page: name another file"
+            )
+        path.write_text(picture_of(page), encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise GreencrawlError(f"cannot write {path}: {error.strerror}") from error
+    click.echo(f"{path}: open it in a browser", err=True)
 
 
 def _lines(page: Extracted, what: str | None) -> Iterator[str]:
     if what == "about":
-        about = page.about._asdict() | {"language": page.language, "canonical": page.canonical}
+        about = page.about._asdict() | {"language": page.language}
         for name, value in about.items():
-            if value:
-                yield printable(f"{name.replace('_', ' '):<13} {value}")
+            for one in value if isinstance(value, tuple) else [value] if value else ():
+                yield printable(f"{name.replace('_', ' '):<13} {one}")
     elif what == "why":
         for block in page.blocks:
             text = printable(block.text.replace("\n", " ")[:WIDTH])
-            chosen = "+" if block.chosen else " "
-            yield f"{block.score:.2f} {chosen} {printable(block.tag):<10} {block.length:>5}  {text}"
+            chosen = "+" if block.chosen else "c" if block.comment else " "
+            line = (
+                f"{block.score:.2f} {chosen} {printable(block.tag):<10} {block.length:>5}  {text}"
+            )
+            yield f"{line}  ({block.reason})" if block.reason else line
     else:
-        yield page.text if what == "full" else page.markdown if what == "markdown" else page.main
+        texts = {"full": "text", "markdown": "markdown", "comments": "comments"}
+        yield getattr(page, texts.get(what or "", "main"))
 
 
 def _write(text: str) -> None:

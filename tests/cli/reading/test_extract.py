@@ -11,6 +11,7 @@ from greencrawl.worker.extract import main as main_text
 from greencrawl.worker.extract.main import text
 from tests.support.ports import free_port
 from tests.support.site_server import Answer, Request, SiteServer
+from tests.worker.extract.main.test_comments import SAID, with_comments
 from tests.worker.extract.main.test_main_text import ARTICLE, STORY
 
 needs_compiled = pytest.mark.skipif(not main_text.available(), reason="nothing was compiled")
@@ -22,7 +23,8 @@ LATIN = {"Content-Type": "text/html; charset=iso-8859-1"}
 @pytest.fixture
 def file(tmp_path: Path) -> str:
     path = tmp_path / "page.html"
-    head = "<head><meta name=author content='A B'>"
+    feed = "<link rel=alternate type=application/rss+xml href="
+    head = f"<head><meta name=author content='A B'>{feed}feed>{feed}/b.xml>"
     path.write_text(ARTICLE.replace("<head>", head).replace("Copyright", "\x9b2J"))
     return str(path)
 
@@ -48,15 +50,51 @@ def test_why_it_is_that(file: str, capfdbinary: pytest.CaptureFixture[bytes]) ->
     assert float(story.split()[0]) > float(menu.split()[0])
 
 
+@needs_compiled
+def test_why_as_a_picture(file: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "why.html"
+    for _ in range(2):  # over a picture of before
+        assert main(["extract", file, "--why", str(out)]) == 0
+        assert capfd.readouterr().err == f"{out}: open it in a browser\n"
+    assert STORY[1] in out.read_text()
+    before = Path(file).read_text()
+    assert main(["extract", file, "--why", file]) == 1
+    assert "is no picture of a page" in capfd.readouterr().err
+    assert Path(file).read_text() == before
+    assert main(["extract", file, "--why", str(tmp_path / "none" / "x.html")]) == 1
+    assert "cannot write" in capfd.readouterr().err
+
+
+@needs_compiled
+def test_the_page_may_stand_behind_why(file: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["extract", "--why", file]) == 0
+    assert STORY[1] in capfd.readouterr().out
+    assert main(["extract", "--why"]) == 2
+    assert "which page?" in capfd.readouterr().err
+
+
+@needs_compiled
+def test_comments_of_readers(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(with_comments("<div id=comments>", "</div>"))
+    assert main(["extract", str(file), "--comments"]) == 0
+    assert capfdbinary.readouterr().out.decode() == "\n\n".join(SAID) + "\n"
+    assert main(["extract", str(file), "--why"]) == 0
+    lines = capfdbinary.readouterr().out.decode().splitlines()
+    assert [line.split()[1] for line in lines if SAID[0] in line] == ["c"]
+
+
 def test_all_text_and_what_it_says_of_itself(
     file: str, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     assert main(["extract", file, "--full"]) == 0
     assert "Topic 3" in capfdbinary.readouterr().out.decode()
-    assert main(["extract", file, "--about"]) == 0
+    assert main(["extract", file, "--about", "--url", "http://example.org/x"]) == 0
     said = capfdbinary.readouterr().out.decode()
     assert "title         When the harbour froze" in said
     assert "author        A B" in said
+    assert "feeds         http://example.org/feed" in said
+    assert "feeds         http://example.org/b.xml" in said
 
 
 def test_without_the_compiled_part_it_says_so_once(

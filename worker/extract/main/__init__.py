@@ -9,6 +9,13 @@ All of it is in C. In Python a prototype took 76 ms a page, longer than the slow
 libraries, and would have to be written twice; so there is no main text where nothing was compiled.
 """
 
-from greencrawl.worker.extract.main.text import Judged, available, judged, main_text, markdown
+from greencrawl.worker.extract.main.text import (
+    Judged,
+    available,
+    comments_text,
+    judged,
+    main_text,
+    markdown,
+)
 
-__all__ = ["Judged", "available", "judged", "main_text", "markdown"]
+__all__ = ["Judged", "available", "comments_text", "judged", "main_text", "markdown"]

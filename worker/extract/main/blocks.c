@@ -415,6 +415,10 @@ static uint32_t above_of_role(const char *role) {
     return 0;
 }
 
+static uint32_t held_comments(const char *value) {
+    return strstr(value, "omment") != NULL || strstr(value, "disqus") != NULL ? names_comments(value) * HOLDS_COMMENTS : 0;
+}
+
 /* What attributes say of an element: groups of class words, and bits of `above`. */
 static uint32_t attributes(struct blocks *page, const xmlNode *node, uint32_t *above, uint64_t *like) {
     uint32_t groups = 0;
@@ -425,12 +429,14 @@ static uint32_t attributes(struct blocks *page, const xmlNode *node, uint32_t *a
             if (strcmp(name, "class") == 0) {
                 value = content_of(at);
                 groups |= class_groups(value);
+                *above |= held_comments(value);
                 *like ^= hash_of(value, strlen(value));
             }
             break;
         case 'i':
             if (strcmp(name, "id") == 0) {
                 groups |= class_groups(content_of(at));
+                *above |= held_comments(content_of(at));
             } else if (strcmp(name, "itemprop") == 0) {
                 value = content_of(at);
                 groups |= class_groups(value);
@@ -440,7 +446,7 @@ static uint32_t attributes(struct blocks *page, const xmlNode *node, uint32_t *a
                 value = content_of(at);
                 page->kind |= kind_of(value);
                 if (NULL != strstr(value, "Comment"))
-                    *above |= IN_COMMENT;
+                    *above |= IN_COMMENT | HOLDS_COMMENTS;
             }
             break;
         case 'r':
@@ -484,10 +490,12 @@ static void open_element(struct walk *walk, const xmlNode *node, uint8_t tag) {
     uint64_t like = tag * 0x9e3779b97f4a7c15u;
     own->above = above_of(tag);
     own->groups = attributes(page, node, &own->above, &like);
+    if (tag == BODY || tag == FORM) /* "comments-open" and the like; where one is written */
+        own->above &= ~HOLDS_COMMENTS;
     own->like = (uint32_t)(like ^ like >> 32);
     own->groups_above = own->groups;
     if (place) {
-        own->above |= parent->above;
+        own->above |= parent->above & ~HOLDS_COMMENTS;
         own->groups_above |= parent->groups_above;
         own->depth = (uint16_t)(parent->depth + (parent->depth < 60000));
         own->heading = parent->heading;

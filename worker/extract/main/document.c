@@ -274,14 +274,15 @@ static const char *separator(const struct blocks *page, const struct block *bloc
     return "\n\n";
 }
 
-void document_write(struct writer *out, const struct blocks *page, const uint8_t *chosen, PyObject *resolve) {
+void document_write(struct writer *out, const struct blocks *page, const uint8_t *chosen, enum choice which,
+                    PyObject *resolve) {
     struct tables tables = {{0}, {0}};
     struct stand before = {0};
     unsigned columns = 0, rows = 0;
     int first = 1;
     for (uint32_t i = 0; i < page->block_count && !out->failed; i++) {
         const struct block *block = &page->blocks[i];
-        if (!chosen[i])
+        if (chosen[i] != which)
             continue;
         struct stand stand = stand_of(page, &tables, block->element);
         if (resolve == NULL) {

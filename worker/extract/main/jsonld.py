@@ -35,6 +35,18 @@ def outer(values: Iterable[Any]) -> list[dict[str, Any]]:
     return [one for one in each if isinstance(one, dict)]
 
 
+def comments(values: Iterable[Any]) -> str:
+    """Texts of all comments, with an empty line between two; "" of a page that is a forum's."""
+    each = list(objects(values))
+    if any(kind in str(one.get("@type")) for one in each for kind in _FORUMS):
+        return ""
+    texts = [one.get("text") for one in each if "Comment" in str(one.get("@type"))]
+    return "\n\n".join(text.strip() for text in texts if isinstance(text, str) and text.strip())
+
+
+_FORUMS = ("DiscussionForum", "QAPage", "Question")
+
+
 def objects(values: Iterable[Any]) -> Iterator[dict[str, Any]]:
     """All objects, the outer ones of each value first."""
     count = 0

@@ -101,13 +101,14 @@ static int model_of(PyObject *given, const struct model **model) {
     return *model != NULL || given == Py_None;
 }
 
-/* main_text(element, model, resolve): the main text; as Markdown where `resolve` makes URLs of
- * references. */
+/* main_text(element, model, resolve, comments): the main text, or what readers wrote of it; as Markdown
+ * where `resolve` makes URLs of references. */
 static PyObject *main_text(PyObject *self, PyObject *arguments) {
     (void)self;
     PyObject *element, *given, *resolve, *result = NULL;
     const struct model *model;
-    if (!PyArg_ParseTuple(arguments, "OOO", &element, &given, &resolve) || !model_of(given, &model))
+    int comments;
+    if (!PyArg_ParseTuple(arguments, "OOOp", &element, &given, &resolve, &comments) || !model_of(given, &model))
         return NULL;
     const xmlNode *root = root_of(element);
     if (root == NULL)
@@ -115,7 +116,8 @@ static PyObject *main_text(PyObject *self, PyObject *arguments) {
     struct reading reading = {{0}, NULL, NULL, NULL};
     struct writer out = {NULL, 0, 0, 0};
     if (read_page(&reading, root, model)) {
-        document_write(&out, &reading.page, reading.chosen, resolve == Py_None ? NULL : resolve);
+        document_write(&out, &reading.page, reading.chosen, comments ? COMMENT_TEXT : MAIN_TEXT,
+                       resolve == Py_None ? NULL : resolve);
         if (!out.failed)
             result = PyUnicode_DecodeUTF8(out.length ? out.data : "", (Py_ssize_t)out.length, "replace");
     }
@@ -126,8 +128,62 @@ static PyObject *main_text(PyObject *self, PyObject *arguments) {
     return result;
 }
 
-/* blocks(element, model): for each block its text, path of tags, score and whether it was chosen; and
- * the features of all, a row for each. */
+/* words(): what the numbers of the features "above", "near" and "around", and "hint" stand for. */
+static PyObject *words(PyObject *self, PyObject *nothing) {
+    (void)self, (void)nothing;
+    static const char *const aboves[ABOVES] = {
+        "article", "main", "nav", "aside", "header", "footer", "form", "list", "table", "blockquote",
+        "figure", "dl", "section", "details", "dialog", "hidden", "articleBody", "pre", "li", "Comment"};
+    const struct {
+        const char *const *names;
+        unsigned count;
+    } each[] = {{aboves, ABOVES}, {class_group_names, CLASS_GROUPS}, {text_group_names, TEXT_GROUPS}};
+    PyObject *lists = PyTuple_New(3);
+    for (unsigned i = 0; lists != NULL && i < 3; i++) {
+        PyObject *list = PyTuple_New(each[i].count);
+        for (unsigned j = 0; list != NULL && j < each[i].count; j++) {
+            PyObject *name = PyUnicode_FromString(each[i].names[j]);
+            if (name == NULL)
+                Py_CLEAR(list);
+            else
+                PyTuple_SET_ITEM(list, j, name);
+        }
+        if (list == NULL)
+            Py_CLEAR(lists);
+        else
+            PyTuple_SET_ITEM(lists, i, list);
+    }
+    return lists;
+}
+
+/* The places of the elements that blocks lie in among all elements of the tree. Both are in the order of
+ * the document. */
+static uint32_t *places_of(const struct blocks *page, const xmlNode *root) {
+    uint32_t *places = PyMem_RawCalloc((size_t)page->element_count + 1, sizeof *places), place = 0, next = 1;
+    const xmlNode *node = root, *last = root;
+    while (places != NULL && node != NULL) {
+        if (node->type == XML_ELEMENT_NODE) {
+            for (; next < page->element_count && page->elements[next].node == node; next++)
+                places[next] = place;
+            place++;
+        }
+        if (node->type == XML_ELEMENT_NODE && node->children != NULL) {
+            node = node->children;
+            continue;
+        }
+        while (node != NULL && node != last && node->next == NULL)
+            node = node->parent;
+        if (node == last) /* what follows </html> is beside it */
+            last = node = root->parent != NULL && root->parent->type != XML_ELEMENT_NODE ? node->next : NULL;
+        else if (node != NULL)
+            node = node->next;
+    }
+    return places;
+}
+
+/* blocks(element, model): for each block its text, tag, length, the first that has its text, score, what it
+ * was taken for, one of `enum choice`, and the place of its element among those of the tree; and the
+ * features of all, a row for each. */
 static PyObject *blocks(PyObject *self, PyObject *arguments) {
     (void)self;
     PyObject *element, *given, *result = NULL;
@@ -140,19 +196,22 @@ static PyObject *blocks(PyObject *self, PyObject *arguments) {
     struct reading reading = {{0}, NULL, NULL, NULL};
     if (read_page(&reading, root, model)) {
         const struct blocks *page = &reading.page;
-        PyObject *list = PyList_New(page->block_count);
+        uint32_t *places = places_of(page, root);
+        PyObject *list = places == NULL ? PyErr_NoMemory() : PyList_New(page->block_count);
         for (uint32_t i = 0; list != NULL && i < page->block_count; i++) {
             const struct block *block = &page->blocks[i];
             const struct element *own = &page->elements[block->element];
             PyObject *text = PyUnicode_DecodeUTF8(page->text + block->begin, (Py_ssize_t)(block->end - block->begin), "replace");
             PyObject *row = text == NULL ? NULL
-                            : Py_BuildValue("NsIIdO", text, (const char *)own->node->name, block->length, block->same,
-                                            (double)reading.scores[i], reading.chosen[i] ? Py_True : Py_False);
+                            : Py_BuildValue("NsIIdiI", text, (const char *)own->node->name, block->length, block->same,
+                                            (double)reading.scores[i], (int)reading.chosen[i],
+                                            places[block->element]);
             if (row == NULL)
                 Py_CLEAR(list);
             else
                 PyList_SET_ITEM(list, i, row);
         }
+        PyMem_RawFree(places);
         if (list != NULL)
             result = Py_BuildValue("Ny#", list, (const char *)reading.rows, (Py_ssize_t)page->block_count * width);
     } else if (!PyErr_Occurred()) {
@@ -165,6 +224,7 @@ static PyObject *blocks(PyObject *self, PyObject *arguments) {
 static PyMethodDef methods[] = {
     {"main_model", model, METH_O, NULL},
     {"main_features", features, METH_NOARGS, NULL},
+    {"main_words", words, METH_NOARGS, NULL},
     {"main_text", main_text, METH_VARARGS, NULL},
     {"main_blocks", blocks, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

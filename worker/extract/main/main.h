@@ -32,6 +32,7 @@ enum {
     IN_COMMENT = 1 << 19
 };
 #define ABOVES 20
+#define HOLDS_COMMENTS (1u << 20) /* of the element alone, and no feature: what readers wrote of the page */
 
 /* An element that begins and ends blocks. */
 struct element {
@@ -101,6 +102,8 @@ enum { SAYS_ARTICLE = 1, SAYS_PRODUCT = 2, SAYS_SITE = 4, SAYS_LIST = 8, SAYS_FO
 void words_begin(void);
 /* Groups of the words of a class or an id. */
 uint32_t class_groups(const char *value);
+/* Whether a class or an id names an element that holds comments of readers. */
+int names_comments(const char *value);
 /* Groups of words of a short text. */
 uint32_t text_groups(const char *text, size_t length);
 extern const char *const class_group_names[], *const text_group_names[];
@@ -141,7 +144,8 @@ struct model *model_read(const uint8_t *data, size_t length, unsigned features, 
 void model_free(struct model *model);
 /* The probability of each of `count` rows to be main text; false if there is no memory. */
 int model_scores(const struct model *model, const uint8_t *rows, unsigned width, uint32_t count, float *scores);
-/* Mark those that are chosen; false if there is no memory. */
+enum choice { LEFT_OUT, MAIN_TEXT, COMMENT_TEXT };
+/* Tell of each block what it is; false if there is no memory. */
 int choose(const struct model *model, const struct blocks *page, const float *scores, uint8_t *chosen);
 
 /* document.c */
@@ -150,6 +154,7 @@ struct writer {
     size_t length, size;
     int failed;
 };
-/* The chosen blocks as text; as Markdown where `resolve`, a function of Python, makes URLs of
+/* The blocks of one choice as text; as Markdown where `resolve`, a function of Python, makes URLs of
  * references. It failed if there was no memory, or with an exception set. */
-void document_write(struct writer *out, const struct blocks *page, const uint8_t *chosen, PyObject *resolve);
+void document_write(struct writer *out, const struct blocks *page, const uint8_t *chosen, enum choice which,
+                    PyObject *resolve);

@@ -5,18 +5,23 @@ It is in markup, JSON-LD, OpenGraph, microdata, the URL and the text.
 
 from __future__ import annotations
 
+from functools import partial
 from html import unescape
+from itertools import islice
 from typing import Any, NamedTuple
 
 from lxml import etree
 
+from greencrawl.schema.errors import InvalidUrl
+from greencrawl.schema.net.urls import canonicalise
 from greencrawl.worker.extract.main import jsonld
 from greencrawl.worker.extract.main.dates import date_in_text, date_in_url, iso_date
 from greencrawl.worker.extract.main.names import author_of, fold, longest_part
 from greencrawl.worker.extract.text import squeeze, text_of
 
 MOST_ELEMENTS = 2000
-"""Of each sort that is looked at: headings, times, bylines."""
+"""Of each sort that is looked at: headings, times, bylines, links of the head."""
+MOST_FEEDS = 20
 LONGEST = 1000
 """Characters of a value that are kept."""
 
@@ -33,23 +38,27 @@ _DATES = (
     "citation_publication_date", "article.published", "cxenseparse:recs:publishtime", "created",
     "release_date", "originalpublicationdate",
 )  # fmt: skip
+_FEEDS = frozenset({"application/rss+xml", "application/atom+xml", "application/feed+json"})
 _ARTICLES = ("Article", "BlogPosting", "Report", "WebPage", "Recipe", "Product", "Posting", "Event")
 
 
 class Metadata(NamedTuple):
     """Each is "" where the page does not say it.
 
-    ``date``: year, month and day of publication, as ISO 8601 has them; ``kind``: as OpenGraph's
-    ``og:type`` has it; ``image``: a URL as it stands.
+    ``date``: year, month and day of publication, as ISO 8601 has them; ``kind``: what OpenGraph's
+    ``og:type`` says, or the type of the object of JSON-LD that the page is about, such as
+    ``NewsArticle``; ``image``, ``canonical`` and ``feeds`` (RSS, Atom, JSON Feed): absolute URLs.
     """
 
-    title: str
-    author: str
-    date: str
-    site_name: str
-    description: str
-    image: str
-    kind: str
+    title: str = ""
+    author: str = ""
+    date: str = ""
+    site_name: str = ""
+    description: str = ""
+    image: str = ""
+    kind: str = ""
+    canonical: str = ""
+    feeds: tuple[str, ...] = ()
 
 
 def title_of(root: etree._Element, title: str) -> str:
@@ -59,20 +68,78 @@ def title_of(root: etree._Element, title: str) -> str:
     return _title(root, metas, title, _first(metas, *_SITES))
 
 
-def metadata(root: etree._Element, url: str, title: str = "") -> Metadata:
-    """What the page under ``root`` says of itself; ``title`` as for :func:`title_of`."""
+def metadata(
+    root: etree._Element, url: str, title: str = "", *, base: str = "", encoding: str = "utf-8"
+) -> Metadata:
+    """What the page under ``root`` says of itself; ``title`` as for :func:`title_of`.
+
+    ``base`` is what its references are relative to, if not its own ``url``; ``encoding`` is the
+    page's.
+    """
     metas = _metas(root)
     objects = list(jsonld.objects(jsonld.blocks(root)))
-    site = _first(metas, *_SITES)
+    site = _first(metas, *_SITES) or _site(objects)
+    to = partial(_absolute, base=base or url, encoding=encoding)
+    links = list(islice(root.iter("link"), MOST_ELEMENTS))
     return Metadata(
         title=_title(root, metas, title, site),
         author=_author(root, metas, objects),
         date=_date(root, metas, objects, url),
         site_name=site,
         description=_first(metas, "og:description", "description", "twitter:description"),
-        image=_first(metas, "og:image", "twitter:image"),
-        kind=_first(metas, "og:type"),
+        image=to(_first(metas, "og:image", "twitter:image") or _image(objects)),
+        kind=_first(metas, "og:type") or _kind(objects),
+        canonical=next(filter(None, map(to, _references(links, "canonical"))), ""),
+        feeds=tuple(dict.fromkeys(filter(None, map(to, _references(links, "alternate", _FEEDS)))))[
+            :MOST_FEEDS
+        ],
     )
+
+
+def _absolute(reference: str, base: str, encoding: str) -> str:
+    """A URL, "" where it is none of http(s)."""
+    try:
+        return canonicalise(reference, base, encoding) if reference else ""
+    except InvalidUrl:
+        return ""
+
+
+def _references(
+    links: list[etree._Element], rel: str, types: frozenset[str] | None = None
+) -> list[str]:
+    """Where ``link`` elements of one relation lead, of these types or any."""
+    return [
+        link.get("href", "").strip()
+        for link in links
+        if rel in link.get("rel", "").lower().split()
+        and (types is None or link.get("type", "").partition(";")[0].strip().lower() in types)
+    ]
+
+
+def _site(objects: list[dict[str, Any]]) -> str:
+    for one in objects:
+        if "WebSite" in str(one.get("@type", "")) and (name := _name(one.get("name"))):
+            return name
+    return next(filter(None, (_name(one.get("publisher")) for one in _typed(objects))), "")
+
+
+def _image(objects: list[dict[str, Any]]) -> str:
+    for one in _typed(objects):
+        image = one.get("image")
+        image = image[0] if isinstance(image, list) and image else image
+        image = image.get("url") if isinstance(image, dict) else image
+        if isinstance(image, str) and image:
+            return image
+    return ""
+
+
+def _kind(objects: list[dict[str, Any]]) -> str:
+    for one in _typed(objects):
+        kind = one.get("@type")
+        kind = kind[0] if isinstance(kind, list) and kind else kind
+        if isinstance(kind, str):
+            return kind[:LONGEST]
+    return ""
 
 
 def _some(path: etree.XPath, root: etree._Element) -> list[etree._Element]:

@@ -19,10 +19,16 @@ MOST_BLOCKS = 16384
 """Of a page nothing is read behind this block, nor behind its 65,536th element."""
 
 
+_MAIN_TEXT, _COMMENT_TEXT = 1, 2
+"""As ``enum choice`` in ``main.h``."""
+
+
 class Judged(NamedTuple):
     """A block of a page. ``tag``: of the element it lies in; ``length``: signs that are no white
     space; ``first``: the place of the first block that has the same text; ``score``: how likely it
-    is main text, from 0 to 1."""
+    is main text, from 0 to 1; ``chosen``: it is taken for main text, ``comment``: for what a reader
+    wrote of it; ``element``: the place of its element among all those of the tree; ``reason``: what
+    the score goes by, as far as words tell it."""
 
     text: str
     tag: str
@@ -30,6 +36,9 @@ class Judged(NamedTuple):
     first: int
     score: float
     chosen: bool
+    comment: bool
+    element: int
+    reason: str
 
 
 def available() -> bool:
@@ -49,7 +58,15 @@ def main_text(root: etree._Element) -> str:
     compiled."""
     if compiled is None:
         return ""
-    return str(compiled.main_text(root, _model(), None))
+    return str(compiled.main_text(root, _model(), None, False))
+
+
+def comments_text(root: etree._Element) -> str:
+    """What readers wrote of a page, as markup says, that is no forum; "" of others, and where
+    nothing was compiled."""
+    if compiled is None:
+        return ""
+    return str(compiled.main_text(root, _model(), None, True))
 
 
 def markdown(root: etree._Element, base: str, encoding: str = "utf-8") -> str:
@@ -64,11 +81,63 @@ def markdown(root: etree._Element, base: str, encoding: str = "utf-8") -> str:
         except InvalidUrl:
             return reference
 
-    return str(compiled.main_text(root, _model(), resolve))
+    return str(compiled.main_text(root, _model(), resolve, False))
 
 
 def judged(root: etree._Element) -> list[Judged]:
     """All blocks of a page in order. [] where nothing was compiled."""
     if compiled is None:
         return []
-    return [Judged(*row) for row in compiled.main_blocks(root, _model())[0]]
+    blocks, rows = compiled.main_blocks(root, _model())
+    width = len(rows) // max(len(blocks), 1)
+    found = []
+    for at, (text, tag, length, first, score, choice, element) in enumerate(blocks):
+        chosen, comment = choice == _MAIN_TEXT, choice == _COMMENT_TEXT
+        reason = _reason(rows[at * width : (at + 1) * width])
+        found.append(Judged(text, tag, length, first, score, chosen, comment, element, reason))
+    return found
+
+
+class _Places(NamedTuple):
+    """Where in a row of features those are that a person can make sense of."""
+
+    heading: int
+    linked: int
+    repeats: list[tuple[str, int]]
+    words: list[tuple[str, list[tuple[str, int]]]]
+
+
+@cache
+def _places() -> _Places:
+    assert compiled is not None
+    at = {name: place for place, name in enumerate(compiled.main_features()[0])}
+    words = zip(
+        ("in", "named", "words of"), ("above", "around", "hint"), compiled.main_words(), strict=True
+    )
+    return _Places(
+        at["heading"],
+        at["linked"],
+        [("JSON-LD", at["in body"]), ("its description", at["in description"])],
+        [
+            (label, [(name, at[f"{feature} {place}"]) for place, name in enumerate(names)])
+            for label, feature, names in words
+        ],
+    )
+
+
+def _reason(row: bytes) -> str:
+    """What a block's features say, 0 to 255 each (see ``features.c``)."""
+    places, said = _places(), []
+    if row[places.heading]:
+        said.append(f"heading {row[places.heading]}")
+    if row[places.linked] > 25:
+        said.append(f"{min(row[places.linked] * 2 // 5, 100)} % links")
+    said += [
+        f"{what} repeats {row[place] * 2 // 5} %"
+        for what, place in places.repeats
+        if 25 < row[place] <= 250
+    ]
+    for label, words in places.words:
+        if found := [name for name, place in words if row[place]]:
+            said.append(f"{label} {' '.join(found)}")
+    return ", ".join(said)

@@ -208,6 +208,51 @@ static int by_score(const void *one, const void *other) {
     return a->block < b->block ? -1 : a->block > b->block;
 }
 
+/* Where markup says so, and it is neither forum nor shop, comments of readers are no main text: all of them or none, by
+ * what the trees say of them together. The less text is expected beside them the surer they have to be:
+ * of a link that readers discuss the discussion is what the page is for. What holds a heading of the
+ * page is no comment, whatever its name. `apart` takes them. */
+#define APART 0.65
+#define ALONE_LEAST 500 /* signs */
+#define ALONE_MOST 1000
+
+static int comments_apart(const struct blocks *page, const float *scores, uint8_t *apart) {
+    double score = 0, length = 0, beside = 0;
+    uint32_t top = 0, end = 0; /* the next heading of the page, and the end of the last comments */
+    if (page->kind & (SAYS_FORUM | SAYS_PRODUCT)) /* reviews tell of a product */
+        return 0;
+    for (uint32_t i = 1; i < page->element_count; i++) {
+        const struct element *own = &page->elements[i];
+        if (!(own->above & HOLDS_COMMENTS) || own->first < end)
+            continue;
+        while (top < page->block_count && (top < own->first || page->blocks[top].heading != 1))
+            top++;
+        if (top < own->last)
+            continue;
+        end = own->last;
+        for (uint32_t j = own->first; j < end; j++) {
+            apart[j] = 1;
+            score += (double)scores[j] * page->blocks[j].length;
+            length += page->blocks[j].length;
+        }
+    }
+    for (uint32_t j = 0; j < page->block_count; j++)
+        beside += apart[j] ? 0 : (double)scores[j] * page->blocks[j].length;
+    double alone = length < ALONE_LEAST ? ALONE_LEAST : length < ALONE_MOST ? length : ALONE_MOST;
+    return score * (beside + alone) < APART * length * beside;
+}
+
+/* What a reader wrote, and not who it was, when, or what else can be clicked there. */
+static int is_comment(const struct blocks *page, const struct block *block) {
+    const struct element *own = &page->elements[block->element];
+    if (own->above & (IN_FORM | IN_NAV | IN_DIALOG) || own->tag == BUTTON || block->heading ||
+        block->linked * 2 >= block->length)
+        return 0;
+    if (block->length <= 40 && (block->year || block->times || block->hints >> DATE_WORDS & 1))
+        return 0;
+    return own->tag == P || block->sentences || block->length >= 40;
+}
+
 #define REPEATED_BYTES 15 /* texts so long are taken once */
 
 /* The blocks for which the F measure is expected to be highest, by their lengths: those with the
@@ -215,24 +260,33 @@ static int by_score(const void *one, const void *other) {
 int choose(const struct model *model, const struct blocks *page, const float *scores, uint8_t *chosen) {
     struct candidate *candidates = PyMem_RawMalloc(((size_t)page->block_count + 1) * sizeof *candidates);
     uint32_t *best = PyMem_RawMalloc(((size_t)page->block_count + 1) * sizeof *best), count = 0;
-    if (candidates == NULL || best == NULL) {
+    uint8_t *apart = PyMem_RawCalloc((size_t)page->block_count + 1, 1);
+    if (candidates == NULL || best == NULL || apart == NULL) {
         PyMem_RawFree(candidates);
         PyMem_RawFree(best);
+        PyMem_RawFree(apart);
         return 0;
     }
+    int split = comments_apart(page, scores, apart);
     double all = 0, hit = 0, taken = 0, most = 0;
     uint32_t last = 0;
     for (uint32_t i = 0; i < page->block_count; i++) {
         const struct block *block = &page->blocks[i];
-        chosen[i] = 0;
-        if (block->same == i)
+        chosen[i] = split && apart[i] && is_comment(page, block) ? COMMENT_TEXT : LEFT_OUT;
+        if (block->same == i) {
             best[i] = i;
-        else if (scores[i] > scores[best[block->same]])
-            best[block->same] = i;
+            continue;
+        }
+        uint32_t *other = &best[block->same];
+        int less = split && apart[i], its = split && apart[*other];
+        if (its > less || (its == less && scores[i] > scores[*other]))
+            *other = i;
     }
     for (uint32_t i = 0; i < page->block_count; i++) {
         const struct block *block = &page->blocks[i];
         if (block->repeats > 1 && block->end - block->begin >= REPEATED_BYTES && best[block->same] != i)
+            continue;
+        if (split && apart[i])
             continue;
         candidates[count++] = (struct candidate){scores[i], i};
         all += (double)scores[i] * block->length;
@@ -247,8 +301,9 @@ int choose(const struct model *model, const struct blocks *page, const float *sc
             most = expected, last = i + 1;
     }
     for (uint32_t i = 0; i < last; i++)
-        chosen[candidates[i].block] = 1;
+        chosen[candidates[i].block] = MAIN_TEXT;
     PyMem_RawFree(candidates);
     PyMem_RawFree(best);
+    PyMem_RawFree(apart);
     return 1;
 }

@@ -143,6 +143,54 @@ uint32_t class_groups(const char *value) {
     }
 }
 
+/* Whether a word is one of several that a blank ends each. */
+static int is_one_of(const char *word, size_t length, const char *words) {
+    for (; *words; words += strcspn(words, " ") + 1)
+        if (strcspn(words, " ") == length && strncmp(word, words, length) == 0)
+            return 1;
+    return 0;
+}
+
+#define LONGEST_WORD 24
+
+/* One of its names has a word such as "comments" or "commentlist", and none that makes it a count of
+ * them, a link to them or a place to write one. */
+int names_comments(const char *value) {
+    static const char others[] = "count counts counter number num link links icon icons button btn open opened "
+                                 "closed no has off on enabled disabled allowed toggle show view add new form "
+                                 "policy bubble field input write post leave load ";
+    char word[LONGEST_WORD];
+    size_t length = 0;
+    int found = 0, other = 0, small = 0;
+    for (;; value++) {
+        unsigned char one = (unsigned char)*value;
+        int is_small = one >= 'a' && one <= 'z', is_capital = one >= 'A' && one <= 'Z';
+        if (length && (!(is_small || is_capital) || (is_capital && small))) {
+            if (length <= LONGEST_WORD) {
+                int comment = length >= 7 && strncmp(word, "comment", 7) == 0;
+                found |= comment && !(length >= 9 && strncmp(word + 7, "at", 2) == 0) &&
+                         !(length >= 10 && strncmp(word + 7, "ary", 3) == 0);
+                found |= length == 6 && strncmp(word, "disqus", 6) == 0;
+                other |= is_one_of(word, length, others);
+            }
+            length = 0;
+        }
+        if (one <= ' ') {
+            if (found && !other)
+                return 1;
+            found = other = 0;
+        }
+        if (is_small || is_capital) {
+            if (length < LONGEST_WORD)
+                word[length] = (char)(one | 0x20);
+            length++;
+        }
+        small = is_small;
+        if (!one)
+            return 0;
+    }
+}
+
 uint32_t text_groups(const char *text, size_t length) {
     uint32_t groups = 0, number = 2166136261u;
     int letters = 0;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -156,13 +156,22 @@ class Found:
 def cross_validated(rows: Rows, settings: Settings, folds: int = FOLDS) -> Found:
     """Texts of all pages, each by a model of other sites."""
     assert compiled is not None
-    parts = np.array([sample.fold(folds) for sample in rows.samples])
     texts = [""] * len(rows.samples)
+    for model, places in fold_models(rows, settings, folds):
+        for place in places:
+            texts[place] = compiled.main_text(root_of(rows.samples[place]), model, None, False)
+    return judge(rows.samples, texts)
+
+
+def fold_models(
+    rows: Rows, settings: Settings, folds: int = FOLDS
+) -> Iterator[tuple[object, NDArray[np.int64]]]:
+    """Models, each with the places of pages whose sites it was not learnt from."""
+    assert compiled is not None
+    parts = np.array([sample.fold(folds) for sample in rows.samples])
     for part in range(folds):
         model = compiled.main_model(learn(rows, parts != part, settings))
-        for place in np.flatnonzero(parts == part):
-            texts[place] = compiled.main_text(root_of(rows.samples[place]), model, None)
-    return judge(rows.samples, texts)
+        yield model, np.flatnonzero(parts == part)
 
 
 def judge(samples: Sequence[Sample], texts: list[str]) -> Found:

@@ -22,7 +22,7 @@ def written(module: ModuleType, body: str, markdown: bool = False) -> str:
     model = module.main_model(packed([], module.main_features()[1], bias=9))
     root, _ = tree_of(body.encode(), "text/html; charset=utf-8")
     resolve = (lambda reference: f"http://x/{reference}") if markdown else None
-    return str(module.main_text(root, model, resolve))
+    return str(module.main_text(root, model, resolve, False))
 
 
 TABLE = "<table><tr><th>a<th>b<tr><td>1 | 2<td><p>3<p>4</table>"
@@ -83,4 +83,4 @@ def test_what_a_resolver_raises_is_raised(module: ModuleType) -> None:
         raise LookupError(reference)
 
     with pytest.raises(LookupError, match="x"):
-        module.main_text(root, model, broken)
+        module.main_text(root, model, broken, False)

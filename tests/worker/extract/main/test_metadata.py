@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from greencrawl.worker.extract.main.dates import date_in_text, date_in_url, iso_date
-from greencrawl.worker.extract.main.metadata import Metadata, metadata
+from greencrawl.worker.extract.main.metadata import MOST_FEEDS, Metadata, metadata
 from greencrawl.worker.extract.main.names import author_of, longest_part
 from greencrawl.worker.extract.page import tree_of
 
@@ -99,7 +99,42 @@ def test_what_opengraph_says_is_taken_over() -> None:
     )
     found = of(body)
     assert (found.site_name, found.description) == ("site_name 1", "description 1")
-    assert (found.image, found.kind) == ("image 1", "type 1")
+    assert (found.image, found.kind) == ("http://example.org/image%201", "type 1")
+
+
+ARTICLE = {
+    "@graph": [
+        {"@type": "WebSite", "name": "The Herald"},
+        {"@type": ["NewsArticle"], "image": [{"url": "/ice.jpg"}], "publisher": {"name": "Other"}},
+    ]
+}
+
+
+def test_what_markup_does_not_say_json_ld_may() -> None:
+    found = of(json_ld(ARTICLE), url="http://example.org/a/b")
+    assert (found.site_name, found.kind) == ("The Herald", "NewsArticle")
+    assert found.image == "http://example.org/ice.jpg"
+    del ARTICLE["@graph"][0]
+    assert of(json_ld(ARTICLE)).site_name == "Other"
+    for odd in (3, [], {}, [3], {"url": 3}, "mailto:a@b"):
+        assert of(json_ld({"@type": "Article", "image": odd, "publisher": odd})).image == ""
+
+
+FEEDS = """<link rel=canonical href="mailto:a@b"><link rel=canonical href="/a?b=é">
+<link rel="alternate" type="application/rss+xml" href="/feed">
+<link rel="home alternate" type="application/atom+xml; charset=utf-8" href="atom.xml">
+<link rel=alternate type=application/rss+xml href="/feed"><link rel=alternate hreflang=de href=/de>
+<link rel=alternate type=application/feed+json href=><link rel=stylesheet type=text/css href=/c>"""
+
+
+def test_feeds_and_canonical_are_absolute() -> None:
+    root, _ = tree_of(FEEDS.encode(), "text/html; charset=utf-8")
+    assert root is not None
+    found = metadata(root, "http://h/", base="http://other.example/x/", encoding="iso-8859-1")
+    assert found.canonical == "http://other.example/a?b=%E9"
+    assert found.feeds == ("http://other.example/feed", "http://other.example/x/atom.xml")
+    many = "".join(f"<link rel=alternate type=application/rss+xml href=/{n}>" for n in range(5000))
+    assert len(of(many).feeds) == MOST_FEEDS
 
 
 def test_days_are_read_as_they_are_written() -> None:
@@ -144,8 +179,9 @@ def test_any_text_is_read(text: str) -> None:
         "<div class=author>a" * 50_000,
         f"<meta name=author content='{'by ' * 300_000}'>",
         "<meta name=date content='a'>" * 50_000,
+        "<link rel=alternate type=application/rss+xml href=/feed>" * 50_000,
     ],
-    ids=["headings", "times", "objects", "brackets", "digits", "bylines", "by", "metas"],
+    ids=["headings", "times", "objects", "brackets", "digits", "bylines", "by", "metas", "links"],
 )
 def test_hostile_pages_take_a_bounded_time(body: str) -> None:
     root, _ = tree_of(f"<html><body>{body}".encode())

@@ -46,7 +46,7 @@ def test_it_writes_a_model_and_its_card(tmp_path: Path, capsys: pytest.CaptureFi
     assert "20 articles by snippets: precision 1.000, recall 1.000" in card
     model = compiled.main_model((out / MODEL.name).read_bytes())
     root, _ = tree_of(f"<html>{NAV}<article><p>The z of page 99 stood by the water.".encode())
-    assert compiled.main_text(root, model, None) == "The z of page 99 stood by the water."
+    assert compiled.main_text(root, model, None, False) == "The z of page 99 stood by the water."
 
 
 def test_without_what_it_learns_with_it_says_what_to_install(

@@ -1,0 +1,127 @@
+"""A page in its own layout, with what its blocks were judged."""
+
+from __future__ import annotations
+
+import html
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml import etree
+
+from greencrawl.worker.extract import main
+from greencrawl.worker.extract.main.library import extract, picture_of
+from greencrawl.worker.extract.main.picture import MARK
+from tests.worker.extract.main.test_comments import SAID, with_comments
+from tests.worker.extract.main.test_main_text import ARTICLE, HOSTILE, PIECES, STORY
+
+pytestmark = pytest.mark.skipif(not main.available(), reason="nothing was compiled")
+
+
+def drawn(body: str) -> str:
+    return picture_of(extract(body.encode(), "http://h/", "text/html; charset=utf-8"))
+
+
+def spans(picture: str) -> dict[str, str]:
+    """Text of each painted piece → what is said of it."""
+    root = etree.HTML(picture)
+    return {
+        "".join(one.itertext()): one.get("title") for one in root.iter("span") if one.get("title")
+    }
+
+
+def test_each_block_has_its_colour_and_its_reason() -> None:
+    found = spans(drawn(with_comments("<div id=comments>", "</div>")))
+    assert found[STORY[1]].startswith(("0.9", "1.0"))
+    assert "main text: p, " in found[STORY[1]]
+    assert "in article" in found[STORY[1]]
+    assert "left out: li" in found["Topic 3"]
+    assert "100 % links" in found["Topic 3"]
+    assert "a comment: p" in found[SAID[0]]
+
+
+def test_blocks_of_one_element_and_their_inline_parts_are_told_apart() -> None:
+    first = f"{STORY[0]} <b>bold</b><br><br>{STORY[1]}"
+    body = f"<div>{first}<p>{STORY[2]}</p>{STORY[3]} <i>at last</i></div>"
+    page = extract(body.encode(), "http://h/")
+    said = {block.text: f"{block.length:,} signs" for block in page.blocks}
+    found = spans(picture_of(page))
+    assert [*found] == [f"{STORY[0]} ", "bold", *STORY[1:3], f"{STORY[3]} ", "at last"]
+    assert said[f"{STORY[0]} bold"] in found["bold"]
+    assert said[STORY[1]] in found[STORY[1]]
+    assert said[f"{STORY[3]} at last"] in found[f"{STORY[3]} "]
+    assert said[f"{STORY[3]} at last"] in found["at last"]
+
+
+@pytest.mark.parametrize("shows", ["", f"<p>{STORY[0] * 10}"])
+def test_noscript_is_painted_where_it_is_read_and_gone_elsewhere(shows: str) -> None:
+    hidden = f"<noscript>{''.join(f'<p>{p}</p>' for p in STORY * 3)}</noscript>"
+    found = spans(drawn(f"<body>{shows}{hidden}<p>behind it"))
+    assert (STORY[1] in found) == (shows == "")
+    assert "behind it" in found
+
+
+EVIL = """<title></title><script>alert(1)</script></title>
+<body onload="alert(1)" class="a&quot;><script>"><base href="http://evil.example/">
+<meta http-equiv=refresh content="0;url=http://evil.example">
+<link rel=stylesheet href="http://evil.example/c.css"><style>p { color: red }</style>
+<style>@import "http://evil.example/i.css"; p { background: url(http://evil.example/b) }</style>
+<img src=http://evil.example/i srcset=x onerror=alert(1)>
+<iframe srcdoc="<script>alert(1)</script>"></iframe>
+<svg onload=alert(1)><script>alert(1)</script><a xlink:href="javascript:alert(1)">x</a></svg>
+<form action=http://evil.example><button formaction=javascript:alert(1)>b</button></form>
+<a href="javascript:alert(1)" ping=http://evil.example>a link</a>
+<video poster=http://evil.example/p></video>
+<p>&lt;script&gt;alert(1)&lt;/script&gt; &lt;img src=x onerror=alert(1)&gt; text</p>
+<math><mtext><style><img src=x onerror=alert(1)></style></mtext></math><xmp></xmp>
+<script>alert(1)</script><textarea></textarea><script>alert(1)</script>
+<p title="x" data-x=y style="background:url(http://evil.example/s)">q"""
+
+
+def test_nothing_of_a_page_is_run_or_fetched() -> None:
+    picture = drawn(EVIL)
+    root = etree.HTML(picture)
+    tags = {one.tag for one in root.iter()}
+    assert not tags & {"script", "iframe", "link", "base", "svg", "math", "img src", "video", "xmp"}
+    names = {name for one in root.iter() for name in one.attrib}
+    allowed = {"class", "id", "style", "title", "charset", "http-equiv", "content"}
+    assert names <= allowed
+    (policy,) = [one.get("content") for one in root.iter("meta") if one.get("http-equiv")]
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'")
+    assert picture.index("Content-Security-Policy") < picture.index("<style>")
+    assert html.escape("<script>alert(1)</script>", quote=False) in picture
+    assert "p { color: red }" in picture
+    assert picture.startswith(MARK)
+
+
+def test_a_style_sheet_cannot_end_before_its_end() -> None:
+    picture = drawn("<p>a<style>p{}</STYLE ><p>b")
+    assert len(re.findall("</style", picture, re.IGNORECASE)) == 2
+
+
+def test_what_is_no_html_has_no_picture_and_the_tree_is_gone_afterwards() -> None:
+    assert picture_of(extract(b"%PDF-1.7", "http://h/", "application/pdf")) == ""
+    page = extract(ARTICLE.encode(), "http://h/")
+    assert STORY[1] in picture_of(page)
+    with pytest.raises(RuntimeError, match="its picture is made"):
+        page.css("p")
+
+
+@given(
+    pieces=st.lists(st.sampled_from([*PIECES, "<select><option>", "<svg>", "<td>"]), max_size=40)
+)
+def test_any_page_is_drawn(pieces: list[str]) -> None:
+    page = extract("".join(pieces).encode(), "http://h/")
+    texts = "".join("".join(block.text.split()) for block in page.blocks)
+    picture = picture_of(page)
+    if texts:
+        assert spans(picture)
+
+
+@pytest.mark.parametrize("kind", ["elements", "deep", "blocks", "links"])
+def test_hostile_pages_are_drawn_in_a_bounded_time(kind: str) -> None:
+    began = time.process_time()
+    assert drawn(HOSTILE[kind]).startswith(MARK)
+    assert time.process_time() - began < 10
