@@ -26,6 +26,7 @@ from greencrawl.broker.api.messages import (
     RepairReply,
     RepairRequest,
     RequeueRequest,
+    StopRequest,
 )
 from greencrawl.broker.transport import KeepAlive, Lost, Reply, Transport
 from greencrawl.schema.errors import InvalidConfig, Refused, Unavailable
@@ -166,6 +167,11 @@ class BrokerClient:
     def pause(self, name: str) -> Crawl:
         """Lease no more of a crawl. Idempotent; Refused for one that is done."""
         return self._call("POST", f"/v1/crawls/{quote(name, safe='')}/pause", None, Crawl)
+
+    def stop(self, name: str, *, now: bool = False) -> Crawl:
+        """End a crawl once nothing of it is leased; ``now``: what is goes back. Idempotent."""
+        path = f"/v1/crawls/{quote(name, safe='')}/stop"
+        return self._call("POST", path, StopRequest(now), Crawl)
 
     def resume(self, name: str) -> Crawl:
         """Lease of a crawl again. Idempotent."""

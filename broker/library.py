@@ -91,6 +91,14 @@ class Client:
         """Hold a crawl."""
         return self._broker.pause(name)
 
+    def stop(self, name: str, *, now: bool = False) -> Crawl:
+        """End a crawl: what is being fetched is finished, or with ``now`` left.
+
+        It is ``done`` when nothing is being fetched any more. Only :meth:`resume` and
+        :meth:`seed` let it go on.
+        """
+        return self._broker.stop(name, now=now)
+
     def resume(self, name: str) -> Crawl:
         """Let a crawl go on."""
         return self._broker.resume(name)

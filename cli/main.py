@@ -36,6 +36,7 @@ _COMMANDS = {
     "login": "commands.login",
     "pause": "commands.operate",
     "resume": "commands.operate",
+    "stop": "commands.operate",
     "purge": "commands.operate",
     "delete": "commands.operate",
     "repair": "admin.repair",

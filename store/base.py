@@ -171,7 +171,7 @@ class Store(Protocol):
         set at the first active, ``finished_ms`` at done. Becoming done fails silently (the crawl
         returned is not done) while a seed batch of the crawl is pending, a node is owed
         something, or while URLs wait in its overflow and ``reason`` names no limit (``max_…``): the
-        check and the change are one transaction.
+        check and the change are one transaction. One that is ``stopped`` is done whatever waits.
         """
 
     def reopen(self, crawl: int, version: int) -> Crawl:
@@ -226,7 +226,8 @@ class Store(Protocol):
         force: bool = False,
         claim: Callable[[int], None] | None = None,
     ) -> int:
-        """Log a batch as pending; returns its id. A crawl that was done becomes active again.
+        """Log a batch as pending; returns its id. A crawl that was done, or is being stopped,
+        becomes active again.
 
         ``claim`` is called with the id before anybody can find the batch pending, perhaps from
         another thread, and perhaps in vain: the commit may still fail.

@@ -162,6 +162,12 @@ class ReleaseParkedRequest(Struct, frozen=True, forbid_unknown_fields=True):
     all: bool = False
 
 
+class StopRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of stopping a crawl. ``now``: what is leased is given back unfetched."""
+
+    now: bool = False
+
+
 class RepairRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/repair``. ``all``: everything, not only what Redis may have missed."""
 

@@ -83,6 +83,12 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         method="POST",
+        path="/v1/crawls/{crawl}/stop",
+        role=Role.ADMIN,
+        run=crawls.stop_crawl,
+    ),
+    Operation(
+        method="POST",
         path="/v1/crawls/{crawl}/resume",
         role=Role.ADMIN,
         run=crawls.resume_crawl,

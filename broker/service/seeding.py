@@ -170,7 +170,7 @@ def admit(
     try:
         batch = service.store.add_seeds(crawl.id, admissions, force=force, claim=claim)
         crash_points.point("broker.after_seed_log")
-        if crawl.state == "done":  # the replay log has made it active again
+        if crawl.state == "done" or crawl.stopping:  # the replay log has made it active again
             service.frontier.put_crawl(service.store.crawl(crawl.id))
         if force:  # what it has queued is kept under its own number
             admitted = service.frontier.admit(

@@ -24,7 +24,7 @@ from greencrawl.broker.tasks.duty_timeout import DutyTimeout
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
 from greencrawl.schema.log import logger
-from greencrawl.schema.records import FINISHED, Crawl, Duty, SeedBatch
+from greencrawl.schema.records import FINISHED, STOPPED, Crawl, Duty, SeedBatch
 
 log = logger("upkeep")
 
@@ -158,7 +158,7 @@ class Upkeep:
         self._tick(in_use=bool(heard))
         pending = self._admit_pending()
         crawls = self._service.store.crawls()
-        active = [c for c in crawls if c.state == "active"]
+        active = [c for c in crawls if c.state == "active" or c.stopping]
         known = {crawl.id for crawl in active}
         self._quiet = {id_: seen for id_, seen in self._quiet.items() if id_ in known}
         self._next = {id_: at for id_, at in self._next.items() if id_ in known}
@@ -283,6 +283,11 @@ class Upkeep:
         self._void_since = None
         self._timeout.helped()
         sums, states = scan
+        if crawl.stopping:  # no partition leases it, and none can without a later version
+            self._quiet.pop(crawl.id, None)
+            if not sums.leased:
+                self._done(crawl, STOPPED)
+            return QUIET_SECONDS
         if "done" in states:  # who was about to end it died
             self._service.frontier.put_crawl(self._service.store.reopen(crawl.id, crawl.version))
             self._quiet.pop(crawl.id, None)
@@ -307,7 +312,7 @@ class Upkeep:
 
     def _stop_at_limit(self, crawl: Crawl) -> None:
         """Where not all nodes answer: what those that do have counted is reason enough to stop."""
-        if not (crawl.options.max_bytes or crawl.options.max_seconds):
+        if crawl.stopping or not (crawl.options.max_bytes or crawl.options.max_seconds):
             return
         frontier = self._service.frontier
         with suppress(Unavailable):

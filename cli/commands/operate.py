@@ -1,4 +1,4 @@
-"""``greencrawl pause``, ``resume``, ``delete`` and ``purge``: a crawl, or a host's queue in it."""
+"""``greencrawl pause``, ``resume``, ``stop``, ``delete``, ``purge``: a crawl, or a host in it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,30 @@ def pause(crawl: str | None, data: str | None) -> None:
 @click.argument("crawl", required=False)
 @reach.data_option
 def resume(crawl: str | None, data: str | None) -> None:
-    """Go on with a crawl that was paused, or that reached a limit which has been raised."""
+    """Go on with a crawl that was paused or stopped, or reached a limit which has been raised."""
     broker = reach.required(reach.load(data))
     changed = broker.resume(choose.one(broker.crawls(), crawl).name)
     click.echo(f"{changed.name}: {changed.state}")
+
+
+@click.command()
+@click.argument("crawl", required=False)
+@click.option("--now", is_flag=True, help="Leave what is being fetched, too.")
+@reach.data_option
+def stop(crawl: str | None, now: bool, data: str | None) -> None:
+    """End a crawl. What waits is left, what is being fetched is finished.
+
+    Waits until nothing of it is being fetched; the broker goes on if you do not. `greencrawl
+    resume` and new seeds let it go on, links that are found late do not. CRAWL may be left out when
+    there is only one.
+    """
+    broker = reach.required(reach.load(data))
+    changed = broker.stop(choose.one(broker.crawls(), crawl).name, now=now)
+    with on_signals() as asked:
+        while changed.stopping and not asked.asked.wait(LOOK_SECONDS):
+            changed = broker.crawl(changed.name)
+    because = f" ({changed.reason})" if changed.reason else ""
+    click.echo(f"{changed.name}: {changed.state}{because}")
 
 
 @click.command()

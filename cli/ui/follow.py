@@ -23,6 +23,7 @@ from greencrawl.schema.errors import Refused, Unavailable
 from greencrawl.schema.net.scope import starts
 from greencrawl.schema.net.urls import canonicalise, host_of
 from greencrawl.schema.records import (
+    STOPPED,
     Crawl,
     CrawlOptions,
     CrawlStats,
@@ -218,4 +219,5 @@ def _delete(broker: BrokerClient, name: str, stop: Stop) -> None:
 def is_finished(crawl: Crawl, wanted: CreateCrawl) -> bool:
     """Whether running ``wanted`` again would change nothing: it is done, with the same options."""
     fields = {name: getattr(wanted, name) for name in CrawlOptions.__struct_fields__}
-    return crawl.state == "done" and crawl.options == convert(fields, CrawlOptions)
+    ended = crawl.state == "done" and crawl.reason != STOPPED
+    return ended and crawl.options == convert(fields, CrawlOptions)

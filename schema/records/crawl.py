@@ -304,6 +304,15 @@ FINISHED = "finished"
 """The reason of a crawl that ended because nothing was left to do."""
 
 
+STOPPED = "stopped"
+"""The reason of a crawl that a person ended."""
+
+
+STOPPING, STOPPING_NOW = "stopping", "stopping_now"
+"""Reasons of a paused crawl that is done as soon as nothing of it is leased; with the latter what
+is leased goes back unfetched."""
+
+
 class Crawl(Struct, frozen=True, kw_only=True):
     """A crawl as the store keeps it.
 
@@ -327,12 +336,18 @@ class Crawl(Struct, frozen=True, kw_only=True):
     started_ms: int = 0
     finished_ms: int = 0
     reason: str = ""
-    """Why it is done: ``finished``, or the limit that was reached (``max_pages`` …)."""
+    """Why it is done: ``finished``, ``stopped``, or the limit that was reached (``max_pages`` …);
+    of one that is paused until it is done: ``stopping`` or ``stopping_now``."""
 
     @property
     def finished(self) -> bool:
         """Done because nothing was left to do: whatever comes to it makes it active again."""
         return self.state == "done" and self.reason == FINISHED
+
+    @property
+    def stopping(self) -> bool:
+        """Done once nothing of it is leased, unless a person resumes or seeds it before."""
+        return self.state == "paused" and self.reason in (STOPPING, STOPPING_NOW)
 
 
 class Purge(Struct, frozen=True, kw_only=True):

@@ -115,6 +115,8 @@ def test_threads_of_a_plain_program_share_a_client(system: System, tmp_path: Pat
     assert program(code, tmp_path).split() == ["paused", str(8 * 1500)]
     reply = client_of(system).seed("shared", (f"http://h0.example/{n}" for n in range(1501)))
     assert (reply.duplicate, reply.added, len(reply.items)) == (1500, 1, 1501)
+    assert client_of(system).stop("shared", now=True).state == "paused"
+    assert client_of(system).resume("shared").state == "active"
 
 
 def test_what_a_broker_refuses_is_raised_with_its_status(system: System) -> None:

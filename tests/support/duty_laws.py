@@ -12,7 +12,7 @@ from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.frontier.coordination import duties as names
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.scripts import partition as part
-from greencrawl.schema.records import Admission, Crawl
+from greencrawl.schema.records import STOPPED, Admission, Crawl
 from tests.support.duty_brokers import Broker
 from tests.support.redis_dump import Key, unpacked
 
@@ -55,6 +55,7 @@ class Laws:
     exact: bool
     given: set[Key]
     paused: set[int]
+    stopped: set[int]
     versions: dict[tuple[int, int], int]
     spread: dict[int, int]
     holders: dict[tuple[str, int], str]
@@ -99,7 +100,9 @@ class Laws:
         for number, crawl in enumerate(crawls):
             records = [unpacked(found[p][number] or "\x80") for p in (0, 1)]
             self.told(crawl, records)
-            assert (crawl.state == "paused") == (crawl.id in self.paused), "a pause was undone"
+            paused, stopped = crawl.state == "paused", crawl.stopping or crawl.reason == STOPPED
+            assert (paused and not stopped) == (crawl.id in self.paused), "a pause was undone"
+            assert stopped == (crawl.id in self.stopped), f"{crawl.name} was stopped, or was not"
             if crawl.finished:
                 left = self.left(crawl.id) - self.coming(crawl.id)
                 assert not left, f"{crawl.name} is done without {left}"

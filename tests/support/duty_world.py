@@ -26,6 +26,7 @@ from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.broker.service import seeding
 from greencrawl.schema.errors import Unavailable, UnknownCrawl
 from greencrawl.schema.records import (
+    STOPPED,
     Admission,
     CloseItem,
     Commit,
@@ -119,11 +120,25 @@ class World(Laws, RuleBasedStateMachine):
         self.given: set[Key] = set()
         """Seeds that were acknowledged."""
         self.paused: set[int] = set()
+        self.stopped: set[int] = set()
+        """Crawls that a person has stopped, and neither resumed nor seeded since."""
+        self.note_seeds()
         self.versions: dict[tuple[int, int], int] = {}
         self.tokens = self.moment = 0
         for name in NAMES:
             self.give(name, seeds_of(0, 3), 0, 999)
         self.job(names.QUOTAS, 0, 999)
+
+    def note_seeds(self) -> None:
+        """What reopens a crawl that was stopped."""
+        add_seeds = self.store.add_seeds
+
+        def noted(crawl: int, *given: Any, **more: Any) -> int:
+            batch = add_seeds(crawl, *given, **more)
+            self.stopped.discard(crawl)
+            return batch
+
+        self.store.add_seeds = noted  # type: ignore[method-assign]
 
     # -- steps
 
@@ -389,8 +404,9 @@ class World(Laws, RuleBasedStateMachine):
         for broker in self.brokers:
             broker.deaf = True  # what partitions say of quotas is lost: who looks hears of it
         for crawl in self.store.crawls():
-            if crawl.state == "paused":
+            if crawl.state == "paused" or crawl.reason == STOPPED:
                 self.paused.discard(crawl.id)
+                self.stopped.discard(crawl.id)
                 self.store.set_state(crawl.id, "active")
         for _ in range(ROUNDS):
             self.pass_time(31.0)

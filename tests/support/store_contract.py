@@ -18,6 +18,9 @@ from msgspec.structs import replace
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import DutyLost, UnknownCrawl
 from greencrawl.schema.records import (
+    STOPPED,
+    STOPPING,
+    STOPPING_NOW,
     Admission,
     Commit,
     Crawl,
@@ -436,6 +439,41 @@ class StoreContract(ContentContract, HookContract, ParkedContract, RetentionCont
         store.set_state(crawl, "paused", "by hand")
         store.add_seeds(crawl, links("http://example.org/"))
         assert store.crawl(crawl).state == "paused"
+
+    def test_a_crawl_is_stopped_whatever_waits(self, store: Store, crawl: int) -> None:
+        store.add_seeds(crawl, links("http://example.org/"))
+        store.put_overflow(crawl, beyond([3], host="a.org"))
+        store.owe(["a"])
+        asked = store.set_state(crawl, "paused", STOPPING)
+        assert asked.stopping
+        done = store.set_state(crawl, "done", STOPPED, version=asked.version)
+        assert (done.state, done.reason, done.finished) == ("done", STOPPED, False)
+        assert done.finished_ms >= done.started_ms > 0
+        assert store.set_state(crawl, "active", version=asked.version) == done
+
+    def test_links_and_overflow_reopen_no_crawl_that_a_person_stops(
+        self, store: Store, crawl: int
+    ) -> None:
+        stopped = (("paused", STOPPING), ("paused", STOPPING_NOW), ("done", STOPPED))
+        for number, (state, reason) in enumerate(stopped):
+            known = store.set_state(crawl, state, reason)  # type: ignore[arg-type]
+            assert (known.state, known.reason) == (state, reason)
+            store.commit(Commit([page(crawl, number, links=links("http://example.org/new"))]))
+            store.put_overflow(crawl, beyond([10 + number], host="a.org"))
+            store.owe(["a"])
+            assert store.reopen(crawl, known.version) == known
+            assert store.crawl(crawl) == known
+
+    def test_seeds_reopen_a_crawl_that_is_being_stopped_or_was(
+        self, store: Store, crawl: int
+    ) -> None:
+        for state, reason in (("paused", STOPPING), ("paused", STOPPING_NOW), ("done", STOPPED)):
+            known = store.set_state(crawl, state, reason)  # type: ignore[arg-type]
+            store.add_seeds(crawl, links("http://example.org/"))
+            again = store.crawl(crawl)
+            assert (again.state, again.reason, again.finished_ms) == ("active", "", 0)
+            assert again.version == known.version + 1
+            assert store.set_state(crawl, "done", STOPPED, version=known.version) == again
 
     def test_the_version_rises_with_every_change_of_a_crawl_and_with_no_other(
         self, store: Store, crawl: int

@@ -269,6 +269,11 @@ def test_crawl_is_paused_resumed_purged_and_deleted_by_command(
         assert greencrawl(system, "pause") == (0, "test: paused\n")
         assert system.stats()["state"] == "paused"
         assert greencrawl(system, "resume", "test") == (0, "test: active\n")
+        assert greencrawl(system, "stop") == (0, "test: done (stopped)\n")
+        code, said = greencrawl(system, "pause")
+        assert (code, "is done (stopped); there is nothing to pause" in said) == (1, True)
+        assert system.stats()["waiting"] == 55
+        assert greencrawl(system, "resume") == (0, "test: active\n")
         code, said = greencrawl(system, "purge", "test", "h.example")
         assert (code, "h.example: purged" in said.splitlines()) == (0, True)
         assert system.stats()["waiting"] == 5

@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from greencrawl.schema.records import STOPPED, STOPPING_NOW
 from tests.support.effort import cases
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import Answer, Request, SiteServer
@@ -70,6 +71,33 @@ def test_page_that_kills_its_process_is_charged_alone(
         log = (tmp_path / "worker.log").read_text()
         assert log.count("child_died") == 1
         assert log.count("quarantine_started") >= 1
+
+
+def test_a_crawl_that_is_stopped_at_once_gives_back_what_it_has_and_goes_on_when_resumed(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    """A session has thirty tasks of a host at a pause of a second; it is ended within two."""
+    with (
+        SiteServer(menu_site) as server,
+        System(tmp_path, [redis_server.url], lease_seconds="6").start() as system,
+    ):
+        system.crawl([server.url(path) for path in PAGES], delay=1)
+        wait_until(lambda: targets(server)["/1"], 20, "two pages are asked for")
+        assert system.stats()["leased"] > 8
+        began = len(server.hits)
+        assert system.call("POST", "/v1/crawls/test/stop", {"now": True})["reason"] == STOPPING_NOW
+        system.wait_done(15)
+        ended = system.stats()
+        assert (ended["state"], ended["reason"], ended["leased"]) == ("done", STOPPED, 0)
+        assert ended["waiting"] + ended["stored"] == ended["admitted"] >= len(PAGES)
+        assert len(server.hits) - began <= 4
+        stopped = len(server.hits)
+        system.call("POST", "/v1/crawls/test/resume")
+        wait_until(lambda: len(server.hits) > stopped, 20, "it goes on")
+        asked = targets(server)
+        assert all(asked[path] <= 1 for path in PAGES)
+        system.call("POST", "/v1/crawls/test/stop", {"now": False})
+        assert system.stats()["state"] == "paused"
 
 
 def test_request_hook_that_kills_is_charged_alone(

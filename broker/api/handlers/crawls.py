@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from greencrawl.broker.api.handlers.parameters import host_name
-from greencrawl.broker.api.messages import Answer, SeedQuery
+from greencrawl.broker.api.messages import Answer, SeedQuery, StopRequest
 from greencrawl.broker.api.problems import HttpProblem
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
-from greencrawl.schema.records import Crawl, CreateCrawl, Purge, SeedReply, SeedRequest
+from greencrawl.schema.records import (
+    STOPPING,
+    STOPPING_NOW,
+    Crawl,
+    CreateCrawl,
+    Purge,
+    SeedReply,
+    SeedRequest,
+)
 
 
 def create_crawl(service: Service, body: CreateCrawl) -> Answer[Crawl]:
@@ -66,14 +74,36 @@ def pause_crawl(service: Service, crawl: str) -> Crawl:
         if found.state == "done":
             why = f"crawl {crawl} is done ({found.reason}); there is nothing to pause"
             raise HttpProblem(409, why)
+        if found.stopping:
+            raise HttpProblem(409, f"crawl {crawl} is being stopped; resume it first")
         changed = service.store.set_state(found.id, "paused", version=found.version)
         if changed.state == "paused":  # else it was changed meanwhile: it may be done
             service.frontier.put_crawl(changed)
             return changed
 
 
+def stop_crawl(service: Service, crawl: str, body: StopRequest) -> Crawl:
+    """End a crawl: lease no more of it. It is done (``stopped``) once nothing of it is leased.
+
+    Until then it is paused, by the reason ``stopping``. What waits is left, and what is leased is
+    finished, or with ``now`` given back, within a third of a lease. Only resuming or seeding it
+    makes it active again; links that are found late do not. One that is done at a limit stays as it
+    is. Idempotent.
+    """
+    reason = STOPPING_NOW if body.now else STOPPING
+    while True:
+        found = service.store.crawl(crawl)
+        done = found.state == "done" and not found.finished
+        if done or (found.stopping and found.reason in (reason, STOPPING_NOW)):
+            return found
+        changed = service.store.set_state(found.id, "paused", reason, version=found.version)
+        if changed.stopping:  # else it was changed meanwhile
+            service.frontier.put_crawl(changed)
+            return changed
+
+
 def resume_crawl(service: Service, crawl: str) -> Crawl:
-    """Lease URLs of this crawl again, also after a limit was raised. Idempotent."""
+    """Lease URLs of this crawl again, also after a stop or a limit that was raised. Idempotent."""
     changed = service.store.set_state(service.store.crawl(crawl).id, "active")
     service.frontier.put_crawl(changed)
     return changed

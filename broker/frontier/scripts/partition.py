@@ -14,6 +14,7 @@ import msgspec
 
 from greencrawl.schema.net.urls import task_path, task_url
 from greencrawl.schema.records import (
+    STOPPING_NOW,
     Admission,
     CloseItem,
     Crawl,
@@ -128,8 +129,11 @@ def mark_args(crawl: int, rows: Iterable[tuple[int, str, Admission]]) -> bytes:
 def state_of(crawl: Crawl) -> str:
     """How a partition is to have a crawl; see ``lua/crawls/crawl.lua``.
 
-    One that is done at a limit goes on taking in what is found: the limit may be raised.
+    One that is done at a limit or stopped goes on taking in what is found: the limit may be raised,
+    a person may resume it.
     """
+    if crawl.stopping and crawl.reason == STOPPING_NOW:
+        return "halt"
     return "stop" if crawl.state == "done" and not crawl.finished else crawl.state
 
 

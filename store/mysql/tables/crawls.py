@@ -11,6 +11,9 @@ from collections.abc import Iterable, Sequence
 from greencrawl.schema import wire
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.records import (
+    STOPPED,
+    STOPPING,
+    STOPPING_NOW,
     Crawl,
     CrawlOptions,
     CrawlState,
@@ -41,7 +44,7 @@ _READ = (
 )
 _REOPEN = (
     "UPDATE crawls SET state = 'active', reason = '', finished_ms = 0, version = version + 1 "
-    "WHERE id = %s AND state = 'done'"
+    f"WHERE id = %s AND (state = 'done' OR reason IN ('{STOPPING}', '{STOPPING_NOW}'))"
 )
 _SHARED = " LOCK IN SHARE MODE"
 _ALONE = " FOR UPDATE"
@@ -129,7 +132,7 @@ def set_state(
     reason = common.clean(reason)
     if version not in (0, known.version) or (known.state, known.reason) == (state, reason):
         return known
-    if state == "done":
+    if state == "done" and reason != STOPPED:
         if not _waits(db, crawl, seeds_only=reason.startswith("max_")):
             db.execute(
                 "UPDATE crawls SET state = 'done', reason = %s, finished_ms = %s, "
@@ -139,9 +142,9 @@ def set_state(
         return get(db, crawl)
     started_ms = known.started_ms or (now_ms if state == "active" else 0)
     db.execute(
-        "UPDATE crawls SET state = %s, reason = %s, started_ms = %s, finished_ms = 0, "
+        "UPDATE crawls SET state = %s, reason = %s, started_ms = %s, finished_ms = %s, "
         "version = version + 1 WHERE id = %s",
-        (state, reason, started_ms, crawl),
+        (state, reason, started_ms, now_ms if state == "done" else 0, crawl),
     )
     return get(db, crawl)
 
@@ -209,7 +212,7 @@ def add_seeds(db: Db, ids: Numbers, crawl: int, blob: bytes, force: bool) -> int
         b"SELECT %d, %d, value, 1, %d, %b FROM clock"
     )
     raw(db, sql % (batch, crawl, force, literal(blob)))
-    if known.state == "done":
+    if known.state == "done" or known.stopping:
         db.execute(_REOPEN, (crawl,))
     return batch
 

@@ -9,6 +9,9 @@ from greencrawl.schema import wire
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.records import (
     FINISHED,
+    STOPPED,
+    STOPPING,
+    STOPPING_NOW,
     Crawl,
     CrawlOptions,
     CrawlState,
@@ -37,7 +40,7 @@ _READ = (
 )
 _REOPEN = (
     "UPDATE crawls SET state = 'active', reason = '', finished_ms = 0, version = version + 1 "
-    "WHERE id = ? AND state = 'done'"
+    f"WHERE id = ? AND (state = 'done' OR reason IN ('{STOPPING}', '{STOPPING_NOW}'))"
 )
 
 
@@ -117,7 +120,7 @@ def set_state(
     reason = rows.clean(reason)
     if version not in (0, known.version) or (known.state, known.reason) == (state, reason):
         return known
-    if state == "done":
+    if state == "done" and reason != STOPPED:
         db.execute(
             "UPDATE crawls SET state = 'done', reason = ?, finished_ms = ?, version = version + 1 "
             "WHERE id = ? AND NOT EXISTS (SELECT 1 FROM seed_batches WHERE crawl = ? "
@@ -128,9 +131,9 @@ def set_state(
         return get(db, crawl)
     started_ms = known.started_ms or (now_ms if state == "active" else 0)
     db.execute(
-        "UPDATE crawls SET state = ?, reason = ?, started_ms = ?, finished_ms = 0, "
+        "UPDATE crawls SET state = ?, reason = ?, started_ms = ?, finished_ms = ?, "
         "version = version + 1 WHERE id = ?",
-        (state, reason, started_ms, crawl),
+        (state, reason, started_ms, now_ms if state == "done" else 0, crawl),
     )
     return get(db, crawl)
 

@@ -264,6 +264,7 @@ def test_a_head_request_is_a_get_without_a_body(api: Api) -> None:
         ("DELETE", "/v1/crawls/nope", None),
         ("POST", "/v1/crawls/nope/urls", {"urls": ["https://a.example/"]}),
         ("POST", "/v1/crawls/nope/pause", None),
+        ("POST", "/v1/crawls/nope/stop", {"now": True}),
         ("GET", "/v1/stats?crawl=nope", None),
         ("GET", "/v1/dead?crawl=nope", None),
         ("POST", "/v1/dead/requeue", {"crawl": "nope"}),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from greencrawl.broker.api.handlers import crawls as handlers
+from greencrawl.broker.api.messages import StopRequest
 from greencrawl.broker.api.problems import HttpProblem
 from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.service import seeding
@@ -17,14 +18,20 @@ from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.upkeep import Upkeep
 from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import (
+    STOPPED,
+    STOPPING_NOW,
     Admission,
+    CloseItem,
     Commit,
     Crawl,
     CrawlOptions,
     CreateCrawl,
     Done,
+    ExtendItem,
     FinishItem,
+    HostReport,
     LeaseRequest,
+    ReleaseItem,
     StoredPage,
 )
 from greencrawl.store import open_store
@@ -33,6 +40,7 @@ from tests.support.redis_server import RedisServer
 
 PAGE = "http://a.example/"
 LATE = "http://b.example/late"
+FOUND = "http://d.example/found"
 
 
 class Broker:
@@ -192,6 +200,110 @@ def test_what_a_done_crawl_knows_already_does_not_reopen_it(
     broker.end()
     assert broker.frontier.admit(crawl.id, [Admission(PAGE)]) == [False]
     assert store.crawl("c").finished
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_a_stopped_crawl_keeps_what_waits_and_only_a_person_reopens_it(
+    broker: Broker, other: Broker, store: Store, crawl: Crawl, now: bool
+) -> None:
+    seeding.seed(broker.service, "c", [PAGE], False)
+    assert broker.lease() == [PAGE]
+    ((session, token),) = _sessions(broker)
+    seeding.seed(broker.service, "c", [LATE], False)
+    asked = handlers.stop_crawl(other.service, "c", StopRequest(now=now))
+    assert (asked.state, asked.stopping) == ("paused", True)
+    assert broker.lease() == []
+    kept = ["stop"] if now else ["ok"]
+    assert broker.frontier.extend([ExtendItem(session=session, token=token)], 60) == kept
+    broker.end()
+    assert store.crawl("c") == asked, "something of it is leased"
+    if now:
+        assert broker.frontier.release([ReleaseItem(session=session, token=token)]) == ["ok"]
+    else:
+        stamp = store.commit(Commit([page(broker.frontier, crawl, FOUND)]))
+        assert broker.frontier.admit(crawl.id, [Admission(FOUND, 1)], stamp=stamp) == [True]
+        done = FinishItem(session=session, token=token, task=1, outcome=Done(stored=True))
+        assert broker.frontier.finish([done]) == ["ok"]
+    broker.look()
+    ended = store.crawl("c")
+    assert (ended.state, ended.reason) == ("done", STOPPED)
+    assert broker.states(crawl) == {"stop"}
+    assert handlers.stop_crawl(broker.service, "c", StopRequest()) == ended
+    store.commit(Commit([page(broker.frontier, crawl, FOUND)]))
+    broker.frontier.admit(crawl.id, [Admission("http://c.example/later", 1)])
+    broker.end()
+    assert store.crawl("c") == ended
+    assert broker.lease() == []
+    handlers.resume_crawl(broker.service, "c")
+    item = CloseItem(session=session, token=token, report=HostReport())
+    broker.frontier.close_sessions([item])
+    waits = {PAGE, LATE} if now else {FOUND, LATE}
+    assert waits <= {*broker.lease()}
+
+
+def test_seeds_reopen_a_crawl_while_it_is_being_stopped_and_afterwards(
+    broker: Broker, store: Store, crawl: Crawl
+) -> None:
+    handlers.stop_crawl(broker.service, "c", StopRequest())
+    assert seeding.seed(broker.service, "c", [PAGE], False).added == 1
+    assert store.crawl("c").state == "active"
+    assert broker.states(crawl) == {"active"}
+    assert broker.lease() == [PAGE]
+    ((session, token),) = _sessions(broker)
+    handlers.stop_crawl(broker.service, "c", StopRequest())
+    broker.frontier.finish([FinishItem(session=session, token=token, task=1, outcome=Done())])
+    broker.look()
+    assert store.crawl("c").reason == STOPPED
+    assert seeding.seed(broker.service, "c", [LATE], False).added == 1
+    assert broker.states(crawl) == {"active"}
+    assert broker.lease() == [LATE]
+
+
+def test_a_finished_crawl_that_is_stopped_is_reopened_by_no_link(
+    broker: Broker, store: Store, crawl: Crawl
+) -> None:
+    broker.end()
+    assert store.crawl("c").finished
+    handlers.stop_crawl(broker.service, "c", StopRequest())
+    for _ in range(2):
+        broker.look()
+    ended = store.crawl("c")
+    assert (ended.state, ended.reason) == ("done", STOPPED)
+    assert broker.frontier.admit(crawl.id, [Admission(LATE)]) == [True]
+    assert store.crawl("c") == ended
+
+
+def test_what_is_stopped_is_not_paused_and_stopping_is_only_hastened(
+    broker: Broker, store: Store, crawl: Crawl
+) -> None:
+    first = handlers.stop_crawl(broker.service, "c", StopRequest())
+    assert handlers.stop_crawl(broker.service, "c", StopRequest()) == first
+    with pytest.raises(HttpProblem, match="being stopped"):
+        handlers.pause_crawl(broker.service, "c")
+    second = handlers.stop_crawl(broker.service, "c", StopRequest(now=True))
+    assert second.reason == STOPPING_NOW
+    assert handlers.stop_crawl(broker.service, "c", StopRequest()) == second
+    limited = store.set_state(crawl.id, "done", "max_pages")
+    assert handlers.stop_crawl(broker.service, "c", StopRequest()) == limited
+
+
+def test_a_stop_that_comes_with_the_end_still_keeps_links_out(
+    broker: Broker, store: Store, crawl: Crawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_state: Callable[..., Crawl] = store.set_state
+    ends = [True]
+
+    def ended_before(*given: object, **named: object) -> Crawl:
+        if ends:
+            ends.clear()
+            broker.end()
+        return set_state(*given, **named)
+
+    monkeypatch.setattr(store, "set_state", ended_before)
+    assert handlers.stop_crawl(broker.service, "c", StopRequest()).stopping
+    for _ in range(2):
+        broker.look()
+    assert store.crawl("c").reason == STOPPED
 
 
 @pytest.mark.parametrize("state", ["paused", "max_pages"])

@@ -28,10 +28,14 @@ from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.broker.frontier.scripts.partition import Mode
 from greencrawl.schema.net.urls import task_path
 from greencrawl.schema.records import (
+    STOPPED,
+    STOPPING,
+    STOPPING_NOW,
     Admission,
     CloseItem,
     Crawl,
     CrawlOptions,
+    CrawlState,
     Dead,
     Done,
     Duty,
@@ -110,6 +114,8 @@ class FrontierMachine(RuleBasedStateMachine):
             self.frontier.put_crawl(crawl)
             self.crawls[number] = crawl
         self.paused: set[int] = set()
+        self.halted: set[int] = set()
+        """Of those: what is leased of them is to be given back."""
         self.said: list[Crawl] = list(self.crawls.values())
         """Rows of crawls as they were told, or read by somebody who tells them later."""
         self.epoch = 1
@@ -424,6 +430,8 @@ class FrontierMachine(RuleBasedStateMachine):
                 assert status == "stop"
             if held.open and self.operator[s.host] > s.floor * 1000:
                 assert status == "stop", "it does not keep the operator's delay"
+            if held.open and s.crawl in self.halted:
+                assert status == "stop", "its crawl was stopped at once"
 
     @rule(data=st.data(), delay=st.sampled_from([7.0, 1.0, 0.0]))
     def slow_down(self, data: st.DataObject, delay: float) -> None:
@@ -553,12 +561,24 @@ class FrontierMachine(RuleBasedStateMachine):
                     self.place[key] = "waiting"
                     del self.later[key]
 
-    @rule(crawl=st.sampled_from([1, 2]), pause=st.booleans())
-    def pause(self, crawl: int, pause: bool) -> None:
-        state = "paused" if pause else "active"
+    @rule(
+        crawl=st.sampled_from([1, 2]),
+        state=st.sampled_from(
+            [
+                ("active", ""), ("active", ""), ("paused", ""), ("paused", STOPPING),
+                ("paused", STOPPING_NOW), ("done", STOPPED),
+            ]
+        ),
+    )  # fmt: skip
+    def put_state(self, crawl: int, state: tuple[CrawlState, str]) -> None:
+        """Somebody pauses, stops or resumes a crawl; what is leased may be so still."""
         self.said.append(self.store.crawl(crawl))
-        self.frontier.put_crawl(self.store.set_state(crawl, state))  # type: ignore[arg-type]
-        (self.paused.add if pause else self.paused.discard)(crawl)
+        changed = self.store.set_state(crawl, *state)
+        self.frontier.put_crawl(changed)
+        (self.paused.discard if changed.state == "active" else self.paused.add)(crawl)
+        (self.halted.add if state[1] == STOPPING_NOW else self.halted.discard)(crawl)
+        for held in self.held.values():
+            self.extended(held)
 
     @rule(data=st.data(), afresh=st.booleans())
     def tell_late(self, data: st.DataObject, afresh: bool) -> None:
@@ -610,7 +630,7 @@ class FrontierMachine(RuleBasedStateMachine):
             present = self.store.crawl(crawl)
             for p in self.frontier.partitions:
                 *_, state, version = self.calls("count", p, [crawl])
-                assert (state.decode(), version) == (present.state, present.version)
+                assert (state.decode(), version) == (part.state_of(present), present.version)
 
     # -- reading Redis out
 

@@ -11,6 +11,7 @@ import gevent
 import pytest
 
 from greencrawl.broker.frontier.coordination.duties import ASK_SECONDS, UPKEEP
+from greencrawl.broker.frontier.scripts.partition import state_of
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.duty_timeout import FORGOTTEN_SECONDS, MOST_SECONDS
@@ -23,7 +24,16 @@ from greencrawl.broker.tasks.upkeep import (
 )
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.records import Admission, Commit, Crawl, CrawlOptions, CrawlStats
+from greencrawl.schema.records import (
+    STOPPED,
+    STOPPING,
+    STOPPING_NOW,
+    Admission,
+    Commit,
+    Crawl,
+    CrawlOptions,
+    CrawlStats,
+)
 from tests.support.queue_double import Parts, Sums
 from tests.support.store_records import page
 
@@ -229,6 +239,41 @@ def test_at_a_limit_leasing_stops_and_the_crawl_is_done_when_nothing_is_leased(
     assert rig.queue.told.count((crawl.id, "stop")) == 1
     rig.see(crawl, **sums, leased=0)
     assert rig.state() == ("done", reason)
+
+
+@pytest.mark.parametrize("reason", [STOPPING, STOPPING_NOW])
+def test_a_crawl_that_a_person_stops_is_done_once_nothing_of_it_is_leased(
+    rig: Rig, reason: str
+) -> None:
+    crawl = rig.crawl(max_bytes=10)
+    rig.see(crawl, waiting=3, leased=2)
+    asked = rig.store.set_state(crawl.id, "paused", reason)
+    rig.see(asked, waiting=3, leased=2, bytes=20)
+    rig.queue.sums[crawl.id] = None
+    rig.upkeep.step()
+    assert rig.state() == ("paused", reason)
+    assert rig.queue.told[-1] == (crawl.id, state_of(asked)), "nothing else is said of it"
+    rig.see(asked, waiting=3, leased=1)
+    assert rig.state() == ("paused", reason)
+    rig.see(asked, waiting=3, later=1)
+    assert rig.state() == ("done", STOPPED)
+    assert rig.queue.states[crawl.id] == "stop"
+
+
+def test_a_crawl_that_was_stopped_when_it_was_nearly_over_is_looked_at_twice_again(
+    rig: Rig,
+) -> None:
+    crawl = rig.crawl()
+    rig.see(crawl)
+    rig.store.set_state(crawl.id, "paused", STOPPING)
+    rig.see(crawl, leased=1)  # which tells it
+    rig.see(crawl, leased=1)
+    rig.store.set_state(crawl.id, "active")
+    rig.see(crawl)  # which tells it
+    rig.see(crawl)
+    assert rig.state() == ("active", "")
+    rig.see(crawl)
+    assert rig.state() == ("done", "finished")
 
 
 def test_a_crawl_ends_when_the_store_takes_no_more_whatever_was_counted(rig: Rig) -> None:

@@ -4,7 +4,8 @@
 -- {'OK', now, next, tend}
 --
 -- state   active  hosts are leased              paused  they are not
---         stop    nor are they: a limit was reached
+--         stop    nor are they: a limit was reached, or it was stopped
+--         halt    nor are they, and what is leased is given back (sessions/extend.lua)
 --         done    nor are they, and nothing is taken in (queue/admit.lua)
 -- version of the crawl's row in the store: what was read of an older one changes nothing. A crawl that is
 -- done, or about to be, is lifted from that only by a later one: else who ends it would miss what came since.

@@ -2,8 +2,8 @@
 --
 -- args  {ttl ms, longest request ms, {token, host} …}
 -- {'OK', now, statuses}: 'ok', 'stale', or 'stop' (its absolute life is over, its host is blocked, an
--- operator has set a delay that it does not keep, or its crawl was deleted: make no further request,
--- close soon, which frees the host; storing what was fetched goes on). Past its absolute life a session
+-- operator has set a delay that it does not keep, or its crawl was deleted or stopped at once: make no
+-- further request, close soon, which frees the host; storing what was fetched goes on). Past its absolute life a session
 -- is not kept any longer; a shorter ttl than before brings its end no nearer.
 local statuses = {}
 for a = 3, #args do
@@ -14,7 +14,8 @@ for a = 3, #args do
   else
     if now <= num(s[3]) then redis.call('ZADD', P .. ':sd', 'GT', now + args[1] + args[2], token) end
     local h = host_of(s[1])
-    local over = now > num(s[3]) or num(h.till) > now or num(h.od) > num(s[5]) or not crawl_of(s[4])
+    local c = crawl_of(s[4])
+    local over = now > num(s[3]) or num(h.till) > now or num(h.od) > num(s[5]) or not c or c.state == 'halt'
     statuses[#statuses + 1] = s[2] == '1' and over and 'stop' or 'ok'
   end
 end

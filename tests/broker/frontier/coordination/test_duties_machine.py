@@ -22,7 +22,14 @@ from greencrawl.broker.frontier.nodes import ring as ring_module
 from greencrawl.broker.frontier.scripts.totals import Scan
 from greencrawl.broker.tasks import purge as purge_module
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.records import Admission, Crawl, CrawlOptions
+from greencrawl.schema.records import (
+    STOPPED,
+    STOPPING,
+    STOPPING_NOW,
+    Admission,
+    Crawl,
+    CrawlOptions,
+)
 from greencrawl.schema.wire import to_msgpack
 from greencrawl.store.base import DUTY_SECONDS, MARGIN
 from tests.support.duty_brokers import WRITES
@@ -201,15 +208,53 @@ class DutiesMachine(World):
         """The store knows at once; partitions are told, perhaps late, or never."""
         for crawl in self.known(name):
             self.said.append(crawl)
-            if crawl.state == "done" and (pause or crawl.finished):
+            if (crawl.state == "done" and (pause or crawl.finished)) or (crawl.stopping and pause):
                 return
             changed = self.store.set_state(crawl.id, "paused" if pause else "active")
             (self.paused.add if pause else self.paused.discard)(crawl.id)
+            self.stopped.discard(crawl.id)
             self.tell(changed, broker, steps)
 
     def resume(self, name: str, broker: int) -> None:
-        if any(crawl.state == "paused" for crawl in self.known(name)):
-            self.pause(name, False, broker, 999)
+        for crawl in self.known(name):
+            if crawl.state == "paused" or crawl.reason == STOPPED:
+                self.pause(name, False, broker, 999)
+
+    @rule(name=st.sampled_from(NAMES), now=st.booleans(), broker=EITHER, steps=STEPS)
+    def stop(self, name: str, now: bool, broker: int, steps: int) -> None:
+        """Partitions are told, perhaps late, or never; the end is the duty holder's."""
+        for crawl in self.known(name):
+            self.said.append(crawl)
+            if crawl.state == "done" and not crawl.finished:
+                return
+            changed = self.store.set_state(crawl.id, "paused", STOPPING_NOW if now else STOPPING)
+            self.stopped.add(crawl.id)
+            self.paused.discard(crawl.id)
+            self.tell(changed, broker, steps)
+
+    @rule(name=st.sampled_from(NAMES), which=WHICH, broker=EITHER, calls=BETWEEN, late=LATE)
+    def stop_before_something_comes(
+        self, name: str, which: int, broker: int, calls: set[str], late: int
+    ) -> None:
+        """It is about to be set done, and a person comes, or a page that is late."""
+        self.mend()
+        self.resume(name, broker)
+        self.seed(name, which, 3, broker, 999)
+        pages = self.fetched(which, broker, which % 2, 1, 1, True)
+        self.stop(name, False, broker, 999)
+        if which % 3:
+            for page in pages:
+                self.fences.advance(page, 999)
+        task = self.job(names.UPKEEP, broker, 1)
+        self.fences.advance_to(task, calls, 1)
+        if which % 4 < 2:
+            self.give(name, self.fresh(HOSTS[which % 4], 2), 1 - broker, late)
+        elif which % 4 == 2:
+            self.resume(name, 1 - broker)
+        for page in pages:
+            self.fences.advance(page, 999)
+        self.fences.advance(task, 999)
+        self.holds()
 
     @rule(which=WHICH, broker=EITHER, steps=STEPS)
     def tell_late(self, which: int, broker: int, steps: int) -> None:
