@@ -107,8 +107,17 @@ class Client:
         """Delete a crawl with its pages, in the background."""
         return self._broker.delete(name)
 
-    def seed(self, name: str, urls: Iterable[str | Seed], *, force: bool = False) -> SeedReply:
+    def seed(
+        self,
+        name: str,
+        urls: Iterable[str | Seed],
+        *,
+        force: bool = False,
+        if_changed: bool = False,
+    ) -> SeedReply:
         """Add URLs to a crawl, a thousand a request; ``force`` queues again what was seen.
+
+        With ``if_changed`` this, too, is queued again, and read again only if it has changed.
 
         The answer has the counts and an item for each URL. What was answered is durable. When it
         raises, some of the URLs may be queued: to do it again is harmless.
@@ -117,7 +126,7 @@ class Client:
         items: list[SeedItem] = []
         rest = iter(urls)
         while batch := tuple(islice(rest, SEEDS)):
-            reply = self._broker.seed(name, SeedRequest(batch, force=force))
+            reply = self._broker.seed(name, SeedRequest(batch, force=force, if_changed=if_changed))
             added += reply.added
             duplicate += reply.duplicate
             rejected += reply.rejected

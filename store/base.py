@@ -33,6 +33,7 @@ from greencrawl.schema.records import (
     SeedBatch,
     Stamp,
     StoredPage,
+    Validators,
     Version,
 )
 
@@ -316,6 +317,9 @@ class Store(Protocol):
         other way round a final never removes a page. That a URL is parked says nothing where it
         has a page or another final state, be these older: it is left out, or goes.
 
+        A page that was found unchanged stays as it is, at the present stamp; a final state of
+        before, or a parked one, goes as it does with a new version.
+
         An attempt is keyed by (crawl, fingerprint, at_ms), so that writing it again changes
         nothing. What came of a hook is noted with the page that it ran on (see ``HookRun``). Pages
         with links make their crawl active again if it was finished.
@@ -377,6 +381,10 @@ class Store(Protocol):
     # -- questions
     def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
         """The latest version of a page, or None. Raises BodyAway if its file cannot be read."""
+
+    def validators(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, Validators]:
+        """Fingerprint → what the server said of the page that is stored, of those that are whole
+        and have a status of 2xx. It may come from a replica: an older one costs a fetch."""
 
     def history(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Version]:
         """A page's fetches, the latest first; none for a URL without a page."""

@@ -1,9 +1,9 @@
-"""Columns of what a page says of itself: its canonical URL, and directives about its use."""
+"""Columns of what a page says of itself: its canonical URL, directives on its use, validators."""
 
 from __future__ import annotations
 
 from greencrawl.schema import wire
-from greencrawl.schema.records import Directives, StoredPage
+from greencrawl.schema.records import Directives, StoredPage, Validators
 
 
 def canonical_column(page: StoredPage) -> str | None:
@@ -26,6 +26,12 @@ def directives_column(said: Directives | None) -> str | None:
 def directives_of(column: str | None) -> Directives | None:
     """What :func:`directives_column` made a column of."""
     return None if column is None else wire.from_json(column, Directives)
+
+
+def validators_of(headers: str | bytes) -> Validators:
+    """What a column of headers has of them."""
+    found = wire.from_json(headers, dict[str, str])
+    return Validators(found.get("etag", ""), found.get("last-modified", ""))
 
 
 def _valid(text: str) -> str:

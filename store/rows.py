@@ -15,7 +15,7 @@ import zstandard
 
 from greencrawl.schema import wire
 from greencrawl.schema.net.urls import host_of
-from greencrawl.schema.records import Admission, Attempt, Commit, Final, HookRun, StoredPage
+from greencrawl.schema.records import Admission, Attempt, Check, Commit, Final, HookRun, StoredPage
 from greencrawl.schema.records.lease import pack_level, unpack_level
 from greencrawl.store import declared
 from greencrawl.store.errors import Unstorable
@@ -381,6 +381,7 @@ class Prepared(msgspec.Struct):
     attempts: list[Row]
     finals: list[Row]
     hooks: list[HookRun] = msgspec.field(default_factory=list)
+    checks: list[Check] = msgspec.field(default_factory=list)
 
 
 def prepare(codec: Codec, work: Commit, *, bodies: bool = True, together: bool = False) -> Prepared:
@@ -397,4 +398,5 @@ def prepare(codec: Codec, work: Commit, *, bodies: bool = True, together: bool =
         attempts=[attempt_row(item) for item in work.attempts],
         finals=[final_row(item) for item in work.finals],
         hooks=work.hooks,
+        checks=work.checks,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -16,7 +17,7 @@ from greencrawl.schema.net import scope
 from greencrawl.schema.net.normalising import queued_url
 from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.net.request import ACCEPT_JSON, crawl_headers, shown
-from greencrawl.schema.records import Crawl, CrawlOptions, Refusal, StoredPage
+from greencrawl.schema.records import Crawl, CrawlOptions, Refusal, StoredPage, Validators
 from greencrawl.schema.records.auth import Form, OAuth2, Own
 from greencrawl.schema.records.link_sources import chosen_sources
 from greencrawl.store.base import Detail
@@ -52,6 +53,9 @@ class RootStore(CrawlSource, Protocol):
 
     def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
         """The latest version of a page, or None. Raises BodyAway, Unavailable."""
+
+    def validators(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, Validators]:
+        """Fingerprint → what the server said of the page that is stored. Raises Unavailable."""
 
 
 @dataclass(frozen=True)

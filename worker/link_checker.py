@@ -266,7 +266,8 @@ def _says_nofollow(rel: str) -> bool:
 
 def redirected(task: Task, target: str) -> Admission:
     """What to admit when ``task`` redirects to ``target`` (canonical, in scope), at its depth."""
-    return Admission(target, task.depth, task.level, task.redirects + 1, task.kind)
+    kind = TaskKind.PAGE if task.kind is TaskKind.REFETCH else task.kind
+    return Admission(target, task.depth, task.level, task.redirects + 1, kind)
 
 
 def as_page(task: Task) -> Task:

@@ -49,6 +49,7 @@ from greencrawl.worker.link_checker import redirect_problem, redirected
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
 from greencrawl.worker.reading import Reading, heard, is_no_sitemap, is_sitemap, keeps_body
+from greencrawl.worker.refetch import asking, conditions, is_unchanged
 from greencrawl.worker.robots.cache import RobotsCache, RobotsRules
 from greencrawl.worker.robots.reservations import SiteReservations
 from greencrawl.worker.session.backoff import until_available
@@ -118,6 +119,7 @@ class Pipeline:
             return unused(session)
         visit = Visit(held, context, self._fetcher, self._stopping, self._in_hand)
         visit.judge = self._traps.judge(context, session.host, session.traps)
+        visit.conditions = conditions(self._store, self._frontier.fingerprint, context, session)
         begun = 0
         try:
             for task in session.tasks:
@@ -227,6 +229,9 @@ class Pipeline:
             visit.fail(str(answer.kind), wait, answer.detail, told_to_wait=answer.ours)
             raise VisitOver(answer.detail)
         dear = self._guarded.unpacked(visit, answer)
+        if is_unchanged(answer, task, visit.conditions):
+            self._writer.put(self._results.unchanged(visit.held, task, answer))
+            return
         failure = answer if isinstance(answer, Failure) else retry.classify(answer)
         if failure is not None:
             if dear:
@@ -242,7 +247,7 @@ class Pipeline:
         self, visit: Visit, task: Task, problems: dict[str, str], site: Directives | None
     ) -> Fetched | Failure:
         context = visit.context
-        headers = context.headers_for(task.url)
+        headers = asking(visit.conditions, task, context.headers_for(task.url))
         visit.least_cap = least_cap(task)
         if context.hooks.request is not None:
             try:

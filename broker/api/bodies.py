@@ -35,7 +35,7 @@ SNIFFED_TYPES = frozenset(
 )
 """What clients send who did not say what they send: curl's ``-d`` is the first of them."""
 
-_SEED_REQUEST = re.compile(rb'\s*\{\s*"(?:urls|force)"\s*:')
+_SEED_REQUEST = re.compile(rb'\s*\{\s*"(?:urls|force|if_changed)"\s*:')
 _SEED = msgspec.json.Decoder(Url | Seed)
 
 

@@ -107,6 +107,7 @@ class PageReply(ListedPage, frozen=True, kw_only=True):
 
     ``fields`` is what the crawl's hook made of it, ``items`` are records that it found there;
     ``links`` are those that were queued.
+    ``gone_since_ms``: when it was asked for again and was no longer there (404, 410, 451), else 0.
     """
 
     crawl: str
@@ -122,6 +123,7 @@ class PageReply(ListedPage, frozen=True, kw_only=True):
     digest: str = ""
     text_chars: int = 0
     links: tuple[str, ...] = ()
+    gone_since_ms: int = 0
     versions: tuple[PageVersion, ...] = ()
 
 
@@ -209,9 +211,12 @@ class Text(Struct, frozen=True):
 
 
 class SeedQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of seeding. JSON bodies may say ``force`` themselves; NDJSON and text cannot."""
+    """Of seeding. JSON bodies may say the same themselves; NDJSON and text cannot."""
 
     force: Annotated[bool, Meta(description="Queue URLs again that were already seen")] = False
+    if_changed: Annotated[
+        bool, Meta(description="The same, and read those again only that have changed")
+    ] = False
 
 
 class UrlQuery(Struct, frozen=True, forbid_unknown_fields=True):

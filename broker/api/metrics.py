@@ -20,7 +20,8 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10
 """Seconds; the upper ones are long polls."""
 
 CRAWL_FIELDS = (
-    "waiting", "leased", "later", "admitted", "finished", "stored", "dead", "parked", "bytes"
+    "waiting", "leased", "later", "admitted", "finished", "stored", "dead", "parked", "bytes",
+    "unchanged",
 )  # fmt: skip
 
 

@@ -19,6 +19,8 @@ from greencrawl.schema.text.guessed import guessed_text
 from greencrawl.schema.text.parked import parked_text
 
 ATTEMPTS = 20
+UNCHANGED = 304
+_SAYS = {"dead": "given up", "gone": "settled as gone", "excluded": "not fetched by rule"}
 _BESIDE = frozenset({FailureKind.LINKS, FailureKind.SITEMAP, FailureKind.DENSE, FailureKind.COSTLY})
 """Kinds that are journalled of pages that are stored."""
 
@@ -51,7 +53,8 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
             why = f"the crawl is {crawl.state}{_because(crawl)}; {why}"
         state = msgspec.structs.replace(state, why=why)
     elif page is not None:
-        state = msgspec.structs.replace(state, state="fetched", why=_of_page(crawl, page, attempts))
+        why = _of_page(crawl, page, attempts) + _since(page, final, attempts)
+        state = msgspec.structs.replace(state, state="fetched", why=why)
     elif final is not None:
         state = msgspec.structs.replace(state, state=final.state, why=_of_final(crawl, final))
     elif state.state == "seen" and (guessed := guessed_text(url, attempts)):
@@ -99,18 +102,21 @@ def _noted(page: StoredPage, attempts: Sequence[Attempt]) -> str:
     return "".join(f"; {attempt.detail}" for attempt in reversed(beside))
 
 
+def _since(page: StoredPage, final: Final | None, attempts: Sequence[Attempt]) -> str:
+    """What became of a page that is stored when it was asked for again, the latest only."""
+    same = max((a.at_ms for a in attempts if a.code == UNCHANGED), default=0)
+    if final is not None and final.at_ms > max(page.fetched_ms, same):
+        return f"; {_SAYS[final.state]} when asked again at {_moment(final.at_ms)}: {final.kind}"
+    return f"; unchanged at {_moment(same)}" if same > page.fetched_ms else ""
+
+
 def _of_final(crawl: Crawl, final: Final) -> str:
     if final.state == "parked":
         return parked_text(crawl.name, final, _moment(final.at_ms))
     if final.kind == PURGED:
         return f"dropped unfetched at {_moment(final.at_ms)}, purged: {final.detail}"
-    says = {
-        "dead": "given up",
-        "gone": "settled as gone",
-        "excluded": "not fetched by rule",
-    }[final.state]
     detail = f" ({final.detail})" if final.detail else ""
-    return f"{says} at {_moment(final.at_ms)}: {final.kind}{detail}"
+    return f"{_SAYS[final.state]} at {_moment(final.at_ms)}: {final.kind}{detail}"
 
 
 def _of_unseen(crawl: Crawl, url: str) -> str:

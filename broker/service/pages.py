@@ -151,6 +151,8 @@ def reply(store: Store, page_id: str) -> PageReply:
     """All of a page but text and body. Raises UnknownPage."""
     page = stored(store, page_id, body=False)
     versions = store.history(page.crawl, page.fingerprint, VERSIONS)
+    final = store.final(page.crawl, page.fingerprint)
+    gone = final is not None and final.state == "gone" and final.at_ms > page.fetched_ms
     return PageReply(
         **_shown(page),
         crawl=store.crawl(page.crawl).name,
@@ -166,6 +168,7 @@ def reply(store: Store, page_id: str) -> PageReply:
         digest=page.digest.hex(),
         text_chars=len(page.text),
         links=tuple(link.url for link in page.links),
+        gone_since_ms=final.at_ms if final is not None and gone else 0,
         versions=tuple(
             PageVersion(
                 fetched_ms=one.fetched_ms,

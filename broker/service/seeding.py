@@ -33,6 +33,7 @@ from greencrawl.schema.records import (
     SeedBatch,
     SeedItem,
     SeedReply,
+    TaskKind,
 )
 
 FULL_RETRY_SECONDS = 5
@@ -82,19 +83,29 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
     return service.store.crawl(crawl.id), is_new
 
 
-def seed(service: Service, name: str, urls: Sequence[str | Seed], force: bool) -> SeedReply:
+def seed(
+    service: Service,
+    name: str,
+    urls: Sequence[str | Seed],
+    force: bool,
+    *,
+    if_changed: bool = False,
+) -> SeedReply:
     """Queue URLs; one verdict each, in the order given.
 
     A crawl without roots takes them from these URLs; one that has roots judges the URLs by them.
-    Idempotent: what was seen is a ``duplicate`` (with ``force`` it is queued again). What belongs
-    to a node that is away is ``pending``: it is logged, and queued when the node is back. Raises
-    UnknownCrawl; Unavailable, and then the batch may be logged, and is queued in time.
+    Idempotent: what was seen is a ``duplicate`` (with ``force`` it is queued again, and with
+    ``if_changed`` as a refetch). What belongs to a node that is away is ``pending``: it is logged,
+    and queued when the node is back. Raises UnknownCrawl; Unavailable, and then the batch may be
+    logged, and is queued in time.
     """
     crawl = service.store.crawl(name)
     check_room(service)
     crawl = _with_roots(service, crawl, urls)
     verdicts = judge(crawl, urls)
     wanted = _admissions(service, verdicts)
+    if if_changed:
+        wanted = [msgspec.structs.replace(item, kind=TaskKind.REFETCH) for item in wanted]
     fresh: set[str] = set()
     pending: set[str] = set()
     if wanted:

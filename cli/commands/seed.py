@@ -26,8 +26,13 @@ FULL_SECONDS = 5.0
 @click.argument("crawl")
 @click.argument("urls", nargs=-1, required=True, metavar="URL...|-")
 @click.option("--force", is_flag=True, help="Queue URLs again that were already seen.")
+@click.option(
+    "--if-changed", is_flag=True, help="The same, and read pages again only that have changed."
+)
 @reach.data_option
-def seed(crawl: str, urls: tuple[str, ...], force: bool, data: str | None) -> None:
+def seed(
+    crawl: str, urls: tuple[str, ...], force: bool, if_changed: bool, data: str | None
+) -> None:
     """Add URLs to a crawl.
 
     A URL of `-` reads them from standard input, one a line. Prints how many were added, were
@@ -38,7 +43,7 @@ def seed(crawl: str, urls: tuple[str, ...], force: bool, data: str | None) -> No
     broker = reach.required(reach.load(data))
     counts = {"added": 0, "duplicate": 0, "rejected": 0, "pending": 0}
     for batch in _batches(map(with_scheme, _given(urls))):
-        reply = _patiently(broker, crawl, SeedRequest(batch, force=force))
+        reply = _patiently(broker, crawl, SeedRequest(batch, force=force, if_changed=if_changed))
         for item in reply.items:
             counts[item.status] += 1
             if item.status == "rejected":

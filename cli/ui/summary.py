@@ -45,7 +45,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     are workers that could not import it.
     ``put_off`` counts sessions that ended by no fault of their hosts', whose URLs went back.
     ``withheld`` counts pages whose content is not kept, by the directive, as the broker counts.
-    ``rewritten`` are links that the crawl's ``normalise`` has changed, as the broker counts.
+    ``rewritten`` are links that the crawl's ``normalise`` has changed, ``unchanged`` pages that
+    were asked for again and had not changed, as the broker counts.
     ``hosts`` were asked for something; at a broker elsewhere, the most that had work at once.
     """
 
@@ -68,6 +69,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     parked: int = 0
     put_off: dict[str, int] = msgspec.field(default_factory=dict)
     rewritten: int = 0
+    unchanged: int = 0
     withheld: dict[str, int] = msgspec.field(default_factory=dict)
     hooks: tuple[HookCount, ...] = ()
     refused: tuple[HookRefusal, ...] = ()
@@ -105,6 +107,7 @@ def of_run(
         parked=stats.parked,
         put_off=dict(sorted(stats.put_off.items())),
         rewritten=stats.rewritten,
+        unchanged=stats.unchanged,
         withheld=withheld(stats.failures),
         hooks=stats.hooks,
         refused=stats.refused,
@@ -210,6 +213,8 @@ def show(summary: Summary, console: Console) -> None:
         rows.append(("parked", f"{summary.parked:,} URLs; see {command}"))
     if summary.put_off:
         rows.append(("put off", put_off_text(summary.put_off)))
+    if summary.unchanged:
+        rows.append(("unchanged", f"{summary.unchanged:,} pages that were asked for again"))
     if summary.rewritten:
         rows.append(("links rewritten", f"{summary.rewritten:,} by normalise"))
     if summary.withheld:

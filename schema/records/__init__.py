@@ -109,6 +109,7 @@ from greencrawl.schema.records.stored import (
     HOOK_FUNCTIONS,
     TRAP,
     Attempt,
+    Check,
     Commit,
     Final,
     FinalState,
@@ -118,6 +119,7 @@ from greencrawl.schema.records.stored import (
     PageFilter,
     ParkedShape,
     StoredPage,
+    Validators,
     Version,
 )
 
@@ -142,6 +144,7 @@ __all__ = [
     "WORKER_ID",
     "Admission",
     "Attempt",
+    "Check",
     "CloseItem",
     "CloseRequest",
     "Commit",
@@ -215,6 +218,7 @@ __all__ = [
     "Totals",
     "Url",
     "UrlState",
+    "Validators",
     "Version",
     "WorkerId",
     "kept_options",

@@ -29,11 +29,13 @@ class TaskKind(IntEnum):
     for once, and of what is not there no row is kept."""
     CANONICAL = 6
     """To read what another page names as its canonical URL: a page, and no seed at any depth."""
+    REFETCH = 7
+    """To read a page again if it has changed since it was stored."""
 
     @property
     def is_page(self) -> bool:
         """Whether it asks for a page, by a link or as a seed."""
-        return self is TaskKind.PAGE or self is TaskKind.CANONICAL
+        return self in (TaskKind.PAGE, TaskKind.CANONICAL, TaskKind.REFETCH)
 
     @property
     def is_sitemap(self) -> bool:
@@ -102,7 +104,7 @@ class Task(Struct, frozen=True, gc=False):
     @property
     def is_seed(self) -> bool:
         """Whether a person gave the URL, or the one that redirects to it."""
-        return self.depth == 0 and self.kind == TaskKind.PAGE
+        return self.depth == 0 and self.kind in (TaskKind.PAGE, TaskKind.REFETCH)
 
     @property
     def suspect(self) -> bool:

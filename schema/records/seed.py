@@ -22,11 +22,13 @@ class Seed(Struct, frozen=True, forbid_unknown_fields=True):
 class SeedRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/crawls/{c}/urls`` as JSON; as NDJSON each line is one of ``urls``.
 
-    ``force`` queues URLs again that were already seen.
+    ``force`` queues URLs again that were already seen; ``if_changed`` does, too, and those of which
+    a page is stored are only asked whether they have changed.
     """
 
     urls: Annotated[tuple[Url | Seed, ...], Meta(max_length=50_000)]
     force: bool = False
+    if_changed: bool = False
 
 
 class SeedItem(Struct, frozen=True, omit_defaults=True):

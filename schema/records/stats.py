@@ -19,8 +19,9 @@ class Totals(Struct, frozen=True, kw_only=True):
     why (``noindex`` …); ``later`` are retries not yet due; ``overflow`` waits in
     SQL, beyond the memory budget; ``hosts`` are those that have tasks waiting. ``parked`` counts
     those that were released since, too, until they are counted anew from the store. ``rewritten``
-    are links that the crawl's ``normalise`` has changed. ``put_off`` counts sessions that ended by
-    no fault of their hosts', by reason (:class:`greencrawl.schema.records.PutOff`).
+    are links that the crawl's ``normalise`` has changed; ``unchanged`` counts pages that were asked
+    for again and had not changed. ``put_off`` counts sessions that ended by no fault of their
+    hosts', by reason (:class:`greencrawl.schema.records.PutOff`).
     """
 
     admitted: int = 0
@@ -36,6 +37,7 @@ class Totals(Struct, frozen=True, kw_only=True):
     hosts: int = 0
     parked: int = 0
     rewritten: int = 0
+    unchanged: int = 0
     failures: dict[str, int] = field(default_factory=dict)
     put_off: dict[str, int] = field(default_factory=dict)
 

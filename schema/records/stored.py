@@ -117,6 +117,22 @@ class StoredPage(Struct, kw_only=True):
         return f"{self.crawl}-{self.fingerprint & 0xFFFF_FFFF_FFFF_FFFF:016x}"
 
 
+class Validators(Struct, frozen=True):
+    """What a server said of a page when it was fetched: its header fields ETag and Last-Modified as
+    they came, "" where there was none."""
+
+    etag: str = ""
+    modified: str = ""
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """A page that was asked for at ``at_ms`` (epoch), and had not changed since it was stored."""
+
+    crawl: int
+    fingerprint: int
+    at_ms: int
+
+
 class Version(Struct, frozen=True, kw_only=True):
     """One fetch of a page, past or present: when, with what status, and whether it had changed.
 
@@ -189,3 +205,4 @@ class Commit(Struct):
     finals: list[Final] = field(default_factory=list)
     hooks: list[HookRun] = field(default_factory=list)
     owes: frozenset[str] = frozenset()
+    checks: list[Check] = field(default_factory=list)

@@ -8,13 +8,13 @@ its transaction runs again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import pymysql
 from msgspec.structs import replace
 
 from greencrawl.schema import crash_points
-from greencrawl.schema.records import Final, Stamp
+from greencrawl.schema.records import Check, Final, Stamp
 from greencrawl.store import rows as common
 from greencrawl.store.bodies import Place
 from greencrawl.store.mysql import page_limit, rows
@@ -71,7 +71,8 @@ class Write:
                 arrived.setdefault(page.key, []).append(page)
         finals = [one for one in work.finals if one.crawl in begun.alive]
         counts = page_limit.lock(db, {key[0] for key in arrived} & begun.limits.keys())
-        settled = sorted({*arrived, *((one.crawl, one.fingerprint) for one in finals)})
+        checks = [one for one in work.checks if one.crawl in begun.alive]
+        settled = sorted({*arrived, *_named(finals, checks)})
         known = pages.lock(running, settled)
         refused = page_limit.surplus(db, begun.limits, counts, arrived, known)
         if freed := parked.let_go(db, finals):
@@ -79,12 +80,13 @@ class Write:
             refused |= freed
         if refused:
             arrived = {key: some for key, some in arrived.items() if key not in refused}
-            settled = sorted({*arrived, *((one.crawl, one.fingerprint) for one in finals)})
+            settled = sorted({*arrived, *_named(finals, checks)})
         every = [page for some in arrived.values() for page in some]
         reopened = begun.finished & {page.crawl for page in every if page.links}
         crawls.reopen_finished(db, sorted(reopened))
         bodies.write(running, every, self._known, self._places)
         current = pages.write(running, arrived, known)
+        pages.check(running, checks, known, current)
         _write_finals(running, finals, settled, current)
         _write_attempts(running, work, begun.alive)
         runs = [
@@ -101,10 +103,15 @@ class Write:
         return replace(begun.stamp, refused=refused) if refused else begun.stamp
 
 
+def _named(finals: Sequence[Final], checks: Sequence[Check]) -> Iterator[Key]:
+    yield from ((one.crawl, one.fingerprint) for one in finals)
+    yield from ((one.crawl, one.fingerprint) for one in checks)
+
+
 def _crawls(work: Prepared) -> list[int]:
     named = {page.crawl for page in work.pages}
     named |= {row[0] for row in work.attempts} | {one.crawl for one in work.finals}
-    named |= {run.crawl for run in work.hooks}
+    named |= {run.crawl for run in work.hooks} | {one.crawl for one in work.checks}
     return sorted(crawl for crawl in named if 0 < crawl < 2**32)
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from greencrawl.schema import wire
 from greencrawl.schema.net.urls import host_of
-from greencrawl.schema.records import Attempt, Commit, Final, HookRun, StoredPage
+from greencrawl.schema.records import Attempt, Check, Commit, Final, HookRun, StoredPage
 from greencrawl.schema.records.lease import pack_level, unpack_level
 from greencrawl.store import declared, rows
 from greencrawl.store.errors import Unstorable
@@ -94,6 +94,7 @@ class Prepared(Struct):
     """Of each attempt."""
     finals: list[Final]
     hooks: list[HookRun]
+    checks: list[Check]
     owes: frozenset[str] = frozenset()
 
 
@@ -125,7 +126,7 @@ def prepare(codec: Codec, work: Commit) -> Prepared:
             done = 0
     attempts = [_attempt(one) for one in work.attempts]
     hosts = [host_key(row[8]) for row in attempts]
-    return Prepared(pages, attempts, hosts, work.finals, work.hooks, work.owes)
+    return Prepared(pages, attempts, hosts, work.finals, work.hooks, work.checks, work.owes)
 
 
 def _page(codec: Codec, page: StoredPage) -> Page:

@@ -40,8 +40,10 @@ from greencrawl.schema.records import (
     SeedBatch,
     Stamp,
     StoredPage,
+    Validators,
     Version,
 )
+from greencrawl.store import declared
 from greencrawl.store import rows as common
 from greencrawl.store.base import EVERY, MARGIN, NEVER, STEP_ROWS, Detail, Step
 from greencrawl.store.bodies import Bodies, Place
@@ -59,6 +61,7 @@ from greencrawl.store.mysql.tables import (
     duties,
     hooks,
     overflow,
+    pages,
     parked,
     partitions,
     purges,
@@ -640,6 +643,11 @@ class MysqlStore:
             else:
                 page.body = self._codec.unpack(body)
         return page
+
+    def validators(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, Validators]:
+        """See :class:`greencrawl.store.base.Store`."""
+        found = self._cluster.read(lambda db: pages.validators(db, crawl, fingerprints))
+        return {number: declared.validators_of(headers) for number, headers in found}
 
     def history(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Version]:
         """See :class:`greencrawl.store.base.Store`."""

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from greencrawl.schema import crash_points
 from greencrawl.schema.errors import DutyLost, GreencrawlError
-from greencrawl.schema.records import Attempt, Commit, Duty, Final, Stamp, StoredPage
+from greencrawl.schema.records import Attempt, Check, Commit, Duty, Final, Stamp, StoredPage
 from greencrawl.store import rows
 from greencrawl.store.bodies import Bodies, Place
 from greencrawl.store.errors import Unstorable
@@ -151,6 +151,9 @@ def write(
             connection.execute(_finals_sql(len(some)), [stamp, *chain.from_iterable(some)])
         for some in parts([r for w in works for r in w.attempts if r[0] in alive]):
             connection.execute(_attempts_sql(len(some)), list(chain.from_iterable(some)))
+        checks = [one for w in works for one in w.checks if one.crawl in alive]
+        if checks:
+            _check(connection, checks, stamp)
         runs = [run for w in works for run in w.hooks if run.crawl in alive]
         if runs := [run for run in runs if (run.crawl, run.fingerprint) not in refused]:
             hooks.settle(connection, runs)
@@ -188,6 +191,18 @@ def _write_pages(
     connection.execute(_outlived_sql(len(keys)), list(chain.from_iterable(keys)))
 
 
+def _check(connection: sqlite3.Connection, checks: Sequence[Check], stamp: int) -> None:
+    """Pages that were found unchanged: the replay log tells of them at this stamp."""
+    found = [(one.crawl, one.fingerprint, rows.bounded(one.at_ms)) for one in checks]
+    connection.executemany(
+        "UPDATE pages SET stamp = ? WHERE crawl = ? AND fingerprint = ?",
+        [(stamp, *row[:2]) for row in found],
+    )
+    overflow.settled(connection, (row[:2] for row in found))
+    for some in parts(found):
+        connection.execute(_outlived_sql(len(some)), list(chain.from_iterable(some)))
+
+
 def _old_row(row: Row) -> Row:
     """The row as programs before :data:`contents.APART` read it: with a number for a digest."""
     digest = rows.decimal_digest(row[contents.CONTENT])
@@ -201,6 +216,7 @@ class _Waiting:
         self.work = work
         self.duty = duty
         self.size = len(work.pages) + len(work.attempts) + len(work.finals) + len(work.hooks)
+        self.size += len(work.checks)
         self.rows: Prepared | None = None
         """Rows of pages have their bodies unless these go to files."""
         self.outcome: Stamp | BaseException | None = None

@@ -43,9 +43,10 @@ from greencrawl.schema.records import (
     SeedBatch,
     Stamp,
     StoredPage,
+    Validators,
     Version,
 )
-from greencrawl.store import rows
+from greencrawl.store import declared, rows
 from greencrawl.store.base import EVERY, MARGIN, NEVER, STEP_ROWS, Detail, Step
 from greencrawl.store.bodies import Bodies, Place
 from greencrawl.store.errors import BodyAway
@@ -605,6 +606,11 @@ class SqliteStore:
         elif size and not page.body:
             raise BodyAway(page.url, "the store does not have it, or damaged")
         return page
+
+    def validators(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, Validators]:
+        """See :class:`greencrawl.store.base.Store`."""
+        found = self._questions.run(lambda db: lists.validators(db, crawl, fingerprints))
+        return {number: declared.validators_of(headers) for number, headers in found}
 
     def history(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Version]:
         """See :class:`greencrawl.store.base.Store`."""

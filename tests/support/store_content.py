@@ -14,11 +14,13 @@ import pytest
 from msgspec.structs import replace
 
 from greencrawl.schema.records import (
+    Check,
     Commit,
     CrawlOptions,
     Directives,
     PageFilter,
     StoredPage,
+    Validators,
     Version,
 )
 from greencrawl.store.base import Store
@@ -131,6 +133,74 @@ class ContentContract:
             store.commit(Commit([page(one, 1, items=ITEMS)]))
         store.delete_crawl(crawl)
         assert (items(store, crawl), items(store, other)) == ([], [ITEMS])
+
+    # -- pages that are asked for again
+
+    def test_what_a_server_said_of_whole_pages_is_told(self, store: Store, crawl: int) -> None:
+        said = {"etag": '"a"', "last-modified": "Wed, 21 Oct 2015 07:28:00 GMT", "server": "x"}
+        other = store.put_crawl("other", CrawlOptions(), []).id
+        store.commit(
+            Commit(
+                [
+                    page(crawl, 1, headers=said), page(crawl, 2), page(other, 3, headers=said),
+                    page(crawl, 4, headers=said, truncated=True, body=b"x"),
+                    page(crawl, 5, headers=said, status=301), page(crawl, 6, headers=said),
+                    page(crawl, 6, 2000, headers={"etag": '"b"'}),
+                ]
+            )
+        )  # fmt: skip
+        assert store.validators(crawl, [1, 2, 3, 4, 5, 6, 7]) == {
+            1: Validators('"a"', "Wed, 21 Oct 2015 07:28:00 GMT"),
+            2: Validators(),
+            6: Validators('"b"'),
+        }
+        assert store.validators(crawl, [7]) == {}
+
+    def test_a_page_that_had_not_changed_stays_and_is_stamped_anew(
+        self, store: Store, crawl: int
+    ) -> None:
+        known = page(crawl, 1, body=b"one", links=links("http://a/"))
+        first = store.commit(Commit([known, page(crawl, 2)])).clock
+        store.tick()
+        again = Check(crawl=crawl, fingerprint=1, at_ms=5000)
+        tried = attempt(crawl, 1, 5000, code=304)
+        for _ in range(2):
+            now = store.commit(Commit(attempts=[tried], checks=[again]))
+            assert now.clock > first
+            assert store.stamps(crawl, [1, 2]) == {1: now.clock, 2: first}
+        assert store.page(crawl, 1) == known
+        assert len(store.history(crawl, 1)) == 1
+        assert [one.code for one in store.attempts(crawl, 1)] == [304]
+        assert store.counts(crawl)["pages"] == 2
+        marks = [mark.url for some in store.replay_marks(now.clock) for mark in some]
+        assert marks == [known.url]
+        found = [link.url for part in store.replay_links(now.clock) for _, s in part for link in s]
+        assert found == ["http://a/"]
+
+    def test_a_page_that_is_there_unchanged_is_gone_no_more(self, store: Store, crawl: int) -> None:
+        store.commit(Commit([page(crawl, 1), page(crawl, 2), page(crawl, 3)]))
+        gone = [final(crawl, number, 2000, state="gone") for number in (1, 2)]
+        store.commit(Commit(finals=gone))
+        assert store.counts(crawl)["gone"] == 2
+        store.commit(
+            Commit(
+                finals=[final(crawl, 3, 2500, state="gone")],
+                checks=[
+                    Check(crawl=crawl, fingerprint=1, at_ms=3000),
+                    Check(crawl=crawl, fingerprint=2, at_ms=1500),
+                    Check(crawl=crawl, fingerprint=3, at_ms=3000),
+                ],
+            )
+        )
+        assert [store.final(crawl, number) is None for number in (1, 2, 3)] == [True, False, True]
+        assert store.counts(crawl)["gone"] == 1
+
+    def test_a_check_of_what_is_not_there_changes_nothing(self, store: Store, crawl: int) -> None:
+        unknown = Check(crawl=crawl, fingerprint=9, at_ms=1)
+        deleted = Check(crawl=crawl + 7, fingerprint=1, at_ms=1)
+        store.commit(Commit([page(crawl, 1)], checks=[unknown, deleted]))
+        assert store.page(crawl, 9) is None
+        assert store.stamps(crawl, [9]) == {}
 
     # -- what a page says of itself
 

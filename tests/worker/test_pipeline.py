@@ -34,6 +34,7 @@ from greencrawl.schema.records import (
     StoredPage,
     Task,
     TaskKind,
+    Validators,
 )
 from greencrawl.schema.records.auth import Form, Source
 from greencrawl.store.base import Detail
@@ -147,6 +148,10 @@ class Stores:
 
     def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
         return self.stored.get(fingerprint)
+
+    def validators(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, Validators]:
+        known = [number for number in fingerprints if number in self.stored]
+        return {number: Validators(self.stored[number].headers["etag"]) for number in known}
 
     def recall(self, page: StoredPage) -> None:
         self.recalled += page.links
@@ -514,6 +519,36 @@ def test_robots_redirected_over_hosts_too_often_count_as_absent(world: World) ->
     cached = parser.unpack(world.stores.robots["http://o"])
     assert cached is not None
     assert cached.rules().allowed("http://o/a", "any")
+
+
+def test_a_page_that_has_not_changed_brings_no_page_and_one_that_was_not_asked_so_is_an_error(
+    world: World,
+) -> None:
+    url = "http://h/a"
+    number = fingerprint(url)
+    world.stores.stored[number] = StoredPage(
+        crawl=1, fingerprint=number, url=url, status=200, headers={"etag": '"1"'}
+    )
+    world.site.answers[url] = status(304)
+    world.run(Task(1, url, kind=TaskKind.REFETCH))
+    result = world.result
+    assert (result.page, result.finals, result.outcome) == (None, [], Done(kind="unchanged"))
+    assert result.check is not None
+    assert (result.check.fingerprint, result.attempts[0].code) == (number, 304)
+    world.stores.results.clear()
+    world.run(Task(1, url))
+    assert isinstance(world.result.outcome, Retry)
+    assert (world.result.outcome.kind, world.result.check) == ("bad_status", None)
+
+
+def test_where_a_page_that_is_asked_for_again_redirects_to_is_asked_for_as_any_other(
+    world: World,
+) -> None:
+    world.site.answers["http://h/a"] = status(301, location="/b")
+    world.run(Task(1, "http://h/a", kind=TaskKind.REFETCH))
+    page = world.result.page
+    assert page is not None
+    assert [(link.url, link.kind) for link in page.links] == [("http://h/b", TaskKind.PAGE)]
 
 
 def test_question_that_fails_blocks_its_host_and_leaves_no_row(world: World) -> None:

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from greencrawl.schema.records import (
     TRAP,
     Attempt,
+    Check,
     Dead,
     Done,
     Failure,
@@ -36,6 +37,8 @@ from greencrawl.worker.session.held import Held
 
 ACTION = "action"
 """The kind of what is not asked for since it logs out or changes something."""
+UNCHANGED = "unchanged"
+"""The kind of a refetch of a page that had not changed."""
 SURPLUS_SECONDS = 60.0
 """How long a task waits whose page was one too many; by then the crawl is done at its limit."""
 RELEASED_SECONDS = 2.0
@@ -56,6 +59,7 @@ class Result(Struct, kw_only=True):
     attempts: list[Attempt] = field(default_factory=list)
     finals: list[Final] = field(default_factory=list)
     hooks: HookRun | None = None
+    check: Check | None = None
     weight: int = 0
     """Its ``bytes`` when it was handed over: it is looked at three times on its way."""
 
@@ -265,6 +269,17 @@ class Results:
             ]
             result.outcome = msgspec.structs.replace(done, kind=str(next(iter(notes))))
         return result
+
+    def unchanged(self, held: Held, task: Task, fetched: Fetched) -> Result:
+        """A page is as it was when it was stored: its attempt, with the code 304, no version."""
+        crawl, number = held.session.crawl, self._fingerprint(task.url)
+        return Result(
+            held=held,
+            task=task.number,
+            outcome=Done(bytes=fetched.wire_bytes, kind=UNCHANGED),
+            attempts=[self._journal.success(crawl, number, task, fetched)],
+            check=Check(crawl=crawl, fingerprint=number, at_ms=fetched.fetched_ms),
+        )
 
     def note_hooks(
         self, crawl: int, task: Task, result: Result, problems: Mapping[str, str], at_ms: int

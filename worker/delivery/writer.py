@@ -292,6 +292,8 @@ class Writer:
                     work.pages.append(result.page)
                 work.attempts += result.attempts
                 work.finals += result.finals
+                if result.check is not None:
+                    work.checks.append(result.check)
                 if result.hooks is not None:
                     work.hooks.append(result.hooks)
             if not (work.pages or work.attempts or work.finals):

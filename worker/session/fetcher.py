@@ -88,6 +88,8 @@ class Visit:
         """Whether the host failed by an answer that says when to come back."""
         self.least_cap = 0
         """The page that is asked for may have so many bytes, though the crawl's may not."""
+        self.conditions: Mapping[int, dict[str, str]] = {}
+        """Number of a task → header fields that ask only for what has changed."""
         self.judge = NO_JUDGE
         """It says which URLs are parked, and learns from pages."""
 

@@ -115,4 +115,6 @@ def seed_urls(service: Service, crawl: str, body: SeedRequest, query: SeedQuery)
     Answered when all are durable, and queued but for what is ``pending``: that waits for a Redis
     node that is away. Idempotent: a URL that was seen is a duplicate.
     """
-    return seeding.seed(service, crawl, body.urls, body.force or query.force)
+    if_changed = body.if_changed or query.if_changed
+    force = body.force or query.force or if_changed
+    return seeding.seed(service, crawl, body.urls, force, if_changed=if_changed)

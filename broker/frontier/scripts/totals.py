@@ -12,6 +12,7 @@ _COUNTERS = {
     "adm": "admitted", "wait": "waiting", "leased": "leased", "later": "later", "fin": "finished",
     "stored": "stored", "over": "overflow", "dead": "dead", "retries": "retries", "bytes": "bytes",
     "hosts": "hosts", "f:parked": "parked", "rewritten": "rewritten",
+    "f:unchanged": "unchanged",
 }  # fmt: skip
 
 

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from greencrawl.schema.records import Check
 from greencrawl.store.mysql import rows
+from greencrawl.store.mysql.connection import Db
 from greencrawl.store.mysql.rows import Page
 from greencrawl.store.mysql.statements import chunks, keys, literal, raw
 from greencrawl.store.mysql.transaction import CommitAttempt, Key, by_crawl, replacing
-from greencrawl.store.rows import Row
+from greencrawl.store.rows import Row, bounded
 
 PAGES = "crawl, fingerprint, stamp, place, fetched_ms, status, body_bytes, digest, host, wide"
 VERSIONS = "crawl, fingerprint, fetched_ms, status, body_bytes, digest"
@@ -64,6 +66,32 @@ def settle(
 
 def _version(page: Page) -> Row:
     return page.status, len(page.plain), page.digest
+
+
+def validators(db: Db, crawl: int, fingerprints: Sequence[int]) -> list[Row]:
+    """(fingerprint, headers) of whole pages with a status of 2xx."""
+    sql = f"SELECT p.fingerprint, c.headers {rows.PAGE_FROM} WHERE p.crawl = %s AND "
+    wanted = f"p.fingerprint IN ({', '.join(['%s'] * len(fingerprints))})"
+    whole = " AND p.status BETWEEN 200 AND 299 AND c.truncated = 0"
+    db.execute(sql + wanted + whole, (crawl, *fingerprints))
+    return list(db.fetchall())
+
+
+def check(
+    running: CommitAttempt,
+    checks: Sequence[Check],
+    known: Mapping[Key, Known],
+    current: dict[Key, int],
+) -> None:
+    """Pages that were found unchanged: the replay log tells of them at this stamp. ``current`` has
+    when each was found so, if that is later."""
+    for one in checks:
+        key = one.crawl, one.fingerprint
+        if key in known:
+            stamp = max(known[key].stamp, running.now.clock)
+            sql = b"UPDATE pages SET stamp = %d WHERE crawl = %d AND fingerprint = %d"
+            raw(running.db, sql % (stamp, *key))
+            current[key] = max(current[key], bounded(one.at_ms))
 
 
 def lock(running: CommitAttempt, wanted: Sequence[Key]) -> dict[Key, Known]:

@@ -16,6 +16,7 @@ from greencrawl.schema.records import PageFilter
 from greencrawl.store import rows
 from greencrawl.store.base import STEP_ROWS, Detail
 from greencrawl.store.rows import Row
+from greencrawl.store.sqlite.batches import marks, padded
 from greencrawl.store.sqlite.tables import contents
 
 CHUNK_ROWS = 500
@@ -34,6 +35,16 @@ HOST = (
 """The host of a row with a "/" behind it: the expression of the index ``pages_by_host``."""
 
 Run = Callable[[Callable[[sqlite3.Connection], list[Row]]], list[Row]]
+
+
+def validators(db: sqlite3.Connection, crawl: int, fingerprints: Sequence[int]) -> list[Row]:
+    """(fingerprint, headers) of whole pages with a status of 2xx."""
+    numbers = padded(list(fingerprints))
+    return db.execute(
+        "SELECT fingerprint, headers FROM pages WHERE crawl = ? AND truncated = 0 "
+        f"AND status BETWEEN 200 AND 299 AND fingerprint IN ({marks(len(numbers))})",
+        (crawl, *numbers),
+    ).fetchall()
 
 
 def beyond(cursor: str, least: int = 0) -> int:

@@ -18,7 +18,7 @@ from greencrawl.broker.api import bodies
 from greencrawl.broker.api.app import HttpApp
 from greencrawl.broker.api.security import Guard
 from greencrawl.broker.service.service import Service
-from greencrawl.schema.records import Admission, Commit, Final, StoredPage
+from greencrawl.schema.records import Admission, Commit, Final, StoredPage, TaskKind
 from greencrawl.store import open_store
 from tests.support.queue_double import QueueDouble
 
@@ -344,6 +344,24 @@ def test_a_host_may_be_written_as_people_do(api: Api, given: str, shown: str) ->
 @pytest.mark.parametrize("given", ["a%3Fb", "u%40a.example", "%20", "a.example:99999"])
 def test_what_is_no_host_is_a_400(api: Api, given: str) -> None:
     assert api.call("GET", f"/v1/hosts/{given}").status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("", {"urls": ["https://a.example/"], "if_changed": True}),
+        ("?if_changed=true", {"urls": ["https://a.example/"]}),
+    ],
+)
+def test_seeds_may_be_asked_for_again_only_if_they_have_changed(
+    api: Api, path: str, body: Any
+) -> None:
+    crawl = api.crawl(seeds=["https://a.example/"])
+    result = api.call("POST", f"/v1/crawls/test/urls{path}", body)
+    assert (result.status_code, len(result.json["items"])) == (200, 1)
+    *_, batch = api.store.seeds(crawl["id"])
+    assert batch.force
+    assert batch.urls == (Admission("https://a.example/", kind=TaskKind.REFETCH),)
 
 
 def test_a_host_can_be_slowed_down(api: Api) -> None:
