@@ -38,10 +38,10 @@ PAGE_READ = (
 """Columns of :meth:`Codec.page`; a column ``body`` may follow."""
 
 _OF_PAGE = PAGE_READ.removesuffix("headers, fields, items, links, text")
-PAGE_ROW = _OF_PAGE + "'{}', NULL, NULL, x'', x''"
-"""The same for a list: without headers, fields, items, links and text."""
-PAGE_ITEMS = _OF_PAGE + "'{}', NULL, items, x'', x''"
-"""The same with items."""
+PAGE_ROW, PAGE_ITEMS = (
+    _OF_PAGE + f"'{{}}', NULL, {items}, x'', x''" for items in ("NULL", "items")
+)
+"""The same for a list: without headers, fields, items, links and text; and with items."""
 
 ATTEMPT = (
     "crawl, fingerprint, at_ms, code, errors, wait, elapsed_ms, host, kind, url, worker, detail"
