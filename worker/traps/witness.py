@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.urls import host_of
-from greencrawl.schema.records import LEVELS, StoredPage, Task, TaskKind
+from greencrawl.schema.records import LEVELS, StoredPage, Task
 from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps import parameters
 from greencrawl.worker.traps.evidence import Evidence, as_text, is_copy, is_data, newness
@@ -73,7 +73,7 @@ class Witness:
         """:meth:`note` for a page of a shape that is settled: if it has new text it is counted, and
         that is all, but for every eighth."""
         links = row.links
-        if not reading.samples or (links and links[-1].kind != TaskKind.PAGE):
+        if not reading.samples or (links and not links[-1].kind.is_page):
             self._note(state, task, row, reading, None)
             return
         seed = state.seed
@@ -197,8 +197,8 @@ class Witness:
     def _fresh(self, state: HostTraps, row: StoredPage) -> list[int]:
         """Places of a page's links that were not met before."""
         links, seed = row.links, state.seed + LINKS
-        if links and links[-1].kind != TaskKind.PAGE:  # requisites come last, and show nothing
-            links = [link for link in links if link.kind == TaskKind.PAGE]
+        if links and not links[-1].kind.is_page:  # requisites come last, and show nothing
+            links = [link for link in links if link.kind.is_page]
         if not links:
             return []
         if state.shaper.sessions:

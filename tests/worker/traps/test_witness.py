@@ -1,0 +1,52 @@
+"""What pages and redirects show of their shapes, whatever kind of task asked for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from greencrawl.schema.records import Crawl, CrawlOptions, StoredPage, Task, TaskKind
+from greencrawl.worker.link_checker import redirected
+from greencrawl.worker.traps.hosts import HostTraps
+from greencrawl.worker.traps.novelty import Novelty
+from greencrawl.worker.traps.traps import Traps
+
+HOST = "h.example"
+AT = f"https://{HOST}"
+CRAWL = Crawl(id=1, name="c", state="active", options=CrawlOptions(traps="on"))
+
+
+class World:
+    """A judge of one host."""
+
+    def __init__(self) -> None:
+        self.traps = Traps(Novelty(None, 1 << 12, 1 << 12))
+        state = self.traps.open(CRAWL, HOST, b"")
+        assert state is not None
+        self.state: HostTraps = state
+
+    def redirect(self, path: str, to: str, kind: TaskKind) -> None:
+        """A task of ``kind`` is answered by a redirect."""
+        task = Task(1, AT + path, 1, 1, kind=kind)
+        row = StoredPage(
+            crawl=1, fingerprint=1, url=task.url, status=301, text="", title="", body=b"",
+            links=[redirected(task, AT + to)],
+        )  # fmt: skip
+        self.traps.note(self.state, CRAWL, task, row)
+
+    def against(self, path: str) -> float:
+        found = self.state.yields.sum_of(self.state.shape(AT + path).name)
+        assert found is not None
+        return found.score
+
+
+@pytest.mark.parametrize("kind", [TaskKind.PAGE, TaskKind.CANONICAL])
+def test_a_redirect_counts_against_its_shape_only_where_it_leads_to_what_was_met(
+    kind: TaskKind,
+) -> None:
+    world = World()
+    for n in range(20):
+        world.redirect(f"/old/{n}", f"/pages/{n}", kind)
+    assert world.against("/old/1") == 0
+    for n in range(20, 40):
+        world.redirect(f"/old/{n}", "/pages/1", kind)
+    assert world.against("/old/1") > 6
