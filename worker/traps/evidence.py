@@ -9,6 +9,8 @@ from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps.novelty import Found
 from greencrawl.worker.traps.queries import plain
 
+_TEXTS = 64
+"""Texts without anything new that are remembered of a host."""
 _HEAD = 16_384
 """Bytes of a text that is no page, of which samples are taken."""
 _FEEDS = (b"<rss", b"<feed", b"<rdf:RDF")
@@ -63,6 +65,22 @@ class Evidence(Struct, gc=False):
     numbered: bool = False
     inner: bool = False
     odd: bool = False
+
+
+def count_text(texts: dict[int, Same], text: int, shape: int, name: str) -> Same:
+    """Count a page without anything new by its text, a hash, and that of its shape, of which
+    ``name`` is the name; returns what is known of its like."""
+    same = texts.pop(text, None)
+    if same is None:
+        same = Same(0, 0, shape)
+    texts[text] = same
+    if len(texts) > _TEXTS:
+        del texts[next(iter(texts))]
+    same.pages = min(same.pages + 1, 255)
+    same.depths |= 1 << min(name.partition("?")[0].count("/"), 15)
+    same.several = same.several or same.shape != shape
+    same.asked = same.asked or "?" in name
+    return same
 
 
 def as_text(body: bytes) -> str:

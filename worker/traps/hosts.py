@@ -32,6 +32,8 @@ class HostTraps(Struct, gc=False):
     shift: int = 0
     """Samples that its longer pages have; see ``Novelty.look``."""
     changed: bool = False
+    """Whether something that parks or forgives was learnt since, or ``learnt`` anything."""
+    learnt: bool = False
     released: frozenset[str] = frozenset()
     asked: dict[str, int] = {}
     last: tuple[str, Shape] | None = None

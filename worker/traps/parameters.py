@@ -7,6 +7,8 @@ such a parameter is fetched only where that without it is not.
 
 from __future__ import annotations
 
+import re
+
 from greencrawl.worker.traps.evidence import Evidence
 from greencrawl.worker.traps.hosts import KEYS, HostTraps
 from greencrawl.worker.traps.novelty import Novelty
@@ -19,6 +21,7 @@ it makes no difference."""
 _KEY_TESTS, _NEVER = 4.0, 6.0
 """Pages with a number that was met, and nothing new, from which on such are taken for one; what
 speaks against it where one has something new."""
+_NUMBERS = re.compile(r"\d{1,19}").finditer
 _MOST = 8
 """Parameters of one URL that are tested."""
 _FIRST = ("0", "1")
@@ -77,40 +80,60 @@ def learn(state: HostTraps, novelty: Novelty, shape: Shape, url: str, seen: Evid
                 sums.weigh_parameter(f"{generic}={value}", weight)
             elif sums.weigh_parameter(f"{generic}={value}", weight) == _TESTS:
                 sums.weigh_parameter(generic, 1.5)
-            state.changed = True
+            state.learnt = True
 
 
-def learn_keys(state: HostTraps, novelty: Novelty, shape: Shape, seen: Evidence) -> None:
-    """Learn from a page that was fetched whether a number in its query says all of it: then URLs of
-    the shape with a number that the program was given before, whatever else they say, are that
-    page."""
+def learn_keys(state: HostTraps, novelty: Novelty, shape: Shape, url: str, seen: Evidence) -> None:
+    """Learn from a page that was fetched whether a number in its URL says all of it, or one of
+    several numbers nothing: then URLs of the shape whose other page was fetched are that page."""
     leads = seen.good or seen.leading or seen.unknown
     weight = -_NEVER if seen.new >= 1.0 or leads else float(seen.new == 0)
-    for name, key in _keys(shape):
-        if not novelty.fresh([key], state.seed + KEYS) and weight:
-            state.yields.weigh_parameter(f"{shape.name}#{name}", weight)
-            state.changed = True
+    for key, needed in _keys(shape, url):
+        met = not novelty.fresh([key], state.seed + KEYS)
+        if met and weight:
+            for name, _ in needed:
+                state.yields.weigh_parameter(name, weight)
+            state.learnt = True
 
 
-def key_met(state: HostTraps, novelty: Novelty, shape: Shape) -> str:
-    """The number that says all of a page that was fetched under another URL, as ``id=7``; "" if
-    none does."""
+def key_met(state: HostTraps, novelty: Novelty, shape: Shape, url: str) -> str:
+    """What says all of a page that was fetched under another URL, as ``id=7``; "" if nothing
+    does."""
     sums = state.yields
     if sums.parameters:
-        for name, key in _keys(shape):
-            known = sums.parameter(f"{shape.name}#{name}") >= _KEY_TESTS
+        for key, needed in _keys(shape, url):
+            known = all(sums.parameter(name) >= tests for name, tests in needed)
             if known and novelty.met(key, state.seed + KEYS):
                 return key.rpartition("#")[2]
     return ""
 
 
-def _keys(shape: Shape) -> list[tuple[str, str]]:
-    """Names of parameters that are numbers, each with what is remembered of it."""
-    return [
-        (name, f"{shape.path}#{name}={value}")
-        for name, value in list((shape.params or {}).items())[:_MOST]
-        if value.isdigit() and name not in LIST_PAGES and len(value) < 20
-    ]
+def _keys(shape: Shape, url: str) -> list[tuple[str, list[tuple[str, float]]]]:
+    """What may say all of a page, each with the sums that tell whether it does, and what these
+    have to come to.
+
+    A number in the query, for its program; the only number of the query or of the name, for its
+    folder; and of several numbers in a name all but one.
+    """
+    folder, _, leaf = url.partition("?")[0].rstrip("/").rpartition("/")
+    numbers = list(_NUMBERS(leaf))
+    found = []
+    asked = []
+    for name, value in list(shape.params.items())[:_MOST] if shape.params else ():
+        if value.isdigit() and name not in LIST_PAGES and len(value) < 20:
+            asked.append(value)
+            key = f"{shape.path}#{name}={value}"
+            found.append((key, [(f"{shape.name}#{name}", _KEY_TESTS)]))
+    if len(numbers) + len(asked) == 1 and folder.count("/") > 2:
+        value = (asked or [numbers[0][0]])[0]
+        stem = "".join(filter(str.isalpha, leaf.partition(".")[0]))
+        needed = [(f"{folder}#", _KEY_TESTS), (f"{shape.name}#", _KEY_TESTS / 2)]
+        found.append((f"{folder}#{stem} {value}", needed))
+    if shape.params is None and 1 < len(numbers) < _MOST:
+        for place, number in enumerate(numbers):
+            rest = f"{leaf[: number.start()]}*{leaf[number.end() :]}"
+            found.append((f"{folder}#{rest}", [(f"{shape.name}#{place}", _KEY_TESTS)]))
+    return found
 
 
 def _generic(shape: Shape, name: str) -> str:

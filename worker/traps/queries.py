@@ -91,3 +91,21 @@ def without(url: str, names: Iterable[str]) -> str:
         part for part in query.split("&") if part and next(iter(params_of(part))) not in left
     )
     return f"{start}?{rest}" if rest else start
+
+
+def view_of(name: str) -> str:
+    """The word at the end of a shape that names a view of what is before it; "" if none does."""
+    folder, _, word = name.rstrip("/").rpartition("/")
+    return word if word.isalpha() and folder.count("/") > 2 else ""
+
+
+def query_of(name: str) -> str:
+    """What the shapes of a host with the same query, or the same word at their end, are summed up
+    with; "" if pages of a list may differ by it."""
+    path, mark, query = name.partition("?")
+    if not mark:
+        view = view_of(path)
+        return f"*/{view}" if view else ""
+    if any(part.partition("=")[0] in LIST_PAGES for part in query.split("&")):
+        return ""
+    return f"*?{query}"

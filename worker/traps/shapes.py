@@ -71,6 +71,7 @@ HINTS = {
     "deep": "its path is very long",
     "far": "its date is far from now",
     "many": "its query grows",
+    "mixed": "its parameters come in many combinations",
     "search": "it is a search of the site",
     "session": "its URLs differ in a session's id",
 }
@@ -311,7 +312,9 @@ class Shaper:
             return "{many}", "many"
         pattern = "&".join(sorted(patterns))
         if not self._own(f"{path}?", pattern, _PATTERNS):
-            pattern = "{other}" if LIST_PAGES.isdisjoint(params) else "{other}&page"
+            pattern = "{other}&page"
+            if LIST_PAGES.isdisjoint(params):
+                pattern, hint = "{other}", hint or "mixed"
         return pattern, hint
 
     def _is_far(self, segment: str, following: str) -> bool:
@@ -360,12 +363,6 @@ def _repeated(words: list[str]) -> bool:
         for size in range(2, len(words) // 2 + 1)
         for i in range(len(words) - 2 * size + 1)
     )
-
-
-def view_of(name: str) -> str:
-    """The word at the end of a shape that names a view of what is before it; "" if none does."""
-    folder, _, word = name.rstrip("/").rpartition("/")
-    return word if word.isalpha() and folder.count("/") > 2 else ""
 
 
 def ends_in_number(path: str) -> bool:

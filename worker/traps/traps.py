@@ -20,10 +20,10 @@ from greencrawl.worker.traps.hosts import DONE, HostTraps
 from greencrawl.worker.traps.known import Known, known
 from greencrawl.worker.traps.novelty import Novelty
 from greencrawl.worker.traps.parameters import key_met, plain_of
-from greencrawl.worker.traps.queries import plain
+from greencrawl.worker.traps.queries import plain, query_of
 from greencrawl.worker.traps.shapes import HINTS, LONGEST, Shape, Shaper
 from greencrawl.worker.traps.witness import Witness
-from greencrawl.worker.traps.yields import KNOWN_AFTER, POOR_SECTION, Sum, Yields, query_of
+from greencrawl.worker.traps.yields import KNOWN_AFTER, POOR_SECTION, Sum, Yields
 
 MOST = 40_000
 """Strings that all hosts of a process keep, about: 8 MB. The host asked longest ago makes room."""
@@ -31,6 +31,11 @@ _LEAST = 4
 """Pages of a host before which nothing is handed on."""
 _REPACK = 1.25
 """A host that shows no traps hands its record on when it has so many times more pages."""
+
+
+_REPACK_LEARNT = 0.125
+"""Pages of a host, as a share, after which its record is handed on with what was learnt by them
+and parks nothing yet."""
 
 
 class Parked(NamedTuple):
@@ -96,9 +101,10 @@ class Traps:
         self._make_room(state)
         due = sums.pages > max(_REPACK * state.packed, state.packed + 20)
         counts = crawl.options.host_pages and sums.pages > state.packed
-        if not ((state.changed and sums.pages >= _LEAST) or due or counts):
+        learnt = state.learnt and sums.pages - state.packed >= _REPACK_LEARNT * state.packed
+        if not (((state.changed or learnt) and sums.pages >= _LEAST) or due or counts):
             return b""
-        state.changed = False
+        state.changed = state.learnt = False
         state.packed = sums.pages
         return records.pack(sums, state.shaper.full(), state.software)
 
@@ -168,7 +174,7 @@ class Traps:
         found = sums.sum_of(shape.name)
         if found is not None and found.is_parked:
             state.changed = True
-            if not found.due():
+            if not sums.due(found):
                 return Parked(shape.name, _why(found, shape))
             return None
         if (
@@ -191,7 +197,7 @@ class Traps:
         bare = plain(url) if state.shaper.sessions else url
         if bare != url and self._novelty.met(bare, state.seed + DONE):
             return self._of_session(state, shape, url)
-        if shape.params:
+        if sums.parameters:
             return self._variant(state, shape, bare)
         return None
 
@@ -202,7 +208,7 @@ class Traps:
             return None
         found = state.yields.begin(shape.name, shape.section, 0.0)
         state.changed = True
-        if found.due():
+        if state.yields.due(found):
             return None
         return Parked(shape.name, "the same page was fetched with the id of another session")
 
@@ -217,19 +223,19 @@ class Traps:
             return None
         whole = state.yields.begin(name[:LONGEST], section, 0.0)
         state.changed = True
-        if whole.due():
+        if state.yields.due(whole):
             return None
         return Parked(name[:LONGEST], "nothing in this part of the host has brought anything new")
 
     def _variant(self, state: HostTraps, shape: Shape, url: str) -> Parked | None:
         """Whether its URL differs from one that was met by parameters that make no difference."""
         plain, names = plain_of(state, self._novelty, shape, url)
-        key = "" if plain else key_met(state, self._novelty, shape)
+        key = "" if plain else key_met(state, self._novelty, shape, url)
         if not plain and not key:
             return None
         found = state.yields.begin(shape.name, shape.section, 0.0)
         state.changed = True
-        if found.due():
+        if state.yields.due(found):
             return None
         if key:
             return Parked(shape.name, f"the page with {key:.60} was fetched under another URL")

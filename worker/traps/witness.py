@@ -11,12 +11,19 @@ from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import LEVELS, StoredPage, Task
 from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps import parameters
-from greencrawl.worker.traps.evidence import Evidence, as_text, is_copy, is_data, newness
+from greencrawl.worker.traps.evidence import (
+    Evidence,
+    as_text,
+    count_text,
+    is_copy,
+    is_data,
+    newness,
+)
 from greencrawl.worker.traps.hosts import DONE, FOREIGN, INNER, LINKS, TEXTS, WARM, HostTraps
 from greencrawl.worker.traps.known import Known
 from greencrawl.worker.traps.novelty import MOST_SHIFT, Found, Novelty, samples_of
-from greencrawl.worker.traps.queries import plain
-from greencrawl.worker.traps.shapes import Shape, ends_in_number, view_of
+from greencrawl.worker.traps.queries import plain, view_of
+from greencrawl.worker.traps.shapes import Shape, ends_in_number
 from greencrawl.worker.traps.yields import (
     DEMOTED,
     GOOD,
@@ -150,13 +157,14 @@ class Witness:
         weight = sums.judge(one, shape.section, seen)
         if shape.params:
             parameters.learn(state, novelty, shape, url, seen)
-            parameters.learn_keys(state, novelty, shape, seen)
+        if shape.params or "{n}" in shape.path:
+            parameters.learn_keys(state, novelty, shape, url, seen)
         state.seen += 1
         if state.asked and seen.new >= 1.0 and not seen.numbered:
             state.asked.pop(shape.path, None)  # it yields: some more may be asked for first
         self._tell(state, one, before, row, weight)
         if seen.new < 1.0 or one.pages <= KNOWN_AFTER:
-            state.changed = True
+            state.learnt = True
         if weight > 0 and one.score > 1.0 and reading is not None and len(reading.samples) > 2:
             sums.remember(reading.samples)
         if poor:
@@ -189,7 +197,8 @@ class Witness:
         """Find out where pages with the same text, but for numbers, were seen before."""
         if reading is None:
             return
-        same = state.yields.count_text(crc32(reading.samples), shape.name, shape.path.count("/"))
+        text, key = crc32(reading.samples), key_of(shape.name)
+        same = count_text(state.yields.texts, text, key, shape.name)
         seen.equal = same.pages > (_SAME_ASKED if seen.query else _SAME)
         seen.deep = seen.equal and same.depths.bit_count() >= _DEPTHS
         seen.wide = same.pages if seen.equal and same.wide else 0
@@ -263,7 +272,7 @@ class Witness:
             if other.params and self._known.names(other.params, url, software):
                 poor.add(links[place].url)
                 continue  # it says nothing of this page
-            if other.params and parameters.key_met(state, self._novelty, other):
+            if sums.parameters and parameters.key_met(state, self._novelty, other, url):
                 poor.add(links[place].url)
                 continue
             one = sums.sum_of(other.name)

@@ -18,8 +18,7 @@ from zlib import crc32
 from msgspec import Struct
 
 from greencrawl.worker.traps.evidence import Evidence, Same
-from greencrawl.worker.traps.queries import LIST_PAGES
-from greencrawl.worker.traps.shapes import view_of
+from greencrawl.worker.traps.queries import query_of
 
 DEMOTED = 2.5
 """A shape with more against it than this: its links come last."""
@@ -28,6 +27,8 @@ PARKED = 6.0
 _MOST = PARKED + 4.0
 _NEW, _LEADS, _LEADS_ON = 4.0, 1.5, 1.0
 """What speaks for a shape: new text; links to what has new text; links to what leads there."""
+_CHOICES = 8
+"""Links of one page, not met before, to other queries of its own path: it multiplies."""
 _LEAST, _TRUSTED = 4.0, 12.0
 """The least that a sum may come down to, and that of a shape with many yields."""
 _ODD_LEAST = 0.0
@@ -43,14 +44,15 @@ SHAPES, PACKED_SHAPES = 160, 56
 SECTIONS, PACKED_SECTIONS = 128, 32
 PARAMETERS = 128
 """Parameters, and values of them, of one host that are remembered."""
-TEXTS, _PACKED_TEXTS = 64, 32
-"""Texts without anything new that are remembered, and that go along to other workers."""
 TEMPLATES = 200
 """Samples of poor pages that go along to other workers."""
 FIRST_PROBE, MORE = 20, 4
 """URLs of a parked shape after which one is fetched, and by how many times more the next."""
 
-HINT_SCORES = {"repeats": 3.5, "far": 3.0, "deep": 2.0, "many": 2.0, "search": 3.0}
+_PROBES, _PAGES_A_PROBE = 3, 100
+"""Probes that a host has in any case, and its pages for each further one."""
+
+HINT_SCORES = {"repeats": 4.5, "far": 3.0, "deep": 2.0, "many": 2.0, "mixed": 2.0, "search": 3.0}
 """What is held against a shape before anything of it was fetched."""
 KNOWN_SCORE = 3.0
 """The same for links of software that shows such links, but has not shown that it is this one."""
@@ -160,6 +162,8 @@ class Yields:
         self.by_key: dict[int, Sum] = {}
         self.leans = 0
         """Pages in a row that led to nothing but what is not known."""
+        self.probes = 0
+        """URLs of parked shapes that were fetched all the same, but for those that yielded."""
         self.troubled = False
         """Whether a shape was poor: before that no link need be known as one of such a shape."""
 
@@ -225,7 +229,7 @@ class Yields:
         if weight < 0:
             found.yields += 1
             self._thank(found, seen)
-        least = _ODD_LEAST if seen.odd else -min(_LEAST + found.yields / 2, _TRUSTED)
+        least = _ODD_LEAST if seen.odd else _least(found)
         found.score = min(max(found.score + weight, least), _MOST)
         self.troubled = self.troubled or found.is_poor
         ending = query_of(found.name)
@@ -234,7 +238,27 @@ class Yields:
         self._sum_up(ending, weight)
         if weight < 0 and found.is_parked:  # a probe that yielded: the next one comes soon
             found.probe = found.parked + 3
+            self.probes = max(self.probes - 1, 0)
+        elif weight > 0 and found.is_poor and self.in_poor_part(section, ending):
+            found.score = max(found.score, PARKED)
         return weight
+
+    def due(self, found: Sum) -> bool:
+        """Count one that is to be parked; whether it is a probe instead. Of all pages of a host
+        probes are a small part."""
+        if self.probes >= _PROBES + self.pages // _PAGES_A_PROBE:
+            found.parked += 1
+            return False
+        is_probe = found.due()
+        self.probes += is_probe
+        return is_probe
+
+    def in_poor_part(self, section: str, ending: str) -> bool:
+        """Whether nothing yields in a section, or among shapes of one ending."""
+        below = section.count("/") > 2 + section.endswith("/")
+        return (below and self.against(section) >= POOR_SECTION) or (
+            ending != "" and self.against(ending) >= POOR_SECTION
+        )
 
     def yielded(self, found: Sum, section: str) -> None:
         """Add a page of a settled shape that has much new text, and whose links nobody asks for."""
@@ -242,7 +266,7 @@ class Yields:
         found.pages += 1
         found.yields += 1
         found.text += _PACE * (1.0 - found.text)
-        found.score = max(found.score - _NEW, -min(_LEAST + found.yields / 2, _TRUSTED))
+        found.score = max(found.score - _NEW, _least(found))
         if self.sections.get(section) != -_TRUSTED:
             self._sum_up(section, -_NEW)
 
@@ -287,6 +311,8 @@ class Yields:
             return 0.7
         if seen.new >= 1.0 or seen.good:
             self.leans = 0
+            if seen.query and seen.own >= _CHOICES:
+                return -_LEADS
             return -_NEW if seen.new >= 1.0 else -_LEADS
         if seen.leading:
             return -_LEADS_ON
@@ -301,6 +327,8 @@ class Yields:
             return 0.25 * weight if odd else 0.0
         if seen.wide:
             return weight * (_OFTEN_WEIGHT if seen.wide >= _OFTEN else 1.0)
+        if seen.query and seen.own >= _CHOICES:
+            return 1.5 * weight
         if seen.own > 1 or seen.poor or self.fed_by_poor(found):
             return weight
         if seen.own:
@@ -344,20 +372,6 @@ class Yields:
             del self.parameters[next(iter(self.parameters))]
         return score
 
-    def count_text(self, text: int, name: str, depth: int) -> Same:
-        """Count a page whose text, a hash, has nothing new; returns what is known of its like."""
-        same = self.texts.pop(text, None)
-        if same is None:
-            same = Same(0, 0, key_of(name))
-        self.texts[text] = same
-        if len(self.texts) > TEXTS:
-            del self.texts[next(iter(self.texts))]
-        same.pages = min(same.pages + 1, 255)
-        same.depths |= 1 << min(depth, 15)
-        same.several = same.several or same.shape != key_of(name)
-        same.asked = same.asked or "?" in name
-        return same
-
     # -- what goes along
 
     def remember(self, samples: bytes) -> None:
@@ -369,16 +383,10 @@ class Yields:
             del self.templates[next(iter(self.templates))]
 
 
-def query_of(name: str) -> str:
-    """What the shapes of a host with the same query, or the same word at their end, are summed up
-    with; "" if pages of a list may differ by it."""
-    path, mark, query = name.partition("?")
-    if not mark:
-        view = view_of(path)
-        return f"*/{view}" if view else ""
-    if any(part.partition("=")[0] in LIST_PAGES for part in query.split("&")):
-        return ""
-    return f"*?{query}"
+def _least(found: Sum) -> float:
+    """How far the evidence against a shape may come down; one page alone says little: the first
+    that shows a template has new text."""
+    return -min(2.0 * found.yields, _LEAST + found.yields / 2, _TRUSTED)
 
 
 def key_of(name: str) -> int:

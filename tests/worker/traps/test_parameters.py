@@ -78,10 +78,12 @@ class Keys(World):
     """Programs that are asked by number."""
 
     def fetch(self, path: str, seen: Evidence = SAME) -> None:
-        learn_keys(self.state, self.novelty, self.state.shaper.shape(SHOP + path), seen)
+        url = SHOP + path
+        learn_keys(self.state, self.novelty, self.state.shaper.shape(url), url, seen)
 
     def met(self, path: str) -> str:
-        return key_met(self.state, self.novelty, self.state.shaper.shape(SHOP + path))
+        url = SHOP + path
+        return key_met(self.state, self.novelty, self.state.shaper.shape(url), url)
 
 
 def test_a_number_that_says_all_of_a_page_is_found() -> None:
@@ -113,3 +115,48 @@ def test_the_number_of_a_page_of_a_list_says_nothing() -> None:
         world.fetch(f"list.php?page={n}", NEW)
         world.fetch(f"list.php?page={n}&sort=a")
     assert world.met("list.php?page=3&sort=b") == ""
+
+
+PAGE = Evidence(new=0.0, numbered=True)
+
+
+def test_pages_of_one_name_and_number_are_one_under_another_extension() -> None:
+    world = Keys()
+    for n in range(20):
+        world.fetch(f"page-{n}.html", NEW)
+    assert world.met("page-7.jsp") == ""
+    for n in range(2):
+        world.fetch(f"page-{n}.jsp", PAGE)
+        world.fetch(f"page.php?id={n}")
+    assert world.met("page-7.jsp") == "page 7"
+    assert world.met("page.php?id=7") == "page 7"
+    assert world.met("page-21.jsp") == "", "nobody has asked for it"
+    assert world.met("page-7.asp") == "", "nothing of this shape was fetched"
+    assert world.met("image-7.jsp") == "", "another name is another page"
+    for n in range(7, 9):
+        world.fetch(f"page.php?id={n}", NEW)
+    assert world.met("page-9.jsp") == "", "it is not so in this folder"
+
+
+def test_names_that_differ_are_no_other_names_of_one_page() -> None:
+    world = Keys()
+    for name in ("VisitorOf", "ScannerOf", "ElementOf", "KindOf", "TypeOf", "ValueOf"):
+        for n in range(6, 12):
+            assert world.met(f"{name}{n}.html") == ""
+            world.fetch(f"{name}{n}.html", PAGE)
+
+
+def test_one_of_several_numbers_may_make_no_difference() -> None:
+    world = Keys()
+    for n in range(9):
+        world.fetch(f"thread-{n}-1-1.html", NEW)
+        world.fetch(f"thread-{n}-2-1.html", NEW)
+    for n in range(4):
+        assert world.met("thread-7-1-5.html") == ""
+        world.fetch(f"thread-{n}-1-{n + 2}.html", PAGE)
+    assert world.met("thread-7-1-5.html") == "thread-7-1-*.html"
+    assert world.met("thread-7-2-5.html") == "thread-7-2-*.html"
+    assert world.met("thread-7-3-1.html") == "", "that page differs from others"
+    assert world.met("thread-9-1-5.html") == "", "nobody has asked for it"
+    world.fetch("thread-5-2-3.html", NEW)
+    assert world.met("thread-7-1-6.html") == ""

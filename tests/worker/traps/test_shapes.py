@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.urls import canonicalise
-from greencrawl.worker.traps.queries import without
-from greencrawl.worker.traps.shapes import LONGEST, Shaper, ends_in_number, view_of
+from greencrawl.worker.traps.queries import view_of, without
+from greencrawl.worker.traps.shapes import LONGEST, Shaper, ends_in_number
 
 SHAPES = {
     "/": "/",
@@ -62,6 +62,14 @@ def test_what_varies_is_a_hole(path: str) -> None:
 )
 def test_what_is_odd_has_a_hint(path: str, hint: str) -> None:
     assert Shaper(2026).shape(f"https://h.example{path}").hint == hint
+
+
+def test_a_path_with_many_combinations_of_parameters_is_odd_but_for_pages_of_lists() -> None:
+    shaper = Shaper(2026)
+    pairs = [f"{one}=x&{two}=y" for one in "bcde" for two in "fghi"]
+    hints = [shaper.shape(f"https://h.example/find?{pair}").hint for pair in pairs]
+    assert hints == [""] * 12 + ["mixed"] * 4
+    assert shaper.shape("https://h.example/find?b=x&z=y&page=2").hint == ""
 
 
 def test_folders_that_come_first_are_told_apart_and_the_rest_are_one() -> None:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from greencrawl.schema.records import TRAPS_BYTES
-from greencrawl.worker.traps.evidence import Evidence
+from greencrawl.worker.traps.evidence import Evidence, count_text
+from greencrawl.worker.traps.queries import query_of
 from greencrawl.worker.traps.record import pack, pages_of, unpack
 from greencrawl.worker.traps.yields import (
     FIRST_PROBE,
@@ -18,7 +19,7 @@ from greencrawl.worker.traps.yields import (
     PARKED,
     SHAPES,
     Yields,
-    query_of,
+    key_of,
 )
 
 POOR = Evidence(new=0.0, own=3)
@@ -59,6 +60,17 @@ def test_the_more_a_shape_has_yielded_the_more_it_takes() -> None:
     assert patience(0) < patience(1) < patience(20) == patience(1000) < 30
 
 
+def test_one_page_says_little_for_a_shape() -> None:
+    def least(yields: int) -> float:
+        sums = Yields()
+        one = sums.begin("https://h/a/{n}", "https://h/a", 0.0)
+        for _ in range(yields):
+            sums.judge(one, "https://h/a", NEW)
+        return one.score
+
+    assert [least(yields) for yields in (1, 2, 3, 30)] == [-2.0, -4.0, -5.5, -12.0]
+
+
 def test_a_shape_of_which_a_third_is_new_is_never_parked() -> None:
     chance = random.Random(7)
     sums = Yields()
@@ -82,6 +94,45 @@ def test_probes_are_fewer_and_fewer_and_two_that_yield_forgive() -> None:
     assert not one.is_parked
 
 
+def test_probes_are_a_small_part_of_a_host_s_pages() -> None:
+    sums = Yields()
+    sums.pages = 200
+    shapes = [sums.begin(f"https://h/{n}/{{n}}", f"https://h/{n}", 10.0) for n in range(30)]
+    probes = [(one.name, n) for n in range(500) for one in shapes if sums.due(one)]
+    assert len(probes) == 5
+    assert {one.parked for one in shapes} == {500}
+    sums.pages = 300
+    assert [sums.due(one) for one in shapes].count(True) == 1, "it is still due"
+    sums.judge(shapes[0], "https://h/0", NEW)
+    assert [sums.due(one) for one in shapes[1:]].count(True) == 1, "one that yields costs none"
+
+
+def test_in_a_poor_part_of_a_host_poor_shapes_are_parked_with_it() -> None:
+    def pages(section: str) -> int:
+        sums = Yields()
+        for name in "ab":
+            one = sums.begin(f"https://h/x/{name}/{{n}}", "https://h/x", 0.0)
+            for _ in range(6):
+                sums.judge(one, "https://h/x", POOR)
+        assert sums.against("https://h/x") == 12
+        one = sums.begin(f"{section}/c/{{n}}", section, 0.0)
+        one.score = 0.0
+        while not one.is_parked:
+            sums.judge(one, section, POOR)
+        return one.pages
+
+    assert pages("https://h/x") == 3 < pages("https://h/y") == 6
+
+
+def test_a_page_that_leads_to_many_choices_of_its_own_is_worth_less() -> None:
+    sums = Yields()
+    one = sums.begin("https://h/find?a={w}", "https://h/find?", 0.0)
+    few, many = (Evidence(new=1.0, own=own, query=True) for own in (7, 8))
+    assert sums.judge(one, "https://h/find?", few) < sums.judge(one, "https://h/find?", many) < 0
+    few, many = (Evidence(new=0.0, own=own, query=True) for own in (7, 8))
+    assert 0 < sums.judge(one, "https://h/find?", few) < sums.judge(one, "https://h/find?", many)
+
+
 def test_what_is_new_in_a_poor_section_begins_with_something_against_it() -> None:
     sums = Yields()
     for name in "abc":
@@ -102,7 +153,8 @@ def filled(seed: int = 1) -> Yields:
             sums.judge(one, f"https://h/{n}", chance.choice((POOR, NEW, INNER)))
         sums.found_on(f"https://h/{n}/{{n}}", chance.getrandbits(32))
         sums.weigh_parameter(f"p{n}", chance.choice((1.0, -6.0)))
-        sums.count_text(n, f"https://h/{n}/{{n}}", n % 20)
+        name = f"https://h{n % 20 * '/a'}/{{n}}"
+        count_text(sums.texts, n, key_of(name), name)
         sums.remember(b"\3\0" + chance.randbytes(80))
         one.parked = chance.randrange(10**6)
     return sums
