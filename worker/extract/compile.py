@@ -23,9 +23,10 @@ from greencrawl.worker.extract.text import BLOCKS, INVISIBLE
 _SECONDS = 120
 
 
-def compile(folder: Path, *flags: str) -> str:
+def compile(folder: Path, *flags: str, sources: Sequence[Path] = ()) -> str:
     """Compile into ``folder``; "" or why that failed. What other sources made there stays: other
-    checkouts may share the environment. ``flags`` are further ones of the compiler."""
+    checkouts may share the environment. ``flags`` are further ones of the compiler; ``sources``: a
+    copy of them that was changed, for trials."""
     name = speedups.name_of(BLOCKS, INVISIBLE)
     target = folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
     headers = Path(str(lxml.__file__)).parent
@@ -44,7 +45,9 @@ def compile(folder: Path, *flags: str) -> str:
         with tempfile.TemporaryDirectory(dir=folder) as made:
             built = Path(made) / target.name
             command += ["-o", str(built)]
-            command += [str(source) for source in speedups.SOURCES if source.suffix == ".c"]
+            command += [
+                str(source) for source in sources or speedups.SOURCES if source.suffix == ".c"
+            ]
             done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
             if done.returncode:
                 return _first_error(done.stderr) or f"exit status {done.returncode}"

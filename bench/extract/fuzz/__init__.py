@@ -1,0 +1,1 @@
+"""The part in C fed with broken pages, under sanitizers and without."""

@@ -1,0 +1,73 @@
+"""The part in C under sanitizers: some of what ``python -m bench.extract.fuzz`` does for long."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from bench.extract.fuzz import __main__ as fuzz
+from bench.extract.fuzz import defects, pages, reader
+from greencrawl.worker.extract.compile import compile
+from greencrawl.worker.extract.text import compiled
+from tests.support.effort import cases
+
+needs_sanitizers = pytest.mark.skipif(
+    shutil.which("cc") is None or not fuzz.sanitizer(), reason="there is no compiler with them"
+)
+
+
+def test_each_defect_is_of_a_text_that_is_there_once(tmp_path: Path) -> None:
+    assert len(defects.DEFECTS) == 10
+    for number, defect in enumerate(defects.DEFECTS):
+        made = defects.copied(tmp_path / str(number), defect)
+        assert defect.instead in (tmp_path / str(number) / defect.file).read_text()
+        assert {path.suffix for path in made} == {".c", ".h"}
+    with pytest.raises(ValueError, match="has 0 times"):
+        defects.copied(tmp_path / "x", defects.Defect("x", "pool.c", "no such text", ""))
+
+
+def test_pages_are_broken_alike_by_one_seed() -> None:
+    first, again, other = (list(islice(pages.broken(pages.OWN, seed), 20)) for seed in (1, 1, 2))
+    assert first == again != other
+    assert all(len(page) <= pages.MOST_BYTES for page in first)
+    assert len({*first}) == 20
+
+
+def test_pages_of_a_folder_are_read_packed_or_not(tmp_path: Path) -> None:
+    assert pages.read([tmp_path]) == pages.OWN
+    (tmp_path / "a.html").write_bytes(b"a" * 70_000)
+    assert pages.read([tmp_path]) == [b"a" * pages.MOST_BYTES]
+
+
+@needs_sanitizers
+@pytest.mark.parametrize("number", cases([5], [n for n in range(10) if n != 5]))
+def test_a_planted_defect_is_found(number: int, tmp_path: Path) -> None:
+    one = fuzz.planted(defects.DEFECTS[number], [], tmp_path, 1)
+    assert fuzz.found_by(one.said), one
+
+
+@needs_sanitizers
+def test_the_sources_as_they_are_have_none_for_some_seconds(tmp_path: Path) -> None:
+    assert compile(tmp_path, *fuzz.FLAGS) == ""
+    one = fuzz.tried([], seed=3, seconds=3, compiled=tmp_path)
+    assert one.said == ""
+    assert one.pages > 50
+
+
+@pytest.mark.skipif(compiled is None, reason="nothing was compiled")
+def test_a_page_says_what_it_took() -> None:
+    assert 0 < reader.read(pages.OWN[0]) < 1
+    one = fuzz.tried([], seed=1, pages=20)
+    assert (one.pages, one.said) == (20, "")
+    assert 0 < one.dearest < fuzz.DEAREST_SECONDS
+
+
+def test_what_no_sanitizer_said_is_no_finding() -> None:
+    assert fuzz.found_by("Traceback\nKeyError: 'x'") == ""
+    address = "==7==ERROR: AddressSanitizer: heap-buffer-overflow on address 0x1"
+    assert fuzz.found_by(f"x\n{address}\n").startswith("heap-buffer-overflow")
+    undefined = "a.c:3:5: runtime error: index 64 out of bounds"
+    assert fuzz.found_by(undefined) == "index 64 out of bounds"
