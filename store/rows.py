@@ -38,9 +38,7 @@ PAGE_READ = (
 """Columns of :meth:`Codec.page`; a column ``body`` may follow."""
 
 _OF_PAGE = PAGE_READ.removesuffix("headers, fields, items, links, text")
-PAGE_ROW, PAGE_ITEMS = (
-    _OF_PAGE + f"'{{}}', NULL, {items}, x'', x''" for items in ("NULL", "items")
-)
+PAGE_ROW, PAGE_ITEMS = (f"{_OF_PAGE}'{{}}', NULL, {one}, x'', x''" for one in ("NULL", "items"))
 """The same for a list: without headers, fields, items, links and text; and with items."""
 
 ATTEMPT = (
