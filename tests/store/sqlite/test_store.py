@@ -249,6 +249,16 @@ def test_a_closed_store_says_so(path: Path) -> None:
             use()
 
 
+def test_a_store_that_is_closed_again_makes_no_thread_anew(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, dropped = SqliteStore(path), list[int]()
+    opened.close()
+    monkeypatch.setattr(opened._questions, "_drop", lambda: dropped.append(1))
+    opened.close()
+    assert dropped == []
+
+
 def test_a_deletion_that_was_cut_short_is_finished_by_the_next(
     store: SqliteStore, crawl: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
