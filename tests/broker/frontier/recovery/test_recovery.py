@@ -482,7 +482,7 @@ def test_a_crawl_that_a_node_was_not_told_of_yet_is_not_taken_for_deleted(
 def test_a_replay_that_its_broker_left_is_taken_over(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("greencrawl.broker.frontier.recovery.owner.STALLED_MS", 500)
+    monkeypatch.setattr("greencrawl.broker.frontier.recovery.owner.STALLED_MS", 1000)
     rig.seed("h.example/")
     rig.server.client.flushall()
     monkeypatch.setattr(rig.store, "replay_marks", lambda _: Event().wait())
@@ -494,7 +494,9 @@ def test_a_replay_that_its_broker_left_is_taken_over(
     other.start()
     try:
         # If the one that was left had just renewed its hold, for ten seconds, that has to pass.
-        assert until(lambda: other.scan(rig.crawl.id), 30).waiting == 1
+        # Nothing is out, so that nothing but its beats tells a broker that the node is still owed.
+        until(lambda: not rig.server.client.hexists(keys.OWNER, "owed"), 30)
+        assert rig.refilled(other).waiting == 1
     finally:
         other.stop()
 
