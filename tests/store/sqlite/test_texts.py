@@ -17,6 +17,7 @@ from greencrawl.store.errors import BodyAway
 from greencrawl.store.export.formats import Jsonl
 from greencrawl.store.export.resumable import Wanted, export
 from greencrawl.store.sqlite.store import SqliteStore
+from greencrawl.store.sqlite.tables import contents
 from tests.support.body_uses import check_uses
 from tests.support.store_records import attempt, final, links, page
 
@@ -229,6 +230,8 @@ def test_a_body_that_was_lost_fails_no_commit_of_its_page(store: SqliteStore, cr
     db.execute("DELETE FROM bodies")
     db.commit()
     db.close()
+    lost = {(crawl, BODY[:16]): -1}
+    assert store._write(lambda db: contents.count(db, lost, {})) == set(), "it is not to be brought"
     store.commit(Commit([page(crawl, 1, 2000, body=b"another", text=OTHER)]))
     stored = store.page(crawl, 1, detail="body")
     assert stored is not None
