@@ -43,7 +43,7 @@ _KINDS = 64
 _FRESH, _FEW, _ASKED = 32, 4, 8
 """Links of one page, not met before, that are looked at, every second, third … of more; those of a
 page that has new text, of which they say nothing more; and others with a query."""
-_EVERY = 32
+_EVERY = 128
 """Of a shape that is settled every so many-th page is asked which links it has, where no shape of
 the host is poor; and those that lead to a query not met before."""
 _CLAIMS = 20
@@ -78,7 +78,7 @@ class Witness:
         self, state: HostTraps, shape: Shape, task: Task, row: StoredPage, reading: Reading
     ) -> None:
         """:meth:`note` for a page of a shape that is settled: if it has new text it is counted, and
-        that is all, but for every eighth."""
+        that is all, but for every so many-th."""
         links = row.links
         if not reading.samples or (links and not links[-1].kind.is_page):
             self._note(state, task, row, reading, None)
