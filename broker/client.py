@@ -42,6 +42,7 @@ from greencrawl.schema.records import (
     ItemsReply,
     LeaseReply,
     LeaseRequest,
+    Period,
     Purge,
     ReconcileReply,
     ReconcileRequest,
@@ -176,6 +177,11 @@ class BrokerClient:
     def resume(self, name: str) -> Crawl:
         """Lease of a crawl again. Idempotent."""
         return self._call("POST", f"/v1/crawls/{quote(name, safe='')}/resume", None, Crawl)
+
+    def periods(self, name: str) -> list[Period]:
+        """Periods of a crawl that begins again, the latest first."""
+        path = f"/v1/crawls/{quote(name, safe='')}/periods"
+        return self._call("GET", path, None, list[Period])
 
     def delete(self, name: str) -> Crawl:
         """Its rows are deleted in the background: see :meth:`purges`."""

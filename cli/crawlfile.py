@@ -36,6 +36,8 @@ _WANTED = {
     "nofollow": "must be skip or follow",
     "user_agent": 'must be a product token, as in "mybot" or "mybot/1.0"',
     "traps": 'must be "on" or "off", in quotes',
+    "recrawl": 'must be a table: [recrawl] with every = "1d"; see docs/recrawl.md',
+    "recrawl.every": "must be a number of s, m, h, d or w, as in 90m, at most 6 digits",
     "contact": "must be printable ASCII on one line: an address or a URL",
 }
 """What an option must be, where msgspec's own words would not tell a person."""

@@ -45,8 +45,8 @@ UNSAID = {
 }
 """What holds where an option that may be left unsaid is."""
 
-_APART = frozenset({"seeds", "auth", "sources"})
-"""Seeds are the arguments; what is a table of its own stands in a TOML file only."""
+_APART = frozenset({"seeds", "auth", "sources", "recrawl"})
+"""Seeds are the arguments; what is a table of its own stands in a TOML file."""
 
 
 def fields() -> list[inspect.Field]:

@@ -28,6 +28,7 @@ from greencrawl.schema.records import (
     Overflow,
     PageFilter,
     ParkedShape,
+    Period,
     Purge,
     Refusal,
     SeedBatch,
@@ -45,6 +46,9 @@ DUTY_SECONDS = 6.0
 
 NEVER = 2**63 - 1
 """Later than every stamp."""
+
+PERIODS = 1000
+"""So many periods of a crawl are kept at most."""
 
 Detail = Literal["row", "items", "text", "body"]
 """How much of a page is read: what a list shows (no headers, fields, items, text, links), that and
@@ -166,7 +170,7 @@ class Store(Protocol):
     def set_state(
         self, crawl: int, state: CrawlState, reason: str = "", *, version: int = 0
     ) -> Crawl:
-        """Set active, paused or done; returns the crawl as it is then.
+        """Set active, paused or done (never resting); returns the crawl as it is then.
 
         With a ``version`` nothing changes unless the crawl's is still that one. ``started_ms`` is
         set at the first active, ``finished_ms`` at done. Becoming done fails silently (the crawl
@@ -174,6 +178,24 @@ class Store(Protocol):
         something, or while URLs wait in its overflow and ``reason`` names no limit (``max_…``): the
         check and the change are one transaction. One that is ``stopped`` is done whatever waits.
         """
+
+    def rest(self, crawl: int, every_ms: int, *, version: int) -> Crawl:
+        """Set a crawl done because it is finished, as :meth:`set_state`, and to wake up again.
+
+        It does ``every_ms`` after its last period began, or at once if that is past: until then
+        it is ``resting``, and all that holds of a finished crawl holds of it. The period under way
+        has ended. Idempotent.
+        """
+
+    def begin_period(self, crawl: int, urls: Sequence[Admission]) -> Crawl:
+        """Begin the next period of a crawl that rests and is due: returns it as it is then.
+
+        One transaction: a row of the period, ``urls`` as a forced, pending batch, and the crawl is
+        active. A crawl that does not rest, or not long enough, stays as it is.
+        """
+
+    def periods(self, crawl: int, limit: int = 100) -> list[Period]:
+        """The latest first."""
 
     def reopen(self, crawl: int, version: int) -> Crawl:
         """Something came to a crawl that was found finished, or about to be, at ``version``.

@@ -94,6 +94,9 @@ OPERATIONS: tuple[Operation, ...] = (
         run=crawls.resume_crawl,
         problems=(_CONFLICT,),
     ),
+    Operation(
+        method="GET", path="/v1/crawls/{crawl}/periods", role=Role.ANY, run=crawls.list_periods
+    ),
     Operation(method="POST", path="/v1/lease", role=Role.WORKER, run=leases.lease),
     Operation(method="POST", path="/v1/reconcile", role=Role.WORKER, run=leases.reconcile),
     Operation(

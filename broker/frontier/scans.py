@@ -150,7 +150,13 @@ class Scans:
         """Counters of a crawl, as far as nodes answer; raises Unavailable if none does."""
         totals, _ = self._sum(crawl.id, partial=True)
         counts = msgspec.structs.asdict(totals)
-        return CrawlStats(crawl=crawl.name, state=crawl.state, reason=crawl.reason, **counts)
+        return CrawlStats(
+            crawl=crawl.name,
+            state=crawl.state,
+            reason=crawl.reason,
+            wakes_ms=crawl.wakes_ms,
+            **counts,
+        )
 
     def ready(self) -> str | None:
         """None, or why the frontier cannot serve now: no node answers."""

@@ -83,6 +83,16 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
     return service.store.crawl(crawl.id), is_new
 
 
+def period_seeds(service: Service, crawl: Crawl) -> list[Admission]:
+    """What the next period of a crawl begins with: its seeds, and the first pages of its sources.
+
+    They are asked for again only if they have changed.
+    """
+    verdicts = judge(crawl, [Seed(url) for _, url in starts(crawl.options)])
+    wanted = _admissions(service, verdicts)
+    return [msgspec.structs.replace(item, kind=TaskKind.REFETCH) for item in wanted]
+
+
 def seed(
     service: Service,
     name: str,
@@ -181,7 +191,7 @@ def admit(
     try:
         batch = service.store.add_seeds(crawl.id, admissions, force=force, claim=claim)
         crash_points.point("broker.after_seed_log")
-        if crawl.state == "done" or crawl.stopping:  # the replay log has made it active again
+        if crawl.ended or crawl.stopping:  # the replay log has made it active again
             service.frontier.put_crawl(service.store.crawl(crawl.id))
         if force:  # what it has queued is kept under its own number
             admitted = service.frontier.admit(

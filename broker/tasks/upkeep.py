@@ -20,6 +20,7 @@ from greencrawl.broker.frontier.coordination.duties import UPKEEP
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service, Sums
+from greencrawl.broker.tasks import periods
 from greencrawl.broker.tasks.duty_timeout import DutyTimeout
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
@@ -158,6 +159,7 @@ class Upkeep:
         self._tick(in_use=bool(heard))
         pending = self._admit_pending()
         crawls = self._service.store.crawls()
+        rests = periods.wake(self._service, crawls)
         active = [c for c in crawls if c.state == "active" or c.stopping]
         known = {crawl.id for crawl in active}
         self._quiet = {id_: seen for id_, seen in self._quiet.items() if id_ in known}
@@ -179,7 +181,7 @@ class Upkeep:
                 self._next[crawl.id] = now + self._look_at(crawl, crawl.id in pending, counts)
         self._give_up_if_cut_off()
         until = min((at - now for at in self._next.values()), default=QUIET_SECONDS)
-        return min(until, QUIET_SECONDS if self._cut_since is None else CUT_LOOK_SECONDS)
+        return min(until, rests, QUIET_SECONDS if self._cut_since is None else CUT_LOOK_SECONDS)
 
     def _begin(self, duty: Duty) -> None:
         """Know nothing: whoever had the duty in between has heard and seen what we did not."""
@@ -362,11 +364,11 @@ class Upkeep:
 
     def _done(self, crawl: Crawl, reason: str) -> bool:
         """Set it done, unless something changed since it was read, or a batch is pending."""
-        changed = self._service.store.set_state(crawl.id, "done", reason, version=crawl.version)
-        if changed.state != "done":
+        changed = periods.end(self._service, crawl, reason)
+        if not changed.ended:
             return False
         self._service.frontier.put_crawl(changed)
-        log.info("crawl_done", crawl=crawl.name, reason=changed.reason)
+        log.info("crawl_done", crawl=crawl.name, reason=changed.reason, wakes_ms=changed.wakes_ms)
         return True
 
 

@@ -26,6 +26,7 @@ from greencrawl.cli.local.site_server import Site, serve
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.options import crawl_options, given
 from greencrawl.cli.ui import advice, nothing_stored, summary
+from greencrawl.cli.ui.display import moment
 from greencrawl.cli.ui.follow import End, follow, is_finished, known_at, last_look
 from greencrawl.cli.ui.summary import Summary
 from greencrawl.schema.errors import InvalidConfig
@@ -54,6 +55,7 @@ class Job:
     wanted: CreateCrawl
     settings: Settings
     fresh: bool = False
+    stay: bool = False
 
 
 @click.command()
@@ -74,6 +76,12 @@ class Job:
     help="Write the closing summary there, too.",
 )
 @click.option("--fresh", is_flag=True, help="Delete what the crawl has stored and start over.")
+@click.option(
+    "--every",
+    metavar="TIME",
+    help="Begin again from the seeds so long after each beginning: 90m, 12h, 1d.  [default: never]",
+)
+@click.option("--follow", "stay", is_flag=True, help="Stay while it rests between two periods.")
 @click.option("--demo", is_flag=True, help="Serve the shipped site on loopback and crawl it.")
 @crawl_options
 def crawl(
@@ -83,6 +91,8 @@ def crawl(
     processes: int | None,
     summary_file: Path | None,
     fresh: bool,
+    every: str | None,
+    stay: bool,
     demo: bool,
     **options: Any,
 ) -> None:
@@ -91,12 +101,13 @@ def crawl(
     Begins at the URLs given, or as FILE.toml says. Starts a broker and workers of its own,
     shows the progress, and ends with a summary. Ctrl-C stops cleanly; the same command again
     resumes. With GREENCRAWL_BROKER set, the crawl is given to that broker and only watched from
-    here. The exit code is 1 if nothing at all was stored, and the reason is said.
+    here. The exit code is 1 if nothing at all was stored, and the reason is said. A crawl that
+    begins again (--every) is left when it first rests, unless --follow is given.
 
     FILE.toml holds the options below under the same names (max_pages = 100), with seeds = [...]
     and, if wanted, name = "..."; an option given here wins over the file.
     """
-    asked = given(options)
+    asked = given(options) | ({"recrawl": {"every": every}} if every else {})
     settings = reach.load(data, processes=None if processes is None else str(processes))
     with ExitStack() as site:
         if demo:
@@ -107,11 +118,11 @@ def crawl(
             settings = _demo_settings(settings)
         wanted = crawlfile.build(targets, asked, name)
         if reach.named_broker() and not demo:
-            code, result = _elsewhere(Job(wanted, settings, fresh))
+            code, result = _elsewhere(Job(wanted, settings, fresh, stay))
         else:
             hooks.load(wanted.hook)
             _check_logins(wanted, settings)
-            code, result = _here(Job(wanted, settings, fresh), wipe=demo)
+            code, result = _here(Job(wanted, settings, fresh, stay), wipe=demo)
     if result is not None:
         if demo and os.environ.get("GREENCRAWL_STORE"):
             result = msgspec.structs.replace(result, export=f"GREENCRAWL_STORE= {result.export}")
@@ -197,8 +208,8 @@ def _here(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
         if wipe:
             _empty(settings.data)
         known = _stored(job)
-        if known is not None and not job.fresh and is_finished(known[0], job.wanted):
-            _say(f"crawl {known[0].name} is finished; to crawl it again, add --fresh")
+        if known is not None and _is_over(known[0], job):
+            _say(_over(known[0]))
             return 0, known[1]
         processes = Processes(
             _environment(settings, address, _known(job)),
@@ -217,7 +228,7 @@ def _here(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
         try:
             await_broker(settings.data, stop.asked, _say)
             processes.start(lambda: reach.is_ready(broker), stop.asked)
-            end = follow(broker, job.wanted, stop, processes, fresh=job.fresh)
+            end = follow(broker, job.wanted, stop, processes, fresh=job.fresh, stay=job.stay)
         finally:
             if stop.asked.is_set():
                 _say("stopping: requests under way end first (Ctrl-C again kills)")
@@ -227,6 +238,19 @@ def _here(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
         _say("stopped; run the same command again to resume")
         return stop.exit_code, result
     return 0, result
+
+
+def _is_over(known: Crawl, job: Job) -> bool:
+    """Whether the same command would do nothing now."""
+    if job.fresh or (job.stay and known.state == "resting"):
+        return False
+    return is_finished(known, job.wanted)
+
+
+def _over(known: Crawl) -> str:
+    if known.state == "resting":
+        return f"crawl {known.name} rests until {moment(known.wakes_ms)}; --follow waits for it"
+    return f"crawl {known.name} is finished; to crawl it again, add --fresh"
 
 
 def _of_end(job: Job, end: End | None) -> Summary | None:
@@ -305,12 +329,12 @@ def _elsewhere(job: Job) -> tuple[int, Summary | None]:
     """Give the crawl to the broker that the environment names, and watch it."""
     broker = reach.required(job.settings)
     known = known_at(broker, job.wanted.name)
-    if known and not job.fresh and is_finished(known, job.wanted):
-        _say(f"crawl {known.name} is finished; to crawl it again, add --fresh")
+    if known and _is_over(known, job):
+        _say(_over(known))
         stats = broker.stats(known.name).crawls[0]
         return 0, summary.of_run(stats, (), 0.0, stats.stored)
     with on_signals() as stop:
-        end = follow(broker, job.wanted, stop, None, fresh=job.fresh)
+        end = follow(broker, job.wanted, stop, None, fresh=job.fresh, stay=job.stay)
     if end is None or end.stopped:
         name = job.wanted.name
         _say(f"the crawl goes on; look again with `greencrawl status {name} --watch`")

@@ -73,8 +73,13 @@ class End:
 
     @property
     def stopped(self) -> bool:
-        """Whether somebody stopped it before the crawl was done."""
-        return self.last.state != "done"
+        """Whether somebody stopped it before the crawl was done, or rests until its next period."""
+        return self.last.state != "done" and not self.rests
+
+    @property
+    def rests(self) -> bool:
+        """Whether the crawl rests, and its next period is not due yet."""
+        return self.last.state == "resting" and self.last.wakes_ms > epoch_ms()
 
     def summary(self) -> Summary:
         """What the broker's counters say of this run."""
@@ -89,12 +94,14 @@ def follow(
     processes: Processes | None,
     *,
     fresh: bool,
+    stay: bool = False,
 ) -> End | None:
     """Create or update the crawl and show it until it is done or ``stop`` is asked for.
 
-    With ``fresh`` it is deleted first. A broker that is away is waited for, and our own processes
-    are started again when they die. None when it was stopped before there was anything to count.
-    Raises :class:`greencrawl.schema.errors.Refused` when the broker will not have the crawl, and
+    With ``fresh`` it is deleted first; ``stay`` goes on while it rests between two periods. A
+    broker that is away is waited for, and our own processes are started again when they die. None
+    when it was stopped before there was anything to count. Raises
+    :class:`greencrawl.schema.errors.Refused` when the broker will not have the crawl, and
     :class:`greencrawl.cli.local.processes.ProcessFailed` when our processes keep dying.
     """
     name = wanted.name
@@ -138,7 +145,8 @@ def follow(
                 note = away_text(stats.away[0])
             key = "crash" if note and note == rest_text(stats) else ""
             display.note(advice.complete(note), key)
-            if not end.stopped or stop.asked.wait(POLL_SECONDS):
+            ended = not end.stopped and not (stay and end.rests)
+            if ended or stop.asked.wait(POLL_SECONDS):
                 break
     return end
 
@@ -219,5 +227,6 @@ def _delete(broker: BrokerClient, name: str, stop: Stop) -> None:
 def is_finished(crawl: Crawl, wanted: CreateCrawl) -> bool:
     """Whether running ``wanted`` again would change nothing: it is done, with the same options."""
     fields = {name: getattr(wanted, name) for name in CrawlOptions.__struct_fields__}
-    ended = crawl.state == "done" and crawl.reason != STOPPED
+    rests = crawl.state == "resting" and crawl.wakes_ms > epoch_ms()
+    ended = rests or (crawl.state == "done" and crawl.reason != STOPPED)
     return ended and crawl.options == convert(fields, CrawlOptions)

@@ -211,6 +211,12 @@ def check_options(options: CrawlOptions) -> list[tuple[str, str]]:
     problems += check_sources(options.sources)
     if options.slots > 1 and options.delay > 0:
         problems.append(("slots", f"more than one needs delay = 0, not {options.delay:g}"))
+    if options.recrawl is not None:
+        if not starts(options):
+            problems.append(("recrawl", "needs `seeds` or `sources` to begin again from"))
+        if options.max_pages or options.max_bytes or options.max_seconds:
+            what = "cannot be had together with max_pages, max_bytes or max_seconds"
+            problems.append(("recrawl", what))
     return problems
 
 

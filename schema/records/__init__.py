@@ -83,6 +83,7 @@ from greencrawl.schema.records.page import (
     Link,
     Page,
 )
+from greencrawl.schema.records.recrawl import Period, Recrawl
 from greencrawl.schema.records.replay import (
     Debt,
     Duty,
@@ -192,10 +193,12 @@ __all__ = [
     "PageFilter",
     "ParkedShape",
     "Pattern",
+    "Period",
     "Purge",
     "PutOff",
     "ReconcileReply",
     "ReconcileRequest",
+    "Recrawl",
     "Refusal",
     "ReleaseItem",
     "ReleaseRequest",

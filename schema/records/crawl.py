@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from greencrawl.schema.records.auth import Auth, Source
 from greencrawl.schema.records.fields import Count, CrawlName, Pattern, Seconds, Url
 from greencrawl.schema.records.host import NodeAway
+from greencrawl.schema.records.recrawl import Recrawl
 
 Scope = Literal["host", "domain", "prefix", "any"]
 
@@ -23,7 +24,7 @@ NormaliseRule = Literal[
 """Rules of :mod:`greencrawl.schema.net.normalising`."""
 
 
-CrawlState = Literal["active", "paused", "done"]
+CrawlState = Literal["active", "paused", "resting", "done"]
 
 
 LEVELS = 32
@@ -260,13 +261,16 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     sources: Annotated[
         tuple[Source, ...], Meta(description="JSON APIs that list what to fetch")
     ] = ()
+    recrawl: Annotated[Recrawl | None, Meta(description="When it begins again from its seeds")] = (
+        None
+    )
 
 
 _LATER = frozenset(
     {
         "auth", "sources", "address_rate", "address_connections", "domain_rate",
         "noindex", "tdm", "canonical", "nofollow", "follow_actions", "traps", "host_pages",
-        "shape_pages", "normalise", "links", "requisites", "sitemaps",
+        "shape_pages", "normalise", "links", "requisites", "sitemaps", "recrawl",
     }
 )  # fmt: skip
 """Options that the first release does not know."""
@@ -335,14 +339,28 @@ class Crawl(Struct, frozen=True, kw_only=True):
     created_ms: int = 0
     started_ms: int = 0
     finished_ms: int = 0
+    wakes_ms: int = 0
+    """Of one that rests: when its next period begins."""
     reason: str = ""
     """Why it is done: ``finished``, ``stopped``, or the limit that was reached (``max_pages`` …);
     of one that is paused until it is done: ``stopping`` or ``stopping_now``."""
 
     @property
     def finished(self) -> bool:
-        """Done because nothing was left to do: whatever comes to it makes it active again."""
-        return self.state == "done" and self.reason == FINISHED
+        """Done because nothing was left to do, and perhaps resting: whatever comes to it makes it
+        active again."""
+        return self.ended and self.reason == FINISHED
+
+    @property
+    def ended(self) -> bool:
+        """Done, or resting until its next period."""
+        return self.state in ("done", "resting")
+
+    def wakes(self, now_ms: int) -> bool:
+        """Whether its next period is due. One that is further off than two are apart is: the clock
+        went back."""
+        every_ms = self.options.recrawl.every_ms if self.options.recrawl else 0
+        return self.state == "resting" and not 0 < self.wakes_ms - now_ms <= every_ms
 
     @property
     def stopping(self) -> bool:

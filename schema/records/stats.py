@@ -51,13 +51,15 @@ class CrawlStats(Totals, frozen=True, kw_only=True):
     """Counters of one crawl, and how it stands. What is still to do is ``waiting +
     leased + later + overflow``.
 
-    ``hooks`` counts failures of its hook; ``refused`` are workers that cannot import it, and
-    ``stuck`` says that no worker is known which takes the crawl.
+    ``wakes_ms`` is when the next period of one that rests begins. ``hooks`` counts failures of its
+    hook; ``refused`` are workers that cannot import it, and ``stuck`` says that no worker is known
+    which takes the crawl.
     """
 
     crawl: str
     state: CrawlState
     reason: str = ""
+    wakes_ms: int = 0
     hooks: tuple[HookCount, ...] = ()
     refused: tuple[HookRefusal, ...] = ()
     stuck: bool = False

@@ -35,6 +35,7 @@ from greencrawl.schema.records import (
     Overflow,
     PageFilter,
     ParkedShape,
+    Period,
     Purge,
     Refusal,
     SeedBatch,
@@ -48,7 +49,7 @@ from greencrawl.store import rows as common
 from greencrawl.store.base import EVERY, MARGIN, NEVER, STEP_ROWS, Detail, Step
 from greencrawl.store.bodies import Bodies, Place
 from greencrawl.store.errors import BodyAway, Unstorable
-from greencrawl.store.mysql import commits, migrations, page_limit, rows, streams
+from greencrawl.store.mysql import commits, migrations, page_limit, periods, rows, streams
 from greencrawl.store.mysql.cluster.routing import Cluster
 from greencrawl.store.mysql.cluster.topology import Topology
 from greencrawl.store.mysql.connection import LONG_SECONDS, Db
@@ -232,6 +233,23 @@ class MysqlStore:
         return self._cluster.write(
             lambda db: crawls.set_state(db, crawl, state, reason, version, epoch_ms())
         )
+
+    def rest(self, crawl: int, every_ms: int, *, version: int) -> Crawl:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.write(
+            lambda db: periods.rest(db, crawl, every_ms, version, epoch_ms())
+        )
+
+    def begin_period(self, crawl: int, urls: Sequence[Admission]) -> Crawl:
+        """See :class:`greencrawl.store.base.Store`."""
+        ids, blob = self._ids, self._codec.pack_links(urls)
+        return self._cluster.write(
+            lambda db: periods.begin_period(db, ids, crawl, blob, epoch_ms())
+        )
+
+    def periods(self, crawl: int, limit: int = 100) -> list[Period]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.read(lambda db: periods.periods(db, crawl, limit))
 
     def reopen(self, crawl: int, version: int) -> Crawl:
         """See :class:`greencrawl.store.base.Store`."""

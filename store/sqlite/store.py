@@ -38,6 +38,7 @@ from greencrawl.schema.records import (
     Overflow,
     PageFilter,
     ParkedShape,
+    Period,
     Purge,
     Refusal,
     SeedBatch,
@@ -51,7 +52,7 @@ from greencrawl.store.base import EVERY, MARGIN, NEVER, STEP_ROWS, Detail, Step
 from greencrawl.store.bodies import Bodies, Place
 from greencrawl.store.errors import BodyAway
 from greencrawl.store.rows import Codec, Row
-from greencrawl.store.sqlite import page_limit
+from greencrawl.store.sqlite import page_limit, periods
 from greencrawl.store.sqlite.commits import Committer
 from greencrawl.store.sqlite.connection import SqliteThread, transaction, translated
 from greencrawl.store.sqlite.group_commit import Grouped
@@ -275,6 +276,19 @@ class SqliteStore:
         return self._write(
             lambda db: crawls.set_state(db, crawl, state, reason, version, epoch_ms())
         )
+
+    def rest(self, crawl: int, every_ms: int, *, version: int) -> Crawl:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._write(lambda db: periods.rest(db, crawl, every_ms, version, epoch_ms()))
+
+    def begin_period(self, crawl: int, urls: Sequence[Admission]) -> Crawl:
+        """See :class:`greencrawl.store.base.Store`."""
+        blob = self._commits.codec.pack(rows.plain_links(urls))
+        return self._write(lambda db: periods.begin_period(db, crawl, blob, epoch_ms()))
+
+    def periods(self, crawl: int, limit: int = 100) -> list[Period]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._questions.run(lambda db: periods.periods(db, crawl, limit))
 
     def reopen(self, crawl: int, version: int) -> Crawl:
         """See :class:`greencrawl.store.base.Store`."""

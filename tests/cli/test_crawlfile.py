@@ -83,6 +83,13 @@ def test_name_is_the_options_then_the_files_then_the_stem(tmp_path: Path) -> Non
         ),
         ('seeds = ["example.org"]\ndepth = "deep"', "depth: Expected `int`, got `str`"),
         ('seeds = ["example.org"]\nname = "No Name"', "name: must be 1 to 64 of a-z"),
+        ('seeds = ["example.org"]\nrecrawl = "1d"', "recrawl: must be a table: [recrawl] with"),
+        ('seeds = ["example.org"]\n[recrawl]\nevery = "0s"', "recrawl.every: must be a number of"),
+        ('seeds = ["example.org"]\n[recrawl]\nevery = "daily"', "recrawl.every: must be a number"),
+        (
+            'seeds = ["example.org"]\nmax_pages = 9\n[recrawl]\nevery = "1d"',
+            "recrawl: cannot be had together with max_pages",
+        ),
         ('seeds = ["example.org"]\nscope = "hosts"', "scope: must be one of host, domain"),
         ('seeds = ["example.org"]\ntraps = false', 'traps: must be "on" or "off", in quotes'),
         ('seeds = ["example.org"]\nhost_pages = -1', "host_pages: "),

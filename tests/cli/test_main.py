@@ -297,6 +297,7 @@ def test_migrate_says_what_is_due_applies_it_and_leaves_the_second_part_for_late
         "0009_pre_parked: would be applied",
         "0010_pre_directives: would be applied",
         "0011_pre_items: would be applied",
+        "0012_pre_periods: would be applied",
     ]
     code, out, _ = run(capsys, "migrate", "--data", str(folder))
     assert re.fullmatch(r"0005_pre_bodies … \d+\.\d s", out.splitlines()[0])
@@ -304,7 +305,8 @@ def test_migrate_says_what_is_due_applies_it_and_leaves_the_second_part_for_late
     assert re.fullmatch(r"0009_pre_parked … \d+\.\d s", out.splitlines()[2])
     assert re.fullmatch(r"0010_pre_directives … \d+\.\d s", out.splitlines()[3])
     assert re.fullmatch(r"0011_pre_items … \d+\.\d s", out.splitlines()[4])
-    assert "2 left for when no process of an older version runs" in out.splitlines()[5]
+    assert re.fullmatch(r"0012_pre_periods … \d+\.\d s", out.splitlines()[5])
+    assert "2 left for when no process of an older version runs" in out.splitlines()[6]
     assert "migrate --post" in out
     code, out, _ = run(capsys, "migrate", "--dry-run", "--post", "--data", str(folder))
     assert out == "0006_post_apart: would be applied\n0007_post_texts: would be applied\n"

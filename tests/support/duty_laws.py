@@ -119,7 +119,7 @@ class Laws:
             for p in (0, 1):
                 record = self.record(p, crawl.id)
                 shut = record.get("state") == "done" and int(record["ver"]) == crawl.version
-                assert not shut or crawl.state == "done", f"{crawl.name} was left shut"
+                assert not shut or crawl.ended, f"{crawl.name} was left shut"
 
     def held_once(self) -> None:
         for name in {*JOBS, *(f"{names.REPLAY}:{node.id}" for node in self.workers.nodes)}:

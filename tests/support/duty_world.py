@@ -36,6 +36,7 @@ from greencrawl.schema.records import (
     Final,
     FinishItem,
     HostReport,
+    Recrawl,
     ReleaseItem,
     Session,
     StoredPage,
@@ -44,7 +45,7 @@ from greencrawl.schema.wire import to_msgpack
 from greencrawl.store import open_store
 from greencrawl.store.base import MARGIN
 from tests.support.duty_brokers import REQUEST_S, TTL_S, Broker, Fences
-from tests.support.duty_laws import HOSTS, LIMITED, NAMES, Laws, links_of
+from tests.support.duty_laws import HOSTS, LIMITED, NAMES, PLAIN, Laws, links_of
 from tests.support.paced import Pace, Paced, PacedStore
 from tests.support.redis_dump import Copy, Key
 from tests.support.redis_server import RedisServer
@@ -174,7 +175,8 @@ class World(Laws, RuleBasedStateMachine):
 
     def make(self, name: str) -> Crawl:
         most = self.limit if name == LIMITED else 0
-        options = CrawlOptions(delay=0.0, slots=2, max_pages=most)
+        recrawl = Recrawl(every="1w") if name == PLAIN else None  # it rests where others end
+        options = CrawlOptions(delay=0.0, slots=2, max_pages=most, recrawl=recrawl)
         crawl = self.store.put_crawl(name, options, HOSTS)
         self.said.append(crawl)
         self.tell(crawl, 0, 999)
@@ -417,7 +419,7 @@ class World(Laws, RuleBasedStateMachine):
                 self.job(name, 0, 999)
             self.holds()
             crawls = self.store.crawls()
-            if all(c.state == "done" for c in crawls) and not self.store.purges():
+            if all(c.ended for c in crawls) and not self.store.purges():
                 break
         else:
             lists = {crawl.name: self.left(crawl.id) for crawl in crawls}

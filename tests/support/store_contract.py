@@ -15,7 +15,7 @@ import gevent
 import pytest
 from msgspec.structs import replace
 
-from greencrawl.schema.clock import monotonic
+from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.errors import DutyLost, UnknownCrawl
 from greencrawl.schema.records import (
     STOPPED,
@@ -27,6 +27,7 @@ from greencrawl.schema.records import (
     CrawlOptions,
     Duty,
     FrontierIdentity,
+    Recrawl,
     StoredPage,
     TaskKind,
 )
@@ -80,6 +81,12 @@ def rows_of_crawl(store: Store, crawl: int) -> set[str]:
         return store._questions.run(ask)
     assert isinstance(store, MysqlStore)
     return store._cluster.read(ask)
+
+
+def wait_ms(moment: int) -> None:
+    """Until the clock has passed a moment of the next milliseconds."""
+    while epoch_ms() <= moment:
+        gevent.sleep(0.001)
 
 
 def shift_duty(store: Store, name: str, seconds: float) -> None:
@@ -474,6 +481,88 @@ class StoreContract(ContentContract, HookContract, ParkedContract, RetentionCont
             assert (again.state, again.reason, again.finished_ms) == ("active", "", 0)
             assert again.version == known.version + 1
             assert store.set_state(crawl, "done", STOPPED, version=known.version) == again
+
+    def test_a_crawl_rests_until_its_next_period_is_due(self, store: Store, crawl: int) -> None:
+        options = CrawlOptions(recrawl=Recrawl(every="1h"))
+        read = store.put_crawl("news", options, [])
+        rests = store.rest(crawl, 3_600_000, version=read.version)
+        assert (rests.state, rests.reason, rests.finished) == ("resting", "finished", True)
+        assert rests.wakes_ms == read.started_ms + 3_600_000
+        (first,) = store.periods(crawl)
+        assert (first.number, first.started_ms) == (1, read.started_ms)
+        assert first.ended_ms >= first.started_ms
+        assert store.rest(crawl, 3_600_000, version=read.version) == rests
+        assert store.begin_period(crawl, links("http://example.org/")) == rests, "it is not due"
+        assert store.pending_seeds() == []
+        assert [one.state for one in store.crawls()] == ["resting"]
+        store.put_crawl("news", CrawlOptions(recrawl=Recrawl(every="1s")), [])
+        began = store.begin_period(crawl, links("http://example.org/"))
+        assert began.state == "active", "no period is so far off: the clock went back"
+
+    def test_a_period_begins_with_one_batch_of_seeds_whoever_is_first(
+        self, open_store: Opener
+    ) -> None:
+        first, second = open_store(), open_store()
+        options = CrawlOptions(recrawl=Recrawl(every="1h"))
+        crawl = first.put_crawl("news", options, ["example.org"]).id
+        for number in (2, 3):
+            rests = first.rest(crawl, 1, version=first.crawl(crawl).version)
+            assert rests.wakes_ms <= rests.finished_ms + 1
+            wait_ms(rests.wakes_ms)
+            jobs = [
+                gevent.spawn(store.begin_period, crawl, links("http://example.org/"))
+                for store in (first, second)
+            ]
+            gevent.joinall(jobs, raise_error=True)
+            began = first.crawl(crawl)
+            assert (began.state, began.reason, began.wakes_ms) == ("active", "", 0)
+            (batch,) = first.pending_seeds()
+            assert (batch.force, batch.urls) == (True, tuple(links("http://example.org/")))
+            latest, before = first.periods(crawl, 2)
+            assert (latest.number, latest.ended_ms, before.number) == (number, 0, number - 1)
+            assert before.ended_ms > 0
+            for one in first.pending_seeds():
+                first.seeds_admitted(one.id)
+            assert first.begin_period(crawl, links("http://example.org/")) == began
+        first.delete_crawl(crawl)
+        assert first.periods(crawl) == []
+
+    def test_what_reopens_a_finished_crawl_wakes_one_that_rests(
+        self, store: Store, crawl: int
+    ) -> None:
+        rests = store.rest(crawl, 3_600_000, version=store.crawl(crawl).version)
+        for number in range(4):
+            if number == 0:
+                store.commit(Commit([page(crawl, 1, links=links("http://example.org/new"))]))
+            elif number == 1:
+                store.reopen(crawl, rests.version)
+            elif number == 2:
+                store.put_overflow(crawl, beyond([1], host="a.org"))
+                store.overflow_taken(store.overflow(crawl, 7, "a.org", 9), "n", 1)
+            else:
+                store.seeds_admitted(store.add_seeds(crawl, links("http://example.org/")))
+            awake = store.crawl(crawl)
+            assert (awake.state, awake.wakes_ms, awake.reason) == ("active", 0, "")
+            rests = store.rest(crawl, 3_600_000, version=awake.version)
+            assert rests.state == "resting", "the same period goes on"
+        assert len(store.periods(crawl)) == 1
+
+    def test_a_crawl_with_something_left_does_not_rest_and_a_stopped_one_never_wakes(
+        self, store: Store, crawl: int
+    ) -> None:
+        read = store.crawl(crawl)
+        store.owe(["a"])
+        assert store.rest(crawl, 1, version=read.version) == read
+        debt = store.begin_replay("a")
+        assert debt is not None
+        store.end_replay("a", debt.serial)
+        rests = store.rest(crawl, 1, version=read.version)
+        assert rests.state == "resting"
+        stopped = store.set_state(crawl, "paused", STOPPING, version=rests.version)
+        ended = store.set_state(crawl, "done", STOPPED, version=stopped.version)
+        assert (ended.state, ended.wakes_ms) == ("done", 0)
+        wait_ms(rests.wakes_ms)
+        assert store.begin_period(crawl, []) == ended
 
     def test_the_version_rises_with_every_change_of_a_crawl_and_with_no_other(
         self, store: Store, crawl: int

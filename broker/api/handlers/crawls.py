@@ -12,6 +12,7 @@ from greencrawl.schema.records import (
     STOPPING_NOW,
     Crawl,
     CreateCrawl,
+    Period,
     Purge,
     SeedReply,
     SeedRequest,
@@ -107,6 +108,11 @@ def resume_crawl(service: Service, crawl: str) -> Crawl:
     changed = service.store.set_state(service.store.crawl(crawl).id, "active")
     service.frontier.put_crawl(changed)
     return changed
+
+
+def list_periods(service: Service, crawl: str) -> list[Period]:
+    """The latest hundred periods of a crawl that begins again, the latest first."""
+    return service.store.periods(service.store.crawl(crawl).id)
 
 
 def seed_urls(service: Service, crawl: str, body: SeedRequest, query: SeedQuery) -> SeedReply:

@@ -110,7 +110,7 @@ class Replay:
         told = self._parts.crawls.told(self._node)
         changed = [
             crawl for crawl in crawls
-            if crawl.state != "done" or crawl.options.max_pages
+            if not crawl.ended or crawl.options.max_pages
             or any(one.get(crawl.id) != crawl.version for one in told)
         ]  # fmt: skip
         self._parts.crawls.tell_node(changed, self._node, afresh=True)

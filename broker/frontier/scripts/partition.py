@@ -130,11 +130,13 @@ def state_of(crawl: Crawl) -> str:
     """How a partition is to have a crawl; see ``lua/crawls/crawl.lua``.
 
     One that is done at a limit or stopped goes on taking in what is found: the limit may be raised,
-    a person may resume it.
+    a person may resume it. One that rests is as one that is finished.
     """
     if crawl.stopping and crawl.reason == STOPPING_NOW:
         return "halt"
-    return "stop" if crawl.state == "done" and not crawl.finished else crawl.state
+    if crawl.finished:
+        return "done"
+    return "stop" if crawl.state == "done" else crawl.state
 
 
 def crawl_args(crawl: Crawl, state: str, afresh: bool = False) -> bytes:

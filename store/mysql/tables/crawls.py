@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from greencrawl.schema import wire
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.records import (
+    FINISHED,
     STOPPED,
     STOPPING,
     STOPPING_NOW,
@@ -36,14 +37,15 @@ PURGE_ROWS = {
     "hook_failures": 1000,
 }  # fmt: skip
 """Table → rows deleted in one transaction; replicas repeat it as one piece."""
-_LAST = ("hook_sums", "refusals", "limits", "hosts", "sums", "times", "purges")
+_LAST = ("periods", "hook_sums", "refusals", "limits", "hosts", "sums", "times", "purges")
 
 _READ = (
     "SELECT id, name, state, options, roots, revision, created_ms, started_ms, finished_ms, "
-    "reason, version, released FROM crawls WHERE deleted = 0"
+    "reason, version, released, wakes_ms FROM crawls WHERE deleted = 0"
 )
 _REOPEN = (
-    "UPDATE crawls SET state = 'active', reason = '', finished_ms = 0, version = version + 1 "
+    "UPDATE crawls SET state = 'active', reason = '', finished_ms = 0, wakes_ms = 0, "
+    "version = version + 1 "
     f"WHERE id = %s AND (state = 'done' OR reason IN ('{STOPPING}', '{STOPPING_NOW}'))"
 )
 _SHARED = " LOCK IN SHARE MODE"
@@ -51,13 +53,18 @@ _ALONE = " FOR UPDATE"
 
 
 def _crawl(row: Row) -> Crawl:
-    number, name, state, options, roots, revision, created_ms, *times, reason, version, shapes = row
+    number, name, state, options, roots, revision, created_ms, *times = row[:9]
+    reason, version, shapes, wakes_ms = row[9:]
+    state = state.decode()
+    if wakes_ms and (state, reason) == ("done", FINISHED):
+        state = "resting"
     return Crawl(
-        id=number, name=name.decode(), state=state.decode(),
+        id=number, name=name.decode(), state=state,
         options=wire.from_json(options, CrawlOptions),
         roots=tuple(wire.from_json(roots, list[str])), revision=revision, version=version,
         released=tuple(wire.from_json(shapes or "[]", list[str])), created_ms=created_ms,
         started_ms=times[0], finished_ms=times[1], reason=reason,
+        wakes_ms=wakes_ms if state == "resting" else 0,
     )  # fmt: skip
 
 
@@ -135,7 +142,7 @@ def set_state(
     if state == "done" and reason != STOPPED:
         if not _waits(db, crawl, seeds_only=reason.startswith("max_")):
             db.execute(
-                "UPDATE crawls SET state = 'done', reason = %s, finished_ms = %s, "
+                "UPDATE crawls SET state = 'done', reason = %s, finished_ms = %s, wakes_ms = 0, "
                 "version = version + 1 WHERE id = %s",
                 (reason, now_ms, crawl),
             )
@@ -143,7 +150,7 @@ def set_state(
     started_ms = known.started_ms or (now_ms if state == "active" else 0)
     db.execute(
         "UPDATE crawls SET state = %s, reason = %s, started_ms = %s, finished_ms = %s, "
-        "version = version + 1 WHERE id = %s",
+        "wakes_ms = 0, version = version + 1 WHERE id = %s",
         (state, reason, started_ms, now_ms if state == "done" else 0, crawl),
     )
     return get(db, crawl)
@@ -212,7 +219,7 @@ def add_seeds(db: Db, ids: Numbers, crawl: int, blob: bytes, force: bool) -> int
         b"SELECT %d, %d, value, 1, %d, %b FROM clock"
     )
     raw(db, sql % (batch, crawl, force, literal(blob)))
-    if known.state == "done" or known.stopping:
+    if known.ended or known.stopping:
         db.execute(_REOPEN, (crawl,))
     return batch
 

@@ -36,21 +36,26 @@ _KEYS = {
 
 _READ = (
     "SELECT id, name, state, options, roots, revision, created_ms, started_ms, finished_ms, "
-    "reason, version, released FROM crawls WHERE deleted = 0"
+    "reason, version, released, wakes_ms FROM crawls WHERE deleted = 0"
 )
 _REOPEN = (
-    "UPDATE crawls SET state = 'active', reason = '', finished_ms = 0, version = version + 1 "
+    "UPDATE crawls SET state = 'active', reason = '', finished_ms = 0, wakes_ms = 0, "
+    "version = version + 1 "
     f"WHERE id = ? AND (state = 'done' OR reason IN ('{STOPPING}', '{STOPPING_NOW}'))"
 )
 
 
 def _crawl(row: Row) -> Crawl:
-    number, name, state, options, roots, revision, created_ms, *times, reason, version, shapes = row
+    number, name, state, options, roots, revision, created_ms, *times = row[:9]
+    reason, version, shapes, wakes_ms = row[9:]
+    if wakes_ms and (state, reason) == ("done", FINISHED):
+        state = "resting"
     return Crawl(
         id=number, name=name, state=state, options=wire.from_json(options, CrawlOptions),
         roots=tuple(wire.from_json(roots, list[str])), revision=revision, version=version,
         released=tuple(wire.from_json(shapes, list[str])), created_ms=created_ms,
         started_ms=times[0], finished_ms=times[1], reason=reason,
+        wakes_ms=wakes_ms if state == "resting" else 0,
     )  # fmt: skip
 
 
@@ -122,7 +127,8 @@ def set_state(
         return known
     if state == "done" and reason != STOPPED:
         db.execute(
-            "UPDATE crawls SET state = 'done', reason = ?, finished_ms = ?, version = version + 1 "
+            "UPDATE crawls SET state = 'done', reason = ?, finished_ms = ?, wakes_ms = 0, "
+            "version = version + 1 "
             "WHERE id = ? AND NOT EXISTS (SELECT 1 FROM seed_batches WHERE crawl = ? "
             "AND pending = 1) AND NOT EXISTS (SELECT 1 FROM debts) AND (? OR NOT EXISTS "
             "(SELECT 1 FROM overflow INDEXED BY overflow_waiting WHERE crawl = ? AND queued = 0))",
@@ -131,7 +137,7 @@ def set_state(
         return get(db, crawl)
     started_ms = known.started_ms or (now_ms if state == "active" else 0)
     db.execute(
-        "UPDATE crawls SET state = ?, reason = ?, started_ms = ?, finished_ms = ?, "
+        "UPDATE crawls SET state = ?, reason = ?, started_ms = ?, finished_ms = ?, wakes_ms = 0, "
         "version = version + 1 WHERE id = ?",
         (state, reason, started_ms, now_ms if state == "done" else 0, crawl),
     )
@@ -181,6 +187,7 @@ def purge_step(db: sqlite3.Connection, crawl: int) -> int | None:
             removed = db.execute(f"DELETE FROM {table} WHERE {key} IN ({some})", (crawl,)).rowcount
         if removed:
             return removed
+    db.execute("DELETE FROM periods WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM hosts WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM limits WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM refusals WHERE crawl = ?", (crawl,))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import gevent
 import pytest
 
 from greencrawl.broker.api.handlers import crawls as handlers
@@ -16,6 +17,7 @@ from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.upkeep import Upkeep
+from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import (
     STOPPED,
@@ -31,8 +33,10 @@ from greencrawl.schema.records import (
     FinishItem,
     HostReport,
     LeaseRequest,
+    Recrawl,
     ReleaseItem,
     StoredPage,
+    Task,
 )
 from greencrawl.store import open_store
 from greencrawl.store.base import Store
@@ -52,6 +56,8 @@ class Broker:
         self.service = Service(self.frontier, store)
         self.upkeep = Upkeep(self.service)
         self.sequence = 0
+        self.leased: dict[str, tuple[Task, ...]] = {}
+        """Token → tasks."""
         self.started = False
 
     def end(self) -> None:
@@ -73,6 +79,7 @@ class Broker:
             self.started = True
             self.frontier.start()
         sessions = self.frontier.lease(request).sessions
+        self.leased |= {session.token: session.tasks for session in sessions}
         return sorted(task.url for session in sessions for task in session.tasks)
 
     def states(self, crawl: Crawl) -> frozenset[str]:
@@ -304,6 +311,70 @@ def test_a_stop_that_comes_with_the_end_still_keeps_links_out(
     for _ in range(2):
         broker.look()
     assert store.crawl("c").reason == STOPPED
+
+
+def test_a_period_begins_once_over_two_brokers_and_asks_for_its_seeds_again(
+    broker: Broker, other: Broker, store: Store
+) -> None:
+    wanted = CreateCrawl(name="p", seeds=(PAGE,), scope="any", recrawl=Recrawl(every="1s"))
+    crawl = seeding.create(broker.service, wanted)[0]
+    assert broker.lease() == [PAGE]
+    settle(broker, crawl, FOUND)
+    assert broker.lease() == [FOUND]
+    settle(broker, crawl)
+    while store.crawl("p").state != "resting":
+        broker.look()
+        gevent.sleep(0.05)
+    assert broker.states(crawl) == {"done"}
+    while not store.pending_seeds() and store.crawl("p").state == "resting":
+        gevent.joinall([gevent.spawn(one.look) for one in (broker, other)], raise_error=True)
+        gevent.sleep(0.05)
+    broker.look()
+    other.look()
+    assert broker.lease() == [PAGE], "what is known is not asked for"
+    assert [one.number for one in store.periods(crawl.id)] == [2, 1]
+    assert len([one for one in store.seeds(crawl.id) if one.force]) == 1
+    assert broker.states(crawl) == {"active"}
+
+
+def test_a_late_link_wakes_a_crawl_that_rests_and_its_period_goes_on(
+    broker: Broker, store: Store
+) -> None:
+    wanted = CreateCrawl(name="p", seeds=(PAGE,), scope="any", recrawl=Recrawl(every="1d"))
+    crawl = seeding.create(broker.service, wanted)[0]
+    assert broker.lease() == [PAGE]
+    settle(broker, crawl)
+    broker.end()
+    rests = store.crawl("p")
+    assert rests.state == "resting"
+    assert broker.frontier.admit(crawl.id, [Admission(LATE, 1)]) == [True]
+    assert store.crawl("p").state == "active"
+    assert broker.lease() == [LATE]
+    settle(broker, crawl)
+    broker.end()
+    again = store.crawl("p")
+    assert (again.state, again.wakes_ms) == ("resting", rests.wakes_ms)
+    assert len(store.periods(crawl.id)) == 1
+
+
+def settle(broker: Broker, crawl: Crawl, *links: str) -> None:
+    """Store what is leased as pages with these links, close its sessions and finish it."""
+    for session, token in _sessions(broker):
+        for task in broker.leased.pop(token):
+            number = broker.frontier.fingerprint(task.url)
+            found = [Admission(link, 1) for link in links]
+            row = StoredPage(
+                crawl=crawl.id, fingerprint=number, url=task.url, status=200, links=found,
+                fetched_ms=epoch_ms(),
+            )  # fmt: skip
+            stamp = broker.store.commit(Commit([row]))
+            broker.frontier.admit(crawl.id, found, stamp=stamp)
+            done = FinishItem(
+                session=session, token=token, task=task.number, outcome=Done(stored=True)
+            )
+            assert broker.frontier.finish([done]) == ["ok"]
+        item = CloseItem(session=session, token=token, report=HostReport())
+        broker.frontier.close_sessions([item])
 
 
 @pytest.mark.parametrize("state", ["paused", "max_pages"])

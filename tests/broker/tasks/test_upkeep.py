@@ -14,6 +14,7 @@ from greencrawl.broker.frontier.coordination.duties import ASK_SECONDS, UPKEEP
 from greencrawl.broker.frontier.scripts.partition import state_of
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks import periods as periods_module
 from greencrawl.broker.tasks.duty_timeout import FORGOTTEN_SECONDS, MOST_SECONDS
 from greencrawl.broker.tasks.upkeep import (
     BUSY_SECONDS,
@@ -22,7 +23,7 @@ from greencrawl.broker.tasks.upkeep import (
     Upkeep,
     limit_reached,
 )
-from greencrawl.schema.clock import monotonic
+from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import (
     STOPPED,
@@ -33,7 +34,10 @@ from greencrawl.schema.records import (
     Crawl,
     CrawlOptions,
     CrawlStats,
+    Recrawl,
+    TaskKind,
 )
+from greencrawl.store.sqlite import store as sqlite_store
 from tests.support.queue_double import Parts, Sums
 from tests.support.store_records import page
 
@@ -274,6 +278,54 @@ def test_a_crawl_that_was_stopped_when_it_was_nearly_over_is_looked_at_twice_aga
     assert rig.state() == ("active", "")
     rig.see(crawl)
     assert rig.state() == ("done", "finished")
+
+
+def test_a_crawl_that_begins_again_rests_and_wakes_up_with_its_seeds(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [epoch_ms()]
+    for module in (periods_module, sqlite_store):
+        monkeypatch.setattr(module, "epoch_ms", lambda: now[0])
+    seeds = ("https://a.example/", "https://a.example/news")
+    crawl = rig.crawl(seeds=seeds, recrawl=Recrawl(every="1h"))
+    rig.see(crawl)
+    assert rig.see(crawl) == BUSY_SECONDS
+    rests = rig.store.crawl("test")
+    assert (rests.state, rests.reason) == ("resting", "finished")
+    assert rig.queue.states[crawl.id] == "done"
+    scans = rig.queue.scans
+    now[0] = rests.wakes_ms - 1500
+    assert rig.upkeep.step(()) == 1.5
+    assert rig.store.crawl("test") == rests
+    assert rig.queue.scans == scans
+    now[0] += 1500
+    rig.upkeep.step(())
+    assert rig.state() == ("active", "")
+    assert rig.queue.states[crawl.id] == "active"
+    (batch,) = rig.store.pending_seeds()
+    assert [(item.url, item.kind) for item in batch.urls] == [
+        (seed, TaskKind.REFETCH) for seed in seeds
+    ]
+    assert batch.force
+    rig.upkeep.step(())
+    assert rig.store.pending_seeds() == []
+    assert rig.queue.seen[crawl.id] == list(seeds)
+    now[0] += 60_000
+    again = rig.store.crawl("test")
+    rig.see(again)
+    rig.see(again)
+    assert rig.store.crawl("test").wakes_ms == rests.wakes_ms + 3_600_000
+    assert [one.number for one in rig.store.periods(crawl.id)] == [2, 1]
+
+
+def test_a_crawl_that_shall_begin_no_more_is_done_when_it_would(rig: Rig) -> None:
+    crawl = rig.crawl(seeds=("https://a.example/",), recrawl=Recrawl(every="1s"))
+    rig.store.rest(crawl.id, 1, version=crawl.version)
+    rig.crawl(seeds=("https://a.example/",))
+    gevent.sleep(0.002)
+    rig.upkeep.step(())
+    assert rig.state() == ("done", "finished")
+    assert rig.store.pending_seeds() == []
 
 
 def test_a_crawl_ends_when_the_store_takes_no_more_whatever_was_counted(rig: Rig) -> None:

@@ -192,6 +192,31 @@ def test_records_that_a_hook_finds_are_exported_by_themselves(command: Command, 
     assert all(one["text"] for one in found)
 
 
+def test_a_crawl_in_periods_is_left_when_it_rests_and_begins_again_when_that_is_due(
+    command: Command, site: Site, root: str
+) -> None:
+    file = command.folder / "news.toml"
+    head = f'seeds = ["{root}"]\ndepth = 1\n'
+    file.write_text(f'{head}[recrawl]\nevery = "1d"\n')
+    code, out, err = command.run("crawl", "news.toml", *FAST)
+    assert code == 0, err
+    assert "resting (finished)" in out
+    before = len(site.requests)
+    code, _, err = command.here("crawl", str(file), *FAST)
+    assert (code, "crawl news rests until " in err) == (0, True)
+    assert len(site.requests) == before
+    file.write_text(f'{head}[recrawl]\nevery = "2s"\n')
+    code, out, err = command.run("crawl", "news.toml", *FAST)
+    assert (code, "resting (finished)" in out) == (0, True), err
+    assert Counter(site.requests)["/"] == 2
+    assert max(n for path, n in Counter(site.requests).items() if path != "/") == 1
+    file.write_text(head)
+    following = command.start("crawl", "news.toml", "--every", "2s", "--follow", *FAST)
+    until(lambda: Counter(site.requests)["/"] >= 4, "two periods more")
+    following.send_signal(signal.SIGINT)
+    assert end(following)[0] == 130
+
+
 def test_an_only_seed_whose_name_does_not_exist_is_told_at_once(command: Command) -> None:
     with DnsServer({"": Zone({})}) as names:
         began = monotonic()

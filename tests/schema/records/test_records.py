@@ -12,6 +12,7 @@ from greencrawl.schema.records import (
     Done,
     Final,
     HostReport,
+    Recrawl,
     TaskKind,
     kept_options,
     pack_redirects,
@@ -26,6 +27,11 @@ def test_options_that_an_earlier_version_does_not_know_are_kept_only_where_used(
     assert {"auth", "sources"}.isdisjoint(json.loads(kept_options(plain)))
     assert from_json(kept_options(plain), CrawlOptions) == plain
     assert b"traps" not in kept_options(plain)
+    assert b"recrawl" not in kept_options(plain)
+    begins_again = CrawlOptions(recrawl=Recrawl(every="90m"))
+    assert from_json(kept_options(begins_again), CrawlOptions) == begins_again
+    assert begins_again.recrawl is not None
+    assert begins_again.recrawl.every_ms == 90 * 60_000
     unlike = CrawlOptions(traps="on", host_pages=7, shape_pages=9)
     assert from_json(kept_options(unlike), CrawlOptions) == unlike
     entry = CrawlOptions(auth=(Basic(name="a", hosts=("a.org",)),))

@@ -208,7 +208,7 @@ class DutiesMachine(World):
         """The store knows at once; partitions are told, perhaps late, or never."""
         for crawl in self.known(name):
             self.said.append(crawl)
-            if (crawl.state == "done" and (pause or crawl.finished)) or (crawl.stopping and pause):
+            if (crawl.ended and (pause or crawl.finished)) or (crawl.stopping and pause):
                 return
             changed = self.store.set_state(crawl.id, "paused" if pause else "active")
             (self.paused.add if pause else self.paused.discard)(crawl.id)

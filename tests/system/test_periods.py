@@ -1,0 +1,76 @@
+"""Crawls that begin again: in periods, whoever dies, until somebody stops them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from greencrawl.schema.records import STOPPED
+from tests.support.redis_server import RedisServer
+from tests.support.site_server import Answer, Request, SiteServer
+from tests.support.sites import html
+from tests.support.system import System, wait_until
+
+PERIODS = 5
+
+
+class News:
+    """A front page that leads to one new page each time, and to all of before."""
+
+    def __init__(self) -> None:
+        self.issues = 0
+
+    def __call__(self, request: Request) -> Answer:
+        if request.target == "/robots.txt":
+            return Answer(404)
+        if request.target == "/":
+            self.issues += 1
+            return Answer(body=html("news", [f"/issue/{n}" for n in range(self.issues)]))
+        return Answer(body=html(request.target, ["/"]))
+
+
+@pytest.mark.parametrize("harm", ["none", "broker", "worker", "redis"])
+def test_each_period_asks_for_its_seeds_once_and_follows_what_is_new(
+    tmp_path: Path, redis_server: RedisServer, harm: str
+) -> None:
+    site = News()
+    with (
+        SiteServer(site) as server,
+        System(
+            tmp_path, [redis_server.url], request_seconds="2", lease_seconds="6"
+        ).start() as system,
+    ):
+        system.crawl([server.url("/")], delay=0, recrawl={"every": "2s"})
+
+        def periods() -> int:
+            return len(system.call("GET", "/v1/crawls/test/periods"))
+
+        for number in range(1, PERIODS + 1):
+            wait_until(lambda n=number: site.issues >= n, 60, f"period {number} begins")  # type: ignore[misc]
+            if harm == "broker":
+                system.kill("broker")
+                system.start_broker()
+            elif harm == "worker":
+                system.kill("worker")
+                system.start_worker()
+            elif harm == "redis" and number == 2:
+                redis_server.kill()
+                redis_server.start()
+        wait_until(lambda: periods() >= PERIODS, 60, "the periods are counted")
+        system.call("POST", "/v1/crawls/test/stop", {})
+        system.wait_done(60)
+        ended = system.stats()
+        assert (ended["reason"], ended["leased"]) == (STOPPED, 0)
+        begun = len(system.call("GET", "/v1/crawls/test/periods"))
+        asked = Counter(hit.target for hit in server.hits)
+        again = 0 if harm == "none" else PERIODS  # what was leased at a kill
+        assert begun <= asked["/"] + 1
+        assert asked["/"] <= begun + again
+        issues = {path: n for path, n in asked.items() if path.startswith("/issue/")}
+        assert len(issues) >= PERIODS - 1
+        assert sum(issues.values()) <= len(issues) + again
+        count = len(server.hits)
+        system.call("GET", "/v1/stats")
+        assert len(server.hits) == count
