@@ -289,7 +289,7 @@ def test_migrate_says_what_is_due_applies_it_and_leaves_the_second_part_for_late
     create(folder / "content.sqlite", 4)
     code, out, _ = run(capsys, "migrate", "--dry-run", "--data", str(folder))
     assert code == 0
-    assert out.splitlines()[:7] == [
+    assert out.splitlines()[:8] == [
         "0005_pre_bodies: would be applied",
         "0006_post_apart: waits",
         "0007_post_texts: waits",
