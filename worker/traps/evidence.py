@@ -29,6 +29,8 @@ class Same(Struct, gc=False):
     shape: int
     several: bool = False
     asked: bool = False
+    bred: int = 0
+    """Those that were found on another page of it."""
 
     @property
     def wide(self) -> bool:
@@ -46,7 +48,7 @@ class Evidence(Struct, gc=False):
     that its URL has one, ``numbered`` that it ends in a number or an id. ``data`` is what programs
     read, ``moved`` leads to what was met. ``leading`` is how surely such a shape leads on, to 1.
     ``inner`` says that its URL was found on a page of its own shape, ``odd`` that something is odd
-    about that.
+    about that, ``bred`` that pages of its long text lead to each other.
     """
 
     new: float
@@ -65,6 +67,7 @@ class Evidence(Struct, gc=False):
     numbered: bool = False
     inner: bool = False
     odd: bool = False
+    bred: bool = False
 
 
 def count_text(texts: dict[int, Same], text: int, shape: int, name: str) -> Same:

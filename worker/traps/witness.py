@@ -13,6 +13,7 @@ from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps import parameters
 from greencrawl.worker.traps.evidence import (
     Evidence,
+    Same,
     as_text,
     count_text,
     is_copy,
@@ -57,6 +58,8 @@ _TRIES = 4
 _SAME_ASKED, _SAME, _DEPTHS = 2, 4, 5
 """Pages with the same text, where the last has a query and where it has none, and depths of their
 folders, beyond which it is no page's own."""
+_LONG_TEXT, _BRED = 512, 3
+"""Bytes of a text that is no list's, and so many pages of it, found on others of it, that tell."""
 _FIRST = 3
 """URLs of a kind that nothing is known of that are fetched before their turn."""
 
@@ -142,8 +145,13 @@ class Witness:
             seen.copy = seen.copy or any(
                 novelty.met(one, state.seed + DONE) for one in (whole, f"{whole}/")
             )
-        if found.text and not seen.new:
-            self._compare(state, shape, reading, seen)
+        if found.text and not seen.new and reading is not None:
+            text = crc32(reading.samples)
+            same = self._compare(state, shape, text, seen)
+            if found.text >= _LONG_TEXT:
+                links = [row.links[place].url for place in fresh[:_FRESH]]
+                same.bred += self._bred(url, links, state.seed + INNER + (text << 3))
+                seen.bred = same.bred >= _BRED
         if state.seen < WARM and seen.new and sums.pages > 2 * WARM:
             known_sum = sums.sum_of(shape.name)
             if known_sum is not None and known_sum.score > 0:
@@ -191,17 +199,20 @@ class Witness:
             state.shift = min(samples[0], MOST_SHIFT)
         return found
 
-    def _compare(
-        self, state: HostTraps, shape: Shape, reading: Reading | None, seen: Evidence
-    ) -> None:
+    def _compare(self, state: HostTraps, shape: Shape, text: int, seen: Evidence) -> Same:
         """Find out where pages with the same text, but for numbers, were seen before."""
-        if reading is None:
-            return
-        text, key = crc32(reading.samples), key_of(shape.name)
-        same = count_text(state.yields.texts, text, key, shape.name)
+        same = count_text(state.yields.texts, text, key_of(shape.name), shape.name)
         seen.equal = same.pages > (_SAME_ASKED if seen.query else _SAME)
         seen.deep = seen.equal and same.depths.bit_count() >= _DEPTHS
         seen.wide = same.pages if seen.equal and same.wide else 0
+        return same
+
+    def _bred(self, url: str, links: list[str], seed: int) -> bool:
+        """Whether a page was found on another of the same text, that of ``seed``, as those of a
+        trap are; from now on its ``links`` were."""
+        if links:
+            self._novelty.fresh(links, seed)
+        return self._novelty.met(url, seed)
 
     def _fresh(self, state: HostTraps, row: StoredPage) -> list[int]:
         """Places of a page's links that were not met before."""

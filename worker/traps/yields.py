@@ -49,7 +49,7 @@ TEMPLATES = 200
 FIRST_PROBE, MORE = 20, 4
 """URLs of a parked shape after which one is fetched, and by how many times more the next."""
 
-_PROBES, _PAGES_A_PROBE = 3, 100
+_PROBES, _PAGES_A_PROBE = 2, 100
 """Probes that a host has in any case, and its pages for each further one."""
 
 HINT_SCORES = {"repeats": 4.5, "far": 3.0, "deep": 2.0, "many": 2.0, "mixed": 2.0, "search": 3.0}
@@ -311,15 +311,15 @@ class Yields:
             return 0.7
         if seen.new >= 1.0 or seen.good:
             self.leans = 0
-            if seen.query and seen.own >= _CHOICES:
+            if (seen.query and seen.own >= _CHOICES) or seen.odd:
                 return -_LEADS
             return -_NEW if seen.new >= 1.0 else -_LEADS
         if seen.leading:
             return -_LEADS_ON
         weight = 1.0 if seen.new == 0 else 0.5
         grows = seen.own + seen.poor > 0
-        if seen.equal and (grows or (seen.deep and seen.unknown)):
-            young = seen.unknown and seen.own < 2 and not (seen.poor or found.known)
+        if seen.equal and (grows or seen.bred or (seen.deep and seen.unknown)):
+            young = seen.unknown and seen.own < 2 and not (seen.poor or seen.bred or found.known)
             return (0.7 if young and not seen.deep else 1.5) * weight
         if seen.unknown and not seen.own:
             self.leans += 1

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from greencrawl.schema.records import Crawl, CrawlOptions, StoredPage, Task, TaskKind
+from greencrawl.schema.records import (
+    Admission,
+    Crawl,
+    CrawlOptions,
+    StoredPage,
+    Task,
+    TaskKind,
+)
 from greencrawl.worker.link_checker import redirected
+from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps.hosts import HostTraps
-from greencrawl.worker.traps.novelty import Novelty
+from greencrawl.worker.traps.novelty import Novelty, samples_of
 from greencrawl.worker.traps.traps import Traps
+from tests.worker.traps.pages import prose
 
 HOST = "h.example"
 AT = f"https://{HOST}"
@@ -33,6 +42,15 @@ class World:
         )  # fmt: skip
         self.traps.note(self.state, CRAWL, task, row)
 
+    def fetch(self, path: str, text: str, *links: str) -> None:
+        """A page is read."""
+        row = StoredPage(
+            crawl=1, fingerprint=1, url=AT + path, status=200, text=text, title="", body=b"",
+            links=[Admission(AT + link, 2, 2) for link in links],
+        )  # fmt: skip
+        reading = Reading(text=text, samples=samples_of(text, row.url))
+        self.traps.note(self.state, CRAWL, Task(1, row.url, 1, 1), row, reading)
+
     def against(self, path: str) -> float:
         found = self.state.yields.sum_of(self.state.shape(AT + path).name)
         assert found is not None
@@ -50,3 +68,17 @@ def test_a_redirect_counts_against_its_shape_only_where_it_leads_to_what_was_met
     for n in range(20, 40):
         world.redirect(f"/old/{n}", "/pages/1", kind)
     assert world.against("/old/1") > 6
+
+
+@pytest.mark.parametrize(("words", "apart"), [(200, True), (40, False)])
+def test_a_long_text_whose_pages_lead_to_each_other_is_a_trap_s(words: int, apart: bool) -> None:
+    """A short one is an index', which says nothing but where it leads."""
+    worlds = World(), World()
+    names = [f"/go/{chr(97 + n // 2) * 2}-{n}" for n in range(30)]
+    text = "\n".join(prose("tip", words))
+    for world, found in zip(worlds, (True, False), strict=True):
+        for n, name in enumerate(names[:-1]):
+            world.fetch(name, text, names[n + 1] if found else f"/elsewhere/{n}/", f"/x{n}/")
+    section = f"{AT}/go"
+    bred, alone = (world.state.yields.against(section) for world in worlds)
+    assert (bred > 6 > alone) == apart, (bred, alone)

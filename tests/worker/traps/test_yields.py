@@ -99,7 +99,7 @@ def test_probes_are_a_small_part_of_a_host_s_pages() -> None:
     sums.pages = 200
     shapes = [sums.begin(f"https://h/{n}/{{n}}", f"https://h/{n}", 10.0) for n in range(30)]
     probes = [(one.name, n) for n in range(500) for one in shapes if sums.due(one)]
-    assert len(probes) == 5
+    assert len(probes) == 4
     assert {one.parked for one in shapes} == {500}
     sums.pages = 300
     assert [sums.due(one) for one in shapes].count(True) == 1, "it is still due"
@@ -131,6 +131,23 @@ def test_a_page_that_leads_to_many_choices_of_its_own_is_worth_less() -> None:
     assert sums.judge(one, "https://h/find?", few) < sums.judge(one, "https://h/find?", many) < 0
     few, many = (Evidence(new=0.0, own=own, query=True) for own in (7, 8))
     assert 0 < sums.judge(one, "https://h/find?", few) < sums.judge(one, "https://h/find?", many)
+
+
+def test_what_is_odd_is_worth_less_where_it_yields() -> None:
+    sums = Yields()
+    one = sums.begin("https://h/find?q={w}", "https://h/find?", 3.0)
+    assert sums.judge(one, "https://h/find?", Evidence(new=1.0, query=True, odd=True)) == -1.5
+
+
+def test_pages_of_a_long_text_that_lead_to_each_other_count_though_their_shapes_are_not_known() -> (
+    None
+):
+    def weight(bred: bool) -> float:
+        sums = Yields()
+        one = sums.begin("https://h/go/a-{n}", "https://h/go", 0.0)
+        return sums.judge(one, "https://h/go", Evidence(new=0, unknown=8, equal=True, bred=bred))
+
+    assert (weight(False), weight(True)) == (0.0, 1.5)
 
 
 def test_what_is_new_in_a_poor_section_begins_with_something_against_it() -> None:
