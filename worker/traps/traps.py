@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 from zlib import crc32
 
-from greencrawl.schema.records import EVERY_SHAPE, Crawl, StoredPage, Task
+from greencrawl.schema.records import EVERY_SHAPE, Crawl, StoredPage, Task, TaskKind
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps import record as records
@@ -29,7 +29,7 @@ MOST = 40_000
 """Strings that all hosts of a process keep, about: 8 MB. The host asked longest ago makes room."""
 _LEAST = 4
 """Pages of a host before which nothing is handed on."""
-_REPACK = 1.25
+_REPACK = 1.5
 """A host that shows no traps hands its record on when it has so many times more pages."""
 
 
@@ -278,10 +278,11 @@ class Judge:
     def verdict(self, task: Task) -> Parked | None:
         """:meth:`Traps.verdict`; always fetched are a page of a user's own list and a requisite."""
         self._settled = None
-        if task.kind.is_sitemap:
-            return self._traps.sitemap_verdict(self._state, self._crawl, task)
-        if not task.kind.is_page:
-            return None
+        if task.kind is not TaskKind.PAGE:  # as few
+            if task.kind.is_sitemap:
+                return self._traps.sitemap_verdict(self._state, self._crawl, task)
+            if not task.kind.is_page:
+                return None
         if self._lists and self._context.listing(task.url) is not None:
             return None
         if self._quick and task.depth:
@@ -302,7 +303,7 @@ class Judge:
 
     def note(self, task: Task, row: StoredPage, reading: Reading | None = None) -> None:
         """:meth:`Traps.note`; sitemaps and requisites say nothing of their host's pages."""
-        if not task.kind.is_page:
+        if task.kind is not TaskKind.PAGE and not task.kind.is_page:
             return
         settled, self._settled = self._settled, None
         if settled is not None and reading is not None:

@@ -97,7 +97,7 @@ class Witness:
             and known.pages % _EVERY
             and newness(met[0], row) >= 1.0
             and not is_copy(row, reading)
-            and not any("?" in links[at].url for at in met[1])
+            and not (met[1] and any("?" in links[at].url for at in met[1]))
         ):
             state.yields.yielded(known, shape.section)
             state.seen += 1
