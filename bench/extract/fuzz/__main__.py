@@ -103,7 +103,8 @@ def found_by(said: str) -> str:
     """What a sanitizer said first, "" if none did."""
     for line in said.splitlines():
         if "ERROR: AddressSanitizer" in line or "runtime error:" in line:
-            return line.partition("Sanitizer: ")[2] or line.partition("runtime error: ")[2]
+            found = line.partition("Sanitizer: ")[2] or line.partition("runtime error: ")[2]
+            return found.partition(" on ")[0]
     return ""
 
 
