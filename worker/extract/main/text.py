@@ -112,7 +112,7 @@ def _places() -> _Places:
     assert compiled is not None
     at = {name: place for place, name in enumerate(compiled.main_features()[0])}
     words = zip(
-        ("in", "named", "words of"), ("above", "around", "hint"), compiled.main_words(), strict=True
+        ("in", "named", "words of"), ("above", "near", "hint"), compiled.main_words(), strict=True
     )
     return _Places(
         at["heading"],
