@@ -31,8 +31,10 @@ def queue() -> QueueDouble:
 
 
 @pytest.fixture
-def service(store: Store, queue: QueueDouble) -> Service:
-    return Service(queue, store)
+def service(store: Store, queue: QueueDouble) -> Iterator[Service]:
+    made = Service(queue, store)
+    yield made
+    made.duties.stop()
 
 
 def put(store: Store, crawl: int, *hosts: str, partition: int = 7) -> None:
@@ -112,7 +114,6 @@ def test_it_looks_into_sql_when_it_starts_and_ends_when_told(
             gevent.sleep(0.01)
         service.stopping.set()
         refill.stop()
-        service.duties.stop()
 
 
 def test_node_that_is_away_keeps_nothing_from_the_others(
