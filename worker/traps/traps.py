@@ -33,9 +33,9 @@ _REPACK = 1.5
 """A host that shows no traps hands its record on when it has so many times more pages."""
 
 
-_REPACK_LEARNT = 0.125
-"""Pages of a host, as a share, after which its record is handed on with what was learnt by them
-and parks nothing yet."""
+_YOUNG, _REPACK_LEARNT = 256, 0.125
+"""Pages of a host, and then by what share they are more, until its record is handed on with what
+was learnt and parks nothing yet."""
 
 
 class Parked(NamedTuple):
@@ -101,7 +101,8 @@ class Traps:
         self._make_room(state)
         due = sums.pages > max(_REPACK * state.packed, state.packed + 20)
         counts = crawl.options.host_pages and sums.pages > state.packed
-        learnt = state.learnt and sums.pages - state.packed >= _REPACK_LEARNT * state.packed
+        more = sums.pages - state.packed >= _REPACK_LEARNT * state.packed
+        learnt = state.learnt and (more or sums.pages < _YOUNG)
         if not (((state.changed or learnt) and sums.pages >= _LEAST) or due or counts):
             return b""
         state.changed = state.learnt = False
