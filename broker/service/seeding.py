@@ -38,6 +38,8 @@ from greencrawl.schema.records import (
 
 FULL_RETRY_SECONDS = 5
 """For a client that was told 429: memory is looked at once a second."""
+MAX_REDIRECTS = 10
+"""Of a seed, that a period follows."""
 YIELD_SECONDS = 0.005
 """Of judging seeds between two looks at other requests."""
 
@@ -86,11 +88,21 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
 def period_seeds(service: Service, crawl: Crawl) -> list[Admission]:
     """What the next period of a crawl begins with: its seeds, and the first pages of its sources.
 
-    They are asked for again only if they have changed.
+    They are asked for again only if they have changed; and so is where they redirected to, which is
+    known, so that their redirects alone would not have it fetched.
     """
     verdicts = judge(crawl, [Seed(url) for _, url in starts(crawl.options)])
-    wanted = _admissions(service, verdicts)
-    return [msgspec.structs.replace(item, kind=TaskKind.REFETCH) for item in wanted]
+    wanted = {item.url: item for item in _admissions(service, verdicts)}
+    for item in tuple(wanted.values()):
+        for _ in range(MAX_REDIRECTS):
+            known = service.store.page(
+                crawl.id, service.frontier.fingerprint(item.url), detail="text"
+            )
+            if known is None or not 300 <= known.status <= 399 or not known.links:
+                break
+            item = msgspec.structs.replace(item, url=known.links[0].url)
+            wanted.setdefault(item.url, item)
+    return [msgspec.structs.replace(item, kind=TaskKind.REFETCH) for item in wanted.values()]
 
 
 def seed(

@@ -19,7 +19,7 @@ class Seed(Struct, frozen=True, forbid_unknown_fields=True):
     level: Annotated[int, Meta(ge=0, lt=LEVELS)] = 0
 
 
-class SeedRequest(Struct, frozen=True, forbid_unknown_fields=True):
+class SeedRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Body of ``POST /v1/crawls/{c}/urls`` as JSON; as NDJSON each line is one of ``urls``.
 
     ``force`` queues URLs again that were already seen; ``if_changed`` does, too, and those of which

@@ -89,22 +89,23 @@ class ItemsCsv(_Items):
 
     def begin(self) -> bytes:
         """The line of names."""
-        return self._rows([list(self._columns)])
+        return self._rows([[self._cell(name) for name in self._columns]])
 
     def page(self, page: StoredPage) -> bytes:
         """A row a record."""
         return self._rows(
-            [[_cell(item.get(name)) for name in self._columns] for item in items_of(page)]
+            [[self._cell(item.get(name)) for name in self._columns] for item in items_of(page)]
         )
 
     def _rows(self, rows: Sequence[Sequence[object]]) -> bytes:
         text = io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\r\n")
-        writer.writerows(rows if self._raw else [[*map(defused, row)] for row in rows])
+        writer.writerows(rows)
         return text.getvalue().encode()
 
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else wire.to_json(value).decode()
+    def _cell(self, value: Any) -> object:
+        if value is None:
+            return ""
+        if not isinstance(value, str):  # a number below zero is no formula
+            return wire.to_json(value).decode()
+        return value if self._raw else defused(value)

@@ -51,10 +51,10 @@ def test_a_planted_defect_is_found(number: int, tmp_path: Path) -> None:
 
 @needs_sanitizers
 def test_the_sources_as_they_are_have_none_for_some_seconds(tmp_path: Path) -> None:
-    assert compile(tmp_path, *fuzz.FLAGS) == ""
-    one = fuzz.tried([], seed=3, seconds=3, compiled=tmp_path)
+    assert compile(tmp_path, *fuzz.FLAGS, "-O0") == ""
+    one = fuzz.tried([], seed=3, seconds=2, compiled=tmp_path)
     assert one.said == ""
-    assert one.pages > 50
+    assert one.pages > 20
 
 
 @pytest.mark.skipif(compiled is None, reason="nothing was compiled")

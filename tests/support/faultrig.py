@@ -224,7 +224,7 @@ class Rig:
         self.system.start()
 
     def until_at_stake(
-        self, times: float = 1.0, after: float | None = None, seconds: float = 60
+        self, times: float = 1.5, after: float | None = None, seconds: float = 60
     ) -> None:
         """Wait until what :class:`Fault` says of ``after`` and ``least_leases`` holds: with
         ``times`` so many leases, where some will be gone when the blow falls. A quarter of them

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from greencrawl.schema.records import STOPPED
+from tests.support.effort import cases, examples
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import Answer, Request, SiteServer
 from tests.support.sites import html
 from tests.support.system import System, wait_until
 
-PERIODS = 5
+PERIODS = examples(3, 10)
+EVERY_SECONDS = 2
 
 
 class News:
@@ -25,13 +28,15 @@ class News:
     def __call__(self, request: Request) -> Answer:
         if request.target == "/robots.txt":
             return Answer(404)
+        if request.target == "/start":  # as of one who gave the site's old name
+            return Answer(301, headers={"Location": "/"})
         if request.target == "/":
             self.issues += 1
             return Answer(body=html("news", [f"/issue/{n}" for n in range(self.issues)]))
         return Answer(body=html(request.target, ["/"]))
 
 
-@pytest.mark.parametrize("harm", ["none", "broker", "worker", "redis"])
+@pytest.mark.parametrize("harm", cases(["broker", "redis"], ["none", "worker"]))
 def test_each_period_asks_for_its_seeds_once_and_follows_what_is_new(
     tmp_path: Path, redis_server: RedisServer, harm: str
 ) -> None:
@@ -42,7 +47,7 @@ def test_each_period_asks_for_its_seeds_once_and_follows_what_is_new(
             tmp_path, [redis_server.url], request_seconds="2", lease_seconds="6"
         ).start() as system,
     ):
-        system.crawl([server.url("/")], delay=0, recrawl={"every": "2s"})
+        system.crawl([server.url("/start")], delay=0, recrawl={"every": f"{EVERY_SECONDS}s"})
 
         def periods() -> int:
             return len(system.call("GET", "/v1/crawls/test/periods"))
@@ -72,5 +77,5 @@ def test_each_period_asks_for_its_seeds_once_and_follows_what_is_new(
         assert len(issues) >= PERIODS - 1
         assert sum(issues.values()) <= len(issues) + again
         count = len(server.hits)
-        system.call("GET", "/v1/stats")
+        time.sleep(EVERY_SECONDS + 0.5)  # nothing tells of a period that does not begin
         assert len(server.hits) == count

@@ -743,14 +743,15 @@ static PyObject *sample(PyObject *self, PyObject *arguments) {
     Py_ssize_t length;
     if (!PyArg_ParseTuple(arguments, "y#s", &data, &length, &url))
         return NULL;
-    PyObject *copy = PyBytes_FromStringAndSize(data, length);
+    char *copy = PyMem_RawMalloc((size_t)length + 1); /* bytes of one would be everybody's */
     if (copy == NULL)
-        return NULL;
+        return PyErr_NoMemory();
+    memcpy(copy, data, (size_t)length);
     struct samples samples = {0};
-    struct text text = {.data = PyBytes_AS_STRING(copy), .length = (size_t)length};
+    struct text text = {.data = copy, .length = (size_t)length};
     text.samples = &samples;
     PyObject *result = as_samples(&text, url);
-    Py_DECREF(copy);
+    PyMem_RawFree(copy);
     return result;
 }
 

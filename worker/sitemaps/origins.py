@@ -23,15 +23,15 @@ MAX_NAMED = 1000
 MAX_ELSEWHERE = 20
 """Of these, at other sites: a host is not to have us send requests to any number of others."""
 _ORIGINS = 20_000
-"""Origins that a process remembers: some 8 MB."""
+"""Origins that a process remembers: some 6 MB."""
 
 
 class Origins:
     """What one process has queued, by crawl and origin."""
 
     def __init__(self) -> None:
-        self._queued_by: OrderedDict[tuple[int, str], str] = OrderedDict()
-        """The URL of the page that they came with."""
+        self._queued_by: OrderedDict[tuple[int, str], int] = OrderedDict()
+        """A digest of the URL of the page that they came with."""
 
     def links(
         self, crawl: Crawl, task: Task, named: Callable[[str], Sequence[str] | None]
@@ -49,11 +49,12 @@ class Origins:
         if options.scope == "any" and not task.is_seed:
             return []
         origin = origin_of(task.url)
-        if self._queued_by.get((crawl.id, origin), task.url) != task.url:
+        page = hash(task.url)
+        if self._queued_by.get((crawl.id, origin), page) != page:
             return []
         if (lines := named(task.url)) is None:
             return []
-        self._queued_by[crawl.id, origin] = task.url
+        self._queued_by[crawl.id, origin] = page
         if len(self._queued_by) > _ORIGINS:
             self._queued_by.popitem(last=False)
         urls = _named(origin, lines)

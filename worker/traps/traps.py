@@ -229,7 +229,10 @@ class Traps:
         return Parked(name[:LONGEST], "nothing in this part of the host has brought anything new")
 
     def _variant(self, state: HostTraps, shape: Shape, url: str) -> Parked | None:
-        """Whether its URL differs from one that was met by parameters that make no difference."""
+        """Whether its URL differs from one that was met by parameters that make no difference; not
+        if it was fetched itself: whoever did so may have died."""
+        if self._novelty.met(url, state.seed + DONE):
+            return None
         plain, names = plain_of(state, self._novelty, shape, url)
         key = "" if plain else key_met(state, self._novelty, shape, url)
         if not plain and not key:

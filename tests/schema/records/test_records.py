@@ -13,6 +13,7 @@ from greencrawl.schema.records import (
     Final,
     HostReport,
     Recrawl,
+    SeedRequest,
     TaskKind,
     kept_options,
     pack_redirects,
@@ -84,3 +85,7 @@ def test_a_final_state_is_queued_again_as_what_it_was() -> None:
         task=TaskKind.REQUISITE,
     )  # fmt: skip
     assert last.again == Admission("http://h/i", 3, 4, kind=TaskKind.REQUISITE)
+
+
+def test_a_request_for_seeds_says_nothing_that_a_version_before_does_not_know() -> None:
+    assert to_json(SeedRequest(("http://h/",))) == b'{"urls":["http://h/"]}'

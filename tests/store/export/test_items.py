@@ -136,3 +136,9 @@ def test_the_command_writes_them_and_says_with_what_it_does_not_go(
     for other in (["--bodies"], ["--text", "main"], ["--format", "warc"]):
         assert main(["export", "--items", *other, "--data", str(folder)]) == 2
         assert b"--items is for jsonl and csv" in capfdbinary.readouterr().err
+
+
+def test_a_number_below_zero_is_no_formula_and_a_text_that_looks_like_one_is() -> None:
+    items = ItemsCsv(("n", "t"))
+    made = items.page(page(1, 1, items=encoded({"n": -1.5, "t": "-1.5"})))
+    assert made == b"-1.5,'-1.5\r\n"

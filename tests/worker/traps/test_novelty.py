@@ -203,6 +203,14 @@ def test_what_is_no_link_is_refused() -> None:
 
 
 @compiled
+def test_samples_of_one_byte_leave_it_as_it_is() -> None:
+    """Python has each such bytes once."""
+    assert speedups is not None
+    speedups.sample(b"\n", "https://h.example/x/y")
+    assert bytes([10])[0] == 10
+
+
+@compiled
 @settings(deadline=None)
 @given(st.text("ab\n9. ", max_size=400), st.text("ab/", max_size=6), st.integers(0, 300))
 def test_where_the_path_stood_is_a_gap_in_texts_of_any_length(

@@ -38,12 +38,21 @@ def outer(values: Iterable[Any]) -> list[dict[str, Any]]:
 def comments(values: Iterable[Any]) -> str:
     """Texts of all comments, with an empty line between two; "" of a page that is a forum's."""
     each = list(objects(values))
-    if any(kind in str(one.get("@type")) for one in each for kind in _FORUMS):
+    types = [types_of(one) for one in each]
+    if any(kind in said for said in types for kind in _FORUMS):
         return ""
-    texts = [one.get("text") for one in each if "Comment" in str(one.get("@type"))]
+    texts = [one.get("text") for one, said in zip(each, types, strict=True) if "Comment" in said]
     return "\n\n".join(text.strip() for text in texts if isinstance(text, str) and text.strip())
 
 
+def types_of(one: dict[str, Any]) -> str:
+    """The names of an object's types, one behind the other; what is no text is none."""
+    said = one.get("@type")
+    some = said[:_MOST_TYPES] if isinstance(said, list) else [said]
+    return " ".join(name[:_TYPE_CHARS] for name in some if isinstance(name, str))
+
+
+_MOST_TYPES, _TYPE_CHARS = 10, 100
 _FORUMS = ("DiscussionForum", "QAPage", "Question")
 
 

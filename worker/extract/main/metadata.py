@@ -118,7 +118,7 @@ def _references(
 
 def _site(objects: list[dict[str, Any]]) -> str:
     for one in objects:
-        if "WebSite" in str(one.get("@type", "")) and (name := _name(one.get("name"))):
+        if "WebSite" in jsonld.types_of(one) and (name := _name(one.get("name"))):
             return name
     return next(filter(None, (_name(one.get("publisher")) for one in _typed(objects))), "")
 
@@ -165,7 +165,8 @@ def _first(metas: dict[str, list[str]], *names: str) -> str:
 
 def _typed(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those that stand for what the page is about: articles first."""
-    return [one for kind in _ARTICLES for one in objects if kind in str(one.get("@type", ""))]
+    types = [(one, jsonld.types_of(one)) for one in objects]
+    return [one for kind in _ARTICLES for one, said in types if kind in said]
 
 
 def _title(root: etree._Element, metas: dict[str, list[str]], title: str, site: str) -> str:
@@ -239,7 +240,8 @@ def _date(
 ) -> str:
     for one in _typed(objects):
         for key in ("datePublished", "dateCreated", "uploadDate"):
-            if found := iso_date(str(one.get(key) or "")):
+            said = one.get(key)
+            if found := iso_date(said[:LONGEST] if isinstance(said, str) else ""):
                 return found
     for name in _DATES:
         for value in metas.get(name, ()):

@@ -38,6 +38,7 @@ _KEPT = frozenset(_ATTRIBUTES.split())
 """Attributes that stay."""
 _WHITE = re.compile("[\x00-\x20\xa0\u2000-\u200b\u3000\ufeff]+")
 _END_OF_STYLE = re.compile("</(?=style)", re.IGNORECASE)
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _COMMENT_HUE = 220
 _STYLE = """
 .gc-text { color: #111 !important; background: var(--gc) !important; }
@@ -65,7 +66,7 @@ def picture(root: etree._Element, blocks: Sequence[Judged]) -> str:
     if read <= sum(_signs(text) for _, _, text, _ in _texts(root, owners, noscript=False)):
         for one in list(root.iter("noscript")):
             _take_out(one)
-    for one in root.iter():
+    for one in (*elements, body):  # also those that lie in nothing any more
         _clean(one)
     _paint(list(_texts(root, owners, noscript=True)), owners)
     title = f"{sum(block.chosen for block in blocks):,} of {len(blocks):,} blocks are main text"
@@ -99,9 +100,15 @@ def _take_out(one: etree._Element) -> None:
 def _clean(one: etree._Element) -> None:
     if one.tag == "noscript" or not _TAG.fullmatch(one.tag):
         one.tag = "div" if one.tag == "noscript" else "span"
-    for name in list(one.attrib):
-        if name not in _KEPT:
-            del one.attrib[name]
+    kept = [(name, _plain(value)) for name, value in one.items() if name in _KEPT]
+    one.attrib.clear()  # one by one would not do: names may be none of XML's
+    for name, value in kept:
+        one.set(name, value)
+
+
+def _plain(text: str | bytes) -> str:
+    """A text without the signs that no XML may have."""
+    return _NO_XML.sub("", str(text))
 
 
 Text = tuple[etree._Element, bool, str, "etree._Element | None"]
@@ -157,8 +164,8 @@ def _paint(texts: Sequence[Text], owners: dict[etree._Element, list[tuple[Judged
 
 def _wrap(one: etree._Element, behind: bool, text: str, block: Judged) -> None:
     span = one.makeelement("span", {"class": "gc-text", "style": f"--gc: {_colour(block)}"})
-    span.text = text
-    span.set("title", _said(block))
+    span.text = _plain(text)
+    span.set("title", _plain(_said(block)))
     if behind:
         one.tail = None
         one.addnext(span)

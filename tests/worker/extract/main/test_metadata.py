@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from greencrawl.worker.extract.main.dates import date_in_text, date_in_url, iso_date
+from greencrawl.worker.extract.main.library import extract
 from greencrawl.worker.extract.main.metadata import MOST_FEEDS, Metadata, metadata
 from greencrawl.worker.extract.main.names import author_of, longest_part
 from greencrawl.worker.extract.page import tree_of
@@ -189,3 +190,12 @@ def test_hostile_pages_take_a_bounded_time(body: str) -> None:
     began = time.process_time()
     metadata(root, "http://example.org/")
     assert time.process_time() - began < 2
+
+
+def test_types_that_are_objects_within_objects_cost_next_to_nothing() -> None:
+    deep = '{"@type":' * 900 + '"x"' + "}" * 900
+    scripts = f"<script type='application/ld+json'>{deep}</script>" * 5
+    began = time.process_time()
+    page = extract(f"{scripts}<p>text".encode(), "http://h/")
+    assert (page.about.kind, page.comments) == ("", "")
+    assert time.process_time() - began < 1

@@ -125,3 +125,17 @@ def test_hostile_pages_are_drawn_in_a_bounded_time(kind: str) -> None:
     began = time.process_time()
     assert drawn(HOSTILE[kind]).startswith(MARK)
     assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"<div {{x}} class=a\x08b><p>{STORY[0]}\x08{STORY[1]}<p>{STORY[2]}</div>",
+        f"<p style='a\x01b'>{STORY[0]}",
+        f"<frameset><img src=http://evil.example/x onerror=alert(1)><p onclick=x()>{STORY[0]}",
+    ],
+)
+def test_names_and_signs_that_no_xml_may_have_are_left_out(body: str) -> None:
+    picture = drawn(body)
+    assert STORY[0][:40] in picture
+    assert not re.search(r"onerror|onclick|evil|[\x01\x08]", picture)
