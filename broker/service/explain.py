@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from greencrawl.broker.service.pages import UNCHANGED, gone_since_ms
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.purge import PURGED
 from greencrawl.schema.errors import InvalidUrl, Unavailable
@@ -19,7 +20,6 @@ from greencrawl.schema.text.guessed import guessed_text
 from greencrawl.schema.text.parked import parked_text
 
 ATTEMPTS = 20
-UNCHANGED = 304
 _SAYS = {"dead": "given up", "gone": "settled as gone", "excluded": "not fetched by rule"}
 _BESIDE = frozenset({FailureKind.LINKS, FailureKind.SITEMAP, FailureKind.DENSE, FailureKind.COSTLY})
 """Kinds that are journalled of pages that are stored."""
@@ -106,7 +106,8 @@ def _since(page: StoredPage, final: Final | None, attempts: Sequence[Attempt]) -
     """What became of a page that is stored when it was asked for again, the latest only."""
     same = max((a.at_ms for a in attempts if a.code == UNCHANGED), default=0)
     if final is not None and final.at_ms > max(page.fetched_ms, same):
-        return f"; {_SAYS[final.state]} when asked again at {_moment(final.at_ms)}: {final.kind}"
+        since = gone_since_ms(page, final, attempts) or final.at_ms
+        return f"; {_SAYS[final.state]} when asked again at {_moment(since)}: {final.kind}"
     return f"; unchanged at {_moment(same)}" if same > page.fetched_ms else ""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from gevent.lock import BoundedSemaphore
 from greencrawl.broker.api.messages import ListedPage, PageReply, PageVersion
 from greencrawl.schema.errors import UnknownPage
 from greencrawl.schema.net.urls import host_of
-from greencrawl.schema.records import PageFilter, StoredPage
+from greencrawl.schema.records import Attempt, Final, PageFilter, StoredPage
 from greencrawl.schema.text.patterns import Pattern
 from greencrawl.schema.wire import from_json
 from greencrawl.store.base import STEP_ROWS, Detail, Step, Store
@@ -32,6 +32,8 @@ LOOK_SECONDS = 5.0
 TOGETHER = 64
 TOGETHER_CHARS = 256 * 1024
 """Pages searched in one go: so many, or so many characters of text."""
+UNCHANGED = 304
+"""The status of an answer that says so."""
 VERSIONS = 100
 """Of a page's history, the latest."""
 
@@ -152,7 +154,7 @@ def reply(store: Store, page_id: str) -> PageReply:
     page = stored(store, page_id, body=False)
     versions = store.history(page.crawl, page.fingerprint, VERSIONS)
     final = store.final(page.crawl, page.fingerprint)
-    gone = final is not None and final.state == "gone" and final.at_ms > page.fetched_ms
+    tries = store.attempts(page.crawl, page.fingerprint) if final is not None else ()
     return PageReply(
         **_shown(page),
         crawl=store.crawl(page.crawl).name,
@@ -168,7 +170,7 @@ def reply(store: Store, page_id: str) -> PageReply:
         digest=page.digest.hex(),
         text_chars=len(page.text),
         links=tuple(link.url for link in page.links),
-        gone_since_ms=final.at_ms if final is not None and gone else 0,
+        gone_since_ms=gone_since_ms(page, final, tries),
         versions=tuple(
             PageVersion(
                 fetched_ms=one.fetched_ms,
@@ -180,6 +182,20 @@ def reply(store: Store, page_id: str) -> PageReply:
             for one in versions
         ),
     )
+
+
+def gone_since_ms(page: StoredPage, final: Final | None, tries: Iterable[Attempt]) -> int:
+    """When a stored page was first said to be gone since it was there last, as far back as
+    ``tries``, the latest first, go; 0: it is not."""
+    if final is None or final.state != "gone" or final.at_ms <= page.fetched_ms:
+        return 0
+    since = final.at_ms
+    for one in tries:
+        if one.at_ms <= page.fetched_ms or one.code == UNCHANGED:
+            break
+        if one.kind == "gone":
+            since = min(since, one.at_ms)
+    return since
 
 
 def stored(store: Store, page_id: str, *, body: bool) -> StoredPage:

@@ -107,6 +107,10 @@ def test_pages_are_asked_for_again_only_if_they_have_changed(
         stored = read_stored(tmp_path / "data")
         assert {date} == stored.gone
         assert date in stored.pages
+        again(system, urls)
+        assert ("/date", DATE, 404) in site.took()
+        still = page(system, date)
+        assert (still["gone_since_ms"], still["why"]) == (gone["gone_since_ms"], gone["why"])
 
         site.gone = set()
         again(system, urls)
@@ -114,4 +118,4 @@ def test_pages_are_asked_for_again_only_if_they_have_changed(
         back = page(system, date)
         assert (back["gone_since_ms"], "unchanged at " in back["why"]) == (0, True)
         assert read_stored(tmp_path / "data").gone == set()
-        assert system.stats()["failures"] == {"gone": 1}
+        assert system.stats()["failures"] == {"gone": 2}

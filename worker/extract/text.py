@@ -15,7 +15,7 @@ _WORDS_END = """
 BLOCKS = tuple(_WORDS_END.split())
 """Elements before and behind which words end."""
 
-INVISIBLE = ("head", "script", "style", "template", "iframe", "object", "svg", "title")
+INVISIBLE = ("script", "style", "template", "iframe", "object", "svg", "title")
 """Elements of which nothing is read; nor is ``noscript``, unless nothing else can be."""
 
 compiled = speedups.load(BLOCKS, INVISIBLE)

@@ -376,3 +376,12 @@ def test_looking_for_bombs_is_linear() -> None:
 def test_flattened_page_keeps_inline_words_together() -> None:
     page = extract(b"<b>H</b><i>ello</i><ul><li>a<li>b" + b"<font>" * 400 + END, URL, "text/html")
     assert page.text == "Hello a b end last"
+
+
+@pytest.mark.parametrize("tag", ["main", "article", "section", "header", "nav", "x-page"])
+def test_text_is_read_where_the_parser_takes_it_for_the_heads(tag: str) -> None:
+    """Neither head nor body has to be written, and libxml2 knows no element of HTML 5."""
+    for head in ("<title>x</title>", "<meta charset=utf-8><title>x</title>"):
+        body = f"<!doctype html>{head}<{tag}><p>one</p></{tag}><p>two".encode()
+        page = extract(body, "http://h/", "text/html")
+        assert (page.title, page.text) == ("x", "one two")

@@ -549,7 +549,9 @@ static void walk_tree(struct walk *walk, const xmlNode *root, int noscript) {
                 open_element(walk, node, tag);
                 if (tag == HEAD && walk->unread == NULL)
                     walk->unread = node;
-                else if (tag == PRE && walk->pre == NULL)
+                else /* a parser of before HTML 5 has not seen that the head is over */
+                    walk->unread = NULL;
+                if (tag == PRE && walk->pre == NULL)
                     walk->pre = node;
             } else if (walk->unread == NULL) {
                 uint32_t above = 0;

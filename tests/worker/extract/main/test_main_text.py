@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from greencrawl.worker.extract import main
 from greencrawl.worker.extract.main import text
+from greencrawl.worker.extract.main.library import extract
 from greencrawl.worker.extract.page import tree_of
 from greencrawl.worker.extract.text import BLOCKS
 
@@ -141,3 +142,12 @@ def test_any_page_is_read(pieces: list[str]) -> None:
         if block.chosen:
             assert block.text in text
     main.markdown(root, "http://example.org/")
+
+
+def test_main_text_may_stand_where_the_parser_takes_it_for_the_heads() -> None:
+    story = "<main>" + "".join(f"<p>{text}" for text in STORY)
+    bare, whole = (
+        extract(f"<!doctype html><title>x</title>{body}{story}".encode(), "http://h/").main
+        for body in ("", "<body>")
+    )
+    assert bare == whole != ""
