@@ -267,7 +267,8 @@ class Leasing:
 
         The rest is for the next one; what nobody takes, who cannot import its hook, has to wait.
         """
-        for waiter in sorted(self._waiters, key=lambda one: -one.request.max_sessions):
+        most = self._most_room()
+        for waiter in sorted(self._waiters, key=lambda one: -one.room(most)):
             if not waiter.request.refuses:
                 return waiter, due
             taken = {p: [c for c in crawls if waiter.takes(c)] for p, crawls in due.items()}
@@ -294,15 +295,18 @@ class Leasing:
 
     def _level(self, waiter: Waiter, due: int) -> int:
         """How many of so many due partitions go to the call; 0: one that comes back gets them."""
-        wanted, waiting = (
-            waiter.request.max_sessions,
-            [
-                one.request.max_sessions
-                for one in self._waiters
-                if one is not waiter and not one.request.refuses  # it may take nothing of this
-            ],
-        )
-        return min(wanted, level_part(due, wanted, waiting + self._returning.rooms()))
+        most = self._most_room()
+        waiting = [
+            one.room(most)
+            for one in self._waiters
+            if one is not waiter and not one.request.refuses  # it may take nothing of this
+        ]
+        part = level_part(due, waiter.room(most), waiting + self._returning.rooms())
+        return min(waiter.request.max_sessions, part)
+
+    def _most_room(self) -> int:
+        said = [one.request.max_sessions for one in self._waiters]
+        return max(said + self._returning.rooms(), default=0)
 
     def _share(
         self, waiter: Waiter, due: dict[int, list[Crawl]], most: int

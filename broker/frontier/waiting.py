@@ -26,6 +26,8 @@ _SPARE = 64
 CRAWLS, IDLE_SECONDS = 1000, 300.0
 """Crawls whose turns are kept, and how long; one that was away longer comes back level."""
 
+FRESH_SECONDS = 1.0
+"""For so long what a call said of its room is relied on."""
 RETURN_SECONDS = 0.05
 """For so long a worker that was served counts as one that waits: most ask again within 10 ms."""
 
@@ -89,6 +91,12 @@ class Waiter:
         self.error: Unavailable | None = None
         self._caller = CALLER.get()
         self._refuses = {one.crawl: one.hook for one in request.refuses}
+
+    def room(self, most: int) -> int:
+        """How many sessions its worker has room for, ``most`` where it said so long ago: since then
+        any number of its sessions may have ended."""
+        fresh = monotonic() - self.arrived < FRESH_SECONDS
+        return self.request.max_sessions if fresh else most
 
     def is_there(self) -> bool:
         """Whether there is somebody to answer: not where the caller has died."""
