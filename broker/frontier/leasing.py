@@ -301,8 +301,10 @@ class Leasing:
             for one in self._waiters
             if one is not waiter and not one.request.refuses  # it may take nothing of this
         ]
-        part = level_part(due, waiter.room(most), waiting + self._returning.rooms())
-        return min(waiter.request.max_sessions, part)
+        others = waiting + self._returning.rooms()
+        if others and not waiter.is_fresh():
+            return 1  # with which it comes back, and says what room it has
+        return min(waiter.request.max_sessions, level_part(due, waiter.room(most), others))
 
     def _most_room(self) -> int:
         said = [one.request.max_sessions for one in self._waiters]

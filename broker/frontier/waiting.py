@@ -95,8 +95,11 @@ class Waiter:
     def room(self, most: int) -> int:
         """How many sessions its worker has room for, ``most`` where it said so long ago: since then
         any number of its sessions may have ended."""
-        fresh = monotonic() - self.arrived < FRESH_SECONDS
-        return self.request.max_sessions if fresh else most
+        return self.request.max_sessions if self.is_fresh() else most
+
+    def is_fresh(self) -> bool:
+        """Whether what it said of its room is relied on."""
+        return monotonic() - self.arrived < FRESH_SECONDS
 
     def is_there(self) -> bool:
         """Whether there is somebody to answer: not where the caller has died."""
