@@ -248,7 +248,7 @@ TRAPS = Fault(
     _TRAPPED,
     "what is parked is a final state in SQL: its marks are among what Redis is told",
     rows=(19,),
-    web=WebSpec(hosts=60, pages=6000, traps=120),
+    web=WebSpec(hosts=60, pages=9000, traps=120),
     delay=0.05,
     seeds=60,
     after=0.05,
