@@ -92,9 +92,9 @@ class Client:
         return self._broker.pause(name)
 
     def stop(self, name: str, *, now: bool = False) -> Crawl:
-        """End a crawl: what is being fetched is finished, or with ``now`` left.
+        """End a crawl: what is leased is finished, or with ``now`` given back.
 
-        It is ``done`` when nothing is being fetched any more. Only :meth:`resume` and
+        It is ``done`` when nothing is leased any more. Only :meth:`resume` and
         :meth:`seed` let it go on.
         """
         return self._broker.stop(name, now=now)

@@ -6,8 +6,7 @@ calls: the one with most room is given no more partitions than bring it about le
 that wait, and with those that were served a moment ago and are about to ask again: else what comes
 due while one reads its answer would all go to another. After a second in which nothing was given, a
 call that has just come waits for a moment for others, so that processes that begin together share
-what is due. A call whose caller has died is
-given nothing. Crawls share by weight.
+what is due. A call whose caller has died is given nothing. Crawls share by weight.
 """
 
 from __future__ import annotations
