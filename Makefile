@@ -35,7 +35,7 @@ test: setup-dev packages  ## Run all tests, side by side; ARGS="…" goes to one
 	@sh .ci/setup requirements-dev.txt  # the compiler may be new
 	@$(PYTHON) -m $(if $(ARGS),pytest $(ARGS),tests.support.lanes)
 
-nightly: setup-dev packages  ## All tests with many times the examples; faults, attacks, nemesis
+nightly: setup-bench packages  ## All tests with many times the examples; faults, attacks, nemesis
 	@TESTS_LONG=1 $(PYTHON) -m tests.support.lanes
 	@$(MAKE) faults cluster-faults attacks
 	@$(MAKE) nemesis STORE=sqlite
