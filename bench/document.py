@@ -188,6 +188,21 @@ as such; they tell that a benchmark works rather than how fast anything is. A ru
 the one before, a short one that of a full one, too.
 """
 
+TREES = """\
+Two runs, one after the other, differ by more than most changes do, since machines change their
+speed. So two checkouts crawl at the same time, their worker processes on one core:
+
+```sh
+git worktree add ../before COMMIT && make -C ../before setup
+.venv/bin/python -m bench.peers.trees ../before . documentation   # or synthetic
+```
+
+It prints CPU a page of all processes, by process, and memory of the worker, each with how much more
+the second takes: the median of the rounds, and the least and the most. The same folder twice shows
+how exact that is on the machine. `--with traps=on` gives the second one's crawl an option; `--help`
+tells the rest. Nothing else should run on the machine meanwhile.
+"""
+
 
 REQUIRED_HEAD = """\
 Plain: the others obey robots.txt, follow links and fetch no page twice; ours also extracts text and
@@ -197,7 +212,8 @@ stores, in both levels. "goal" is what was aimed at, "reached" what had to be, "
 
 def draw(records: Mapping[str, Mapping[str, Any]]) -> str:
     """The page, from records by name."""
-    parts = [HEAD, "## What must be reached\n", REQUIRED_HEAD, _required(records), _short(records)]
+    parts = [HEAD, "## What a change costs\n", TREES]
+    parts += ["## What must be reached\n", REQUIRED_HEAD, _required(records), _short(records)]
     for name, (module, title) in BENCHMARKS.items():
         parts.append(f"## {title}\n")
         parts.append(_section(module, records[name]) if name in records else _absent(module))

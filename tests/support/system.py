@@ -53,6 +53,7 @@ class System:
     ``redis`` are node addresses (none: the embedded one); ``settings`` are further GREENCRAWL_
     variables in lower case without prefix; ``secrets`` such that only the workers get, and
     which crawls may use as they like; ``broker_cpu`` and ``worker_cpu`` pin processes to a core.
+    ``checkout``: the processes are those of another one, with its own ``.venv``.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class System:
         broker_cpu: int | None = None,
         worker_cpu: int | None = None,
         secrets: Mapping[str, str] | None = None,
+        checkout: Path = ROOT,
         **settings: str,
     ) -> None:
         self.folder = folder
@@ -71,6 +73,9 @@ class System:
         self.broker: subprocess.Popen[bytes] | None = None
         self.worker: subprocess.Popen[bytes] | None = None
         self.secrets = {name.upper(): value for name, value in (secrets or {}).items()}
+        self._checkout = checkout
+        own = checkout == ROOT
+        self._python = sys.executable if own else str(checkout / ".venv" / "bin" / "python")
         self._cpu = {"broker": broker_cpu, "worker": worker_cpu}
         self.variables = {
             "DATA": str(folder / "data"),
@@ -181,8 +186,8 @@ class System:
         if fault:
             environment["GREENCRAWL_FAULT"] = fault
         process = subprocess.Popen(
-            [sys.executable, "-m", f"greencrawl.{part}"],
-            cwd=ROOT,
+            [self._python, "-m", f"greencrawl.{part}"],
+            cwd=self._checkout,
             env=environment,
             stdout=subprocess.DEVNULL,
             stderr=(self.folder / f"{part}.log").open("ab"),

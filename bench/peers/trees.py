@@ -1,0 +1,223 @@
+"""CPU a page of two checkouts, side by side on one core: what a change costs.
+
+``python -m bench.peers.trees OLD NEW [synthetic|documentation]`` names two folders, each with its
+own ``.venv`` (``make setup`` in each); one folder twice shows how exact it is.
+
+Both crawl at the same time, each with a broker, a worker process and a Redis of its own. The two
+worker processes share a core, all else shares another: when the machine gets slower, it does so for
+both. CPU is that of all processes of a tree from the moment its crawl is made until it is done,
+without their start. Hosts are exchanged from round to round, and so is who is told to crawl first.
+Ratios are of one round, and the median of the rounds is what counts. Options of the crawls are the
+defaults of each tree, but for the delay, which is none, and the connections to a host.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.peers.crawls import CONNECTIONS, TIMEOUT_SECONDS, ServedSite, redis_on, served
+from bench.rig.record import shown
+from bench.rig.sites import DOCUMENTATION, SYNTHETIC
+from tests.support.system import System
+
+SITES = {site.name: site for site in (SYNTHETIC, DOCUMENTATION)}
+HOSTS = 3
+ROUNDS = 6
+PARTS = ("worker", "broker", "redis")
+_LOOK_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one crawl took: CPU by part (ms a page), and memory of its worker process (MB)."""
+
+    cpu: dict[str, float]
+    memory: float
+
+    @property
+    def all_cpu(self) -> float:
+        """CPU of all processes, ms a page."""
+        return sum(self.cpu.values())
+
+
+Pair = tuple[Spent, Spent]
+"""The old tree's and the new one's, of one round."""
+
+
+class Tree:
+    """A checkout's broker, worker process and Redis; made by :func:`running`."""
+
+    def __init__(self, system: System, redis: psutil.Process) -> None:
+        self.settle = system.settle
+        self._system = system
+        self._redis = redis
+        self._before: dict[str, float] = {}
+
+    def crawl(self, seeds: Sequence[str], options: Mapping[str, Any]) -> None:
+        """Have it crawl whole hosts. Raises HTTPError where its broker does not take that."""
+        self._before = self._cpu()
+        asked = {
+            "name": "test",
+            "seeds": list(seeds),
+            "delay": 0,
+            "slots": CONNECTIONS // len(seeds),
+            **options,
+        }
+        self._system.call("POST", "/v1/crawls", asked)
+
+    def spent(self, pages: int) -> Spent | None:
+        """What it took; None while its crawl is not done.
+
+        Raises RuntimeError where it has stored another number of pages.
+        """
+        stats = self._system.stats()
+        if stats["state"] != "done":
+            return None
+        after = self._cpu()
+        if stats["stored"] != pages:
+            raise RuntimeError(f"{stats['stored']} of {pages} pages: {self._system.tail('worker')}")
+        cpu = {part: (after[part] - self._before[part]) / pages * 1000 for part in PARTS}
+        memory = sum(child.memory_info().rss for child in self._system.children())
+        return Spent(cpu, memory / 1e6)
+
+    def _cpu(self) -> dict[str, float]:
+        times = self._redis.cpu_times()
+        return {**self._system.cpu_seconds(), "redis": times.user + times.system}
+
+
+@contextmanager
+def running(checkout: Path, folder: Path, on: ServedSite) -> Iterator[Tree]:
+    """Start what a checkout has; stopped when the block ends."""
+    with (
+        redis_on(folder / "redis", on.other_cpu) as (server, redis),
+        System(
+            folder,
+            [server.url],
+            checkout=checkout,
+            worker_cpu=on.crawler_cpu,
+            broker_cpu=on.other_cpu,
+            log_level="warning",
+            hooks="",  # a setting that older trees do not know
+        ) as system,
+    ):
+        yield Tree(system.start(), redis)
+
+
+def one_round(
+    on: ServedSite, trees: Sequence[Path], options: Mapping[str, Any], folder: Path, number: int
+) -> Pair:
+    """Both crawl, at the same time. ``options`` are for the crawl of the new one, the second."""
+    seeds = on.seeds(len(on.nginx.addresses))
+    half = len(seeds) // 2
+    halves = (seeds[:half], seeds[half:])[:: -1 if number % 2 else 1]
+    found: dict[int, Spent] = {}
+    with ExitStack() as stack:
+        systems = [
+            stack.enter_context(running(tree, folder / which, on))
+            for tree, which in zip(trees, ("old", "new"), strict=True)
+        ]
+        for system in systems:
+            system.settle()
+        for at in (0, 1) if number % 4 < 2 else (1, 0):
+            systems[at].crawl(halves[at], options if at else {})
+        until = time.monotonic() + TIMEOUT_SECONDS
+        while len(found) < len(systems):
+            if time.monotonic() > until:
+                raise RuntimeError(f"not done after {TIMEOUT_SECONDS:g} s")
+            time.sleep(_LOOK_SECONDS)
+            for at, system in enumerate(systems):
+                one = None if at in found else system.spent(half * on.pages)
+                if one is not None:
+                    found[at] = one
+    return found[0], found[1]
+
+
+def table(pairs: Sequence[Pair]) -> list[str]:
+    """Lines with medians: old, new, and how much more the new one takes, its least and its most."""
+    rows = [("CPU ms a page", [(old.all_cpu, new.all_cpu) for old, new in pairs])]
+    rows += [
+        (f"  {part}", [(old.cpu[part], new.cpu[part]) for old, new in pairs]) for part in PARTS
+    ]
+    rows += [("memory of a worker, MB", [(old.memory, new.memory) for old, new in pairs])]
+    lines = [f"{'':24}{'old':>8}{'new':>8}{'more':>8}"]
+    for what, values in rows:
+        more = [new / old - 1 if old else 0.0 for old, new in values]
+        old, new = (statistics.median(column) for column in zip(*values, strict=True))
+        between = f"  ({min(more):+.1%} to {max(more):+.1%})"
+        lines.append(
+            f"{what:24}{shown(old):>8}{shown(new):>8}{statistics.median(more):>+8.1%}{between}"
+        )
+    return lines
+
+
+def option(text: str) -> tuple[str, Any]:
+    """An option of a crawl, from NAME=VALUE; a value that is no JSON is text. Raises ValueError."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(text)
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.peers.trees",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("old", type=Path, metavar="OLD")
+    parser.add_argument("new", type=Path, metavar="NEW")
+    parser.add_argument("site", nargs="?", default=SYNTHETIC.name, choices=SITES)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--hosts", type=int, default=HOSTS, help="for each of the two")
+    parser.add_argument("--pages", type=int, help="of a host of the synthetic site")
+    parser.add_argument(
+        "--with",
+        dest="options",
+        type=option,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the new tree's crawl, such as traps=on",
+    )
+    given = parser.parse_args(arguments)
+    trees = [given.old.resolve(), given.new.resolve()]
+    for tree in trees:
+        if not (tree / ".venv" / "bin" / "python").exists():
+            parser.error(f"{tree} has no .venv: make setup there")
+    site = SITES[given.site]
+    if given.pages and site.pages:
+        site = replace(site, pages=given.pages)
+    pairs: list[Pair] = []
+    with (
+        tempfile.TemporaryDirectory() as name,
+        served(site, 2 * given.hosts, Path(name) / "site") as on,
+    ):
+        print(f"{given.hosts} × {on.pages} {site.what}", flush=True)
+        for number in range(given.rounds):
+            folder = Path(name) / f"round{number}"
+            old, new = one_round(on, trees, dict(given.options), folder, number)
+            pairs.append((old, new))
+            more = new.all_cpu / old.all_cpu - 1
+            print(
+                f"round {number + 1}: {old.all_cpu:.4f} {new.all_cpu:.4f} {more:+.1%}", flush=True
+            )
+    print(*table(pairs), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
