@@ -236,6 +236,18 @@ static unsigned sign_of(uint32_t sign, unsigned *counts, uint8_t *symbols) {
     return LETTER;
 }
 
+#define EACH(byte) (0x0101010101010101u * (byte))
+#define HIGH EACH(0x80)
+
+/* Of eight signs that are small letters with single blanks between them, which are blanks: the high bit of
+ * each; all bits if they are not. */
+static inline uint64_t blanks_of(uint64_t eight, int spaced) {
+    uint64_t no_blank = eight ^ EACH(0x20);
+    uint64_t blank = ~(((no_blank & ~HIGH) + ~HIGH) | no_blank) & HIGH;
+    uint64_t small = (eight + EACH(0x80 - 'a')) & ~(eight + EACH(0x7f - 'z')) & ~eight & HIGH;
+    return (small | blank) != HIGH || blank & (blank << 8 | (spaced ? 0x80 : 0)) ? ~(uint64_t)0 : blank;
+}
+
 /* Append text to the block, each run of white space as one space unless it is preformatted. */
 static void append(struct walk *walk, const char *from) {
     struct blocks *page = walk->page;
@@ -250,6 +262,18 @@ static void append(struct walk *walk, const char *from) {
     uint32_t signs = 0;
     unsigned last = now->ends;
     while (at < end) {
+        if (end - at >= 8 && !walk->digits && walk->pre == NULL) { /* most, eight at a time */
+            uint64_t eight, blanks;
+            memcpy(&eight, at, 8);
+            if ((blanks = blanks_of(eight, walk->spaced)) != ~(uint64_t)0) {
+                memcpy(to, at, 8);
+                to += 8, at += 8;
+                signs += 8 - (unsigned)((blanks >> 7) * EACH(1) >> 56);
+                walk->spaced = to[-1] == ' ';
+                last = LETTER;
+                continue;
+            }
+        }
         unsigned char one = *at;
         if (one < 0x80) {
             unsigned kind = ascii[one];

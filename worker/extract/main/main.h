@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "eight bytes are read as a number, the first as the lowest");
+
 /* Beyond these nothing of a page is read: they bound memory and time of hostile pages. */
 #define MOST_ELEMENTS 65536
 #define MOST_BLOCKS 16384

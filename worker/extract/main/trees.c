@@ -8,20 +8,23 @@
 
 #include "main.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #define HEAD_BYTES 22
 #define MOST_NODES 127 /* of a tree; it has one leaf more */
-#define AT_ONCE 4 /* rows */
-#define CHUNK 64
+#define CHUNK 64 /* rows that go through a tree together */
 
-/* Nodes of a tree lie in one array, a pair of children side by side, so that a step is an addition.
- * A leaf leads to itself. */
+/* The nodes of a tree come before those that they lead to, and before its leaves; `low` and `high` are
+ * places among all of them. */
 struct node {
-    uint8_t feature, threshold, child, unused; /* four bytes, so that a place needs no multiplication */
+    uint8_t feature, threshold, low, high;
 };
 
 struct tree {
-    uint32_t first;
-    unsigned steps;
+    uint32_t first, first_value;
+    unsigned count; /* of nodes; it has one leaf more */
 };
 
 struct model {
@@ -52,37 +55,36 @@ void model_free(struct model *model) {
     PyMem_RawFree(model);
 }
 
-/* Lay one tree of `count` nodes out from place `first` on; how many steps it takes, or -1 if it is not
- * one. */
-static int lay_out(struct model *model, uint32_t first, const uint8_t *nodes, unsigned count, unsigned features) {
-    const uint8_t *leaves = nodes + 4 * (size_t)count;
-    unsigned char from[2 * MOST_NODES + 1], depth[2 * MOST_NODES + 1];
-    unsigned laid = 1, deepest = 0, leaf_count = 0, node_count = 0;
-    from[0] = count ? 0 : 128;
-    depth[0] = 0;
+/* Lay one tree of `count` nodes out at its places; false if it is not one. */
+static int lay_out(struct model *model, const struct tree *tree, const uint8_t *nodes, unsigned features) {
+    const uint8_t *leaves = nodes + 4 * (size_t)tree->count;
+    uint8_t from[MOST_NODES + 1] = {0};
+    unsigned laid = tree->count ? 1 : 0, leaf_count = 0;
+    int16_t *values = model->values + tree->first_value;
+    if (tree->count == 0)
+        values[leaf_count++] = (int16_t)two_bytes(leaves);
     for (unsigned i = 0; i < laid; i++) {
-        struct node *node = &model->nodes[first + i];
-        if (from[i] & 128) {
-            unsigned leaf = from[i] & 127u;
-            if (leaf > count)
-                return -1;
-            *node = (struct node){0, 255, (uint8_t)i, 0};
-            model->values[first + i] = (int16_t)two_bytes(leaves + 2 * leaf);
-            leaf_count++;
-            deepest = depth[i] > deepest ? depth[i] : deepest;
-        } else {
-            const uint8_t *given = nodes + 4 * (size_t)from[i];
-            if (++node_count > count || from[i] >= count || given[0] >= features)
-                return -1;
-            *node = (struct node){given[0], given[1], (uint8_t)laid, 0};
-            model->values[first + i] = 0;
-            for (int side = 2; side < 4; side++, laid++) {
-                from[laid] = given[side];
-                depth[laid] = (unsigned char)(depth[i] + 1);
+        const uint8_t *given = nodes + 4 * (size_t)from[i];
+        uint8_t to[2];
+        for (int side = 0; side < 2; side++) {
+            unsigned next = given[2 + side], leaf = next & 127u;
+            if (next & 128) {
+                if (leaf > tree->count || leaf_count > tree->count)
+                    return 0;
+                to[side] = (uint8_t)(tree->count + leaf_count);
+                values[leaf_count++] = (int16_t)two_bytes(leaves + 2 * leaf);
+            } else {
+                if (next >= tree->count || laid >= tree->count)
+                    return 0;
+                from[laid] = (uint8_t)next;
+                to[side] = (uint8_t)laid++;
             }
         }
+        if (given[0] >= features)
+            return 0;
+        model->nodes[tree->first + i] = (struct node){given[0], given[1], to[0], to[1]};
     }
-    return leaf_count == count + 1 ? (int)deepest : -1;
+    return leaf_count == tree->count + 1;
 }
 
 struct model *model_read(const uint8_t *data, size_t length, unsigned features, const char **problem) {
@@ -97,21 +99,20 @@ struct model *model_read(const uint8_t *data, size_t length, unsigned features, 
     model->bias = a_float(data + 14);
     model->recall = a_float(data + 18);
     model->trees = PyMem_RawCalloc(model->count + 1, sizeof *model->trees);
-    model->nodes = PyMem_RawCalloc(length, sizeof *model->nodes); /* six bytes of a file make two nodes */
+    model->nodes = PyMem_RawCalloc(length, sizeof *model->nodes); /* more than it has */
     model->values = PyMem_RawCalloc(length, sizeof *model->values);
     int well = model->trees != NULL && model->nodes != NULL && model->values != NULL;
     size_t at = HEAD_BYTES;
-    uint32_t laid = 0;
+    uint32_t laid = 0, valued = 0;
     for (unsigned i = 0; well && i < model->count; i++) {
         unsigned count = at < length ? data[at] : 255;
         size_t bytes = 4 * (size_t)count + 2 * ((size_t)count + 1);
         well = count <= MOST_NODES && length - at - 1 >= bytes;
         if (!well)
             break;
-        int steps = lay_out(model, laid, data + at + 1, count, features);
-        well = steps >= 0;
-        model->trees[i] = (struct tree){laid, (unsigned)steps};
-        laid += 2 * count + 1;
+        model->trees[i] = (struct tree){laid, valued, count};
+        well = lay_out(model, &model->trees[i], data + at + 1, features);
+        laid += count, valued += count + 1;
         at += 1 + bytes;
     }
     if (!well || at != length) {
@@ -131,38 +132,85 @@ static float decay(float x) {
     return power;
 }
 
-/* One step of one row. */
-static inline unsigned step_on(const struct node *nodes, unsigned at, const uint8_t *row) {
-    const struct node *node = &nodes[at];
-    return node->child + (row[node->feature] > node->threshold);
+typedef uint8_t sixteen __attribute__((vector_size(16)));
+
+/* A bit of each byte, all of whose bits are the same. */
+static inline unsigned bits_of(sixteen bytes) {
+#ifdef __SSE2__
+    return (unsigned)_mm_movemask_epi8((__m128i)bytes);
+#else
+    uint64_t half[2];
+    memcpy(half, &bytes, sizeof half);
+    unsigned found = 0;
+    for (int i = 0; i < 2; i++) /* byte n leaves its bit n, and all are added up in the highest byte */
+        found |= (unsigned)((half[i] & 0x8040201008040201u) * 0x0101010101010101u >> 56) << 8 * i;
+    return found;
+#endif
 }
 
-/* Add what trees from `first` to `last` say of rows at some places to their sums. Rows of a chunk and a
- * tree lie near meanwhile; four rows go side by side, since each step waits for the one before it. */
+/* Which of so many times sixteen values are more than a threshold. */
+static inline uint64_t above(const uint8_t *values, uint8_t threshold, unsigned sixteens) {
+    uint64_t found = 0;
+    for (unsigned i = 0; i < sixteens; i++) {
+        sixteen some;
+        memcpy(&some, values + 16 * i, sizeof some);
+        found |= (uint64_t)bits_of((sixteen)(some > threshold)) << 16 * i;
+    }
+    return found;
+}
+
+/* Swap those parts of two numbers that a mask names, the one's lower and the other's higher. */
+static inline void swap(uint64_t *one, uint64_t *other, unsigned bits, uint64_t lower) {
+    uint64_t different = ((*one >> bits) ^ *other) & lower;
+    *other ^= different, *one ^= different << bits;
+}
+
+/* Lay eight bytes of each of eight rows side by side: byte n of all is at `to + n * CHUNK`. */
+static void turn(uint8_t *to, const uint8_t *const *row, unsigned at) {
+    uint64_t eight[8];
+    for (int i = 0; i < 8; i++)
+        memcpy(&eight[i], row[i] + at, 8);
+    for (int i = 0; i < 4; i++)
+        swap(&eight[i], &eight[i + 4], 32, 0x00000000ffffffffu);
+    for (int i = 0; i < 8; i += i % 2 ? 3 : 1)
+        swap(&eight[i], &eight[i + 2], 16, 0x0000ffff0000ffffu);
+    for (int i = 0; i < 8; i += 2)
+        swap(&eight[i], &eight[i + 1], 8, 0x00ff00ff00ff00ffu);
+    for (int i = 0; i < 8; i++)
+        memcpy(to + i * CHUNK, &eight[i], 8);
+}
+
+/* Add what trees from `first` to `last` say of rows at some places to their sums. A chunk of rows goes
+ * through a tree as a set of bits, which each node splits. */
 static void add_trees(const struct model *model, unsigned first, unsigned last, const uint8_t *rows, unsigned width,
                       const uint32_t *places, uint32_t count, int32_t *sums) {
+    uint8_t turned[MOST_FEATURES][CHUNK]; /* the values of a feature side by side */
+    uint64_t sets[2 * MOST_NODES + 1];
     for (uint32_t begin = 0; begin < count; begin += CHUNK) {
-        const uint8_t *row[CHUNK + AT_ONCE];
-        int32_t said[CHUNK + AT_ONCE] = {0};
-        uint32_t some = count - begin < CHUNK ? count - begin : CHUNK;
-        for (uint32_t j = 0; j < some + AT_ONCE; j++)
-            row[j] = rows + (size_t)places[begin + (j < some ? j : 0)] * width;
-        for (unsigned t = first; t < last; t++) {
-            const struct node *nodes = model->nodes + model->trees[t].first;
-            const int16_t *values = model->values + model->trees[t].first;
-            for (uint32_t j = 0; j < some; j += AT_ONCE) {
-                unsigned at0 = 0, at1 = 0, at2 = 0, at3 = 0;
-                for (unsigned step = model->trees[t].steps; step; step--) {
-                    at0 = step_on(nodes, at0, row[j]);
-                    at1 = step_on(nodes, at1, row[j + 1]);
-                    at2 = step_on(nodes, at2, row[j + 2]);
-                    at3 = step_on(nodes, at3, row[j + 3]);
-                }
-                said[j] += values[at0], said[j + 1] += values[at1];
-                said[j + 2] += values[at2], said[j + 3] += values[at3];
-            }
+        unsigned some = count - begin < CHUNK ? count - begin : CHUNK, sixteens = (some + 15) / 16;
+        for (unsigned j = 0; j < 16 * sixteens; j += 8) {
+            const uint8_t *row[8];
+            for (unsigned i = 0; i < 8; i++)
+                row[i] = rows + (size_t)places[begin + (i + j < some ? i + j : 0)] * width;
+            for (unsigned i = 0; i < width; i += 8) /* behind the last row there is one more */
+                turn(&turned[i][j], row, i);
         }
-        for (uint32_t j = 0; j < some; j++)
+        int32_t said[CHUNK] = {0};
+        sets[0] = ~(uint64_t)0 >> (CHUNK - some);
+        for (unsigned t = first; t < last; t++) {
+            const struct tree *tree = &model->trees[t];
+            const struct node *node = model->nodes + tree->first;
+            const int16_t *values = model->values + tree->first_value;
+            for (unsigned i = 0; i < tree->count; i++, node++) {
+                uint64_t more = above(turned[node->feature], node->threshold, sixteens);
+                sets[node->low] = sets[i] & ~more;
+                sets[node->high] = sets[i] & more;
+            }
+            for (unsigned i = 0; i <= tree->count; i++)
+                for (uint64_t set = sets[tree->count + i]; set; set &= set - 1)
+                    said[__builtin_ctzll(set)] += values[i];
+        }
+        for (unsigned j = 0; j < some; j++)
             sums[places[begin + j]] += said[j];
     }
 }
