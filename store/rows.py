@@ -26,20 +26,20 @@ T = TypeVar("T")
 PAGE = (
     "crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated, content, "
     "url, final_url, language, encoding, title, canonical, directives, headers, fields, items, "
-    "links, text, body"
+    "spans, links, text, body"
 )
 """Columns of :meth:`Codec.page_rows`, in order; the stamp is known only in the transaction."""
 
 PAGE_READ = (
     "id, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated, "
     "content, url, final_url, language, encoding, title, canonical, directives, headers, fields, "
-    "items, links, text"
+    "items, spans, links, text"
 )
 """Columns of :meth:`Codec.page`; a column ``body`` may follow."""
 
-_OF_PAGE = PAGE_READ.removesuffix("headers, fields, items, links, text")
-PAGE_ROW, PAGE_ITEMS = (f"{_OF_PAGE}'{{}}', NULL, {one}, x'', x''" for one in ("NULL", "items"))
-"""The same for a list: without headers, fields, items, links and text; and with items."""
+_OF_PAGE = PAGE_READ.removesuffix("headers, fields, items, spans, links, text")
+PAGE_ROW, PAGE_ITEMS = (f"{_OF_PAGE}'{{}}', NULL, {it}, NULL, x'', x''" for it in ("NULL", "items"))
+"""The same for a list: without headers, fields, items, spans, links and text; or with items."""
 
 ATTEMPT = (
     "crawl, fingerprint, at_ms, code, errors, wait, elapsed_ms, host, kind, url, worker, detail"
@@ -225,7 +225,7 @@ class Codec:
                 declared.canonical_column(page), declared.directives_column(page.directives),
                 json_text(page.headers, page.url) if page.headers else "{}",
                 None if page.fields is None else json_text(page.fields, page.url),
-                items[index] or None,
+                items[index] or None, page.spans or None,
                 links[index], lengths[index] or packed[2 * index], packed[2 * index + 1],
             )
             for index, page in enumerate(pages)
@@ -240,7 +240,7 @@ class Codec:
         (
             _, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated,
             content, url, final_url, language, encoding, title, canonical, directives, headers,
-            fields, items, links, text,
+            fields, items, spans, links, text,
         ) = row  # fmt: skip
         plain = self._held(frame) if body and frame else b""
         if not isinstance(text, int):
@@ -258,7 +258,7 @@ class Codec:
             truncated=bool(truncated), title=title, text=words.decode(errors="replace"),
             language=language, encoding=encoding,
             fields=None if fields is None else wire.from_json(fields, dict[str, Any]),
-            items=self.unpack(items) if items else b"",
+            items=self.unpack(items) if items else b"", spans=spans or b"",
             canonical=declared.canonical_of(canonical, url),
             directives=declared.directives_of(directives),
             digest=digest_of(content) or hash_body(plain), links=self.links(links),

@@ -71,7 +71,8 @@ _CHANCES = 100_000
 
 MEND = (
     "no parse can be ended: pages in doubt are read in a process of their own, and all reading is "
-    "slower; `python -m greencrawl.worker.extract.compile` compiles it, where there is a C compiler"
+    "slower, and no main text is stored; `python -m greencrawl.worker.extract.compile` compiles "
+    "it, where there is a C compiler"
 )
 
 _DID = {FailureKind.PROCESS_DEATH: "killed", FailureKind.STALLED: "hung"}

@@ -89,8 +89,8 @@ class Reading(Struct, kw_only=True):
     ``omitted`` counts its links beyond those that are followed, ``unneeded`` what a style sheet
     needs beyond what is kept, ``rewritten`` links that the crawl's ``normalise`` has changed.
     ``links_cut``: of its header Link some were left out.
-    ``samples`` and ``canonical`` are the page's, see ``greencrawl.worker.traps``; ``directives``
-    says, too, whether what was read is to be kept.
+    ``samples`` and ``canonical`` are the page's, see ``greencrawl.worker.traps``, and so are
+    ``spans``; ``directives`` says, too, whether what was read is to be kept.
     ``cpu`` is what reading took of the CPU, the user's functions apart, in seconds; 0 where that is
     next to nothing. ``costly`` says how it went beyond what was granted, "" if it did not, and
     ``dense`` why it was read alone where it came as next to nothing.
@@ -99,6 +99,7 @@ class Reading(Struct, kw_only=True):
 
     title: str = ""
     text: str = ""
+    spans: bytes = b""
     language: str = ""
     encoding: str = ""
     fields: dict[str, Any] | None = None
@@ -122,7 +123,8 @@ class Reading(Struct, kw_only=True):
 
     def fill(self, row: StoredPage) -> None:
         """Put into ``row`` what was read; what headers said stays where the body says nothing."""
-        row.title, row.text, row.language = self.title, self.text, self.language
+        row.title, row.text, row.spans = self.title, self.text, self.spans
+        row.language = self.language
         row.encoding, row.fields, row.items = self.encoding, self.fields, self.items
         row.links = self.links
         row.canonical = self.canonical or row.canonical
@@ -225,6 +227,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         anchors=hooks.wanted,
         texts=checker.wants_texts,
         samples=context.options.traps == "on",
+        spans=context.options.main_text == "on",
         seconds=max(ALONE_SECONDS, 2 * granted(fetched)) if alone else HUB_SECONDS,
         brief=not alone,
         headers=fetched.headers,
@@ -237,6 +240,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
     reading = Reading(
         title=page.title,
         text=page.text,
+        spans=page.spans,
         language=page.language,
         encoding=page.encoding,
         samples=page.samples,

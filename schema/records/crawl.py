@@ -122,6 +122,13 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "type (all); with GREENCRAWL_BODIES=warc:… all are"
         ),
     ] = "text"
+    main_text: Annotated[
+        Literal["on", "off"],
+        Meta(
+            description="Tell main text of each page as it is read, and keep it (on), or when it "
+            "is asked for (off)"
+        ),
+    ] = "on"
     delay: Annotated[
         Seconds,
         Meta(
@@ -271,6 +278,7 @@ _LATER = frozenset(
         "auth", "sources", "address_rate", "address_connections", "domain_rate",
         "noindex", "tdm", "canonical", "nofollow", "follow_actions", "traps", "host_pages",
         "shape_pages", "normalise", "links", "requisites", "sitemaps", "recrawl",
+        "main_text",
     }
 )  # fmt: skip
 """Options that the first release does not know."""

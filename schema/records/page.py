@@ -184,4 +184,6 @@ class Page(Struct):
     rewritten_links: int = 0
     samples: bytes = b""
     """Hashes of pieces of its text, by which workers tell what is new at a host."""
+    spans: bytes = b""
+    """Where its main text stands in ``text`` (``greencrawl.schema.text.spans``); b"": not told."""
     directives: Directives | None = None

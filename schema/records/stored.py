@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from greencrawl.schema.records.lease import Admission, TaskKind
 from greencrawl.schema.records.page import Directives
+from greencrawl.schema.text.spans import main_of
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -107,6 +108,8 @@ class StoredPage(Struct, kw_only=True):
     """None where it says nothing of that kind."""
     request: dict[str, str] = field(default_factory=dict)
     """Header fields that were sent, without credentials: for the archive, not kept in SQL."""
+    spans: bytes = b""
+    """Where its main text stands in ``text`` (``greencrawl.schema.text.spans``); b"": not told."""
 
     def __post_init__(self) -> None:
         self.body_bytes = self.body_bytes or len(self.body)
@@ -115,6 +118,11 @@ class StoredPage(Struct, kw_only=True):
     def id(self) -> str:
         """Names the page in the API and on the command line: crawl, fingerprint in hexadecimal."""
         return f"{self.crawl}-{self.fingerprint & 0xFFFF_FFFF_FFFF_FFFF:016x}"
+
+    @property
+    def main(self) -> str | None:
+        """Its main text as it was told when it was fetched, "" if it has none; None: not told."""
+        return main_of(self.text, self.spans)
 
 
 class Validators(Struct, frozen=True):

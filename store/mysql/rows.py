@@ -19,7 +19,7 @@ from greencrawl.store.rows import Codec, Row
 
 CONTENTS = (
     "crawl, place, fingerprint, elapsed_ms, depth, truncated, url, final_url, language, encoding, "
-    "title, canonical, directives, headers, fields, items, links, text"
+    "title, canonical, directives, headers, fields, items, spans, links, text"
 )
 ATTEMPTS = "crawl, fingerprint, at_ms, code, errors, wait, elapsed_ms, kind, url, worker, detail"
 FINALS = "crawl, fingerprint, stamp, state, kind, code, depth, level, at_ms, url, detail, shape"
@@ -31,7 +31,7 @@ ROW_READ = (
 )
 """Columns of :func:`page`, of ``pages p`` and ``contents c``; more follow by the detail."""
 ITEMS_READ = ROW_READ + ", c.items"
-TEXT_READ = ITEMS_READ + ", c.headers, c.fields, c.links, c.text"
+TEXT_READ = ITEMS_READ + ", c.headers, c.fields, c.spans, c.links, c.text"
 BODY_READ = TEXT_READ + ", b.body, b.file, b.start, b.length"
 PAGE_FROM = (
     "FROM pages p STRAIGHT_JOIN contents c ON c.crawl = p.crawl AND c.place = p.place "
@@ -151,7 +151,7 @@ def _page(codec: Codec, page: StoredPage) -> Page:
             declared.canonical_column(page), declared.directives_column(page.directives),
             rows.json_text(page.headers, page.url) if page.headers else "{}",
             None if page.fields is None else rows.json_text(page.fields, page.url),
-            codec.pack(page.items) or None,
+            codec.pack(page.items) or None, page.spans or None,
         ),
         text=codec.pack(rows.clean(page.text).encode()),
     )  # fmt: skip
@@ -228,9 +228,9 @@ def page(codec: Codec, crawl: int, row: Row) -> tuple[StoredPage, Row]:
     made.items = codec.unpack(items) if items else b""
     if not more:
         return made, ()
-    headers, fields, links, text, *body = more
+    headers, fields, spans, links, text, *body = more
     made.headers = wire.from_json(headers, dict[str, str])
     made.fields = None if fields is None else wire.from_json(fields, dict[str, Any])
-    made.links = codec.links(links)
+    made.spans, made.links = spans or b"", codec.links(links)
     made.text = codec.unpack(text).decode()
     return made, tuple(body) if body_bytes else ()

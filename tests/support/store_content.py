@@ -31,6 +31,8 @@ Opener = Callable[[], Store]
 NO_CURSORS = ("no cursor!", "1 ", " 1", "1;2", "٣", "1_0", "ä", "\0", "x" * 5000, "-", "..")
 LONG = bytes(range(256)) * 300
 ITEMS = '[{"n":1,"text":"茶"},{}]'.encode()
+TEXT, MAIN, SPANS = "Menu Tea. Milk.", "Tea.\n\nMilk.", bytes([15, 16, 5, 23, 1, 0])
+"""All text of a page, its main text, and where that stands, as schema/text/spans.py has it."""
 MIXED = 200
 """Pages of many kinds."""
 
@@ -135,6 +137,31 @@ class ContentContract:
         assert (items(store, crawl), items(store, other)) == ([], [ITEMS])
 
     # -- pages that are asked for again
+
+    def test_main_text_is_that_of_the_version_that_is_stored(
+        self, store: Store, crawl: int
+    ) -> None:
+        def told() -> dict[int, str | None]:
+            found = {one.fingerprint: one.main for _, one in store.pages(crawl, detail="text")}
+            for number, main in found.items():
+                one = store.page(crawl, number)
+                assert one is not None
+                assert one.main == main
+            return found
+
+        first = page(crawl, 1, text=TEXT, body=b"<p>Tea.", spans=SPANS)
+        empty = page(crawl, 2, 2000, text="Menu", spans=b"\4")
+        for work in ([first, empty], [page(crawl, 3, body=b"<p>Tea.", text=TEXT)], [first]):
+            store.commit(Commit(work))
+        assert told() == {1: MAIN, 2: "", 3: None}
+        later = page(crawl, 3, 2000, text=TEXT, spans=SPANS)
+        store.commit(Commit([page(crawl, 1, 2000, text=TEXT), page(crawl, 2, text=TEXT), later]))
+        assert told() == {1: None, 2: "", 3: MAIN}
+        store.commit(Commit([page(crawl, 3, 3000, text=TEXT, spans=b"\x0f\x10")]))
+        assert told()[3] is None, "what is damaged tells nothing"
+        store.commit(Commit([page(crawl, 1, 4000, body=LONG, text=TEXT, spans=SPANS)]))
+        store.commit(Commit([page(crawl, 4, body=LONG, text="Tee.", spans=bytes([4, 19, 0, 0]))]))
+        assert (told()[1], told()[4]) == (MAIN, "Tee."), "a text apart, for an equal body"
 
     def test_what_a_server_said_of_whole_pages_is_told(self, store: Store, crawl: int) -> None:
         said = {"etag": '"a"', "last-modified": "Wed, 21 Oct 2015 07:28:00 GMT", "server": "x"}

@@ -45,6 +45,8 @@ from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.delivery.attempts import Journal
 from greencrawl.worker.delivery.results import Result, Results
 from greencrawl.worker.extract.listing import Listing
+from greencrawl.worker.extract.main import available
+from greencrawl.worker.extract.main.library import extract
 from greencrawl.worker.hooks import Hooks
 from greencrawl.worker.http.client import LeaseExpired
 from greencrawl.worker.link_checker import MAX_REDIRECTS
@@ -59,6 +61,7 @@ from greencrawl.worker.robots.cache import ASK_AGAIN_SECONDS, RobotsRules
 from greencrawl.worker.session.fetcher import CROWDED_SECONDS, Visit
 from greencrawl.worker.session.held import Held
 from greencrawl.worker.session.in_hand import Crowded, InHand
+from tests.worker.extract.main.test_main_text import ARTICLE, STORY
 
 TOKEN = "00000000000000aa"
 Answer = Fetched | Failure | Exception
@@ -346,6 +349,30 @@ def test_page_is_read_and_its_links_are_to_be_admitted(world: World) -> None:
     assert world.outcomes == [Done(stored=True, bytes=page.body.__len__())]
     assert close is not None
     assert (close.release, close.report.robots, close.report.requests) == ((), True, 2)
+
+
+@pytest.mark.skipif(not available(), reason="nothing was compiled")
+@pytest.mark.parametrize("suspect", [False, True])
+def test_main_text_is_told_of_each_page_unless_the_crawl_does_without(
+    world: World, suspect: bool, use: Callable[..., None]
+) -> None:
+    def main() -> str | None:
+        world.run(Task(1, "http://h/", deliveries=4 if suspect else 1))
+        page = world.stores.results[-1].page
+        assert page is not None
+        return page.main
+
+    world.site.answers["http://h/"] = html(ARTICLE)
+    assert main() == extract(ARTICLE.encode(), "http://h/").main
+    cut = html(ARTICLE[: ARTICLE.index(STORY[2])])
+    world.site.answers["http://h/"] = msgspec.structs.replace(cut, truncated=True)
+    assert (main() or "").endswith(STORY[1]), "of a page that is cut off it is told, too"
+    seen: list[str] = []
+    use(on_page=lambda page, fetched: seen.append(page.main))
+    told = main()
+    world.set(main_text="off")
+    assert main() is None
+    assert seen == [told, told], "a hook has it all the same"
 
 
 def test_nothing_is_asked_for_while_there_is_no_room_for_it(world: World) -> None:

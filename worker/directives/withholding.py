@@ -38,5 +38,5 @@ def withhold(page: StoredPage) -> None:
 
     So does the digest of the body, which tells whether the page has changed.
     """
-    page.title, page.text, page.body, page.body_bytes = "", "", b"", 0
+    page.title, page.text, page.spans, page.body, page.body_bytes = "", "", b"", b"", 0
     page.fields, page.items = None, b""

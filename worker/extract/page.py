@@ -32,6 +32,7 @@ from greencrawl.worker.extract.links import (
     references,
     walked,
 )
+from greencrawl.worker.extract.main import spans_of
 from greencrawl.worker.extract.media import is_html
 from greencrawl.worker.extract.sources.gather import gather
 from greencrawl.worker.extract.sources.headers import READ as READ_HEADERS
@@ -155,6 +156,7 @@ def outline(
     anchors: bool = False,
     texts: bool = False,
     samples: bool = True,
+    spans: bool = False,
     seconds: float = 0.0,
     brief: bool = False,
     headers: Mapping[str, str] = NOTHING,
@@ -170,7 +172,8 @@ def outline(
     Without ``anchors`` the texts of links cannot be read afterwards, ``url`` has to be canonical,
     and references that are few (:data:`FEW`) come resolved. ``texts``: what links say is wanted
     too, beside what comes resolved, or as :func:`add_links` tells it.
-    ``samples``: those of its text are wanted. ``headers`` are those of the answer, with lower-case
+    ``samples``: those of its text are wanted; ``spans``: so are those of its main text, which are
+    b"" where nothing was compiled. ``headers`` are those of the answer, with lower-case
     names, ``wanted`` the sources of its links. ``roots`` takes the root of the tree where there is
     one.
     """
@@ -181,7 +184,12 @@ def outline(
         return _empty(url, encoding, said), References([], [])
     if roots is not None:
         roots.append(root)
-    return _outline(root, encoding, url, agent, said, anchors, texts, samples, headers, wanted)
+    page, found = _outline(
+        root, encoding, url, agent, said, anchors, texts, samples, headers, wanted
+    )
+    if spans:
+        page.spans = spans_of(root, page.text)
+    return page, found
 
 
 def extract_with_tree(

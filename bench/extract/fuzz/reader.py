@@ -16,6 +16,7 @@ from pathlib import Path
 from lxml import etree
 
 from bench.extract.fuzz import pages
+from greencrawl.schema.text.spans import main_of
 from greencrawl.worker.extract import main as main_text
 from greencrawl.worker.extract.page import add_links, outline, pool_trees
 from greencrawl.worker.extract.text import compiled
@@ -31,12 +32,13 @@ def read(body: bytes, *, whole: bool = True) -> float:
     """
     began = time.process_time()
     roots: list[etree._Element] = []
-    page, found = outline(body, URL, TYPE, texts=True, roots=roots)
+    page, found = outline(body, URL, TYPE, texts=True, spans=True, roots=roots)
     add_links(page, found, [])
     for root in roots:
         main_text.markdown(root, URL)
         if whole:
-            main_text.main_text(root)
+            if main_of(page.text, page.spans) != main_text.main_text(root):
+                raise ValueError("its main text is not what was told of it")
             main_text.comments_text(root)
             main_text.judged(root)
     if whole:

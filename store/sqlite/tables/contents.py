@@ -37,7 +37,7 @@ Known = tuple[int, bytes]
 Blob = bytes | Place
 """A compressed body, perhaps with a text before it, or where its file has it."""
 
-CRAWL, FINGERPRINT, FETCHED, STATUS, SIZE, CONTENT, LINKS, TEXT, BODY = 0, 1, 2, 4, 6, 8, 19, 20, 21
+CRAWL, FINGERPRINT, FETCHED, STATUS, SIZE, CONTENT, LINKS, TEXT, BODY = 0, 1, 2, 4, 6, 8, 20, 21, 22
 """Columns of ``rows.PAGE`` by their place."""
 
 WHERE = (

@@ -20,6 +20,7 @@ from greencrawl.store.sqlite.tables import lists
 from greencrawl.store.sqlite.tables.contents import APART
 from tests.support import old_store
 from tests.support.old_store import OldProcess, create, url
+from tests.support.store_content import MAIN, SPANS, TEXT
 from tests.support.store_records import attempt, digest, final, page
 
 LAST = len(load(FOLDER))
@@ -93,6 +94,7 @@ def check(store: SqliteStore, version: int) -> None:
         assert (stored.url, stored.body, stored.digest) == (url(number), body, hashed(body))
         assert stored.headers == {"a": "b"}
         assert stored.text == f"text {stored.fetched_ms}"
+        assert stored.main is None, "nothing was told then"
         latest = store.history(1, number)[0]
         assert (latest.digest, latest.body_bytes) == (hashed(body), len(body))
     assert {one.fingerprint: one.body for _, one in store.pages(1, detail="body")} == bodies
@@ -119,6 +121,23 @@ def check(store: SqliteStore, version: int) -> None:
             (2000, 200, True),
             (1000, 203, True),
         ]
+
+
+def test_main_text_is_not_told_of_what_an_older_process_has_put_in_its_place(path: Path) -> None:
+    create(path, 4)
+    old = OldProcess(path)
+    store = SqliteStore(path)
+    crawl = old.put_crawl("news")
+    store.commit(Commit([page(crawl, 1, text=TEXT, spans=SPANS)]))
+    told = store.page(crawl, 1)
+    assert told is not None
+    assert told.main == MAIN
+    old.put_page(crawl, 1, 2000, b"new")
+    old.close()
+    found = store.page(crawl, 1)
+    assert found is not None
+    assert (found.text, found.main) == ("text 2000", None)
+    store.close()
 
 
 def hashed(body: bytes) -> bytes:

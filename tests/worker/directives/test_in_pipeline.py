@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from greencrawl.schema.records import Directives, Done, Fetched, Link, Page, StoredPage
+from greencrawl.worker.extract.main import available
 from tests.worker.test_pipeline import World, html, use
 
 __all__ = ["use"]  # fixture
@@ -34,11 +35,12 @@ def is_withheld(page: StoredPage) -> bool:
     assert page.digest, "it tells whether the page has changed"
     assert page.status == 200
     assert page.headers["content-type"] == "text/html"
-    kept = (page.title, page.text, page.body, page.fields, page.items)
-    if kept == ("", "", b"", None, b""):
+    kept = (page.title, page.text, page.spans, page.body, page.fields, page.items)
+    if kept == ("", "", b"", b"", None, b""):
         return True
     assert page.title == "T"
     assert "some words" in page.text
+    assert bool(page.spans) == available()
     assert page.body
     return False
 

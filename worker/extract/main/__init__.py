@@ -10,12 +10,23 @@ libraries, and would have to be written twice; so there is no main text where no
 """
 
 from greencrawl.worker.extract.main.text import (
+    NO_MAIN_TEXT,
     Judged,
     available,
     comments_text,
     judged,
     main_text,
     markdown,
+    spans_of,
 )
 
-__all__ = ["Judged", "available", "comments_text", "judged", "main_text", "markdown"]
+__all__ = [
+    "NO_MAIN_TEXT",
+    "Judged",
+    "available",
+    "comments_text",
+    "judged",
+    "main_text",
+    "markdown",
+    "spans_of",
+]

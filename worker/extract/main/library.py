@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from greencrawl.schema.records import Page
+from greencrawl.schema.text.spans import main_of
 from greencrawl.worker.extract import main
 from greencrawl.worker.extract.main import Judged, jsonld
 from greencrawl.worker.extract.main.metadata import Metadata, metadata, title_of
@@ -27,12 +28,11 @@ _NOTHING = "<html></html>"
 class _Tree:
     """The tree of a page, which copies of the page share, and what was read of it."""
 
-    def __init__(
-        self, root: etree._Element | None, said_title: str, base: str, encoding: str
-    ) -> None:
-        self.said_title = said_title
+    def __init__(self, root: etree._Element | None, page: Page) -> None:
+        self.said_title = page.title
         self._root = root
-        self._base, self._encoding = base, encoding
+        self._base, self._encoding = page.base, page.encoding
+        self._told = page.text, page.spans
         self._closed = False
 
     @property
@@ -59,6 +59,9 @@ class _Tree:
 
     @cached_property
     def main(self) -> str:
+        told = main_of(*self._told)
+        if told is not None:
+            return told
         return "" if self.root is None else main.main_text(self.root)
 
     @cached_property
@@ -198,5 +201,5 @@ def readable(page: Page, root: etree._Element | None) -> Iterator[Extracted]:
 def _with_tree(page: Page, root: etree._Element | None) -> Extracted:
     fields: dict[str, Any] = {name: getattr(page, name) for name in page.__struct_fields__}
     extracted = Extracted(**fields)
-    extracted.__dict__["tree"] = _Tree(root, page.title, page.base, page.encoding)
+    extracted.__dict__["tree"] = _Tree(root, page)
     return extracted

@@ -227,6 +227,7 @@ static PyMethodDef methods[] = {
     {"main_words", words, METH_NOARGS, NULL},
     {"main_text", main_text, METH_VARARGS, NULL},
     {"main_blocks", blocks, METH_VARARGS, NULL},
+    {"main_spans", main_spans, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

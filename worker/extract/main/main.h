@@ -160,3 +160,7 @@ struct writer {
  * references. It failed if there was no memory, or with an exception set. */
 void document_write(struct writer *out, const struct blocks *page, const uint8_t *chosen, enum choice which,
                     PyObject *resolve);
+
+/* spans.c */
+/* main_spans(text, main): where a main text stands in all text, as schema/text/spans.py reads it. */
+PyObject *main_spans(PyObject *self, PyObject *arguments);

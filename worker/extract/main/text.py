@@ -19,6 +19,10 @@ MOST_BLOCKS = 16384
 """Of a page nothing is read behind this block, nor behind its 65,536th element."""
 
 
+NO_MAIN_TEXT = "that needs the part in C: `python -m greencrawl.worker.extract.compile` makes it"
+"""Why there is none where nothing was compiled."""
+
+
 _MAIN_TEXT, _COMMENT_TEXT = 1, 2
 """As ``enum choice`` in ``main.h``."""
 
@@ -59,6 +63,14 @@ def main_text(root: etree._Element) -> str:
     if compiled is None:
         return ""
     return str(compiled.main_text(root, _model(), None, False))
+
+
+def spans_of(root: etree._Element, text: str) -> bytes:
+    """Where the main text stands in ``text``, all that is visible under the root, as
+    :func:`greencrawl.schema.text.spans.main_of` reads it; b"" where nothing was compiled."""
+    if compiled is None:
+        return b""
+    return bytes(compiled.main_spans(text, main_text(root)))
 
 
 def comments_text(root: etree._Element) -> str:
