@@ -107,6 +107,7 @@ class PageReply(ListedPage, frozen=True, kw_only=True):
 
     ``fields`` is what the crawl's hook made of it, ``items`` are records that it found there;
     ``links`` are those that were queued.
+    ``main`` is its main text, "" if it has none, and null where none was told when it was fetched.
     ``gone_since_ms``: when it was asked for again and was no longer there (404, 410, 451), else 0.
     """
 
@@ -122,6 +123,7 @@ class PageReply(ListedPage, frozen=True, kw_only=True):
     items: tuple[dict[str, Any], ...] = ()
     digest: str = ""
     text_chars: int = 0
+    main: str | None = None
     links: tuple[str, ...] = ()
     gone_since_ms: int = 0
     versions: tuple[PageVersion, ...] = ()

@@ -169,6 +169,7 @@ def reply(store: Store, page_id: str) -> PageReply:
         items=from_json(page.items or b"[]", tuple[dict[str, Any], ...]),
         digest=page.digest.hex(),
         text_chars=len(page.text),
+        main=page.main,
         links=tuple(link.url for link in page.links),
         gone_since_ms=gone_since_ms(page, final, tries),
         versions=tuple(

@@ -40,6 +40,7 @@ from greencrawl.worker import hooks
 from greencrawl.worker.auth import LoginRefused
 from greencrawl.worker.auth.kinds.registry import make
 from greencrawl.worker.auth.state.secrets import Secrets
+from greencrawl.worker.extract.main import NO_MAIN_TEXT, available
 
 NOTHING = 1
 """Exit code of a crawl that ended and has stored nothing at all."""
@@ -217,6 +218,8 @@ def _here(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
             settings.request_seconds,
         )
         broker = reach.client(settings, address)
+        if job.wanted.main_text == "on" and not available():
+            _say(f"no main text is stored: {NO_MAIN_TEXT}")
         end: End | None = None
 
         def look() -> None:

@@ -143,13 +143,17 @@ def _host(text: str) -> str:
 
 
 def _format(
-    typed: Mapping[str, Any], crawl: Crawl, name: str = "", columns: Sequence[str] = ()
+    store: Store,
+    typed: Mapping[str, Any],
+    crawl: Crawl,
+    name: str = "",
+    columns: Sequence[str] = (),
 ) -> Format:
     """The format that was typed. ``columns`` are those of records as a table."""
     if typed.get("items"):
         return ItemsCsv(columns, raw=typed["raw"]) if typed["format"] == "csv" else ItemsJsonl()
     format_ = FORMATS[typed["format"]].make(crawl, name, Wishes(typed["bodies"], typed["raw"]))
-    return with_text(format_, typed.get("text", TEXTS[0]))
+    return with_text(format_, typed.get("text", TEXTS[0]), store)
 
 
 def _columns(store: Store, wanted: Wanted, typed: Mapping[str, Any]) -> tuple[str, ...]:
@@ -172,7 +176,8 @@ def _special(output: Path) -> BinaryIO:
 
 def _stream(store: Store, wanted: Wanted, typed: Mapping[str, Any], out: BinaryIO) -> None:
     columns = _columns(store, wanted, typed)
-    position = export_all(store, wanted, _format(typed, wanted.crawl, columns=columns), out)
+    format_ = _format(store, typed, wanted.crawl, columns=columns)
+    position = export_all(store, wanted, format_, out)
     out.flush()
     if position.no_body:
         click.echo(_unkept(position), err=True)
@@ -191,7 +196,7 @@ def _to_file(
         chosen = Wanted(crawl=wanted.crawl, pages=pages, pages_only=wanted.pages_only)
         if not run.resumed:
             run.columns = _columns(store, chosen, typed)
-        format_ = _format(typed, wanted.crawl, output.name, run.columns)
+        format_ = _format(store, typed, wanted.crawl, output.name, run.columns)
         progress = _Progress(run.position, _total(store, chosen, format_))
         try:
             position = run.run(store, chosen, format_, progress)

@@ -371,6 +371,7 @@ def described(page: PageReply) -> Iterator[str]:
         ("body", f"{page.body_bytes:,} bytes{', cut off' if page.truncated else ''}"),
         ("type", page.headers.get("content-type", "")),
         ("text", f"{page.text_chars:,} characters" if page.text_chars else ""),
+        ("main text", "" if page.main is None else f"{len(page.main):,} characters"),
         ("language", page.language),
         ("encoding", page.encoding),
         ("depth", page.depth),

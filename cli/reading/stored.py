@@ -1,7 +1,9 @@
-"""Main text of pages that are stored, read from their bodies."""
+"""Main text of pages that are stored: as it was told when they were fetched, or by their bodies."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import click
@@ -10,8 +12,10 @@ from msgspec import structs
 from greencrawl.broker.api.messages import PageReply
 from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.records import Final, StoredPage
-from greencrawl.store.base import Detail
+from greencrawl.store.base import Detail, Store
+from greencrawl.store.bodies import has_body
 from greencrawl.store.export.formats import Format
+from greencrawl.store.export.resumable import with_body
 from greencrawl.worker.extract import is_html
 from greencrawl.worker.extract.main import available
 from greencrawl.worker.extract.main.library import extract
@@ -37,26 +41,33 @@ class Source(Protocol):
 
 
 def main_text(source: Source, page_id: str, markdown: bool) -> str:
-    """Main text of a page; all of its text, which is said on the standard error, where there is no
-    main text: nothing was compiled, its body is none of HTML, or nothing on it is main text."""
+    """Main text of a page, as it was told when it was fetched, or by its body; all of its text,
+    which is said on the standard error, where there is no main text: nothing was compiled, its body
+    is none of HTML, or nothing on it is main text."""
     known = source.get(page_id)
-    url = known.target or known.url
-    page = extract(source.body(page_id), url, known.headers.get("content-type"))
-    if found := page.markdown if markdown else page.main:
-        return found
-    if all_of_it := source.text(page_id):
+    found, why = None if markdown else known.main, ""
+    if found is None:
+        url = known.target or known.url
+        page = extract(source.body(page_id), url, known.headers.get("content-type"))
+        found = page.markdown if markdown else page.main
         why = "" if page.has_main else " without the part in C"
+    if not found and (found := source.text(page_id)):
         click.echo(f"there is no main text{why}: this is all of its text", err=True)
-    return all_of_it
+    return found
 
 
 class MainText:
-    """A format whose pages have main text in place of all text: of HTML, other text stays."""
+    """A format whose pages have main text in place of all text: of HTML, other text stays.
 
-    detail: Detail = "body"
+    It is what was told when a page was fetched, where that was. ``with_body`` gives others their
+    body.
+    """
 
-    def __init__(self, format_: Format, markdown: bool) -> None:
-        self._format, self._markdown = format_, markdown
+    def __init__(
+        self, format_: Format, markdown: bool, with_body: Callable[[StoredPage], StoredPage]
+    ) -> None:
+        self._format, self._markdown, self._with_body = format_, markdown, with_body
+        self.detail: Detail = "body" if markdown else format_.detail
         self.finals = format_.finals
 
     def begin(self) -> bytes:
@@ -65,27 +76,41 @@ class MainText:
 
     def page(self, page: StoredPage) -> bytes:
         """A page's record; its text is "" where nothing on it is main text, or its body is away."""
-        kind = page.headers.get("content-type")
-        if not page.body:
-            return self._format.page(structs.replace(page, text=""))
-        if not is_html(kind, page.body[:1024]):
-            return self._format.page(page)
-        found = extract(page.body, page.final_url or page.url, kind)
-        text = found.markdown if self._markdown else found.main
-        return self._format.page(structs.replace(page, text=text))
+        told = self._told(page)
+        if told is None:
+            if not page.body and page.body_bytes:
+                page.body = self._with_body(page).body
+            told = self._read(page)
+        return self._format.page(structs.replace(page, text=told))
+
+    def lacks_body(self, page: StoredPage) -> bool:
+        """Of a page without whose main text was not told; and where the format does."""
+        return self._format.lacks_body(page) or (self._told(page) is None and not has_body(page))
 
     def final(self, final: Final) -> bytes:
         """As the format has it."""
         return self._format.final(final)
 
+    def _told(self, page: StoredPage) -> str | None:
+        return None if self._markdown else page.main
 
-def with_text(format_: Format, what: str) -> Format:
-    """A format that writes the text that is wanted, one of :data:`TEXTS`. Raises GreencrawlError
-    for main text where nothing was compiled."""
+    def _read(self, page: StoredPage) -> str:
+        kind = page.headers.get("content-type")
+        if not page.body:
+            return ""
+        if not is_html(kind, page.body[:1024]):
+            return page.text
+        found = extract(page.body, page.final_url or page.url, kind)
+        return found.markdown if self._markdown else found.main
+
+
+def with_text(format_: Format, what: str, store: Store) -> Format:
+    """A format that writes the text that is wanted, one of :data:`TEXTS`, of pages of ``store``.
+    Raises GreencrawlError for main text where nothing was compiled."""
     if what == TEXTS[0]:
         return format_
     if not available():
         raise GreencrawlError(
-            "--text main needs the part in C: python -m greencrawl.worker.extract.compile"
+            f"--text {what} needs the part in C: python -m greencrawl.worker.extract.compile"
         )
-    return MainText(format_, what == "markdown")
+    return MainText(format_, what == "markdown", partial(with_body, store))

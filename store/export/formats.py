@@ -47,6 +47,9 @@ class Format(Protocol):
     def page(self, page: StoredPage) -> bytes:
         """The bytes of a page's record."""
 
+    def lacks_body(self, page: StoredPage) -> bool:
+        """Whether it wants the body of a page, which it was given, and that was not kept."""
+
     def final(self, final: Final) -> bytes:
         """The bytes of a URL without a page; none where the format has no place for it."""
 
@@ -67,6 +70,10 @@ class Jsonl:
     def page(self, page: StoredPage) -> bytes:
         """See :func:`greencrawl.store.export.objects.page_object`."""
         return wire.to_json(page_object(page, bodies=self._bodies)) + b"\n"
+
+    def lacks_body(self, page: StoredPage) -> bool:
+        """With bodies, of a page without."""
+        return self._bodies and not has_body(page)
 
     def final(self, final: Final) -> bytes:
         """See :func:`greencrawl.store.export.objects.final_object`."""
@@ -114,6 +121,10 @@ class Csv:
         if self._bodies:
             row.append(base64.b64encode(page.body).decode("ascii"))
         return self._row(row)
+
+    def lacks_body(self, page: StoredPage) -> bool:
+        """With bodies, of a page without."""
+        return self._bodies and not has_body(page)
 
     def final(self, final: Final) -> bytes:
         """A row with the state and the kind of failure."""
@@ -173,6 +184,10 @@ class Warc:
         asked = records.asked(page, answer, page.request or self._headers)
         return self._bytes(answer) + self._bytes(asked)
 
+    def lacks_body(self, page: StoredPage) -> bool:
+        """Of a page without."""
+        return not has_body(page)
+
     def final(self, final: Final) -> bytes:
         """Nothing: no answer was stored."""
         return b""
@@ -213,8 +228,3 @@ FORMATS: Mapping[str, Choice] = MappingProxyType(
     }
 )
 """What ``--format`` may say; the first is the default."""
-
-
-def missing(page: StoredPage, format_: Format) -> bool:
-    """Whether the format wants a body that was not kept."""
-    return format_.detail == "body" and not has_body(page)

@@ -60,6 +60,10 @@ class _Items:
     detail: Detail = "items"
     finals = False
 
+    def lacks_body(self, page: StoredPage) -> bool:
+        """Never: records are kept beside it."""
+        return False
+
     def final(self, final: Final) -> bytes:
         """Nothing: no page, no records."""
         return b""

@@ -26,7 +26,7 @@ from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import Crawl, Final, PageFilter, StoredPage
 from greencrawl.store.base import Store
 from greencrawl.store.errors import BodyAway
-from greencrawl.store.export.formats import Format, missing
+from greencrawl.store.export.formats import Format
 
 CHECKPOINT_SECONDS = 1.0
 _WRITE_BYTES = 256 * 1024
@@ -252,7 +252,7 @@ def _records(store: Store, wanted: Wanted, format_: Format, position: Position) 
             data = format_.page(page)
             position.cursor = cursor
             position.pages += bool(data)
-            position.no_body += missing(page, format_)
+            position.no_body += format_.lacks_body(page)
             yield data
         position.phase, position.cursor = "finals", ""
     if wanted.pages_only or not format_.finals:
@@ -280,10 +280,11 @@ def _pages(
         except BodyAway:
             for cursor, page in islice(store.pages(crawl, pages, detail="text", after=at), _SINGLY):
                 at = cursor
-                yield cursor, _with_body(store, page)
+                yield cursor, with_body(store, page)
 
 
-def _with_body(store: Store, page: StoredPage) -> StoredPage:
+def with_body(store: Store, page: StoredPage) -> StoredPage:
+    """The page as the store has it with its body; as it is where that is away."""
     try:
         return store.page(page.crawl, page.fingerprint) or page
     except BodyAway:

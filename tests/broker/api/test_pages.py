@@ -239,7 +239,7 @@ def test_one_page_is_told_with_its_history(api: Api, store: Store, crawl: int) -
     new = page(
         crawl, 5, fetched_ms=2000, body=body, title="Tea", text="茶", headers={"content-type": "x"},
         fields={"price": 3}, items=b'[{"n":1}]',
-        links=[Admission("http://a.example/6", 1)], language="zh",
+        links=[Admission("http://a.example/6", 1)], language="zh", spans=bytes([3, 15, 0, 0]),
     )  # fmt: skip
     store.commit(Commit([page(crawl, 5, fetched_ms=1000, body=b"old")]))
     store.commit(Commit([new]))
@@ -250,7 +250,7 @@ def test_one_page_is_told_with_its_history(api: Api, store: Store, crawl: int) -
     assert told["fields"] == {"price": 3}
     assert told["items"] == [{"n": 1}]
     assert told["links"] == ["http://a.example/6"]
-    assert told["text_chars"] == 1
+    assert (told["text_chars"], told["main"]) == (1, "茶")
     assert told["digest"] == digest(body).hex()
     assert [(v["fetched_ms"], v["changed"], v["body_bytes"]) for v in told["versions"]] == [
         (2000, True, len(body)),

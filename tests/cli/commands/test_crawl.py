@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from greencrawl.cli.local.data_folder import holder
 from greencrawl.cli.local.site_server import Site, serve
 from greencrawl.cli.main import main
 from greencrawl.schema.clock import monotonic
+from greencrawl.store import open_store
+from greencrawl.worker.extract.main import NO_MAIN_TEXT, available
 from tests.support.checkout import ROOT
 from tests.support.dns_server import DnsServer, Zone
 from tests.support.ports import free_port
@@ -49,18 +51,32 @@ def root(site: Site) -> Iterator[str]:
         yield url
 
 
+NOTHING_COMPILED = """
+import sys
+
+class Nothing:
+    def find_spec(self, name, *_):
+        if name.startswith("greencrawl_speedups_"):
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Nothing())
+"""
+
+
 class Command:
     """Runs ``greencrawl`` in a folder of its own; whatever it started is gone in the end."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.started: list[subprocess.Popen[str]] = []
+        self.path = [str(ROOT / "src")]
+        """Where its processes find modules."""
 
     def start(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
         plain = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
         environ = {
             **plain,
-            "PYTHONPATH": str(ROOT / "src"),
+            "PYTHONPATH": os.pathsep.join(self.path),
             "GREENCRAWL_ALLOW_NETWORKS": "127.0.0.0/8",
             **{f"GREENCRAWL_{name.upper()}": value for name, value in settings.items()},
         }
@@ -190,6 +206,33 @@ def test_records_that_a_hook_finds_are_exported_by_themselves(command: Command, 
     assert len({one["_url"] for one in found}) > 20
     assert "/shop/index.html" in of_home
     assert all(one["text"] for one in found)
+
+
+def test_where_nothing_was_compiled_a_crawl_says_once_that_it_stores_no_main_text(
+    command: Command, root: str
+) -> None:
+    def stored(name: str, *options: str) -> tuple[str, list[str | None]]:
+        arguments = ("crawl", root, "--crawl", name, "--max-pages", "3", "--processes", "1")
+        code, _, err = command.run(*arguments, "--delay", "0", *options)
+        assert code == 0, err
+        file = command.folder / "data" / "content.sqlite"
+        with closing(open_store(f"sqlite:///{file}")) as store:
+            crawl = store.crawl(name).id
+            pages = [one for _, one in store.pages(crawl) if one.status == 200]
+        return err, [page.main for page in pages if page.text]
+
+    if available():
+        err, found = stored("first")
+        assert found
+        assert all(main is not None for main in found)
+        assert NO_MAIN_TEXT not in err
+    (command.folder / "sitecustomize.py").write_text(NOTHING_COMPILED)
+    command.path.append(str(command.folder))
+    err, found = stored("second")
+    assert err.count(f"no main text is stored: {NO_MAIN_TEXT}") == 1
+    assert found
+    assert set(found) == {None}
+    assert NO_MAIN_TEXT not in stored("third", "--main-text", "off")[0]
 
 
 def test_a_crawl_in_periods_is_left_when_it_rests_and_begins_again_when_that_is_due(

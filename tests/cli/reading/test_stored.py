@@ -15,6 +15,8 @@ from greencrawl.store import open_store
 from greencrawl.worker.extract import main as main_text
 from greencrawl.worker.extract.main import text
 from tests.cli.commands.test_pages import DAY, SECRET, fill, stored
+from tests.support.store_content import MAIN, SPANS, TEXT
+from tests.support.store_records import digest
 from tests.worker.extract.main.test_main_text import ARTICLE, STORY
 
 needs_compiled = pytest.mark.skipif(not main_text.available(), reason="nothing was compiled")
@@ -89,6 +91,37 @@ def test_an_export_may_have_main_text(
     assert found["plain"] == full["plain"] == "no page"
     assert found["withheld"] == ""
     assert found.keys() == full.keys()
+
+
+@needs_compiled
+def test_what_was_told_when_a_page_was_fetched_is_taken_and_no_body_is_read(
+    folder: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    store = open_store(f"sqlite:///{Path(folder) / 'content.sqlite'}")
+    body = ARTICLE.encode()
+    store.commit(Commit([
+        stored(1, SECRET, "told", status=200, fetched_ms=DAY, text=TEXT, headers=HTML, body=body,
+               spans=SPANS),
+        stored(1, SECRET, "cut", status=200, fetched_ms=DAY, text=TEXT, headers=HTML,
+               digest=digest(body), spans=SPANS),
+        stored(1, SECRET, "none", status=200, fetched_ms=DAY, text="Menu", headers=HTML, body=body,
+               spans=bytes([4])),
+    ]))  # fmt: skip
+    store.close()
+    for name in ("told", "cut"):
+        assert shown(capfdbinary, folder, f"example.org/{name}", "--text") == (f"{MAIN}\n", "")
+    found, error = shown(capfdbinary, folder, "example.org/none", "--text")
+    assert (found, error) == ("Menu\n", "there is no main text: this is all of its text\n")
+    assert STORY[2] in shown(capfdbinary, folder, "example.org/told", "--markdown")[0]
+    assert main(["export", "--pages-only", "--text", "main", "--data", folder]) == 0
+    said = capfdbinary.readouterr()
+    rows = {row["url"]: row["text"] for row in map(json.loads, said.out.decode().splitlines())}
+    texts = [rows[f"https://example.org/{name}"] for name in ("told", "cut", "none")]
+    assert texts == [MAIN, MAIN, ""]
+    assert STORY[2] in rows["https://example.org/story"], "by its body, since nothing was told"
+    assert b"without their body" not in said.err, "none was needed"
+    assert main(["export", "--pages-only", "--text", "main", "--bodies", "--data", folder]) == 0
+    assert b"1 pages without their body" in capfdbinary.readouterr().err
 
 
 @needs_compiled
