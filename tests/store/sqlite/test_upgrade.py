@@ -132,11 +132,11 @@ def test_main_text_is_not_told_of_what_an_older_process_has_put_in_its_place(pat
     told = store.page(crawl, 1)
     assert told is not None
     assert told.main == MAIN
-    old.put_page(crawl, 1, 2000, b"new")
+    old.put_page(crawl, 1, 2_000_000_000_000, b"new")
     old.close()
     found = store.page(crawl, 1)
     assert found is not None
-    assert (found.text, found.main) == ("text 2000", None)
+    assert (found.text, found.main) == ("text 2000000000000", None)
     store.close()
 
 
