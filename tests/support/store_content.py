@@ -159,6 +159,8 @@ class ContentContract:
         assert told() == {1: None, 2: "", 3: MAIN}
         store.commit(Commit([page(crawl, 3, 3000, text=TEXT, spans=b"\x0f\x10")]))
         assert told()[3] is None, "what is damaged tells nothing"
+        marks = [mark for some in store.replay_marks(0) for mark in some]
+        assert len(marks) == 3, "of which replay takes no notice"
         store.commit(Commit([page(crawl, 1, 4000, body=LONG, text=TEXT, spans=SPANS)]))
         store.commit(Commit([page(crawl, 4, body=LONG, text="Tee.", spans=bytes([4, 19, 0, 0]))]))
         assert (told()[1], told()[4]) == (MAIN, "Tee."), "a text apart, for an equal body"
