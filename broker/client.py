@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from greencrawl.broker.api.messages import (
+    ChangesReply,
     DeadReply,
     HookCounts,
     HooksReply,
@@ -47,6 +48,7 @@ from greencrawl.schema.records import (
     ReconcileReply,
     ReconcileRequest,
     ReleaseRequest,
+    Round,
     SeedReply,
     SeedRequest,
     Stats,
@@ -58,6 +60,9 @@ T = TypeVar("T")
 
 LEASE_MARGIN_SECONDS = 10.0
 """A lease's answer may come this much later than its wait."""
+CHANGES_SECONDS = 60.0
+"""A list of changes looks at many pages."""
+
 SEED_SECONDS = 300.0
 """A batch of seeds is answered when it is durable, and queued but for nodes that are away: that
 takes long when it is large."""
@@ -183,6 +188,14 @@ class BrokerClient:
         path = f"/v1/crawls/{quote(name, safe='')}/periods"
         return self._call("GET", path, None, list[Period])
 
+    def begin_round(self, name: str) -> Round:
+        """Have all of a crawl asked for again. Idempotent."""
+        return self._call("POST", f"/v1/crawls/{quote(name, safe='')}/rounds", None, Round)
+
+    def rounds(self, name: str) -> list[Round]:
+        """The last rounds of a crawl over what it has stored."""
+        return self._call("GET", f"/v1/crawls/{quote(name, safe='')}/rounds", None, list[Round])
+
     def delete(self, name: str) -> Crawl:
         """Its rows are deleted in the background: see :meth:`purges`."""
         return self._call("DELETE", f"/v1/crawls/{quote(name, safe='')}", None, Crawl)
@@ -256,9 +269,15 @@ class BrokerClient:
         path = f"/v1/pages/{quote(page_id, safe='')}/text"
         return _content(self._send("GET", path)).decode("utf-8", "replace")
 
-    def page_body(self, page_id: str) -> bytes:
-        """A page's body, as it was fetched."""
-        path = f"/v1/pages/{quote(page_id, safe='')}/body"
+    def changes(self, name: str, since: str, *, limit: int = 100, after: str = "") -> ChangesReply:
+        """Pages of a crawl that are new, changed or gone since then."""
+        query = urlencode({"since": since, "limit": limit, "after": after})
+        path = f"/v1/crawls/{quote(name, safe='')}/changes?{query}"
+        return self._call("GET", path, None, ChangesReply, CHANGES_SECONDS)
+
+    def page_body(self, page_id: str, at_ms: int = 0) -> bytes:
+        """A page's body, as it was fetched at ``at_ms`` (epoch), or last."""
+        path = f"/v1/pages/{quote(page_id, safe='')}/body" + (f"?at={at_ms}" if at_ms else "")
         return _content(self._send("GET", path))
 
     def requeue(self, crawl: str) -> SeedReply:

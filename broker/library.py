@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from greencrawl.broker.api.messages import ListedPage, PageReply
+from greencrawl.broker.api.messages import Change, ListedPage, PageReply
 from greencrawl.broker.client import BrokerClient
 from greencrawl.broker.transport import CONNECT_SECONDS, Lost, Reply
 from greencrawl.schema.errors import InvalidConfig, Refused
@@ -23,6 +23,7 @@ from greencrawl.schema.records import (
     Admission,
     Crawl,
     CreateCrawl,
+    Round,
     Seed,
     SeedItem,
     SeedReply,
@@ -94,14 +95,22 @@ class Client:
     def stop(self, name: str, *, now: bool = False) -> Crawl:
         """End a crawl: what is leased is finished, or with ``now`` given back.
 
-        It is ``done`` when nothing is leased any more. Only :meth:`resume` and
-        :meth:`seed` let it go on.
+        It is ``done`` when nothing is leased any more. Only :meth:`resume`, :meth:`begin_round` and
+        new URLs of :meth:`seed` let it go on.
         """
         return self._broker.stop(name, now=now)
 
     def resume(self, name: str) -> Crawl:
         """Let a crawl go on."""
         return self._broker.resume(name)
+
+    def begin_round(self, name: str) -> Round:
+        """Have all of a crawl asked for again; each page stays until its new version is there."""
+        return self._broker.begin_round(name)
+
+    def rounds(self, name: str) -> list[Round]:
+        """How far the last rounds of a crawl are over what it has stored."""
+        return self._broker.rounds(name)
 
     def delete(self, name: str) -> Crawl:
         """Delete a crawl with its pages, in the background."""
@@ -173,9 +182,20 @@ class Client:
         """A page's text."""
         return self._broker.page_text(page_id)
 
-    def body(self, page_id: str) -> bytes:
-        """A page's body as it was fetched; empty where it was not kept."""
-        return self._broker.page_body(page_id)
+    def body(self, page_id: str, at_ms: int = 0) -> bytes:
+        """A page's body as it was fetched; empty where it was not kept. ``at_ms`` is the
+        ``fetched_ms`` of an earlier version; its body is refused (404) where it was not kept."""
+        return self._broker.page_body(page_id, at_ms)
+
+    def changes(self, name: str, since: str) -> Iterator[Change]:
+        """Pages that are new, changed or gone ``since`` a date or a time ago (``1d``)."""
+        after = ""
+        while True:
+            some = self._broker.changes(name, since, limit=PAGES, after=after)
+            yield from some.items
+            after = some.next
+            if not after:
+                return
 
     def export(
         self, name: str, *, host: str = "", status: str = "", since: str = "", bodies: bool = False

@@ -31,6 +31,7 @@ from greencrawl.schema.records import (
     Period,
     Purge,
     Refusal,
+    Round,
     SeedBatch,
     Stamp,
     StoredPage,
@@ -49,6 +50,12 @@ NEVER = 2**63 - 1
 
 PERIODS = 1000
 """So many periods of a crawl are kept at most."""
+
+LATE_MS = 60_000
+"""For so long pages may still be judged by rules of a crawl that have been changed."""
+
+WHY = 1000
+"""Characters of what is said of a round."""
 
 Detail = Literal["row", "items", "text", "body"]
 """How much of a page is read: what a list shows (no headers, fields, items, text, links), that and
@@ -145,7 +152,9 @@ class Store(Protocol):
     def put_crawl(self, name: str, options: CrawlOptions, roots: Sequence[str]) -> Crawl:
         """Create the crawl, or update its options; roots are added to those there.
 
-        ``revision`` rises if anything changed. An existing crawl keeps its id and state.
+        ``revision`` rises if anything changed. An existing crawl keeps its id and state; but if
+        more links are to be followed than before, a round ``read`` over its pages begins in the
+        same transaction, and a finished crawl becomes active.
 
         ``version`` rises with every change of a crawl's row, here and in all that follows.
         """
@@ -175,8 +184,9 @@ class Store(Protocol):
         With a ``version`` nothing changes unless the crawl's is still that one. ``started_ms`` is
         set at the first active, ``finished_ms`` at done. Becoming done fails silently (the crawl
         returned is not done) while a seed batch of the crawl is pending, a node is owed
-        something, or while URLs wait in its overflow and ``reason`` names no limit (``max_…``): the
-        check and the change are one transaction. One that is ``stopped`` is done whatever waits.
+        something, or while URLs wait in its overflow or a round is under way and ``reason`` names
+        no limit (``max_…``): the check and the change are one transaction. One that is ``stopped``
+        is done whatever waits.
         """
 
     def rest(self, crawl: int, every_ms: int, *, version: int) -> Crawl:
@@ -196,6 +206,28 @@ class Store(Protocol):
 
     def periods(self, crawl: int, limit: int = 100) -> list[Period]:
         """The latest first."""
+
+    def begin_round(self, crawl: int, why: str) -> Round:
+        """Begin a round ``fetch``, unless one is under way; returns that which is then.
+
+        The crawl becomes active, as by :meth:`add_seeds`, in the same transaction. No crawl becomes
+        done while a round is under way, but for a limit or a stop. Raises UnknownCrawl.
+        """
+
+    def rounds(self, crawl: int) -> list[Round]:
+        """Of each kind the last one."""
+
+    def count_round(self, crawl: int, known: Round) -> Round:
+        """Count the URLs that belong to it, those with final states apart, and note how many."""
+
+    def queue_round(
+        self, crawl: int, known: Round, cursor: str, urls: Sequence[Admission], *, end: bool
+    ) -> bool:
+        """Log the next URLs of a round as a forced, pending batch; it is at ``cursor`` then.
+
+        One transaction; False, and nothing was done, if the round is not at ``known.cursor`` any
+        more. With ``end`` it is over.
+        """
 
     def reopen(self, crawl: int, version: int) -> Crawl:
         """Something came to a crawl that was found finished, or about to be, at ``version``.
@@ -410,6 +442,10 @@ class Store(Protocol):
 
     def history(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Version]:
         """A page's fetches, the latest first; none for a URL without a page."""
+
+    def body(self, crawl: int, digest: bytes, size: int) -> bytes | None:
+        """A body of ``size`` bytes by its digest, None where no page has it, and no version that is
+        kept. Raises BodyAway."""
 
     def final(self, crawl: int, fingerprint: int) -> Final | None:
         """The final state of a URL, or None as long as it has none."""

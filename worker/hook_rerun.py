@@ -34,6 +34,7 @@ from greencrawl.worker.delivery.recent import Recent
 from greencrawl.worker.hooks import OF_PAGES, stable
 from greencrawl.worker.process.quarantine import DiedInQuarantine, RaisedInQuarantine
 from greencrawl.worker.reading import Reading
+from greencrawl.worker.refetch import as_fetched
 
 TOGETHER_PAGES = 50
 TOGETHER_BYTES = 4 * 1024 * 1024
@@ -135,17 +136,7 @@ class HookRerun:
 
     def _read(self, page: StoredPage, number: int, work: Commit) -> list[Admission]:
         """Run the hook on one page and add to ``work`` what came of it; returns links to log."""
-        fetched = Fetched(
-            url=page.url,
-            status=page.status,
-            headers=page.headers,
-            body=page.body,
-            fetched_ms=page.fetched_ms,
-            elapsed_ms=page.elapsed_ms,
-            wire_bytes=page.body_bytes,
-            truncated=page.truncated,
-            request=page.request,
-        )
+        fetched = as_fetched(page)
         before, known = (page.fields, page.items), {link.url for link in page.links}
         page.links = []  # those that are logged stay in the replay log
         try:

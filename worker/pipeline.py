@@ -49,7 +49,7 @@ from greencrawl.worker.link_checker import redirect_problem, redirected
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
 from greencrawl.worker.reading import Reading, heard, is_no_sitemap, is_sitemap, keeps_body
-from greencrawl.worker.refetch import asking, conditions, is_unchanged
+from greencrawl.worker.refetch import asking, conditions, is_unchanged, reread
 from greencrawl.worker.robots.cache import RobotsCache, RobotsRules
 from greencrawl.worker.robots.reservations import SiteReservations
 from greencrawl.worker.session.backoff import until_available
@@ -152,7 +152,8 @@ class Pipeline:
         if visit.told_to_wait:
             return tasks
         kind, failures = visit.failure, visit.held.session.failures
-        for task in tasks:
+        kept = tuple(task for task in tasks if task.kind == TaskKind.REREAD)  # asks for nothing
+        for task in (task for task in tasks if task not in kept):
             decision = retry.give_up(kind, failures, task.errors)
             if decision is None:
                 return tasks
@@ -161,12 +162,11 @@ class Pipeline:
                 self._writer.put(self._results.settled(visit.held, task))
                 continue
             detail = f"given up: the host failed {failures + 1} times in a row"
-            if visit.why:
-                detail = f"{detail}; {visit.why}"
+            detail += f"; {visit.why}" if visit.why else ""
             failure = Failure(FailureKind(kind), detail, requests=0)
             crawl = visit.context.crawl.id
             self._writer.put(self._results.failed(visit.held, crawl, task, failure, decision))
-        return ()
+        return kept
 
     # -- one task
 
@@ -197,9 +197,12 @@ class Pipeline:
         if task.kind == TaskKind.ROBOTS:
             self._answer_robots(visit, task)
             return
+        if task.kind == TaskKind.REREAD:
+            self._writer.put(reread(self._store, self._results, self._guarded, visit, task))
+            return
         if task.deliveries > 1:
-            fingerprint = self._frontier.fingerprint(task.url)
-            recall(self._store, self._writer, visit.context.crawl.id, fingerprint)
+            number = self._frontier.fingerprint(task.url)
+            recall(self._store, self._writer, visit.context.crawl.id, number)
         reason = self._guarded.excluded_by(visit, task, task.url)
         if reason is not None:  # the crawl's options have changed since it was admitted
             self._exclude(visit, task, ACTION if is_action(reason) else "scope", reason)
@@ -235,9 +238,9 @@ class Pipeline:
         failure = answer if isinstance(answer, Failure) else retry.classify(answer)
         if failure is not None:
             if dear:
-                failure = replace(failure, detail=f"{failure.detail}; {dear}".removeprefix("; "))
-            elapsed_ms = answer.elapsed_ms if isinstance(answer, Fetched) else 0
-            self._fail(visit, task, failure, elapsed_ms, problems)
+                failure = replace(failure, detail="; ".join(filter(None, (failure.detail, dear))))
+            took = answer.elapsed_ms if isinstance(answer, Fetched) else 0
+            self._fail(visit, task, failure, took, problems)
         elif isinstance(answer, Fetched) and 300 <= answer.status < 400:
             self._redirect(visit, task, answer, problems)
         elif isinstance(answer, Fetched):
@@ -262,7 +265,7 @@ class Pipeline:
         return answer
 
     def _answer_robots(self, visit: Visit, task: Task) -> None:
-        """Another host's robots.txt leads to this one. No row is written: it is no page."""
+        """Another host's robots.txt leads to this one: no page, and no row."""
         failure = self._robots.answer(visit, task)
         if failure is not None:
             decision = retry.decide(failure, task.errors, visit.context.options.tries)
@@ -274,8 +277,8 @@ class Pipeline:
     # -- outcomes
 
     def _exclude(self, visit: Visit, task: Task, kind: str, detail: str) -> None:
-        crawl = visit.context.crawl.id
-        self._writer.put(self._results.excluded(visit.held, crawl, task, kind, detail))
+        held, crawl = visit.held, visit.context.crawl.id
+        self._writer.put(self._results.excluded(held, crawl, task, kind, detail))
 
     def _fail(
         self,
@@ -289,11 +292,10 @@ class Pipeline:
         context = visit.context
         typed = task.url == context.only_start
         decision = retry.decide(failure, task.errors, context.options.tries, typed=typed)
-        told = retry.told_to_wait(failure)
+        told, crawl = retry.told_to_wait(failure), context.crawl.id
         # Nobody waits for a sitemap that nobody has spoken of, but as long as its host says.
         if decision.block is not None and (told or task.kind != TaskKind.SITEMAP_GUESS):
             visit.fail(str(failure.kind), decision.block, told_to_wait=told)
-        crawl = context.crawl.id
         result = self._results.failed(visit.held, crawl, task, failure, decision, elapsed_ms)
         if problems:
             self._results.note_hooks(crawl, task, result, problems, result.attempts[0].at_ms)

@@ -1,7 +1,8 @@
-"""Asking for a page that is stored only whether it has changed (RFC 9110, section 13.1).
+"""Pages that are stored: asked for again if they have changed, or read again as they are.
 
-Its task says that it is a refetch; what the server said of the page then – entity tag, time of the
-last change – goes back to it. An answer of 304 is read as little as it has a body: the page stays.
+A task says that it is a refetch (RFC 9110, section 13.1): what the server said of the page then –
+entity tag, time of the last change – goes back to it. An answer of 304 is read as little as it has
+a body: the page stays. For a task that says that a page is to be read again, nothing is asked.
 """
 
 from __future__ import annotations
@@ -11,9 +12,28 @@ from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import TypeGuard
 
-from greencrawl.schema.records import Failure, Fetched, Session, Task, TaskKind, Validators
+from msgspec.structs import replace
+
+from greencrawl.schema.records import (
+    Admission,
+    Check,
+    Failure,
+    Fetched,
+    Session,
+    StoredPage,
+    Task,
+    TaskKind,
+    Validators,
+)
+from greencrawl.store.errors import BodyAway
 from greencrawl.worker.crawls import CrawlContext, RootStore
+from greencrawl.worker.delivery.results import Result, Results
+from greencrawl.worker.extract import is_html, is_style
+from greencrawl.worker.link_checker import redirected
+from greencrawl.worker.process.guarded import Guarded
+from greencrawl.worker.reading import Reading, is_sitemap
 from greencrawl.worker.session.backoff import until_available
+from greencrawl.worker.session.fetcher import Visit
 
 _TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]{0,256}"')
 """An entity tag; some servers send what is none, or is as long as a cookie."""
@@ -75,3 +95,75 @@ def _is_date(text: str) -> bool:
         return bool(parsedate_to_datetime(text)) and text.isascii()
     except (ValueError, OverflowError):
         return False
+
+
+def reread(
+    store: RootStore, results: Results, guarded: Guarded, visit: Visit, task: Task
+) -> Result:
+    """Look through a stored page for links that the crawl's rules let be followed by now.
+
+    They are stored with the page, whose text and fields stay as they are. A page without such, or
+    without a body, is noted as checked, so that the replay log has its task for settled.
+    """
+    result = results.settled(visit.held, task)
+    number = results.number_of(task.url)
+    try:
+        page = until_available(lambda: store.page(visit.context.crawl.id, number), "store")
+    except BodyAway:
+        return _checked(result, visit, number)
+    if page is None:
+        return result
+    plain = replace(task, kind=TaskKind.PAGE)
+    links, problems = _links(guarded, visit, plain, page)
+    known = {link.url for link in page.links}
+    page.links = [link for link in links if link.url not in known]
+    if visit.context.hooks.any and problems:
+        results.note_hooks(page.crawl, plain, result, problems, page.fetched_ms)
+    if not page.links:
+        return _checked(result, visit, number, page.fetched_ms)
+    result.page = page
+    return result
+
+
+def _checked(result: Result, visit: Visit, number: int, at_ms: int = 0) -> Result:
+    result.check = Check(crawl=visit.context.crawl.id, fingerprint=number, at_ms=at_ms)
+    return result
+
+
+def _links(
+    guarded: Guarded, visit: Visit, task: Task, page: StoredPage
+) -> tuple[list[Admission], dict[str, str]]:
+    """(what a page leads to by the present rules, what the user's functions raised)."""
+    if 300 <= page.status <= 399:
+        target = page.final_url
+        leads = target not in ("", page.url) and not guarded.excluded_by(visit, task, target)
+        return [redirected(task, target)] if leads else [], {}
+    if not page.body or guarded.excluded_by(visit, task, task.url):
+        return [], {}
+    context = visit.context
+    fetched = as_fetched(page)
+    listed = context.listing(task.url) is not None
+    html = listed or is_html(fetched.content_type, page.body[:1024])
+    if not listed and is_sitemap(context, task, fetched, html=html):
+        reading = guarded.read_sitemap(visit, task, fetched)
+    elif html or (context.options.requisites == "on" and is_style(fetched.content_type)):
+        reading = guarded.read(visit, task, fetched)
+    else:
+        reading = Reading()
+    failed = reading.failure or "links" in reading.problems
+    return [] if failed else reading.links, reading.problems
+
+
+def as_fetched(page: StoredPage) -> Fetched:
+    """What the store kept of an answer: no cookies, no address of the server."""
+    return Fetched(
+        url=page.url,
+        status=page.status,
+        headers=page.headers,
+        body=page.body,
+        fetched_ms=page.fetched_ms,
+        elapsed_ms=page.elapsed_ms,
+        wire_bytes=page.body_bytes,
+        truncated=page.truncated,
+        request=page.request,
+    )

@@ -278,6 +278,43 @@ class PagesQuery(Struct, frozen=True, forbid_unknown_fields=True):
     after: Cursor = ""
 
 
+class ChangesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the list of changes."""
+
+    since: Annotated[str, Meta(min_length=1, max_length=60, description=f"Since when: {SINCE}")]
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Changes an answer, at most")] = 100
+    after: Cursor = ""
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """A page that is new, changed or gone since a moment. ``at_ms`` is when it was first met, last
+    fetched, or first found gone (epoch)."""
+
+    change: Literal["new", "changed", "gone"]
+    at_ms: int
+    id: str
+    url: str
+    title: str = ""
+
+
+class ChangesReply(Struct, frozen=True):
+    """Some changes; ``next`` names what follows, "" if nothing does. ``looked_at`` rows were seen
+    for it."""
+
+    items: tuple[Change, ...]
+    next: str = ""
+    looked_at: int = 0
+
+
+class BodyQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a page's body."""
+
+    at: Annotated[
+        int,
+        Meta(ge=0, description="`fetched_ms` of the version that is wanted; 0: the present one"),
+    ] = 0
+
+
 class StatsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Of the counters."""
 

@@ -97,6 +97,23 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         method="GET", path="/v1/crawls/{crawl}/periods", role=Role.ANY, run=crawls.list_periods
     ),
+    Operation(
+        method="POST",
+        path="/v1/crawls/{crawl}/rounds",
+        role=Role.ADMIN,
+        run=crawls.begin_round,
+        problems=(_CONFLICT,),
+    ),
+    Operation(
+        method="GET", path="/v1/crawls/{crawl}/rounds", role=Role.ANY, run=crawls.list_rounds
+    ),
+    Operation(
+        method="GET",
+        path="/v1/crawls/{crawl}/changes",
+        role=Role.ADMIN,
+        run=pages.list_changes,
+        problems=(_TOO_LONG,),
+    ),
     Operation(method="POST", path="/v1/lease", role=Role.WORKER, run=leases.lease),
     Operation(method="POST", path="/v1/reconcile", role=Role.WORKER, run=leases.reconcile),
     Operation(
@@ -131,7 +148,13 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(method="GET", path="/v1/pages/{id}", role=Role.ADMIN, run=pages.get_page),
     Operation(method="GET", path="/v1/pages/{id}/text", role=Role.ADMIN, run=pages.get_page_text),
-    Operation(method="GET", path="/v1/pages/{id}/body", role=Role.ADMIN, run=pages.get_page_body),
+    Operation(
+        method="GET",
+        path="/v1/pages/{id}/body",
+        role=Role.ADMIN,
+        run=pages.get_page_body,
+        problems=(_TOO_LONG,),
+    ),
     Operation(
         method="POST",
         path="/v1/dead/requeue",

@@ -209,6 +209,28 @@ def stored(store: Store, page_id: str, *, body: bool) -> StoredPage:
     return page
 
 
+def body_at(store: Store, page_id: str, at_ms: int) -> bytes:
+    """The body of a page as it was fetched at ``at_ms`` (epoch), or of the present version (0).
+
+    Raises UnknownPage, also where that body is not kept, UnknownCrawl and BodyAway.
+    """
+    if not at_ms:
+        return stored(store, page_id, body=True).body
+    page = stored(store, page_id, body=False)
+    if page.fetched_ms == at_ms:
+        return stored(store, page_id, body=True).body
+    versions = store.history(page.crawl, page.fingerprint, VERSIONS)
+    version = next((one for one in versions if one.fetched_ms == at_ms), None)
+    if version is None:
+        raise UnknownPage(f"page {page_id} has no version of {at_ms}")
+    found = store.body(page.crawl, version.digest, version.body_bytes)
+    if found is None:
+        raise UnknownPage(
+            f"the body of that version of page {page_id} is not kept: see keep_versions of a crawl"
+        )
+    return found
+
+
 def is_id(text: str) -> bool:
     """Whether ``text`` has the form of a page's id."""
     return _ID.fullmatch(text) is not None

@@ -25,10 +25,13 @@ from greencrawl.schema.errors import InvalidConfig, InvalidUrl, Unavailable, Unk
 from greencrawl.schema.net.normalising import queued_url
 from greencrawl.schema.net.scope import check_options, compile, level_for, root_of, starts
 from greencrawl.schema.records import (
+    STOPPED,
     Admission,
     Crawl,
     CrawlOptions,
     CreateCrawl,
+    Round,
+    RoundKind,
     Seed,
     SeedBatch,
     SeedItem,
@@ -80,9 +83,37 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
     is_new = wanted.name not in {crawl.name for crawl in service.store.crawls()}
     crawl = service.store.put_crawl(wanted.name, options, roots)
     service.frontier.put_crawl(crawl)
+    if not is_new and _round(service, crawl, "read") is not None:
+        service.frontier.activity.set(crawl.id)
     if verdicts:
         admit(service, crawl, _admissions(service, verdicts), force=False)
     return service.store.crawl(crawl.id), is_new
+
+
+def begin_round(service: Service, crawl: Crawl) -> Round:
+    """Have all that is stored of a crawl asked for again. Raises a 409 where it has limits."""
+    limits = ("max_pages", "max_bytes", "max_seconds")
+    if limit := next((name for name in limits if getattr(crawl.options, name)), ""):
+        why = f"crawl {crawl.name} has {limit}, which counts what is fetched again, too: "
+        raise HttpProblem(409, f"{why}take it away (0), or delete the crawl and begin anew")
+    found = service.store.begin_round(crawl.id, "all is asked for again")
+    service.frontier.put_crawl(service.store.crawl(crawl.id))
+    service.frontier.activity.set(crawl.id)
+    return rounds(service, crawl)["fetch"] if found.total < 0 else found
+
+
+def rounds(service: Service, crawl: Crawl) -> dict[RoundKind, Round]:
+    """The rounds of a crawl by their kind, counted."""
+    found: dict[RoundKind, Round] = {}
+    for one in service.store.rounds(crawl.id):
+        found[one.kind] = service.store.count_round(crawl.id, one) if one.total < 0 else one
+    return found
+
+
+def _round(service: Service, crawl: Crawl, kind: RoundKind) -> Round | None:
+    """The round of that kind that is under way."""
+    found = (one for one in service.store.rounds(crawl.id) if one.kind == kind)
+    return next((one for one in found if not one.ended_ms), None)
 
 
 def period_seeds(service: Service, crawl: Crawl) -> list[Admission]:
@@ -192,8 +223,12 @@ def admit(
 ) -> Admitted:
     """Log a batch, admit it, settle it. True where a URL was new to the frontier.
 
-    It stays pending for nodes that are away, and is settled when they are back.
+    One of nothing but known URLs is not logged where the crawl is stopped: it stays so. A batch
+    stays pending for nodes that are away, and is settled when they are back.
     """
+    stopped = crawl.stopping or crawl.reason == STOPPED
+    if stopped and not force and all(_is_known(service, crawl, item) for item in admissions):
+        return Admitted([False] * len(admissions), 0, {})
     claimed: list[int] = []
 
     def claim(batch: int) -> None:  # before it is there to be found by the upkeep
@@ -220,6 +255,17 @@ def admit(
     finally:
         service.admitting.difference_update(claimed)
     return admitted
+
+
+def _is_known(service: Service, crawl: Crawl, item: Admission) -> bool:
+    """Whether a URL was met by a crawl before, as far as that can be told."""
+    number = service.frontier.fingerprint(item.url)
+    if service.store.stamps(crawl.id, [number]):
+        return True
+    try:
+        return service.frontier.where(crawl, item.url).state != "unseen"
+    except Unavailable:
+        return False
 
 
 def settle(service: Service, batch: SeedBatch) -> Admitted:

@@ -20,7 +20,7 @@ from greencrawl.broker.frontier.coordination.duties import UPKEEP
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service, Sums
-from greencrawl.broker.tasks import periods
+from greencrawl.broker.tasks import periods, rounds
 from greencrawl.broker.tasks.duty_timeout import DutyTimeout
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
@@ -301,6 +301,9 @@ class Upkeep:
             return self._end_at_limit(crawl, sums, states, limit)
         if states != {"active"}:  # the limit was raised
             self._service.frontier.put_crawl(crawl)
+            self._quiet.pop(crawl.id, None)
+            return BUSY_SECONDS
+        if rounds.go_on(self._service, crawl, sums):
             self._quiet.pop(crawl.id, None)
             return BUSY_SECONDS
         if sums.open or pending:

@@ -76,7 +76,11 @@ class Job:
     metavar="FILE.json",
     help="Write the closing summary there, too.",
 )
-@click.option("--fresh", is_flag=True, help="Delete what the crawl has stored and start over.")
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Ask for everything again; what is stored stays until its new version is there.",
+)
 @click.option(
     "--every",
     metavar="TIME",

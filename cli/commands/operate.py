@@ -46,9 +46,9 @@ def stop(crawl: str | None, now: bool, data: str | None) -> None:
     """End a crawl. What waits is left, what workers have leased is finished: some dozens of URLs a
     host, at its delay.
 
-    Waits until nothing of it is leased; the broker goes on if you do not. `greencrawl resume` and
-    seeds let it go on, also seeds that are known; links that are found late do not. CRAWL may be
-    left out when there is only one.
+    Waits until nothing of it is leased; the broker goes on if you do not. `greencrawl resume`
+    and new seeds let it go on; seeds that are known and links that are found late do not. CRAWL may
+    be left out when there is only one.
     """
     broker = reach.required(reach.load(data))
     changed = broker.stop(choose.one(broker.crawls(), crawl).name, now=now)

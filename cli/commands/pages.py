@@ -13,14 +13,13 @@ import click
 from rich.cells import cell_len, set_cell_size
 
 from greencrawl.broker.api.messages import ListedPage, PageReply, PagesReply, PageVersion
-from greencrawl.broker.client import BrokerClient
 from greencrawl.broker.service import pages as reading
 from greencrawl.cli import choose, options, reach
-from greencrawl.cli.commands.explain import in_store
 from greencrawl.cli.crawlfile import with_scheme
+from greencrawl.cli.reading.source import AtBroker, InStore, one, source
 from greencrawl.cli.reading.stored import main_text
 from greencrawl.cli.ui.display import moment, printable, size
-from greencrawl.schema.errors import GreencrawlError, InvalidUrl, Refused
+from greencrawl.schema.errors import GreencrawlError, InvalidUrl
 from greencrawl.schema.net.urls import canonicalise, host_of
 from greencrawl.schema.records import Crawl, PageFilter
 from greencrawl.schema.settings import Settings
@@ -256,73 +255,18 @@ def page(
         raise click.UsageError("-o goes with --text, --markdown, --full or --body")
     if what == "body" and output is None and sys.stdout.isatty():
         raise click.UsageError("a body may hold anything: name a file (-o FILE) or use a pipe")
-    settings = reach.load(data)
-    broker = reach.answering(settings)
-    if broker is not None:
-        _show(_AtBroker(broker), page, crawl, what, output)
-        return
-    with reach.store(settings) as store:
-        _show(_InStore(store), page, crawl, what, output)
-
-
-class _AtBroker:
-    """Pages as a broker tells of them."""
-
-    def __init__(self, broker: BrokerClient) -> None:
-        self._broker = broker
-
-    def found(self, url: str, crawl: str | None) -> list[tuple[str, str]]:
-        """(crawl, id) wherever the URL is stored."""
-        return [(s.crawl, s.page) for s in self._broker.url(url, crawl) if s.page]
-
-    def get(self, page_id: str) -> PageReply:
-        try:
-            return self._broker.page(page_id)
-        except Refused as error:
-            if error.status == 404:
-                raise GreencrawlError(str(error.problem.get("detail", error))) from error
-            raise
-
-    def text(self, page_id: str) -> str:
-        return self._broker.page_text(page_id)
-
-    def body(self, page_id: str) -> bytes:
-        return self._broker.page_body(page_id)
-
-
-class _InStore:
-    """Pages as the store has them."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def found(self, url: str, crawl: str | None) -> list[tuple[str, str]]:
-        """(crawl, id) wherever the URL is stored."""
-        crawls, identity = self._store.crawls(), self._store.frontier()
-        if identity is None:
-            return []
-        chosen = [choose.one(crawls, crawl)] if crawl else crawls
-        states = [in_store(self._store, one, url, identity) for one in chosen]
-        return [(state.crawl, state.page) for state in states if state.page]
-
-    def get(self, page_id: str) -> PageReply:
-        return reading.reply(self._store, page_id)
-
-    def text(self, page_id: str) -> str:
-        return reading.stored(self._store, page_id, body=False).text
-
-    def body(self, page_id: str) -> bytes:
-        return reading.stored(self._store, page_id, body=True).body
+    with source(data) as where:
+        _show(where, page, crawl, what, output)
 
 
 def _show(
-    source: _AtBroker | _InStore,
+    source: AtBroker | InStore,
     given: str,
     crawl: str | None,
     what: str | None,
     output: Path | None,
 ) -> None:
-    page_id = given if reading.is_id(given) else _one(source, given, crawl)
+    page_id = one(source, given, crawl)
     if what is None:
         for line in described(source.get(page_id)):
             click.echo(printable(line))
@@ -344,18 +288,6 @@ def _show(
     except OSError as error:
         raise GreencrawlError(f"cannot write {output}: {error.strerror}") from error
     click.echo(f"{len(content):,} bytes in {output}", err=True)
-
-
-def _one(source: _AtBroker | _InStore, given: str, crawl: str | None) -> str:
-    """The id of the page at a URL. Raises GreencrawlError where there is none, or several."""
-    url = with_scheme(given)
-    found = source.found(url, crawl)
-    if not found:
-        raise GreencrawlError(f"{url} is not stored; `greencrawl explain` says why")
-    if len(found) > 1:
-        names = ", ".join(name for name, _ in found)
-        raise GreencrawlError(f"several crawls have it; say --crawl, one of: {names}")
-    return found[0][1]
 
 
 def described(page: PageReply) -> Iterator[str]:

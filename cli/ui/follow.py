@@ -30,6 +30,7 @@ from greencrawl.schema.records import (
     CreateCrawl,
     HostPatch,
     HostState,
+    Round,
     Stats,
 )
 
@@ -98,10 +99,11 @@ def follow(
 ) -> End | None:
     """Create or update the crawl and show it until it is done or ``stop`` is asked for.
 
-    With ``fresh`` it is deleted first; ``stay`` goes on while it rests between two periods. A
-    broker that is away is waited for, and our own processes are started again when they die. None
-    when it was stopped before there was anything to count. Raises
-    :class:`greencrawl.schema.errors.Refused` when the broker will not have the crawl, and
+    With ``fresh`` all of it is asked for again; ``stay`` goes on while it rests between two
+    periods. One that was paused or stopped is resumed: a person names it. A broker that is away is
+    waited for, and our own processes are started again when they die. None when it was stopped
+    before there was anything to count. Raises :class:`greencrawl.schema.errors.Refused` when the
+    broker will not have the crawl, and
     :class:`greencrawl.cli.local.processes.ProcessFailed` when our processes keep dying.
     """
     name = wanted.name
@@ -119,13 +121,16 @@ def follow(
                     stop.asked.wait(POLL_SECONDS)
             return None
 
-        if fresh:
-            ask(lambda: _delete(broker, name, stop))
         created = ask(lambda: broker.put_crawl(wanted))
-        if created is not None and created.state == "paused":
+        if fresh and created is not None:
+            ask(lambda: broker.begin_round(name))
+        if created is not None and (created.state == "paused" or created.reason == STOPPED):
             ask(lambda: broker.resume(name))
         if created is not None:
             ask(lambda: _lift(broker, wanted))
+        for one in (created and ask(lambda: broker.rounds(name))) or ():
+            if not one.ended_ms:
+                display.note(round_text(one))
         end: End | None = None
         busy = display.seconds
         while (stats := ask(lambda: broker.stats(name))) is not None:
@@ -216,12 +221,12 @@ def known_at(broker: BrokerClient, name: str) -> Crawl | None:
         raise
 
 
-def _delete(broker: BrokerClient, name: str, stop: Stop) -> None:
-    """Delete the crawl and wait until its rows are gone: its name is free only then."""
-    if known_at(broker, name) is not None:
-        broker.delete(name)
-    while known_at(broker, name) is not None and not stop.asked.wait(0.1):
-        continue
+def round_text(one: Round) -> str:
+    """What a round that is under way does, for people."""
+    pages = "1 page is" if one.total == 1 else f"{one.total:,} pages are"
+    if one.kind == "read":
+        return f"{one.why}: {pages} read again from what is stored"
+    return f"{one.why}: {pages} stored, and each stays until its new version is there"
 
 
 def is_finished(crawl: Crawl, wanted: CreateCrawl) -> bool:

@@ -188,6 +188,29 @@ def _default_score(depth: int, url: str) -> float:
     return 1.0 / (1.0 + 0.2 * max(depth, 0) + 0.1 * segments + (0.3 if query else 0.0))
 
 
+def widened(before: Crawl, after: Crawl) -> tuple[int, str] | None:
+    """Which stored pages may have links that ``after`` follows and ``before`` did not.
+
+    (their least depth, what has changed, for people), or None for none. Patterns and lists count
+    when they are changed: whether they let more through is not asked.
+    """
+    old, new = before.options, after.options
+    changed = [
+        f"{name} {getattr(old, name)} → {getattr(new, name)}"
+        for name in ("scope", "nofollow", "requisites") if getattr(old, name) != getattr(new, name)
+    ]  # fmt: skip
+    changed += [
+        name for name in ("include", "exclude", "links", "follow_actions")
+        if getattr(old, name) != getattr(new, name)
+    ]  # fmt: skip
+    if before.roots and set(after.roots) - set(before.roots):
+        changed.append("seeds elsewhere")
+    deeper = [f"depth {old.depth} → {new.depth}"] if new.depth > old.depth else []
+    if not (changed or deeper):
+        return None
+    return 0 if changed else old.depth, ", ".join(deeper + changed)
+
+
 def starts(options: CrawlOptions) -> list[tuple[str, str]]:
     """Where a crawl begins: ``(field, URL)`` of its seeds, then of its sources."""
     seeds = [(f"seeds[{index}]", seed) for index, seed in enumerate(options.seeds)]

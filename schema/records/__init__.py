@@ -83,7 +83,7 @@ from greencrawl.schema.records.page import (
     Link,
     Page,
 )
-from greencrawl.schema.records.recrawl import Period, Recrawl
+from greencrawl.schema.records.recrawl import Period, Recrawl, Round, RoundKind
 from greencrawl.schema.records.replay import (
     Debt,
     Duty,
@@ -203,6 +203,8 @@ __all__ = [
     "ReleaseItem",
     "ReleaseRequest",
     "Retry",
+    "Round",
+    "RoundKind",
     "Scope",
     "Seconds",
     "Seed",

@@ -268,6 +268,13 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     sources: Annotated[
         tuple[Source, ...], Meta(description="JSON APIs that list what to fetch")
     ] = ()
+    keep_versions: Annotated[
+        Count,
+        Meta(
+            description="Earlier versions of a page whose bodies are kept, the last ones; on MySQL "
+            "all are"
+        ),
+    ] = 0
     recrawl: Annotated[Recrawl | None, Meta(description="When it begins again from its seeds")] = (
         None
     )
@@ -278,7 +285,7 @@ _LATER = frozenset(
         "auth", "sources", "address_rate", "address_connections", "domain_rate",
         "noindex", "tdm", "canonical", "nofollow", "follow_actions", "traps", "host_pages",
         "shape_pages", "normalise", "links", "requisites", "sitemaps", "recrawl",
-        "main_text",
+        "main_text", "keep_versions",
     }
 )  # fmt: skip
 """Options that the first release does not know."""

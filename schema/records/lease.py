@@ -31,6 +31,9 @@ class TaskKind(IntEnum):
     """To read what another page names as its canonical URL: a page, and no seed at any depth."""
     REFETCH = 7
     """To read a page again if it has changed since it was stored."""
+    REREAD = 8
+    """To look through a page as it is stored for links that the crawl's rules now let be followed;
+    nothing is asked of its host."""
 
     @property
     def is_page(self) -> bool:

@@ -1,4 +1,4 @@
-"""When a crawl begins again, and its passes."""
+"""When a crawl begins again, its periods, and its rounds over what is stored."""
 
 from __future__ import annotations
 
@@ -32,3 +32,28 @@ class Period(Struct, frozen=True):
     number: int
     started_ms: int
     ended_ms: int = 0
+
+
+RoundKind = Literal["read", "fetch"]
+
+
+class Round(Struct, frozen=True, kw_only=True):
+    """A crawl goes once more through what it has stored, from the first row to the last.
+
+    ``read``: pages are looked through for links that its rules let be followed by now, without a
+    request. ``fetch``: all is asked for again; each page stays until its new version is there.
+    ``why`` says it to people. ``least_depth``: pages of this depth or more. Only what was fetched
+    before ``before_ms`` (epoch) belongs to it: ``total`` URLs when it began, -1 where these are not
+    counted yet. ``queued`` of them have been queued, up to ``cursor``. ``ended_ms`` is 0 while it
+    is under way.
+    """
+
+    kind: RoundKind
+    why: str = ""
+    least_depth: int = 0
+    started_ms: int
+    before_ms: int
+    ended_ms: int = 0
+    total: int = -1
+    queued: int = 0
+    cursor: str = ""

@@ -38,6 +38,7 @@ from greencrawl.schema.records import (
     Period,
     Purge,
     Refusal,
+    Round,
     SeedBatch,
     Stamp,
     StoredPage,
@@ -208,7 +209,9 @@ class MysqlStore:
 
     def put_crawl(self, name: str, options: CrawlOptions, roots: Sequence[str]) -> Crawl:
         """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(lambda db: crawls.put(db, name, options, roots, epoch_ms()))
+        return self._cluster.write(
+            lambda db: periods.put_crawl(db, name, options, roots, epoch_ms())
+        )
 
     def crawls(self) -> list[Crawl]:
         """See :class:`greencrawl.store.base.Store`."""
@@ -250,6 +253,31 @@ class MysqlStore:
     def periods(self, crawl: int, limit: int = 100) -> list[Period]:
         """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.read(lambda db: periods.periods(db, crawl, limit))
+
+    def begin_round(self, crawl: int, why: str) -> Round:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.write(lambda db: periods.begin_round(db, crawl, why, epoch_ms()))
+
+    def rounds(self, crawl: int) -> list[Round]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.read(lambda db: periods.rounds(db, crawl))
+
+    def count_round(self, crawl: int, known: Round) -> Round:
+        """See :class:`greencrawl.store.base.Store`."""
+        total = self._cluster.read(lambda db: periods.count_round(db, crawl, known))
+        self._cluster.write(lambda db: periods.note_total(db, crawl, known, total))
+        return replace(known, total=total)
+
+    def queue_round(
+        self, crawl: int, known: Round, cursor: str, urls: Sequence[Admission], *, end: bool
+    ) -> bool:
+        """See :class:`greencrawl.store.base.Store`."""
+        packed = len(urls), self._codec.pack_links(urls)
+        return self._cluster.write(
+            lambda db: periods.queue_round(
+                db, self._ids, crawl, known, cursor, packed, end=end, now_ms=epoch_ms()
+            )
+        )
 
     def reopen(self, crawl: int, version: int) -> Crawl:
         """See :class:`greencrawl.store.base.Store`."""
@@ -686,6 +714,24 @@ class MysqlStore:
             )
             for (fetched_ms, status, digest, size), older in zip(found, before, strict=True)
         ][:limit]  # fmt: skip
+
+    def body(self, crawl: int, digest: bytes, size: int) -> bytes | None:
+        """See :class:`greencrawl.store.base.Store`. All are kept for as long as the crawl."""
+        sql = (
+            "SELECT b.body, b.file, b.start, b.length FROM digests d JOIN bodies b "
+            "ON b.crawl = d.crawl AND b.place = d.place AND b.digest = d.digest "
+            "WHERE d.crawl = %s AND d.digest = %s"
+        )
+        found = self._cluster.read(lambda db: _all(db, sql, (crawl, digest)))
+        if not found:
+            return None
+        body, file, start, length = found[0]
+        if not file:
+            return self._codec.unpack(body)
+        if self._bodies is None:
+            raise BodyAway(file.decode(), "GREENCRAWL_BODIES names no folder of files")
+        place = Place(file.decode(), start, length)
+        return self._off_hub(partial(self._bodies.read, place))
 
     def final(self, crawl: int, fingerprint: int) -> Final | None:
         """The final state of a URL, or None."""

@@ -1,11 +1,15 @@
-"""Periods of crawls on SQLite; each function runs in a caller's transaction."""
+"""Periods and rounds of crawls on SQLite; each function runs in a caller's transaction."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
-from greencrawl.schema.records import FINISHED, Crawl, Period
-from greencrawl.store.base import PERIODS
+from greencrawl.schema.errors import UnknownCrawl
+from greencrawl.schema.net.scope import widened
+from greencrawl.schema.records import FINISHED, Crawl, CrawlOptions, Period, Round, RoundKind
+from greencrawl.store.base import LATE_MS, PERIODS, WHY
+from greencrawl.store.rows import Row
 from greencrawl.store.sqlite.tables import crawls
 
 
@@ -51,3 +55,108 @@ def periods(db: sqlite3.Connection, crawl: int, limit: int) -> list[Period]:
     sql = "SELECT number, started_ms, ended_ms FROM periods WHERE crawl = ?"
     found = db.execute(f"{sql} ORDER BY number DESC LIMIT ?", (crawl, limit)).fetchall()
     return [Period(*row) for row in found]
+
+
+_ROUND = "kind, why, least_depth, started_ms, before_ms, ended_ms, total, queued, place"
+
+
+def put_crawl(
+    db: sqlite3.Connection, name: str, options: CrawlOptions, roots: Sequence[str], now_ms: int
+) -> Crawl:
+    """See ``Store.put_crawl``."""
+    try:
+        known = crawls.get(db, name)
+    except UnknownCrawl:
+        return crawls.put(db, name, options, roots, now_ms)
+    changed = crawls.put(db, name, options, roots, now_ms)
+    more = widened(known, changed)
+    if more is None or not _has_pages(db, known.id):
+        return changed
+    depth, why = more
+    before = _round(db, known.id, "read")
+    if before is not None and not before.ended_ms:
+        depth, why = min(depth, before.least_depth), f"{before.why}, {why}"
+    _begin(db, known, "read", why, depth, now_ms)
+    crawls.reopen_finished(db, [known.id])
+    return crawls.get(db, name)
+
+
+def begin_round(db: sqlite3.Connection, crawl: int, why: str, now_ms: int) -> Round:
+    """See ``Store.begin_round``."""
+    known = crawls.get(db, crawl)
+    under_way = _round(db, crawl, "fetch")
+    if under_way is None or under_way.ended_ms:
+        _begin(db, known, "fetch", why, 0, now_ms)
+    crawls.reopen_ended(db, crawl)
+    (found,) = [one for one in rounds(db, crawl) if one.kind == "fetch"]
+    return found
+
+
+def _begin(
+    db: sqlite3.Connection, crawl: Crawl, kind: RoundKind, why: str, depth: int, now_ms: int
+) -> None:
+    # What is being fetched while rules change may be judged by the old ones yet.
+    before_ms = now_ms if kind == "fetch" or crawl.ended else now_ms + LATE_MS
+    db.execute(
+        "INSERT OR REPLACE INTO rounds (crawl, kind, why, least_depth, started_ms, before_ms) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (crawl.id, kind, why[:WHY], depth, now_ms, before_ms),
+    )
+
+
+def _has_pages(db: sqlite3.Connection, crawl: int) -> bool:
+    found = db.execute("SELECT 1 FROM pages WHERE crawl = ? LIMIT 1", (crawl,)).fetchone()
+    return found is not None
+
+
+def rounds(db: sqlite3.Connection, crawl: int) -> list[Round]:
+    """See ``Store.rounds``."""
+    found = db.execute(f"SELECT {_ROUND} FROM rounds WHERE crawl = ? ORDER BY kind", (crawl,))
+    return [_read(row) for row in found.fetchall()]
+
+
+def _round(db: sqlite3.Connection, crawl: int, kind: RoundKind) -> Round | None:
+    return next((one for one in rounds(db, crawl) if one.kind == kind), None)
+
+
+def _read(row: Row) -> Round:
+    kind, why, depth, started_ms, before_ms, ended_ms, total, queued, place = row
+    return Round(
+        kind=kind, why=why, least_depth=depth, started_ms=started_ms, before_ms=before_ms,
+        ended_ms=ended_ms, total=total, queued=queued, cursor=place,
+    )  # fmt: skip
+
+
+def count_round(db: sqlite3.Connection, crawl: int, known: Round) -> int:
+    """See ``Store.count_round``."""
+    sql = "SELECT COUNT(*) FROM pages WHERE crawl = ? AND depth >= ? AND fetched_ms < ?"
+    values = (crawl, known.least_depth, known.started_ms)
+    return int(db.execute(sql, values).fetchone()[0])
+
+
+def note_total(db: sqlite3.Connection, crawl: int, known: Round, total: int) -> None:
+    """Keep how many they are."""
+    sql = "UPDATE rounds SET total = ? WHERE crawl = ? AND kind = ? AND started_ms = ?"
+    db.execute(sql, (total, crawl, known.kind, known.started_ms))
+
+
+def queue_round(
+    db: sqlite3.Connection,
+    crawl: int,
+    known: Round,
+    cursor: str,
+    urls: tuple[int, bytes],
+    *,
+    end: bool,
+    now_ms: int,
+) -> bool:
+    """See ``Store.queue_round``; ``urls`` are how many, and the packed batch."""
+    count, blob = urls
+    moved = db.execute(
+        "UPDATE rounds SET place = ?, queued = queued + ?, ended_ms = ? "
+        "WHERE crawl = ? AND kind = ? AND started_ms = ? AND place = ? AND ended_ms = 0",
+        (cursor, count, now_ms if end else 0, crawl, known.kind, known.started_ms, known.cursor),
+    ).rowcount
+    if moved and count:
+        crawls.add_seeds(db, crawl, blob, force=True)
+    return bool(moved)

@@ -41,6 +41,7 @@ from greencrawl.schema.records import (
     Period,
     Purge,
     Refusal,
+    Round,
     SeedBatch,
     Stamp,
     StoredPage,
@@ -251,7 +252,7 @@ class SqliteStore:
 
     def put_crawl(self, name: str, options: CrawlOptions, roots: Sequence[str]) -> Crawl:
         """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: crawls.put(db, name, options, roots, epoch_ms()))
+        return self._write(lambda db: periods.put_crawl(db, name, options, roots, epoch_ms()))
 
     def crawls(self) -> list[Crawl]:
         """See :class:`greencrawl.store.base.Store`."""
@@ -289,6 +290,31 @@ class SqliteStore:
     def periods(self, crawl: int, limit: int = 100) -> list[Period]:
         """See :class:`greencrawl.store.base.Store`."""
         return self._questions.run(lambda db: periods.periods(db, crawl, limit))
+
+    def begin_round(self, crawl: int, why: str) -> Round:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._write(lambda db: periods.begin_round(db, crawl, why, epoch_ms()))
+
+    def rounds(self, crawl: int) -> list[Round]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._questions.run(lambda db: periods.rounds(db, crawl))
+
+    def count_round(self, crawl: int, known: Round) -> Round:
+        """See :class:`greencrawl.store.base.Store`."""
+        total = self._questions.run(lambda db: periods.count_round(db, crawl, known))
+        self._write(lambda db: periods.note_total(db, crawl, known, total))
+        return replace(known, total=total)
+
+    def queue_round(
+        self, crawl: int, known: Round, cursor: str, urls: Sequence[Admission], *, end: bool
+    ) -> bool:
+        """See :class:`greencrawl.store.base.Store`."""
+        packed = len(urls), self._commits.codec.pack(rows.plain_links(urls))
+        return self._write(
+            lambda db: periods.queue_round(
+                db, crawl, known, cursor, packed, end=end, now_ms=epoch_ms()
+            )
+        )
 
     def reopen(self, crawl: int, version: int) -> Crawl:
         """See :class:`greencrawl.store.base.Store`."""
@@ -632,6 +658,19 @@ class SqliteStore:
         return self._questions.run(
             lambda db: contents.history(db, codec, crawl, fingerprint, limit)
         )
+
+    def body(self, crawl: int, digest: bytes, size: int) -> bytes | None:
+        """See :class:`greencrawl.store.base.Store`."""
+        row = self._questions.run(lambda db: contents.body_row(db, crawl, digest))
+        if row is None or not size:
+            return None if row is None else b""
+        frame, file, offset, length = row
+        if file is None:
+            return self._asking.unpack(frame)[-size:]
+        if self._bodies is None:
+            raise BodyAway(file, "GREENCRAWL_BODIES names no folder of files")
+        place, read = Place(file, offset, length), self._bodies.read
+        return self._questions.run(lambda _: read(place))
 
     def final(self, crawl: int, fingerprint: int) -> Final | None:
         """The final state of a URL, or None."""

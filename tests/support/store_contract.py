@@ -527,6 +527,59 @@ class StoreContract(ContentContract, HookContract, ParkedContract, RetentionCont
         first.delete_crawl(crawl)
         assert first.periods(crawl) == []
 
+    def test_a_wider_crawl_has_a_round_over_its_pages(self, store: Store, crawl: int) -> None:
+        name = store.crawl(crawl).name
+        assert store.put_crawl(name, CrawlOptions(depth=2), []).id == crawl
+        assert store.rounds(crawl) == [], "there is nothing to read again"
+        pages = [page(crawl, 1, depth=1), page(crawl, 2, depth=2), page(crawl, 3, depth=3)]
+        store.commit(Commit(pages))
+        store.set_state(crawl, "done", "finished")
+        assert store.put_crawl(name, CrawlOptions(depth=1), []).state == "done"
+        assert store.rounds(crawl) == [], "fewer links are followed"
+        assert store.put_crawl(name, CrawlOptions(depth=3), []).state == "active"
+        (found,) = store.rounds(crawl)
+        assert (found.kind, found.why, found.least_depth) == ("read", "depth 1 → 3", 1)
+        assert (found.total, found.ended_ms, found.cursor) == (-1, 0, "")
+        assert store.count_round(crawl, found).total == 3
+        store.put_crawl(name, CrawlOptions(depth=3, scope="any"), [])
+        (wider,) = store.rounds(crawl)
+        assert (wider.why, wider.least_depth) == ("depth 1 → 3, scope host → any", 0)
+        stopped = store.set_state(crawl, "done", "stopped")
+        assert store.put_crawl(name, CrawlOptions(depth=4, scope="any"), []).state == "done"
+        assert stopped.reason == "stopped"
+
+    def test_a_round_is_queued_once_whoever_is_first_and_holds_the_end_up(
+        self, open_store: Opener
+    ) -> None:
+        first, second = open_store(), open_store()
+        crawl = first.put_crawl("x", CrawlOptions(), ["example.org"]).id
+        first.commit(Commit([page(crawl, 1)]))
+        first.set_state(crawl, "done", "stopped")
+        begun = first.begin_round(crawl, "anew")
+        assert (begun.kind, first.crawl(crawl).state) == ("fetch", "active")
+        assert second.begin_round(crawl, "anew once more") == begun
+        urls = links("http://example.org/")
+        jobs = [
+            gevent.spawn(store.queue_round, crawl, begun, "p:1", urls, end=False)
+            for store in (first, second)
+        ]
+        gevent.joinall(jobs, raise_error=True)
+        assert sorted(job.value for job in jobs) == [False, True]
+        (batch,) = first.pending_seeds()
+        assert (batch.force, batch.urls) == (True, tuple(urls))
+        first.seeds_admitted(batch.id)
+        assert first.set_state(crawl, "done", "finished").state == "active"
+        (now,) = first.rounds(crawl)
+        assert (now.cursor, now.queued, now.ended_ms) == ("p:1", 1, 0)
+        assert first.queue_round(crawl, now, "p:1", [], end=True)
+        assert not first.queue_round(crawl, now, "p:1", [], end=True)
+        assert first.pending_seeds() == []
+        assert first.set_state(crawl, "done", "finished").state == "done"
+        assert first.begin_round(crawl, "again").queued == 0
+        assert first.set_state(crawl, "done", "max_pages").state == "done", "a limit ends all"
+        first.delete_crawl(crawl)
+        assert first.rounds(crawl) == []
+
     def test_what_reopens_a_finished_crawl_wakes_one_that_rests(
         self, store: Store, crawl: int
     ) -> None:

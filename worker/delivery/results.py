@@ -120,6 +120,10 @@ class Results:
         self._journal = journal
         self._fingerprint = fingerprint
 
+    def number_of(self, url: str) -> int:
+        """The fingerprint of a canonical URL."""
+        return self._fingerprint(url)
+
     def failed(
         self,
         held: Held,

@@ -14,6 +14,7 @@ from greencrawl.schema.records import (
     CreateCrawl,
     Period,
     Purge,
+    Round,
     SeedReply,
     SeedRequest,
 )
@@ -23,7 +24,9 @@ def create_crawl(service: Service, body: CreateCrawl) -> Answer[Crawl]:
     """Create a crawl, or update the options of the one with this name, and queue its seeds.
 
     Idempotent. The seeds' hosts (or domains, or prefixes) become the roots of its scope. Roots
-    are only ever added. A crawl that was done becomes active again if seeds are given. Seeds for a
+    are only ever added. A crawl that was done becomes active again if seeds are given, one that was
+    stopped if some of them are new to it. Where options let more links be followed than before,
+    pages that are stored are read again for them, without a fetch: see ``/rounds``. Seeds for a
     Redis node that is away are kept, and queued when it is back.
     """
     crawl, is_new = seeding.create(service, body)
@@ -87,9 +90,9 @@ def stop_crawl(service: Service, crawl: str, body: StopRequest) -> Crawl:
     """End a crawl: lease no more of it. It is done (``stopped``) once nothing of it is leased.
 
     Until then it is paused, by the reason ``stopping``. What waits is left, and what is leased is
-    finished, or with ``now`` given back, within a third of a lease. Only resuming or seeding it
-    makes it active again; links that are found late do not. One that is done at a limit stays as it
-    is. Idempotent.
+    finished, or with ``now`` given back, within a third of a lease. Only resuming it, new seeds or
+    a round make it active again; links that are found late do not. One that is done at a limit
+    stays as it is. Idempotent.
     """
     reason = STOPPING_NOW if body.now else STOPPING
     while True:
@@ -113,6 +116,26 @@ def resume_crawl(service: Service, crawl: str) -> Crawl:
 def list_periods(service: Service, crawl: str) -> list[Period]:
     """The latest hundred periods of a crawl that begins again, the latest first."""
     return service.store.periods(service.store.crawl(crawl).id)
+
+
+def begin_round(service: Service, crawl: str) -> Round:
+    """Have all of a crawl asked for again: each page that is stored, and what had none.
+
+    Each page stays until its new version is there, and as its latest if none comes. Links that are
+    new are followed. A crawl that was done or stopped becomes active again. Idempotent: where such
+    a round is under way it goes on. A crawl with ``max_pages``, ``max_bytes`` or ``max_seconds`` is
+    refused, since these count what is fetched again, too.
+    """
+    return seeding.begin_round(service, service.store.crawl(crawl))
+
+
+def list_rounds(service: Service, crawl: str) -> list[Round]:
+    """The last rounds of a crawl over what it has stored, and how far they are.
+
+    ``read``: pages are looked through for links that options which were changed let be followed,
+    without a request. ``fetch``: all is asked for again.
+    """
+    return list(seeding.rounds(service, service.store.crawl(crawl)).values())
 
 
 def seed_urls(service: Service, crawl: str, body: SeedRequest, query: SeedQuery) -> SeedReply:

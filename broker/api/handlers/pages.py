@@ -6,8 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from greencrawl.broker.api.handlers.parameters import cursor, host_name
-from greencrawl.broker.api.messages import PageReply, PagesQuery, PagesReply, Text
-from greencrawl.broker.service import pages
+from greencrawl.broker.api.messages import (
+    BodyQuery,
+    ChangesQuery,
+    ChangesReply,
+    PageReply,
+    PagesQuery,
+    PagesReply,
+    Text,
+)
+from greencrawl.broker.service import changes, pages
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.records import PageFilter
@@ -60,14 +68,31 @@ def get_page_text(service: Service, id: str) -> Text:
     return Text("text/plain; charset=utf-8", page.text.encode("utf-8", "replace"), _INERT)
 
 
-def get_page_body(service: Service, id: str) -> Text:
+def get_page_body(service: Service, id: str, query: BodyQuery) -> Text:
     """A page's body as it was fetched, as a file to download and never as a page to show.
 
-    What it is, its own headers say: see the page.
+    What it is, its own headers say: see the page. An earlier version has one where it is kept
+    (``keep_versions`` of the crawl).
     """
-    page = pages.stored(service.store, id, body=True)
-    attachment = {"Content-Disposition": f'attachment; filename="{page.id}.bin"'}
-    return Text("application/octet-stream", page.body, {**_INERT, **attachment})
+    body = pages.body_at(service.store, id, query.at)
+    attachment = {"Content-Disposition": f'attachment; filename="{id}.bin"'}
+    return Text("application/octet-stream", body, {**_INERT, **attachment})
+
+
+def list_changes(service: Service, crawl: str, query: ChangesQuery) -> ChangesReply:
+    """Pages of a crawl that are new, changed or gone since a moment. Some at a time.
+
+    Changed is a page whose body or status is not what it was then. As far back as the histories of
+    pages go. A request looks at a bounded number of rows: ``next`` may come with few changes, or
+    none.
+    """
+    found = service.store.crawl(crawl)
+    try:
+        since = since_ms(query.since)
+    except ValueError as error:
+        raise InvalidConfig([("since", str(error))]) from error
+    with cursor():
+        return changes.look(service.store, found.id, since, query.limit, query.after)
 
 
 _INERT = {

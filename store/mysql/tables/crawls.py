@@ -37,7 +37,7 @@ PURGE_ROWS = {
     "hook_failures": 1000,
 }  # fmt: skip
 """Table → rows deleted in one transaction; replicas repeat it as one piece."""
-_LAST = ("periods", "hook_sums", "refusals", "limits", "hosts", "sums", "times", "purges")
+_LAST = ("periods", "rounds", "hook_sums", "refusals", "limits", "hosts", "sums", "times", "purges")
 
 _READ = (
     "SELECT id, name, state, options, roots, revision, created_ms, started_ms, finished_ms, "
@@ -174,13 +174,22 @@ def reopen_finished(db: Db, crawls: Iterable[int]) -> None:
         db.execute(f"{_REOPEN} AND {replay_log.IS_FINISHED}", (crawl,))
 
 
+def reopen_ended(db: Db, crawl: int) -> None:
+    """Make it active if it is done or being stopped: a person wants more of it."""
+    db.execute(_REOPEN, (crawl,))
+
+
 def _waits(db: Db, crawl: int, *, seeds_only: bool) -> bool:
     """Whether something of the crawl is still to come; its row must be locked."""
     if db.execute("SELECT 1 FROM seed_batches WHERE pending = 1 AND crawl = %s LIMIT 1", (crawl,)):
         return True
     if db.execute("SELECT 1 FROM debts LIMIT 1"):
         return True
-    return not seeds_only and bool(
+    if seeds_only:
+        return False
+    if db.execute("SELECT 1 FROM rounds WHERE crawl = %s AND ended_ms = 0 LIMIT 1", (crawl,)):
+        return True
+    return bool(
         db.execute(
             "SELECT 1 FROM overflow FORCE INDEX (overflow_waiting) "
             "WHERE queued = 0 AND crawl = %s LIMIT 1",
@@ -220,7 +229,7 @@ def add_seeds(db: Db, ids: Numbers, crawl: int, blob: bytes, force: bool) -> int
     )
     raw(db, sql % (batch, crawl, force, literal(blob)))
     if known.ended or known.stopping:
-        db.execute(_REOPEN, (crawl,))
+        reopen_ended(db, crawl)
     return batch
 
 

@@ -1,7 +1,8 @@
 """Bodies and versions on SQLite; each function runs in a caller's transaction.
 
 A body that is some page's present one is kept once a crawl, by its digest, and goes when no page
-has it any more: ``uses`` counts. It is in ``contents``, or at a place in a file. What a fetch
+has it any more: ``uses`` counts. So do versions that are ``kept``: the last of each page, as many
+as the crawl's ``keep_versions`` says. It is in ``contents``, or at a place in a file. What a fetch
 replaced, or what came too late, is a version: when, which status, which body by its digest.
 
 Before the migration :data:`APART` each body stays in its page's row, and so do those from then: a
@@ -92,15 +93,65 @@ def settle(db: sqlite3.Connection, codec: Codec, pages: Sequence[Row], *, rest: 
         known = now.get(key)
         if known is not None and known[2] > row[FETCHED]:
             result.late.append(row)
-            result.versions.append(_version(db, codec, state))
+            result.versions.append((*_version(db, codec, state), False))
             continue
         if known is not None and known[2] < row[FETCHED]:
-            result.versions.append(_version(db, codec, known))
+            apart = rest and bool(known[4]) and not known[6]
+            result.versions.append((*_version(db, codec, known), apart))
         result.newer.append(row)
         now[key] = state
     if rest:
         result.uses = _changed(there, now)
+    if any(row[-1] for row in result.versions):
+        _keep(db, result)
     return result
+
+
+def _keep(db: sqlite3.Connection, result: Settled) -> None:
+    """Keep the last versions of each page, with their bodies, and give back those before them."""
+    uses, versions = Counter(result.uses), []
+    for crawl, found in groupby(sorted(result.versions), key=itemgetter(CRAWL)):
+        sql = "SELECT json_extract(options, '$.keep_versions') FROM crawls WHERE id = ?"
+        most = (db.execute(sql, (crawl,)).fetchone() or (0,))[0] or 0
+        for fingerprint, some in groupby(found, key=itemgetter(FINGERPRINT)):
+            new = list(some)
+            page = (crawl, fingerprint)
+            last = {row[FETCHED] for row in new if row[-1]}
+            if most:
+                there = _kept(db, page)
+                last = set(sorted(last | there.keys(), reverse=True)[:most])
+                gone = [at for at in there if at not in last]
+                uses.subtract((crawl, there[at]) for at in gone)
+                forget = "UPDATE versions SET kept = 0 WHERE (crawl, fingerprint, fetched_ms) = "
+                db.executemany(f"{forget} (?, ?, ?)", [(*page, at) for at in gone])
+            kept = [row for row in new if most and row[-1] and row[FETCHED] in last]
+            uses.update((crawl, row[5]) for row in kept)
+            versions += [(*row[:-1], row in kept) for row in new]
+    result.versions = versions
+    result.uses = {body: change for body, change in uses.items() if change}
+
+
+def _kept(db: sqlite3.Connection, page: Key) -> dict[int, bytes]:
+    """When fetched → digest of a page's versions whose bodies are kept."""
+    sql = "SELECT fetched_ms, digest FROM versions WHERE crawl = ? AND fingerprint = ? AND kept = 1"
+    return dict(db.execute(sql, page).fetchall())
+
+
+def let_go(db: sqlite3.Connection, bodies: Iterable[Known]) -> None:
+    """Versions that had these bodies are no more."""
+    uses = Counter(bodies)
+    if uses:
+        count(db, {body: -number for body, number in uses.items()}, {})
+
+
+def body_row(db: sqlite3.Connection, crawl: int, digest: bytes) -> Row | None:
+    """(frame, file, offset, length) of a body, None if it is not kept."""
+    found: Row | None = db.execute(
+        "SELECT contents.body, file, offset, length FROM bodies "
+        "LEFT JOIN contents ON contents.id = bodies.content WHERE crawl = ? AND digest = ?",
+        (crawl, digest),
+    ).fetchone()
+    return found
 
 
 def _changed(there: Mapping[Key, Row], now: Mapping[Key, Row]) -> dict[Known, int]:
@@ -141,7 +192,7 @@ def _version(db: sqlite3.Connection, codec: Codec, state: Row) -> Row:
 
 def put_versions(db: sqlite3.Connection, versions: Sequence[Row]) -> None:
     """Keep versions; those that are there stay as they are."""
-    columns = "crawl, fingerprint, fetched_ms, status, body_bytes, digest"
+    columns = "crawl, fingerprint, fetched_ms, status, body_bytes, digest, kept"
     for some in parts(versions):
         db.execute(
             f"INSERT INTO versions ({columns}) VALUES {values(columns, len(some))} "

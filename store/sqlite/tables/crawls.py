@@ -130,9 +130,10 @@ def set_state(
             "UPDATE crawls SET state = 'done', reason = ?, finished_ms = ?, wakes_ms = 0, "
             "version = version + 1 "
             "WHERE id = ? AND NOT EXISTS (SELECT 1 FROM seed_batches WHERE crawl = ? "
-            "AND pending = 1) AND NOT EXISTS (SELECT 1 FROM debts) AND (? OR NOT EXISTS "
-            "(SELECT 1 FROM overflow INDEXED BY overflow_waiting WHERE crawl = ? AND queued = 0))",
-            (reason, now_ms, crawl, crawl, reason.startswith("max_"), crawl),
+            "AND pending = 1) AND NOT EXISTS (SELECT 1 FROM debts) AND (? OR (NOT EXISTS "
+            "(SELECT 1 FROM overflow INDEXED BY overflow_waiting WHERE crawl = ? AND queued = 0) "
+            "AND NOT EXISTS (SELECT 1 FROM rounds WHERE crawl = ? AND ended_ms = 0)))",
+            (reason, now_ms, crawl, crawl, reason.startswith("max_"), crawl, crawl),
         )
         return get(db, crawl)
     started_ms = known.started_ms or (now_ms if state == "active" else 0)
@@ -162,6 +163,11 @@ def reopen_finished(db: sqlite3.Connection, crawls: Iterable[int]) -> None:
     db.executemany(sql, [(crawl,) for crawl in crawls])
 
 
+def reopen_ended(db: sqlite3.Connection, crawl: int) -> None:
+    """Make it active if it is done or being stopped: a person wants more of it."""
+    db.execute(_REOPEN, (crawl,))
+
+
 def alive(db: sqlite3.Connection) -> dict[int, bool]:
     """Crawls that are not deleted, and whether each is finished."""
     sql = f"SELECT id, state = 'done' AND reason = '{FINISHED}' FROM crawls WHERE deleted = 0"
@@ -188,6 +194,7 @@ def purge_step(db: sqlite3.Connection, crawl: int) -> int | None:
         if removed:
             return removed
     db.execute("DELETE FROM periods WHERE crawl = ?", (crawl,))
+    db.execute("DELETE FROM rounds WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM hosts WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM limits WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM refusals WHERE crawl = ?", (crawl,))
@@ -204,7 +211,7 @@ def add_seeds(db: sqlite3.Connection, crawl: int, blob: bytes, force: bool) -> i
         "VALUES (?, (SELECT value FROM clock), ?, ?)",
         (crawl, force, blob),
     )
-    db.execute(_REOPEN, (crawl,))
+    reopen_ended(db, crawl)
     return int(cursor.lastrowid or 0)
 
 

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from greencrawl.store.rows import Row
-from greencrawl.store.sqlite.tables import attempts
+from greencrawl.store.sqlite.tables import attempts, contents
 from greencrawl.store.sqlite.tables.attempts import STEP
 
 DAY_MS = 86_400_000
@@ -49,11 +49,11 @@ class Versions:
         first, self._after = self._after, found[-1]
         if all(row[2] >= self._before_ms for row in found):
             return 0
-        return db.execute(
-            f"DELETE FROM versions WHERE {key} > (?, ?, ?) AND {key} <= (?, ?, ?) "
-            "AND fetched_ms < ?",
-            (*first, *self._after, self._before_ms),
-        ).rowcount
+        old = f"{key} > (?, ?, ?) AND {key} <= (?, ?, ?) AND fetched_ms < ?"
+        values = (*first, *self._after, self._before_ms)
+        kept = f"SELECT crawl, digest FROM versions WHERE {old} AND kept = 1"
+        contents.let_go(db, db.execute(kept, values).fetchall())
+        return db.execute(f"DELETE FROM versions WHERE {old}", values).rowcount
 
 
 def drop_expired(db: sqlite3.Connection, now_ms: int) -> int:

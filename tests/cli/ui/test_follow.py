@@ -37,7 +37,11 @@ def broker(*looks: dict[str, Any]) -> BrokerClient:
             raise Unavailable("gone") from None
         return Stats((CrawlStats(crawl=name, **look),))
 
-    made = SimpleNamespace(put_crawl=lambda _: SimpleNamespace(state="active"), stats=stats)
+    made = SimpleNamespace(
+        put_crawl=lambda _: SimpleNamespace(state="active", reason=""),
+        rounds=lambda _: [],
+        stats=stats,
+    )
     return cast("BrokerClient", made)
 
 

@@ -18,6 +18,7 @@ from greencrawl.store.bodies import Place
 from greencrawl.store.errors import BodyAway
 from greencrawl.store.sqlite.store import SqliteStore
 from greencrawl.store.sqlite.tables.contents import Known
+from tests.support.body_uses import check_uses
 from tests.support.store_records import digest, page
 
 DETAILS: tuple[Detail, Detail] = ("text", "body")
@@ -204,3 +205,48 @@ def test_readers_and_the_writer_use_the_files_one_at_a_time(
     jobs = [gevent.spawn(write, 100), gevent.spawn(write, 200), gevent.spawn(read)]
     gevent.joinall(jobs, timeout=60, raise_error=True)
     assert len(bodies(store, crawl)) == 40
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_last_versions_keep_their_bodies_and_give_them_back(
+    tmp_path: Path, files: Files, apart: bool
+) -> None:
+    store = SqliteStore(tmp_path / "kept.sqlite", files if apart else None)
+    crawl = store.put_crawl("x", CrawlOptions(keep_versions=2), []).id
+
+    def kept() -> list[bool]:
+        return [
+            store.body(crawl, one.digest, one.body_bytes) is not None
+            for one in store.history(crawl, 1)
+        ]
+
+    bodies = [b"first", b"second", b"third", b"third", b"fourth"]
+    for at, body in enumerate(bodies):
+        store.commit(Commit([page(crawl, 1, body=body, fetched_ms=1000 + at)]))
+        if not apart:
+            check_uses(store, crawl)
+    assert kept() == [True, True, True, False, False]
+    assert store.body(crawl, digest(b"third"), 5) == b"third"
+    store.commit(Commit([page(crawl, 1, body=b"late", fetched_ms=500)]))
+    store.commit(Commit([page(crawl, 2, body=b"third", fetched_ms=1000)]))
+    assert kept() == [True, True, True, False, False, False], "what came late is not kept"
+    assert sum(store.drop_versions(2000)) == 5
+    assert store.body(crawl, digest(b"third"), 5) == b"third", "another page has it"
+    assert store.body(crawl, digest(b"second"), 6) is None
+    if not apart:
+        check_uses(store, crawl)
+    store.delete_crawl(crawl)
+    assert store.body(crawl, digest(b"fourth"), 6) is None
+    store.close()
+
+
+def test_versions_of_one_batch_are_kept_as_they_come(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "kept.sqlite")
+    crawl = store.put_crawl("x", CrawlOptions(keep_versions=1), []).id
+    pages = [page(crawl, 1, body=b"%d" % at, fetched_ms=at) for at in range(1, 5)]
+    store.commit(Commit(pages))
+    check_uses(store, crawl)
+    assert [store.body(crawl, digest(b"%d" % at), 1) for at in range(1, 5)] == [
+        None, None, b"3", b"4",
+    ]  # fmt: skip
+    store.close()

@@ -1,0 +1,101 @@
+"""Rounds: what is stored of a crawl is queued once more, some of it at a time.
+
+It is upkeep's work, under its duty. A step reads the next rows of the store, and logs them as a
+forced batch in the transaction that moves the round on. So whoever dies when, each URL is in one
+batch, and what waits in Redis stays bounded however much is stored. See decision 44.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from greencrawl.broker.service.service import Service, Sums
+from greencrawl.schema.log import logger
+from greencrawl.schema.net.scope import Rules, compile, level_for
+from greencrawl.schema.records import Admission, Crawl, Final, Round, StoredPage, TaskKind
+
+log = logger("upkeep")
+
+AT_ONCE = 1000
+"""Rows that a step looks at."""
+OPEN = 2000
+"""Tasks of a crawl with which no more are queued."""
+
+_PAGES, _FINALS = "p", "f"
+"""What a cursor begins with, by what it is of."""
+
+
+def go_on(service: Service, crawl: Crawl, sums: Sums) -> bool:
+    """Queue more of the crawl's rounds if it has room; whether one of them is under way.
+
+    Raises Unavailable, DutyLost.
+    """
+    for known in service.store.rounds(crawl.id):
+        if known.ended_ms:
+            continue
+        if known.total < 0:
+            known = service.store.count_round(crawl.id, known)
+        if sums.open < OPEN:
+            _step(service, crawl, known, quiet=not sums.open)
+        return True
+    return False
+
+
+def _step(service: Service, crawl: Crawl, known: Round, *, quiet: bool) -> None:
+    """Log the next batch. It ends when nothing of the crawl is under way any more: what was being
+    fetched when it began has its row by then."""
+    urls, cursor = _next(service, crawl, known)
+    end = cursor is None and quiet and not urls
+    if cursor is None and not (urls or end):
+        return
+    place = known.cursor if cursor is None else cursor
+    if service.store.queue_round(crawl.id, known, place, urls, end=end) and end:
+        log.info("round_ends", crawl=crawl.name, kind=known.kind, queued=known.queued)
+
+
+def _next(service: Service, crawl: Crawl, known: Round) -> tuple[list[Admission], str | None]:
+    """(URLs, cursor behind them); None: there are no rows any more."""
+    rules = compile(crawl)
+    part, _, after = known.cursor.partition(":")
+    if part in ("", _PAGES):
+        steps = service.store.page_steps(crawl.id, detail="row", after=after, window=AT_ONCE)
+        step = next(steps, None)
+        if step is not None and step.looked_at:
+            pages = [page for _, page in step.pages if _belongs(page, known)]
+            urls = [_again(crawl, rules, page, known) for page in pages]
+            return urls, f"{_PAGES}:{step.cursor}"
+        if known.kind == "read":
+            return [], None
+        after = ""
+    found = list(islice(_finals(service, crawl, after), AT_ONCE))
+    urls = [item for _, item, at_ms in found if item is not None and at_ms < known.before_ms]
+    return urls, f"{_FINALS}:{found[-1][0]}" if found else None
+
+
+def _belongs(page: StoredPage, known: Round) -> bool:
+    return page.fetched_ms < known.before_ms and page.depth >= known.least_depth
+
+
+def _again(crawl: Crawl, rules: Rules, page: StoredPage, known: Round) -> Admission:
+    """The task of a page. One that the scope leaves out was kept as another's requisite."""
+    level = level_for(crawl.options.order, page.depth, None, page.url)
+    kind = TaskKind.REREAD
+    if known.kind == "fetch":
+        kind = TaskKind.PAGE
+        if crawl.options.requisites == "on" and rules.excluded_by(page.url, max(page.depth, 1)):
+            kind = TaskKind.REQUISITE
+    return Admission(page.url, page.depth, level, kind=kind)
+
+
+def _finals(
+    service: Service, crawl: Crawl, after: str
+) -> Iterator[tuple[str, Admission | None, int]]:
+    """(cursor, URL, when) of final states; no URL where it is parked, or has a page."""
+    for cursor, last in service.store.finals(crawl.id, after=after):
+        stays = last.state == "parked" or _has_page(service, crawl, last)
+        yield cursor, None if stays else last.again, last.at_ms
+
+
+def _has_page(service: Service, crawl: Crawl, last: Final) -> bool:
+    return service.store.page(crawl.id, last.fingerprint, detail="row") is not None

@@ -1,0 +1,105 @@
+"""Where the commands ask for stored pages: at the running broker, or in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from greencrawl.broker.api.messages import PageReply
+from greencrawl.broker.client import BrokerClient
+from greencrawl.broker.service import pages as reading
+from greencrawl.cli import choose, reach
+from greencrawl.cli.commands.explain import in_store
+from greencrawl.cli.crawlfile import with_scheme
+from greencrawl.schema.errors import GreencrawlError, Refused
+from greencrawl.store.base import Store
+
+
+@contextmanager
+def source(data: str | None) -> Iterator[AtBroker | InStore]:
+    """Where pages are asked for: the running broker, or the store where none answers."""
+    settings = reach.load(data)
+    broker = reach.answering(settings)
+    if broker is not None:
+        yield AtBroker(broker)
+        return
+    with reach.store(settings) as store:
+        yield InStore(store)
+
+
+def _unknown(error: Refused) -> GreencrawlError:
+    """What a broker says of a page that it does not have."""
+    return (
+        GreencrawlError(str(error.problem.get("detail", error))) if error.status == 404 else error
+    )
+
+
+class AtBroker:
+    """Pages as a broker tells of them."""
+
+    def __init__(self, broker: BrokerClient) -> None:
+        self._broker = broker
+
+    def found(self, url: str, crawl: str | None) -> list[tuple[str, str]]:
+        """(crawl, id) wherever the URL is stored."""
+        return [(s.crawl, s.page) for s in self._broker.url(url, crawl) if s.page]
+
+    def get(self, page_id: str) -> PageReply:
+        """What is known of a page."""
+        try:
+            return self._broker.page(page_id)
+        except Refused as error:
+            raise _unknown(error) from error
+
+    def text(self, page_id: str) -> str:
+        """All of its text."""
+        return self._broker.page_text(page_id)
+
+    def body(self, page_id: str, at_ms: int = 0) -> bytes:
+        """Its body as it was fetched at ``at_ms`` (epoch), or last."""
+        try:
+            return self._broker.page_body(page_id, at_ms)
+        except Refused as error:
+            raise _unknown(error) from error
+
+
+class InStore:
+    """Pages as the store has them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def found(self, url: str, crawl: str | None) -> list[tuple[str, str]]:
+        """(crawl, id) wherever the URL is stored."""
+        crawls, identity = self._store.crawls(), self._store.frontier()
+        if identity is None:
+            return []
+        chosen = [choose.one(crawls, crawl)] if crawl else crawls
+        states = [in_store(self._store, one, url, identity) for one in chosen]
+        return [(state.crawl, state.page) for state in states if state.page]
+
+    def get(self, page_id: str) -> PageReply:
+        """What is known of a page."""
+        return reading.reply(self._store, page_id)
+
+    def text(self, page_id: str) -> str:
+        """All of its text."""
+        return reading.stored(self._store, page_id, body=False).text
+
+    def body(self, page_id: str, at_ms: int = 0) -> bytes:
+        """Its body as it was fetched at ``at_ms`` (epoch), or last."""
+        return reading.body_at(self._store, page_id, at_ms)
+
+
+def one(source: AtBroker | InStore, given: str, crawl: str | None) -> str:
+    """The id of a page by its id or URL. Raises GreencrawlError where none is, or several are."""
+    if reading.is_id(given):
+        return given
+    url = with_scheme(given)
+    found = source.found(url, crawl)
+    if not found:
+        raise GreencrawlError(f"{url} is not stored; `greencrawl explain` says why")
+    if len(found) > 1:
+        names = ", ".join(name for name, _ in found)
+        raise GreencrawlError(f"several crawls have it; say --crawl, one of: {names}")
+    return found[0][1]
