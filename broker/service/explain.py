@@ -15,6 +15,7 @@ from greencrawl.schema.net.normalising import queued_url
 from greencrawl.schema.net.scope import compile
 from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import Attempt, Crawl, FailureKind, Final, StoredPage, UrlState
+from greencrawl.schema.text.again import again_text
 from greencrawl.schema.text.declared import declared_text
 from greencrawl.schema.text.guessed import guessed_text
 from greencrawl.schema.text.parked import parked_text
@@ -53,7 +54,9 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
             why = f"the crawl is {crawl.state}{_because(crawl)}; {why}"
         state = msgspec.structs.replace(state, why=why)
     elif page is not None:
+        again = again_text(crawl, url, _moment)
         why = _of_page(crawl, page, attempts) + _since(page, final, attempts)
+        why += f"; {again}" if again else ""
         state = msgspec.structs.replace(state, state="fetched", why=why)
     elif final is not None:
         state = msgspec.structs.replace(state, state=final.state, why=_of_final(crawl, final))

@@ -289,8 +289,12 @@ class Service:
             gevent.kill(poll, Unavailable("this broker is stopping"))
 
     def stats(self, crawl: Crawl) -> CrawlStats:
-        """Its counters, and what became of its hook. Raises Unavailable."""
-        found = self.frontier.stats(crawl)
+        """Its counters, its period and rounds, and what became of its hook. Raises Unavailable."""
+        found = replace(
+            self.frontier.stats(crawl),
+            period=next(iter(self.store.periods(crawl.id, 1)), None),
+            rounds=tuple(one for one in self.store.rounds(crawl.id) if not one.ended_ms),
+        )
         if not crawl.options.hook:
             return found
         refused = self.refusals.of(crawl)

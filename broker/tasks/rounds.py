@@ -62,9 +62,10 @@ def _next(service: Service, crawl: Crawl, known: Round) -> tuple[list[Admission]
         steps = service.store.page_steps(crawl.id, detail="row", after=after, window=AT_ONCE)
         step = next(steps, None)
         if step is not None and step.looked_at:
-            pages = [page for _, page in step.pages if _belongs(page, known)]
-            urls = [_again(crawl, rules, page, known) for page in pages]
-            return urls, f"{_PAGES}:{step.cursor}"
+            some = list(islice(step.pages, AT_ONCE + 1))
+            cursor = step.cursor if len(some) <= AT_ONCE else some[AT_ONCE - 1][0]
+            pages = [page for _, page in some[:AT_ONCE] if _belongs(page, known)]
+            return [_again(crawl, rules, page, known) for page in pages], f"{_PAGES}:{cursor}"
         if known.kind == "read":
             return [], None
         after = ""

@@ -16,6 +16,7 @@ from greencrawl.schema.net.scope import compile
 from greencrawl.schema.net.urls import fingerprint, host_of
 from greencrawl.schema.records import Attempt, Crawl, FrontierIdentity, UrlState, Version
 from greencrawl.schema.settings import Settings
+from greencrawl.schema.text.again import again_text
 from greencrawl.schema.text.declared import declared_text
 from greencrawl.schema.text.guessed import guessed_text
 from greencrawl.schema.text.parked import parked_text
@@ -132,7 +133,8 @@ def in_store(store: Store, crawl: Crawl, given: str, identity: FrontierIdentity)
             because = f", which the crawl's rules keep out: {kept_out}" if kept_out else ""
             why += f", redirecting to {page.final_url}{because}"
         said = declared_text(page.url, page.canonical, page.directives)
-        why += f"{'; ' if said else ''}{said}.{found_as}"
+        again = again_text(crawl, url, moment)
+        why = "; ".join(filter(None, (why, said, again))) + f".{found_as}"
         return msgspec.structs.replace(known, state="fetched", why=why, page=page.id)
     if final is not None:
         if final.state == "parked":

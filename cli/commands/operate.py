@@ -8,6 +8,7 @@ from greencrawl.broker.client import BrokerClient
 from greencrawl.cli import choose, reach
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.ui.display import moment, printable
+from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import NodeAway
 
 LOOK_SECONDS = 0.5
@@ -50,11 +51,18 @@ def stop(crawl: str | None, now: bool, data: str | None) -> None:
     and new seeds let it go on; seeds that are known and links that are found late do not. CRAWL may
     be left out when there is only one.
     """
-    broker = reach.required(reach.load(data))
+    settings = reach.load(data)
+    broker = reach.required(settings)
     changed = broker.stop(choose.one(broker.crawls(), crawl).name, now=now)
     with on_signals() as asked:
         while changed.stopping and not asked.asked.wait(LOOK_SECONDS):
-            changed = broker.crawl(changed.name)
+            try:
+                changed = broker.crawl(changed.name)
+            except Unavailable as error:  # that of `greencrawl crawl` ends with its crawl
+                with reach.store(settings) as store:
+                    changed = store.crawl(changed.name)
+                if changed.stopping:
+                    raise error
     because = f" ({changed.reason})" if changed.reason else ""
     click.echo(f"{changed.name}: {changed.state}{because}")
 

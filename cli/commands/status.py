@@ -16,6 +16,7 @@ from greencrawl.cli import choose, reach
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import (
+    again_texts,
     away_text,
     failed,
     failures_text,
@@ -114,13 +115,14 @@ def table(stats: Stats) -> RenderableType:
         if one.rewritten
     ]
     kept = [Text(f"{one.crawl}: {text}") for one in stats.crawls if (text := withheld_text(one))]
+    again = [Text(f"{one.crawl}: {text}") for one in stats.crawls for text in again_texts(one)]
     refused = [Text(f"{one.crawl}: {refused_text(one)}") for one in stats.crawls if one.refused]
     slowest = Text(f"slowest hosts: {slowest_text(stats.slowest)}")
     rest = [Text(rest_text(stats))] if stats.rest_hosts else []
     away = [Text(away_text(one)) for one in stats.away]
     workers = [Text(text)] if (text := workers_text(stats)) else []
     tail = [*hooks, *rewritten, *kept, *refused, *rest, *away]
-    return Group(rows, slowest, *workers, *put_off, *tail)
+    return Group(rows, slowest, *workers, *again, *put_off, *tail)
 
 
 def _watch(broker: BrokerClient, crawl: str | None) -> None:
@@ -147,6 +149,9 @@ def _of_store(store: Store, crawl: Crawl) -> CrawlStats:
         crawl=crawl.name,
         state=crawl.state,
         reason=crawl.reason,
+        wakes_ms=crawl.wakes_ms,
+        period=next(iter(store.periods(crawl.id, 1)), None),
+        rounds=tuple(one for one in store.rounds(crawl.id) if not one.ended_ms),
         stored=counts["pages"],
         dead=counts["dead"],
         parked=counts["parked"],

@@ -274,3 +274,20 @@ class Display:
         if text and key != self._key and self._live is None:
             self._console.print(text, soft_wrap=True, markup=False, highlight=False)
         self._note, self._key = text, key
+
+
+def again_texts(one: CrawlStats) -> list[str]:
+    """The period of a crawl that begins again, and the rounds that are under way."""
+    said = []
+    if one.state == "resting":
+        number = f"; period {one.period.number} is over" if one.period else ""
+        said.append(f"rests until {moment(one.wakes_ms)}{number}")
+    elif one.period is not None and not one.period.ended_ms:
+        said.append(
+            f"period {one.period.number} is under way since {moment(one.period.started_ms)}"
+        )
+    for found in one.rounds:
+        of = f" of {found.total:,}" if found.total >= 0 else ""
+        verb = "read again from what is stored" if found.kind == "read" else "asked for again"
+        said.append(f"{found.why}: {found.queued:,}{of} {verb}")
+    return said

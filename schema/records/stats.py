@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from greencrawl.schema.records.crawl import CrawlState
 from greencrawl.schema.records.host import HostState, NodeAway
 from greencrawl.schema.records.lease import HookRefusal
+from greencrawl.schema.records.recrawl import Period, Round
 from greencrawl.schema.records.stored import Attempt, HookCount, Version
 
 
@@ -51,7 +52,8 @@ class CrawlStats(Totals, frozen=True, kw_only=True):
     """Counters of one crawl, and how it stands. What is still to do is ``waiting +
     leased + later + overflow``.
 
-    ``wakes_ms`` is when the next period of one that rests begins. ``hooks`` counts failures of its
+    ``wakes_ms`` is when the next period of one that rests begins, ``period`` the latest of one that
+    begins again, and ``rounds`` those that are under way. ``hooks`` counts failures of its
     hook; ``refused`` are workers that cannot import it, and ``stuck`` says that no worker is known
     which takes the crawl.
     """
@@ -60,6 +62,8 @@ class CrawlStats(Totals, frozen=True, kw_only=True):
     state: CrawlState
     reason: str = ""
     wakes_ms: int = 0
+    period: Period | None = None
+    rounds: tuple[Round, ...] = ()
     hooks: tuple[HookCount, ...] = ()
     refused: tuple[HookRefusal, ...] = ()
     stuck: bool = False

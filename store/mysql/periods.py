@@ -20,10 +20,7 @@ def rest(db: Db, crawl: int, every_ms: int, version: int, now_ms: int) -> Crawl:
     if not changed.finished or changed.version == version:
         return changed
     last, started_ms = _last_period(db, crawl)
-    if last:
-        end = "UPDATE periods SET ended_ms = %s WHERE crawl = %s AND number = %s AND ended_ms = 0"
-        db.execute(end, (now_ms, crawl, last))
-    else:  # the crawl before it began again
+    if not last:  # the crawl before it began again
         started_ms = changed.started_ms
         first = "INSERT INTO periods (crawl, number, started_ms, ended_ms) VALUES (%s, 1, %s, %s)"
         db.execute(first, (crawl, started_ms, now_ms))
@@ -127,8 +124,15 @@ def _read(row: Row) -> Round:
 
 def count_round(db: Db, crawl: int, known: Round) -> int:
     """See ``Store.count_round``."""
-    sql = "SELECT COUNT(*) FROM pages WHERE crawl = %s AND depth >= %s AND fetched_ms < %s"
-    values = (crawl, known.least_depth, known.started_ms)
+    sql = "SELECT COUNT(*) FROM pages p"
+    values: tuple[int, ...] = (crawl, known.started_ms)
+    where = " WHERE p.crawl = %s AND p.fetched_ms < %s"
+    if known.least_depth:  # which stands in the wide rows
+        beside = "c.crawl = p.crawl AND c.place = p.place AND c.fingerprint = p.fingerprint"
+        sql += f" JOIN contents c ON {beside}"
+        where += " AND c.depth >= %s"
+        values += (known.least_depth,)
+    sql += where
     db.execute(sql, values)
     return int(db.fetchall()[0][0])
 

@@ -19,10 +19,7 @@ def rest(db: sqlite3.Connection, crawl: int, every_ms: int, version: int, now_ms
     if not changed.finished or changed.version == version:
         return changed
     last, started_ms = _last_period(db, crawl)
-    if last:
-        end = "UPDATE periods SET ended_ms = ? WHERE crawl = ? AND number = ? AND ended_ms = 0"
-        db.execute(end, (now_ms, crawl, last))
-    else:  # the crawl before it began again
+    if not last:  # the crawl before it began again
         started_ms = changed.started_ms
         first = "INSERT INTO periods (crawl, number, started_ms, ended_ms) VALUES (?, 1, ?, ?)"
         db.execute(first, (crawl, started_ms, now_ms))

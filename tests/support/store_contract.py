@@ -524,6 +524,10 @@ class StoreContract(ContentContract, HookContract, ParkedContract, RetentionCont
             for one in first.pending_seeds():
                 first.seeds_admitted(one.id)
             assert first.begin_period(crawl, links("http://example.org/")) == began
+        first.set_state(crawl, "paused", "stopping")
+        assert first.periods(crawl, 1)[0].ended_ms == 0
+        stopped = first.set_state(crawl, "done", "stopped")
+        assert first.periods(crawl, 1)[0].ended_ms == stopped.finished_ms
         first.delete_crawl(crawl)
         assert first.periods(crawl) == []
 

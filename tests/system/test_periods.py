@@ -79,3 +79,29 @@ def test_each_period_asks_for_its_seeds_once_and_follows_what_is_new(
         count = len(server.hits)
         time.sleep(EVERY_SECONDS + 0.5)  # nothing tells of a period that does not begin
         assert len(server.hits) == count
+
+
+def test_a_crawl_that_rests_says_when_it_asks_for_what(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    with (
+        SiteServer(News()) as server,
+        System(tmp_path, [redis_server.url]).start() as system,
+    ):
+        system.crawl([server.url("/")], delay=0, recrawl={"every": "1h"})
+        wait_until(lambda: system.stats()["state"] == "resting", 30, "it rests")
+        stats = system.stats()
+        assert (stats["period"]["number"], stats["period"]["ended_ms"] > 0) == (1, True)
+        assert stats["wakes_ms"] == stats["period"]["started_ms"] + 3_600_000
+
+        def why(path: str) -> str:
+            (state,) = system.call("GET", f"/v1/urls?crawl=test&url={server.url(path)}")
+            return str(state["why"])
+
+        assert "; asked for again at 20" in why("/")
+        assert "every 1h, as a seed" in why("/")
+        system.call("POST", "/v1/crawls/test/urls", {"urls": [server.url("/other")]})
+        wait_until(lambda: system.stats()["stored"] == 2, 30, "it is woken")
+        wait_until(lambda: system.stats()["state"] == "resting", 30, "it rests")
+        assert "; not asked for again: " in why("/other")
+        assert system.stats()["wakes_ms"] == stats["wakes_ms"], "the same period goes on"

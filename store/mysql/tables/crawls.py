@@ -146,14 +146,22 @@ def set_state(
                 "version = version + 1 WHERE id = %s",
                 (reason, now_ms, crawl),
             )
-        return get(db, crawl)
+        return _with_its_period(db, get(db, crawl), now_ms)
     started_ms = known.started_ms or (now_ms if state == "active" else 0)
     db.execute(
         "UPDATE crawls SET state = %s, reason = %s, started_ms = %s, finished_ms = %s, "
         "wakes_ms = 0, version = version + 1 WHERE id = %s",
         (state, reason, started_ms, now_ms if state == "done" else 0, crawl),
     )
-    return get(db, crawl)
+    return _with_its_period(db, get(db, crawl), now_ms)
+
+
+def _with_its_period(db: Db, crawl: Crawl, now_ms: int) -> Crawl:
+    """The crawl; its period is over where it is done, whatever ended it."""
+    if crawl.ended:
+        sql = "UPDATE periods SET ended_ms = %s WHERE crawl = %s AND ended_ms = 0"
+        db.execute(sql, (now_ms, crawl.id))
+    return crawl
 
 
 def reopen(db: Db, crawl: int, version: int) -> Crawl:

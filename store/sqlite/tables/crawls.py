@@ -135,14 +135,22 @@ def set_state(
             "AND NOT EXISTS (SELECT 1 FROM rounds WHERE crawl = ? AND ended_ms = 0)))",
             (reason, now_ms, crawl, crawl, reason.startswith("max_"), crawl, crawl),
         )
-        return get(db, crawl)
+        return _with_its_period(db, get(db, crawl), now_ms)
     started_ms = known.started_ms or (now_ms if state == "active" else 0)
     db.execute(
         "UPDATE crawls SET state = ?, reason = ?, started_ms = ?, finished_ms = ?, wakes_ms = 0, "
         "version = version + 1 WHERE id = ?",
         (state, reason, started_ms, now_ms if state == "done" else 0, crawl),
     )
-    return get(db, crawl)
+    return _with_its_period(db, get(db, crawl), now_ms)
+
+
+def _with_its_period(db: sqlite3.Connection, crawl: Crawl, now_ms: int) -> Crawl:
+    """The crawl; its period is over where it is done, whatever ended it."""
+    if crawl.ended:
+        sql = "UPDATE periods SET ended_ms = ? WHERE crawl = ? AND ended_ms = 0"
+        db.execute(sql, (now_ms, crawl.id))
+    return crawl
 
 
 def reopen(db: sqlite3.Connection, crawl: int, version: int) -> Crawl:

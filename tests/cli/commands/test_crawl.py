@@ -261,6 +261,21 @@ def test_a_crawl_in_periods_is_left_when_it_rests_and_begins_again_when_that_is_
     assert end(following)[0] == 130
 
 
+def test_a_stop_beside_a_crawl_tells_its_end_and_the_same_command_goes_on(
+    command: Command, site: Site, root: str
+) -> None:
+    arguments = ("crawl", root, "--crawl", "x", "--processes", "1")
+    process = command.start(*arguments, "--delay", "0.2")
+    until(lambda: len(site.requests) > 3, "it is under way")
+    code, out, err = command.here("stop", "x", "--now")
+    assert (code, out) == (0, "x: done (stopped)\n"), err
+    assert end(process)[0] == 0
+    assert len(site.requests) < 30
+    code, _, err = command.run(*arguments, "--delay", "0")
+    assert (code, "31 pages stored" in err) == (0, True), err
+    assert set(Counter(site.requests).values()) == {1}
+
+
 def test_an_only_seed_whose_name_does_not_exist_is_told_at_once(command: Command) -> None:
     with DnsServer({"": Zone({})}) as names:
         began = monotonic()

@@ -76,7 +76,9 @@ def fill(path: Path, version: int) -> None:
     if version >= 5:
         noted = str(int.from_bytes(digest(b"noted" * 100), "big"))
         old.put_page(1, 6, 2000, b"noted" * 100, content=noted)
-        old.db.execute("INSERT INTO versions VALUES (1, 6, 1000, 203, 5, ?)", (digest(b"first"),))
+        columns = "crawl, fingerprint, fetched_ms, status, body_bytes, digest"
+        values = (1, 6, 1000, 203, 5, digest(b"first"))
+        old.db.execute(f"INSERT INTO versions ({columns}) VALUES (?, ?, ?, ?, ?, ?)", values)
     old.close()
 
 

@@ -1,0 +1,84 @@
+"""A round over a store with more than a step takes: each URL once, and never too many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks import rounds
+from greencrawl.schema.records import Commit, CrawlOptions, SeedBatch, TaskKind
+from greencrawl.store.sqlite.store import SqliteStore
+from tests.support.store_records import final, page
+
+PAGES = 25
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
+    monkeypatch.setattr(rounds, "AT_ONCE", 10)
+    monkeypatch.setattr(rounds, "OPEN", 20)
+    opened = SqliteStore(tmp_path / "content.sqlite")
+    yield opened
+    opened.close()
+
+
+def sums(waiting: int) -> Any:
+    return SimpleNamespace(open=waiting)
+
+
+def taken(store: SqliteStore) -> list[SeedBatch]:
+    """Batches that are pending, which are settled by that."""
+    found = store.pending_seeds()
+    for batch in found:
+        store.seeds_admitted(batch.id)
+    return found
+
+
+def test_a_round_queues_each_url_once_and_waits_while_many_are_open(store: SqliteStore) -> None:
+    service = cast("Service", SimpleNamespace(store=store))
+    crawl = store.put_crawl("x", CrawlOptions(), ["example.org"])
+    store.commit(Commit([page(crawl.id, n, depth=n % 3) for n in range(PAGES)]))
+    store.commit(
+        Commit(
+            finals=[
+                final(crawl.id, 100, state="dead"),
+                final(crawl.id, 101, state="gone"),
+                final(crawl.id, 102, state="parked"),
+                final(crawl.id, 3, state="gone", at_ms=9_000),
+            ]
+        )
+    )
+    assert not rounds.go_on(service, crawl, sums(0)), "there is none"
+    store.begin_round(crawl.id, "anew")
+    assert rounds.go_on(service, crawl, sums(rounds.OPEN))
+    assert taken(store) == []
+    batches: list[SeedBatch] = []
+    while rounds.go_on(service, crawl, sums(1)) and (more := taken(store)):
+        assert all(batch.force and len(batch.urls) <= rounds.AT_ONCE for batch in more)
+        batches += more
+    urls = [item.url for batch in batches for item in batch.urls]
+    assert len(urls) == len(set(urls)) == PAGES + 2, "a page that is gone is asked for as a page"
+    assert {item.kind for batch in batches for item in batch.urls} == {TaskKind.PAGE}
+    store.commit(Commit([page(crawl.id, n, fetched_ms=2**42) for n in range(PAGES + 5)]))
+    assert rounds.go_on(service, crawl, sums(1)), "it goes on while something is open"
+    while rounds.go_on(service, crawl, sums(0)):
+        assert taken(store) == [], "what was fetched since is no part of it"
+    (found,) = store.rounds(crawl.id)
+    assert (found.total, found.queued, found.ended_ms > 0) == (PAGES, PAGES + 2, True)
+
+
+def test_pages_are_read_again_from_the_depth_on_that_was_the_edge(store: SqliteStore) -> None:
+    service = cast("Service", SimpleNamespace(store=store))
+    crawl = store.put_crawl("x", CrawlOptions(depth=2), ["example.org"])
+    store.commit(Commit([page(crawl.id, n, depth=n % 3) for n in range(PAGES)]))
+    crawl = store.put_crawl("x", CrawlOptions(depth=3), ["example.org"])
+    found = []
+    while rounds.go_on(service, crawl, sums(0)):
+        found += [item for batch in taken(store) for item in batch.urls]
+    assert {(item.depth, item.kind) for item in found} == {(2, TaskKind.REREAD)}
+    assert len(found) == PAGES // 3
