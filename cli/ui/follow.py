@@ -19,7 +19,7 @@ from greencrawl.cli.ui import advice, summary
 from greencrawl.cli.ui.display import Display, away_text, refused_text, rest_text
 from greencrawl.cli.ui.summary import Summary
 from greencrawl.schema.clock import epoch_ms
-from greencrawl.schema.errors import Refused, Unavailable
+from greencrawl.schema.errors import InvalidConfig, Refused, Unavailable
 from greencrawl.schema.net.scope import starts
 from greencrawl.schema.net.urls import canonicalise, host_of
 from greencrawl.schema.records import (
@@ -121,8 +121,11 @@ def follow(
                     stop.asked.wait(POLL_SECONDS)
             return None
 
+        anew = fresh and ask(lambda: known_at(broker, name)) is not None
+        if anew:
+            _check_limits(wanted)
         created = ask(lambda: broker.put_crawl(wanted))
-        if fresh and created is not None:
+        if anew and created is not None:
             ask(lambda: broker.begin_round(name))
         if created is not None and (created.state == "paused" or created.reason == STOPPED):
             ask(lambda: broker.resume(name))
@@ -219,6 +222,14 @@ def known_at(broker: BrokerClient, name: str) -> Crawl | None:
         if error.status == 404:
             return None
         raise
+
+
+def _check_limits(wanted: CreateCrawl) -> None:
+    """Raises InvalidConfig for a crawl that the broker would not have anew."""
+    for limit in ("max_pages", "max_bytes", "max_seconds"):
+        if getattr(wanted, limit):
+            why = "counts what is fetched again, too: leave it out, or name another crawl (--crawl)"
+            raise InvalidConfig([("--fresh", f"crawl {wanted.name} has {limit}, which {why}")])
 
 
 def round_text(one: Round) -> str:

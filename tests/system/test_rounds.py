@@ -18,6 +18,8 @@ from tests.support.sites import html
 from tests.support.stored import read_stored
 from tests.support.system import System, wait_until
 
+LEASED = 32
+"""URLs that a session has at most."""
 DEEP = [f"/{n}" for n in range(1, 6)]
 
 
@@ -72,11 +74,11 @@ class Rig:
 
 
 @pytest.fixture
-def rig(tmp_path: Path, redis_server: RedisServer) -> Iterator[Rig]:
-    site = Site()
+def rig(tmp_path: Path, redis_server: RedisServer, request: pytest.FixtureRequest) -> Iterator[Rig]:
+    site, settings = Site(), getattr(request, "param", {"request_seconds": "5"})
     with (
         SiteServer(site) as server,
-        System(tmp_path, [redis_server.url], request_seconds="5").start() as system,
+        System(tmp_path, [redis_server.url], **settings).start() as system,
     ):
         yield Rig(system, server, site)
 
@@ -165,3 +167,23 @@ def test_a_stopped_crawl_is_reopened_by_new_seeds_and_not_by_known_ones(rig: Rig
     assert rig.system.call("POST", "/v1/crawls/test/urls", new)["added"] == 1
     rig.system.wait_done(30)
     assert rig.site.took() == {"/2": 1, "/3": 1, "/5": 1}
+
+
+@pytest.mark.parametrize("rig", [{"request_seconds": "2", "lease_seconds": "6"}], indirect=True)
+def test_a_round_is_had_whole_whatever_dies(rig: Rig, redis_server: RedisServer) -> None:
+    paths = ["/", *DEEP, *(f"/side/{n}" for n in range(40))]
+    rig.crawl(tuple(paths))
+    assert set(rig.site.took()) == set(paths)
+    rig.site.version = 2
+    rig.system.crawl([rig.server.url("/")], delay=0.05)
+    rig.system.call("POST", "/v1/crawls/test/rounds")
+    wait_until(lambda: len(rig.site.asked) > 5, 30, "it is under way")
+    redis_server.kill()
+    rig.system.kill("broker")
+    redis_server.start()
+    rig.system.start_broker()
+    rig.system.wait_done(60)
+    asked = rig.site.took()
+    assert set(asked) == set(paths)
+    assert sum(asked.values()) <= len(paths) + LEASED, "once, but for what was leased"
+    assert set(rig.titles().values()) == {"version 2"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -259,6 +260,20 @@ def test_a_crawl_in_periods_is_left_when_it_rests_and_begins_again_when_that_is_
     until(lambda: Counter(site.requests)["/"] >= 4, "two periods more")
     following.send_signal(signal.SIGINT)
     assert end(following)[0] == 130
+
+
+def test_a_greater_depth_says_what_is_read_again_and_fetches_nothing_twice(
+    command: Command, site: Site, root: str
+) -> None:
+    assert command.run("crawl", root, "--crawl", "x", "--depth", "1", *FAST)[0] == 0
+    before = len(site.requests)
+    code, _, err = command.run("crawl", root, "--crawl", "x", "--depth", "3", *FAST)
+    assert code == 0, err
+    assert re.search(r"depth 1 → 3: \d+ pages are read again from what is stored", err), err
+    assert len(site.requests) > before
+    assert set(Counter(site.requests).values()) == {1}
+    code, _, err = command.run("crawl", root, "--crawl", "x", "--max-pages", "99", "--fresh", *FAST)
+    assert (code, "crawl x has max_pages" in err) == (2, True), err
 
 
 def test_a_stop_beside_a_crawl_tells_its_end_and_the_same_command_goes_on(
