@@ -17,6 +17,7 @@ from bench.traps.crawl import Manner, Result, crawl_site, knows, shares
 from bench.traps.documents import DOCUMENTS, compare
 from bench.traps.kinds.discourse import Discourse
 from bench.traps.kinds.discuz import Discuz
+from bench.traps.kinds.figures import Screws, Timetable, Weather
 from bench.traps.kinds.honest import Archive, Catalogue, Pages
 from bench.traps.kinds.opencart import OpenCart
 from bench.traps.kinds.phpbb import PhpBB
@@ -59,6 +60,12 @@ TRIES: dict[str, Try] = {
     "catalogue": Try(_generated(Catalogue), endless=False),
     "items": Try(_generated(partial(Catalogue, by="query")), endless=False),
     "pages": Try(_generated(Pages), endless=False),
+    "screws": Try(_generated(Screws), endless=False),
+    "screws-query": Try(_generated(partial(Screws, by="query")), endless=False),
+    "weather": Try(_generated(Weather), endless=False),
+    "weather-lists": Try(_generated(partial(Weather, ways="lists")), endless=False),
+    "weather-chain": Try(_generated(partial(Weather, ways="chain")), endless=False),
+    "timetable": Try(_generated(Timetable), endless=False),
     "wiki": Try(lambda seed, folder, manner: crawl_wiki(folder, manner, seed)),
     **{
         name: Try(partial(lambda name, seed, folder, manner: compare(name, folder, manner), name))

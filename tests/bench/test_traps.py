@@ -13,6 +13,7 @@ import pytest
 from bench.traps.crawl import Result
 from bench.traps.kinds.discourse import Discourse
 from bench.traps.kinds.discuz import Discuz
+from bench.traps.kinds.figures import Screws, Timetable, Weather
 from bench.traps.kinds.honest import Archive, Catalogue, Pages
 from bench.traps.kinds.opencart import OpenCart
 from bench.traps.kinds.phpbb import PhpBB
@@ -40,8 +41,17 @@ SITES: dict[str, Callable[[], Site]] = {
     "catalogue": lambda: Catalogue(1, size=120),
     "items": lambda: Catalogue(1, size=120, by="query"),
     "pages": lambda: Pages(1, threads=25, most=30),
+    "screws": lambda: Screws(1, size=120),
+    "screws-query": lambda: Screws(1, size=120, by="query"),
+    "weather": lambda: Weather(1, days=60),
+    "weather-lists": lambda: Weather(1, days=60, ways="lists"),
+    "weather-chain": lambda: Weather(1, days=60, ways="chain"),
+    "timetable": lambda: Timetable(1, lines=6, stops=10),
 }
-HONEST = ("archive", "catalogue", "items", "pages")
+HONEST = (
+    "archive", "catalogue", "items", "pages", "screws", "screws-query", "weather",
+    "weather-lists", "weather-chain", "timetable",
+)  # fmt: skip
 
 
 def guided(site: Site) -> tuple[Log, Counter[str]]:

@@ -7,7 +7,10 @@
  * another order has the same pieces. Numbers are all one, as dates and counters are of no interest;
  * but for decimals, of which tables of measurements consist. The text of links is left out, since it
  * is said of other pages, and so are the path of the page's own URL and, of short pages, its words,
- * with what is cut off between them: pages that say what was not found would be new for ever. */
+ * with what is cut off between them: pages that say what was not found would be new for ever.
+ *
+ * The numbers of each block are its figures: by them pages of one text differ that are no copies. No
+ * figures are the numbers of the page's URL, and one that is the last one's next, as in a calendar. */
 
 #define _GNU_SOURCE /* memmem */
 #include <string.h>
@@ -64,6 +67,51 @@ static void keep(struct samples *samples, uint64_t hash) {
             }
             return;
         }
+}
+
+/* Add a number to the figures of a block, in whatever order they stand. */
+static void count_figure(struct samples *samples, struct figures *block, uint64_t number) {
+    uint64_t next = samples->last + 1;
+    samples->last = number;
+    if (number == next)
+        return;
+    for (unsigned at = 0; at < samples->own_count; at++)
+        if (samples->own[at] == number)
+            return;
+    block->value += (uint32_t)mixed(number + 0x9e3779b97f4a7c15u);
+    block->label += block->label < 15;
+}
+
+/* Keep the figures of a block, of whose rest `hash` is a hash; those of blocks that are equal but
+ * for them, as rows of a table are, together. */
+static void end_figures(struct samples *samples, struct figures *block, uint64_t hash) {
+    uint32_t label = (uint32_t)mixed(hash + 1) & ~(uint32_t)15, count = block->label, at = 0;
+    for (; at < samples->figures_count; at++)
+        if ((samples->figures[at].label & ~(uint32_t)15) == label)
+            break;
+    struct figures *found = samples->figures + at;
+    if (at < samples->figures_count) {
+        count += found->label & 15;
+        found->label = label | (count < 15 ? count : 15);
+        found->value += block->value;
+    } else if (at < MOST_FIGURES) {
+        *found = (struct figures){label | count, block->value};
+        samples->figures_count++;
+    }
+    *block = (struct figures){0, 0};
+}
+
+void samples_own(struct samples *samples, const char *url) {
+    while (*url && samples->own_count < MOST_OWN) {
+        if ((unsigned char)(*url - '0') >= 10) {
+            url++;
+            continue;
+        }
+        uint64_t number = 0;
+        for (; (unsigned char)(*url - '0') < 10; url++)
+            number = 10 * number + (unsigned char)(*url - '0');
+        samples->own[samples->own_count++] = number;
+    }
 }
 
 static unsigned lower(unsigned char byte) {
@@ -193,9 +241,11 @@ void samples_take(struct samples *samples, char *text, size_t length) {
     while (shift < 24 && length >> shift > MOST_SAMPLES / 2)
         shift++;
     samples->shift = shift;
-    uint64_t hash = 0, word, limit = (uint64_t)1 << (64 - shift);
+    uint64_t hash = 0, word, limit = (uint64_t)1 << (64 - shift), number = 0;
+    struct figures block = {0, 0};
+    samples->last = UINT64_MAX - 1;
     size_t fed = 0;
-    int fraction = 0;
+    int fraction = 0, counted = 1; /* whether `number` was added to the figures of its block */
     unsigned cut = 0; /* 1 behind a gap in a block: there the oldest bit is another byte's */
     char *end = text + length;
     *end = '\n';
@@ -209,6 +259,10 @@ void samples_take(struct samples *samples, char *text, size_t length) {
         }
         fed += (size_t)(at - begin);
         if (*at == '\n') {
+            if (!counted)
+                count_figure(samples, &block, number), counted = 1;
+            if (block.label)
+                end_figures(samples, &block, hash);
             if (fed && !cut && fed < WINDOW && (hash = mixed(hash)) < limit)
                 keep(samples, hash);
             if (at == end)
@@ -222,9 +276,13 @@ void samples_take(struct samples *samples, char *text, size_t length) {
         }
         unsigned char last = at > text ? (unsigned char)at[-1] : 0;
         if ((unsigned char)(last - '0') < 10) {
+            number = 10 * number + (unsigned char)(*at - '0');
             if (!fraction)
                 continue;
         } else {
+            if (!counted)
+                count_figure(samples, &block, number);
+            counted = 0, number = (unsigned char)(*at - '0');
             fraction = ((last == '.' || last == ',') && at > text + 1 &&
                         (unsigned char)(at[-2] - '0') < 10) ||
                        is_decimal(at, (size_t)(end - at));

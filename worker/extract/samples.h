@@ -8,17 +8,30 @@
 #define MOST_IMAGES 8
 #define LEAST_SHIFT 3
 #define SAMPLED 4096 /* bytes of a page, at most, of which samples are taken */
+#define SAMPLES_HEAD 3 /* bytes before the tags of a page */
+#define MOST_FIGURES 16
+#define MOST_OWN 16
+
+/* The numbers of one block. `label` is a hash of the rest of the block, but for its last four bits:
+ * how many numbers, 15 at most. */
+struct figures {
+    uint32_t label, value;
+};
 
 struct samples {
     uint32_t slots[SAMPLE_SLOTS], images[MOST_IMAGES];
-    unsigned count, image_count, shift;
+    struct figures figures[MOST_FIGURES];
+    uint64_t own[MOST_OWN], last; /* numbers of the page's URL, and the last one that was met */
+    unsigned count, image_count, shift, figures_count, own_count;
 };
 
 void samples_begin(void);
 /* Take the path of `url` out of a text, and its words if the text is short; its length then. Gaps
  * are left, which pieces do not cross. */
 size_t without_echo(char *text, size_t length, const char *url);
-/* Take samples of `text`, in which line feeds stand between blocks; a byte behind it is written. */
+/* Note the numbers of a URL, which are no figures of its page. */
+void samples_own(struct samples *samples, const char *url);
+/* Take samples and figures of `text`, in which line feeds stand between blocks; a byte behind it is written. */
 void samples_take(struct samples *samples, char *text, size_t length);
 void samples_image(struct samples *samples, const char *source);
 /* How many of `count` tags the table has not got; it has them afterwards. `slots`: a power of 2.

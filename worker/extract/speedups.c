@@ -646,8 +646,9 @@ static void blank_line_feeds(char *text, size_t length) {
             text[at] = ' ';
 }
 
-/* Two numbers – how many bytes a sample stands for, as a power of 2, and how many images follow –
- * and tags of four bytes: those of images, then those of the text. NULL with an exception set. */
+/* Three numbers – how many bytes a sample stands for, as a power of 2, how many images, and how many
+ * blocks with figures – and tags of four bytes: of images, of the text, and two of each such block.
+ * NULL with an exception set. */
 static PyObject *as_samples(const struct text *text, const char *url) {
     const char *path = url == NULL || strlen(url) < 8 ? NULL : strchr(url + 8, '/');
     struct samples *samples = text->samples;
@@ -662,16 +663,20 @@ static PyObject *as_samples(const struct text *text, const char *url) {
         if (i < text->label_count)
             from = text->labels[i].end;
     }
-    if (path != NULL)
+    if (path != NULL) {
         length = without_echo(own, length, path);
+        samples_own(samples, path);
+    }
     samples_take(samples, own, length);
     blank_line_feeds(text->data, text->length);
     PyObject *result = PyBytes_FromStringAndSize(
-        NULL, (Py_ssize_t)(2 + 4 * (samples->image_count + samples->count)));
+        NULL, (Py_ssize_t)(SAMPLES_HEAD + 4 * (samples->image_count + samples->count) +
+                           sizeof *samples->figures * samples->figures_count));
     if (result == NULL)
         return NULL;
     char *to = PyBytes_AS_STRING(result);
     *to++ = (char)samples->shift, *to++ = (char)samples->image_count;
+    *to++ = (char)samples->figures_count;
     memcpy(to, samples->images, 4 * samples->image_count);
     to += 4 * samples->image_count;
     for (unsigned i = 0; i < SAMPLE_SLOTS; i++)
@@ -679,6 +684,7 @@ static PyObject *as_samples(const struct text *text, const char *url) {
             memcpy(to, samples->slots + i, 4);
             to += 4;
         }
+    memcpy(to, samples->figures, sizeof *samples->figures * samples->figures_count);
     return result;
 }
 
@@ -771,15 +777,20 @@ struct found {
 /* What `novel` returns of samples that lie at `data`; false with an exception set. */
 static int find(const char *data, Py_ssize_t length, uint64_t seed, const Py_buffer *table,
                 unsigned shift, struct found *found) {
-    size_t slots = slots_of(table), count = length < 2 ? 0 : (size_t)(length - 2) / 4;
+    size_t slots = slots_of(table), count = 0, figures = 0;
     uint32_t tags[MOST_SAMPLES + MOST_IMAGES];
     if (!slots)
         return 0;
+    if (length >= SAMPLES_HEAD) {
+        figures = (unsigned char)data[2] * sizeof(struct figures) / 4;
+        count = (size_t)(length - SAMPLES_HEAD) / 4;
+        count -= figures < count ? figures : count;
+    }
     if (count > sizeof tags / sizeof *tags) {
         PyErr_SetString(PyExc_ValueError, "no samples");
         return 0;
     }
-    memcpy(tags, data + 2, 4 * count);
+    memcpy(tags, data + SAMPLES_HEAD, 4 * count);
     size_t images = count ? (unsigned char)data[1] : 0;
     images = images < count ? images : count;
     unsigned level = shift > LEAST_SHIFT ? shift - LEAST_SHIFT : 0;

@@ -48,7 +48,8 @@ class Evidence(Struct, gc=False):
     that its URL has one, ``numbered`` that it ends in a number or an id. ``data`` is what programs
     read, ``moved`` leads to what was met. ``leading`` is how surely such a shape leads on, to 1.
     ``inner`` says that its URL was found on a page of its own shape, ``odd`` that something is odd
-    about that, ``bred`` that pages of its long text lead to each other.
+    about that, ``bred`` that pages of its long text lead to each other. ``told``: nothing but its
+    figures is its own.
     """
 
     new: float
@@ -68,6 +69,7 @@ class Evidence(Struct, gc=False):
     inner: bool = False
     odd: bool = False
     bred: bool = False
+    told: bool = False
 
 
 def count_text(texts: dict[int, Same], text: int, shape: int, name: str) -> Same:

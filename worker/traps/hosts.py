@@ -8,9 +8,10 @@ from greencrawl.worker.traps.novelty import Novelty
 from greencrawl.worker.traps.shapes import Shape, Shaper
 from greencrawl.worker.traps.yields import Yields
 
-LINKS, DONE, TEXTS, FOREIGN, KEYS, INNER = 1, 2, 3, 4, 5, 6
+LINKS, DONE, TEXTS, FOREIGN, KEYS, INNER, FIGURES = 1, 2, 3, 4, 5, 6, 7
 """Kinds of what is remembered of URLs: met as a link; fetched; a body that is no page; a host that
-is linked to; a number that a program was given; found on a page of its own shape."""
+is linked to; a number that a program was given; found on a page of its own shape;
+figures of a page."""
 
 
 WARM = 8
@@ -36,6 +37,8 @@ class HostTraps(Struct, gc=False):
     learnt: bool = False
     released: frozenset[str] = frozenset()
     asked: dict[str, int] = {}
+    labels: dict[int, int] = {}
+    """Blocks with figures, and the kind of page that had them first; see ``figures.py``."""
     last: tuple[str, Shape] | None = None
     counted: int = 0
 
@@ -67,7 +70,7 @@ class HostTraps(Struct, gc=False):
         """About how many strings it keeps."""
         sums = self.yields
         known = 3 * len(sums.sums) + len(sums.parameters) + len(sums.templates)
-        return 20 + self.shaper.size + known
+        return 20 + self.shaper.size + known + len(self.labels)
 
     def waits(self, novelty: Novelty, url: str) -> bool:
         """Whether a URL was linked to, and not fetched yet."""

@@ -1,9 +1,9 @@
 """What is new: pieces of pages that a host has not shown yet, and URLs that were not met yet.
 
 A page is known by samples of its text and by its images, hashes of 32 bits that extraction takes on
-its way (``worker/extract/samples.c``). Both memories are tables of hashes of fixed size: what was
-not met for long makes room, and is then new again. The processes of one data folder share them, as
-a file that each of them maps; where there is none, each has its own.
+its way (``worker/extract/samples.c``), with the figures of its blocks. Both memories are tables of
+hashes of fixed size: what was not met for long makes room, and is then new again. The processes of
+one data folder share them, as a file that each of them maps; where there is none, each has its own.
 """
 
 from __future__ import annotations
@@ -32,10 +32,15 @@ FILE = "shown-4"
 
 MOST_SHIFT = 7
 """A sample for so many bytes, as a power of 2: pages beyond 8 KB have fewer."""
+_HEAD = 3
+"""Bytes of samples before the tags: their shift, how many are of images, how many blocks have
+figures."""
+_MOST_FIGURES = 16
 _ENOUGH = 6
 _MOST = 64
 _UNITS = re.compile(r"[^\s。，、！？；：]+")
 _LONG = 12
+_NUMBER = re.compile(r"\d{1,18}")
 
 
 class Found(NamedTuple):
@@ -93,7 +98,7 @@ class Novelty:
         Of a long page fewer samples are taken: where the host's pages mostly have a ``shift``, only
         such are compared as those would have, too, while there are some.
         """
-        if len(samples) < 6:
+        if len(samples) < _HEAD + 4:
             return Found(0, 0, 0)
         shift = _shift(samples, shift)
         images, fresh, looked = self._pieces.novel(samples, seed, shift)
@@ -115,10 +120,34 @@ class Novelty:
 def _shift(samples: bytes, shift: int) -> int:
     """The ``shift`` that samples are compared at: their own, or one that leaves some of them."""
     own = samples[0]
-    pieces = (len(samples) - 2) // 4 - samples[1]
+    pieces = (len(samples) - _HEAD) // 4 - samples[1] - 2 * samples[2]
     while shift > own and pieces >> (shift - own) < _ENOUGH:
         shift -= 1
     return max(shift, own)
+
+
+def text_of(samples: bytes) -> array[int]:
+    """The tags of a page's text."""
+    images = samples[1] if samples else 0
+    return array("I", samples[_HEAD + 4 * images : _text_end(samples)])
+
+
+def text_hash(samples: bytes) -> int:
+    """A hash that pages have in common which are equal but for their figures."""
+    return crc32(samples[_HEAD : _text_end(samples)], samples[1] if samples else 0)
+
+
+def figures_of(samples: bytes) -> list[tuple[int, int]]:
+    """Labels of the blocks with figures, and hashes of these. The last four bits of a label are how
+    many there are, 15 at most."""
+    if len(samples) < _HEAD or not samples[2]:
+        return []
+    tags = array("I", samples[_text_end(samples) :])
+    return list(zip(tags[::2], tags[1::2], strict=True))
+
+
+def _text_end(samples: bytes) -> int:
+    return len(samples) - 8 * samples[2] if len(samples) >= _HEAD else 0
 
 
 class _Table:
@@ -133,7 +162,7 @@ class _Table:
         if compiled is not None:
             images, pieces, looked = compiled.novel(samples, seed, self.data, shift)
             return images, pieces, looked
-        tags = array("I", samples[2:])
+        tags = array("I", samples[_HEAD : _text_end(samples)])
         first = samples[1]
         new = [not self._knows(hash((tag, seed)), True) for tag in tags]
         return sum(new[:first]), sum(new[first:]), len(new) - first
@@ -189,10 +218,10 @@ def samples_of(text: str, url: str) -> bytes:
     path = url[url.index("/", 8) :].partition("?")[0]
     if len(path) > 3:
         text = text.replace(path, "")
-    return _packed(_pieces(text), len(text))
+    return _packed(_pieces(text), len(text), _figures(text, url))
 
 
-def _packed(pieces: list[int], length: int) -> bytes:
+def _packed(pieces: list[int], length: int, figures: list[int]) -> bytes:
     """Samples in the form that extraction gives them, of ``pieces`` that stand for ``length``."""
     tags = sorted({piece | 7 for piece in pieces})
     modulus = 1
@@ -200,7 +229,27 @@ def _packed(pieces: list[int], length: int) -> bytes:
         modulus *= 2
         tags = [tag for tag in tags if (tag >> 3) % modulus == 0]
     stand = max(length // max(len(tags), 1), 1).bit_length() - 1
-    return bytes((stand, 0)) + array("I", tags).tobytes()
+    return bytes((stand, 0, len(figures) // 2)) + array("I", [*tags, *figures]).tobytes()
+
+
+def _figures(text: str, url: str) -> list[int]:
+    """Labels and hashes of the figures of each line, as extraction finds them in blocks."""
+    own, last = {int(one) for one in _NUMBER.findall(url[url.index("/", 8) :])}, -2
+    found: dict[int, tuple[int, list[int]]] = {}
+    for line in text.splitlines():
+        told = []
+        for number in map(int, _NUMBER.findall(line)):
+            if number != last + 1 and number not in own:
+                told.append(number)
+            last = number
+        if told:
+            label = crc32(_NUMBER.sub("0", line).encode()) & ~15
+            found.setdefault(label, (label, []))[1].extend(told)
+    return [
+        tag
+        for label, told in list(found.values())[:_MOST_FIGURES]
+        for tag in (label | min(len(told), 15), crc32(repr(told).encode()))
+    ]
 
 
 def _pieces(text: str) -> list[int]:

@@ -56,7 +56,7 @@ def plain_of(state: HostTraps, novelty: Novelty, shape: Shape, url: str) -> tupl
 def learn(state: HostTraps, novelty: Novelty, shape: Shape, url: str, seen: Evidence) -> None:
     """Learn from a page that was fetched whether its parameters make a difference."""
     sums = state.yields
-    if seen.new >= 1.0 or seen.good or seen.leading or seen.unknown:
+    if seen.new >= 1.0 or seen.told or seen.good or seen.leading or seen.unknown:
         weight = -6.0
     elif seen.new == 0:
         weight = 1.0
@@ -86,7 +86,7 @@ def learn(state: HostTraps, novelty: Novelty, shape: Shape, url: str, seen: Evid
 def learn_keys(state: HostTraps, novelty: Novelty, shape: Shape, url: str, seen: Evidence) -> None:
     """Learn from a page that was fetched whether a number in its URL says all of it, or one of
     several numbers nothing: then URLs of the shape whose other page was fetched are that page."""
-    leads = seen.good or seen.leading or seen.unknown
+    leads = seen.told or seen.good or seen.leading or seen.unknown
     weight = -_NEVER if seen.new >= 1.0 or leads else float(seen.new == 0)
     for key, needed in _keys(shape, url):
         met = not novelty.fresh([key], state.seed + KEYS)

@@ -121,7 +121,7 @@ class Traps:
             tags = list(found.yields.templates)
             for i in range(0, len(tags), 120):
                 piece = b"".join(tag.to_bytes(4, "little") for tag in tags[i : i + 120])
-                self._novelty.look(b"\0\0" + piece, state.seed)
+                self._novelty.look(b"\0\0\0" + piece, state.seed)
 
     def _make_room(self, state: HostTraps) -> None:
         """Forget the hosts asked longest ago, so that all take no more than is granted."""

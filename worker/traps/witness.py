@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from zlib import crc32
-
 from msgspec.structs import replace
 
 from greencrawl.schema.log import logger
@@ -20,9 +18,10 @@ from greencrawl.worker.traps.evidence import (
     is_data,
     newness,
 )
+from greencrawl.worker.traps.figures import tells
 from greencrawl.worker.traps.hosts import DONE, FOREIGN, INNER, LINKS, TEXTS, WARM, HostTraps
 from greencrawl.worker.traps.known import Known
-from greencrawl.worker.traps.novelty import MOST_SHIFT, Found, Novelty, samples_of
+from greencrawl.worker.traps.novelty import MOST_SHIFT, Found, Novelty, samples_of, text_hash
 from greencrawl.worker.traps.queries import plain, view_of
 from greencrawl.worker.traps.shapes import Shape, ends_in_number
 from greencrawl.worker.traps.yields import (
@@ -146,7 +145,7 @@ class Witness:
                 novelty.met(one, state.seed + DONE) for one in (whole, f"{whole}/")
             )
         if found.text and not seen.new and reading is not None:
-            text = crc32(reading.samples)
+            text = text_hash(reading.samples)
             same = self._compare(state, shape, text, seen)
             if found.text >= _LONG_TEXT:
                 links = [row.links[place].url for place in fresh[:_FRESH]]
@@ -162,6 +161,8 @@ class Witness:
             prior = max(prior, KNOWN_SCORE)
         one = sums.begin(shape.name, shape.section, prior)
         before = one.score
+        if found.text and reading is not None and not known_link:
+            seen.told = tells(state, novelty, shape, url, reading.samples, one, seen)
         weight = sums.judge(one, shape.section, seen)
         if shape.params:
             parameters.learn(state, novelty, shape, url, seen)

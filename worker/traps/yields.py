@@ -12,12 +12,12 @@ has yielded, the more it takes.
 
 from __future__ import annotations
 
-from array import array
 from zlib import crc32
 
 from msgspec import Struct
 
 from greencrawl.worker.traps.evidence import Evidence, Same
+from greencrawl.worker.traps.novelty import text_of
 from greencrawl.worker.traps.queries import query_of
 
 DEMOTED = 2.5
@@ -27,6 +27,8 @@ PARKED = 6.0
 _MOST = PARKED + 4.0
 _NEW, _LEADS, _LEADS_ON = 4.0, 1.5, 1.0
 """What speaks for a shape: new text; links to what has new text; links to what leads there."""
+_TOLD = 0.5
+"""Share of new text that a page counts for whose figures alone are new."""
 _CHOICES = 8
 """Links of one page, not met before, to other queries of its own path: it multiplies."""
 _LEAST, _TRUSTED = 4.0, 12.0
@@ -85,7 +87,7 @@ class Sum(Struct, gc=False):
     ``feeder`` is the shape whose pages it
     was found on, most of all, by hash, ``votes`` by how much. ``inner`` is the share of those found
     on its own pages that had new text, ``inners`` how many of these were fetched, as far as that
-    counts.
+    counts. ``figures`` are those of the last page.
     """
 
     name: str
@@ -105,6 +107,7 @@ class Sum(Struct, gc=False):
     copied: bool = False
     inner: float = 0.5
     inners: int = 0
+    figures: int = 0
 
     @property
     def known(self) -> bool:
@@ -217,7 +220,7 @@ class Yields:
         weight = self._weigh(found, seen)
         found.pages += 1
         found.claims = 0
-        found.text += _PACE * (seen.new - found.text)
+        found.text += _PACE * (max(seen.new, _TOLD * seen.told) - found.text)
         found.leads += _PACE * ((seen.good > 0) - found.leads)
         found.further += _PACE * (seen.leading - found.further)
         found.hopes += _PACE * ((seen.unknown > 0) - found.hopes)
@@ -314,7 +317,7 @@ class Yields:
             if (seen.query and seen.own >= _CHOICES) or seen.odd:
                 return -_LEADS
             return -_NEW if seen.new >= 1.0 else -_LEADS
-        if seen.leading:
+        if seen.leading or seen.told:
             return -_LEADS_ON
         weight = 1.0 if seen.new == 0 else 0.5
         grows = seen.own + seen.poor > 0
@@ -376,7 +379,7 @@ class Yields:
 
     def remember(self, samples: bytes) -> None:
         """Keep samples of a poor page, so that other workers know its like."""
-        for tag in array("I", samples[2 + 4 * samples[1] :])[:40]:
+        for tag in text_of(samples)[:40]:
             self.templates.pop(tag, None)
             self.templates[tag] = None
         while len(self.templates) > TEMPLATES:

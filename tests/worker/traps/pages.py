@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from urllib.parse import parse_qsl, urljoin, urlsplit
 from zlib import crc32
 
@@ -587,6 +588,67 @@ def weather(days: int = 300) -> Site:
         rows = [f"{chance.uniform(-9, 35):.2f}" for _ in range(24)]
         there = [f"/day/{n + 1}"] if n < days else []
         return page("content", f"Day {n}", ["Temperature", *rows], there)
+
+    return site
+
+
+def screws(items: int = 400, figures: int = 3) -> Site:
+    """Articles in lists of twenty, whose pages differ in whole numbers alone: so many ``figures``
+    beside the number in the URL."""
+
+    def site(path: str, query: dict[str, str]) -> Answer | None:
+        if path == "/":
+            at = int(query.get("page", "1"))
+            shown = range((at - 1) * 20, min(at * 20, items))
+            there = [f"/screw/{1000 + 7 * n}" for n in shown]
+            more = [f"/?page={at + 1}"] if at * 20 < items else []
+            return page("content", "Screws", [f"Page {at}"], [*there, *more])
+        n = int(path.split("/")[2])
+        chance = random.Random(n)
+        said = (f"{chance.randint(2, 90)} EUR", f"{chance.randint(10, 200)} mm long",
+                f"Stock: {chance.randint(0, 4000)}")  # fmt: skip
+        return page("content", f"Screw {n}", ["Of the best steel", *said[:figures]], ["/"])
+
+    return site
+
+
+def days(number: int = 400, chain: bool = True) -> Site:
+    """The weather of each day in whole numbers. Months lead to days; or the first day of each to
+    the next alone, as a ``chain``."""
+
+    def site(path: str, query: dict[str, str]) -> Answer | None:
+        parts = path.strip("/").split("/")
+        if path == "/":
+            there = [f"/weather/{m}/" + "1" * chain for m in range(-(-number // 30))]
+            return page("content", "Weather", [], there)
+        month = int(parts[1])
+        if len(parts) == 2:
+            there = [f"/weather/{month}/{d}" for d in range(1, 31) if 30 * month + d <= number]
+            return page("content", "Month", [], there)
+        day = int(parts[2])
+        chance = random.Random(path)
+        said = [f"{what} {chance.randint(low, 2 * low)}" for what, low in
+                (("Pressure", 990), ("Wind", 18), ("Rain", 30), ("Sun", 200))]  # fmt: skip
+        if day > 30 or 30 * month + day > number:
+            return None
+        ways = [f"/weather/{month}/{one}" for one in (day - 1, day + 1) if 1 <= one <= 30]
+        ways = [one for one in ways if 30 * month + int(one.rpartition("/")[2]) <= number]
+        return page("content", f"Day {day}", said, ways if chain else [])
+
+    return site
+
+
+def with_clock(inner: Site) -> Site:
+    """A site that says on each page which visitor one is, and when it is."""
+    asked = count(1)
+
+    def site(path: str, query: dict[str, str]) -> Answer | None:
+        answer = inner(path, query)
+        if answer is not None:
+            n = next(asked)
+            clock = f"You are visitor {40_000 + 3 * n}; it is {n // 60 % 24}:{n % 60}, {n} queries"
+            answer.blocks.append(clock)
+        return answer
 
     return site
 

@@ -57,7 +57,7 @@ def samples(url: str, blocks: list[str], images: tuple[str, ...]) -> bytes:
         return samples_of("\n".join(blocks), url)
     found: bytes = compiled.sample("\n".join(blocks).encode(), url)
     tags = b"".join(crc32(image.encode()).to_bytes(4, "little") for image in images)
-    return found[:1] + bytes((len(images),)) + tags + found[2:]
+    return found[:1] + bytes((len(images),)) + found[2:3] + tags + found[3:]
 
 
 def crawl(
@@ -179,6 +179,11 @@ SITES: dict[str, Site] = {
     "forum, zh": pages.forum(language="zh"),
     "photos": pages.photos(),
     "weather": pages.weather(),
+    "screws": pages.screws(),
+    "screws, prices": pages.screws(figures=1),
+    "days": pages.days(chain=False),
+    "days, chain": pages.days(),
+    "six traps, clock": pages.with_clock(pages.six_traps(300)),
 }
 
 

@@ -13,7 +13,14 @@ from greencrawl.schema.records import Admission
 from greencrawl.worker.extract import outline
 from greencrawl.worker.extract.text import compiled as speedups
 from greencrawl.worker.traps import novelty
-from greencrawl.worker.traps.novelty import Found, Novelty, samples_of
+from greencrawl.worker.traps.novelty import (
+    Found,
+    Novelty,
+    figures_of,
+    samples_of,
+    text_hash,
+    text_of,
+)
 from tests.worker.traps.pages import prose
 
 URL = "https://h.example/x"
@@ -73,6 +80,40 @@ def test_numbers_are_all_one_but_for_decimals(shown: Novelty) -> None:
     assert shown.look(page("No events on day 9", "See page 23 of 1999"), 1).fresh == 0
     shown.look(page(*(f"{n}.{n + 3:02} degrees" for n in range(12, 60))), 1)
     assert shown.look(page(*(f"{n}.{n + 9:02} degrees" for n in range(13, 61))), 1).share > 0.5
+
+
+@pytest.mark.parametrize("without", [False, True])
+def test_figures_are_numbers_of_a_block_that_the_url_has_not(
+    without: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if without:
+        monkeypatch.setattr(novelty, "compiled", None)
+    url = "https://h.example/screw/0104?of=6"
+
+    def figures(*lines: str) -> list[tuple[int, int]]:
+        return figures_of(samples_of("\n".join(lines), url))
+
+    assert figures("Article 104 of 6", "No number at all") == []
+    ((label, value),) = figures("Article 104 of 6", "Price 12 EUR for 200")
+    assert label & 15 == 2
+    assert figures("Price 13 EUR for 200")[0][0] == label
+    assert figures("Price 13 EUR for 200")[0][1] != value
+    ((other, _),) = figures("Price 12,50 EUR for 200")
+    assert (other & 15, other >> 4 == label >> 4) == (3, False)
+    rows = figures("from 5 to 91", "and from 7 to 95", "from 40 to 20")
+    assert sorted(one & 15 for one, _ in rows) == [2, 4], "equal rows are one"
+    (counted,) = figures(*map(str, range(27, 60)))
+    assert counted[0] & 15 == 1, "one that is the last one's next is no figure, as in a calendar"
+    many = figures(*(f"{chr(97 + n) * 9} {3 * n + 20}" for n in range(26)))
+    assert len(many) == 16
+
+
+def test_pages_have_one_text_that_differ_in_figures_alone() -> None:
+    one, other = (page(*prose("screw"), f"Price {n} EUR") for n in (7, 12))
+    assert one != other
+    assert text_hash(one) == text_hash(other) != text_hash(page(*prose("nut"), "Price 7 EUR"))
+    assert text_of(one) == text_of(other)
+    assert (figures_of(b""), len(text_of(b"")), text_hash(b"")) == ([], 0, 0)
 
 
 @compiled
@@ -141,13 +182,14 @@ def test_a_file_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
 def test_hostile_samples_and_tables_are_refused() -> None:
     table = bytearray(4 << 10)
     assert speedups is not None
-    for wrong in (b"\x03\x00" + b"x" * 4 * 200, "text", None):
+    for wrong in (b"\x03\x00\x00" + b"x" * 4 * 200, "text", None):
         with pytest.raises((TypeError, ValueError)):
             speedups.novel(wrong, 1, table, 3)
     for wrong_table in (bytearray(12), bytearray(0), b"\0" * 4096):
         with pytest.raises((TypeError, ValueError, BufferError)):
-            speedups.novel(b"\x03\x00abcd", 1, wrong_table, 3)
-    assert speedups.novel(b"\x03\xffabcd", 1, table, 3) == (1, 0, 0)
+            speedups.novel(b"\x03\x00\x00abcd", 1, wrong_table, 3)
+    assert speedups.novel(b"\x03\xff\x00abcd", 1, table, 3) == (1, 0, 0)
+    assert speedups.novel(b"\x03\x00\xffabcd", 1, table, 3) == (0, 0, 0)
     assert speedups.novel(b"", 1, table, 3) == (0, 0, 0)
     with pytest.raises(TypeError):
         speedups.unmet(["a", 7], 1, table, True)
@@ -258,7 +300,7 @@ def test_pieces_cross_no_gap() -> None:
     assert speedups is not None
     one, other = "a linen shirt of some colour ", " that is not here any more, alas"
     gap, apart = (
-        array("I", speedups.sample(f"{one}{glue}{other}".encode(), URL)[2:])
+        array("I", speedups.sample(f"{one}{glue}{other}".encode(), URL)[3:])
         for glue in ("\0", "\n")
     )
     assert set(gap) <= set(apart)

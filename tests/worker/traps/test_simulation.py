@@ -25,6 +25,10 @@ NORMAL: dict[str, Site] = {
     "forum in Thai": pages.forum(language="th"),
     "photos": pages.photos(),
     "measurements": pages.weather(),
+    "screws": pages.screws(),
+    "screws that differ in their prices": pages.screws(figures=1),
+    "weather by date": pages.days(chain=False),
+    "weather by date in chains": pages.days(),
     "news": pages.good(400),
     "news in Chinese": pages.good(400, "zh"),
 }
@@ -84,6 +88,14 @@ def test_traps_cost_a_part_and_what_is_beside_them_is_whole(name: str, workers: 
     assert run.share <= most < without.share / 2, dict(run.kinds)
     good = {url for kind, url in without.fetched if not kind.startswith("trap")}
     assert good - run.wanted() == set()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_clock_and_a_counter_on_each_page_are_no_figures_of_it(workers: int) -> None:
+    run = crawl(pages.with_clock(pages.six_traps(400)), 2500, workers=workers, session=8)
+    assert run.left == 0
+    assert run.share <= 0.25, dict(run.kinds)
+    assert run.kinds["good"] == 444
 
 
 def test_private_pages_of_a_wiki_come_within_120_requests() -> None:

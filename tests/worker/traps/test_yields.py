@@ -172,7 +172,7 @@ def filled(seed: int = 1) -> Yields:
         sums.weigh_parameter(f"p{n}", chance.choice((1.0, -6.0)))
         name = f"https://h{n % 20 * '/a'}/{{n}}"
         count_text(sums.texts, n, key_of(name), name)
-        sums.remember(b"\3\0" + chance.randbytes(80))
+        sums.remember(b"\3\0\0" + chance.randbytes(80))
         one.parked = chance.randrange(10**6)
     return sums
 
