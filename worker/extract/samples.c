@@ -12,7 +12,6 @@
  * The numbers of each block are its figures: by them pages of one text differ that are no copies. No
  * figures are the numbers of the page's URL, and one that is the last one's next, as in a calendar. */
 
-#define _GNU_SOURCE /* memmem */
 #include <string.h>
 
 #include "samples.h"
@@ -192,13 +191,20 @@ static int has(const struct words *words, const char *text, size_t length) {
 
 /* Make a gap of every `what` in a text; its length then. */
 static size_t without(char *text, size_t length, const char *what, size_t size) {
-    const char *from = text, *end = text + length, *found;
+    const char *from = text, *end = text + length, *found = text;
     char *to = text;
-    while ((found = memmem(from, (size_t)(end - from), what, size)) != NULL) {
+    /* its first byte is a slash, of which a text has few */
+    while ((found = memchr(found, *what, (size_t)(end - found))) != NULL) {
+        if ((size_t)(end - found) < size)
+            break;
+        if (memcmp(found, what, size) != 0) {
+            found++;
+            continue;
+        }
         memmove(to, from, (size_t)(found - from));
         to += found - from;
         *to++ = GAP;
-        from = found + size;
+        from = found += size;
     }
     if (to != from)
         memmove(to, from, (size_t)(end - from));

@@ -11,6 +11,7 @@
 #include <libxml/xmlversion.h>
 #include <stdint.h>
 #include <string.h>
+#include <structmember.h>
 
 #include "etree_api.h"
 #include "pool.h"
@@ -45,7 +46,8 @@ struct text {
     int spaced; /* the last character is a space, or there is none yet */
     struct samples *samples; /* where samples of it go; NULL: nowhere */
     struct label *labels;    /* texts of links, of which no samples are taken */
-    size_t label_count, label_size;
+    size_t label_count, label_size, labelled; /* so many bytes are in labels */
+    size_t marked;                            /* behind the last block whose end is told */
 };
 
 struct label {
@@ -53,6 +55,12 @@ struct label {
 };
 
 #define LONGEST_LABEL 160 /* what is longer says something by itself */
+
+/* Whether samples may still be taken of what comes: not once there is twice as much as is looked at,
+ * which an open link is no part of. */
+static int is_sampled(const struct text *text) {
+    return text->samples != NULL && text->length - text->labelled < 2 * SAMPLED;
+}
 
 static unsigned slot_of(const char *name) {
     unsigned hash = 5381;
@@ -104,17 +112,21 @@ static int note_label(struct text *text, size_t begin) {
         text->label_size = size;
     }
     text->labels[text->label_count++] = (struct label){begin, text->length};
+    text->labelled += text->length - begin;
     return 1;
 }
 
 /* The end of a block: white space that is told from other until samples were taken. */
 static void space(struct text *text) {
+    int marks = is_sampled(text);
     if (!text->spaced) {
-        text->data[text->length++] = text->samples == NULL ? ' ' : '\n';
+        text->data[text->length++] = marks ? '\n' : ' ';
         text->spaced = 1;
-    } else if (text->length && text->samples != NULL) {
+    } else if (text->length && marks) {
         text->data[text->length - 1] = '\n';
     }
+    if (marks)
+        text->marked = text->length;
 }
 
 /* Make room for `more` characters and a space after them; false if there is no memory. */
@@ -579,7 +591,8 @@ static int walk(struct text *text, struct links *links, const xmlNode *root, int
                 if (text->samples != NULL && hidden == NULL) {
                     if (found->role == IMAGE) {
                         samples_image(text->samples, content_of(attribute_of(node, "src")));
-                    } else if (found->role == ANCHOR && attribute_of(node, "href") != NULL) {
+                    } else if (found->role == ANCHOR && is_sampled(text) &&
+                               attribute_of(node, "href") != NULL) {
                         if (label != NULL && !note_label(text, labelled))
                             return 0;
                         label = node;
@@ -668,7 +681,7 @@ static PyObject *as_samples(const struct text *text, const char *url) {
         samples_own(samples, path);
     }
     samples_take(samples, own, length);
-    blank_line_feeds(text->data, text->length);
+    blank_line_feeds(text->data, text->marked);
     PyObject *result = PyBytes_FromStringAndSize(
         NULL, (Py_ssize_t)(SAMPLES_HEAD + 4 * (samples->image_count + samples->count) +
                            sizeof *samples->figures * samples->figures_count));
@@ -770,9 +783,13 @@ static size_t slots_of(const Py_buffer *table) {
     return 0;
 }
 
+/* Images that are new, and bytes of text that are, of how many that were looked at. */
 struct found {
-    unsigned images, pieces, looked;
+    unsigned images;
+    size_t fresh, text;
 };
+
+#define ENOUGH 6 /* pieces of text that tell how much of it is new */
 
 /* What `novel` returns of samples that lie at `data`; false with an exception set. */
 static int find(const char *data, Py_ssize_t length, uint64_t seed, const Py_buffer *table,
@@ -793,15 +810,23 @@ static int find(const char *data, Py_ssize_t length, uint64_t seed, const Py_buf
     memcpy(tags, data + SAMPLES_HEAD, 4 * count);
     size_t images = count ? (unsigned char)data[1] : 0;
     images = images < count ? images : count;
+    unsigned own = count ? (unsigned char)data[0] & 31 : 0, looked;
+    shift = shift < 31 ? shift : 31;
+    while (shift > own && (count - images) >> (shift - own) < ENOUGH)
+        shift--;
+    shift = shift > own ? shift : own;
     unsigned level = shift > LEAST_SHIFT ? shift - LEAST_SHIFT : 0;
-    found->images = tags_new(tags, images, seed, table->buf, slots, 0, &found->looked);
-    found->pieces =
-        tags_new(tags + images, count - images, seed, table->buf, slots, level, &found->looked);
+    found->images = tags_new(tags, images, seed, table->buf, slots, 0, &looked);
+    found->fresh = (size_t)tags_new(tags + images, count - images, seed, table->buf, slots, level,
+                                    &looked)
+                   << shift;
+    found->text = (size_t)looked << shift;
     return 1;
 }
 
-/* novel(samples, seed, table, shift): how many images and how many pieces of text it has not got
- * yet, and how many pieces were looked at: those that a page of this shift would have, too. */
+/* novel(samples, seed, table, shift): how many bytes of text it has not got yet, of how many that
+ * were looked at, and how many images. Of a page with more samples those are looked at that a page
+ * of this `shift` would have, too, while there are some. */
 static PyObject *novel(PyObject *self, PyObject *arguments) {
     (void)self;
     const char *data;
@@ -814,7 +839,7 @@ static PyObject *novel(PyObject *self, PyObject *arguments) {
     PyObject *result = NULL;
     struct found found;
     if (find(data, length, seed, &table, shift, &found))
-        result = Py_BuildValue("III", found.images, found.pieces, found.looked);
+        result = Py_BuildValue("nnI", found.fresh, found.text, found.images);
     PyBuffer_Release(&table);
     return result;
 }
@@ -852,12 +877,28 @@ static PyObject *item_of(PyObject *list, Py_ssize_t place) {
     return Py_NewRef(PyList_GET_ITEM(list, place));
 }
 
-/* The `url` of an item. */
+/* The `url` of an item. Where it lies in one of that type is asked once. */
 static PyObject *url_of(PyObject *list, Py_ssize_t place) {
     static PyObject *name;
+    static PyTypeObject *type; /* kept, so that no other takes its address */
+    static Py_ssize_t offset;
+    PyObject *item = PyList_GET_ITEM(list, place);
+    if (Py_TYPE(item) == type) {
+        PyObject *url = *(PyObject **)((char *)item + offset);
+        if (url != NULL)
+            return Py_NewRef(url);
+    }
     if (name == NULL && (name = PyUnicode_InternFromString("url")) == NULL)
         return NULL;
-    return PyObject_GetAttr(PyList_GET_ITEM(list, place), name);
+    PyObject *found = type == NULL ? PyObject_GetAttr((PyObject *)Py_TYPE(item), name) : NULL;
+    if (found != NULL && Py_TYPE(found) == &PyMemberDescr_Type &&
+        ((PyMemberDescrObject *)found)->d_member->type == T_OBJECT_EX) {
+        type = (PyTypeObject *)Py_NewRef(Py_TYPE(item));
+        offset = ((PyMemberDescrObject *)found)->d_member->offset;
+    }
+    Py_XDECREF(found);
+    PyErr_Clear();
+    return PyObject_GetAttr(item, name);
 }
 
 /* unmet(strings, seed, table, keep): places of those strings that it has not got; it has them
@@ -892,10 +933,29 @@ static PyObject *unmet_links(PyObject *self, PyObject *arguments) {
     return result;
 }
 
+/* Whether so much of a page is new that this alone tells; the same as in novelty.py. */
+static int is_much(const struct found *found) {
+    size_t step = found->text >> 6 > 8 ? found->text >> 6 : 8;
+    return found->images || (found->fresh >= 32 && 4 * found->fresh >= found->text) ||
+           (found->fresh >= 120 && found->fresh >= 2 * step);
+}
+
+/* Whether none of the links at these places has a query; -1 with an exception set. */
+static int none_asks(PyObject *links, PyObject *places) {
+    int none = 1;
+    for (Py_ssize_t i = 0; none > 0 && i < PyList_GET_SIZE(places); i++) {
+        PyObject *url = url_of(links, PyLong_AsSsize_t(PyList_GET_ITEM(places, i)));
+        const char *text = url == NULL ? NULL : PyUnicode_AsUTF8(url);
+        none = text == NULL ? -1 : strchr(text, '?') == NULL;
+        Py_XDECREF(url);
+    }
+    return none;
+}
+
 /* glance(url, samples, links, seeds, pieces, urls, shift): at once what is asked of most pages. None
- * if `urls` has got `url` under the first of three seeds, and nothing else is looked at; else what
- * `novel` finds in `pieces`, under the second, and the places that `unmet_links` gives, under the
- * third. */
+ * if `urls` has got `url` under the first of three seeds, and nothing else is looked at; True if
+ * much of the text is new and no link that was not met has a query; else what `novel` finds in
+ * `pieces`, under the second seed, and the places that `unmet_links` gives, under the third. */
 static PyObject *glance(PyObject *self, PyObject *arguments) {
     (void)self;
     const char *url, *samples;
@@ -916,8 +976,12 @@ static PyObject *glance(PyObject *self, PyObject *arguments) {
     } else if (find(samples, sampled, text, &pieces, shift, &found)) {
         PyObject *places =
             unmet_places(url_of, links, PyList_GET_SIZE(links), link, &urls, slots, 1);
-        if (places != NULL)
-            result = Py_BuildValue("IIIN", found.images, found.pieces, found.looked, places);
+        int told = places == NULL ? -1 : is_much(&found) ? none_asks(links, places) : 0;
+        if (told == 0)
+            result = Py_BuildValue("nnIO", found.fresh, found.text, found.images, places);
+        else if (told > 0)
+            result = Py_NewRef(Py_True);
+        Py_XDECREF(places);
     }
     PyBuffer_Release(&pieces);
     PyBuffer_Release(&urls);

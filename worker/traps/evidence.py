@@ -111,14 +111,11 @@ def newness(found: Found, row: StoredPage) -> float:
     """1 for a page with much that is new, 0 for one with nothing, between for one with little."""
     if row.status // 100 == 3:
         return 0.0
-    if found.images or (found.fresh >= 32 and found.share >= 0.25):
+    if found.is_much:
         return 1.0
     if not found.text or not found.fresh:
         return 0.0
-    # A sample of a long page stands for many bytes: one alone may have come by chance.
     step = max(found.text >> 6, 8)
-    if found.fresh >= 120 and found.fresh >= 2 * step:
-        return 1.0
     return 0.0 if found.fresh <= step and found.share < 0.05 else 0.3
 
 

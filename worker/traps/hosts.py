@@ -24,6 +24,8 @@ class HostTraps(Struct, gc=False):
     seed: int
     shaper: Shaper
     yields: Yields
+    seeds: tuple[int, int, int] = (0, 0, 0)
+    """Of what is asked for most: fetched URLs, text, links."""
     software: int = 0
     tries: int = 0
     seen: int = 0
@@ -41,6 +43,9 @@ class HostTraps(Struct, gc=False):
     """Blocks with figures, and the kind of page that had them first; see ``figures.py``."""
     last: tuple[str, Shape] | None = None
     counted: int = 0
+
+    def __post_init__(self) -> None:
+        self.seeds = self.seed + DONE, self.seed, self.seed + LINKS
 
     def shape(self, url: str) -> Shape:
         """The shape of a URL; that of the last one asked for is at hand."""

@@ -36,7 +36,6 @@ _HEAD = 3
 """Bytes of samples before the tags: their shift, how many are of images, how many blocks have
 figures."""
 _MOST_FIGURES = 16
-_ENOUGH = 6
 _MOST = 64
 _UNITS = re.compile(r"[^\s。，、！？；：]+")
 _LONG = 12
@@ -57,6 +56,17 @@ class Found(NamedTuple):
             return 1.0 if self.images else 0.0
         return self.fresh / self.text
 
+    @property
+    def is_much(self) -> bool:
+        """Whether so much is new that this alone tells; the same as in ``speedups.c``."""
+        # A sample of a long page stands for many bytes: one alone may have come by chance.
+        step = max(self.text >> 6, 8)
+        return (
+            self.images > 0
+            or (self.fresh >= 32 and 4 * self.fresh >= self.text)
+            or (self.fresh >= 120 and self.fresh >= 2 * step)
+        )
+
 
 class Novelty:
     """The two memories. ``path``: the file to share; without it, and without what is compiled, they
@@ -76,21 +86,22 @@ class Novelty:
         links: list[Admission],
         seeds: tuple[int, int, int],
         shift: int,
-    ) -> tuple[Found, list[int]] | None:
+    ) -> tuple[Found, list[int]] | bool | None:
         """At once, for a page: :meth:`fresh` for its URL, :meth:`look`, :meth:`fresh_links`, each
-        under one of the ``seeds``. None, and nothing else is looked at, if the URL was met."""
+        under one of the ``seeds``. None, and nothing else is looked at, if the URL was met; True
+        if much of its text is new, and no link that was not met has a query."""
         if compiled is None:
             if not self.fresh([url], seeds[0]):
                 return None
-            return self.look(samples, seeds[1], shift), self.fresh_links(links, seeds[2])
-        shift = _shift(samples, shift) if samples else 0
-        seen: tuple[int, int, int, list[int]] | None = compiled.glance(
+            found, places = self.look(samples, seeds[1]), self.fresh_links(links, seeds[2])
+            plain = found.is_much and not any("?" in links[place].url for place in places)
+            return plain or (found, places)
+        seen: tuple[int, int, int, list[int]] | bool | None = compiled.glance(
             url, samples, links, seeds, self._pieces.data, self._urls.data, shift
         )
-        if seen is None:
-            return None
-        images, fresh, looked, places = seen
-        return Found(fresh << shift, looked << shift, images), places
+        if seen is None or seen is True or seen is False:
+            return seen
+        return Found(*seen[:3]), seen[3]
 
     def look(self, samples: bytes, seed: int, shift: int = 0) -> Found:
         """How much of what has these samples is new under ``seed``; from now on none of it is.
@@ -100,9 +111,7 @@ class Novelty:
         """
         if len(samples) < _HEAD + 4:
             return Found(0, 0, 0)
-        shift = _shift(samples, shift)
-        images, fresh, looked = self._pieces.novel(samples, seed, shift)
-        return Found(fresh << shift, looked << shift, images)
+        return self._pieces.novel(samples, seed, shift)
 
     def fresh(self, urls: list[str], seed: int) -> list[int]:
         """Places of those ``urls`` that were not met under ``seed``; from now on they were."""
@@ -115,15 +124,6 @@ class Novelty:
     def met(self, url: str, seed: int) -> bool:
         """Whether a URL was met under ``seed``."""
         return not self._urls.unmet([url], seed, False)
-
-
-def _shift(samples: bytes, shift: int) -> int:
-    """The ``shift`` that samples are compared at: their own, or one that leaves some of them."""
-    own = samples[0]
-    pieces = (len(samples) - _HEAD) // 4 - samples[1] - 2 * samples[2]
-    while shift > own and pieces >> (shift - own) < _ENOUGH:
-        shift -= 1
-    return max(shift, own)
 
 
 def text_of(samples: bytes) -> array[int]:
@@ -158,14 +158,14 @@ class _Table:
         self.data = data or bytearray(4 * slots if compiled is not None else 0)
         self._known: dict[int, None] = {}
 
-    def novel(self, samples: bytes, seed: int, shift: int) -> tuple[int, int, int]:
+    def novel(self, samples: bytes, seed: int, shift: int) -> Found:
         if compiled is not None:
-            images, pieces, looked = compiled.novel(samples, seed, self.data, shift)
-            return images, pieces, looked
+            return Found(*compiled.novel(samples, seed, self.data, shift))
         tags = array("I", samples[_HEAD : _text_end(samples)])
         first = samples[1]
         new = [not self._knows(hash((tag, seed)), True) for tag in tags]
-        return sum(new[:first]), sum(new[first:]), len(new) - first
+        stand = samples[0]
+        return Found(sum(new[first:]) << stand, len(new) - first << stand, sum(new[:first]))
 
     def unmet(self, strings: list[str], seed: int, keep: bool) -> list[int]:
         if compiled is not None:

@@ -77,7 +77,6 @@ HINTS = {
 }
 """What is odd about a shape before anything of it was fetched."""
 
-
 _NUMBERED = re.compile(r"\{(?:n|id|date|far)\}(?:\.[A-Za-z0-9]{1,5})?/?$").search
 
 
@@ -110,12 +109,28 @@ class Shaper:
         self._words: dict[str, dict[str, None]] = {}
         self._full: dict[int, frozenset[int]] = {}
         self._folders: dict[str, _Folder] = {}
+        self._kinds: dict[str, dict[str, Shape]] = {}
         self._views: dict[str, tuple[int, str]] = {}
         self.sessions = False
         """Whether one of its URLs had the id of a session."""
 
     def shape(self, url: str) -> Shape:
         """The shape of a canonical URL; the id of a session is no part of it."""
+        folder, _, leaf = url.rpartition("/")
+        kind = _kind(leaf)
+        kinds = self._kinds.get(folder) if kind else None
+        found = None if kinds is None else kinds.get(kind)
+        if found is not None:
+            return found
+        found = self._shape(url)
+        known = self._folders.get(folder) if kind and not found.hint else None
+        if known is not None and not known.year and "." not in "".join(known.words):
+            if len(self._kinds) >= _FOLDERS:
+                self._kinds.clear()
+            self._kinds.setdefault(folder, {})[kind] = found
+        return found
+
+    def _shape(self, url: str) -> Shape:
         without_session = plain(url)
         if without_session is not url and without_session != url:
             self.sessions = True
@@ -191,12 +206,13 @@ class Shaper:
         if any(prefix not in self._full for prefix in full):
             self._full.update(full)
             self._folders.clear()
+            self._kinds.clear()
 
     @property
     def size(self) -> int:
         """About how many strings it keeps."""
-        words = sum(map(len, self._words.values())) + len(self._folders) + len(self._views)
-        return words + sum(map(len, self._full.values()))
+        words = sum(map(len, self._words.values())) + sum(map(len, self._full.values()))
+        return words + len(self._folders) + len(self._views) + 2 * len(self._kinds)
 
     def _own(self, prefix: str, word: str, limit: int) -> bool:
         """Whether a word in the folder ``prefix`` is one of those that are told apart."""
@@ -321,6 +337,16 @@ class Shaper:
         if len(segment) == 4:  # a number that may be anything, but for a month after it
             return bool(_MONTH(following)) and _far(segment, self._year)
         return not segment.isdigit() and _far(segment, self._year)
+
+
+def _kind(leaf: str) -> str:
+    """What files of a folder have in common that surely have one shape; "" of others."""
+    stem, dot, extension = leaf.partition(".")
+    if extension and not extension.isalnum():
+        return ""
+    if stem.isdigit():
+        return f"0{dot}{extension}"
+    return extension if stem.replace("-", "").isalpha() else ""
 
 
 def _type(segment: str) -> str:

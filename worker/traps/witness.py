@@ -82,26 +82,23 @@ class Witness:
         """:meth:`note` for a page of a shape that is settled: if it has new text it is counted, and
         that is all, but for every so many-th."""
         links = row.links
-        if not reading.samples or (links and not links[-1].kind.is_page):
-            self._note(state, task, row, reading, None)
-            return
-        seed = state.seed
-        seeds = seed + DONE, seed, seed + LINKS
-        met = self._novelty.glance(task.url, reading.samples, links, seeds, state.shift)
-        if met is None:
-            return  # fetched before
         known = state.yields.sums.get(shape.name)
         if (
-            known is not None
-            and known.pages % _EVERY
-            and newness(met[0], row) >= 1.0
-            and not is_copy(row, reading)
-            and not (met[1] and any("?" in links[at].url for at in met[1]))
+            known is None
+            or known.pages % _EVERY == 0
+            or not reading.samples
+            or (links and not links[-1].kind.is_page)
+            or row.status // 100 == 3
+            or is_copy(row, reading)
         ):
+            self._note(state, task, row, reading, None)
+            return
+        met = self._novelty.glance(task.url, reading.samples, links, state.seeds, state.shift)
+        if met is True:
             state.yields.yielded(known, shape.section)
             state.seen += 1
-            return
-        self._note(state, task, row, reading, met)
+        elif met:
+            self._note(state, task, row, reading, met)  # else it was fetched before
 
     def _note(
         self,

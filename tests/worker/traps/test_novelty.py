@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -53,17 +54,67 @@ def test_a_text_is_new_once_in_any_script(shown: Novelty, language: str) -> None
 def test_a_glance_asks_for_all_at_once_each_under_its_seed(shown: Novelty) -> None:
     samples, seeds = page(*prose(1)), (11, 12, 13)
     links = [Admission(f"{URL}/{n}", 1, 1) for n in range(70)]
-    first = shown.glance(URL, samples, links[:30], seeds, 0)
+    asking = [*links[:29], Admission(f"{URL}?q", 1, 1)]
+    first = shown.glance(URL, samples, asking, seeds, 0)
     assert first == (Novelty(None, 1 << 14, 1 << 12).look(samples, 1), list(range(30)))
     assert shown.glance(URL, page(*prose(2)), links, seeds, 0) is None, "nothing else is looked at"
     assert shown.look(page(*prose(2)), 12).share == 1.0
     again = shown.glance(f"{URL}/other", samples, links, seeds, 0)
-    assert again is not None
-    assert (again[0].fresh, again[0].share, again[1]) == (0, 0.0, list(range(30, 70)))
+    assert isinstance(again, tuple)
+    assert (again[0].fresh, again[0].share, again[1]) == (0, 0.0, list(range(29, 70)))
+    assert shown.glance(f"{URL}/new", page(*prose(3)), asking, seeds, 0) is True, "nothing to ask"
     assert [shown.met(URL, seed) for seed in seeds] == [True, False, False]
     assert [shown.met(links[0].url, seed) for seed in seeds] == [False, False, True]
     empty = shown.glance(f"{URL}/empty", b"", [], seeds, 7)
     assert empty == (Found(0, 0, 0), [])
+
+
+@pytest.mark.parametrize("without", [False, True])
+def test_a_glance_says_of_much_that_is_new_what_a_look_says(
+    without: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if without:
+        monkeypatch.setattr(novelty, "compiled", None)
+    known, told = "\n".join(prose("known", 600)), set()
+    for words in (0, 1, 2, 3, 5, 8, 13, 21, 60, 200):
+        one, other = Novelty(None, 1 << 14, 1 << 12), Novelty(None, 1 << 14, 1 << 12)
+        for beside in ("", known[:200], known):
+            text = "\n".join((beside, *prose(words, words)))
+            for table in (one, other):
+                table.look(samples_of(beside, URL), 2)
+            samples = samples_of(text, f"{URL}/{words}")
+            seen = one.glance(f"{len(beside)} {words}", samples, [], (1, 2, 3), 0)
+            found = other.look(samples, 2)
+            assert seen == (found.is_much or (found, []))
+            told.add(found.is_much)
+    assert told == {True, False}
+
+
+@compiled
+def test_links_of_any_kind_are_read(shown: Novelty) -> None:
+    """Where one type has its URL says nothing of another."""
+    links = [Admission(f"{URL}/1", 1, 1), SimpleNamespace(url=f"{URL}/2"), Admission(f"{URL}/3")]
+    assert shown.fresh_links(links, 1) == [0, 1, 2]  # type: ignore[arg-type]
+    assert [shown.met(f"{URL}/{n}", 1) for n in (1, 2, 3, 4)] == [True] * 3 + [False]
+    with pytest.raises(AttributeError):
+        shown.fresh_links([SimpleNamespace()], 1)  # type: ignore[list-item]
+
+
+@compiled
+def test_what_comes_late_in_a_page_changes_neither_its_samples_nor_its_text() -> None:
+    def body(size: int) -> str:
+        rows = (
+            f"<div>{text}<a href=/{n}>more of <b>it</b></a></div><p>{n}</p>"
+            for n, text in enumerate(line for m in range(size) for line in prose(m, 40))
+        )
+        return "".join(rows)
+
+    short, long = (outline(body(size).encode(), URL, "text/html")[0] for size in (60, 300))
+    assert len(short.text) > 10_000
+    assert short.samples == long.samples
+    assert "\n" not in long.text
+    plain, _ = outline(body(300).encode(), URL, "text/html", samples=False)
+    assert (plain.text, plain.samples) == (long.text, b"")
 
 
 @compiled
@@ -188,7 +239,7 @@ def test_hostile_samples_and_tables_are_refused() -> None:
     for wrong_table in (bytearray(12), bytearray(0), b"\0" * 4096):
         with pytest.raises((TypeError, ValueError, BufferError)):
             speedups.novel(b"\x03\x00\x00abcd", 1, wrong_table, 3)
-    assert speedups.novel(b"\x03\xff\x00abcd", 1, table, 3) == (1, 0, 0)
+    assert speedups.novel(b"\x03\xff\x00abcd", 1, table, 3) == (0, 0, 1)
     assert speedups.novel(b"\x03\x00\xffabcd", 1, table, 3) == (0, 0, 0)
     assert speedups.novel(b"", 1, table, 3) == (0, 0, 0)
     with pytest.raises(TypeError):

@@ -164,3 +164,18 @@ def test_what_is_kept_of_a_host_is_bounded() -> None:
             f"https://h.example/{n:x}q/{n * 7:x}r/{n * 31:x}s/a{n}.php?k{n}=w{n}&mode=m{n}x"
         )
     assert shaper.size < 1500
+
+
+LEAVES = """7 08 7.html a.html a-b.html a_b.html b7.html 2026 13 a 2026-11-25 7.a:b a.b:c a.b.c
+    x.php?id=7 7;a=b é.html 7.é .7 a/"""
+
+
+def test_a_shape_that_is_remembered_for_a_folder_is_what_it_would_be() -> None:
+    """Files of a folder that have one shape are told by their names alone."""
+    quick, slow = Shaper(2026), Shaper(2026)
+    folders = ("", "/a", "/a/a", "/a/2026", "/2099", "/2099/1", "/a.html/b/a.html", "/a/b/c/d")
+    for _ in range(3):
+        for folder in folders:
+            for leaf in ["", *LEAVES.split()]:
+                url = f"https://h.example{folder}/{leaf}"
+                assert quick.shape(url) == slow._shape(url), url
