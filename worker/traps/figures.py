@@ -2,7 +2,8 @@
 
 A catalogue of screws and the weather of each day have the same words on all their pages. What they
 say is in their numbers, but so is the time of day in a footer. Figures count for a page where its
-URL does not have them, and where only pages of its kind have such a block.
+URL does not have them, and where no page that is neither numbered nor asked for with a query has
+such a block as well; a list has several of them for each that its things have.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from greencrawl.worker.traps.shapes import Shape, ends_in_number
 from greencrawl.worker.traps.yields import Sum
 
 _LABELS = 256
-"""Blocks with figures that are remembered of a host, with the kind of page that had them first."""
+"""Blocks with figures on plain pages that are remembered of a host, with the least they had."""
 _CHAIN, _RICH = 2, 3
 """Links of a page to others of its shape, not met before, up to which it may be one of a chain, as
 days are; figures that it must have then."""
@@ -55,17 +56,16 @@ def tells(
 
 
 def _own(labels: dict[int, int], shape: Shape, samples: bytes) -> tuple[int, int]:
-    """A hash of the figures in blocks that only pages of this kind have, and how many these are."""
-    found = figures_of(samples)
-    if not found:
-        return 0, 0
-    numbered, asked = ends_in_number(shape.path), shape.params is not None
-    kind = 4 * shape.path.count("/") + 2 * numbered + asked
+    """A hash of the figures in blocks that plain pages do not have, and how many these are."""
+    plain = shape.params is None and not ends_in_number(shape.path)
     figures = count = 0
-    for label, value in found:
-        if labels.setdefault(label >> 4, kind) == kind:
+    for label, value in figures_of(samples):
+        block, several = label >> 4, label & 15
+        if plain:
+            labels[block] = min(labels.get(block, several), several)
+        elif several < labels.get(block, 16):
             figures = (figures + value) & 0xFFFFFFFF  # in whatever order they stand
-            count += label & 15
+            count += several
     while len(labels) > _LABELS:
         del labels[next(iter(labels))]
     return figures, count

@@ -40,7 +40,7 @@ class HostTraps(Struct, gc=False):
     released: frozenset[str] = frozenset()
     asked: dict[str, int] = {}
     labels: dict[int, int] = {}
-    """Blocks with figures, and the kind of page that had them first; see ``figures.py``."""
+    """Blocks with figures on plain pages, and the least that they had; see ``figures.py``."""
     last: tuple[str, Shape] | None = None
     counted: int = 0
 

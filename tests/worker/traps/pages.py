@@ -592,9 +592,14 @@ def weather(days: int = 300) -> Site:
     return site
 
 
-def screws(items: int = 400, figures: int = 3) -> Site:
+def screws(items: int = 400, figures: int = 3, listed: bool = False) -> Site:
     """Articles in lists of twenty, whose pages differ in whole numbers alone: so many ``figures``
-    beside the number in the URL."""
+    beside the number in the URL. ``listed``: lists have them, too."""
+
+    def facts(n: int) -> list[str]:
+        chance = random.Random(n)
+        return [f"{chance.randint(2, 90)} EUR", f"{chance.randint(10, 200)} mm long",
+                f"Stock: {chance.randint(0, 4000)}"][:figures]  # fmt: skip
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
         if path == "/":
@@ -602,12 +607,10 @@ def screws(items: int = 400, figures: int = 3) -> Site:
             shown = range((at - 1) * 20, min(at * 20, items))
             there = [f"/screw/{1000 + 7 * n}" for n in shown]
             more = [f"/?page={at + 1}"] if at * 20 < items else []
-            return page("content", "Screws", [f"Page {at}"], [*there, *more])
+            said = [fact for n in shown for fact in facts(1000 + 7 * n)] if listed else []
+            return page("content", "Screws", [f"Page {at}", *said], [*there, *more])
         n = int(path.split("/")[2])
-        chance = random.Random(n)
-        said = (f"{chance.randint(2, 90)} EUR", f"{chance.randint(10, 200)} mm long",
-                f"Stock: {chance.randint(0, 4000)}")  # fmt: skip
-        return page("content", f"Screw {n}", ["Of the best steel", *said[:figures]], ["/"])
+        return page("content", f"Screw {n}", ["Of the best steel", *facts(n)], ["/"])
 
     return site
 

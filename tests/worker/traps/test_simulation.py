@@ -27,6 +27,7 @@ NORMAL: dict[str, Site] = {
     "measurements": pages.weather(),
     "screws": pages.screws(),
     "screws that differ in their prices": pages.screws(figures=1),
+    "screws whose lists have it all": pages.screws(listed=True),
     "weather by date": pages.days(chain=False),
     "weather by date in chains": pages.days(),
     "news": pages.good(400),
@@ -96,6 +97,17 @@ def test_a_clock_and_a_counter_on_each_page_are_no_figures_of_it(workers: int) -
     assert run.left == 0
     assert run.share <= 0.25, dict(run.kinds)
     assert run.kinds["good"] == 444
+
+
+def test_a_clock_is_no_figure_where_there_are_few_pages_beside_the_trap() -> None:
+    def site(path: str, query: dict[str, str]) -> pages.Answer | None:
+        if path == "/":
+            return pages.page("good", "Home", pages.prose("home"), ["/calendar/2026/11/"])
+        return pages.calendar(path, query) if path.startswith("/calendar") else None
+
+    run = crawl(pages.with_clock(site), 500, session=8)
+    assert run.left == 0
+    assert run.traps < 40
 
 
 def test_private_pages_of_a_wiki_come_within_120_requests() -> None:
