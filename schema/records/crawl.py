@@ -282,10 +282,9 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 _LATER = frozenset(
     {
-        "auth", "sources", "address_rate", "address_connections", "domain_rate",
-        "noindex", "tdm", "canonical", "nofollow", "follow_actions", "traps", "host_pages",
-        "shape_pages", "normalise", "links", "requisites", "sitemaps", "recrawl",
-        "main_text", "keep_versions",
+        "auth", "sources", "address_rate", "address_connections", "domain_rate", "noindex", "tdm",
+        "canonical", "nofollow", "follow_actions", "traps", "host_pages", "links", "shape_pages",
+        "normalise", "requisites", "sitemaps", "recrawl", "main_text", "keep_versions",
     }
 )  # fmt: skip
 """Options that the first release does not know."""
