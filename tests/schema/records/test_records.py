@@ -67,7 +67,7 @@ def test_a_tasks_kind_and_redirects_are_kept_in_one_number(kind: TaskKind, redir
     assert unpack_redirects(packed) == (redirects, kind)
     numbers = {
         "PAGE": 0, "ROBOTS": 64, "ERRAND": 128, "SITEMAP": 192, "REQUISITE": 256,
-        "SITEMAP_GUESS": 320, "CANONICAL": 384, "REFETCH": 448,
+        "SITEMAP_GUESS": 320, "CANONICAL": 384, "REFETCH": 448, "REREAD": 512,
     }  # fmt: skip
     assert packed == redirects + numbers[kind.name]
 
