@@ -11,7 +11,7 @@ import pytest
 
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks import rounds
-from greencrawl.schema.records import Commit, CrawlOptions, SeedBatch, TaskKind
+from greencrawl.schema.records import Admission, Commit, CrawlOptions, SeedBatch, TaskKind
 from greencrawl.store.sqlite.store import SqliteStore
 from tests.support.store_records import final, page
 
@@ -83,3 +83,13 @@ def test_pages_are_read_again_from_the_depth_on_that_was_the_edge(store: SqliteS
         found += [item for batch in taken(store) for item in batch.urls]
     assert {(item.depth, item.kind) for item in found} == {(2, TaskKind.REREAD)}
     assert len(found) == PAGES // 3
+
+
+def test_a_step_is_taken_once_and_no_crawl_is_done_before_the_last(store: SqliteStore) -> None:
+    crawl = store.put_crawl("x", CrawlOptions(), ["example.org"])
+    begun = store.begin_round(crawl.id, "anew")
+    urls = [Admission("http://example.org/")]
+    assert store.queue_round(crawl.id, begun, "p:1", urls, end=False)
+    assert not store.queue_round(crawl.id, begun, "p:1", urls, end=False), "another broker's"
+    assert [len(batch.urls) for batch in taken(store)] == [1]
+    assert store.set_state(crawl.id, "done", "finished").state == "active"
