@@ -14,9 +14,9 @@ from lxml import etree
 
 from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.urls import canonicalise
-from greencrawl.worker.extract.main import jsonld
+from greencrawl.worker.extract.main import jsonld, titles
 from greencrawl.worker.extract.main.dates import date_in_text, date_in_url, iso_date
-from greencrawl.worker.extract.main.names import author_of, fold, longest_part
+from greencrawl.worker.extract.main.names import author_of
 from greencrawl.worker.extract.text import squeeze, text_of
 
 MOST_ELEMENTS = 2000
@@ -171,28 +171,9 @@ def _typed(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _title(root: etree._Element, metas: dict[str, list[str]], title: str, site: str) -> str:
     said = [value for name in _TITLES for value in metas.get(name, ())]
-    known = [fold(value) for value in (*said, title) if value]
-    headings = []
-    for number, element in enumerate(root.iter("h1")):
-        if number >= MOST_ELEMENTS:
-            break
-        if text := text_of(element)[:LONGEST]:
-            headings.append(text)
-    headings = [heading for heading in headings if fold(heading) != fold(site)]
-    repeated = [
-        heading
-        for heading in headings
-        if len(fold(heading)) > 3 and any(fold(heading) in value for value in known)
-    ]
-    if repeated:
-        return max(repeated, key=len)
-    shortened = [longest_part(value, site) for value in (*said, title) if value]
-    for heading in headings:
-        if any(value and fold(value) in fold(heading) for value in shortened):
-            return heading
-    if shortened:
-        return shortened[0]
-    return headings[0] if headings else ""
+    elements = islice(root.iter("h1"), MOST_ELEMENTS)
+    headings = [text for one in elements if (text := text_of(one)[:LONGEST])]
+    return titles.choose(title, said, site, headings)
 
 
 def _author(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 _JOINTS = re.compile(r"\s+[|–—·•»:-]+\s+|\s*[|»]\s*|\s*::\s*")
 _SIGNS = re.compile(r"[\W_]+")
@@ -32,11 +33,16 @@ def fold(text: str) -> str:
     return _SIGNS.sub(" ", text.lower()).strip()
 
 
-def longest_part(title: str, site: str = "") -> str:
-    """A title without the name of its site: the longest of the parts that signs join; the whole of
-    it where that would leave less than a third."""
-    parts = [part.strip() for part in _JOINTS.split(title) if part.strip()]
-    parts = [part for part in parts if fold(part) != fold(site)] or parts
+def parts_of(title: str) -> list[str]:
+    """What signs join in a title."""
+    return [part.strip() for part in _JOINTS.split(title) if part.strip()]
+
+
+def longest_part(title: str, sites: Collection[str] = ()) -> str:
+    """A title without the name of its site, one of ``sites`` (folded): the longest of the parts
+    that signs join; the whole of it where that would leave less than a third."""
+    parts = parts_of(title)
+    parts = [part for part in parts if fold(part) not in sites] or parts
     if len(parts) < 2:
         return parts[0] if parts else title.strip()
     longest = max(parts, key=len)
