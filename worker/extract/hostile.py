@@ -1,8 +1,9 @@
 """Pages that would exhaust the parser, reduced to what extraction reads.
 
 libxml2 gives up at 256 open elements and drops what follows (unclosed ``<font>`` do that on honest
-sites), and takes time quadratic in the attributes of one tag: 16,000 take a quarter of a second.
-All else is linear. The cheap look here finds a tag that hides nothing. Where ``>`` in values hides
+sites), and at a text of ten million bytes; and takes time quadratic in the attributes of one tag:
+16,000 take a quarter of a second. All else is linear. The cheap look here finds a tag that hides
+nothing. Where ``>`` in values hides
 it, the parser itself is stopped (``pool.c``); where nothing was compiled, values are looked at.
 
 Nor does it know that ``style``, ``title`` and their like are plain elements within SVG and MathML,
@@ -54,6 +55,12 @@ _FOREIGN_MARKUP = re.compile(
     + rb")(?=[\s/>])[^<>]{0,2000}?(/?)>",
     re.DOTALL | re.IGNORECASE,
 )
+_TAG = re.compile(rb"<[a-z/!]", re.IGNORECASE)
+_LONG_PAGE = 9_000_000
+"""From here on texts have to be parted: libxml2 gives up ten million bytes behind the last tag that
+it has done with, and looks at that every few tags."""
+_LONGEST_TEXT = 8192
+_NEAR = 1024
 _INLINE = frozenset(b"b i u s em strong span font small big tt code sub sup q abbr cite".split())
 
 
@@ -155,7 +162,7 @@ def flatten(body: bytes) -> bytes:
     """The page without the elements that extraction does not read: nothing nests any more.
 
     Blocks leave a space; scripts, styles and comments go; a link is closed where the next begins;
-    a bomb loses its attributes.
+    a bomb loses its attributes; a text that is too long for one is several.
     """
 
     def flat(match: re.Match[bytes]) -> bytes:
@@ -170,4 +177,25 @@ def flatten(body: bytes) -> bytes:
             return b"<" + name + attributes + b">"
         return b"" if name.removeprefix(b"/") in _INLINE else b" "
 
-    return _MARKUP.sub(flat, body)
+    return _parted(_MARKUP.sub(flat, body))
+
+
+def _parted(body: bytes) -> bytes:
+    """The page with a tag that shows nothing in texts that are too long, behind a space if there is
+    one, or else before a sign."""
+    if len(body) <= _LONG_PAGE:
+        return body
+    pieces: list[bytes] = []
+    at = 0
+    ends = (found.start() for found in _TAG.finditer(body))
+    for end in (*ends, len(body)):
+        while end - at > _LONGEST_TEXT:
+            most = at + _LONGEST_TEXT
+            cut = body.rfind(b" ", most - _NEAR, most) + 1 or most
+            while body[cut] & 0xC0 == 0x80:
+                cut -= 1
+            pieces += [body[at:cut], b"<b></b>"]
+            at = cut
+        pieces.append(body[at:end])
+        at = end
+    return b"".join(pieces)

@@ -373,6 +373,18 @@ def test_looking_for_bombs_is_linear() -> None:
     assert time.process_time() - began < 3
 
 
+@pytest.mark.parametrize("unit", ["word ", "wordwordwo", "港は", "&amp; ", "a < b "])
+def test_a_text_longer_than_the_parser_takes_is_read_whole(unit: str) -> None:
+    count = 10_500_000 // len(unit.encode())
+    body = f"<html><body><p>before<p>{unit * count}<p>after</body>".encode()
+    text = extract(body, "http://h/", "text/html; charset=utf-8").text
+    assert text.startswith("before ")
+    assert text.endswith(" after")
+    assert "\ufffd" not in text
+    sign = unit.replace("&amp;", "&").strip()[0]
+    assert text.count(sign) - "before  after".count(sign) == count * unit.count(sign)
+
+
 def test_flattened_page_keeps_inline_words_together() -> None:
     page = extract(b"<b>H</b><i>ello</i><ul><li>a<li>b" + b"<font>" * 400 + END, URL, "text/html")
     assert page.text == "Hello a b end last"
