@@ -62,6 +62,8 @@ def extract(source: str | None, what: str | None, why: str | None, url: str) -> 
             "python -m greencrawl.worker.extract.compile",
             err=True,
         )
+    if why is not None and page.remark:
+        click.echo(printable(page.remark), err=True)
     if why:
         _draw(page, Path(why))
     else:

@@ -125,6 +125,12 @@ class Extracted(Page, dict=True):
         root = self._tree.root
         return [] if root is None else main.judged(root)
 
+    @cached_property
+    def remark(self) -> str:
+        """Why there are no ``blocks``, or that they are of data which the page carries and does not
+        show; "" of other pages."""
+        return main.remark(self._tree.root)
+
     @property
     def has_main(self) -> bool:
         """Whether main text can be read here: it needs the compiled part."""
@@ -177,12 +183,16 @@ def extract(body: bytes, url: str, content_type: str | None = None) -> Extracted
 
 def picture_of(page: Extracted) -> str:
     """The page in its own layout with the scores of its blocks, as a file of HTML that fetches
-    nothing; "" of a page that is none. Of the page's tree nothing else can be read afterwards."""
+    nothing; its embedded data where its main text is of these. Of the page's tree nothing else can
+    be read afterwards."""
     from greencrawl.worker.extract.main.picture import picture
 
-    root, blocks = page._tree.root, page.blocks
+    root, blocks, remark = page._tree.root, page.blocks, page.remark
     page._tree.close()
-    return "" if root is None else picture(root, blocks)
+    data = None if root is None else main.data_instead(root)
+    if data is not None:
+        root = data.root
+    return picture(etree.Element("html") if root is None else root, blocks, remark)
 
 
 @contextmanager

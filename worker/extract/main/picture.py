@@ -42,14 +42,17 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _COMMENT_HUE = 220
 _STYLE = """
 .gc-text { color: #111 !important; background: var(--gc) !important; }
-.gc-own { outline: 1px dotted #777 !important; }
+.gc-own { outline: 1px solid #2a8a4a !important; box-shadow: -5px 0 0 #2a8a4a !important; }
+img { display: none !important; }
 #gc-key { position: sticky; top: 0; z-index: 2147483647; background: #fff; color: #111;
-font: 14px sans-serif; padding: 4px 8px; border-bottom: 1px solid #777; }
+font: 14px/1.6 sans-serif; margin: 0 0 12px; padding: 6px 10px; border-bottom: 2px solid #2a8a4a; }
+#gc-key span { padding: 2px 4px; }
 """
 
 
-def picture(root: etree._Element, blocks: Sequence[Judged]) -> str:
-    """The file. The tree under ``root``, of which ``blocks`` are all, is changed."""
+def picture(root: etree._Element, blocks: Sequence[Judged], remark: str = "") -> str:
+    """The file. The tree under ``root``, of which ``blocks`` are all, is changed. ``remark`` is
+    said above it."""
     behind = list(root.itersiblings())  # of </html>
     elements = [one for tree in (root, *behind) for one in tree.iter() if isinstance(one.tag, str)]
     body = next(root.iter("body"), root)
@@ -75,8 +78,8 @@ def picture(root: etree._Element, blocks: Sequence[Judged]) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         f"<title>{title}</title><style>{_END_OF_STYLE.sub('', style)}</style>"
         f"<style>{_STYLE}</style></head>"
-        f"<body{''.join(_attribute(*one) for one in body.items())}>{_key(title)}{_inner(body)}"
-        "</body></html>\n"
+        f"<body{''.join(_attribute(*one) for one in body.items())}>{_key(title, remark)}"
+        f"{_inner(body)}</body></html>\n"
     )  # fmt: skip
 
 
@@ -185,13 +188,17 @@ def _said(block: Judged) -> str:
     return f"{block.score:.2f}, {what}: {about}{', ' if block.reason else ''}{block.reason}"
 
 
-def _key(title: str) -> str:
+def _key(title: str, remark: str) -> str:
     scores = "".join(
         f'<span style="background: hsl({round(120 * score)} 75% 82%)"> {score:.1f} </span>'
         for score in (0, 0.2, 0.4, 0.6, 0.8, 1)
     )
     comments = f'<span style="background: hsl({_COMMENT_HUE} 75% 82%)"> a comment </span>'
-    return f'<div id="gc-key">{title}. Score: {scores} {comments}</div>'
+    said = f"<b>{escape(remark[:1].upper() + remark[1:])}.</b> " if remark else ""
+    return (
+        f'<div id="gc-key">{said}<b>{title}:</b> those in a frame. How likely each is: {scores} '
+        f"{comments}. Hold the pointer over a text to see why.</div>"
+    )
 
 
 def _attribute(name: str | bytes, value: str | bytes) -> str:

@@ -10,7 +10,8 @@ from lxml import etree
 
 from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.urls import canonicalise
-from greencrawl.worker.extract.text import compiled
+from greencrawl.worker.extract.main.embedded import Data, data_of
+from greencrawl.worker.extract.text import compiled, squeeze, text_of
 
 MODEL = Path(__file__).with_name("model.bin")
 """What ``python -m greencrawl.worker.extract.train`` wrote."""
@@ -22,6 +23,12 @@ MOST_BLOCKS = 16384
 NO_MAIN_TEXT = "that needs the part in C: `python -m greencrawl.worker.extract.compile` makes it"
 """Why there is none where nothing was compiled."""
 
+SHELL_SIGNS = 400
+"""Of a page with more main text than this no embedded data is looked at."""
+_LEAST_SIGNS = 200
+_TIMES_SHOWN = 2
+"""Main text of data is that long at least, and so many times as long as all that the page shows."""
+
 
 _MAIN_TEXT, _COMMENT_TEXT = 1, 2
 """As ``enum choice`` in ``main.h``."""
@@ -32,7 +39,9 @@ class Judged(NamedTuple):
     space; ``first``: the place of the first block that has the same text; ``score``: how likely it
     is main text, from 0 to 1; ``chosen``: it is taken for main text, ``comment``: for what a reader
     wrote of it; ``element``: the place of its element among all those of the tree; ``reason``: what
-    the score goes by, as far as words tell it."""
+    the score goes by, as far as words tell it. ``embedded``: it is no block of the page but of data
+    that the page carries, in the scripts and attributes of these names; ``element`` is one of the
+    data's tree then."""
 
     text: str
     tag: str
@@ -43,6 +52,7 @@ class Judged(NamedTuple):
     comment: bool
     element: int
     reason: str
+    embedded: str = ""
 
 
 def available() -> bool:
@@ -56,13 +66,11 @@ def _model() -> object:
     return compiled.main_model(MODEL.read_bytes())
 
 
-def main_text(root: etree._Element) -> str:
+def main_text(root: etree._Element, model: object | None = None) -> str:
     """The main text under the root of a page: paragraphs with an empty line between them, items of
     lists and rows of tables on a line each, cells with tabs between them. "" where nothing was
-    compiled."""
-    if compiled is None:
-        return ""
-    return str(compiled.main_text(root, _model(), None, False))
+    compiled. ``model`` is another than the package's."""
+    return _read(root, model)[0]
 
 
 def spans_of(root: etree._Element, text: str) -> bytes:
@@ -93,11 +101,58 @@ def markdown(root: etree._Element, base: str, encoding: str = "utf-8") -> str:
         except InvalidUrl:
             return reference
 
-    return str(compiled.main_text(root, _model(), resolve, False))
+    _, data = _read(root)
+    tree = root if data is None else data.root
+    return str(compiled.main_text(tree, _model(), resolve, False))
 
 
 def judged(root: etree._Element) -> list[Judged]:
-    """All blocks of a page in order. [] where nothing was compiled."""
+    """All blocks of a page in order, or those of its embedded data where main text is read from
+    these. [] where nothing was compiled."""
+    data = _read(root)[1]
+    return _judged(root, "") if data is None else _judged(data.root, data.sources)
+
+
+def data_instead(root: etree._Element) -> Data | None:
+    """The data of a page where its main text is read from that; None where the page shows its
+    text, and where nothing was compiled."""
+    return _read(root)[1]
+
+
+def remark(root: etree._Element | None) -> str:
+    """Why a page has no block of text, or that those are of its embedded data; "" of others."""
+    if root is None:
+        return "it is no HTML: nothing is read of it"
+    if compiled is None:
+        return ""
+    data = data_instead(root)
+    if data is not None:
+        return f"the page shows next to nothing: this is of its embedded data ({data.sources})"
+    if compiled.main_blocks(root, None)[0]:
+        return ""
+    scripts = sum(1 for _ in root.iter("script"))
+    return f"the page shows no text{f' without its {scripts} scripts' if scripts else ''}"
+
+
+def _read(root: etree._Element, model: object | None = None) -> tuple[str, Data | None]:
+    """Main text, and the data that it is of, if it is not of the page's own blocks: a page that
+    shows next to nothing is a shell where its data hold much more."""
+    if compiled is None:
+        return "", None
+    model = model or _model()
+    own = str(compiled.main_text(root, model, None, False))
+    if len(own) > SHELL_SIGNS:
+        return own, None
+    data = data_of(root, squeeze(root.findtext(".//title") or ""))
+    if data is None:
+        return own, None
+    text = str(compiled.main_text(data.root, model, None, False))
+    if len(text) < max(_LEAST_SIGNS, _TIMES_SHOWN * len(text_of(root))):
+        return own, None
+    return text, data
+
+
+def _judged(root: etree._Element, embedded: str) -> list[Judged]:
     if compiled is None:
         return []
     blocks, rows = compiled.main_blocks(root, _model())
@@ -106,7 +161,9 @@ def judged(root: etree._Element) -> list[Judged]:
     for at, (text, tag, length, first, score, choice, element) in enumerate(blocks):
         chosen, comment = choice == _MAIN_TEXT, choice == _COMMENT_TEXT
         reason = _reason(rows[at * width : (at + 1) * width])
-        found.append(Judged(text, tag, length, first, score, chosen, comment, element, reason))
+        found.append(
+            Judged(text, tag, length, first, score, chosen, comment, element, reason, embedded)
+        )
     return found
 
 

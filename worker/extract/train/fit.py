@@ -11,6 +11,7 @@ import numpy as np
 from lxml import etree
 from numpy.typing import NDArray
 
+from greencrawl.worker.extract.main.text import main_text
 from greencrawl.worker.extract.page import tree_of
 from greencrawl.worker.extract.text import compiled
 from greencrawl.worker.extract.train.labels import labels
@@ -155,11 +156,10 @@ class Found:
 
 def cross_validated(rows: Rows, settings: Settings, folds: int = FOLDS) -> Found:
     """Texts of all pages, each by a model of other sites."""
-    assert compiled is not None
     texts = [""] * len(rows.samples)
     for model, places in fold_models(rows, settings, folds):
         for place in places:
-            texts[place] = compiled.main_text(root_of(rows.samples[place]), model, None, False)
+            texts[place] = main_text(root_of(rows.samples[place]), model)
     return judge(rows.samples, texts)
 
 
