@@ -12,7 +12,7 @@ from greencrawl.worker.extract.main import text
 from tests.support.ports import free_port
 from tests.support.site_server import Answer, Request, SiteServer
 from tests.worker.extract.main.test_comments import SAID, with_comments
-from tests.worker.extract.main.test_main_text import ARTICLE, STORY
+from tests.worker.extract.main.test_main_text import HEAD, HEADED, STORY
 
 needs_compiled = pytest.mark.skipif(not main_text.available(), reason="nothing was compiled")
 
@@ -25,7 +25,7 @@ def file(tmp_path: Path) -> str:
     path = tmp_path / "page.html"
     feed = "<link rel=alternate type=application/rss+xml href="
     head = f"<head><meta name=author content='A B'>{feed}feed>{feed}/b.xml>"
-    path.write_text(ARTICLE.replace("<head>", head).replace("Copyright", "\x9b2J"))
+    path.write_text(HEADED.replace("<head>", head).replace("Copyright", "\x9b2J"))
     return str(path)
 
 
@@ -36,7 +36,7 @@ def test_the_main_text_of_a_file(file: str, capfdbinary: pytest.CaptureFixture[b
     assert STORY[2] in said
     assert "Topic 3" not in said
     assert main(["extract", file, "--markdown"]) == 0
-    assert "# When the harbour froze" in capfdbinary.readouterr().out.decode()
+    assert f"## {HEAD}" in capfdbinary.readouterr().out.decode()
 
 
 @needs_compiled

@@ -17,7 +17,7 @@ from greencrawl.worker.extract.main import text
 from tests.cli.commands.test_pages import DAY, SECRET, fill, stored
 from tests.support.store_content import MAIN, SPANS, TEXT
 from tests.support.store_records import digest
-from tests.worker.extract.main.test_main_text import ARTICLE, STORY
+from tests.worker.extract.main.test_main_text import ARTICLE, HEAD, HEADED, STORY
 
 needs_compiled = pytest.mark.skipif(not main_text.available(), reason="nothing was compiled")
 HTML, PLAIN = {"content-type": "text/html; charset=utf-8"}, {"content-type": "text/plain"}
@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     store = open_store(f"sqlite:///{data / 'content.sqlite'}")
     store.commit(Commit([
         stored(1, SECRET, "story", status=200, fetched_ms=DAY, text="all of it", headers=HTML,
-               body=ARTICLE.replace("stalls", "<a href=../ice>stalls</a>").encode()),
+               body=HEADED.replace("stalls", "<a href=../ice>stalls</a>").encode()),
         stored(1, SECRET, "plain", status=200, fetched_ms=DAY, text="no page", headers=PLAIN,
                body=b"no page"),
         stored(1, SECRET, "withheld", status=200, fetched_ms=DAY, headers=HTML),
@@ -55,7 +55,7 @@ def test_it_is_read_from_the_body(folder: str, capfdbinary: pytest.CaptureFixtur
     assert STORY[2] in found
     assert "Topic 3" not in found + error
     found, _ = shown(capfdbinary, folder, "example.org/story", "--markdown")
-    assert "# When the harbour froze" in found
+    assert f"## {HEAD}" in found
     found, _ = shown(capfdbinary, folder, "example.org/story", "--full")
     assert found == "all of it\n"
 

@@ -443,8 +443,19 @@ static uint32_t held_comments(const char *value) {
     return strstr(value, "omment") != NULL || strstr(value, "disqus") != NULL ? names_comments(value) * HOLDS_COMMENTS : 0;
 }
 
+/* The first word of a class, without digits: what follows is often of one element alone. */
+static uint32_t form_of(const char *value) {
+    uint32_t form = 2166136261u;
+    while (*value == ' ')
+        value++;
+    for (; (unsigned char)*value > ' '; value++)
+        if (*value < '0' || *value > '9')
+            form = (form ^ (unsigned char)*value) * 16777619u;
+    return form;
+}
+
 /* What attributes say of an element: groups of class words, and bits of `above`. */
-static uint32_t attributes(struct blocks *page, const xmlNode *node, uint32_t *above, uint64_t *like) {
+static uint32_t attributes(struct blocks *page, const xmlNode *node, uint32_t *above, uint64_t *like, uint32_t *form) {
     uint32_t groups = 0;
     for (const xmlAttr *at = node->properties; at != NULL; at = at->next) {
         const char *name = (const char *)at->name, *value;
@@ -455,6 +466,7 @@ static uint32_t attributes(struct blocks *page, const xmlNode *node, uint32_t *a
                 groups |= class_groups(value);
                 *above |= held_comments(value);
                 *like ^= hash_of(value, strlen(value));
+                *form ^= form_of(value);
             }
             break;
         case 'i':
@@ -513,7 +525,8 @@ static void open_element(struct walk *walk, const xmlNode *node, uint8_t tag) {
     *own = (struct element){.node = node, .parent = walk->element, .first = page->block_count, .tag = tag};
     uint64_t like = tag * 0x9e3779b97f4a7c15u;
     own->above = above_of(tag);
-    own->groups = attributes(page, node, &own->above, &like);
+    own->form = (parent->form ^ tag) * 0x9e3779b1u; /* the root is its own parent */
+    own->groups = attributes(page, node, &own->above, &like, &own->form);
     if (tag == BODY || tag == FORM) /* "comments-open" and the like; where one is written */
         own->above &= ~HOLDS_COMMENTS;
     own->like = (uint32_t)(like ^ like >> 32);
@@ -580,6 +593,7 @@ static void walk_tree(struct walk *walk, const xmlNode *root, int noscript) {
             } else if (walk->unread == NULL) {
                 uint32_t above = 0;
                 uint64_t like = 0;
+                uint32_t form = 0;
                 switch (tag) {
                 case BR:
                     line_break(walk);
@@ -611,7 +625,7 @@ static void walk_tree(struct walk *walk, const xmlNode *root, int noscript) {
                     break;
                 }
                 if (node->properties != NULL && tag != IMG && tag != INPUT)
-                    walk->now.groups |= attributes(walk->page, node, &above, &like);
+                    walk->now.groups |= attributes(walk->page, node, &above, &like, &form);
             }
         }
         if (walk->full || walk->failed)

@@ -39,8 +39,7 @@ struct stand {
 
 #define LONGEST_CELL 300 /* signs of a cell of data on average, at most */
 
-/* A table holds data, not the layout of a page, where it has several rows of short cells. */
-static int holds_data(const struct blocks *page, uint32_t table) {
+int holds_data(const struct blocks *page, uint32_t table) {
     const struct element *own = &page->elements[table];
     uint32_t rows = 0, cells = 0;
     for (uint32_t i = table + 1; i < page->element_count && page->elements[i].first < own->last; i++) {

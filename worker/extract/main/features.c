@@ -272,12 +272,41 @@ static void put_page(struct row *row, const struct blocks *page, const struct su
     put(row, "page core", -1, share(page->elements[sums->cores[1]].length, all->length));
 }
 
+static void put_alike(struct row *row, const struct blocks *page, const struct alike *alike, uint32_t i) {
+    const struct block *block = &page->blocks[i];
+    uint32_t all = page->elements[0].length, at = alike->record[block->element];
+    const struct alike_sum *kin = &alike->sums[alike->kin[block->element]];
+    put(row, "kin", -1, scale(kin->blocks));
+    put(row, "kin length", -1, kin->blocks ? scale(kin->length / kin->blocks) : 0);
+    put(row, "kin linked", -1, share(kin->linked, kin->length));
+    put(row, "kin good", -1, share(kin->good, kin->length));
+    put(row, "kin share", -1, share(kin->length, all));
+    put(row, "kin repeated", -1, share(kin->repeated, kin->blocks));
+    put(row, "kin spread", -1, kin->blocks ? share(kin->last - kin->first, page->block_count) : 255);
+    const struct element *record = &page->elements[at];
+    const struct alike_sum *records = &alike->sums[alike->group[at]];
+    put(row, "records", -1, at ? scale(records->members) : 0);
+    put(row, "records length", -1, at ? scale(records->length / records->members) : 0);
+    put(row, "records blocks", -1, at ? scale(records->blocks / records->members) : 0);
+    put(row, "records linked", -1, at ? share(records->linked, records->length) : 255);
+    put(row, "records good", -1, at ? share(records->good, records->length) : 255);
+    put(row, "records share", -1, at ? share(records->length, all) : 255);
+    put(row, "record place", -1, at ? scale(i - record->first) : 255);
+    put(row, "record length", -1, at ? scale(record->length) : 0);
+    put(row, "records begin", -1, at ? share(records->first, page->block_count) : 255);
+}
+
 /* Each row is one of `width` bytes; with names, the first row tells them. */
 static int put_rows(const struct blocks *page, uint8_t *rows, unsigned width, const char **names, int *numbers,
                     unsigned *count) {
     struct sums sums;
-    if (!sum_up(page, &sums))
+    struct alike alike;
+    if (!alike_read(&alike, page))
         return 0;
+    if (!sum_up(page, &sums)) {
+        alike_free(&alike);
+        return 0;
+    }
     struct nearest nearest;
     memset(&nearest, 255, sizeof nearest);
     nearest.good_after = nearest.linked_run = 0;
@@ -296,6 +325,7 @@ static int put_rows(const struct blocks *page, uint8_t *rows, unsigned width, co
         put_levels(&row, page, &sums, i);
         put_cores(&row, page, &sums, i);
         put_neighbours(&row, page, &sums, i);
+        put_alike(&row, page, &alike, i);
         if (names != NULL) {
             put_page(&row, page, &sums);
         } else {
@@ -316,6 +346,7 @@ static int put_rows(const struct blocks *page, uint8_t *rows, unsigned width, co
                 nearest.hints[j] = i;
     }
     PyMem_RawFree(sums.before);
+    alike_free(&alike);
     return 1;
 }
 

@@ -1,6 +1,6 @@
 /* The main text of a page: blocks of a tree, what they look like, how likely each is main text, and
  * the document that is made of those that are chosen. The order of files is the order of steps:
- * blocks.c with words.c and said.c, features.c, trees.c, document.c; main.c has what Python calls. */
+ * blocks.c with words.c and said.c, alike.c, features.c, trees.c, document.c; main.c has what Python calls. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -46,6 +46,7 @@ struct element {
     uint32_t above;
     uint32_t like;     /* elements of one parent that have the same tag and class share it */
     uint32_t siblings; /* how many are like it, itself included */
+    uint32_t form;     /* elements share it that are made alike, and lie in such */
     uint32_t length, linked, in_paragraphs, good, headings; /* sums of lengths over its blocks */
     uint16_t depth;
     uint8_t tag, heading; /* heading: the level of the one it lies in, 0 for none */
@@ -133,8 +134,29 @@ const char *value_of(const xmlNode *node, const char *name);
 /* Fold to small letters and digits, parts joined by one space. */
 size_t fold(char *to, size_t room, const char *from, size_t length);
 
+/* alike.c */
+/* Of elements of one form, over the blocks that lie in them alone (kin); or of those of one parent and
+ * one form, over all their blocks. */
+struct alike_sum {
+    uint64_t key;
+    uint32_t members, blocks, length, linked, good, repeated;
+    uint32_t first, last; /* blocks: the last is behind them */
+};
+
+struct alike {
+    uint32_t *slots, count;
+    size_t size;
+    struct alike_sum *sums;
+    uint32_t *kin, *group; /* of each element the place of its sums */
+    uint32_t *record;      /* the nearest element it lies in that is one of several records; 0: none */
+};
+
+/* Tell what is alike; false if there is no memory. */
+int alike_read(struct alike *alike, const struct blocks *page);
+void alike_free(struct alike *alike);
+
 /* features.c */
-#define MOST_FEATURES 256
+#define MOST_FEATURES 384
 /* How many there are, and their names. */
 unsigned features_names(const char **names, int *numbers);
 /* Features of each block, a row for each; false if there is no memory. */
@@ -147,10 +169,12 @@ void model_free(struct model *model);
 /* The probability of each of `count` rows to be main text; false if there is no memory. */
 int model_scores(const struct model *model, const uint8_t *rows, unsigned width, uint32_t count, float *scores);
 enum choice { LEFT_OUT, MAIN_TEXT, COMMENT_TEXT };
-/* Tell of each block what it is; false if there is no memory. */
-int choose(const struct model *model, const struct blocks *page, const float *scores, uint8_t *chosen);
+/* Tell of each block what it is; false if there is no memory. Scores of tables become those of the whole. */
+int choose(const struct model *model, const struct blocks *page, float *scores, uint8_t *chosen);
 
 /* document.c */
+/* Whether a table holds data and is not the layout of a page: it has several rows of short cells. */
+int holds_data(const struct blocks *page, uint32_t table);
 struct writer {
     char *data;
     size_t length, size;

@@ -1,10 +1,10 @@
 /* Boosted trees in packed tables, and the choice of blocks by what they say.
  *
- * A model is, all little-endian: "GCM1"; the digest of the features it was made for (4 bytes); how many
+ * A model is, all little-endian: "GCM2"; the digest of the features it was made for (4 bytes); how many
  * trees (2); how many steps of a leaf's value are 1 (4, a float); the bias (4, a float); how many times
  * as much recall counts as precision (4, a float); then for each tree the number n of its nodes (1),
- * n times feature, threshold, and where it goes on if the value is at most that, and if it is more
- * (1 each): a node, or 128 + a leaf; and n + 1 values of leaves (2 each). */
+ * n times feature (2), threshold, and where it goes on if the value is at most that, and if it is
+ * more (1 each): a node, or 128 + a leaf; and n + 1 values of leaves (2 each). */
 
 #include "main.h"
 
@@ -13,13 +13,15 @@
 #endif
 
 #define HEAD_BYTES 22
+#define NODE_BYTES 5
 #define MOST_NODES 127 /* of a tree; it has one leaf more */
 #define CHUNK 64 /* rows that go through a tree together */
 
 /* The nodes of a tree come before those that they lead to, and before its leaves; `low` and `high` are
  * places among all of them. */
 struct node {
-    uint8_t feature, threshold, low, high;
+    uint16_t feature;
+    uint8_t threshold, low, high;
 };
 
 struct tree {
@@ -57,17 +59,17 @@ void model_free(struct model *model) {
 
 /* Lay one tree of `count` nodes out at its places; false if it is not one. */
 static int lay_out(struct model *model, const struct tree *tree, const uint8_t *nodes, unsigned features) {
-    const uint8_t *leaves = nodes + 4 * (size_t)tree->count;
+    const uint8_t *leaves = nodes + NODE_BYTES * (size_t)tree->count;
     uint8_t from[MOST_NODES + 1] = {0};
     unsigned laid = tree->count ? 1 : 0, leaf_count = 0;
     int16_t *values = model->values + tree->first_value;
     if (tree->count == 0)
         values[leaf_count++] = (int16_t)two_bytes(leaves);
     for (unsigned i = 0; i < laid; i++) {
-        const uint8_t *given = nodes + 4 * (size_t)from[i];
+        const uint8_t *given = nodes + NODE_BYTES * (size_t)from[i];
         uint8_t to[2];
         for (int side = 0; side < 2; side++) {
-            unsigned next = given[2 + side], leaf = next & 127u;
+            unsigned next = given[3 + side], leaf = next & 127u;
             if (next & 128) {
                 if (leaf > tree->count || leaf_count > tree->count)
                     return 0;
@@ -80,16 +82,16 @@ static int lay_out(struct model *model, const struct tree *tree, const uint8_t *
                 to[side] = (uint8_t)laid++;
             }
         }
-        if (given[0] >= features)
+        if (two_bytes(given) >= features)
             return 0;
-        model->nodes[tree->first + i] = (struct node){given[0], given[1], to[0], to[1]};
+        model->nodes[tree->first + i] = (struct node){(uint16_t)two_bytes(given), given[2], to[0], to[1]};
     }
     return leaf_count == tree->count + 1;
 }
 
 struct model *model_read(const uint8_t *data, size_t length, unsigned features, const char **problem) {
     *problem = "it is no model";
-    if (length < HEAD_BYTES || memcmp(data, "GCM1", 4) != 0)
+    if (length < HEAD_BYTES || memcmp(data, "GCM2", 4) != 0)
         return NULL;
     struct model *model = PyMem_RawCalloc(1, sizeof *model);
     if (model == NULL)
@@ -106,7 +108,7 @@ struct model *model_read(const uint8_t *data, size_t length, unsigned features, 
     uint32_t laid = 0, valued = 0;
     for (unsigned i = 0; well && i < model->count; i++) {
         unsigned count = at < length ? data[at] : 255;
-        size_t bytes = 4 * (size_t)count + 2 * ((size_t)count + 1);
+        size_t bytes = NODE_BYTES * (size_t)count + 2 * ((size_t)count + 1);
         well = count <= MOST_NODES && length - at - 1 >= bytes;
         if (!well)
             break;
@@ -301,40 +303,91 @@ static int is_comment(const struct blocks *page, const struct block *block) {
     return own->tag == P || block->sentences || block->length >= 40;
 }
 
+/* A table of data is one thing: its cells have one score, and which of them repeat each other does
+ * not matter. `tables` takes the table of each block, 0: none. */
+static void share_tables(const struct blocks *page, float *scores, uint32_t *tables) {
+    for (uint32_t i = 1; i < page->element_count; i++) {
+        const struct element *own = &page->elements[i];
+        if (own->tag != TABLE || own->last - own->first < 2 || !holds_data(page, i))
+            continue;
+        double score = 0, length = 0;
+        for (uint32_t j = own->first; j < own->last; j++) {
+            score += (double)scores[j] * page->blocks[j].length;
+            length += page->blocks[j].length;
+        }
+        for (uint32_t j = own->first; j < own->last; j++) {
+            scores[j] = (float)(score / length);
+            tables[j] = i;
+        }
+    }
+}
+
+#define HEADING_LEAST 0.5f
+
+/* Whether of two blocks with one text this one stands for both: what is no comment, then what heads a
+ * part of the text, which a list of contents repeats, then what is likelier. */
+static int is_better(const struct blocks *page, const float *scores, const uint8_t *apart, uint32_t one,
+                     uint32_t other) {
+    int heads[2];
+    if (apart[one] != apart[other])
+        return apart[other];
+    for (int i = 0; i < 2; i++) {
+        uint32_t at = i ? other : one;
+        const struct block *block = &page->blocks[at];
+        heads[i] = block->heading && block->linked * 2 < block->length && scores[at] >= HEADING_LEAST;
+    }
+    return heads[0] != heads[1] ? heads[0] : scores[one] > scores[other];
+}
+
+/* A heading is taken with what it stands above, even if it is less likely: not the title of a page, which
+ * is told apart, nor one with a word such as "related" or "share". */
+#define ABOVE_LEAST 0.3f
+#define TAIL_WORDS 0xffu /* bits of the first groups of words of texts, as in features.c */
+
+static int heads_text(const struct block *block, float score) {
+    return block->heading && block->titled < 2 && block->linked * 2 < block->length && score >= ABOVE_LEAST &&
+           !(block->hints & TAIL_WORDS);
+}
+
 #define REPEATED_BYTES 15 /* texts so long are taken once */
 
 /* The blocks for which the F measure is expected to be highest, by their lengths: those with the
  * highest scores, as many as maximise sum(p w) / (sum(w) + b^2 sum over all(p w)). */
-int choose(const struct model *model, const struct blocks *page, const float *scores, uint8_t *chosen) {
+int choose(const struct model *model, const struct blocks *page, float *scores, uint8_t *chosen) {
     struct candidate *candidates = PyMem_RawMalloc(((size_t)page->block_count + 1) * sizeof *candidates);
     uint32_t *best = PyMem_RawMalloc(((size_t)page->block_count + 1) * sizeof *best), count = 0;
+    uint32_t *tables = PyMem_RawCalloc((size_t)page->block_count + 1, sizeof *tables);
     uint8_t *apart = PyMem_RawCalloc((size_t)page->block_count + 1, 1);
-    if (candidates == NULL || best == NULL || apart == NULL) {
+    if (candidates == NULL || best == NULL || apart == NULL || tables == NULL) {
         PyMem_RawFree(candidates);
         PyMem_RawFree(best);
+        PyMem_RawFree(tables);
         PyMem_RawFree(apart);
         return 0;
     }
+    share_tables(page, scores, tables);
     int split = comments_apart(page, scores, apart);
+    if (!split)
+        memset(apart, 0, page->block_count);
     double all = 0, hit = 0, taken = 0, most = 0;
     uint32_t last = 0;
     for (uint32_t i = 0; i < page->block_count; i++) {
         const struct block *block = &page->blocks[i];
-        chosen[i] = split && apart[i] && is_comment(page, block) ? COMMENT_TEXT : LEFT_OUT;
+        chosen[i] = apart[i] && is_comment(page, block) ? COMMENT_TEXT : LEFT_OUT;
         if (block->same == i) {
             best[i] = i;
             continue;
         }
-        uint32_t *other = &best[block->same];
-        int less = split && apart[i], its = split && apart[*other];
-        if (its > less || (its == less && scores[i] > scores[*other]))
-            *other = i;
+        if (is_better(page, scores, apart, i, best[block->same]))
+            best[block->same] = i;
     }
     for (uint32_t i = 0; i < page->block_count; i++) {
         const struct block *block = &page->blocks[i];
-        if (block->repeats > 1 && block->end - block->begin >= REPEATED_BYTES && best[block->same] != i)
+        uint32_t other = best[block->same];
+        int in_one_table = tables[i] && tables[i] == tables[other];
+        if (block->end - block->begin >= REPEATED_BYTES && other != i && !in_one_table)
             continue;
-        if (split && apart[i])
+        if (apart[i])
             continue;
         candidates[count++] = (struct candidate){scores[i], i};
         all += (double)scores[i] * block->length;
@@ -350,8 +403,13 @@ int choose(const struct model *model, const struct blocks *page, const float *sc
     }
     for (uint32_t i = 0; i < last; i++)
         chosen[candidates[i].block] = MAIN_TEXT;
+    for (uint32_t i = page->block_count; i-- > 1;) /* from the end: a heading may stand above another */
+        if (chosen[i - 1] == LEFT_OUT && chosen[i] == MAIN_TEXT && best[page->blocks[i - 1].same] == i - 1 &&
+            heads_text(&page->blocks[i - 1], scores[i - 1]) && !apart[i - 1])
+            chosen[i - 1] = MAIN_TEXT;
     PyMem_RawFree(candidates);
     PyMem_RawFree(best);
+    PyMem_RawFree(tables);
     PyMem_RawFree(apart);
     return 1;
 }

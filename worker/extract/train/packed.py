@@ -22,10 +22,10 @@ def packed(
     shapes = [_shape(tree) for tree in trees]
     most = max((abs(value) for _, values in shapes for value in values), default=0.0)
     unit = LARGEST / max(most, 0.01)
-    head = struct.pack("<4sIHfff", b"GCM1", digest, len(shapes), unit, bias, recall)
+    head = struct.pack("<4sIHfff", b"GCM2", digest, len(shapes), unit, bias, recall)
     return head + b"".join(
         bytes([len(nodes)])
-        + b"".join(bytes(node) for node in nodes)
+        + b"".join(struct.pack("<H3B", *node) for node in nodes)
         + b"".join(struct.pack("<h", round(value * unit)) for value in values)
         for nodes, values in shapes
     )

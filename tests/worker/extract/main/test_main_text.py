@@ -30,6 +30,8 @@ ARTICLE = (
     f"<aside class=related><h3>Related</h3><ul><li><a href=/x>Storms of the year</a></ul></aside>"
     f"{FOOT}</body></html>"
 )
+HEAD = "How the ice came"
+HEADED = ARTICLE.replace("</p><p>", f"</p><h2>{HEAD}</h2><p>", 1)
 
 
 def read(body: str) -> str:
@@ -75,6 +77,33 @@ def test_a_page_that_shows_next_to_nothing_is_read_with_its_noscript() -> None:
     assert STORY[2] in read(f"<body><p>Please wait.</p>{hidden}</body>")
     more = f"{''.join(f'<p>{p} Again.' for p in STORY * 2)}{hidden.replace('By', 'BY')}"
     assert "BY" not in read(ARTICLE.replace("</article>", f"{more}</article>"))
+
+
+@needs_compiled
+def test_a_text_that_contents_repeat_stands_where_it_heads_a_part() -> None:
+    heads = [f"{number}. How the winter of {1970 + number} began" for number in range(1, 6)]
+    contents = "".join(f"<dt><a href=#p{one[0]}>{one}</a></dt>" for one in heads)
+    parts = "".join(f"<h2 id=p{one[0]}>{one}</h2><p>{' '.join(STORY)} {one[0]}" for one in heads)
+    found = read(ARTICLE.replace("<p>", f"<p>Contents</p><dl>{contents}</dl>{parts}<p>", 1))
+    assert [found.count(one) for one in heads] == [1] * len(heads)
+    assert all(found.index(one) > found.index(STORY[1]) for one in heads[1:])
+
+
+@needs_compiled
+def test_a_heading_is_taken_with_what_it_stands_above() -> None:
+    assert f"{STORY[0]}\n\n{HEAD}\n\n{STORY[1]}" in read(HEADED)
+    behind = ARTICLE.replace("</article>", f"<h2>{HEAD}</h2></article>")
+    assert HEAD not in read(behind)
+
+
+@needs_compiled
+def test_a_table_of_data_is_whole_though_cells_repeat_each_other() -> None:
+    skates = "Skates for the whole family"
+    cells = [(skates, "by the hour on the ice"), ("Tea", "by the hour on the ice"), (skates, "2")]
+    rows = "".join(f"<tr><td>{one}<td>{other}" for one, other in cells)
+    table = f"<table><tr><th>What was there<th>How{rows}</table>"
+    found = read(ARTICLE.replace("</p><p>", f"</p>{table}<p>", 1))
+    assert "\n".join(f"{one}\t{other}" for one, other in cells) in found
 
 
 def test_without_the_compiled_part_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def test_a_model_of_other_features_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", [b"", b"GCM1", MODEL.read_bytes()[:-1], MODEL.read_bytes() + b"x"]
+    "broken", [b"", b"GCM2", MODEL.read_bytes()[:-1], MODEL.read_bytes() + b"x"]
 )
 def test_a_model_cut_short_or_too_long_is_refused(broken: bytes) -> None:
     with pytest.raises(ValueError):
