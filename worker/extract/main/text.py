@@ -23,8 +23,8 @@ MOST_BLOCKS = 16384
 NO_MAIN_TEXT = "that needs the part in C: `python -m greencrawl.worker.extract.compile` makes it"
 """Why there is none where nothing was compiled."""
 
-SHELL_SIGNS = 400
-"""Of a page with more main text than this no embedded data is looked at."""
+SHELL_SIGNS = 600
+"""A page that shows more than this is no shell: its embedded data are not looked at."""
 _LEAST_SIGNS = 200
 _TIMES_SHOWN = 2
 """Main text of data is that long at least, and so many times as long as all that the page shows."""
@@ -131,7 +131,8 @@ def remark(root: etree._Element | None) -> str:
     if compiled.main_blocks(root, None)[0]:
         return ""
     scripts = sum(1 for _ in root.iter("script"))
-    return f"the page shows no text{f' without its {scripts} scripts' if scripts else ''}"
+    many = f" without its {scripts} script{'s' * (scripts > 1)}" if scripts else ""
+    return f"the page shows no text{many}"
 
 
 def _read(root: etree._Element, model: object | None = None) -> tuple[str, Data | None]:
@@ -141,13 +142,14 @@ def _read(root: etree._Element, model: object | None = None) -> tuple[str, Data 
         return "", None
     model = model or _model()
     own = str(compiled.main_text(root, model, None, False))
-    if len(own) > SHELL_SIGNS:
+    shown = len(own) if len(own) > SHELL_SIGNS else len(text_of(root))
+    if shown > SHELL_SIGNS:
         return own, None
     data = data_of(root, squeeze(root.findtext(".//title") or ""))
     if data is None:
         return own, None
     text = str(compiled.main_text(data.root, model, None, False))
-    if len(text) < max(_LEAST_SIGNS, _TIMES_SHOWN * len(text_of(root))):
+    if len(text) < max(_LEAST_SIGNS, _TIMES_SHOWN * shown):
         return own, None
     return text, data
 

@@ -111,6 +111,7 @@ def test_each_block_says_which_data_it_is_of() -> None:
     ("body", "expected"),
     [
         ("", "shows no text"),
+        ("<script>go()</script>", "shows no text without its 1 script"),
         ("<script>go()</script><script>stop()</script>", "shows no text without its 2 scripts"),
         ("<p>Some.", ""),
     ],
@@ -196,4 +197,4 @@ def test_no_data_raise(pieces: str) -> None:
 
 
 def test_bounds_are_what_the_docs_say() -> None:
-    assert (MOST_DATA, embedded.MOST_VALUES, text.SHELL_SIGNS) == (2_097_152, 20_000, 400)
+    assert (MOST_DATA, embedded.MOST_VALUES, text.SHELL_SIGNS) == (2_097_152, 20_000, 600)
