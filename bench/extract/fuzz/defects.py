@@ -55,7 +55,7 @@ DEFECTS = (
         "    PyMem_RawFree(out.data);\n    PyMem_RawFree(out.data);\n",
     ),
     Defect(
-        "candidates are sorted that were never made", "main/trees.c",
+        "candidates are sorted that were never made", "main/choice.c",
         "PyMem_RawMalloc(((size_t)page->block_count + 1) * sizeof *candidates)",
         "PyMem_RawMalloc(((size_t)page->block_count / 2) * sizeof *candidates)",
     ),

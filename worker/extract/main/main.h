@@ -1,6 +1,6 @@
 /* The main text of a page: blocks of a tree, what they look like, how likely each is main text, and
  * the document that is made of those that are chosen. The order of files is the order of steps:
- * blocks.c with words.c and said.c, alike.c, features.c, trees.c, document.c; main.c has what Python calls. */
+ * blocks.c with words.c and said.c, alike.c, features.c, trees.c, choice.c, document.c; main.c has what Python calls. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -168,6 +168,10 @@ struct model *model_read(const uint8_t *data, size_t length, unsigned features, 
 void model_free(struct model *model);
 /* The probability of each of `count` rows to be main text; false if there is no memory. */
 int model_scores(const struct model *model, const uint8_t *rows, unsigned width, uint32_t count, float *scores);
+/* How many times as much recall counts as precision. */
+float model_recall(const struct model *model);
+
+/* choice.c */
 enum choice { LEFT_OUT, MAIN_TEXT, COMMENT_TEXT };
 /* Tell of each block what it is; false if there is no memory. Scores of tables become those of the whole. */
 int choose(const struct model *model, const struct blocks *page, float *scores, uint8_t *chosen);
