@@ -253,7 +253,7 @@ def test_a_crawl_in_periods_is_left_when_it_rests_and_begins_again_when_that_is_
     file.write_text(f'{head}[recrawl]\nevery = "2s"\n')
     code, out, err = command.run("crawl", "news.toml", *FAST)
     assert (code, "resting (finished)" in out) == (0, True), err
-    assert Counter(site.requests)["/"] == 2
+    assert 2 <= Counter(site.requests)["/"] <= 3, "on a slow machine the next one is due at once"
     assert max(n for path, n in Counter(site.requests).items() if path != "/") == 1
     file.write_text(head)
     following = command.start("crawl", "news.toml", "--every", "2s", "--follow", *FAST)
