@@ -12,6 +12,7 @@ from __future__ import annotations
 
 JOINTS = (b"\n\n", b"\n", b"\t")
 """The usual ones; ``worker/extract/main/spans.c`` has the same."""
+_MOST_BITS = 63
 
 
 def main_of(text: str, spans: bytes) -> str | None:
@@ -37,7 +38,7 @@ def main_of(text: str, spans: bytes) -> str | None:
 
 
 class _Numbers:
-    """Reads numbers one after the other. Raises IndexError behind the last."""
+    """Reads numbers one after the other. Raises IndexError behind the last, and at one too long."""
 
     def __init__(self, data: bytes) -> None:
         self.at = 0
@@ -47,6 +48,8 @@ class _Numbers:
         """A number."""
         value = shift = 0
         while (byte := self._data[self.at]) > 127:
+            if shift > _MOST_BITS:
+                raise IndexError
             value |= (byte & 127) << shift
             shift += 7
             self.at += 1

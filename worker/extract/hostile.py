@@ -61,6 +61,8 @@ _LONG_PAGE = 9_000_000
 it has done with, and looks at that every few tags."""
 _LONGEST_TEXT = 8192
 _NEAR = 1024
+_LONGEST_SIGN = 4
+"""Bytes of a sign in UTF-8."""
 _INLINE = frozenset(b"b i u s em strong span font small big tt code sub sup q abbr cite".split())
 
 
@@ -192,8 +194,9 @@ def _parted(body: bytes) -> bytes:
         while end - at > _LONGEST_TEXT:
             most = at + _LONGEST_TEXT
             cut = body.rfind(b" ", most - _NEAR, most) + 1 or most
-            while body[cut] & 0xC0 == 0x80:
-                cut -= 1
+            cut -= next(
+                (back for back in range(_LONGEST_SIGN) if body[cut - back] & 0xC0 != 0x80), 0
+            )
             pieces += [body[at:cut], b"<b></b>"]
             at = cut
         pieces.append(body[at:end])

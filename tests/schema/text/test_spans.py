@@ -31,6 +31,10 @@ def test_what_is_none_or_of_another_text_tells_nothing(spans: bytes) -> None:
     assert main_of(TEXT, spans) is None
 
 
+def test_a_number_without_end_is_none_and_takes_no_time() -> None:
+    assert main_of("a b", b"\xff" * 10_000_000) is None
+
+
 @given(st.text(max_size=30), st.binary(max_size=30))
 def test_nothing_is_raised_whatever_the_bytes_are(text: str, spans: bytes) -> None:
     main_of(text, spans)

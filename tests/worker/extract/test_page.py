@@ -11,6 +11,7 @@ from greencrawl.worker.extract import extract, is_html
 from greencrawl.worker.extract.hostile import (
     RAW,
     close_raw,
+    flatten,
     has_attribute_bomb,
     hides_attribute_bomb,
 )
@@ -383,6 +384,10 @@ def test_a_text_longer_than_the_parser_takes_is_read_whole(unit: str) -> None:
     assert "\ufffd" not in text
     sign = unit.replace("&amp;", "&").strip()[0]
     assert text.count(sign) - "before  after".count(sign) == count * unit.count(sign)
+
+
+def test_a_flattened_page_of_bytes_that_begin_no_sign_is_parted_to_its_end() -> None:
+    assert flatten(b"<p>" + b"\x80" * 9_100_000).count(b"\x80") == 9_100_000
 
 
 def test_flattened_page_keeps_inline_words_together() -> None:

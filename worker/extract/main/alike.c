@@ -7,7 +7,7 @@
 #define FEWEST_BLOCKS 2 /* of a record, on average: paragraphs of a text are none */
 
 static uint32_t place_of(struct alike *alike, uint64_t key) {
-    size_t slot = (key * 0x9e3779b97f4a7c15u >> 20) & (alike->size - 1);
+    size_t slot = slot_for(key, alike->size);
     while (alike->slots[slot] && alike->sums[alike->slots[slot]].key != key)
         slot = (slot + 1) & (alike->size - 1);
     if (!alike->slots[slot]) {

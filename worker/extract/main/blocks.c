@@ -692,7 +692,7 @@ static int count_alike(struct blocks *page) {
         for (uint32_t i = 0; i < count; i++) {
             const struct element *element = pass ? &page->elements[i] : NULL;
             uint64_t key = pass ? ((uint64_t)element->parent << 32 | element->like) + 1 : page->blocks[i].hash | 1;
-            size_t slot = (key * 0x9e3779b97f4a7c15u >> 20) & (size - 1);
+            size_t slot = slot_for(key, size);
             while (table[slot].key && table[slot].key != key)
                 slot = (slot + 1) & (size - 1);
             table[slot].key = key;

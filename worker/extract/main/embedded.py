@@ -39,6 +39,7 @@ _HOLDERS = etree.XPath(
 _MOST_HOLDERS = 20
 _JSON = re.compile(r"\s*[{\[].*[}\]]\s*\Z", re.DOTALL)
 _LONGEST_NAME = 64
+_LONGEST_TITLE = 1000
 _LEAST_JSON = 100
 """A shorter text that might be JSON is not looked into."""
 _OTHERS = ("importmap", "speculationrules", "manifest")
@@ -82,6 +83,7 @@ class Data(NamedTuple):
 def data_of(root: etree._Element, title: str) -> Data | None:
     """The tree of what scripts of a page hold as data; None where that is no text. ``title`` is
     the page's."""
+    title = title[:_LONGEST_TITLE]
     source = _Source(fold(title))
     names = []
     for name, value in _values(root):
@@ -178,7 +180,7 @@ class _Source:
         element = _ELEMENTS.get(kind.lower(), "article" if is_long else "div")
         around = self._linked
         self._linked = not is_long and any(isinstance(value.get(key), str) for key in _PLACES)
-        name = _NAME.sub(" ", key)[:_LONGEST_NAME]
+        name = _NAME.sub(" ", key[:_LONGEST_NAME])
         place = len(self.pieces)
         self._write(f'<{element} class="{name}">')
         for inner, one in value.items():
@@ -195,8 +197,9 @@ class _Source:
             self._write(escape(text))
             self.texts += 1
         elif _SPACE.search(text) and not _CODE.match(text):
-            name = _NAME.sub(" ", key)[:_LONGEST_NAME]
-            tag = "h1" if fold(text) and fold(text) in self._title else "p"
+            name = _NAME.sub(" ", key[:_LONGEST_NAME])
+            folded = fold(text) if len(text) <= _LONGEST_TITLE else ""
+            tag = "h1" if folded and folded in self._title else "p"
             if _MARKUP.search(text):
                 body = _MARKUP.sub(_plain, _RAW.sub(" ", text))
             else:

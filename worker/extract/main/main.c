@@ -231,7 +231,31 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static uint64_t secret[2];
+
+size_t slot_for(uint64_t key, size_t size) {
+    key = (key ^ secret[0]) * (secret[1] | 1);
+    key = (key ^ key >> 32) * 0x9e3779b97f4a7c15u;
+    return key >> 20 & (size - 1);
+}
+
+/* Python's hash of a string is as hard to foresee as those of its dictionaries. */
+static int make_secret(void) {
+    const char *const names[] = {"greencrawl", "main"};
+    for (int i = 0; i < 2; i++) {
+        PyObject *name = PyUnicode_FromString(names[i]);
+        Py_hash_t hash = name == NULL ? -1 : PyObject_Hash(name);
+        Py_XDECREF(name);
+        if (hash == -1)
+            return -1;
+        secret[i] = (uint64_t)hash;
+    }
+    return 0;
+}
+
 int main_begin(PyObject *module) {
+    if (make_secret() < 0)
+        return -1;
     words_begin();
     blocks_begin();
     width = features_names(names, numbers);

@@ -155,6 +155,11 @@ struct alike {
 int alike_read(struct alike *alike, const struct blocks *page);
 void alike_free(struct alike *alike);
 
+/* main.c */
+/* Where to look first for a key in a table of `size` places, a power of two. Who makes a page cannot
+ * foresee it, and so not have many keys at one place. */
+size_t slot_for(uint64_t key, size_t size);
+
 /* features.c */
 #define MOST_FEATURES 384
 /* How many there are, and their names. */

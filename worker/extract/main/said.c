@@ -48,8 +48,6 @@ static int next_word(struct words *words) {
     return 1;
 }
 
-static unsigned slot_of(uint32_t number) { return (number * 0x9e3779b1u) >> 16; }
-
 static void add_text(struct said *said, const char *text, size_t length) {
     struct words words = {.at = (const unsigned char *)text, .end = (const unsigned char *)text + length};
     if (said->slots == NULL && (said->slots = PyMem_RawCalloc(SLOTS, sizeof *said->slots)) == NULL)
@@ -57,7 +55,7 @@ static void add_text(struct said *said, const char *text, size_t length) {
     while (said->count < MOST_SHINGLES && next_word(&words)) {
         if (!words.number)
             continue;
-        unsigned at = slot_of(words.number);
+        size_t at = slot_for(words.number, SLOTS);
         while (said->slots[at] && said->slots[at] != words.number)
             at = (at + 1) % SLOTS;
         said->count += said->slots[at] == 0;
@@ -73,7 +71,7 @@ uint32_t said_share(const struct said *said, const char *text, size_t length) {
     while (next_word(&words)) {
         if (!words.number)
             continue;
-        unsigned at = slot_of(words.number);
+        size_t at = slot_for(words.number, SLOTS);
         while (said->slots[at] && said->slots[at] != words.number)
             at = (at + 1) % SLOTS;
         all++;
