@@ -78,6 +78,45 @@ static void share_tables(const struct blocks *page, float *scores, uint32_t *tab
     }
 }
 
+/* Of a very long text the trees, which were learnt from few such, think less and less. Where many blocks
+ * are of one form, and the first of them are likely on average, the others are as likely at least. False
+ * if there is no memory. */
+#define MANY_KIN 120
+#define FIRST_KIN 40
+#define KIN_LEAST 0.7f
+
+static int share_kin(const struct blocks *page, float *scores) {
+    struct {
+        uint32_t form, count;
+        double score; /* of the first */
+    } *table;
+    size_t size = 64;
+    if (page->block_count <= MANY_KIN)
+        return 1;
+    while (size < 2 * (size_t)page->block_count)
+        size *= 2;
+    uint32_t *at = PyMem_RawMalloc(page->block_count * sizeof *at);
+    table = PyMem_RawCalloc(size, sizeof *table);
+    for (uint32_t i = 0; at != NULL && table != NULL && i < page->block_count; i++) {
+        uint32_t form = page->elements[page->blocks[i].element].form;
+        size_t slot = slot_for(form, size);
+        while (table[slot].count && table[slot].form != form)
+            slot = (slot + 1) & (size - 1);
+        table[slot].form = form;
+        table[slot].score += table[slot].count++ < FIRST_KIN ? (double)scores[i] : 0;
+        at[i] = (uint32_t)slot;
+    }
+    for (uint32_t i = 0; at != NULL && table != NULL && i < page->block_count; i++) {
+        float average = (float)(table[at[i]].score / FIRST_KIN);
+        if (table[at[i]].count > MANY_KIN && average >= KIN_LEAST && scores[i] < average)
+            scores[i] = average;
+    }
+    int well = at != NULL && table != NULL;
+    PyMem_RawFree(at);
+    PyMem_RawFree(table);
+    return well;
+}
+
 #define HEADING_LEAST 0.5f
 
 /* Whether of two blocks with one text this one stands for both: what is no comment, then what heads a
@@ -114,7 +153,7 @@ int choose(const struct model *model, const struct blocks *page, float *scores, 
     uint32_t *best = PyMem_RawMalloc(((size_t)page->block_count + 1) * sizeof *best), count = 0;
     uint32_t *tables = PyMem_RawCalloc((size_t)page->block_count + 1, sizeof *tables);
     uint8_t *apart = PyMem_RawCalloc((size_t)page->block_count + 1, 1);
-    if (candidates == NULL || best == NULL || apart == NULL || tables == NULL) {
+    if (candidates == NULL || best == NULL || apart == NULL || tables == NULL || !share_kin(page, scores)) {
         PyMem_RawFree(candidates);
         PyMem_RawFree(best);
         PyMem_RawFree(tables);

@@ -34,7 +34,7 @@ _ASSIGNED = re.compile(
 )
 _MOST_ASSIGNED = 20
 _HOLDERS = etree.XPath(
-    "//*[@*[starts-with(name(), 'data-') and string-length() > 500 and starts-with(., '{')]]"
+    "//*[@*[starts-with(name(), 'data-') and string-length() > 150 and starts-with(., '{')]]"
 )
 _MOST_HOLDERS = 20
 _JSON = re.compile(r"\s*[{\[].*[}\]]\s*\Z", re.DOTALL)

@@ -178,7 +178,8 @@ float model_recall(const struct model *model);
 
 /* choice.c */
 enum choice { LEFT_OUT, MAIN_TEXT, COMMENT_TEXT };
-/* Tell of each block what it is; false if there is no memory. Scores of tables become those of the whole. */
+/* Tell of each block what it is; false if there is no memory. Scores of tables become those of the whole,
+ * and of very long texts those of their first blocks at least. */
 int choose(const struct model *model, const struct blocks *page, float *scores, uint8_t *chosen);
 
 /* document.c */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +29,8 @@ SHELL_SIGNS = 600
 _LEAST_SIGNS = 200
 _TIMES_SHOWN = 2
 """Main text of data is that long at least, and so many times as long as all that the page shows."""
+_DENSE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+"""Signs of Han, kana and Hangul, which count three: they are words, or a half of one."""
 
 
 _MAIN_TEXT, _COMMENT_TEXT = 1, 2
@@ -149,7 +152,9 @@ def _read(root: etree._Element, model: object | None = None) -> tuple[str, Data 
     if data is None:
         return own, None
     text = str(compiled.main_text(data.root, model, None, False))
-    if len(text) < max(_LEAST_SIGNS, _TIMES_SHOWN * shown):
+    if len(text) + 2 * len(_DENSE.findall(text[:_LEAST_SIGNS])) < _LEAST_SIGNS:
+        return own, None
+    if len(text) < _TIMES_SHOWN * shown:
         return own, None
     return text, data
 

@@ -77,6 +77,14 @@ def test_a_shell_is_read_of_its_data(shell: str, shown: str) -> None:
 
 
 @needs_compiled
+def test_signs_that_are_words_count_as_such() -> None:
+    text = "".join(map(chr, range(0x4E00, 0x4E00 + 70))) + "。"
+    assert main.main_text(tree(script("type=application/ld+json", {"articleBody": text}))) == text
+    latin = "a few words of a page, " * 3
+    assert main.main_text(tree(script("type=application/ld+json", {"articleBody": latin}))) == ""
+
+
+@needs_compiled
 def test_data_are_not_read_where_the_page_shows_its_text() -> None:
     other = script("type=application/ld+json", {"articleBody": PLAIN.upper() * 20})
     more = "".join(f"<p>{one} So it was told later." for one in STORY)

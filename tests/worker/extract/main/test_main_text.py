@@ -50,6 +50,18 @@ def test_an_article_is_read_without_what_stands_around_it() -> None:
 
 
 @needs_compiled
+@pytest.mark.parametrize("count", [300, 900])
+def test_a_very_long_article_is_read_to_its_end(count: int) -> None:
+    told = [
+        f"In the year {1000 + i} the ice came late, {STORY[i % 4][:120]}." for i in range(count)
+    ]
+    found = read(ARTICLE.replace(STORY[-1], "</p><p>".join(told)))
+    assert [one for one in told if one not in found] == []
+    assert "Topic" not in found
+    assert "rights reserved" not in found
+
+
+@needs_compiled
 def test_each_block_says_what_it_was_judged() -> None:
     root, _ = tree_of(ARTICLE.encode())
     assert root is not None
