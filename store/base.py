@@ -226,7 +226,8 @@ class Store(Protocol):
         """Log the next URLs of a round as a forced, pending batch; it is at ``cursor`` then.
 
         One transaction; False, and nothing was done, if the round is not at ``known.cursor`` any
-        more. With ``end`` it is over.
+        more, or the crawl is not active: a round waits while it is paused, and makes none that is
+        stopped go on. With ``end`` it is over. Raises UnknownCrawl.
         """
 
     def reopen(self, crawl: int, version: int) -> Crawl:

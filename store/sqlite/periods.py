@@ -148,6 +148,8 @@ def queue_round(
     now_ms: int,
 ) -> bool:
     """See ``Store.queue_round``; ``urls`` are how many, and the packed batch."""
+    if crawls.get(db, crawl).state != "active":  # whoever stops it is not undone
+        return False
     count, blob = urls
     moved = db.execute(
         "UPDATE rounds SET place = ?, queued = queued + ?, ended_ms = ? "

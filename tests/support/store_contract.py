@@ -25,6 +25,7 @@ from greencrawl.schema.records import (
     Commit,
     Crawl,
     CrawlOptions,
+    CrawlState,
     Duty,
     FrontierIdentity,
     Recrawl,
@@ -583,6 +584,22 @@ class StoreContract(ContentContract, HookContract, ParkedContract, RetentionCont
         assert first.set_state(crawl, "done", "max_pages").state == "done", "a limit ends all"
         first.delete_crawl(crawl)
         assert first.rounds(crawl) == []
+
+    @pytest.mark.parametrize(
+        ("state", "reason"),
+        [("paused", ""), ("paused", "stopping"), ("paused", "stopping_now"), ("done", "stopped")],
+    )
+    def test_a_round_moves_only_in_a_crawl_that_is_active(
+        self, store: Store, crawl: int, state: CrawlState, reason: str
+    ) -> None:
+        begun = store.begin_round(crawl, "anew")
+        stopped = store.set_state(crawl, state, reason)
+        for end in (False, True):
+            assert not store.queue_round(crawl, begun, "p:1", links("http://a.org/"), end=end)
+        assert store.crawl(crawl) == stopped, "whoever stopped it is not undone"
+        assert (store.rounds(crawl), store.pending_seeds()) == ([begun], [])
+        store.set_state(crawl, "active")
+        assert store.queue_round(crawl, begun, "p:1", links("http://a.org/"), end=False)
 
     def test_what_reopens_a_finished_crawl_wakes_one_that_rests(
         self, store: Store, crawl: int
