@@ -153,8 +153,8 @@ class Store(Protocol):
         """Create the crawl, or update its options; roots are added to those there.
 
         ``revision`` rises if anything changed. An existing crawl keeps its id and state; but if
-        more links are to be followed than before, a round ``read`` over its pages begins in the
-        same transaction, and a finished crawl becomes active.
+        more links are to be followed than before, and it was ever given something, a round ``read``
+        over its pages begins in the same transaction, and a finished crawl becomes active.
 
         ``version`` rises with every change of a crawl's row, here and in all that follows.
         """

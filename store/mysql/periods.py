@@ -68,7 +68,7 @@ def put_crawl(db: Db, name: str, options: CrawlOptions, roots: Sequence[str], no
         return crawls.put(db, name, options, roots, now_ms)
     changed = crawls.put(db, name, options, roots, now_ms)
     more = widened(known, changed)
-    if more is None or not _has_pages(db, known.id):
+    if more is None or not _has_begun(db, known.id):
         return changed
     depth, why = more
     before = _round(db, known.id, "read")
@@ -100,8 +100,12 @@ def _begin(db: Db, crawl: Crawl, kind: RoundKind, why: str, depth: int, now_ms: 
     )
 
 
-def _has_pages(db: Db, crawl: int) -> bool:
-    return bool(db.execute("SELECT 1 FROM pages WHERE crawl = %s LIMIT 1", (crawl,)))
+def _has_begun(db: Db, crawl: int) -> bool:
+    """Whether it was ever given something: its first pages may be under way, by older rules."""
+    return any(
+        db.execute(f"SELECT 1 FROM {table} WHERE crawl = %s LIMIT 1", (crawl,))
+        for table in ("pages", "finals", "seed_batches")
+    )
 
 
 def rounds(db: Db, crawl: int) -> list[Round]:

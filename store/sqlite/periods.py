@@ -67,7 +67,7 @@ def put_crawl(
         return crawls.put(db, name, options, roots, now_ms)
     changed = crawls.put(db, name, options, roots, now_ms)
     more = widened(known, changed)
-    if more is None or not _has_pages(db, known.id):
+    if more is None or not _has_begun(db, known.id):
         return changed
     depth, why = more
     before = _round(db, known.id, "read")
@@ -101,9 +101,12 @@ def _begin(
     )
 
 
-def _has_pages(db: sqlite3.Connection, crawl: int) -> bool:
-    found = db.execute("SELECT 1 FROM pages WHERE crawl = ? LIMIT 1", (crawl,)).fetchone()
-    return found is not None
+def _has_begun(db: sqlite3.Connection, crawl: int) -> bool:
+    """Whether it was ever given something: its first pages may be under way, by older rules."""
+    return any(
+        db.execute(f"SELECT 1 FROM {table} WHERE crawl = ? LIMIT 1", (crawl,)).fetchone()
+        for table in ("pages", "finals", "seed_batches")
+    )
 
 
 def rounds(db: sqlite3.Connection, crawl: int) -> list[Round]:

@@ -535,7 +535,7 @@ class StoreContract(ContentContract, HookContract, ParkedContract, RetentionCont
     def test_a_wider_crawl_has_a_round_over_its_pages(self, store: Store, crawl: int) -> None:
         name = store.crawl(crawl).name
         assert store.put_crawl(name, CrawlOptions(depth=2), []).id == crawl
-        assert store.rounds(crawl) == [], "there is nothing to read again"
+        assert store.rounds(crawl) == [], "nothing was ever given to it"
         pages = [page(crawl, 1, depth=1), page(crawl, 2, depth=2), page(crawl, 3, depth=3)]
         store.commit(Commit(pages))
         store.set_state(crawl, "done", "finished")
@@ -552,6 +552,17 @@ class StoreContract(ContentContract, HookContract, ParkedContract, RetentionCont
         stopped = store.set_state(crawl, "done", "stopped")
         assert store.put_crawl(name, CrawlOptions(depth=4, scope="any"), []).state == "done"
         assert stopped.reason == "stopped"
+
+    def test_a_wider_crawl_has_a_round_over_pages_that_are_under_way(
+        self, store: Store, crawl: int
+    ) -> None:
+        name = store.crawl(crawl).name
+        store.put_crawl(name, CrawlOptions(depth=1), [])
+        store.seeds_admitted(store.add_seeds(crawl, links("http://example.org/")))
+        store.put_crawl(name, CrawlOptions(depth=2), [])
+        (found,) = store.rounds(crawl)
+        assert (found.why, found.ended_ms) == ("depth 1 → 2", 0)
+        assert store.crawl(crawl).state == "active"
 
     def test_a_round_is_queued_once_whoever_is_first_and_holds_the_end_up(
         self, open_store: Opener
