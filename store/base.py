@@ -54,6 +54,9 @@ PERIODS = 1000
 LATE_MS = 60_000
 """For so long pages may still be judged by rules of a crawl that have been changed."""
 
+COUNT_PAGES = 20_000
+"""Pages of a crawl up to which those of a round are counted: it takes well below a second."""
+
 WHY = 1000
 """Characters of what is said of a round."""
 
@@ -218,7 +221,11 @@ class Store(Protocol):
         """Of each kind the last one."""
 
     def count_round(self, crawl: int, known: Round) -> Round:
-        """Count the URLs that belong to it, those with final states apart, and note how many."""
+        """Count the pages that were stored when it began, and note how many.
+
+        Its total stays -1 where there were none, or the crawl has more than ``COUNT_PAGES``:
+        no round waits for its count.
+        """
 
     def queue_round(
         self, crawl: int, known: Round, cursor: str, urls: Sequence[Admission], *, end: bool

@@ -96,18 +96,25 @@ def begin_round(service: Service, crawl: Crawl) -> Round:
     if limit := next((name for name in limits if getattr(crawl.options, name)), ""):
         why = f"crawl {crawl.name} has {limit}, which counts what is fetched again, too: "
         raise HttpProblem(409, f"{why}take it away (0), or delete the crawl and begin anew")
-    found = service.store.begin_round(crawl.id, "all is asked for again")
+    found = _counted(service, crawl, service.store.begin_round(crawl.id, "all is asked for again"))
     service.frontier.put_crawl(service.store.crawl(crawl.id))
     service.frontier.activity.set(crawl.id)
-    return rounds(service, crawl)["fetch"] if found.total < 0 else found
-
-
-def rounds(service: Service, crawl: Crawl) -> dict[RoundKind, Round]:
-    """The rounds of a crawl by their kind, counted."""
-    found: dict[RoundKind, Round] = {}
-    for one in service.store.rounds(crawl.id):
-        found[one.kind] = service.store.count_round(crawl.id, one) if one.total < 0 else one
     return found
+
+
+def rounds(service: Service, crawl: Crawl) -> list[Round]:
+    """The last round of a crawl of each kind, counted where that is cheap."""
+    return [_counted(service, crawl, one) for one in service.store.rounds(crawl.id)]
+
+
+def _counted(service: Service, crawl: Crawl, known: Round) -> Round:
+    """One with its total, as far as it is known. One that fetches takes away what it counts."""
+    if known.total >= 0 or (known.kind == "fetch" and known.cursor):
+        return known
+    try:
+        return service.store.count_round(crawl.id, known)
+    except Unavailable:  # a total is for people: nothing waits for it
+        return known
 
 
 def _round(service: Service, crawl: Crawl, kind: RoundKind) -> Round | None:

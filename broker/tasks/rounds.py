@@ -34,8 +34,6 @@ def go_on(service: Service, crawl: Crawl, sums: Sums) -> bool:
     for known in service.store.rounds(crawl.id):
         if known.ended_ms:
             continue
-        if known.total < 0:
-            known = service.store.count_round(crawl.id, known)
         if sums.open < OPEN:
             _step(service, crawl, known, quiet=not sums.open)
         return True

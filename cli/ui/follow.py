@@ -235,6 +235,8 @@ def _check_limits(wanted: CreateCrawl) -> None:
 def round_text(one: Round) -> str:
     """What a round that is under way does, for people."""
     pages = "1 page is" if one.total == 1 else f"{one.total:,} pages are"
+    if one.total < 0:  # not counted
+        pages = "pages are"
     if one.kind == "read":
         return f"{one.why}: {pages} read again from what is stored"
     return f"{one.why}: {pages} stored, and each stays until its new version is there"

@@ -43,9 +43,9 @@ class Round(Struct, frozen=True, kw_only=True):
     ``read``: pages are looked through for links that its rules let be followed by now, without a
     request. ``fetch``: all is asked for again; each page stays until its new version is there.
     ``why`` says it to people. ``least_depth``: pages of this depth or more. Only what was fetched
-    before ``before_ms`` (epoch) belongs to it: ``total`` URLs when it began, -1 where these are not
-    counted yet. ``queued`` of them have been queued, up to ``cursor``. ``ended_ms`` is 0 while it
-    is under way.
+    before ``before_ms`` (epoch) belongs to it: ``total`` pages when it began, -1 where these are
+    not counted. ``queued`` URLs have been queued, up to ``cursor``. ``ended_ms`` is 0 while it is
+    under way.
     """
 
     kind: RoundKind

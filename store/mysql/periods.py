@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.net.scope import widened
 from greencrawl.schema.records import FINISHED, Crawl, CrawlOptions, Period, Round, RoundKind
-from greencrawl.store.base import LATE_MS, PERIODS, WHY
+from greencrawl.store.base import COUNT_PAGES, LATE_MS, PERIODS, WHY
 from greencrawl.store.mysql.connection import Db
 from greencrawl.store.mysql.ids import Numbers
 from greencrawl.store.mysql.tables import crawls
@@ -128,6 +128,10 @@ def _read(row: Row) -> Round:
 
 def count_round(db: Db, crawl: int, known: Round) -> int:
     """See ``Store.count_round``."""
+    some = "SELECT COUNT(*) FROM (SELECT 1 FROM pages WHERE crawl = %s LIMIT %s) some"
+    db.execute(some, (crawl, COUNT_PAGES + 1))
+    if db.fetchall()[0][0] > COUNT_PAGES:
+        return -1
     sql = "SELECT COUNT(*) FROM pages p"
     values: tuple[int, ...] = (crawl, known.started_ms)
     where = " WHERE p.crawl = %s AND p.fetched_ms < %s"
@@ -138,11 +142,11 @@ def count_round(db: Db, crawl: int, known: Round) -> int:
         values += (known.least_depth,)
     sql += where
     db.execute(sql, values)
-    return int(db.fetchall()[0][0])
+    return int(db.fetchall()[0][0]) or -1
 
 
 def note_total(db: Db, crawl: int, known: Round, total: int) -> None:
-    """Keep how many they are."""
+    """Keep how many pages they are."""
     sql = "UPDATE rounds SET total = %s WHERE crawl = %s AND kind = %s AND started_ms = %s"
     db.execute(sql, (total, crawl, known.kind, known.started_ms))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.net.scope import widened
 from greencrawl.schema.records import FINISHED, Crawl, CrawlOptions, Period, Round, RoundKind
-from greencrawl.store.base import LATE_MS, PERIODS, WHY
+from greencrawl.store.base import COUNT_PAGES, LATE_MS, PERIODS, WHY
 from greencrawl.store.rows import Row
 from greencrawl.store.sqlite.tables import crawls
 
@@ -129,9 +129,12 @@ def _read(row: Row) -> Round:
 
 def count_round(db: sqlite3.Connection, crawl: int, known: Round) -> int:
     """See ``Store.count_round``."""
+    some = "SELECT COUNT(*) FROM (SELECT 1 FROM pages WHERE crawl = ? LIMIT ?)"
+    if db.execute(some, (crawl, COUNT_PAGES + 1)).fetchone()[0] > COUNT_PAGES:
+        return -1
     sql = "SELECT COUNT(*) FROM pages WHERE crawl = ? AND depth >= ? AND fetched_ms < ?"
     values = (crawl, known.least_depth, known.started_ms)
-    return int(db.execute(sql, values).fetchone()[0])
+    return db.execute(sql, values).fetchone()[0] or -1
 
 
 def note_total(db: sqlite3.Connection, crawl: int, known: Round, total: int) -> None:

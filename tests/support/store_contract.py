@@ -33,7 +33,9 @@ from greencrawl.schema.records import (
     TaskKind,
 )
 from greencrawl.store.base import DUTY_SECONDS, MARGIN, Store
+from greencrawl.store.mysql import periods as mysql_periods
 from greencrawl.store.mysql.store import MysqlStore
+from greencrawl.store.sqlite import periods as sqlite_periods
 from greencrawl.store.sqlite.store import SqliteStore
 from tests.support.store_content import ContentContract
 from tests.support.store_hooks import HookContract
@@ -546,6 +548,7 @@ class StoreContract(ContentContract, HookContract, ParkedContract, RetentionCont
         assert (found.kind, found.why, found.least_depth) == ("read", "depth 1 → 3", 1)
         assert (found.total, found.ended_ms, found.cursor) == (-1, 0, "")
         assert store.count_round(crawl, found).total == 3
+        assert [one.total for one in store.rounds(crawl)] == [3]
         store.put_crawl(name, CrawlOptions(depth=3, scope="any"), [])
         (wider,) = store.rounds(crawl)
         assert (wider.why, wider.least_depth) == ("depth 1 → 3, scope host → any", 0)
@@ -563,6 +566,19 @@ class StoreContract(ContentContract, HookContract, ParkedContract, RetentionCont
         (found,) = store.rounds(crawl)
         assert (found.why, found.ended_ms) == ("depth 1 → 2", 0)
         assert store.crawl(crawl).state == "active"
+
+    @pytest.mark.parametrize(("most", "total"), [(2, 2), (1, -1)])
+    def test_a_round_is_counted_only_where_that_is_cheap(
+        self, store: Store, crawl: int, monkeypatch: pytest.MonkeyPatch, most: int, total: int
+    ) -> None:
+        module = mysql_periods if isinstance(store, MysqlStore) else sqlite_periods
+        monkeypatch.setattr(module, "COUNT_PAGES", most)
+        empty = store.begin_round(crawl, "anew")
+        assert store.count_round(crawl, empty).total == -1, "there was none when it began"
+        store.queue_round(crawl, empty, "", [], end=True)
+        store.commit(Commit([page(crawl, 1), page(crawl, 2)]))
+        assert store.count_round(crawl, store.begin_round(crawl, "anew")).total == total
+        assert [one.total for one in store.rounds(crawl)] == [total]
 
     def test_a_round_is_queued_once_whoever_is_first_and_holds_the_end_up(
         self, open_store: Opener

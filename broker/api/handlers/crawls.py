@@ -133,9 +133,10 @@ def list_rounds(service: Service, crawl: str) -> list[Round]:
     """The last rounds of a crawl over what it has stored, and how far they are.
 
     ``read``: pages are looked through for links that options which were changed let be followed,
-    without a request. ``fetch``: all is asked for again.
+    without a request. ``fetch``: all is asked for again. ``total`` is -1 where it is not counted:
+    of a crawl with more than 20,000 pages.
     """
-    return list(seeding.rounds(service, service.store.crawl(crawl)).values())
+    return seeding.rounds(service, service.store.crawl(crawl))
 
 
 def seed_urls(service: Service, crawl: str, body: SeedRequest, query: SeedQuery) -> SeedReply:

@@ -9,8 +9,10 @@ from typing import Any, cast
 
 import pytest
 
+from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks import rounds
+from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Admission, Commit, CrawlOptions, SeedBatch, TaskKind
 from greencrawl.store.sqlite.store import SqliteStore
 from tests.support.store_records import final, page
@@ -70,7 +72,7 @@ def test_a_round_queues_each_url_once_and_waits_while_many_are_open(store: Sqlit
     while rounds.go_on(service, crawl, sums(0)):
         assert taken(store) == [], "what was fetched since is no part of it"
     (found,) = store.rounds(crawl.id)
-    assert (found.total, found.queued, found.ended_ms > 0) == (PAGES, PAGES + 2, True)
+    assert (found.total, found.queued, found.ended_ms > 0) == (-1, PAGES + 2, True)
 
 
 def test_pages_are_read_again_from_the_depth_on_that_was_the_edge(store: SqliteStore) -> None:
@@ -83,6 +85,26 @@ def test_pages_are_read_again_from_the_depth_on_that_was_the_edge(store: SqliteS
         found += [item for batch in taken(store) for item in batch.urls]
     assert {(item.depth, item.kind) for item in found} == {(2, TaskKind.REREAD)}
     assert len(found) == PAGES // 3
+
+
+def test_a_total_is_told_while_it_can_be_and_nothing_waits_for_it(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = cast("Service", SimpleNamespace(store=store))
+    crawl = store.put_crawl("x", CrawlOptions(), ["example.org"])
+    store.commit(Commit([page(crawl.id, n) for n in range(PAGES)]))
+    begun = store.begin_round(crawl.id, "anew")
+
+    def away(*_: object) -> None:
+        raise Unavailable("gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "count_round", away)
+        assert seeding.rounds(service, crawl) == [begun]
+        assert rounds.go_on(service, crawl, sums(1))
+    (moved,) = seeding.rounds(service, crawl)
+    assert moved.cursor
+    assert moved.total == -1, "some of its pages may be new by now"
 
 
 def test_a_step_is_taken_once_and_no_crawl_is_done_before_the_last(store: SqliteStore) -> None:

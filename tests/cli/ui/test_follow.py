@@ -11,7 +11,7 @@ import pytest
 from greencrawl.broker.client import BrokerClient
 from greencrawl.cli.local.stopping import Stop
 from greencrawl.cli.ui import follow as module
-from greencrawl.cli.ui.follow import ALL_REST, follow, last_look
+from greencrawl.cli.ui.follow import ALL_REST, follow, last_look, round_text
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import (
     CrawlStats,
@@ -19,6 +19,7 @@ from greencrawl.schema.records import (
     HookRefusal,
     HostPatch,
     HostState,
+    Round,
     Stats,
 )
 from greencrawl.schema.records.auth import Form, Source
@@ -126,3 +127,11 @@ def test_last_look_counts_what_was_stored_meanwhile() -> None:
     later = broker({"state": "active", "stored": 3})
     assert last_look(later, end).last.stored == 3
     assert last_look(later, end) == end  # the broker is away
+
+
+@pytest.mark.parametrize(
+    ("total", "said"), [(-1, "pages are"), (1, "1 page is"), (1200, "1,200 pages are")]
+)
+def test_a_round_says_how_many_pages_it_has_where_that_is_known(total: int, said: str) -> None:
+    one = Round(kind="read", why="depth 1 → 3", started_ms=1, before_ms=1, total=total)
+    assert round_text(one) == f"depth 1 → 3: {said} read again from what is stored"
