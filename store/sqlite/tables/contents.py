@@ -114,7 +114,8 @@ def _keep(db: sqlite3.Connection, result: Settled) -> None:
         sql = "SELECT json_extract(options, '$.keep_versions') FROM crawls WHERE id = ?"
         most = (db.execute(sql, (crawl,)).fetchone() or (0,))[0] or 0
         for fingerprint, some in groupby(found, key=itemgetter(FINGERPRINT)):
-            new = list(some)
+            # What was replaced may come late as well: a row a moment, that with its body.
+            new = list({row[FETCHED]: row for row in sorted(some, key=itemgetter(-1))}.values())
             page = (crawl, fingerprint)
             last = {row[FETCHED] for row in new if row[-1]}
             if most:

@@ -240,6 +240,19 @@ def test_the_last_versions_keep_their_bodies_and_give_them_back(
     store.close()
 
 
+@pytest.mark.parametrize("batches", [[[1, 2, 1]], [[1], [2, 1]], [[1, 3, 1, 2]]])
+def test_a_version_that_is_replaced_and_comes_late_is_kept_once(
+    tmp_path: Path, batches: list[list[int]]
+) -> None:
+    store = SqliteStore(tmp_path / "kept.sqlite")
+    crawl = store.put_crawl("x", CrawlOptions(keep_versions=1), []).id
+    for times in batches:
+        store.commit(Commit([page(crawl, 1, body=b"%d" % at, fetched_ms=at) for at in times]))
+        check_uses(store, crawl)
+    assert store.body(crawl, digest(b"1"), 1) == b"1"
+    store.close()
+
+
 def test_versions_of_one_batch_are_kept_as_they_come(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "kept.sqlite")
     crawl = store.put_crawl("x", CrawlOptions(keep_versions=1), []).id
