@@ -18,6 +18,7 @@ from greencrawl.schema.records import (
     Admission,
     Check,
     Failure,
+    FailureKind,
     Fetched,
     Session,
     StoredPage,
@@ -26,6 +27,7 @@ from greencrawl.schema.records import (
     Validators,
 )
 from greencrawl.store.errors import BodyAway
+from greencrawl.worker import retry
 from greencrawl.worker.crawls import CrawlContext, RootStore
 from greencrawl.worker.delivery.results import Result, Results
 from greencrawl.worker.extract import is_html, is_style
@@ -103,14 +105,17 @@ def reread(
     """Look through a stored page for links that the crawl's rules let be followed by now.
 
     They are stored with the page, whose text and fields stay as they are. A page without such, or
-    without a body, is noted as checked, so that the replay log has its task for settled.
+    without a body, is noted as checked, so that the replay log has its task for settled. One whose
+    body cannot be read from here fails, and is tried again.
     """
     result = results.settled(visit.held, task)
     number = results.number_of(task.url)
     try:
         page = until_available(lambda: store.page(visit.context.crawl.id, number), "store")
-    except BodyAway:
-        return _checked(result, visit, number)
+    except BodyAway as error:
+        failure = Failure(FailureKind.BODY_AWAY, f"its body is away: {error.file}", requests=0)
+        decision = retry.decide(failure, task.errors, visit.context.options.tries)
+        return results.failed(visit.held, visit.context.crawl.id, task, failure, decision)
     if page is None:
         return result
     plain = replace(task, kind=TaskKind.PAGE)
@@ -125,7 +130,7 @@ def reread(
     return result
 
 
-def _checked(result: Result, visit: Visit, number: int, at_ms: int = 0) -> Result:
+def _checked(result: Result, visit: Visit, number: int, at_ms: int) -> Result:
     result.check = Check(crawl=visit.context.crawl.id, fingerprint=number, at_ms=at_ms)
     return result
 

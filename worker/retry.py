@@ -168,6 +168,15 @@ TABLE: Mapping[FailureKind, Policy] = MappingProxyType(
         _K.LOGGED_OUT: Policy(
             "url", 3, 2 * _MINUTE, _HOUR, "dead", "asks for a login in spite of one just made"
         ),
+        _K.BODY_AWAY: Policy(
+            "url",
+            5,
+            _MINUTE,
+            _HOUR,
+            "dead",
+            "to be read again as it is stored, but the file of its body cannot be read; no request "
+            "was made",
+        ),
     }
 )
 

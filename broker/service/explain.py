@@ -14,7 +14,15 @@ from greencrawl.schema.errors import InvalidUrl, Unavailable
 from greencrawl.schema.net.normalising import queued_url
 from greencrawl.schema.net.scope import compile
 from greencrawl.schema.net.urls import host_of
-from greencrawl.schema.records import Attempt, Crawl, FailureKind, Final, StoredPage, UrlState
+from greencrawl.schema.records import (
+    Attempt,
+    Crawl,
+    FailureKind,
+    Final,
+    StoredPage,
+    TaskKind,
+    UrlState,
+)
 from greencrawl.schema.text.again import again_text
 from greencrawl.schema.text.declared import declared_text
 from greencrawl.schema.text.guessed import guessed_text
@@ -110,6 +118,8 @@ def _since(page: StoredPage, final: Final | None, attempts: Sequence[Attempt]) -
     same = max((a.at_ms for a in attempts if a.code == UNCHANGED), default=0)
     if final is not None and final.at_ms > max(page.fetched_ms, same):
         since = gone_since_ms(page, final, attempts) or final.at_ms
+        if final.task is TaskKind.REREAD:  # nothing was asked
+            return f"; {_SAYS[final.state]} when read again at {_last_word(final)}"
         return f"; {_SAYS[final.state]} when asked again at {_moment(since)}: {final.kind}"
     return f"; unchanged at {_moment(same)}" if same > page.fetched_ms else ""
 
@@ -119,8 +129,12 @@ def _of_final(crawl: Crawl, final: Final) -> str:
         return parked_text(crawl.name, final, _moment(final.at_ms))
     if final.kind == PURGED:
         return f"dropped unfetched at {_moment(final.at_ms)}, purged: {final.detail}"
+    return f"{_SAYS[final.state]} at {_last_word(final)}"
+
+
+def _last_word(final: Final) -> str:
     detail = f" ({final.detail})" if final.detail else ""
-    return f"{_SAYS[final.state]} at {_moment(final.at_ms)}: {final.kind}{detail}"
+    return f"{_moment(final.at_ms)}: {final.kind}{detail}"
 
 
 def _of_unseen(crawl: Crawl, url: str) -> str:

@@ -45,6 +45,7 @@ class FailureKind(StrEnum):
     SITEMAP = "sitemap"  # it cannot be read, or not to its end: then it is stored all the same
     LOGIN = "login"  # the login was refused, or could not be made
     LOGGED_OUT = "logged_out"  # the page asks for a login in spite of one just made
+    BODY_AWAY = "body_away"  # it is stored, but cannot be read again: its body's file is away
 
 
 class Failure(Struct, frozen=True):

@@ -75,7 +75,9 @@ class Rig:
 
 @pytest.fixture
 def rig(tmp_path: Path, redis_server: RedisServer, request: pytest.FixtureRequest) -> Iterator[Rig]:
-    site, settings = Site(), getattr(request, "param", {"request_seconds": "5"})
+    site, settings = Site(), dict(getattr(request, "param", {"request_seconds": "5"}))
+    if "bodies" in settings:
+        settings["bodies"] = f"warc:{tmp_path / settings['bodies']}"
     with (
         SiteServer(site) as server,
         System(tmp_path, [redis_server.url], **settings).start() as system,
@@ -105,6 +107,30 @@ def test_a_wider_scope_is_followed_from_what_is_stored(rig: Rig) -> None:
         assert (rig.site.took(), elsewhere.took()) == ({}, {"/5": 1})
         assert rig.rounds()["read"]["why"].startswith("scope host → any")
         assert rig.rounds()["read"]["total"] == 6
+
+
+@pytest.mark.parametrize("rig", [{"bodies": "warc"}], indirect=True)
+def test_a_page_whose_body_is_away_is_read_when_it_is_back(rig: Rig, tmp_path: Path) -> None:
+    folder, url = tmp_path / "warc", rig.server.url("/1")
+    rig.crawl(depth=1)
+    folder.rename(tmp_path / "away")
+    rig.system.crawl([rig.server.url("/")], delay=0, tries=1, depth=2)
+
+    def dead() -> list[dict[str, Any]]:
+        reply = rig.system.call("GET", "/v1/dead?crawl=test")
+        return [item["letter"] for item in reply["items"]]
+
+    wait_until(dead, 30, "it is a dead letter")
+    (letter,) = dead()
+    assert (letter["kind"], letter["url"]) == ("body_away", url)
+    assert letter["detail"].startswith("its body is away: ")
+    (told,) = rig.system.call("GET", f"/v1/urls?crawl=test&url={url}")
+    assert "; given up when read again at " in told["why"]
+    assert told["why"].endswith(f": body_away ({letter['detail']})")
+    (tmp_path / "away").rename(folder)
+    rig.system.call("POST", "/v1/dead/requeue", {"crawl": "test"})
+    wait_until(lambda: rig.site.asked["/2"], 30, "its link is followed")
+    assert (rig.site.asked["/1"], dead()) == (1, [])
 
 
 def test_more_seeds_are_fetched_and_what_is_known_is_not(rig: Rig) -> None:

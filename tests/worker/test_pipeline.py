@@ -38,6 +38,7 @@ from greencrawl.schema.records import (
 )
 from greencrawl.schema.records.auth import Form, Source
 from greencrawl.store.base import Detail
+from greencrawl.store.errors import BodyAway
 from greencrawl.store.rows import is_page
 from greencrawl.worker import hooks, retry
 from greencrawl.worker.auth import Judge
@@ -698,6 +699,26 @@ def test_failing_page_is_tried_again_until_the_crawl_has_had_enough(world: World
     assert not first.finals
     assert second.outcome == Dead("server_error")
     assert second.finals[0].state == "dead"
+
+
+def test_page_whose_body_is_away_is_tried_again_and_costs_its_host_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def page(*_: object, **__: object) -> StoredPage | None:
+        raise BodyAway("a.warc.gz", "there is no such file")
+
+    monkeypatch.setattr(world.stores, "page", page)
+    last = retry.TABLE[FailureKind.BODY_AWAY].tries - 1
+    kind = TaskKind.REREAD
+    closed = world.run(
+        Task(1, "http://h/a", kind=kind), Task(2, "http://h/b", kind=kind, errors=last)
+    )
+    first, second = world.stores.results
+    assert first.outcome == Retry(60.0, "body_away")
+    assert (first.check, first.finals, second.outcome) == (None, [], Dead("body_away"))
+    assert (second.finals[0].detail, second.finals[0].task) == ("its body is away: a.warc.gz", kind)
+    assert closed is not None
+    assert (world.site.asked, closed.report.failed) == ([], "")
 
 
 def test_failing_host_ends_the_session_and_the_rest_is_released(world: World) -> None:
