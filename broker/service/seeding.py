@@ -38,6 +38,7 @@ from greencrawl.schema.records import (
     SeedReply,
     TaskKind,
 )
+from greencrawl.schema.text.again import not_anew_text
 
 FULL_RETRY_SECONDS = 5
 """For a client that was told 429: memory is looked at once a second."""
@@ -92,10 +93,8 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
 
 def begin_round(service: Service, crawl: Crawl) -> Round:
     """Have all that is stored of a crawl asked for again. Raises a 409 where it has limits."""
-    limits = ("max_pages", "max_bytes", "max_seconds")
-    if limit := next((name for name in limits if getattr(crawl.options, name)), ""):
-        why = f"crawl {crawl.name} has {limit}, which counts what is fetched again, too: "
-        raise HttpProblem(409, f"{why}take it away (0), or delete the crawl and begin anew")
+    if why := not_anew_text(crawl.name, crawl.options):
+        raise HttpProblem(409, why)
     found = _counted(service, crawl, service.store.begin_round(crawl.id, "all is asked for again"))
     service.frontier.put_crawl(service.store.crawl(crawl.id))
     service.frontier.activity.set(crawl.id)

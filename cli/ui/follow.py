@@ -33,6 +33,7 @@ from greencrawl.schema.records import (
     Round,
     Stats,
 )
+from greencrawl.schema.text.again import not_anew_text
 
 T = TypeVar("T")
 
@@ -103,7 +104,7 @@ def follow(
     periods. One that was paused or stopped is resumed: a person names it. A broker that is away is
     waited for, and our own processes are started again when they die. None when it was stopped
     before there was anything to count. Raises :class:`greencrawl.schema.errors.Refused` when the
-    broker will not have the crawl, and
+    broker will not have the crawl, InvalidConfig when it would not have it anew, and
     :class:`greencrawl.cli.local.processes.ProcessFailed` when our processes keep dying.
     """
     name = wanted.name
@@ -122,8 +123,8 @@ def follow(
             return None
 
         anew = fresh and ask(lambda: known_at(broker, name)) is not None
-        if anew:
-            _check_limits(wanted)
+        if anew and (why := not_anew_text(name, wanted)):
+            raise InvalidConfig([("--fresh", f"{why} (--crawl)")])
         created = ask(lambda: broker.put_crawl(wanted))
         if anew and created is not None:
             ask(lambda: broker.begin_round(name))
@@ -222,14 +223,6 @@ def known_at(broker: BrokerClient, name: str) -> Crawl | None:
         if error.status == 404:
             return None
         raise
-
-
-def _check_limits(wanted: CreateCrawl) -> None:
-    """Raises InvalidConfig for a crawl that the broker would not have anew."""
-    for limit in ("max_pages", "max_bytes", "max_seconds"):
-        if getattr(wanted, limit):
-            why = "counts what is fetched again, too: leave it out, or name another crawl (--crawl)"
-            raise InvalidConfig([("--fresh", f"crawl {wanted.name} has {limit}, which {why}")])
 
 
 def round_text(one: Round) -> str:

@@ -1,4 +1,4 @@
-"""When a stored page will be asked for again, as people are told."""
+"""When a stored page will be asked for again, and why a crawl is not, as people are told."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Callable
 
 from greencrawl.schema.net.normalising import queued_url
 from greencrawl.schema.net.scope import starts
-from greencrawl.schema.records import Crawl
+from greencrawl.schema.records import Crawl, CrawlOptions
+
+LIMITS = ("max_pages", "max_bytes", "max_seconds", "host_pages", "shape_pages")
+"""Options that count what is fetched, whether for the first time or again."""
 
 
 def again_text(crawl: Crawl, url: str, moment: Callable[[int], str]) -> str:
@@ -21,3 +24,10 @@ def again_text(crawl: Crawl, url: str, moment: Callable[[int], str]) -> str:
     if crawl.state == "active":
         return f"asked for again in the next period: every {recrawl.every}, as a seed"
     return f"not asked for again while the crawl is {crawl.state}"
+
+
+def not_anew_text(name: str, options: CrawlOptions) -> str:
+    """Why all of a crawl cannot be asked for again; "" where it can."""
+    limit = next((limit for limit in LIMITS if getattr(options, limit)), "")
+    why = f"crawl {name} has {limit}, which counts what is fetched again, too"
+    return f"{why}: leave it out, or name another crawl" if limit else ""

@@ -123,8 +123,8 @@ def begin_round(service: Service, crawl: str) -> Round:
 
     Each page stays until its new version is there, and as its latest if none comes. Links that are
     new are followed. A crawl that was done or stopped becomes active again. Idempotent: where such
-    a round is under way it goes on. A crawl with ``max_pages``, ``max_bytes`` or ``max_seconds`` is
-    refused, since these count what is fetched again, too.
+    a round is under way it goes on. A crawl with ``max_pages``, ``max_bytes``, ``max_seconds``,
+    ``host_pages`` or ``shape_pages`` is refused, since these count what is fetched again, too.
     """
     return seeding.begin_round(service, service.store.crawl(crawl))
 

@@ -290,3 +290,16 @@ def test_dead_letters_of_a_node_that_is_away_are_queued_when_it_is_back(api: Api
     Upkeep(api.service).step()
     assert api.store.pending_seeds() == []
     assert "https://lost.example/" in api.queue.seen[1]
+
+
+@pytest.mark.parametrize(
+    "limit", ["max_pages", "max_bytes", "max_seconds", "host_pages", "shape_pages"]
+)
+def test_a_crawl_with_a_limit_is_not_had_anew(api: Api, limit: str) -> None:
+    api.crawl(scope="any", **{limit: 5})
+    refused = api.call("POST", "/v1/crawls/test/rounds")
+    assert (refused.status_code, api.store.rounds(1)) == (409, [])
+    said = f"crawl test has {limit}, which counts what is fetched again, too"
+    assert refused.json["detail"].startswith(said)
+    api.crawl(scope="any")
+    assert api.call("POST", "/v1/crawls/test/rounds").status_code == 200

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from greencrawl.broker.client import BrokerClient
 from greencrawl.cli.local.stopping import Stop
 from greencrawl.cli.ui import follow as module
 from greencrawl.cli.ui.follow import ALL_REST, follow, last_look, round_text
-from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.errors import InvalidConfig, Unavailable
 from greencrawl.schema.records import (
     CrawlStats,
     CreateCrawl,
@@ -119,6 +120,14 @@ def test_a_consent_that_is_missing_is_asked_for_once(
     wanted = CreateCrawl(name="x", seeds=("https://example.org/",), auth=(entry,))
     follow(made, wanted, Stop(), None, fresh=False)
     assert capsys.readouterr().err.count("greencrawl login shop") == 1
+
+
+@pytest.mark.parametrize("limit", ["max_pages", "host_pages", "shape_pages"])
+def test_a_crawl_with_a_limit_is_left_as_it_is_instead_of_had_anew(limit: str) -> None:
+    wanted = replace(WANTED, **{limit: 5})
+    known = SimpleNamespace(crawl=lambda _: SimpleNamespace(state="done"))  # nothing else is asked
+    with pytest.raises(InvalidConfig, match=rf"--fresh: crawl x has {limit}, .*\(--crawl\)"):
+        follow(cast("BrokerClient", known), wanted, Stop(), None, fresh=True)
 
 
 def test_last_look_counts_what_was_stored_meanwhile() -> None:
