@@ -50,6 +50,9 @@ _COMMANDS = {
 """Command → the module in this folder that has a function of its name. Only the one that is called
 is imported: all of them take half a second."""
 
+_FAILED = {"diff": 2}
+"""Exit codes for a failure of commands that say something else by 1."""
+
 
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -76,7 +79,7 @@ def greencrawl() -> None:
 
 
 def main(arguments: Sequence[str] | None = None, env_files: Sequence[Path] = ()) -> int:
-    """Run the command; returns the exit code: 1 for a failure, 2 for wrong use.
+    """Run the command; returns the exit code: 1 for a failure (2 of `diff`), 2 for wrong use.
 
     Variables that ``env_files`` have are put into the environment, but where they are set.
     """
@@ -85,6 +88,8 @@ def main(arguments: Sequence[str] | None = None, env_files: Sequence[Path] = ())
 
 
 def _main(arguments: Sequence[str] | None, env_files: Sequence[Path]) -> int:
+    called = sys.argv[1:] if arguments is None else arguments
+    failed = _FAILED.get(called[0], 1) if called else 1
     try:
         env_file.take(env_files, os.environ)
         code = greencrawl.main(arguments, prog_name="greencrawl", standalone_mode=False)
@@ -98,10 +103,10 @@ def _main(arguments: Sequence[str] | None, env_files: Sequence[Path]) -> int:
         return 2
     except Refused as error:
         _complain(error, _TOKEN if error.status in (401, 403) else "")
-        return 1
+        return failed
     except GreencrawlError as error:
         _complain(error)
-        return 1
+        return failed
     except BrokenPipeError:
         # Whoever read our output has seen enough; the interpreter must not try to flush the rest.
         sys.stdout = None
@@ -111,7 +116,7 @@ def _main(arguments: Sequence[str] | None, env_files: Sequence[Path]) -> int:
             raise
         sys.stdout = None  # as above
         click.echo(f"greencrawl: cannot write the output: {error.strerror}", err=True)
-        return 1
+        return failed
     return code if isinstance(code, int) else 0
 
 

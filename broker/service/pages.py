@@ -223,6 +223,8 @@ def body_at(store: Store, page_id: str, at_ms: int) -> bytes:
     version = next((one for one in versions if one.fetched_ms == at_ms), None)
     if version is None:
         raise UnknownPage(f"page {page_id} has no version of {at_ms}")
+    if not version.body_bytes:
+        return b""  # which no store keeps
     found = store.body(page.crawl, version.digest, version.body_bytes)
     if found is None:
         raise UnknownPage(

@@ -44,8 +44,8 @@ def versions(page: str, crawl: str | None, data: str | None) -> None:
 def diff(page: str, since: str, crawl: str | None, data: str | None) -> int:
     """Show what has changed in the main text of a page, as a unified diff.
 
-    The exit code is 1 if something has. It needs the body of the earlier version: a crawl with
-    `keep_versions` keeps the last ones.
+    The exit code is 1 if something has, 0 if nothing has, and 2 if that cannot be told. It needs
+    the body of the earlier version: a crawl with `keep_versions` keeps the last ones.
     """
     try:
         at_ms = since_ms(since) if since else None
@@ -53,8 +53,10 @@ def diff(page: str, since: str, crawl: str | None, data: str | None) -> int:
         raise click.UsageError(f"--from: {error}") from error
     with source(data) as where:
         known = where.get(one(where, page, crawl))
-        before = _before(known, at_ms)
-        latest = known.versions[0]
+        before, latest = _before(known, at_ms), known.versions[0]
+        if before is None:
+            click.echo(f"{known.url} has not changed since it was first fetched", err=True)
+            return 0
         old, new = _text(where, known, before), _text(where, known, latest)
     names = moment(before.fetched_ms), moment(latest.fetched_ms)
     lines = list(difflib.unified_diff(old, new, *names, n=2, lineterm=""))
@@ -63,14 +65,13 @@ def diff(page: str, since: str, crawl: str | None, data: str | None) -> int:
     return 1 if lines else 0
 
 
-def _before(known: PageReply, at_ms: int | None) -> PageVersion:
-    """The version to compare with. Raises GreencrawlError where there is none."""
+def _before(known: PageReply, at_ms: int | None) -> PageVersion | None:
+    """The version to compare with, None where there is one alone. Raises GreencrawlError where none
+    is of that time."""
     latest = known.versions[0]
     if at_ms is None:
-        found = [version for version in known.versions if version.digest != latest.digest]
-        if not found:
-            raise GreencrawlError(f"{known.url} has not changed since it was first fetched")
-        return found[0]
+        changed = (version for version in known.versions if version.digest != latest.digest)
+        return next(changed, None)
     found = [version for version in known.versions if version.fetched_ms <= at_ms]
     if not found:
         raise GreencrawlError(f"no fetch of {known.url} is known from before {moment(at_ms)}")
