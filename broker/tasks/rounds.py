@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from msgspec.structs import replace
+
 from greencrawl.broker.service.service import Service, Sums
+from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.scope import Rules, compile, level_for
 from greencrawl.schema.records import Admission, Crawl, Final, Round, StoredPage, TaskKind
@@ -21,6 +24,8 @@ AT_ONCE = 1000
 """Rows that a step looks at."""
 OPEN = 2000
 """Tasks of a crawl with which no more are queued."""
+TURN_SECONDS = 0.5
+"""After so long a crawl's turn is over: others wait for it."""
 
 _PAGES, _FINALS = "p", "f"
 """What a cursor begins with, by what it is of."""
@@ -34,22 +39,39 @@ def go_on(service: Service, crawl: Crawl, sums: Sums) -> bool:
     for known in service.store.rounds(crawl.id):
         if known.ended_ms:
             continue
-        if sums.open < OPEN:
-            _step(service, crawl, known, quiet=not sums.open)
+        _take_turn(service, crawl, known, sums.open)
         return True
     return False
 
 
-def _step(service: Service, crawl: Crawl, known: Round, *, quiet: bool) -> None:
-    """Log the next batch. It ends when nothing of the crawl is under way any more: what was being
-    fetched when it began has its row by then."""
+def _take_turn(service: Service, crawl: Crawl, known: Round, waiting: int) -> None:
+    """Steps until enough is queued, or the rows are through: most may belong to no round."""
+    until = monotonic() + TURN_SECONDS
+    while waiting < OPEN:
+        moved = _step(service, crawl, known, quiet=not waiting)
+        if moved is None or moved.ended_ms or monotonic() > until:
+            return
+        waiting += moved.queued - known.queued
+        known = moved
+
+
+def _step(service: Service, crawl: Crawl, known: Round, *, quiet: bool) -> Round | None:
+    """Log the next batch; the round as it is then, or None if it did not move.
+
+    It ends when nothing of the crawl is under way any more: what was being fetched when it began
+    has its row by then.
+    """
     urls, cursor = _next(service, crawl, known)
     end = cursor is None and quiet and not urls
     if cursor is None and not (urls or end):
-        return
+        return None
     place = known.cursor if cursor is None else cursor
-    if service.store.queue_round(crawl.id, known, place, urls, end=end) and end:
+    if not service.store.queue_round(crawl.id, known, place, urls, end=end):
+        return None
+    if end:
         log.info("round_ends", crawl=crawl.name, kind=known.kind, queued=known.queued)
+    ended_ms = epoch_ms() if end else 0
+    return replace(known, cursor=place, queued=known.queued + len(urls), ended_ms=ended_ms)
 
 
 def _next(service: Service, crawl: Crawl, known: Round) -> tuple[list[Admission], str | None]:

@@ -93,6 +93,8 @@ class Upkeep:
         self._void_since: float | None = None
         self._cut_since: float | None = None
         self._timeout = DutyTimeout(service.clock)
+        self._walked = 0.0
+        """Seconds of this step that were a round's, and no scan."""
         self._quiet: dict[int, _Quiet] = {}
         self._ticked = -TICK_SECONDS
         self._held = _HeldUp(service.clock())
@@ -122,7 +124,7 @@ class Upkeep:
             heard = activity.take()
             if stopping.is_set():
                 return
-            began = own.clock()
+            began, self._walked = own.clock(), 0.0
             try:
                 wait = self.step(heard)
             except DutyLost as error:
@@ -134,7 +136,7 @@ class Upkeep:
             except Exception:
                 log.exception("upkeep_failed")
                 wait = self._again(heard)
-            took = own.clock() - began
+            took = own.clock() - began - self._walked
             stopping.wait(max(BUSY_SECONDS, min(took / SCANNING_SHARE, QUIET_SECONDS)))
 
     def _again(self, heard: Collection[int]) -> float:
@@ -303,7 +305,10 @@ class Upkeep:
             self._service.frontier.put_crawl(crawl)
             self._quiet.pop(crawl.id, None)
             return BUSY_SECONDS
-        if rounds.go_on(self._service, crawl, sums):
+        began = self._service.clock()
+        goes_on = rounds.go_on(self._service, crawl, sums)
+        self._walked += self._service.clock() - began
+        if goes_on:
             self._quiet.pop(crawl.id, None)
             return BUSY_SECONDS
         if sums.open or pending:

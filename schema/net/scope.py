@@ -14,7 +14,7 @@ from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.access import Skip, check_auth, check_sources, skipped, skips
 from greencrawl.schema.net.urls import canonicalise, host_of, registrable_domain, site_of, task_path
 from greencrawl.schema.records import LEVELS, Crawl, CrawlOptions, Order, Scope, Task, TaskKind
-from greencrawl.schema.records.link_sources import unknown_sources
+from greencrawl.schema.records.link_sources import chosen_sources, unknown_sources
 from greencrawl.schema.text.patterns import Patterns, problem
 
 _ANY = "*"
@@ -188,27 +188,49 @@ def _default_score(depth: int, url: str) -> float:
     return 1.0 / (1.0 + 0.2 * max(depth, 0) + 0.1 * segments + (0.3 if query else 0.0))
 
 
+_SCOPES: tuple[Scope, ...] = ("prefix", "host", "domain", "any")
+"""From the narrowest on."""
+
+
 def widened(before: Crawl, after: Crawl) -> tuple[int, str] | None:
     """Which stored pages may have links that ``after`` follows and ``before`` did not.
 
-    (their least depth, what has changed, for people), or None for none. Patterns and lists count
-    when they are changed: whether they let more through is not asked.
+    (their least depth, what lets more through, for people), or None for none. A list of patterns
+    lets less through where it is a part of the other; what two patterns match is not compared.
     """
     old, new = before.options, after.options
-    changed = [
-        f"{name} {getattr(old, name)} → {getattr(new, name)}"
-        for name in ("scope", "nofollow", "requisites") if getattr(old, name) != getattr(new, name)
-    ]  # fmt: skip
-    changed += [
-        name for name in ("include", "exclude", "links", "follow_actions")
-        if getattr(old, name) != getattr(new, name)
-    ]  # fmt: skip
-    if before.roots and set(after.roots) - set(before.roots):
+    more = {
+        "scope": _SCOPES.index(new.scope) > _SCOPES.index(old.scope),
+        "nofollow": (old.nofollow, new.nofollow) == ("skip", "follow"),
+        "requisites": (old.requisites, new.requisites) == ("off", "on"),
+    }
+    lists = {
+        "include": old.include and not (new.include and set(new.include) <= set(old.include)),
+        "exclude": not set(old.exclude) <= set(new.exclude),
+        "links": not chosen_sources(new.links) <= chosen_sources(old.links),
+        "follow_actions": not set(new.follow_actions) <= set(old.follow_actions),
+    }
+    changed = [f"{name} {getattr(old, name)} → {getattr(new, name)}" for name in more if more[name]]
+    changed += [name for name in lists if lists[name]]
+    if (
+        not more["scope"]
+        and before.roots
+        and not all(_covers(before, after, r) for r in after.roots)
+    ):
         changed.append("seeds elsewhere")
     deeper = [f"depth {old.depth} → {new.depth}"] if new.depth > old.depth else []
     if not (changed or deeper):
         return None
     return 0 if changed else old.depth, ", ".join(deeper + changed)
+
+
+def _covers(before: Crawl, after: Crawl, root: str) -> bool:
+    """Whether ``before`` had all in its scope that ``after``, no wider, has by this root."""
+    scope = before.options.scope
+    if scope in ("any", after.options.scope):
+        return scope == "any" or root in before.roots
+    host = root.partition("/")[0]
+    return (host if scope == "host" else site_of(host)) in before.roots
 
 
 def starts(options: CrawlOptions) -> list[tuple[str, str]]:

@@ -87,6 +87,34 @@ def test_pages_are_read_again_from_the_depth_on_that_was_the_edge(store: SqliteS
     assert len(found) == PAGES // 3
 
 
+def test_a_turn_queues_what_there_is_room_for_and_passes_over_what_does_not_belong(
+    store: SqliteStore,
+) -> None:
+    service = cast("Service", SimpleNamespace(store=store))
+    crawl = store.put_crawl("x", CrawlOptions(depth=2), ["example.org"])
+    store.commit(Commit([page(crawl.id, n, depth=n // 25) for n in range(75)]))
+    crawl = store.put_crawl("x", CrawlOptions(depth=3), ["example.org"])
+    assert rounds.go_on(service, crawl, sums(0))
+    assert [len(batch.urls) for batch in taken(store)] == [10, 10], "of the last of its 75 rows"
+    (known,) = store.rounds(crawl.id)
+    assert (known.queued, known.ended_ms) == (20, 0)
+    assert rounds.go_on(service, crawl, sums(0))
+    assert [len(batch.urls) for batch in taken(store)] == [5]
+    assert not store.rounds(crawl.id)[0].ended_ms, "what was queued in the turn is under way"
+    assert rounds.go_on(service, crawl, sums(0))
+    assert store.rounds(crawl.id)[0].ended_ms
+
+
+def test_a_turn_is_over_in_time(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "TURN_SECONDS", -1.0)
+    service = cast("Service", SimpleNamespace(store=store))
+    crawl = store.put_crawl("x", CrawlOptions(), ["example.org"])
+    store.commit(Commit([page(crawl.id, n) for n in range(PAGES)]))
+    store.begin_round(crawl.id, "anew")
+    assert rounds.go_on(service, crawl, sums(0))
+    assert [len(batch.urls) for batch in taken(store)] == [10]
+
+
 def test_a_total_is_told_while_it_can_be_and_nothing_waits_for_it(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

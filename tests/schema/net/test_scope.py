@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -13,20 +14,18 @@ from greencrawl.schema.net.scope import (
     level_for,
     redirect_root,
     root_of,
+    widened,
 )
 from greencrawl.schema.records import LEVELS, Crawl, CrawlOptions, Order, Scope, Task
 
 
 def rules(scope: Scope, *roots: str, **options: object) -> Rules:
-    return compile(
-        Crawl(
-            id=1,
-            name="test",
-            state="active",
-            options=CrawlOptions(scope=scope, **options),  # type: ignore[arg-type]
-            roots=roots,
-        )
-    )
+    return compile(crawl(scope, *roots, **options))
+
+
+def crawl(scope: Scope, *roots: str, **options: object) -> Crawl:
+    made = CrawlOptions(scope=scope, **options)  # type: ignore[arg-type]
+    return Crawl(id=1, name="test", state="active", options=made, roots=roots)
 
 
 @pytest.mark.parametrize(
@@ -208,3 +207,56 @@ def test_new_patterns_that_may_backtrack_are_refused_with_the_reason(pattern: st
     assert field == "exclude[1]"
     assert repr(pattern) in what
     assert "bounded time" in what
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ({}, {"exclude": ("/a",)}, None),
+        ({"exclude": ("/a",)}, {"exclude": ("/b", "/a")}, None),
+        ({"exclude": ("/a",)}, {"exclude": ("/b",)}, "exclude"),
+        ({"exclude": ("/a",)}, {}, "exclude"),
+        ({}, {"include": ("/a",)}, None),
+        ({"include": ("/a", "/b")}, {"include": ("/b",)}, None),
+        ({"include": ("/a", "/b")}, {}, "include"),
+        ({"include": ("/a",)}, {"include": ("/b",)}, "include"),
+        ({"nofollow": "follow"}, {}, None),
+        ({}, {"nofollow": "follow"}, "nofollow skip → follow"),
+        ({"requisites": "on"}, {}, None),
+        ({}, {"requisites": "on"}, "requisites off → on"),
+        ({"links": ("iframe",)}, {"links": ("-iframe",)}, None),
+        ({"links": ("-iframe",)}, {}, "links"),
+        ({"follow_actions": ("/a", "/b")}, {"follow_actions": ("/a",)}, None),
+        ({"follow_actions": ("/a",)}, {"follow_actions": ("/b",)}, "follow_actions"),
+        ({"depth": 3}, {"depth": 2}, None),
+        ({"depth": 2}, {"depth": 3, "exclude": ("/a",)}, "depth 2 → 3"),
+    ],
+)
+def test_options_that_let_less_be_followed_widen_nothing(
+    before: dict[str, Any], after: dict[str, Any], why: str | None
+) -> None:
+    found = widened(crawl("host", "h", **before), crawl("host", "h", **after))
+    assert (found and found[1]) == why
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        (("any", "*"), ("any", "*", "a.org"), None),
+        (("any", "*"), ("host", "*", "a.org"), None),
+        (("domain", "a.org"), ("host", "a.org", "www.a.org"), None),
+        (("domain", "a.org"), ("host", "a.org", "b.org"), "seeds elsewhere"),
+        (("domain", "a.org", "www.b.org"), ("host", "a.org", "www.b.org"), "seeds elsewhere"),
+        (("domain", "a.org"), ("prefix", "a.org", "www.a.org/docs/"), None),
+        (("host", "a.org"), ("prefix", "a.org", "a.org/docs/"), None),
+        (("host", "a.org"), ("prefix", "a.org", "b.org/docs/"), "seeds elsewhere"),
+        (("host", "a.org"), ("host", "a.org", "b.org"), "seeds elsewhere"),
+        (("prefix", "a.org/"), ("host", "a.org/", "a.org"), "scope prefix → host"),
+        (("host", "a.org"), ("any", "a.org", "*"), "scope host → any"),
+    ],
+)
+def test_a_scope_widens_by_its_kind_and_by_its_roots(
+    before: tuple[Scope, str], after: tuple[Scope, str], why: str | None
+) -> None:
+    found = widened(crawl(*before), crawl(*after))
+    assert (found and found[1]) == why
