@@ -580,6 +580,30 @@ class StoreContract(ContentContract, HookContract, ParkedContract, RetentionCont
         assert store.count_round(crawl, store.begin_round(crawl, "anew")).total == total
         assert [one.total for one in store.rounds(crawl)] == [total]
 
+    def test_a_page_that_comes_as_it_is_with_more_links_stays_where_it_is(
+        self, store: Store, crawl: int
+    ) -> None:
+        def order() -> list[int]:
+            steps = store.page_steps(crawl, detail="row")
+            return [one.fingerprint for step in steps for _, one in step.pages]
+
+        made = [page(crawl, n, body=b"x", fields={"a": n}, title="é") for n in (1, 2, 3)]
+        store.commit(Commit(made))
+        before = order()
+        stored = store.page(crawl, before[0])
+        assert stored is not None
+        stored.links = links("http://example.org/more")
+        store.commit(Commit([stored]))
+        assert order() == before, "a round that reads it does not meet it again"
+        found = store.page(crawl, before[0])
+        assert found is not None
+        assert "http://example.org/more" in {link.url for link in found.links}
+        stored.fields = {"a": 7}
+        store.commit(Commit([stored]))
+        found = store.page(crawl, before[0])
+        assert found is not None
+        assert found.fields == {"a": 7}
+
     def test_a_round_is_queued_once_whoever_is_first_and_holds_the_end_up(
         self, open_store: Opener
     ) -> None:

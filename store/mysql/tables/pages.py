@@ -113,6 +113,7 @@ def write(
     Raises Unstorable.
     """
     old_links = _links(running, {key: known[key] for key in pages if key in known})
+    unchanged = _unchanged(running, pages, known)
     current = {key: old.fetched_ms for key, old in known.items()}
     winners: dict[Key, Page] = {}
     versions: list[tuple[Row, str]] = []
@@ -121,7 +122,7 @@ def write(
         settled = settle(known.get(key), arrived, links, running.codec.merge_links)
         for fetched_ms, rest in settled.versions.items():
             versions.append(((*key, fetched_ms, *rest), arrived[0].url))
-        if settled.winner is None:
+        if settled.winner is None or key in unchanged:
             _stays(running, key, known[key], links, settled.links)
         else:
             settled.winner.links = settled.links
@@ -166,7 +167,7 @@ def _apart(found: Sequence[tuple[Row, str]]) -> tuple[list[Row], list[str]]:
 
 
 def _stays(running: CommitAttempt, key: Key, old: Known, links: bytes, merged: bytes) -> None:
-    """A page that came late: the replay log tells of its links, at this stamp."""
+    """A page that came late, or as it is: the replay log tells of its links, at this stamp."""
     crawl, number = key
     if merged != links:
         sql = b"UPDATE contents SET links = %b WHERE crawl = %d AND place = %d AND fingerprint = %d"
@@ -174,6 +175,30 @@ def _stays(running: CommitAttempt, key: Key, old: Known, links: bytes, merged: b
     sql = b"UPDATE pages SET stamp = %d, wide = wide + %d WHERE crawl = %d AND fingerprint = %d"
     stamp = max(old.stamp, running.now.clock)
     raw(running.db, sql % (stamp, len(merged) - len(links), crawl, number))
+
+
+def _unchanged(
+    running: CommitAttempt, pages: Mapping[Key, Sequence[Page]], known: Mapping[Key, Known]
+) -> set[Key]:
+    """Pages that come as they are, but for links: a round that reads them would meet those again
+    that move to the end of the wide table."""
+    same: dict[Key, Page] = {}
+    for key, arrived in pages.items():
+        old, page = known.get(key), arrived[0]
+        now = page.fetched_ms, page.status, len(page.plain), page.digest
+        is_same = old and (old.fetched_ms, old.status, old.body_bytes, old.digest) == now
+        if is_same and len(arrived) == 1:
+            same[key] = page
+    found: set[Key] = set()
+    columns = rows.CONTENTS.replace("crawl, place, ", "").replace("links, ", "").encode()
+    for crawl, where in _where({key: known[key] for key in same}):
+        sql = b"SELECT %b FROM contents WHERE crawl = %d AND (%b)"
+        raw(running.db, sql % (columns, crawl, where))
+        for number, *wide, text in running.db.fetchall():
+            page = same[crawl, number]
+            if (*wide, text) == (*page.wide, page.text):
+                found.add((crawl, number))
+    return found
 
 
 def _links(running: CommitAttempt, known: Mapping[Key, Known]) -> dict[Key, bytes]:
