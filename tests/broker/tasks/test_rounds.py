@@ -143,3 +143,14 @@ def test_a_step_is_taken_once_and_no_crawl_is_done_before_the_last(store: Sqlite
     assert not store.queue_round(crawl.id, begun, "p:1", urls, end=False), "another broker's"
     assert [len(batch.urls) for batch in taken(store)] == [1]
     assert store.set_state(crawl.id, "done", "finished").state == "active"
+
+
+def test_a_stop_that_comes_between_a_look_and_its_step_stays(store: SqliteStore) -> None:
+    service = cast("Service", SimpleNamespace(store=store))
+    crawl = store.put_crawl("x", CrawlOptions(), ["example.org"])
+    store.commit(Commit([page(crawl.id, 1)]))
+    begun = store.begin_round(crawl.id, "anew")
+    stopping = store.set_state(crawl.id, "paused", "stopping")
+    assert rounds.go_on(service, crawl, sums(0)), "it waits"
+    assert (store.crawl(crawl.id), store.rounds(crawl.id)) == (stopping, [begun])
+    assert taken(store) == []
