@@ -38,6 +38,7 @@ from tests.support.system import System, wait_until
 from tests.support.walk import walk
 
 HOST = "h.example"
+PARTITIONS = 4
 
 
 @pytest.fixture
@@ -51,7 +52,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def frontier(redis_server: RedisServer, store: Store) -> Iterator[Frontier]:
     """With room for some ten URLs a host."""
     frontier = Frontier(
-        [redis_server.url], store, partitions=4, request_seconds=5, host_bytes=300, create=True
+        [redis_server.url],
+        store,
+        partitions=PARTITIONS,
+        request_seconds=5,
+        host_bytes=300,
+        create=True,
     )
     frontier.start()
     yield frontier
@@ -218,28 +224,33 @@ def test_a_crawl_with_little_memory_stores_every_page(
     with (
         SiteServer(site, addresses) as server,
         System(
-            tmp_path, [redis_server.url], host_bytes="1024", request_seconds="1", lease_seconds="2"
+            tmp_path,
+            [redis_server.url],
+            host_bytes="1024",
+            partitions=str(PARTITIONS),
+            request_seconds="1",
+            lease_seconds="2",
         ) as system,
     ):
         starts = [server.url("/p/0", address) for address in addresses]
         expected = walk(starts, direct(site), agent="greencrawl")
         system.start().crawl(starts, delay=0.005)
-        url = ""
+        content = open_store(f"sqlite:///{tmp_path / 'data' / 'content.sqlite'}")
+        beyond: list[str] = []
 
-        def beyond() -> bool:
-            return bool(system.stats()["overflow"] > 0)
+        def engages() -> list[str]:
+            """URLs of pages with a row, waiting or queued: it goes when the page is stored."""
+            for partition in range(PARTITIONS):
+                for _, rows in content.overflow_of(partition):
+                    beyond.extend(row.item.url for row in rows if "/p/" in row.item.url)
+            return beyond
 
-        wait_until(beyond, 30, "the overflow engages", every=0.01)
+        wait_until(engages, 30, "the overflow engages", every=0.01)
+        content.close()
         if emptied:
             redis_server.client.flushall()
         else:
-            store = open_store(f"sqlite:///{tmp_path / 'data' / 'content.sqlite'}")
-            for crawl, partition in store.overflow_places():
-                (host, *_) = store.overflow_hosts(crawl, partition, "", 1) or [""]
-                rows = store.overflow(crawl, partition, host, 1000)
-                url = rows[-1].item.url if rows else url
-            store.close()
-            answer = system.call("GET", f"/v1/urls?crawl=test&url={url}")[0]
+            answer = system.call("GET", f"/v1/urls?crawl=test&url={beyond[-1]}")[0]
             assert answer["state"] in ("overflow", "waiting", "leased", "fetched"), answer
 
         def done() -> bool:
