@@ -32,8 +32,8 @@ def test_the_judge_is_timed_beside_reading(tmp_path: Path) -> None:
 
 
 def test_the_share_is_of_a_page_of_a_crawl(tmp_path: Path) -> None:
-    site, start = KINDS["catalogue"](800)
-    assert crawled(site, start, 800, 1, tmp_path) > 100
+    site, start = KINDS["catalogue"](200)
+    assert crawled(site, start, 200, 1, tmp_path) > 100
     cost = Cost("catalogue", 30, 100.0, 12.0, 11.0, 13.0, 600.0)
     assert cost.share == 0.02
     assert line(cost).startswith("ok")

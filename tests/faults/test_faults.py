@@ -15,12 +15,11 @@ from tests.support.faultrows import QUICK, ROWS
 @pytest.mark.parametrize(
     "row",
     cases(
-        [
+        [pytest.param(3, id="kill -9 the broker")],
+        [  # by day in ``test_kill_points``, ``test_outages`` and ``test_redis_outages``, on four
+            # hosts; what a power cut makes Redis forget of blocks and of sessions in
+            # ``test_recovery``, too
             pytest.param(1, id="kill -9 a worker"),
-            pytest.param(3, id="kill -9 the broker"),
-        ],
-        [  # by day in ``test_outages`` and ``test_redis_outages``, on four hosts; what a power cut
-            # makes Redis forget of blocks and of sessions in ``test_recovery``, too
             pytest.param(2, id="SIGTERM a worker"),
             pytest.param(4, id="kill -9 Redis"),
             pytest.param(5, id="power cut"),

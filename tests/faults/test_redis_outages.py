@@ -18,6 +18,7 @@ import pytest
 
 from tests.faults.test_outages import ADDRESSES, Scene, half_done
 from tests.support import oracle
+from tests.support.effort import cases
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import SiteServer
 from tests.support.sites import direct, graph_site
@@ -62,7 +63,8 @@ def _scripts_gone(server: RedisServer) -> None:
     server.client.script_flush()
 
 
-@pytest.mark.parametrize("harm", [_killed, _cut_back, _emptied, _frozen, _scripts_gone])
+# A power cut makes it older than it was: by day that is a copy's part in ``test_recovery_machine``.
+@pytest.mark.parametrize("harm", cases([_killed, _emptied, _frozen, _scripts_gone], [_cut_back]))
 def test_a_crawl_survives_what_happens_to_redis(
     tmp_path: Path, redis_server: RedisServer, harm: Callable[[RedisServer], None]
 ) -> None:

@@ -140,7 +140,7 @@ def test_four_processes_log_in_once_for_each_site_and_leave_no_secret_anywhere(
     spread = [f"127.0.3.{n}" for n in range(1, 17)]  # hosts whose first pages come at once
     addresses = ["127.0.0.1", "127.0.0.2", *spread]
     with (
-        DjangoSite(tmp_path / "site", addresses=addresses, articles=40, sliding=True) as site,
+        DjangoSite(tmp_path / "site", addresses=addresses, articles=25, sliding=True) as site,
         Lighttpd(tmp_path / "archive") as archive,
         OAuth1Site() as signed,
         System(
@@ -337,7 +337,7 @@ def test_an_expired_token_is_refreshed_once_while_a_hundred_pages_are_in_flight(
 ) -> None:
     hosts = [f"127.0.2.{n}" for n in range(1, 101)]
     with (
-        DjangoSite(tmp_path / "site", articles=200, item_addresses=hosts) as site,
+        DjangoSite(tmp_path / "site", articles=130, item_addresses=hosts) as site,
         System(
             tmp_path / "host",
             [redis_server.url],
@@ -367,7 +367,7 @@ def test_an_expired_token_is_refreshed_once_while_a_hundred_pages_are_in_flight(
     tokens = [(one.grant, one.status) for one in site.tokens()]
     assert tokens == [("authorization_code", 200), ("refresh_token", 200)]
     bodies = stored_bodies(system.folder / "data")
-    assert {site.item_url(n) for n in range(1, 201)} <= bodies.keys()
+    assert {site.item_url(n) for n in range(1, site.articles + 1)} <= bodies.keys()
     assert read_stored(system.folder / "data").dead == set()
     assert len({one.bearer for one in log if one.status == 200 and one.bearer}) == 2
     assert leaks(secret, places) == []

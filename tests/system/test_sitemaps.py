@@ -12,6 +12,7 @@ import pytest
 
 from greencrawl.cli.commands.explain import in_store
 from greencrawl.store import open_store
+from tests.support.effort import cases
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import Answer, Request, SiteServer
 from tests.support.sites import html
@@ -52,7 +53,7 @@ WANTED = {"/", "/index.xml", *(f"/{n}.xml" for n in range(FILES))} | {
 
 @pytest.mark.parametrize(
     "fault",
-    ["", "worker.after_store:3", "worker.after_admit:4", "worker.before_finish:3"],
+    cases(["", "worker.after_admit:4"], ["worker.after_store:3", "worker.before_finish:3"]),
 )
 def test_all_that_sitemaps_list_is_fetched_whatever_dies(
     tmp_path: Path, redis_server: RedisServer, fault: str

@@ -26,7 +26,7 @@ from tests.support.checkout import ROOT
 from tests.support.effort import examples
 from tests.support.queue_double import QueueDouble
 
-EXAMPLES = examples(10, 200)
+EXAMPLES = examples(6, 200)
 FUZZED = [operation for operation in OPERATIONS if operation.method != "DELETE"]
 TOKEN = "admin-secret"
 

@@ -765,4 +765,4 @@ def run_machine(count: int, steps: int = 40) -> None:
 
 
 def test_frontier_agrees_with_its_model() -> None:
-    run_machine(examples(30, 1000))
+    run_machine(examples(20, 1000))

@@ -44,11 +44,21 @@ def unjudged(name: str) -> Run:
     )
 
 
+WAYS = [(1, True, 16), (3, False, 1), (1, False, 1), (3, True, 1), (3, True, 16)]
+"""How many workers take turns, whether links nearby come first, requests to the host at once."""
+
+
 @pytest.mark.parametrize(
-    ("workers", "near", "slots"),
-    cases([(1, True, 16), (3, False, 1)], [(1, False, 1), (3, True, 1), (3, True, 16)]),
+    ("name", "workers", "near", "slots"),
+    cases(
+        [(name, *WAYS[number % 2]) for number, name in enumerate(NORMAL)],
+        [
+            (name, *way)
+            for number, name in enumerate(NORMAL)
+            for way in (WAYS[1 - number % 2], *WAYS[2:])
+        ],
+    ),
 )
-@pytest.mark.parametrize("name", NORMAL)
 def test_a_site_that_is_no_trap_loses_nothing(
     name: str, workers: int, near: bool, slots: int
 ) -> None:

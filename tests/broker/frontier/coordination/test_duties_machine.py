@@ -654,4 +654,4 @@ def run_machine(count: int, steps: int = 15) -> None:
 
 
 def test_a_duty_that_passed_on_changes_nothing_and_no_crawl_ends_too_soon() -> None:
-    run_machine(examples(15, 500))
+    run_machine(examples(10, 500))

@@ -484,4 +484,4 @@ def run_machine(count: int, steps: int = 40) -> None:
 
 
 def test_nothing_is_lost_whatever_comes_back_and_whoever_is_at_it() -> None:
-    run_machine(examples(15, 500))
+    run_machine(examples(10, 500))
