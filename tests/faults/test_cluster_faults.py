@@ -11,7 +11,6 @@ from tests.support.clusterrows import ROWS
 from tests.support.effort import cases
 
 
-@pytest.mark.quiet("a blow falls when enough is at stake; beside others a crawl may race past")
 @pytest.mark.parametrize(
     "row",
     cases(

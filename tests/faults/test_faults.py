@@ -11,7 +11,6 @@ from tests.support.faultrig import LEAST_LEASES
 from tests.support.faultrows import QUICK, ROWS
 
 
-@pytest.mark.quiet("a blow falls when enough is at stake; beside others a crawl may race past")
 @pytest.mark.parametrize(
     "row",
     cases(
