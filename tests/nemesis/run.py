@@ -216,6 +216,9 @@ class _Run:
         self._account(hits, snapshots)
 
     def _missing_end(self, snapshots: Sequence[Snapshot]) -> None:
+        """What a node holds then is kept, as ``end-A.rdb``: which hosts wait, and for what."""
+        for node in NODES:
+            self.world.master(node).copy(self.world.folder / f"end-{node}.rdb")
         for found in snapshots:
             if found.crawl.state != "done":
                 stats = self.world.api.ask("b1", "GET", f"/v1/stats?crawl={found.crawl.name}")[1]

@@ -54,7 +54,9 @@ local known = tonumber(redis.call('HGET', KEYS[1], field) or 0)
 if epoch < known then return 0 end
 local o = redis.call('HMGET', KEYS[1], 'offset', 'jumps')
 if (o[1] or '0') ~= ARGV[1] or (o[2] or '0') ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], 'offset', ARGV[3], 'jumps', ARGV[2] + 1, field, epoch)
+local t = redis.call('TIME')
+redis.call('HSET', KEYS[1], 'offset', ARGV[3], 'jumps', ARGV[2] + 1, field, epoch,
+           'used', t[1] * 1000 + math.floor(t[2] / 1000))
 return 1
 """
 """ARGV: offset and jumps that were read, the new offset, name and epoch of the duty. 1 if it was

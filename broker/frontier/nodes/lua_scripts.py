@@ -17,7 +17,7 @@ UNTIMED = WRITES_AT_LIMIT | {
     "login_claim", "login_put", "login_drop", "errand_put", "errand_take", "errand_answer",
     "shares",
 }  # fmt: skip
-"""Scripts that workers call too: they act on no time, and are no sign that a broker lives."""
+"""Scripts that workers call too: they expect no time, and are no sign that a broker lives."""
 _INCLUDE = re.compile(r"^-- include ([\w ]+)\n")
 
 

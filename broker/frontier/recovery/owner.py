@@ -14,6 +14,7 @@ _NOW = f"""{CLOCK}
 redis.call('DEL', '{keys.NIL}')
 local o = redis.call('HMGET', KEYS[1], {_FIELDS})
 local now = node_time(o[5], o[6], o[7], o[8], o[9], true)
+agree()
 """
 
 _CLAIM = f"""{_NOW}

@@ -15,6 +15,7 @@ from greencrawl.broker.frontier.addresses import SHARE_SECONDS, Ask, Share
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.schema.errors import Unavailable
 from greencrawl.store import open_store
+from tests.broker.frontier.nodes.test_clock import jump
 from tests.broker.frontier.test_frontier import pass_time, until
 from tests.support.effort import cases
 from tests.support.redis_server import RedisServer
@@ -64,6 +65,19 @@ def test_what_another_holds_is_not_given_until_it_ends(frontier: Frontier) -> No
     assert ask(frontier, "b", 10, 10).starts == 0, "requests of the last moment are in the window"
     pass_time(frontier, 2.1)
     assert ask(frontier, "b", 10, 10).starts == 10
+
+
+def test_no_share_ends_because_the_clock_jumps_ahead(
+    redis_server: RedisServer, frontier: Frontier
+) -> None:
+    frontier.start()
+    frontier.host("h.example")
+    assert ask(frontier, "a", 10, 10).starts == 10
+    jump(redis_server, 60_000)
+    assert ask(frontier, "b", 10, 10)[:2] == (0, 0)
+    frontier.host("h.example")  # a broker that expects another time sets the clock
+    assert ask(frontier, "b", 10, 10).starts == 0
+    assert ask(frontier, "a", 10, 10).starts > 0, "it has its own still"
 
 
 def test_who_holds_more_than_its_part_lets_go_what_it_does_not_use(frontier: Frontier) -> None:

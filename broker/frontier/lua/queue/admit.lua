@@ -138,6 +138,7 @@ if queued > 0 then
 end
 
 local due, earliest = P .. ':due:' .. id, {}
+local arrived = math.min(now, last_beat + PAUSE_MS) -- if TIME is ahead, no host waits until then
 for _, name in ipairs(arrivals) do
   local h, g = host_of(name), groups[name]
   local first = not h.q[id] or tasks_in(h.q[id]) == 0
@@ -146,7 +147,7 @@ for _, name in ipairs(arrivals) do
   if first then
     local delay = delay_of(h)
     if num(h.busy) < capacity(h, c.slots, delay) then
-      redis.call('ZADD', due, math.max(now, opens_at(h, delay)), name)
+      redis.call('ZADD', due, math.max(arrived, opens_at(h, delay)), name)
       earliest[name] = true
     end
   end

@@ -1,10 +1,12 @@
 -- Logical time: Redis' TIME and an offset that the owner record keeps. Sent before common.lua, and
 -- before the scripts of recovery/opening.py.
 --
--- `used` is the TIME of the last call of a broker, `gap` the longest pause between two that is no
--- outage, both in ms. A longer one is made up for while sessions are out: logical time then stood
--- still, so deadlines move with it and nothing is charged. So is a TIME that went back. Without
--- sessions time simply passed. `jumps` counts these changes of the offset.
+-- `used` is the TIME of the last call of a broker that agreed with the time it found, `gap` the longest
+-- pause between two that is no outage, both in ms. A longer one is made up for while sessions are out:
+-- logical time then stood still, so deadlines move with it and nothing is charged. So is a TIME that
+-- went back. Without sessions time simply passed, or TIME has jumped: which it is a broker says.
+-- `jumps` counts these changes of the offset.
+local PAUSE_MS = 3000 -- after so long without a broker's call logical time may be ahead
 
 -- 1 if any of the node's partitions has a session out, else 0.
 local function sessions_out(partitions)
@@ -19,8 +21,10 @@ local function sessions_out(partitions)
   return 0
 end
 
--- Logical ms now, and the number of jumps, from these fields of the owner record. beat: the caller is
--- a broker, whose calls are what `used` tells; others read the same time and write nothing.
+-- Logical ms now, the number of jumps, and logical ms at the last call of a broker, from these fields of
+-- the owner record. beat: the caller is a broker, whose calls are what `used` tells; others read the
+-- same time and write nothing.
+local agreed -- what `used` becomes once the caller agrees
 local function node_time(offset, used, gap, jumps, partitions, beat)
   local t = redis.call('TIME')
   local real = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -30,10 +34,14 @@ local function node_time(offset, used, gap, jumps, partitions, beat)
   if used > 0 and math.abs(away) > gap then
     if away < 0 or sessions_out(tonumber(partitions or 0)) == 1 then
       offset, jumps = offset - away, jumps + 1
+      if beat then redis.call('HSET', 'gc:owner', 'offset', offset, 'jumps', jumps, 'used', real) end
+      used = real
     end
-    if beat then redis.call('HSET', 'gc:owner', 'offset', offset, 'jumps', jumps, 'used', real) end
-  elseif beat and math.abs(away) >= math.min(1000, gap / 3) then
-    redis.call('HSET', 'gc:owner', 'used', real)
   end
-  return real + offset, jumps
+  if beat and math.abs(real - used) >= math.min(1000, gap / 3) then agreed = real end
+  return real + offset, jumps, (used > 0 and used or real) + offset
+end
+
+local function agree()
+  if agreed then redis.call('HSET', 'gc:owner', 'used', agreed) end
 end

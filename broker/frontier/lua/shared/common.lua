@@ -27,10 +27,11 @@ if ARGV[6] then
   if epoch < known then return {'OLD_DUTY'} end
   if epoch > known then redis.call('HSET', 'gc:owner', field, epoch) end
 end
-local now, jumps = node_time(owner[4], owner[6], owner[7], owner[8], owner[9], BEATS and ARGV[3] ~= '')
+local now, jumps, last_beat = node_time(owner[4], owner[6], owner[7], owner[8], owner[9], BEATS and ARGV[3] ~= '')
 if ARGV[3] ~= '' and (jumps ~= tonumber(ARGV[5]) or math.abs(now - tonumber(ARGV[3])) > 2000) then
   return {'CLOCK', now, jumps}
 end
+agree()
 local args = cmsgpack.unpack(ARGV[4])
 local ROBOTS_MS = 86400000
 local INLINE_TASKS, INLINE_BYTES = 8, 640 -- queues up to this size stay inside their host's record

@@ -18,6 +18,7 @@ import pytest
 from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import ExtendItem, LeaseRequest, Session
 from greencrawl.store import open_store
 from greencrawl.store.base import Store
@@ -232,3 +233,31 @@ def test_two_brokers_that_meet_a_jump_correct_it_once(
         assert owner(redis_server)["offset"] == pytest.approx(0, abs=1500)
     finally:
         other.stop()
+
+
+@pytest.mark.parametrize("met", [False, True])
+def test_what_is_admitted_while_the_clock_is_ahead_does_not_wait_until_then(
+    redis_server: RedisServer,
+    frontier: Frontier,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    met: bool,
+) -> None:
+    """By a worker, whose calls expect no time; ``met``: a broker has seen the jump that may not
+    set the clock."""
+    crawl = new_crawl(frontier, store, delay=0)
+    worker, node = Frontier([redis_server.url], store), frontier.nodes[0]
+    monkeypatch.setattr(frontier._wake_ups, "beat", lambda *_, **__: 0)
+    before = node.now_ms()
+    gevent.sleep(1.2)
+    with monkeypatch.context() as patch:
+        patch.setattr(node.clock, "duty", lambda: None)
+        jump(redis_server, HOUR)
+        if met:
+            with pytest.raises(Unavailable, match="waiting for the broker that sets it"):
+                frontier.host("h.example")
+        assert worker.admit(crawl.id, urls("h.example", 3)) == [True] * 3
+    (session,) = until(lambda: Worker(frontier).lease(wait=1), 5)
+    assert [task.url for task in session.tasks] == [item.url for item in urls("h.example", 3)]
+    assert node.now_ms() == pytest.approx(before, abs=8000), "the clock was set"
+    worker.stop()
