@@ -1,7 +1,7 @@
 """``python -m greencrawl.worker.extract.train FOLDER``: learn the model of main text.
 
-It writes the model beside ``main/text.py``, or into ``--out``, then tries by cross-validation over
-sites what such models are worth, and writes the card.
+It tries by cross-validation over sites what such models are worth, then writes the model and its
+card beside ``main/text.py``, or into ``--out``: both, or where it fails or is ended neither.
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from greencrawl.worker.extract.main.text import MODEL
 from greencrawl.worker.extract.train import samples
+
+MOST_BYTES = 60_000
+"""Of a model, which is part of the package."""
 
 
 def main(arguments: list[str]) -> int:
@@ -37,15 +41,22 @@ def main(arguments: list[str]) -> int:
         print(f"the pages cannot be read: {error}", file=sys.stderr)
         return 1
     settings = fit.Settings()
-    print(f"{len(rows.samples)} pages, {len(rows.labels)} blocks, {len(rows.names)} features")
+    counts = f"{len(rows.samples)} pages, {len(rows.labels)} blocks, {len(rows.names)} features"
+    print(f"{counts}; each of {1 if given.no_scores else 1 + fit.FOLDS} models takes a while")
     model = fit.learn(rows, fit.all_pages(rows), settings)
+    print(f"a model of all pages after {time.monotonic() - began:.0f} s", flush=True)
+    if len(model) > MOST_BYTES:
+        print(f"the model has {len(model)} bytes, more than {MOST_BYTES}", file=sys.stderr)
+        return 1
+    text = ""
+    if not given.no_scores:
+        found = fit.cross_validated(rows, settings, said=partial(print, flush=True))
+        text = card.card(rows, settings, found, len(model))
+        print(text)
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / MODEL.name).write_bytes(model)
-    if not given.no_scores:
-        found = fit.cross_validated(rows, settings)
-        text = card.card(rows, settings, found, len(model))
+    if text:
         (given.out / card.NAME).write_text(text, encoding="utf-8")
-        print(text)
     print(f"{given.out / MODEL.name}: {len(model)} bytes after {time.monotonic() - began:.0f} s")
     return 0
 

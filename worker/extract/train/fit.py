@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -154,10 +154,13 @@ class Found:
         return sum(values) / max(len(values), 1)
 
 
-def cross_validated(rows: Rows, settings: Settings, folds: int = FOLDS) -> Found:
-    """Texts of all pages, each by a model of other sites."""
+def cross_validated(
+    rows: Rows, settings: Settings, folds: int = FOLDS, said: Callable[[str], object] = str
+) -> Found:
+    """Texts of all pages, each by a model of other sites. ``said`` is told how far it is."""
     texts = [""] * len(rows.samples)
-    for model, places in fold_models(rows, settings, folds):
+    for number, (model, places) in enumerate(fold_models(rows, settings, folds), 1):
+        said(f"part {number} of {folds}: {len(places)} pages by a model of the others")
         for place in places:
             texts[place] = main_text(root_of(rows.samples[place]), model)
     return judge(rows.samples, texts)

@@ -13,6 +13,7 @@ from greencrawl.worker.extract import train
 from greencrawl.worker.extract.main.text import MODEL
 from greencrawl.worker.extract.page import tree_of
 from greencrawl.worker.extract.text import compiled
+from greencrawl.worker.extract.train import __main__ as command
 from greencrawl.worker.extract.train.__main__ import main
 
 NAV = "<ul class=menu>" + "<li><a href=/x>Some topic</a>" * 20 + "</ul>"
@@ -40,13 +41,29 @@ def test_it_writes_a_model_and_its_card(tmp_path: Path, capsys: pytest.CaptureFi
     fill(tmp_path / "pages of mine", 60)
     out = tmp_path / "out"
     assert main([str(tmp_path / "pages of mine"), "--out", str(out)]) == 0
-    assert "60 pages" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "60 pages" in said
+    assert "part 5 of 5" in said
     card = (out / "MODEL.md").read_text()
     assert "| all | 40 | 1.000 |" in card
     assert "20 articles by snippets: precision 1.000, recall 1.000" in card
     model = compiled.main_model((out / MODEL.name).read_bytes())
     root, _ = tree_of(f"<html>{NAV}<article><p>The z of page 99 stood by the water.".encode())
     assert compiled.main_text(root, model, None, False) == "The z of page 99 stood by the water."
+
+
+def test_a_model_that_is_too_large_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("lightgbm")
+    if compiled is None:
+        pytest.skip("nothing was compiled")
+    fill(tmp_path / "some", 30)
+    monkeypatch.setattr(command, "MOST_BYTES", 1000)
+    out = tmp_path / "out"
+    assert main([str(tmp_path / "some"), "--out", str(out), "--no-scores"]) == 1
+    assert "more than 1000" in capsys.readouterr().err
+    assert not out.exists()
 
 
 def test_without_what_it_learns_with_it_says_what_to_install(
