@@ -776,6 +776,7 @@ int blocks_read(struct blocks *page, const xmlNode *root, int noscript) {
     page->elements[0].last = page->block_count;
     if (walk.failed || !count_alike(page))
         return 0;
+    note_end(page);
     add_up(page);
     return 1;
 }

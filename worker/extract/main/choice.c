@@ -144,6 +144,9 @@ static int heads_text(const struct block *block, float score) {
            !(block->hints & TAIL_WORDS);
 }
 
+/* The text of a product is short, and much that is like it stands around it. */
+#define PRODUCT_RECALL 0.75
+
 #define REPEATED_BYTES 15 /* texts so long are taken once */
 
 /* The blocks for which the F measure is expected to be highest, by their lengths: those with the
@@ -165,6 +168,8 @@ int choose(const struct model *model, const struct blocks *page, float *scores, 
     if (!split)
         memset(apart, 0, page->block_count);
     double recall = model_recall(model), all = 0, hit = 0, taken = 0, most = 0;
+    if (page->kind & SAYS_ONE_PRODUCT)
+        recall *= PRODUCT_RECALL;
     uint32_t last = 0;
     for (uint32_t i = 0; i < page->block_count; i++) {
         const struct block *block = &page->blocks[i];

@@ -95,11 +95,12 @@ struct blocks {
     char title[LONGEST_TITLE + 1]; /* folded */
     size_t title_length;
     unsigned kind; /* bits: what markup says the page is */
+    unsigned offers; /* how many things JSON-LD says are for sale */
     unsigned scripts;
     struct said said[2]; /* of bodies, of descriptions */
 };
 
-enum { SAYS_ARTICLE = 1, SAYS_PRODUCT = 2, SAYS_SITE = 4, SAYS_LIST = 8, SAYS_FORUM = 16, SAYS_FAQ = 32 };
+enum { SAYS_ARTICLE = 1, SAYS_PRODUCT = 2, SAYS_SITE = 4, SAYS_LIST = 8, SAYS_FORUM = 16, SAYS_FAQ = 32, SAYS_ONE_PRODUCT = 64 };
 
 /* words.c */
 void words_begin(void);
@@ -119,6 +120,8 @@ extern const char *const class_group_names[], *const text_group_names[];
 #define NOT_SAID 255  /* markup repeats nothing */
 /* Take over what says what a page is without being shown. */
 void note_unseen(struct blocks *page, const xmlNode *node, uint8_t tag);
+/* When all is read. */
+void note_end(struct blocks *page);
 /* Which kinds of page a type of markup tells of. */
 unsigned kind_of(const char *value);
 /* How much of a text is repeated: 0 to 250, TOO_SHORT or NOT_SAID. */

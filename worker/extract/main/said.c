@@ -159,13 +159,17 @@ static const char *string_of(const char *key_end) {
 static void read_json(struct blocks *page, const char *json) {
     static const struct {
         const char *key;
-        int place; /* of the set, or -1 for the kind */
-    } keys[] = {{"\"@type\"", -1}, {"\"articleBody\"", 0}, {"\"text\"", 0}, {"\"reviewBody\"", 0},
+        int place; /* of the set, -1 for the kind, -2 for what is for sale */
+    } keys[] = {{"\"@type\"", -1}, {"\"offers\"", -2}, {"\"articleBody\"", 0}, {"\"text\"", 0}, {"\"reviewBody\"", 0},
                 {"\"description\"", 1}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const char *at = json;
         for (int j = 0; j < MOST_KEYS && (at = strstr(at, keys[i].key)) != NULL; j++) {
             at += strlen(keys[i].key);
+            if (keys[i].place == -2) {
+                page->offers++;
+                continue;
+            }
             const char *value = keys[i].place < 0 ? at : string_of(at);
             if (value == NULL)
                 continue;
@@ -183,6 +187,18 @@ static void read_json(struct blocks *page, const char *json) {
     }
 }
 
+/* Not the group of products that a shop's list is. */
+static int is_product(const char *type) {
+    return strcmp(type, "product") == 0 || strcmp(type, "product.item") == 0 || strcmp(type, "og:product") == 0;
+}
+
+#define MOST_OFFERS 19 /* of one product in its variants, and some beside it */
+
+void note_end(struct blocks *page) {
+    if (page->kind & SAYS_PRODUCT && page->offers && page->offers <= MOST_OFFERS)
+        page->kind |= SAYS_ONE_PRODUCT;
+}
+
 void note_unseen(struct blocks *page, const xmlNode *node, uint8_t tag) {
     const xmlNode *text = node->children;
     const char *value, *content;
@@ -190,7 +206,7 @@ void note_unseen(struct blocks *page, const xmlNode *node, uint8_t tag) {
         if ((content = value_of(node, "content")) == NULL)
             return;
         if ((value = value_of(node, "property")) != NULL && strcmp(value, "og:type") == 0)
-            page->kind |= kind_of(content);
+            page->kind |= kind_of(content) | (is_product(content) ? SAYS_ONE_PRODUCT : 0);
         else if ((value != NULL && strcmp(value, "og:description") == 0) ||
                  ((value = value_of(node, "name")) != NULL && strcmp(value, "description") == 0))
             add_text(&page->said[1], content, strlen(content));
