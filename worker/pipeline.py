@@ -42,7 +42,7 @@ from greencrawl.worker.delivery.results import ACTION, Results
 from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.directives.folding import Folding
 from greencrawl.worker.directives.withholding import withhold
-from greencrawl.worker.extract import is_html, is_style
+from greencrawl.worker.extract import is_html, is_plain, is_style
 from greencrawl.worker.hooks import HookError
 from greencrawl.worker.http.client import LeaseExpired
 from greencrawl.worker.link_checker import redirect_problem, redirected
@@ -343,15 +343,17 @@ class Pipeline:
         listed = fetched.status != 204 and context.listing(task.url) is not None
         if fetched.packed and (listed or not is_sitemap(context, task, fetched)):
             guarded.unpack(visit, fetched)
-        html = listed or is_html(fetched.content_type, fetched.body[:1024])
+        said, head = fetched.content_type, fetched.body[:1024]
+        html = listed or is_html(said, head)
         sitemap = not listed and is_sitemap(context, task, fetched, html=html)
         if html and task.kind == TaskKind.REQUISITE:
             html = (task := guarded.as_page(visit, task)).kind.is_page
+        plain = not html and task.kind.is_page and is_plain(said, task.url, head)
         if not sitemap:
             fetched.cut(options.max_body_bytes)
         if not sitemap and is_no_sitemap(context, task, html=html):
             reading = Reading(failure="neither a sitemap, nor a feed, nor a list of URLs")
-        elif sitemap or html or (options.requisites == "on" and is_style(fetched.content_type)):
+        elif sitemap or html or plain or (options.requisites == "on" and is_style(said)):
             self._writer.wait_for_room()  # with its text and links a page is twice as large
             reading = (guarded.read_sitemap if sitemap else guarded.read)(visit, task, fetched)
         else:
@@ -368,7 +370,7 @@ class Pipeline:
         if not reading.encoding:  # what is read as a page is read with what its headers say
             heard(context, fetched, row)
         reading.fill(row)
-        if not (html or self._keep_all or keeps_body(options, fetched.content_type)):
+        if not (html or plain or self._keep_all or keeps_body(options, said)):
             row.body = b""
         visit.judge.note(task, row, reading if html else None)
         if html and options.canonical == "fold":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 import requests
@@ -54,7 +55,9 @@ def extract(source: str | None, what: str | None, why: str | None, url: str) -> 
     if source.startswith(("http://", "https://")):
         body, content_type, url = _fetched(source)
     else:
-        body, content_type, url = _file(Path(source)), None, url or "http://localhost/"
+        path = Path(source)
+        body, content_type = _file(path), None
+        url = url or f"http://localhost/{quote(path.name, errors='replace')}"
     page = read(body, url, content_type)
     if what not in ("full", "about") and not page.has_main:
         click.echo(

@@ -16,7 +16,7 @@ from greencrawl.store.base import Detail, Store
 from greencrawl.store.bodies import has_body
 from greencrawl.store.export.formats import Format
 from greencrawl.store.export.resumable import with_body
-from greencrawl.worker.extract import is_html
+from greencrawl.worker.extract import is_html, is_plain
 from greencrawl.worker.extract.main import available
 from greencrawl.worker.extract.main.library import extract
 
@@ -98,9 +98,10 @@ class MainText:
         kind = page.headers.get("content-type")
         if not page.body:
             return ""
-        if not is_html(kind, page.body[:1024]):
+        url, head = page.final_url or page.url, page.body[:1024]
+        if not (is_html(kind, head) or is_plain(kind, url, head)):
             return page.text
-        found = extract(page.body, page.final_url or page.url, kind)
+        found = extract(page.body, url, kind)
         return found.markdown if self._markdown else found.main
 
 

@@ -2,7 +2,7 @@
 
 from greencrawl.worker.extract.directives import canonical_of, of_headers
 from greencrawl.worker.extract.hostile import TooDear, is_doubtful
-from greencrawl.worker.extract.media import is_html, is_style, is_text
+from greencrawl.worker.extract.media import is_html, is_plain, is_style, is_text
 from greencrawl.worker.extract.page import (
     add_links,
     extract,
@@ -19,6 +19,7 @@ __all__ = [
     "extract",
     "is_doubtful",
     "is_html",
+    "is_plain",
     "is_style",
     "is_text",
     "of_headers",

@@ -6,6 +6,9 @@ import re
 from functools import lru_cache
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+PLAIN = "text/plain"
+_PLAIN_TYPES = frozenset({PLAIN, "text/markdown", "text/x-markdown"})
+_PLAIN_NAME = re.compile(r"^[^?#]*\.(?:txt|text|md|markdown)(?:[?#]|$)", re.IGNORECASE)
 
 # What begins a page without a type, after https://mimesniff.spec.whatwg.org/#identifying-a-resource-with-an-unknown-mime-type
 _MARKUP = re.compile(
@@ -14,6 +17,7 @@ _MARKUP = re.compile(
     re.IGNORECASE,
 )
 _BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
+_BINARY_SIGNS = re.compile(_BINARY.pattern.decode("ascii"))
 _PRINTED = (b"%PDF-", b"%!PS-")
 _XML_ROOT = re.compile(rb"<([A-Za-z][\w.:-]*)")
 
@@ -61,6 +65,20 @@ def is_html(content_type: str | None, body_head: bytes) -> bool:
         root = _XML_ROOT.search(head)
         return root is not None and root[1].lower() == b"html"
     return True
+
+
+def is_plain(content_type: str | None, url: str, body_head: bytes) -> bool:
+    """Whether a body is plain text, Markdown among it: by its declared type, or without one by the
+    name at the end of its URL, unless it is HTML."""
+    declared = media_type(content_type)
+    if declared:
+        return declared in _PLAIN_TYPES
+    return _PLAIN_NAME.match(url) is not None and not is_html(None, body_head)
+
+
+def is_binary(text: str) -> bool:
+    """Whether a text has control characters that no text has."""
+    return _BINARY_SIGNS.search(text) is not None
 
 
 def is_text(content_type: str | None) -> bool:

@@ -32,8 +32,8 @@ from greencrawl.worker.extract.links import (
     references,
     walked,
 )
-from greencrawl.worker.extract.main import spans_of
-from greencrawl.worker.extract.media import is_html
+from greencrawl.worker.extract.main import plain, spans_of
+from greencrawl.worker.extract.media import is_html, is_plain
 from greencrawl.worker.extract.sources.gather import gather
 from greencrawl.worker.extract.sources.headers import READ as READ_HEADERS
 from greencrawl.worker.extract.sources.wanted import USUAL, Wanted
@@ -178,7 +178,7 @@ def outline(
     one.
     """
     if not is_html(content_type, body[:_HEAD_BYTES]):
-        return _empty(url, "utf-8", said), References([], [])
+        return _no_html(body, url, content_type, said, spans), References([], [])
     root, encoding = tree_of(body, content_type, seconds, brief)
     if root is None:
         return _empty(url, encoding, said), References([], [])
@@ -196,9 +196,9 @@ def extract_with_tree(
     body: bytes, url: str, content_type: str | None = None
 ) -> tuple[Page, etree._Element | None]:
     """What :func:`extract` reads, and the root that it was read from; None where there is none."""
-    root, encoding = None, "utf-8"
-    if is_html(content_type, body[:_HEAD_BYTES]):
-        root, encoding = tree_of(body, content_type)
+    if not is_html(content_type, body[:_HEAD_BYTES]):
+        return _no_html(body, url, content_type, None, spans=True), None
+    root, encoding = tree_of(body, content_type)
     if root is None:
         return _empty(url, encoding, None), None
     page, found = _outline(root, encoding, url, anchors=True)
@@ -271,6 +271,19 @@ def _empty(url: str, encoding: str, said: Directives | None) -> Page:
     words = () if said is None else said.robots
     index, follow = "noindex" not in words, "nofollow" not in words
     return Page(url=url, base=url, encoding=encoding, index=index, follow=follow, directives=said)
+
+
+def _no_html(
+    body: bytes, url: str, content_type: str | None, said: Directives | None, spans: bool
+) -> Page:
+    """A page of plain text, all of which is its main text; of what is none, an empty one."""
+    page = _empty(url, "utf-8", said)
+    if is_plain(content_type, url, body[:_HEAD_BYTES]):
+        found = plain.read(body, content_type)
+        page.title, page.text, page.encoding = found.title, found.text, found.encoding
+        if spans:
+            page.spans = found.spans
+    return page
 
 
 def _parse(body: bytes, seconds: float = 0.0, brief: bool = False) -> etree._Element | None:

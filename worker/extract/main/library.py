@@ -72,8 +72,8 @@ class _Tree:
 
     @cached_property
     def markdown(self) -> str:
-        if self.root is None:
-            return ""
+        if self.root is None:  # plain text stands as it is
+            return self.main
         return main.markdown(self.root, self._base, self._encoding)
 
 
@@ -129,7 +129,10 @@ class Extracted(Page, dict=True):
     def remark(self) -> str:
         """Why there are no ``blocks``, or that they are of data which the page carries and does not
         show; "" of other pages."""
-        return main.remark(self._tree.root)
+        root = self._tree.root
+        if root is None and self.text:
+            return "it is plain text: all of it is main text"
+        return main.remark(root)
 
     @property
     def has_main(self) -> bool:
@@ -148,7 +151,7 @@ class Extracted(Page, dict=True):
         """Author, date, site and so on."""
         root, said = self._tree.root, self._tree.said_title
         if root is None:
-            return Metadata()
+            return Metadata(title=self.title)
         return metadata(root, self.url, said, base=self.base, encoding=self.encoding)
 
     @property

@@ -1,0 +1,66 @@
+"""Documents of plain text, Markdown among them: all that one says is its text and its main text."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from greencrawl.schema.text.encodings import decode
+from greencrawl.worker.extract.charset import sniff
+from greencrawl.worker.extract.media import PLAIN, is_binary, media_type
+from greencrawl.worker.extract.text import compiled, squeeze
+
+LONGEST_TITLE = 120
+"""Characters: a longer first line is a paragraph."""
+
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_HEAD_CHARACTERS = 1024
+_LINE_ENDS = re.compile(r"[ \t]*(?:\r\n?|\n)")
+_EMPTY_LINES = re.compile(r"\n{3,}")
+_HEADING = re.compile(r"#{1,6}\s+(.*?)(?:\s#+)?\Z")
+_UNDERLINE = re.compile(r"(?:={3,}|-{3,})\Z")
+_OPENS = tuple("{[<(#/*;|>-=\"'")
+_CLOSES = tuple(".,;:{[(|\\")
+
+
+class Plain(NamedTuple):
+    """``text``: in one line; ``main``: with its line breaks, of empty lines one."""
+
+    title: str
+    text: str
+    main: str
+    encoding: str
+
+    @property
+    def spans(self) -> bytes:
+        """Where the main text stands in the text; b"" where nothing was compiled."""
+        return b"" if compiled is None else bytes(compiled.main_spans(self.text, self.main))
+
+
+def read(body: bytes, content_type: str | None) -> Plain:
+    """Read a document of plain text; of binary data, which servers call so too, nothing."""
+    encoding, skipped = sniff(body, content_type if media_type(content_type) else PLAIN)
+    said = decode(body[skipped:], encoding)
+    if is_binary(said[:_HEAD_CHARACTERS]):
+        return Plain("", "", "", encoding)
+    lines = _LINE_ENDS.sub("\n", _CONTROL.sub("", said))
+    main = _EMPTY_LINES.sub("\n\n", lines).strip()
+    return Plain(_title(main), squeeze(main), main, encoding)
+
+
+def _title(main: str) -> str:
+    """The first line where it is a heading: by a mark of Markdown, or since it is short, stands
+    apart from what follows, and is no sentence and no code. "" of others."""
+    first, _, rest = main.partition("\n")
+    second = rest.partition("\n")[0].strip()
+    line = squeeze(first[: 2 * LONGEST_TITLE])
+    marked = _HEADING.match(line)
+    if marked is not None:
+        line = marked[1]
+    elif not rest or (second and not _UNDERLINE.match(second)):
+        return ""
+    if len(first) > 2 * LONGEST_TITLE or len(line) > LONGEST_TITLE:
+        return ""
+    if not any(sign.isalpha() for sign in line) or "://" in line:
+        return ""
+    return "" if line.startswith(_OPENS) or line.endswith(_CLOSES) else line
