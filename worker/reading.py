@@ -228,6 +228,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         texts=checker.wants_texts,
         samples=context.options.traps == "on",
         spans=context.options.main_text == "on",
+        main_seconds=granted(fetched),
         seconds=max(ALONE_SECONDS, 2 * granted(fetched)) if alone else HUB_SECONDS,
         brief=not alone,
         headers=fetched.headers,

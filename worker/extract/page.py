@@ -157,6 +157,7 @@ def outline(
     texts: bool = False,
     samples: bool = True,
     spans: bool = False,
+    main_seconds: float = 0.0,
     seconds: float = 0.0,
     brief: bool = False,
     headers: Mapping[str, str] = NOTHING,
@@ -173,7 +174,8 @@ def outline(
     and references that are few (:data:`FEW`) come resolved. ``texts``: what links say is wanted
     too, beside what comes resolved, or as :func:`add_links` tells it.
     ``samples``: those of its text are wanted; ``spans``: so are those of its main text, which are
-    b"" where nothing was compiled. ``headers`` are those of the answer, with lower-case
+    b"" where nothing was compiled, or they would take more CPU than ``main_seconds``, unless these
+    are 0. ``headers`` are those of the answer, with lower-case
     names, ``wanted`` the sources of its links. ``roots`` takes the root of the tree where there is
     one.
     """
@@ -188,7 +190,7 @@ def outline(
         root, encoding, url, agent, said, anchors, texts, samples, headers, wanted
     )
     if spans:
-        page.spans = spans_of(root, page.text)
+        page.spans = spans_of(root, page.text, main_seconds)
     return page, found
 
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from html import escape
+from time import thread_time
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,6 +26,8 @@ MOST_DATA = 2 * 1024 * 1024
 """Characters of scripts of a page that are read, and of the tree's source."""
 MOST_VALUES = 20_000
 """Texts, objects and lists of a page that are looked at."""
+_BETWEEN_LOOKS = 16
+"""Values between two looks at the clock."""
 DEEPEST = 40
 """Objects and lists within each other that are looked into."""
 
@@ -80,17 +83,19 @@ class Data(NamedTuple):
     sources: str
 
 
-def data_of(root: etree._Element, title: str) -> Data | None:
+def data_of(root: etree._Element, title: str, until: float = 0.0) -> Data | None:
     """The tree of what scripts of a page hold as data; None where that is no text. ``title`` is
-    the page's."""
+    the page's. Raises TimeoutError where the thread's CPU time gets beyond ``until``, unless that
+    is 0."""
     title = title[:_LONGEST_TITLE]
-    source = _Source(fold(title))
+    source = _Source(fold(title), until)
     names = []
     for name, value in _values(root):
         before = len(source.pieces)
         source.add(value, name, 0)
         if len(source.pieces) > before:
             names.append(name)
+    source.look_at_clock()
     if not source.texts:
         return None
     said = escape(title)
@@ -144,9 +149,10 @@ def _assigned(script: str) -> Iterator[tuple[str, Any]]:
 class _Source:
     """The source of a tree, as it is put together."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, until: float) -> None:
         self.pieces: list[str] = []
         self._title = title
+        self._until = until
         self._linked = False
         self.texts = 0
         self._values = self._length = 0
@@ -154,6 +160,8 @@ class _Source:
     def add(self, value: Any, key: str, depth: int, inline: bool = False) -> None:
         """Write a value down that stands under ``key``."""
         self._values += 1
+        if self._values % _BETWEEN_LOOKS == 1:
+            self.look_at_clock()
         if self._values > MOST_VALUES or depth > DEEPEST or self._length > MOST_DATA:
             return
         if isinstance(value, str) and len(value) >= _LEAST_JSON and _JSON.match(value):
@@ -166,6 +174,11 @@ class _Source:
                 self.add(one, key, depth + 1, inline)
         elif isinstance(value, dict):
             self._add_object(value, key, depth)
+
+    def look_at_clock(self) -> None:
+        """Raises TimeoutError if it is late."""
+        if self._until and thread_time() > self._until:
+            raise TimeoutError("embedded data took too long")
 
     def _add_object(self, value: dict[str, Any], key: str, depth: int) -> None:
         kind = (

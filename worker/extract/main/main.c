@@ -2,6 +2,8 @@
 
 #include "main.h"
 
+#include <time.h>
+
 #include "../tree.h"
 
 static const char *names[2 * MOST_FEATURES];
@@ -52,12 +54,26 @@ static PyObject *features(PyObject *self, PyObject *nothing) {
     return list == NULL ? NULL : Py_BuildValue("NI", list, digest);
 }
 
-/* All of one page. */
+static int64_t cpu_time(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* All of one page. `until`: by the thread's CPU time, in ns, 0 for any; it is looked at between steps, each of
+ * which is bounded by how much of a page is read. */
 struct reading {
     struct blocks page;
     uint8_t *rows, *chosen;
     float *scores;
+    int64_t until;
+    int late;
 };
+
+static int in_time(struct reading *reading) {
+    reading->late = reading->until && cpu_time() > reading->until;
+    return !reading->late;
+}
 
 static void close_reading(struct reading *reading) {
     blocks_free(&reading->page);
@@ -66,10 +82,10 @@ static void close_reading(struct reading *reading) {
     PyMem_RawFree(reading->scores);
 }
 
-/* Read, judge and choose; false if there is no memory. */
+/* Read, judge and choose; false if there is no memory, or it was late. */
 static int read_page(struct reading *reading, const xmlNode *root, const struct model *model) {
     struct blocks *page = &reading->page;
-    if (!blocks_read(page, root, 0))
+    if (!blocks_read(page, root, 0) || !in_time(reading))
         return 0;
     if (page->elements[0].length < FEW_SIGNS) {
         struct blocks more = {0};
@@ -88,12 +104,12 @@ static int read_page(struct reading *reading, const xmlNode *root, const struct 
     reading->scores = PyMem_RawCalloc(count, sizeof *reading->scores);
     reading->chosen = PyMem_RawCalloc(count, 1);
     if (reading->rows == NULL || reading->scores == NULL || reading->chosen == NULL ||
-        !features_of(page, reading->rows, width))
+        !features_of(page, reading->rows, width) || !in_time(reading))
         return 0;
     if (model == NULL)
         return 1;
-    return model_scores(model, reading->rows, width, page->block_count, reading->scores) &&
-           choose(model, page, reading->scores, reading->chosen);
+    return model_scores(model, reading->rows, width, page->block_count, reading->scores) && in_time(reading) &&
+           choose(model, page, reading->scores, reading->chosen) && in_time(reading);
 }
 
 static int model_of(PyObject *given, const struct model **model) {
@@ -101,19 +117,22 @@ static int model_of(PyObject *given, const struct model **model) {
     return *model != NULL || given == Py_None;
 }
 
-/* main_text(element, model, resolve, comments): the main text, or what readers wrote of it; as Markdown
- * where `resolve` makes URLs of references. */
+/* main_text(element, model, resolve, comments, seconds=0): the main text, or what readers wrote of it; as
+ * Markdown where `resolve` makes URLs of references. Raises TimeoutError where it would take more CPU than
+ * `seconds`, unless that is 0. */
 static PyObject *main_text(PyObject *self, PyObject *arguments) {
     (void)self;
     PyObject *element, *given, *resolve, *result = NULL;
     const struct model *model;
     int comments;
-    if (!PyArg_ParseTuple(arguments, "OOOp", &element, &given, &resolve, &comments) || !model_of(given, &model))
+    double seconds = 0;
+    if (!PyArg_ParseTuple(arguments, "OOOp|d", &element, &given, &resolve, &comments, &seconds) ||
+        !model_of(given, &model))
         return NULL;
     const xmlNode *root = root_of(element);
     if (root == NULL)
         return NULL;
-    struct reading reading = {{0}, NULL, NULL, NULL};
+    struct reading reading = {.until = seconds > 0 ? cpu_time() + (int64_t)(seconds * 1e9) : 0};
     struct writer out = {NULL, 0, 0, 0};
     if (read_page(&reading, root, model)) {
         document_write(&out, &reading.page, reading.chosen, comments ? COMMENT_TEXT : MAIN_TEXT,
@@ -121,7 +140,9 @@ static PyObject *main_text(PyObject *self, PyObject *arguments) {
         if (!out.failed)
             result = PyUnicode_DecodeUTF8(out.length ? out.data : "", (Py_ssize_t)out.length, "replace");
     }
-    if (result == NULL && !PyErr_Occurred())
+    if (reading.late)
+        PyErr_SetString(PyExc_TimeoutError, "main text took too long");
+    else if (result == NULL && !PyErr_Occurred())
         PyErr_NoMemory();
     PyMem_RawFree(out.data);
     close_reading(&reading);
@@ -193,7 +214,7 @@ static PyObject *blocks(PyObject *self, PyObject *arguments) {
     const xmlNode *root = root_of(element);
     if (root == NULL)
         return NULL;
-    struct reading reading = {{0}, NULL, NULL, NULL};
+    struct reading reading = {0};
     if (read_page(&reading, root, model)) {
         const struct blocks *page = &reading.page;
         uint32_t *places = places_of(page, root);

@@ -15,6 +15,7 @@ from lxml import etree
 from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.urls import canonicalise
 from greencrawl.worker.extract.main import jsonld, titles
+from greencrawl.worker.extract.main.bylines import LONGEST, Marked, Texts
 from greencrawl.worker.extract.main.dates import date_in_text, date_in_url, iso_date
 from greencrawl.worker.extract.main.names import author_of
 from greencrawl.worker.extract.text import squeeze, text_of
@@ -22,9 +23,6 @@ from greencrawl.worker.extract.text import squeeze, text_of
 MOST_ELEMENTS = 2000
 """Of each sort that is looked at: headings, times, bylines, links of the head."""
 MOST_FEEDS = 20
-LONGEST = 1000
-"""Characters of a value that are kept."""
-
 _SITES = ("og:site_name", "application-name")
 _TITLES = ("og:title", "twitter:title", "dc.title", "parsely-title", "sailthru.title")
 _AUTHORS = (
@@ -65,7 +63,7 @@ def title_of(root: etree._Element, title: str) -> str:
     """The title in a page: without the name of its site, and the heading that says the same where
     there is one. ``title`` is the text of its ``title`` element."""
     metas = _metas(root)
-    return _title(root, metas, title, _first(metas, *_SITES))
+    return _title(root, metas, title, _first(metas, *_SITES), Texts())
 
 
 def metadata(
@@ -81,10 +79,11 @@ def metadata(
     site = _first(metas, *_SITES) or _site(objects)
     to = partial(_absolute, base=base or url, encoding=encoding)
     links = list(islice(root.iter("link"), MOST_ELEMENTS))
+    marked, texts = Marked(root), Texts()
     return Metadata(
-        title=_title(root, metas, title, site),
-        author=_author(root, metas, objects),
-        date=_date(root, metas, objects, url),
+        title=_title(root, metas, title, site, texts),
+        author=_author(metas, objects, marked, texts),
+        date=_date(root, metas, objects, url, marked, texts),
         site_name=site,
         description=_first(metas, "og:description", "description", "twitter:description"),
         image=to(_first(metas, "og:image", "twitter:image") or _image(objects)),
@@ -142,15 +141,10 @@ def _kind(objects: list[dict[str, Any]]) -> str:
     return ""
 
 
-def _some(path: etree.XPath, root: etree._Element) -> list[etree._Element]:
-    found: Any = path(root)
-    return list(found[:20])
-
-
 def _metas(root: etree._Element) -> dict[str, list[str]]:
     """Contents by name or property in small letters."""
     found: dict[str, list[str]] = {}
-    for meta in root.iter("meta"):
+    for meta in islice(root.iter("meta"), MOST_ELEMENTS):
         for attribute in ("property", "name", "itemprop"):
             name = meta.get(attribute)
             content = meta.get("content")
@@ -169,15 +163,17 @@ def _typed(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [one for kind in _ARTICLES for one, said in types if kind in said]
 
 
-def _title(root: etree._Element, metas: dict[str, list[str]], title: str, site: str) -> str:
+def _title(
+    root: etree._Element, metas: dict[str, list[str]], title: str, site: str, texts: Texts
+) -> str:
     said = [value for name in _TITLES for value in metas.get(name, ())]
     elements = islice(root.iter("h1"), MOST_ELEMENTS)
-    headings = [text for one in elements if (text := text_of(one)[:LONGEST])]
+    headings = [text for one in elements if (text := texts.of(one))]
     return titles.choose(title, said, site, headings)
 
 
 def _author(
-    root: etree._Element, metas: dict[str, list[str]], objects: list[dict[str, Any]]
+    metas: dict[str, list[str]], objects: list[dict[str, Any]], marked: Marked, texts: Texts
 ) -> str:
     for one in _typed(objects):
         if found := author_of(_name(one.get("author") or one.get("creator"))):
@@ -186,25 +182,10 @@ def _author(
         for value in metas.get(name, ()):
             if found := author_of(value):
                 return found
-    for path in _BYLINES:
-        for element in _some(path, root):
-            if found := author_of(text_of(element)[:LONGEST]):
-                return found
+    for element in marked.bylines():
+        if found := author_of(texts.of(element)):
+            return found
     return ""
-
-
-_BYLINES = [
-    etree.XPath(path)
-    for path in (
-        "//*[@itemprop='author']//*[@itemprop='name']",
-        "//*[@itemprop='author' or @rel='author']",
-        "//a[contains(@href, '/author/') or contains(@href, '/authors/')]",
-        "//*[contains(@class, 'author-name') or contains(@class, 'author__name')"
-        " or contains(@class, 'byline-name')]",
-        "//*[contains(@class, 'byline') or contains(@class, 'author') or @id='author']"
-        "[not(descendant::p)]",
-    )
-]
 
 
 def _name(value: Any) -> str:
@@ -217,7 +198,12 @@ def _name(value: Any) -> str:
 
 
 def _date(
-    root: etree._Element, metas: dict[str, list[str]], objects: list[dict[str, Any]], url: str
+    root: etree._Element,
+    metas: dict[str, list[str]],
+    objects: list[dict[str, Any]],
+    url: str,
+    marked: Marked,
+    texts: Texts,
 ) -> str:
     for one in _typed(objects):
         for key in ("datePublished", "dateCreated", "uploadDate"):
@@ -233,7 +219,7 @@ def _date(
         if number >= MOST_ELEMENTS:
             break
         value = element.get("datetime") or element.get("title") or ""
-        if found := iso_date(value) or date_in_text(value or text_of(element)[:LONGEST]):
+        if found := iso_date(value) or date_in_text(value or texts.of(element)):
             said = f"{element.get('class', '')} {element.get('itemprop', '')}".lower()
             if "publish" in said or element.get("pubdate") is not None:
                 return found
@@ -243,24 +229,12 @@ def _date(
         return times[0]
     if found := date_in_url(url):
         return found
-    for path in _DATED:
-        for element in _some(path, root):
-            if found := date_in_text(text_of(element)[:LONGEST]):
-                return found
-    for element in _some(_BODY, root):
-        return date_in_text(text_of(element)[:_TEXT])
-    return ""
+    for element in marked.dated():
+        if found := date_in_text(texts.of(element)):
+            return found
+    body = next(root.iter("article", "main", "body"), None)
+    return "" if body is None else date_in_text(text_of(body)[:_TEXT])
 
 
 _TEXT = 3000
 """Characters of a page's text in which a date is looked for."""
-_BODY = etree.XPath("//article | //main | //body")
-_DATED = [
-    etree.XPath(path)
-    for path in (
-        "//*[@itemprop='datePublished' or @property='datePublished']",
-        "//*[contains(@class, 'publish') or contains(@class, 'date') or contains(@class, 'posted')"
-        " or contains(@class, 'byline') or contains(@class, 'meta') or contains(@class, 'time')]"
-        "[not(descendant::p)]",
-    )
-]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
+from time import thread_time
 from typing import NamedTuple
 
 from lxml import etree
@@ -27,6 +28,7 @@ NO_MAIN_TEXT = "that needs the part in C: `python -m greencrawl.worker.extract.c
 SHELL_SIGNS = 600
 """A page that shows more than this is no shell: its embedded data are not looked at."""
 _LEAST_SIGNS = 200
+_LEAST_SECONDS = 1e-6
 _TIMES_SHOWN = 2
 """Main text of data is that long at least, and so many times as long as all that the page shows."""
 _DENSE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -76,12 +78,17 @@ def main_text(root: etree._Element, model: object | None = None) -> str:
     return _read(root, model)[0]
 
 
-def spans_of(root: etree._Element, text: str) -> bytes:
+def spans_of(root: etree._Element, text: str, seconds: float = 0.0) -> bytes:
     """Where the main text stands in ``text``, all that is visible under the root, as
-    :func:`greencrawl.schema.text.spans.main_of` reads it; b"" where nothing was compiled."""
+    :func:`greencrawl.schema.text.spans.main_of` reads it; b"" where nothing was compiled, and where
+    main text would take more CPU than ``seconds``, unless these are 0."""
     if compiled is None:
         return b""
-    return bytes(compiled.main_spans(text, main_text(root)))
+    try:
+        found = _read(root, None, seconds)[0]
+    except TimeoutError:
+        return b""
+    return bytes(compiled.main_spans(text, found))
 
 
 def comments_text(root: etree._Element) -> str:
@@ -138,20 +145,25 @@ def remark(root: etree._Element | None) -> str:
     return f"the page shows no text{many}"
 
 
-def _read(root: etree._Element, model: object | None = None) -> tuple[str, Data | None]:
+def _read(
+    root: etree._Element, model: object | None = None, seconds: float = 0.0
+) -> tuple[str, Data | None]:
     """Main text, and the data that it is of, if it is not of the page's own blocks: a page that
-    shows next to nothing is a shell where its data hold much more."""
+    shows next to nothing is a shell where its data hold much more. Raises TimeoutError where it
+    would take more CPU than ``seconds``, unless these are 0."""
     if compiled is None:
         return "", None
     model = model or _model()
-    own = str(compiled.main_text(root, model, None, False))
+    until = thread_time() + seconds if seconds else 0.0
+    own = str(compiled.main_text(root, model, None, False, seconds))
     shown = len(own) if len(own) > SHELL_SIGNS else len(text_of(root))
     if shown > SHELL_SIGNS:
         return own, None
-    data = data_of(root, squeeze(root.findtext(".//title") or ""))
+    data = data_of(root, squeeze(root.findtext(".//title") or ""), until)
     if data is None:
         return own, None
-    text = str(compiled.main_text(data.root, model, None, False))
+    left = max(until - thread_time(), _LEAST_SECONDS) if until else 0.0
+    text = str(compiled.main_text(data.root, model, None, False, left))
     if len(text) + 2 * len(_DENSE.findall(text[:_LEAST_SIGNS])) < _LEAST_SIGNS:
         return own, None
     if len(text) < _TIMES_SHOWN * shown:
