@@ -7,6 +7,8 @@ from functools import partial
 
 from lxml import etree
 
+from greencrawl.schema.text.encodings import decode
+from greencrawl.worker.extract.charset import sniff
 from greencrawl.worker.extract.hostile import TooDear
 from greencrawl.worker.extract.main import main_text
 from greencrawl.worker.extract.page import tree_of
@@ -55,7 +57,9 @@ def _resiliparse(body: bytes) -> str:
 def _readability(body: bytes) -> str:
     from readability import Document
 
-    return whole(b'<meta charset="utf-8">' + Document(body).summary().encode())
+    encoding, skipped = sniff(body)  # its own look at bytes fails in the release that is pinned
+    summary = Document(decode(body[skipped:], encoding)).summary()
+    return whole(b'<meta charset="utf-8">' + summary.encode())
 
 
 OTHERS: dict[str, Reader] = {

@@ -51,6 +51,17 @@ def test_ours_and_the_whole_text_are_read_from_bytes() -> None:
     assert readers.whole(b"") == readers.ours(b"") == ""
 
 
+@pytest.mark.parametrize("name", readers.OTHERS)
+def test_other_libraries_read_bytes_in_the_encoding_that_they_declare(name: str) -> None:
+    line = "The café stood by the water, and was seen from afar. "
+    page = f"<head><meta charset=latin1><title>T</title></head><body><p>{line * 20}</p></body>"
+    try:
+        text = readers.OTHERS[name](page.encode("latin1"))
+    except ModuleNotFoundError as error:
+        pytest.skip(f"{error.name} is not installed")
+    assert line.strip() in text
+
+
 def test_a_library_that_raises_has_no_text(capsys: pytest.CaptureFixture[str]) -> None:
     def reader(body: bytes) -> str:
         if body == b"x":
