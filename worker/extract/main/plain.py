@@ -15,7 +15,6 @@ LONGEST_TITLE = 120
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _HEAD_CHARACTERS = 1024
-_LINE_ENDS = re.compile(r"[ \t]*(?:\r\n?|\n)")
 _EMPTY_LINES = re.compile(r"\n{3,}")
 _HEADING = re.compile(r"#{1,6}\s+(.*?)(?:\s#+)?\Z")
 _UNDERLINE = re.compile(r"(?:={3,}|-{3,})\Z")
@@ -43,8 +42,8 @@ def read(body: bytes, content_type: str | None) -> Plain:
     said = decode(body[skipped:], encoding)
     if is_binary(said[:_HEAD_CHARACTERS]):
         return Plain("", "", "", encoding)
-    lines = _LINE_ENDS.sub("\n", _CONTROL.sub("", said))
-    main = _EMPTY_LINES.sub("\n\n", lines).strip()
+    lines = _CONTROL.sub("", said).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    main = _EMPTY_LINES.sub("\n\n", "\n".join(line.rstrip(" \t") for line in lines)).strip()
     return Plain(_title(main), squeeze(main), main, encoding)
 
 
