@@ -1040,6 +1040,19 @@ def test_link_that_redirects_out_of_scope_is_not_followed(world: World) -> None:
 # -- content
 
 
+@pytest.mark.parametrize("kind", ["text/plain", "text/markdown", ""])
+def test_plain_text_is_read_and_all_of_it_is_main_text(world: World, kind: str) -> None:
+    world.set(scope="host")
+    url = "http://h/notes.txt"
+    world.site.answers[url] = html("On ice\n\nIt froze.\nhttp://h/a", content_type=kind)
+    world.run(url)
+    page = world.result.page
+    assert page is not None
+    assert (page.title, page.text) == ("On ice", "On ice It froze. http://h/a")
+    assert page.main == ("On ice\n\nIt froze.\nhttp://h/a" if available() else None)
+    assert (page.encoding, page.links, page.body[:6]) == ("utf-8", [], b"On ice")
+
+
 def test_text_is_kept_and_not_parsed_and_binaries_are_recorded(world: World) -> None:
     world.site.answers["http://h/t"] = html("<a href=/x>", content_type="text/plain")
     world.site.answers["http://h/p"] = html("%PDF <a href=/x>", content_type="application/pdf")

@@ -1,0 +1,51 @@
+"""Places in tables of the part in C: who makes a page cannot foresee them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from greencrawl.worker.extract.text import compiled
+
+SIZE = 4096
+KEYS = 512
+_READ = """
+import ctypes
+from greencrawl.worker.extract.text import compiled
+place = ctypes.CDLL(compiled.__file__).slot_for
+place.restype, place.argtypes = ctypes.c_size_t, (ctypes.c_uint64, ctypes.c_size_t)
+print(*(place(key, {size}) for key in range({keys})))
+"""
+
+pytestmark = pytest.mark.skipif(compiled is None, reason="nothing was compiled")
+
+
+def places(seed: str | None) -> list[int]:
+    """Those of some keys in a new process."""
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
+    done = subprocess.run(
+        [sys.executable, "-c", _READ.format(size=SIZE, keys=KEYS)],
+        env=environ | ({} if seed is None else {"PYTHONHASHSEED": seed}),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [int(place) for place in done.stdout.split()]
+
+
+def test_each_process_has_its_own() -> None:
+    one, other = places(None), places(None)
+    assert max(one + other) < SIZE
+    alike = sum(a == b for a, b in zip(one, other, strict=True))
+    assert alike < KEYS // 8, "keys that are at one place in one process are so in another"
+
+
+def test_what_meets_in_one_process_does_not_meet_in_another() -> None:
+    one, other = places("1"), places("2")
+    assert one == places("1"), "the secret is Python's own"
+    shared = [
+        (i, j) for i in range(KEYS) for j in range(i) if one[i] == one[j]
+    ]  # fmt: skip
+    still = [pair for pair in shared if other[pair[0]] == other[pair[1]]]
+    assert len(still) <= len(shared) // 8
