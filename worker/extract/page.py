@@ -116,12 +116,12 @@ def extract(
     robots_tag: str = "",
     anchors: bool = True,
 ) -> Page:
-    """Read title, text, language, links and directives of an HTML document.
+    """Read title, text, language, links and directives of an HTML document, or one of plain text.
 
     ``url`` is the URL it was fetched from, ``content_type`` the header with its charset; ``agent``
     our product token in lower case, to which a page may speak by name; ``robots_tag`` its
     X-Robots-Tag header; ``anchors``: texts of links are wanted. Whatever the bytes are, nothing is
-    raised for them: what is not HTML gives an empty Page. Raises :class:`InvalidUrl` if ``url`` is
+    raised for them: what is neither gives an empty Page. Raises :class:`InvalidUrl` if ``url`` is
     none.
     """
     page, found = outline(

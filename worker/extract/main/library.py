@@ -171,10 +171,10 @@ class Extracted(Page, dict=True):
 
 
 def extract(body: bytes, url: str, content_type: str | None = None) -> Extracted:
-    """Read an HTML document as a worker does, and its main text on demand.
+    """Read an HTML document, or one of plain text, as a worker does, and its main text on demand.
 
     ``url`` is where it came from, ``content_type`` the header with its charset. Nothing is raised
-    for the bytes: what is not HTML gives an empty page. Raises :class:`InvalidUrl` if ``url`` is
+    for the bytes: what is neither gives an empty page. Raises :class:`InvalidUrl` if ``url`` is
     none.
     """
     page, root = extract_with_tree(body, url, content_type)

@@ -132,3 +132,26 @@ def test_blocks_are_chosen_for_which_f1_is_expected_to_be_highest(
     choices = [[i for i in range(3) if mask >> i & 1] for mask in range(1, 8)]
     found = [i for i, block in enumerate(blocks) if block[5]]
     assert expected(found) == pytest.approx(max(map(expected, choices)), abs=1e-3)
+
+
+OFFER = '{"@type": "Product", "offers": {"@type": "Offer", "price": "1"}}'
+SOLD = {
+    "nothing is said": ("", 2),
+    "a product, by OpenGraph": ("<meta property=og:type content=product>", 1),
+    "a group of products": ("<meta property=og:type content=product.group>", 2),
+    "a product with an offer": (OFFER, 1),
+    "a product without one": ('{"@type": "Product", "name": "Tea"}', 2),
+    "an event with an offer": (OFFER.replace("Product", "Event"), 2),
+    "a list of products": (f"[{', '.join([OFFER] * 20)}]", 2),
+}
+
+
+@pytest.mark.parametrize("what", SOLD)
+def test_of_a_page_that_sells_one_product_less_is_taken(what: str) -> None:
+    said, taken = SOLD[what]
+    head = said if said.startswith("<") else f"<script type='application/ld+json'>{said}</script>"
+    texts = [f"{word} {'word ' * 60}".strip() for word in ("one", "other")]
+    root = tree_of(f"<title>T</title>{head}<p>{texts[0]}</p><div>{texts[1]}</div>".encode())[0]
+    tree = node(NAMES.index("p"), 0, leaf(0.0), leaf(2.0))
+    model = module.main_model(packed([tree], DIGEST, 0.8))
+    assert module.main_text(root, model, None, False).split("\n\n") == texts[:taken]
