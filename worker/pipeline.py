@@ -348,7 +348,7 @@ class Pipeline:
         sitemap = not listed and is_sitemap(context, task, fetched, html=html)
         if html and task.kind == TaskKind.REQUISITE:
             html = (task := guarded.as_page(visit, task)).kind.is_page
-        plain = not html and task.kind.is_page and is_plain(said, task.url, head)
+        reading, plain = Reading(), task.kind.is_page and is_plain(said, task.url, head)
         if not sitemap:
             fetched.cut(options.max_body_bytes)
         if not sitemap and is_no_sitemap(context, task, html=html):
@@ -356,8 +356,6 @@ class Pipeline:
         elif sitemap or html or plain or (options.requisites == "on" and is_style(said)):
             self._writer.wait_for_room()  # with its text and links a page is twice as large
             reading = (guarded.read_sitemap if sitemap else guarded.read)(visit, task, fetched)
-        else:
-            reading = Reading()
         if sitemap and task.kind.is_page and reading.failure:  # a page it is
             reading = Reading(unread=reading.failure)
         if reading.failure:
