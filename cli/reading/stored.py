@@ -43,7 +43,7 @@ class Source(Protocol):
 def main_text(source: Source, page_id: str, markdown: bool) -> str:
     """Main text of a page, as it was told when it was fetched, or by its body; all of its text,
     which is said on the standard error, where there is no main text: nothing was compiled, its body
-    is none of HTML, or nothing on it is main text."""
+    is neither HTML nor plain text, or nothing on it is main text."""
     known = source.get(page_id)
     found, why = None if markdown else known.main, ""
     if found is None:
@@ -57,7 +57,8 @@ def main_text(source: Source, page_id: str, markdown: bool) -> str:
 
 
 class MainText:
-    """A format whose pages have main text in place of all text: of HTML, other text stays.
+    """A format whose pages have main text in place of all text. Text of what is neither HTML nor
+    plain text stays.
 
     It is what was told when a page was fetched, where that was. ``with_body`` gives others their
     body.
