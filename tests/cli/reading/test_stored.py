@@ -20,7 +20,7 @@ from tests.support.store_records import digest
 from tests.worker.extract.main.test_main_text import ARTICLE, HEAD, HEADED, STORY
 
 needs_compiled = pytest.mark.skipif(not main_text.available(), reason="nothing was compiled")
-HTML, PLAIN = {"content-type": "text/html; charset=utf-8"}, {"content-type": "text/plain"}
+HTML, DATA = {"content-type": "text/html; charset=utf-8"}, {"content-type": "application/json"}
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     store.commit(Commit([
         stored(1, SECRET, "story", status=200, fetched_ms=DAY, text="all of it", headers=HTML,
                body=HEADED.replace("stalls", "<a href=../ice>stalls</a>").encode()),
-        stored(1, SECRET, "plain", status=200, fetched_ms=DAY, text="no page", headers=PLAIN,
+        stored(1, SECRET, "data", status=200, fetched_ms=DAY, text="no page", headers=DATA,
                body=b"no page"),
         stored(1, SECRET, "withheld", status=200, fetched_ms=DAY, headers=HTML),
     ]))  # fmt: skip
@@ -63,7 +63,7 @@ def test_it_is_read_from_the_body(folder: str, capfdbinary: pytest.CaptureFixtur
 def test_where_there_is_none_all_text_is_shown(
     folder: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, error = shown(capfdbinary, folder, "example.org/plain", "--text")
+    found, error = shown(capfdbinary, folder, "example.org/data", "--text")
     assert found == "no page\n"
     assert "this is all of its text" in error
     assert shown(capfdbinary, folder, "example.org/withheld", "--text") == ("\n", "")
@@ -88,7 +88,7 @@ def test_an_export_may_have_main_text(
     assert STORY[2] in found["story"]
     assert "Topic 3" not in found["story"]
     assert "[stalls](https://example.org/ice)" in marked["story"]
-    assert found["plain"] == full["plain"] == "no page"
+    assert found["data"] == full["data"] == "no page"
     assert found["withheld"] == ""
     assert found.keys() == full.keys()
 
