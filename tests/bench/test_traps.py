@@ -99,20 +99,20 @@ def test_all_content_can_be_found_without_a_trap(name: str) -> None:
 
 @pytest.mark.parametrize("name", SITES)
 def test_whoever_follows_every_link_ends_in_traps_unless_there_are_none(name: str) -> None:
-    log = unguided(SITES[name](), 150)
+    log = unguided(SITES[name](), 300)
     wasted = log.wasted.total() / len(log.asked)
     assert wasted == 0 if name in HONEST else wasted > 0.3
 
 
 @pytest.mark.parametrize("trap", TRAPS)
 def test_a_site_of_one_trap_has_no_other(trap: str) -> None:
-    log = unguided(Synthetic(1, [trap], TODAY), 80)
+    log = unguided(Synthetic(1, [trap], TODAY), 150)
     assert set(log.wasted) == {trap}
 
 
 @pytest.mark.parametrize("name", ["six", "phpbb", "discourse", "opencart", "wordpress"])
 def test_the_same_seed_makes_the_same_site(name: str) -> None:
-    one, other = (unguided(SITES[name](), 30) for _ in range(2))
+    one, other = (unguided(SITES[name](), 60) for _ in range(2))
     assert [asked.target for asked in one.asked] == [asked.target for asked in other.asked]
 
 

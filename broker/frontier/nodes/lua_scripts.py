@@ -15,9 +15,11 @@ WRITES_AT_LIMIT = frozenset({"admit", "mark", "robots_put"})
 """Scripts that do not begin with DEL: at the memory limit Redis refuses them, and only them."""
 UNTIMED = WRITES_AT_LIMIT | {
     "login_claim", "login_put", "login_drop", "errand_put", "errand_take", "errand_answer",
-    "shares",
 }  # fmt: skip
-"""Scripts that workers call too: they expect no time, and are no sign that a broker lives."""
+"""Scripts that expect no time."""
+NO_SIGN = UNTIMED | {"shares"}
+"""Scripts that workers call too, so that they are no sign that a broker lives. Shares must not be
+given by a wrong time: others' would have ended in it."""
 _INCLUDE = re.compile(r"^-- include ([\w ]+)\n")
 
 
@@ -49,7 +51,7 @@ def _scripts() -> dict[str, Script]:
         if path.parent == SHARED:
             continue
         first = "false" if path.stem in WRITES_AT_LIMIT else "true"
-        beats = "false" if path.stem in UNTIMED else "true"
+        beats = "false" if path.stem in NO_SIGN else "true"
         body = path.read_text()
         included = _INCLUDE.match(body)
         pieces = (

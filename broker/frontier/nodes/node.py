@@ -33,7 +33,7 @@ from redis.retry import Retry
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.breaker import Breaker
 from greencrawl.broker.frontier.nodes.clock import Exchange, NodeClock
-from greencrawl.broker.frontier.nodes.lua_scripts import SCRIPTS, UNTIMED
+from greencrawl.broker.frontier.nodes.lua_scripts import NO_SIGN, SCRIPTS, UNTIMED
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import DutyLost, Unavailable
 from greencrawl.schema.log import logger
@@ -240,7 +240,7 @@ class Node:
         been carried out: scripts are idempotent under their tokens and fingerprints. Unless it
         ``beats`` a call carries no time, and is no sign that a broker lives.
         """
-        timed = beats and script not in UNTIMED
+        timed = script not in UNTIMED and (beats or script in NO_SIGN)
         if timed:
             self.clock.now_ms()  # reads the jumps as well, if they are not known yet
         replies, shown = self._pipeline(script, calls, timed, duty)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import gevent
 
 from greencrawl.broker.frontier.coordination.fence import StoreContact
-from greencrawl.broker.frontier.nodes.lua_scripts import UNTIMED
+from greencrawl.broker.frontier.nodes.lua_scripts import NO_SIGN
 from greencrawl.broker.frontier.nodes.node import Fenced, Moved, Node, Restarted
 from greencrawl.broker.frontier.nodes.placement import Placement
 from greencrawl.schema.errors import DutyLost, GreencrawlError, Unavailable
@@ -123,7 +123,7 @@ class Scripts:
         """
         self._guard.check(node)
         duty = duty or self.duty
-        beats = script not in UNTIMED
+        beats = script not in NO_SIGN
         if beats and self._create:
             if script in NEED_WORD:
                 self._fenced(node)

@@ -11,11 +11,9 @@
 -- counts as waiting, q = since when it waits, 1 = starts, 2 = connections}; each of the two {h = held,
 -- x = wanted, o = what it held before: {{h, t = until when that counts}, …}, falling h and rising t}. Who
 -- waits longer comes first. A share that ended or was lowered counts until the window is over, since
--- requests that began under it are in it. Nothing is given while the time may be ahead: shares of others
--- would have ended in it.
+-- requests that began under it are in it.
 local MARGIN = 1000 -- between the clocks of a holder and of this node
 local holder, ttl = args[1], args[2]
-local ahead_of_time = now > last_beat + PAUSE_MS
 local lost = num(redis.call('HGET', 'gc:owner', 'lost'))
 
 local function held_by(v, i, window)
@@ -80,9 +78,7 @@ for k, ask in ipairs(args[3]) do
       if v.u + window + MARGIN > now then soonest = math.min(soonest, v.u + window + MARGIN) end
     end
   end
-  if ahead_of_time then
-    replies[k] = {0, 0, PAUSE_MS}
-  elseif lost > 0 and now < lost + ttl + window + MARGIN then -- what was granted before is forgotten
+  if lost > 0 and now < lost + ttl + window + MARGIN then -- what was granted before is forgotten
     replies[k] = {0, 0, lost + ttl + window + MARGIN - now}
   else
     table.sort(names)
