@@ -238,7 +238,7 @@ class Node:
         :data:`UNTIMED` ones carry the logical time expected, and are repeated once after the clocks
         were brought together. Raises Restarted, Moved, Unavailable; a call that raises may have
         been carried out: scripts are idempotent under their tokens and fingerprints. Unless it
-        ``beats`` a call carries no time, and is no sign that a broker lives.
+        ``beats`` a call is no sign that a broker lives, and of a broker's scripts carries no time.
         """
         timed = script not in UNTIMED and (beats or script in NO_SIGN)
         if timed:
