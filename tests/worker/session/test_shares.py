@@ -147,7 +147,7 @@ def test_processes_with_many_names_at_an_address_have_about_as_much_each(
     rates = [sum(at > until - 3 for at in one.times) / 3 for one in processes]
     assert min(rates) > 1, rates
     assert max(rates) < 5, rates
-    assert sum(rates) > 7.5, rates
+    assert sum(rates) > 6, rates  # of 10: who has its share late has less to do in the last seconds
     assert busiest([at for one in processes for at in one.times], 1.0) <= 10
     assert most <= 10
 
