@@ -21,10 +21,11 @@ local function sessions_out(partitions)
   return 0
 end
 
+local agreed -- what `used` becomes once the caller agrees
+
 -- Logical ms now, the number of jumps, and logical ms at the last call of a broker, from these fields of
 -- the owner record. beat: the caller is a broker, whose calls are what `used` tells; others read the
 -- same time and write nothing.
-local agreed -- what `used` becomes once the caller agrees
 local function node_time(offset, used, gap, jumps, partitions, beat)
   local t = redis.call('TIME')
   local real = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -42,6 +43,7 @@ local function node_time(offset, used, gap, jumps, partitions, beat)
   return real + offset, jumps, (used > 0 and used or real) + offset
 end
 
+-- Note that a broker was here, and took the time for right.
 local function agree()
   if agreed then redis.call('HSET', 'gc:owner', 'used', agreed) end
 end
