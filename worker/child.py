@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import random
 import resource
 import secrets
 import signal
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import gevent
@@ -53,6 +51,7 @@ from greencrawl.worker.process import heap
 from greencrawl.worker.process.blocked import blocked
 from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 from greencrawl.worker.process.guarded import Guarded
+from greencrawl.worker.process.incarnation import Incarnation, next_incarnation
 from greencrawl.worker.process.inflight_table import InflightTable
 from greencrawl.worker.process.quarantine import Quarantine
 from greencrawl.worker.process.supervisor import folder
@@ -65,10 +64,6 @@ from greencrawl.worker.traps.traps import Traps
 
 log = logger("worker")
 
-_SINCE_SECONDS = 1_577_836_800
-"""2020: until 2051 an incarnation has no more than fourteen digits."""
-_CHANCES = 100_000
-
 MEND = (
     "no parse can be ended: pages in doubt are read in a process of their own, and all reading is "
     "slower, and no main text is stored; `python -m greencrawl.worker.extract.compile` compiles "
@@ -76,29 +71,6 @@ MEND = (
 )
 
 _DID = {FailureKind.PROCESS_DEATH: "killed", FailureKind.STALLED: "hung"}
-
-
-def next_incarnation(path: Path) -> int:
-    """Note this start in the file at ``path``, durably; returns a number above all before.
-
-    It is the clock's seconds, so that a worker that lost its folder is not taken for an older life
-    of itself, and five digits by chance: two machines that go by one name, started in the same
-    second or from copies of one folder, are to be told apart. Fourteen digits are what Lua writes.
-    """
-    try:
-        before = int(path.read_text()) // _CHANCES
-    except (FileNotFoundError, ValueError):
-        before = 0
-    second = max(int(time.time()) - _SINCE_SECONDS, before + 1)
-    number = second * _CHANCES + random.randrange(_CHANCES)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    with fresh.open("w") as file:
-        file.write(str(number))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-    return number
 
 
 class Worker:
@@ -146,7 +118,7 @@ class Worker:
         self._quarantine = Quarantine(settings.stall_seconds)
         self._build(name, next_incarnation(base / f"{name}.incarnation"))
 
-    def _build(self, name: str, incarnation: int) -> None:
+    def _build(self, name: str, incarnation: Incarnation) -> None:
         settings, sessions = self._settings, self._sessions
         finishing: Outbox[FinishItem] = Outbox(
             "finish",
@@ -186,7 +158,7 @@ class Worker:
         self._engine = Engine(
             Limits(
                 worker=name,
-                incarnation=incarnation,
+                incarnation=incarnation.number,
                 greenlets=settings.greenlets,
                 lease_seconds=settings.lease_seconds,
                 beat_seconds=min(1.0, settings.stall_seconds / 5),
@@ -199,12 +171,13 @@ class Worker:
             closing,
             self._crash_record,
             inflight=self._inflight,
+            dead=incarnation.dead,
             dead_for=self._dead_for,
             refusals=self._pipeline.refusals,
             blocked=blocked().since,
             stopping=self._stopping,
         )
-        log.info("worker_up", worker=name, incarnation=incarnation, pid=os.getpid())
+        log.info("worker_up", worker=name, incarnation=incarnation.number, pid=os.getpid())
         if not stops():
             log.warning("reader_not_compiled", mend=MEND)
 

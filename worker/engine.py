@@ -116,6 +116,7 @@ class Engine:
         heart: Heartbeat,
         *,
         inflight: InflightTable | None = None,
+        dead: tuple[int, ...] = (),
         dead_for: Callable[[], float] = lambda: 0.0,
         refusals: Callable[[], tuple[Refusal, ...]] = tuple,
         blocked: Callable[[float], float] = never,
@@ -131,6 +132,8 @@ class Engine:
         self._closing = closing
         self._heart = heart
         self._inflight = inflight
+        self._dead = dead
+        """Lives of this worker that are over, as long as a node is still to hear of them."""
         self._dead_for = dead_for
         self._refusals = refusals
         self._blocked = blocked
@@ -140,7 +143,7 @@ class Engine:
         self._owed_at = math.inf
         """When to reconcile again, since a node was away the last time."""
         self._idle: tuple[str, ...] = ()
-        """Those of a process before this one that such a node is still to hear of."""
+        """Sessions of theirs that had no request under way."""
         self._freed = Event()
         self._slow_hosts = SlowHosts(limits.greenlets)
         self._extender = Extender(broker, sessions, limits.lease_seconds, clock)
@@ -286,6 +289,7 @@ class Engine:
                 incarnation=self._limits.incarnation,
                 sequence=self._sequence,
                 holding=tuple(held.session.token for held in self._sessions.holding()),
+                dead=self._dead,
                 idle=self._idle,
                 dead_for=min(self._dead_for(), 86_400.0),
                 leaving=leaving,
@@ -294,7 +298,8 @@ class Engine:
                 reply = self._broker.reconcile(request)
             except (Unavailable, Refused) as error:
                 if isinstance(error, Refused) and error.status == HTTPStatus.BAD_REQUEST:
-                    self._dead_for, leaving = lambda: 0.0, False  # an older broker knows neither
+                    # an older broker knows none of these
+                    self._dead, self._dead_for, leaving = (), lambda: 0.0, False
                 if count == 0:
                     log.warning("cannot_reconcile", reason=str(error))
                 gevent.sleep(delay)
@@ -314,7 +319,7 @@ class Engine:
             if reply.away:
                 self._owed_at = self._clock() + OWED_SECONDS
             else:
-                self._owed_at, self._idle = math.inf, ()
+                self._owed_at, self._dead, self._idle = math.inf, (), ()
             return
 
     def _told(self, newer: int) -> dict[str, str | int]:

@@ -195,17 +195,20 @@ class ReconcileRequest(
 ):
     """ "Up to (incarnation, sequence) I hold these": all else of this worker is released.
 
-    Leases with a lower or equal sequence that are still on their way will open nothing. ``idle``
-    are sessions of older incarnations of which it is known that no request was under way when the
-    process died: only the others' hosts have to rest until one would have ended. ``dead_for`` is
-    how long ago that was, as far as it is known: they have rested for so long already. ``leaving``
-    is the last word of a process: its name is free for an earlier one that waits.
+    Leases with a lower or equal sequence that are still on their way will open nothing. ``dead``
+    are older incarnations that are known to be over: their sessions are released too. One that is
+    not known may be at work still; what it holds runs out by itself. ``idle`` are sessions of the
+    dead without a request under way: only the others' hosts have to rest until one would have
+    ended. ``dead_for`` is how many seconds ago the last of the dead ended, as far as it is known:
+    they have rested for so long already. ``leaving`` is the last word of a process: its name is
+    free for an earlier one that waits.
     """
 
     worker: WorkerId
     incarnation: Count
     sequence: Count
     holding: Annotated[tuple[Token, ...], Meta(max_length=10_000)] = ()
+    dead: Annotated[tuple[Count, ...], Meta(max_length=100)] = ()
     idle: Annotated[tuple[Token, ...], Meta(max_length=10_000)] = ()
     dead_for: Seconds = 0.0
     leaving: bool = False

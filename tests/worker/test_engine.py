@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import gevent
@@ -25,7 +23,7 @@ from greencrawl.schema.records import (
     ReconcileRequest,
     Session,
 )
-from greencrawl.worker.child import Worker, next_incarnation
+from greencrawl.worker.child import Worker
 from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.engine import Engine, Limits
@@ -150,6 +148,7 @@ class Rig:
         greenlets: int = 4,
         lease_seconds: float = 60.0,
         grace_seconds: float = 0.5,
+        dead: tuple[int, ...] = (),
         dead_for: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.broker, self.runner, self.heart = Broker(), Runner(), Heartbeat()
@@ -171,6 +170,7 @@ class Rig:
             (finishing, closing),
             closing,
             self.heart,
+            dead=dead,
             dead_for=dead_for,
             stopping=self.stopping,
             clock=lambda: 100.0,
@@ -313,11 +313,14 @@ def test_pauses_of_a_superseded_worker_grow_to_some_seconds(
     assert (1.0, 5.0) in asked
 
 
-def test_first_reconcile_says_how_long_ago_the_process_before_it_died() -> None:
-    rig = Rig(dead_for=lambda: 7.5)
+def test_first_reconcile_says_who_died_and_how_long_ago_until_all_nodes_have_heard_it() -> None:
+    rig = Rig(dead=(6, 5), dead_for=lambda: 7.5)
     rig.until(lambda: rig.broker.calls(ReconcileRequest))
-    assert rig.broker.calls(ReconcileRequest)[0].dead_for == 7.5
+    first = rig.broker.calls(ReconcileRequest)[0]
+    assert (first.dead, first.dead_for) == ((6, 5), 7.5)
+    rig.runner.release.set()
     rig.end()
+    assert rig.broker.calls(ReconcileRequest)[-1].dead == ()
 
 
 def test_last_word_of_a_worker_is_that_it_leaves() -> None:
@@ -335,14 +338,15 @@ def test_broker_that_knows_nothing_of_deaths_and_leaves_is_told_without(
 ) -> None:
     def older(self: Broker, request: ReconcileRequest) -> ReconcileReply:
         self.log.append(request)
-        if request.dead_for or request.leaving:
+        if request.dead or request.dead_for or request.leaving:
             raise Refused(400, {"detail": "unknown field"})
         return ReconcileReply(0, 0)
 
     monkeypatch.setattr(Broker, "reconcile", older)
-    rig = Rig(dead_for=lambda: 7.5)
+    rig = Rig(dead=(6,), dead_for=lambda: 7.5)
     rig.until(lambda: rig.broker.calls(LeaseRequest))
-    assert [call.dead_for for call in rig.broker.calls(ReconcileRequest)] == [7.5, 0.0]
+    said = [(call.dead, call.dead_for) for call in rig.broker.calls(ReconcileRequest)]
+    assert said == [((6,), 7.5), ((), 0.0)]
     rig.end()
 
 
@@ -520,36 +524,6 @@ def test_error_that_nobody_foresaw_ends_the_process_with_1(rig: Rig) -> None:
 
 def test_heart_beats(rig: Rig) -> None:
     rig.until(lambda: rig.heart.beats > 3)
-
-
-def test_incarnations_rise_over_starts_and_over_a_lost_folder(tmp_path: Path) -> None:
-    path = tmp_path / "worker" / "w-0.incarnation"
-    first = next_incarnation(path)
-    later = [next_incarnation(path) for _ in range(3)]
-    assert [first, *later] == sorted({first, *later})
-    path.unlink()
-    assert next_incarnation(path) // 100_000 >= first // 100_000
-    path.write_text("damaged")
-    assert next_incarnation(path) // 100_000 >= first // 100_000
-    assert len(str(first)) <= 14, "Lua would round it"
-
-
-def test_an_incarnation_of_an_earlier_version_is_below_all_that_come(tmp_path: Path) -> None:
-    path = tmp_path / "w-0.incarnation"
-    path.write_text(str(int(time.time()) + 10**6))
-    assert next_incarnation(path) > 10**10
-
-
-def test_starts_from_copies_of_one_folder_differ(tmp_path: Path) -> None:
-    """A machine that was cloned; and any two that start in the same second."""
-    found = set()
-    for number in range(5):
-        path = tmp_path / f"{number}" / "w-0.incarnation"
-        path.parent.mkdir()
-        path.write_text("179535843099999")  # the clock is behind: it was set back
-        found.add(next_incarnation(path))
-    assert len(found) >= 4  # by chance two are the same, once in ten thousand runs
-    assert min(found) > 179535843099999
 
 
 def test_stopping_does_not_wait_for_a_charge_that_cannot_be_settled() -> None:

@@ -16,13 +16,14 @@ import os
 import struct
 from pathlib import Path
 
+from greencrawl.worker.process.incarnation import boot_id
+
 ROWS = 4096
 """Sessions that are told apart; those beyond count as having a request under way."""
 
 _ROW = struct.Struct("<QB7x")
 _HEAD = 16
 _FREE, _IDLE, _BUSY = 0, 1, 2
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class InflightTable:
@@ -38,7 +39,7 @@ class InflightTable:
             self._map = mmap.mmap(descriptor, size)
         finally:
             os.close(descriptor)
-        known = _BOOT.read_text() if boot is None and _BOOT.exists() else boot or ""
+        known = boot_id() if boot is None else boot
         self._boot = known.replace("-", "").encode()[:_HEAD].ljust(_HEAD, b"\0")
         self._unused: list[int] = []
 

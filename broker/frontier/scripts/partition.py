@@ -217,7 +217,8 @@ def reconcile_args(request: ReconcileRequest, longest_ms: int, most: int, left: 
     return to_msgpack(
         [
             request.worker, request.incarnation, request.sequence, rest, most, left,
-            len(request.holding), *request.holding, *request.idle,
+            len(request.holding), *request.holding,
+            len(request.dead), *map(str, request.dead), *request.idle,
         ]
     )  # fmt: skip
 

@@ -145,6 +145,7 @@ class FrontierMachine(RuleBasedStateMachine):
         """(crawl, host) → what a session's report said last of its shapes."""
         self.sequence: Counter[str] = Counter()
         self.incarnation: Counter[str] = Counter()
+        self.dead: dict[str, set[int]] = {"v": set(), "w": set()}
         for number in self.crawls:
             hosts = HOSTS if number == 2 else HOSTS[:1]
             self.admit(number, [(host, n, 0) for host in hosts for n in range(31, 34)])
@@ -445,17 +446,29 @@ class FrontierMachine(RuleBasedStateMachine):
             if held.session.host == host:
                 self.extended(held)
 
-    @rule(data=st.data(), worker=st.sampled_from("vw"), restart=st.booleans())
-    def reconcile(self, data: st.DataObject, worker: str, restart: bool) -> None:
-        mine = [t for t, h in self.held.items() if h.worker == worker]
+    @rule(
+        data=st.data(), worker=st.sampled_from("vw"),
+        restart=st.sampled_from(["", "", "dead", "dead", "twin"]),
+    )  # fmt: skip
+    def reconcile(self, data: st.DataObject, worker: str, restart: str) -> None:
+        """A twin begins elsewhere under the same name: who had it may be at work still."""
+        now_is, dead = self.incarnation[worker], self.dead[worker]
+        mine = [
+            token for token, held in self.held.items()
+            if held.worker == worker and (held.incarnation == now_is or held.incarnation in dead)
+        ]  # fmt: skip
+        keep: list[str] = []
         if restart:
             self.incarnation[worker] += 1
-            keep: list[str] = []
-        else:
-            keep = data.draw(st.lists(st.sampled_from(mine), unique=True)) if mine else []
+        if restart == "dead":
+            dead.add(now_is)
+        elif restart:
+            mine = [token for token in mine if self.held[token].incarnation != now_is]
+        elif mine:
+            keep = data.draw(st.lists(st.sampled_from(mine), unique=True))
         request = ReconcileRequest(
             worker=worker, incarnation=self.incarnation[worker],
-            sequence=self.sequence[worker], holding=tuple(keep),
+            sequence=self.sequence[worker], holding=tuple(keep), dead=tuple(dead),
         )  # fmt: skip
         dropped = [t for t in mine if t not in keep]
         tasks = sum(len(self.held[t].tasks) for t in dropped)
@@ -467,7 +480,7 @@ class FrontierMachine(RuleBasedStateMachine):
             for url in held.tasks.values():
                 self.place[(held.session.crawl, url)] = "waiting"
             if held.open:
-                extra = REQUEST_S * 1000 if restart else 0
+                extra = REQUEST_S * 1000 if held.incarnation in dead else 0
                 self.free(held, now + extra)
             held.tasks = {}
             self.forget(token)

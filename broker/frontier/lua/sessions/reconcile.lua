@@ -2,7 +2,7 @@
 -- "Up to (incarnation, sequence) I hold these tokens": release all else of this worker, uncharged.
 --
 -- args  {worker, incarnation, sequence, longest request ms, most, left, tokens held, token held …,
---        token idle …}
+--        incarnations dead, incarnation dead …, token idle …}
 -- {'OK', now, sessions released, tasks released, more, left}: more is 1 if it stopped at `most` sessions.
 -- {'OLD', now, newer}: another incarnation has the name, which is given, or the caller has left (0):
 -- nothing was done.
@@ -13,10 +13,11 @@
 -- The name belongs to the latest incarnation (#inc) until that one has left (#free); then to the first that
 -- asks. Those later than #inc up to the latest that left (#left) have left too: their words come late.
 --
--- An older incarnation died: its tasks were delivered once more without an outcome, and its hosts rest
--- for the longest request, since one may still be running at the server, but for those where none was
+-- An older incarnation that is dead: its tasks were delivered once more without an outcome, and its hosts
+-- rest for the longest request, since one may still be running at the server, but for those where none was
 -- (idle). The caller has taken off it how long ago the death was, where that is known. How many hosts rest,
--- and until when, is in crash_hosts and crash_till of the owner record.
+-- and until when, is in crash_hosts and crash_till of the owner record. Any other older incarnation may be
+-- at work on another machine, and hear nothing of this: its sessions stay until it ends them, or they run out.
 local worker, inc, seq, longest = args[1], args[2], args[3], args[4]
 local ws = P .. ':ws:' .. worker
 local all = record(ws)
@@ -33,14 +34,16 @@ if not leaving or not known or inc == last then -- else it leaves a name that is
   if leaving then redis.call('HSET', ws, '#free', 1) else redis.call('HDEL', ws, '#free') end
 end
 redis.call('PEXPIRE', ws, WORKER_MS)
-local keep, idle = {}, {}
-for i = 8, #args do
-  if i < 8 + args[7] then keep[args[i]] = true else idle[args[i]] = true end
-end
+local keep, dead, idle = {}, {}, {}
+local ends = 7 + args[7]
+local dead_end = ends + 1 + args[ends + 1]
+for i = 8, ends do keep[args[i]] = true end
+for i = ends + 2, dead_end do dead[args[i]] = true end
+for i = dead_end + 1, #args do idle[args[i]] = true end
 local sessions, tasks, more, resting = 0, 0, 0, 0
 for token, mark in pairs(all) do
   local i, n = string.match(mark, '^(%d+):(%d+)$')
-  if i and not keep[token] and (num(i) < inc and not leaving or num(i) == inc and num(n) <= seq) then
+  if i and not keep[token] and (dead[i] and num(i) < inc and not leaving or num(i) == inc and num(n) <= seq) then
     if sessions >= args[5] then more = 1; break end
     local s = record(P .. ':s:' .. token)
     if s.host then

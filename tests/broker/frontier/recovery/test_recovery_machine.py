@@ -188,8 +188,9 @@ class RecoveryMachine(World):
             if held.worker == worker:  # the server may be at its last request
                 held.stop(now, at_once=False)
         request = ReconcileRequest(
-            worker=worker, incarnation=self.incarnation[worker], sequence=self.sequence[worker]
-        )
+            worker=worker, incarnation=self.incarnation[worker], sequence=self.sequence[worker],
+            dead=tuple(range(self.incarnation[worker])),
+        )  # fmt: skip
         at = self.brokers[broker]
         self.work("reconcile", steps, lambda: at.frontier.reconcile(request), at)
 

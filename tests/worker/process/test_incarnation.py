@@ -1,0 +1,94 @@
+"""Numbers that rise, and whose deaths are known."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from greencrawl.worker.process.incarnation import Incarnation, boot_id, next_incarnation
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "worker" / "w-0.incarnation"
+
+
+def test_incarnations_rise_over_starts_and_over_a_lost_folder(path: Path) -> None:
+    first = next_incarnation(path).number
+    later = [next_incarnation(path).number for _ in range(3)]
+    assert [first, *later] == sorted({first, *later})
+    path.unlink()
+    assert next_incarnation(path).number // 100_000 >= first // 100_000
+    assert len(str(first)) <= 14, "Lua would round it"
+
+
+@pytest.mark.parametrize(
+    "content", ["damaged", "{}", "[1]", '{"incarnations": 7, "at": 1}', '{"incarnations": ["x"]}']
+)
+def test_a_file_that_is_damaged_names_nobody(path: Path, content: str) -> None:
+    before = next_incarnation(path).number
+    path.write_text(content)
+    found = next_incarnation(path)
+    assert found.number // 100_000 >= before // 100_000
+    assert found.dead == ()
+
+
+def test_an_incarnation_of_an_earlier_version_is_below_all_that_come(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text(str(int(time.time()) + 10**6))
+    found = next_incarnation(path)
+    assert found.number > 10**10
+    assert found.dead == (), "the version that wrote it did not say where"
+
+
+def test_starts_from_copies_of_one_folder_differ(tmp_path: Path) -> None:
+    """A machine that was cloned; and any two that start in the same second."""
+    found = set()
+    for number in range(5):
+        path = tmp_path / f"{number}" / "w-0.incarnation"
+        path.parent.mkdir()
+        path.write_text("179535843099999")  # the clock is behind: it was set back
+        found.add(next_incarnation(path).number)
+    assert len(found) >= 4  # by chance two are the same, once in ten thousand runs
+    assert min(found) > 179535843099999
+
+
+@pytest.mark.skipif(not boot_id(), reason="the kernel names no boot")
+def test_those_that_began_in_the_same_folder_before_are_dead(path: Path) -> None:
+    lives = [next_incarnation(path) for _ in range(20)]
+    numbers = [life.number for life in lives]
+    assert lives[0].dead == ()
+    assert list(lives[3].dead) == numbers[2::-1], "the latest first"
+    assert list(lives[-1].dead) == numbers[-2:-18:-1], "no more than sixteen"
+
+
+def test_of_those_in_a_copy_of_the_folder_nothing_is_known(path: Path, tmp_path: Path) -> None:
+    """They may be at work where it was copied from."""
+    first = next_incarnation(path, boot="b")
+    copy = tmp_path / "copy"
+    shutil.copytree(path.parent, copy)
+    twin = next_incarnation(copy / path.name, boot="b")
+    assert (twin.dead, twin.number > first.number) == ((), True)
+    assert next_incarnation(copy / path.name, boot="b").dead == (twin.number,)
+    assert next_incarnation(path, boot="b").dead == (first.number,)
+
+
+@pytest.mark.parametrize("boot", ["another", ""])
+def test_nothing_is_known_after_another_boot_or_where_none_is_named(path: Path, boot: str) -> None:
+    """A machine that was cloned has the same folder, but boots by itself."""
+    next_incarnation(path, boot="one" if boot else "")
+    assert next_incarnation(path, boot=boot).dead == ()
+
+
+def test_a_start_that_cannot_be_noted_is_none(path: Path) -> None:
+    path.parent.mkdir()
+    path.with_suffix(".new").mkdir()
+    with pytest.raises(IsADirectoryError):
+        next_incarnation(path)
+
+
+def test_what_is_written_can_be_read_by_people(path: Path) -> None:
+    assert isinstance(life := next_incarnation(path), Incarnation)
+    assert json.loads(path.read_text())["incarnations"] == [life.number]

@@ -1,0 +1,73 @@
+"""Incarnations: the numbers by which the lives of a worker's process are told apart.
+
+A file keeps the latest ones. Those that began in this folder are over when the next one begins,
+since the worker's lock is in it (``supervisor.lock_id``). A copy of a folder holds the same
+numbers, but their processes may be at work where it was copied from. So the file also says in which
+folder of which boot of the machine it was written: elsewhere its numbers say nothing of deaths.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+_SINCE_SECONDS = 1_577_836_800
+"""2020: until 2051 an incarnation has no more than fourteen digits."""
+_CHANCES = 100_000
+_KEPT = 16
+"""So many earlier incarnations are remembered: all that died before one of them met a broker."""
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True)
+class Incarnation:
+    """This life's ``number``, and those of earlier lives that are known to be over (``dead``)."""
+
+    number: int
+    dead: tuple[int, ...] = ()
+
+
+def boot_id() -> str:
+    """What names this boot of the machine; "" where the kernel does not say."""
+    return _BOOT.read_text().strip() if _BOOT.exists() else ""
+
+
+def next_incarnation(path: Path, boot: str | None = None) -> Incarnation:
+    """Note this start in the file at ``path``, durably; its number is above all before.
+
+    It is the clock's seconds, so that a worker that lost its folder is not taken for an older life
+    of itself, and five digits by chance: two machines that go by one name, started in the same
+    second or from copies of one folder, are to be told apart. Fourteen digits are what Lua writes.
+
+    ``boot`` names the boot of the machine; by default the kernel is asked. Raises OSError.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    boot = boot_id() if boot is None else boot
+    place = path.parent.stat()
+    here = [boot, place.st_dev, place.st_ino]
+    earlier, written_at = _read(path)
+    second = max([int(time.time()) - _SINCE_SECONDS, *(n // _CHANCES + 1 for n in earlier)])
+    number = second * _CHANCES + random.randrange(_CHANCES)
+    dead = earlier if boot and written_at == here else ()
+    fresh = path.with_suffix(".new")
+    with fresh.open("w") as file:
+        json.dump({"incarnations": [number, *dead][:_KEPT], "at": here}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    return Incarnation(number, dead)
+
+
+def _read(path: Path) -> tuple[tuple[int, ...], object]:
+    """The incarnations noted, the latest first, and where. An earlier version wrote one number."""
+    try:
+        found = json.loads(path.read_text())
+        if isinstance(found, int):
+            return (found,), None
+        return tuple(int(number) for number in found["incarnations"]), found["at"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return (), None
