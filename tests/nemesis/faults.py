@@ -12,7 +12,7 @@ from typing import Any
 import redis
 
 from tests.nemesis.parts import RedisPart
-from tests.nemesis.reading import is_told, unfinished
+from tests.nemesis.reading import is_told, unfinished, write_lock_is_held
 from tests.nemesis.schedule import DELAY_SECONDS, LIMITS, Event, options_of
 from tests.nemesis.site import address, graph_of, has_login
 from tests.nemesis.world import NODES, World
@@ -33,6 +33,8 @@ class Done:
     """Places that a node came back with as unfinished; None: that could not be read."""
     since: float = 0.0
     """Of when the state is in which it came back, 0: of ``began``."""
+    holds_sql: bool = False
+    """What was frozen was writing to SQLite, which has one writer: nobody else can meanwhile."""
 
 
 class Strokes:
@@ -118,8 +120,11 @@ class Strokes:
     def _stop(self, event: Event, done: Done) -> None:
         part = self._part(event.arguments["part"])
         part.freeze()
-        self._hold(event)
-        part.thaw()
+        try:
+            done.holds_sql = self.world.store == "sqlite" and write_lock_is_held(self.world.sqlite)
+            self._hold(event)
+        finally:
+            part.thaw()
 
     def _cut(self, event: Event, done: Done) -> None:
         link = event.arguments["link"]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +23,22 @@ READ_SECONDS = 20
 PARTITIONS = 16
 """Of the frontier that is harmed."""
 MOMENT_SECONDS = 0.25
+
+
+def write_lock_is_held(path: Path, patience_seconds: float = 1.0) -> bool:
+    """Whether SQLite's file at ``path`` cannot be written to for so long.
+
+    Those at work hold its lock for milliseconds; one that is frozen in between, for all others.
+    """
+    with closing(sqlite3.connect(path, timeout=patience_seconds, isolation_level=None)) as db:
+        try:
+            db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+            return True
+        db.execute("ROLLBACK")
+        return False
 
 
 @dataclass

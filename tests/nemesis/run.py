@@ -389,11 +389,12 @@ def spans_of(done: Done, lease_seconds: float) -> list[Span]:
     client, _, server = place.partition("-")
     node = server[:1] if server[:1] in NODES else client[:1]
     if event.kind == "promote":
-        # The worker that is left with the minority has nobody else.
+        # A worker that is left with the minority has nobody else.
         return [span((arguments["node"],), node_recovers), span(NODES, 20, hosts_only=True)]
     if node in NODES:
         single = [span(NODES, RECOVERS_SECONDS, hosts_only=True)]
         return [span((node,), node_recovers), *single]
-    if client in WORKERS:
+    if client in WORKERS and not done.holds_sql:
         return [span(NODES, RECOVERS_SECONDS + lease_seconds, hosts_only=True)]
-    return [span(NODES, RECOVERS_SECONDS + node_recovers * (client == "sql"))]
+    sql = client == "sql" or done.holds_sql
+    return [span(NODES, RECOVERS_SECONDS + node_recovers * sql)]

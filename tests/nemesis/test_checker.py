@@ -260,6 +260,8 @@ def test_each_fault_concerns_what_it_breaks_and_no_more() -> None:
     assert nodes("kill", part="b1") == nodes("cut", link="b1-sql") == {"A", "B"}
     assert nodes("memory", node="A") == set()
     assert nodes("stop", part="w1") == nodes("cut", link="w1-b2") == set()
+    writer = Done(Event(0, "stop", 5, {"part": "w1"}), 0, 5, holds_sql=True)
+    assert [(span.nodes, span.hosts_only) for span in spans_of(writer, 4)] == [(("A", "B"), False)]
 
 
 # -- memory

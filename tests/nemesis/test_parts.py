@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +15,7 @@ import pytest
 
 from tests.nemesis.faults import Done, Strokes
 from tests.nemesis.parts import RedisPart
+from tests.nemesis.reading import write_lock_is_held
 from tests.nemesis.schedule import Event
 from tests.support.redis_server import binaries, free_port
 
@@ -77,3 +81,24 @@ def test_a_copy_of_a_node_that_was_not_told_what_it_missed_is_older_than_it_look
         assert strike("older").since >= told
     finally:
         node.kill()
+
+
+def test_a_process_that_is_frozen_while_it_writes_to_sqlite_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    body = (
+        "import sqlite3, sys\n"
+        f"db = sqlite3.connect({str(path)!r}, isolation_level=None)\n"
+        "db.execute('BEGIN IMMEDIATE')\n"
+        "print('writes', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    assert not write_lock_is_held(path, 0.01)
+    with subprocess.Popen(
+        [sys.executable, "-c", body], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"writes\n"
+        writer.send_signal(signal.SIGSTOP)
+        assert write_lock_is_held(path, 0.01)
+        writer.kill()
+    assert not write_lock_is_held(path, 0.01)

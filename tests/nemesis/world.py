@@ -281,11 +281,15 @@ class World:
         for name in ("ballast", "ballast2"):
             (place / name).unlink(missing_ok=True)
 
+    @property
+    def sqlite(self) -> Path:
+        """The file of the store, if that is SQLite."""
+        return self.folder / "store" / "content.sqlite"
+
     @contextmanager
     def sql_locked(self) -> Iterator[None]:
         """Nobody writes to SQLite meanwhile."""
-        path = self.folder / "store" / "content.sqlite"
-        with closing(sqlite3.connect(path, timeout=10, isolation_level=None)) as db:
+        with closing(sqlite3.connect(self.sqlite, timeout=10, isolation_level=None)) as db:
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield
