@@ -51,7 +51,7 @@ from greencrawl.worker.process import heap
 from greencrawl.worker.process.blocked import blocked
 from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 from greencrawl.worker.process.guarded import Guarded
-from greencrawl.worker.process.incarnation import Incarnation, next_incarnation
+from greencrawl.worker.process.incarnation import Incarnation, begin
 from greencrawl.worker.process.inflight_table import InflightTable
 from greencrawl.worker.process.quarantine import Quarantine
 from greencrawl.worker.process.supervisor import folder
@@ -116,7 +116,7 @@ class Worker:
             in_hand=self._in_hand,
         )
         self._quarantine = Quarantine(settings.stall_seconds)
-        self._build(name, next_incarnation(base / f"{name}.incarnation"))
+        self._build(name, begin(base / f"{name}.incarnation"))
 
     def _build(self, name: str, incarnation: Incarnation) -> None:
         settings, sessions = self._settings, self._sessions

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import gevent
 from gevent.event import Event
+from msgspec.structs import replace
 
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Refused, Unavailable
@@ -133,7 +134,7 @@ class Engine:
         self._heart = heart
         self._inflight = inflight
         self._dead = dead
-        """Lives of this worker that are over, as long as a node is still to hear of them."""
+        """Earlier lives of this worker that are over."""
         self._dead_for = dead_for
         self._refusals = refusals
         self._blocked = blocked
@@ -143,7 +144,7 @@ class Engine:
         self._owed_at = math.inf
         """When to reconcile again, since a node was away the last time."""
         self._idle: tuple[str, ...] = ()
-        """Sessions of theirs that had no request under way."""
+        """Sessions of the dead without a request under way, until all nodes have heard of them."""
         self._freed = Event()
         self._slow_hosts = SlowHosts(limits.greenlets)
         self._extender = Extender(broker, sessions, limits.lease_seconds, clock)
@@ -274,14 +275,15 @@ class Engine:
         )
 
     def _reconcile(self, idle: tuple[str, ...] = (), *, leaving: bool = False) -> None:
-        """Tell what is held, so that all else is released; waits for a broker, and for as long as
-        another worker has taken this one's place.
+        """Tell what is held, so that what else this process or the dead were given is released.
+
+        Waits for a broker, and for as long as another worker has taken this one's place.
 
         ``idle``: what a process before this one held without a request under way. A node that is
         away is told later: none of the others has to wait for that.
         """
         self._idle = self._idle or idle
-        rests = delays(*SUPERSEDED_SECONDS)
+        rests, older_broker = delays(*SUPERSEDED_SECONDS), False
         for count, delay in enumerate(delays()):
             self._sequence += 1
             request = ReconcileRequest(
@@ -294,12 +296,12 @@ class Engine:
                 dead_for=min(self._dead_for(), 86_400.0),
                 leaving=leaving,
             )
+            if older_broker:  # it knows none of these
+                request = replace(request, dead=(), dead_for=0.0, leaving=False)
             try:
                 reply = self._broker.reconcile(request)
             except (Unavailable, Refused) as error:
-                if isinstance(error, Refused) and error.status == HTTPStatus.BAD_REQUEST:
-                    # an older broker knows none of these
-                    self._dead, self._dead_for, leaving = (), lambda: 0.0, False
+                older_broker = isinstance(error, Refused) and error.status == HTTPStatus.BAD_REQUEST
                 if count == 0:
                     log.warning("cannot_reconcile", reason=str(error))
                 gevent.sleep(delay)
@@ -319,7 +321,7 @@ class Engine:
             if reply.away:
                 self._owed_at = self._clock() + OWED_SECONDS
             else:
-                self._owed_at, self._dead, self._idle = math.inf, (), ()
+                self._owed_at, self._idle = math.inf, ()
             return
 
     def _told(self, newer: int) -> dict[str, str | int]:

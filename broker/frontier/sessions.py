@@ -98,12 +98,13 @@ class Sessions:
         return reply
 
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
-        """Release this worker's sessions up to (incarnation, sequence) but those it holds.
+        """Release what this incarnation does not hold of its sessions up to the sequence, and all
+        of the dead.
 
         The answer names the nodes that could not be asked: there it is still to be done.
         """
         placement = self._placement
-        gone = request.incarnation if request.leaving else -1
+        gone: set[int] = set()
         sessions = tasks = superseded = 0
         left = set(placement.partitions)
         away: set[int] = set()
@@ -120,11 +121,12 @@ class Sessions:
                     old[p], late = reply[2], late or not reply[2]
                     continue
                 sessions, tasks = sessions + reply[1], tasks + reply[2]
-                gone = max(gone, reply[4])
+                gone.update(reply[4])
                 if reply[3]:
                     left.add(p)
             # A node that was away did not hear that the later one has left; it is told once.
-            unaware = {p for p, newer in old.items() if 0 < newer <= gone} - told
+            newest = max(gone, default=0)
+            unaware = {p for p, newer in old.items() if 0 < newer <= newest} - told
             told |= unaware
             left |= unaware
             superseded = max([superseded, *(newer for p, newer in old.items() if p not in unaware)])

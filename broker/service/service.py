@@ -277,7 +277,7 @@ class Service:
             self._polls.discard(poll)
 
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
-        """Release what the worker does not hold; see ``Frontier.reconcile``."""
+        """Release what a worker's process does not hold; see ``Frontier.reconcile``."""
         reply = self.frontier.reconcile(request)
         if not reply.superseded:
             self._leases.current(request.worker, request.incarnation)

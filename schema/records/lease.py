@@ -193,7 +193,7 @@ class LeaseReply(Struct, frozen=True):
 class ReconcileRequest(
     Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
 ):
-    """ "Up to (incarnation, sequence) I hold these": all else of this worker is released.
+    """ "Up to (incarnation, sequence) I hold these": what else that incarnation had is released.
 
     Leases with a lower or equal sequence that are still on their way will open nothing. ``dead``
     are older incarnations that are known to be over: their sessions are released too. One that is

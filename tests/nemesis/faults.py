@@ -12,7 +12,7 @@ from typing import Any
 import redis
 
 from tests.nemesis.parts import RedisPart
-from tests.nemesis.reading import is_told, unfinished, write_lock_is_held
+from tests.nemesis.reading import is_told, sqlite_writer, unfinished
 from tests.nemesis.schedule import DELAY_SECONDS, LIMITS, Event, options_of
 from tests.nemesis.site import address, graph_of, has_login
 from tests.nemesis.world import NODES, World
@@ -120,11 +120,11 @@ class Strokes:
     def _stop(self, event: Event, done: Done) -> None:
         part = self._part(event.arguments["part"])
         part.freeze()
-        try:
-            done.holds_sql = self.world.store == "sqlite" and write_lock_is_held(self.world.sqlite)
-            self._hold(event)
-        finally:
-            part.thaw()
+        if self.world.store == "sqlite":
+            writer = sqlite_writer(self.world.sqlite)
+            done.holds_sql = writer in {process.pid for process in part.family()}
+        self._hold(event)
+        part.thaw()
 
     def _cut(self, event: Event, done: Done) -> None:
         link = event.arguments["link"]

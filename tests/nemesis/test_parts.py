@@ -15,7 +15,7 @@ import pytest
 
 from tests.nemesis.faults import Done, Strokes
 from tests.nemesis.parts import RedisPart
-from tests.nemesis.reading import write_lock_is_held
+from tests.nemesis.reading import sqlite_writer
 from tests.nemesis.schedule import Event
 from tests.support.redis_server import binaries, free_port
 
@@ -83,22 +83,51 @@ def test_a_copy_of_a_node_that_was_not_told_what_it_missed_is_older_than_it_look
         node.kill()
 
 
-def test_a_process_that_is_frozen_while_it_writes_to_sqlite_is_found(tmp_path: Path) -> None:
+class WritesToSqlite:
+    """A part that is frozen while it writes, if it ``writes``."""
+
+    def __init__(self, path: Path, *, writes: bool) -> None:
+        body = (
+            "import sqlite3, sys\n"
+            f"db = sqlite3.connect({str(path)!r}, isolation_level=None)\n"
+            "db.execute('PRAGMA journal_mode=WAL')\n"
+            f"db.execute({'BEGIN IMMEDIATE' if writes else 'SELECT 1'!r})\n"
+            "print('ready', flush=True)\n"
+            "sys.stdin.read()\n"
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", body], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"ready\n"
+
+    def freeze(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def family(self) -> list[subprocess.Popen[bytes]]:
+        return [self.process]
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def test_of_those_frozen_the_one_that_writes_to_sqlite_is_known(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
-    body = (
-        "import sqlite3, sys\n"
-        f"db = sqlite3.connect({str(path)!r}, isolation_level=None)\n"
-        "db.execute('BEGIN IMMEDIATE')\n"
-        "print('writes', flush=True)\n"
-        "sys.stdin.read()\n"
-    )
-    assert not write_lock_is_held(path, 0.01)
-    with subprocess.Popen(
-        [sys.executable, "-c", body], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == b"writes\n"
-        writer.send_signal(signal.SIGSTOP)
-        assert write_lock_is_held(path, 0.01)
-        writer.kill()
-    assert not write_lock_is_held(path, 0.01)
+    writer, other = (WritesToSqlite(path, writes=writes) for writes in (True, False))
+    try:
+        parts = {"w1": writer, "w2": other}
+        world: Any = SimpleNamespace(store="sqlite", sqlite=path, parts=parts, master=None)
+        strokes = Strokes(world, print)
+        for name, holds in (("w1", True), ("w2", False)):
+            strokes.strike(Event(0.0, "stop", 0.0, {"part": name}))
+            strokes.finish(10)
+            assert strokes.done[-1].skipped == ""
+            assert strokes.done[-1].holds_sql is holds
+    finally:
+        writer.end()
+        other.end()
+    assert sqlite_writer(path) == 0

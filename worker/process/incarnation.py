@@ -1,9 +1,9 @@
 """Incarnations: the numbers by which the lives of a worker's process are told apart.
 
-A file keeps the latest ones. Those that began in this folder are over when the next one begins,
-since the worker's lock is in it (``supervisor.lock_id``). A copy of a folder holds the same
-numbers, but their processes may be at work where it was copied from. So the file also says in which
-folder of which boot of the machine it was written: elsewhere its numbers say nothing of deaths.
+A file keeps the latest ones. Each process holds a lock beside it for as long as it lives, so that
+whoever gets the lock knows that those noted are over. A copy of the folder holds the same numbers,
+but their processes may be at work where it was copied from. So the file also says in which folder
+of which boot of the machine it was written: elsewhere its numbers say nothing of deaths.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from greencrawl.schema import file_lock
+
 _SINCE_SECONDS = 1_577_836_800
 """2020: until 2051 an incarnation has no more than fourteen digits."""
 _CHANCES = 100_000
 _KEPT = 16
-"""So many earlier incarnations are remembered: all that died before one of them met a broker."""
+"""So many are remembered: some may have died before they met a broker."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -36,23 +38,37 @@ def boot_id() -> str:
     return _BOOT.read_text().strip() if _BOOT.exists() else ""
 
 
-def next_incarnation(path: Path, boot: str | None = None) -> Incarnation:
-    """Note this start in the file at ``path``, durably; its number is above all before.
+def begin(path: Path) -> Incarnation:
+    """:func:`next_incarnation` of this process, which holds the lock until it ends.
+
+    Where another process has the lock nobody is known to be dead. Raises OSError.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        file_lock.take(path.with_suffix(".life"), b"%d" % os.getpid())
+    except BlockingIOError:
+        return next_incarnation(path, alone=False)
+    return next_incarnation(path)
+
+
+def next_incarnation(path: Path, *, boot: str | None = None, alone: bool = True) -> Incarnation:
+    """Note a start in the file at ``path``, durably; its number is above all before.
 
     It is the clock's seconds, so that a worker that lost its folder is not taken for an older life
     of itself, and five digits by chance: two machines that go by one name, started in the same
     second or from copies of one folder, are to be told apart. Fourteen digits are what Lua writes.
 
-    ``boot`` names the boot of the machine; by default the kernel is asked. Raises OSError.
+    ``boot`` names the boot of the machine; by default the kernel is asked. ``alone``: all that
+    began in this folder before are over. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     boot = boot_id() if boot is None else boot
     place = path.parent.stat()
-    here = [boot, place.st_dev, place.st_ino]
+    here = [boot, place.st_dev, place.st_ino] if boot and alone else None
     earlier, written_at = _read(path)
     second = max([int(time.time()) - _SINCE_SECONDS, *(n // _CHANCES + 1 for n in earlier)])
     number = second * _CHANCES + random.randrange(_CHANCES)
-    dead = earlier if boot and written_at == here else ()
+    dead = earlier if here and written_at == here else ()
     fresh = path.with_suffix(".new")
     with fresh.open("w") as file:
         json.dump({"incarnations": [number, *dead][:_KEPT], "at": here}, file)
@@ -69,5 +85,5 @@ def _read(path: Path) -> tuple[tuple[int, ...], object]:
         if isinstance(found, int):
             return (found,), None
         return tuple(int(number) for number in found["incarnations"]), found["at"]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return (), None

@@ -35,7 +35,7 @@
 ``gc:{p}:s:<token>``   hash: a session and its tasks t<number>
 ``gc:{p}:sd``          sorted set token → logical ms at which it is reaped
 ``gc:{p}:ws:<worker>`` hash: token → incarnation:sequence, and the worker's watermark #inc, #seq,
-                       #left, the latest incarnation that has left, #free if that is #inc; for a
+                       #gone, the latest incarnations that have left, #free if #inc is one; for a
                        day after it was heard of
 ``gc:{p}:later``       sorted set of retries → logical ms
 ``gc:{p}:z:<crawl>:<start>``  bucket of the seen-set

@@ -211,14 +211,15 @@ def close_row(item: CloseItem) -> list[Any]:
     ]  # fmt: skip
 
 
-def reconcile_args(request: ReconcileRequest, longest_ms: int, most: int, left: int) -> bytes:
-    """``longest_ms``: the longest request. ``left``: the incarnation known to have left, or -1."""
+def reconcile_args(
+    request: ReconcileRequest, longest_ms: int, most: int, gone: Iterable[int]
+) -> bytes:
+    """``longest_ms``: the longest request. ``gone``: incarnations known to have left for good."""
     rest = max(longest_ms - round(request.dead_for * 1000), 0)
     return to_msgpack(
         [
-            request.worker, request.incarnation, request.sequence, rest, most, left,
-            len(request.holding), *request.holding,
-            len(request.dead), *map(str, request.dead), *request.idle,
+            request.worker, request.incarnation, request.sequence, rest, most,
+            int(request.leaving), sorted(gone), request.holding, request.dead, request.idle,
         ]
     )  # fmt: skip
 

@@ -480,6 +480,40 @@ def test_name_goes_to_whoever_is_left_when_several_had_it(frontier: Frontier) ->
     assert ask(frontier, 0, 1).superseded == 1
 
 
+def test_one_that_begins_below_another_that_has_left_is_not_taken_for_it(
+    frontier: Frontier, store: Store
+) -> None:
+    """A twin whose clock was ahead came and left; who had the name was killed, and begins again."""
+    crawl = new_crawl(frontier, store, delay=0)
+    frontier.admit(crawl.id, [a for n in range(2) for a in urls(f"h{n}.example", 1)])
+    assert ask(frontier, 5, 1).superseded == 0
+    assert ask(frontier, 20, 1).superseded == 0
+    ask(frontier, 20, 2, leaving=True)
+    first = Worker(frontier, incarnation=5)
+    first.sequence = 2
+    assert ask(frontier, 5, 2).superseded == 0
+    (held,) = first.lease(sessions=1, wait=2)
+    assert ask(frontier, 9, 1, dead=(5,), idle=(held.token,)).tasks == 1
+    assert Worker(frontier, incarnation=20).lease() == (), "it has left"
+    again = Worker(frontier, incarnation=9)
+    again.sequence = 1
+    found: list[Session] = []
+    until(lambda: found.extend(again.lease()) or len(found) == 2, 5)
+    assert ask(frontier, 20, 3).superseded == 0, "a word that comes late"
+    assert ask(frontier, 5, 9).superseded == 9, "though a later one than that has left"
+
+
+def test_of_many_that_left_the_latest_are_remembered(
+    frontier: Frontier, redis_server: RedisServer
+) -> None:
+    for incarnation in range(40):
+        ask(frontier, incarnation, 1)
+        ask(frontier, incarnation, 2, leaving=True)
+    (key, *_) = redis_server.client.keys("gc:{*}:ws:w")
+    left = [int(number) for number in redis_server.client.hget(key, "#gone").split()]
+    assert left == list(range(39, 23, -1))
+
+
 def test_late_leave_of_another_releases_nothing(frontier: Frontier, store: Store) -> None:
     """Where its first words did not arrive. Whose the name is goes on leasing."""
     crawl = new_crawl(frontier, store, delay=0)

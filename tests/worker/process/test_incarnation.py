@@ -2,7 +2,11 @@
 
 import json
 import shutil
+import subprocess
+import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -25,8 +29,12 @@ def test_incarnations_rise_over_starts_and_over_a_lost_folder(path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "content", ["damaged", "{}", "[1]", '{"incarnations": 7, "at": 1}', '{"incarnations": ["x"]}']
-)
+    "content",
+    [
+        "damaged", "{}", "[1]", "[" * 10_000, '{"incarnations": 7, "at": 1}',
+        '{"incarnations": ["x"]}', '{"incarnations": [1e999], "at": 1}',
+    ],
+)  # fmt: skip
 def test_a_file_that_is_damaged_names_nobody(path: Path, content: str) -> None:
     before = next_incarnation(path).number
     path.write_text(content)
@@ -80,6 +88,54 @@ def test_nothing_is_known_after_another_boot_or_where_none_is_named(path: Path, 
     """A machine that was cloned has the same folder, but boots by itself."""
     next_incarnation(path, boot="one" if boot else "")
     assert next_incarnation(path, boot=boot).dead == ()
+
+
+BEGINS = """
+import sys
+from pathlib import Path
+from greencrawl.worker.process.incarnation import begin
+life = begin(Path(sys.argv[1]))
+print(life.number, *life.dead, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def start(path: Path) -> Iterator[Callable[[], tuple[list[int], subprocess.Popen[str]]]]:
+    """Starts a process that begins a life there: its number and the dead, and the process."""
+    with ExitStack() as stack:
+
+        def started() -> tuple[list[int], subprocess.Popen[str]]:
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", BEGINS, str(path)],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                )
+            )  # fmt: skip
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            return [int(number) for number in process.stdout.readline().split()], process
+
+        yield started
+
+
+@pytest.mark.skipif(not boot_id(), reason="the kernel names no boot")
+def test_who_lives_in_the_folder_is_not_dead_whoever_else_begins_there(
+    start: Callable[[], tuple[list[int], subprocess.Popen[str]]],
+) -> None:
+    """The supervisor's lock was removed by hand, or a child is started by itself."""
+    (first,), lives = start()
+    (second, *dead), another = start()
+    assert dead == []
+    lives.kill()
+    lives.wait()
+    (third, *dead), last = start()
+    assert dead == [], "the one before it lives, and does not hold the lock"
+    for process in (another, last):
+        process.kill()
+        process.wait()
+    assert start()[0][1:] == [third]
+    assert first < second < third
 
 
 def test_a_start_that_cannot_be_noted_is_none(path: Path) -> None:

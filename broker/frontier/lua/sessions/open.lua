@@ -16,11 +16,14 @@ local PACED_MS, LOOK, OWED_MS = 30000, 16, 1000
 local worker, inc, seq = args[1], args[2], args[3]
 local ttl, life, longest, per, again = args[4], args[5], args[6], args[7], args[8] == 1
 local ws = P .. ':ws:' .. worker
-local mark = redis.call('HMGET', ws, '#inc', '#seq', '#left', '#free')
+local mark = redis.call('HMGET', ws, '#inc', '#seq', '#gone', '#free')
 if mark[1] then
-  local last, left = num(mark[1]), tonumber(mark[3] or -1)
+  local last = num(mark[1])
   if inc < last then return {'OLD', now, last} end
-  if inc > last and inc <= left or inc == last and (mark[4] or seq <= num(mark[2])) then return {'OLD', now, 0} end
+  if inc == last and (mark[4] or seq <= num(mark[2])) then return {'OLD', now, 0} end
+  if inc > last and string.find(' ' .. (mark[3] or '') .. ' ', ' ' .. inc .. ' ', 1, true) then
+    return {'OLD', now, 0}
+  end
 end
 local sessions, nexts = {}, {}
 -- Sessions that a node forgot may be fetching until `rest`, and the host's delay counts from there;

@@ -1,49 +1,62 @@
 -- include leases
--- "Up to (incarnation, sequence) I hold these tokens": release all else of this worker, uncharged.
+-- "Up to (incarnation, sequence) I hold these tokens": release what else this incarnation was given, uncharged,
+-- and all that dead ones were.
 --
--- args  {worker, incarnation, sequence, longest request ms, most, left, tokens held, token held …,
---        incarnations dead, incarnation dead …, token idle …}
--- {'OK', now, sessions released, tasks released, more, left}: more is 1 if it stopped at `most` sessions.
+-- args  {worker, incarnation, sequence, longest request ms, most, leaving, {incarnation that left …},
+--        {token held …}, {incarnation dead …}, {token idle …}}
+-- {'OK', now, sessions released, tasks released, more, {incarnation that left …}}: more is 1 if it stopped
+-- at `most` sessions.
 -- {'OLD', now, newer}: another incarnation has the name, which is given, or the caller has left (0):
 -- nothing was done.
 --
--- left: the incarnation that is known to have left for good, the caller's own or one that another node
--- told of; -1 for none. Answered is the latest that is known here.
+-- Incarnations that left for good are those that another node told of, and those that are known here (#gone),
+-- of which the latest are kept. leaving = 1: the caller is to be one. Had another node a later one than #inc,
+-- which left, this node was away meanwhile.
 --
 -- The name belongs to the latest incarnation (#inc) until that one has left (#free); then to the first that
--- asks. Those later than #inc up to the latest that left (#left) have left too: their words come late.
+-- asks. One that has left does not ask: its words come late.
 --
 -- An older incarnation that is dead: its tasks were delivered once more without an outcome, and its hosts
 -- rest for the longest request, since one may still be running at the server, but for those where none was
 -- (idle). The caller has taken off it how long ago the death was, where that is known. How many hosts rest,
 -- and until when, is in crash_hosts and crash_till of the owner record. Any other older incarnation may be
 -- at work on another machine, and hear nothing of this: its sessions stay until it ends them, or they run out.
-local worker, inc, seq, longest = args[1], args[2], args[3], args[4]
+local GONE_KEPT = 16
+local function set_of(list)
+  local set = {}
+  for _, one in ipairs(list) do set[one] = true end
+  return set
+end
+local worker, inc, seq, longest, leaving = args[1], args[2], args[3], args[4], args[6] == 1
 local ws = P .. ':ws:' .. worker
 local all = record(ws)
-local known, last, left = all['#inc'] ~= nil, num(all['#inc']), tonumber(all['#left'] or -1)
-local leaving = args[6] == inc
-if known then
-  if inc > last and inc <= left or inc == last and all['#free'] and not leaving then return {'OLD', now, 0} end
-  if inc < last and not all['#free'] and args[6] < last then return {'OLD', now, last} end
+local known, last = all['#inc'] ~= nil, num(all['#inc'])
+local gone, left_before, told = set_of(args[7]), {}, math.max(-1, unpack(args[7]))
+for n in string.gmatch(all['#gone'] or '', '%d+') do
+  left_before[num(n)], gone[num(n)] = true, true
 end
-left = math.max(left, args[6])
-if left >= 0 then redis.call('HSET', ws, '#left', left) end
+if known then
+  if inc ~= last and left_before[inc] or inc == last and all['#free'] and not leaving then
+    return {'OLD', now, 0}
+  end
+  if inc < last and not all['#free'] and told < last then return {'OLD', now, last} end
+end
+if leaving then gone[inc] = true end
+local left = {}
+for n in pairs(gone) do left[#left + 1] = n end
+table.sort(left, function(a, b) return a > b end)
+for i = #left, GONE_KEPT + 1, -1 do left[i] = nil end
+if #left > 0 then redis.call('HSET', ws, '#gone', table.concat(left, ' ')) end
 if not leaving or not known or inc == last then -- else it leaves a name that is another's here
   if inc ~= last or seq > num(all['#seq']) then redis.call('HSET', ws, '#inc', inc, '#seq', seq) end
   if leaving then redis.call('HSET', ws, '#free', 1) else redis.call('HDEL', ws, '#free') end
 end
 redis.call('PEXPIRE', ws, WORKER_MS)
-local keep, dead, idle = {}, {}, {}
-local ends = 7 + args[7]
-local dead_end = ends + 1 + args[ends + 1]
-for i = 8, ends do keep[args[i]] = true end
-for i = ends + 2, dead_end do dead[args[i]] = true end
-for i = dead_end + 1, #args do idle[args[i]] = true end
+local keep, dead, idle = set_of(args[8]), set_of(args[9]), set_of(args[10])
 local sessions, tasks, more, resting = 0, 0, 0, 0
 for token, mark in pairs(all) do
   local i, n = string.match(mark, '^(%d+):(%d+)$')
-  if i and not keep[token] and (dead[i] and num(i) < inc and not leaving or num(i) == inc and num(n) <= seq) then
+  if i and not keep[token] and (dead[num(i)] and num(i) < inc and not leaving or num(i) == inc and num(n) <= seq) then
     if sessions >= args[5] then more = 1; break end
     local s = record(P .. ':s:' .. token)
     if s.host then
