@@ -45,7 +45,7 @@ def test_pages_of_a_folder_are_read_packed_or_not(tmp_path: Path) -> None:
 @needs_sanitizers
 @pytest.mark.parametrize("number", cases([5], [n for n in range(10) if n != 5]))
 def test_a_planted_defect_is_found(number: int, tmp_path: Path) -> None:
-    one = fuzz.planted(defects.DEFECTS[number], [], tmp_path, 1)
+    one = fuzz.planted(defects.DEFECTS[number], [], tmp_path, 1, "-O0")
     assert fuzz.found_by(one.said), one
 
 

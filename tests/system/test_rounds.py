@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -13,6 +14,7 @@ import pytest
 
 from greencrawl.schema.records import STOPPED
 from tests.support.redis_server import RedisServer
+from tests.support.shared_system import shared_system
 from tests.support.site_server import Answer, Request, SiteServer
 from tests.support.sites import html
 from tests.support.stored import read_stored
@@ -21,6 +23,8 @@ from tests.support.system import System, wait_until
 LEASED = 32
 """URLs that a session has at most."""
 DEEP = [f"/{n}" for n in range(1, 6)]
+_numbers = count(1)
+"""Of crawls."""
 
 
 class Site:
@@ -56,26 +60,59 @@ class Site:
 class Rig:
     def __init__(self, system: System, server: SiteServer, site: Site) -> None:
         self.system, self.server, self.site = system, server, site
+        self.name = f"crawl-{next(_numbers)}"
+
+    def put(self, seeds: tuple[str, ...] = ("/",), **options: Any) -> None:
+        """Create or update the crawl."""
+        given = {"delay": 0, **options}
+        self.system.crawl([self.server.url(path) for path in seeds], self.name, **given)
 
     def crawl(self, seeds: tuple[str, ...] = ("/",), **options: Any) -> None:
-        """Create or update the crawl, and wait until it is done."""
-        self.system.crawl([self.server.url(path) for path in seeds], delay=0, tries=1, **options)
-        self.system.wait_done(30)
+        """The same, and wait until it is done."""
+        self.put(seeds, tries=1, **options)
+        self.wait_done()
+
+    def wait_done(self, seconds: float = 30) -> None:
+        self.system.wait_done(seconds, self.name)
+
+    def post(self, path: str, body: object = None) -> Any:
+        """A call of what is below the crawl."""
+        return self.system.call("POST", f"/v1/crawls/{self.name}/{path}", body)
+
+    def stats(self) -> dict[str, Any]:
+        return self.system.stats(self.name)
 
     def rounds(self) -> dict[str, dict[str, Any]]:
-        return {one["kind"]: one for one in self.system.call("GET", "/v1/crawls/test/rounds")}
+        path = f"/v1/crawls/{self.name}/rounds"
+        return {one["kind"]: one for one in self.system.call("GET", path)}
 
     def stored(self) -> set[str]:
         return {url.removeprefix(self.server.url("")) for url in self.titles()}
 
     def titles(self) -> dict[str, str]:
-        reply = self.system.call("GET", "/v1/pages?crawl=test&limit=100")
+        reply = self.system.call("GET", f"/v1/pages?crawl={self.name}&limit=100")
         return {one["url"]: one["title"] for one in reply["items"]}
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    with shared_system(tmp_path_factory.mktemp("shared"), request_seconds="5") as system:
+        yield system
+
+
 @pytest.fixture
-def rig(tmp_path: Path, redis_server: RedisServer, request: pytest.FixtureRequest) -> Iterator[Rig]:
-    site, settings = Site(), dict(getattr(request, "param", {"request_seconds": "5"}))
+def rig(shared: System) -> Iterator[Rig]:
+    site = Site()
+    with SiteServer(site) as server:
+        yield Rig(shared, server, site)
+
+
+@pytest.fixture
+def own_rig(
+    tmp_path: Path, redis_server: RedisServer, request: pytest.FixtureRequest
+) -> Iterator[Rig]:
+    """With processes of its own."""
+    site, settings = Site(), dict(request.param)
     if "bodies" in settings:
         settings["bodies"] = f"warc:{tmp_path / settings['bodies']}"
     with (
@@ -109,28 +146,28 @@ def test_a_wider_scope_is_followed_from_what_is_stored(rig: Rig) -> None:
         assert rig.rounds()["read"]["total"] == 6
 
 
-@pytest.mark.parametrize("rig", [{"bodies": "warc"}], indirect=True)
-def test_a_page_whose_body_is_away_is_read_when_it_is_back(rig: Rig, tmp_path: Path) -> None:
-    folder, url = tmp_path / "warc", rig.server.url("/1")
-    rig.crawl(depth=1)
+@pytest.mark.parametrize("own_rig", [{"bodies": "warc"}], indirect=True)
+def test_a_page_whose_body_is_away_is_read_when_it_is_back(own_rig: Rig, tmp_path: Path) -> None:
+    folder, url = tmp_path / "warc", own_rig.server.url("/1")
+    own_rig.crawl(depth=1)
     folder.rename(tmp_path / "away")
-    rig.system.crawl([rig.server.url("/")], delay=0, tries=1, depth=2)
+    own_rig.put(tries=1, depth=2)
 
     def dead() -> list[dict[str, Any]]:
-        reply = rig.system.call("GET", "/v1/dead?crawl=test")
+        reply = own_rig.system.call("GET", f"/v1/dead?crawl={own_rig.name}")
         return [item["letter"] for item in reply["items"]]
 
     wait_until(dead, 30, "it is a dead letter")
     (letter,) = dead()
     assert (letter["kind"], letter["url"]) == ("body_away", url)
     assert letter["detail"].startswith("its body is away: ")
-    (told,) = rig.system.call("GET", f"/v1/urls?crawl=test&url={url}")
+    (told,) = own_rig.system.call("GET", f"/v1/urls?crawl={own_rig.name}&url={url}")
     assert "; given up when read again at " in told["why"]
     assert told["why"].endswith(f": body_away ({letter['detail']})")
     (tmp_path / "away").rename(folder)
-    rig.system.call("POST", "/v1/dead/requeue", {"crawl": "test"})
-    wait_until(lambda: rig.site.asked["/2"], 30, "its link is followed")
-    assert (rig.site.asked["/1"], dead()) == (1, [])
+    own_rig.system.call("POST", "/v1/dead/requeue", {"crawl": own_rig.name})
+    wait_until(lambda: own_rig.site.asked["/2"], 30, "its link is followed")
+    assert (own_rig.site.asked["/1"], dead()) == (1, [])
 
 
 def test_more_seeds_are_fetched_and_what_is_known_is_not(rig: Rig) -> None:
@@ -147,7 +184,7 @@ def test_a_later_limit_goes_on_where_the_crawl_ended(rig: Rig) -> None:
     rig.crawl(max_pages=4)
     assert rig.site.took() == {"/2": 1, "/3": 1}
     with pytest.raises(HTTPError, match="409"):
-        rig.system.call("POST", "/v1/crawls/test/rounds")
+        rig.post("rounds")
 
 
 def test_a_crawl_that_is_had_anew_keeps_its_pages_until_new_ones_are_there(rig: Rig) -> None:
@@ -155,61 +192,61 @@ def test_a_crawl_that_is_had_anew_keeps_its_pages_until_new_ones_are_there(rig: 
     rig.site.took()
     assert set(rig.titles().values()) == {"version 1"}
     rig.site.version, rig.site.hold["/3"] = 2, threading.Event()
-    rig.system.call("POST", "/v1/crawls/test/rounds")
+    rig.post("rounds")
     wait_until(lambda: rig.site.asked["/3"], 30, "the page in the middle is asked for")
     wait_until(lambda: "version 2" in rig.titles().values(), 30, "the new round is seen")
     assert len(rig.titles()) == 6
     assert rig.titles()[rig.server.url("/3")] == "version 1"
-    again = rig.system.call("POST", "/v1/crawls/test/rounds")
+    again = rig.post("rounds")
     assert not again["ended_ms"]
     rig.site.hold["/3"].set()
-    rig.system.wait_done(30)
+    rig.wait_done()
     assert rig.site.took() == dict.fromkeys(["/", *DEEP], 1)
     assert set(rig.titles().values()) == {"version 2"}
 
 
-def test_a_site_that_is_down_takes_no_page_away(rig: Rig, tmp_path: Path) -> None:
+def test_a_site_that_is_down_takes_no_page_away(rig: Rig) -> None:
     rig.crawl()
     rig.site.down = True
     rig.site.took()
-    rig.system.call("POST", "/v1/crawls/test/rounds")
-    wait_until(lambda: rig.system.stats()["dead"], 30, "a page is given up")
+    rig.post("rounds")
+    wait_until(lambda: rig.stats()["dead"], 30, "a page is given up")
     assert set(rig.site.took()) <= {"/", *DEEP}
     assert set(rig.titles().values()) == {"version 1"}
-    assert len(read_stored(tmp_path / "data").pages) == 6
+    assert len(read_stored(rig.system.folder / "data", rig.name).pages) == 6
 
 
 def test_a_stopped_crawl_is_reopened_by_new_seeds_and_not_by_known_ones(rig: Rig) -> None:
     rig.crawl(depth=1)
-    rig.system.call("POST", "/v1/crawls/test/stop", {})
-    wait_until(lambda: rig.system.stats()["reason"] == STOPPED, 30, "it is stopped")
+    rig.post("stop", {})
+    wait_until(lambda: rig.stats()["reason"] == STOPPED, 30, "it is stopped")
     rig.site.took()
     known = {"urls": [rig.server.url("/"), rig.server.url("/1")]}
-    assert rig.system.call("POST", "/v1/crawls/test/urls", known)["duplicate"] == 2
+    assert rig.post("urls", known)["duplicate"] == 2
     rig.crawl(depth=3)  # is done
-    stats = rig.system.stats()
+    stats = rig.stats()
     assert (stats["state"], stats["reason"], rig.site.took()) == ("done", STOPPED, {})
     new = {"urls": [rig.server.url("/5")]}
-    assert rig.system.call("POST", "/v1/crawls/test/urls", new)["added"] == 1
-    rig.system.wait_done(30)
+    assert rig.post("urls", new)["added"] == 1
+    rig.wait_done()
     assert rig.site.took() == {"/2": 1, "/3": 1, "/5": 1}
 
 
-@pytest.mark.parametrize("rig", [{"request_seconds": "2", "lease_seconds": "6"}], indirect=True)
-def test_a_round_is_had_whole_whatever_dies(rig: Rig, redis_server: RedisServer) -> None:
+@pytest.mark.parametrize("own_rig", [{"request_seconds": "2", "lease_seconds": "6"}], indirect=True)
+def test_a_round_is_had_whole_whatever_dies(own_rig: Rig, redis_server: RedisServer) -> None:
     paths = ["/", *DEEP, *(f"/side/{n}" for n in range(40))]
-    rig.crawl(tuple(paths))
-    assert set(rig.site.took()) == set(paths)
-    rig.site.version = 2
-    rig.system.crawl([rig.server.url("/")], delay=0.05)
-    rig.system.call("POST", "/v1/crawls/test/rounds")
-    wait_until(lambda: len(rig.site.asked) > 5, 30, "it is under way")
+    own_rig.crawl(tuple(paths))
+    assert set(own_rig.site.took()) == set(paths)
+    own_rig.site.version = 2
+    own_rig.put(delay=0.05)
+    own_rig.post("rounds")
+    wait_until(lambda: len(own_rig.site.asked) > 5, 30, "it is under way")
     redis_server.kill()
-    rig.system.kill("broker")
+    own_rig.system.kill("broker")
     redis_server.start()
-    rig.system.start_broker()
-    rig.system.wait_done(60)
-    asked = rig.site.took()
+    own_rig.system.start_broker()
+    own_rig.wait_done(60)
+    asked = own_rig.site.took()
     assert set(asked) == set(paths)
     assert sum(asked.values()) <= len(paths) + LEASED, "once, but for what was leased"
-    assert set(rig.titles().values()) == {"version 2"}
+    assert set(own_rig.titles().values()) == {"version 2"}

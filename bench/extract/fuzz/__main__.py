@@ -88,13 +88,13 @@ def tried(
     return Tried(last["pages"], last["dearest"], time.monotonic() - began, said)
 
 
-def planted(defect: Defect, folders: Sequence[Path], folder: Path, seed: int) -> Tried:
-    """Try a copy of the sources with a defect, compiled in ``folder``.
+def planted(defect: Defect, folders: Sequence[Path], folder: Path, seed: int, *flags: str) -> Tried:
+    """Try a copy of the sources with a defect, compiled in ``folder`` with further ``flags``.
 
     Raises RuntimeError where it cannot be compiled.
     """
     sources = copied(folder / "sources", defect)
-    if problem := compile(folder, *FLAGS, sources=sources):
+    if problem := compile(folder, *FLAGS, *flags, sources=sources):
         raise RuntimeError(f"{defect.what}: {problem}")
     return tried(folders, seed=seed, seconds=PLANTED_SECONDS, compiled=folder)
 

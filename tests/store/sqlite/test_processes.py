@@ -14,7 +14,7 @@ from greencrawl.schema.records import Commit, CrawlOptions
 from greencrawl.store.sqlite.store import SqliteStore
 from tests.support.body_uses import check_uses
 from tests.support.checkout import ROOT
-from tests.support.store_contract import page
+from tests.support.store_records import page
 
 WRITER = """
 from gevent import monkey; monkey.patch_all()
@@ -23,7 +23,7 @@ from pathlib import Path
 from greencrawl.schema import crash_points
 from greencrawl.schema.records import Commit
 from greencrawl.store.sqlite.store import SqliteStore
-from tests.support.store_contract import attempt, page
+from tests.support.store_records import attempt, page
 crash_points.arm(os.environ.get("GREENCRAWL_FAULT", ""))
 path, crawl, writer, commits = Path(sys.argv[1]), *map(int, sys.argv[2:])
 store = SqliteStore(path)
@@ -43,7 +43,7 @@ from pathlib import Path
 from greencrawl.schema import crash_points
 from greencrawl.schema.records import Commit
 from greencrawl.store.sqlite.store import SqliteStore
-from tests.support.store_contract import page
+from tests.support.store_records import page
 crash_points.arm(os.environ.get("GREENCRAWL_FAULT", ""))
 path, crawl, writer = Path(sys.argv[1]), *map(int, sys.argv[2:])
 store = SqliteStore(path)

@@ -20,6 +20,7 @@ from greencrawl.worker import child
 from greencrawl.worker.auth.base import Grant
 from greencrawl.worker.auth.state.vault import Vault, open_vault
 from tests.support.checkout import ROOT
+from tests.support.effort import cases
 from tests.support.redis_server import RedisServer, binaries
 from tests.support.system import wait_until
 
@@ -114,7 +115,8 @@ class Worker:
         self.process.communicate()
 
 
-@pytest.fixture(params=binaries())
+# By day the elder one runs the scripts of logins in ``test_logins``.
+@pytest.fixture(params=cases(binaries()[-1:], binaries()[:-1]))
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisServer]:
     server = RedisServer(tmp_path / "redis", request.param).start()
     joined(tmp_path / "a", server.url, create=True)
