@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.effort import cases
 from tests.support.faultrig import Fault, Result, Rig, run
 from tests.support.web import WebSpec
 
-SMALL = WebSpec(hosts=20, pages=400)
+SMALL = WebSpec(hosts=20, pages=250)
 
 
 def _run(folder: Path, inflict: object, **changes: object) -> Result:
@@ -30,7 +31,7 @@ def test_an_undisturbed_crawl_passes(tmp_path: Path) -> None:
     result = _run(tmp_path, _one_blow, refetched="none")
     assert result.why_not == []
     assert result.announced
-    assert result.urls == 400
+    assert result.urls == SMALL.pages
     assert result.leases_out >= 60
     assert result.uncommitted > 0
 
@@ -57,7 +58,7 @@ def test_a_lost_page_and_an_end_before_it_was_stored_fail(tmp_path: Path) -> Non
         _one_blow(rig)
         rig.system.wait_done(30)
         with closing(sqlite3.connect(rig.folder / "data" / "content.sqlite")) as database:
-            database.execute("DELETE FROM pages WHERE url = ?", [rig.web.url(399)])
+            database.execute("DELETE FROM pages WHERE url = ?", [rig.web.url(SMALL.pages - 1)])
             database.commit()
 
     result = _run(tmp_path, forget)
@@ -87,7 +88,7 @@ def test_a_request_that_follows_the_end_too_soon_fails_thrice(tmp_path: Path) ->
     assert "impolite" in findings
 
 
-@pytest.mark.parametrize("part", ["worker", "broker"])
+@pytest.mark.parametrize("part", cases(["worker"], ["broker"]))
 def test_an_end_that_is_never_announced_fails(tmp_path: Path, part: str) -> None:
     def stop(rig: Rig) -> None:
         with rig.blow(f"the {part} is gone for good"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,6 +16,7 @@ from greencrawl.store import open_store
 from greencrawl.worker.link_checker import MAX_REDIRECTS
 from tests.support.archive import Archive, check
 from tests.support.redis_server import RedisServer
+from tests.support.shared_system import shared_system
 from tests.support.site_server import Answer, Request, SiteServer
 from tests.support.sites import HTML
 from tests.support.system import System
@@ -48,25 +51,36 @@ def site(request: Request) -> Answer:
     return Answer(body=body.encode(), headers={**HTML, **headers})
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """Where bodies are in SQL."""
+    with shared_system(tmp_path_factory.mktemp("shared"), processes=2) as system:
+        yield system
+
+
 @pytest.mark.parametrize("bodies", ["sql", "warc"])
 def test_what_is_not_to_be_kept_is_in_no_store_and_its_links_are_followed(
-    tmp_path: Path, redis_server: RedisServer, bodies: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    redis_server: RedisServer,
+    shared: System,
+    bodies: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     folder = tmp_path / "warc"
     where = f"warc:{folder}" if bodies == "warc" else "sql"
-    with (
-        SiteServer(site) as server,
-        System(tmp_path, [redis_server.url], bodies=where) as system,
-    ):
-        system.start().crawl([server.url("/")], delay=0, bodies="all")
+    with SiteServer(site) as server, ExitStack() as stack:
+        system = shared
+        if bodies == "warc":
+            own = System(tmp_path, [redis_server.url], bodies=where)
+            system = stack.enter_context(own).start()
+        system.crawl([server.url("/")], delay=0, bodies="all")
         system.wait_done(60)
         stats = system.stats()
         said = {path: _why(system, server.url(path)) for path in SAID}
-        system.stop()
         base = server.url("").rstrip("/")
     assert stats["stored"] == 1 + len(SAID) + len(LEADS)
     assert stats["failures"] == {"noindex": 4, "unavailable_after": 1}
-    store = open_store(f"sqlite:///{tmp_path / 'data' / 'content.sqlite'}", where)
+    store = open_store(f"sqlite:///{system.folder / 'data' / 'content.sqlite'}", where)
     number = store.crawl("test").id
     pages = {page.url.removeprefix(base): page for _, page in store.pages(number, detail="body")}
     assert {path for path in SAID if SECRET not in pages[path].text + str(pages[path].body)} == (
@@ -88,7 +102,7 @@ def test_what_is_not_to_be_kept_is_in_no_store_and_its_links_are_followed(
         assert check(files) == ""
         archived = {url.removeprefix(base) for url in Archive(files).answers}
         assert archived == pages.keys() - WITHHELD
-    lines = _exported(tmp_path, where, capsys)
+    lines = _exported(system.folder, where, capsys)
     assert {line["url"].removeprefix(base) for line in lines if _withheld(line)} == WITHHELD
 
 
@@ -116,22 +130,16 @@ def tdm_site(request: Request) -> Answer:
 
 
 @pytest.mark.parametrize("tdm", ["record", "obey"])
-def test_reservations_are_noted_or_by_choice_obeyed(
-    tmp_path: Path, redis_server: RedisServer, tdm: str
-) -> None:
-    with (
-        SiteServer(tdm_site, ("127.0.0.1", "127.0.0.2")) as server,
-        System(tmp_path, [redis_server.url], processes=2) as system,
-    ):
+def test_reservations_are_noted_or_by_choice_obeyed(shared: System, tdm: str) -> None:
+    with SiteServer(tdm_site, ("127.0.0.1", "127.0.0.2")) as server:
         seeds = [f"http://{address}:{server.port}/" for address in server.addresses]
-        system.start().crawl(seeds, delay=0, tdm=tdm)
-        system.wait_done(60)
-        stats = system.stats()
-        said = _why(system, f"{seeds[0]}reserved")
-        system.stop()
+        shared.crawl(seeds, tdm, delay=0, tdm=tdm)
+        shared.wait_done(60, tdm)
+        stats = shared.stats(tdm)
+        said = _why(shared, f"{seeds[0]}reserved")
     files = [hit.address for hit in server.hits if "tdmrep" in hit.target]
-    store = open_store(f"sqlite:///{tmp_path / 'data' / 'content.sqlite'}")
-    pages = [page for _, page in store.pages(store.crawl("test").id)]
+    store = open_store(f"sqlite:///{shared.folder / 'data' / 'content.sqlite'}")
+    pages = [page for _, page in store.pages(store.crawl(tdm).id)]
     store.close()
     assert len(pages) == 2 * (1 + len(TDM))
     withheld = {page.url.rpartition("/")[2] for page in pages if not page.text and page.links == []}
@@ -148,22 +156,16 @@ def test_reservations_are_noted_or_by_choice_obeyed(
     assert f"rights of text and data mining are reserved, policy {POLICY}" in said
 
 
-def test_the_page_waits_as_long_as_the_answer_to_the_file_asks(
-    tmp_path: Path, redis_server: RedisServer
-) -> None:
+def test_the_page_waits_as_long_as_the_answer_to_the_file_asks(shared: System) -> None:
     def busy(request: Request) -> Answer:
         if request.target == "/.well-known/tdmrep.json":
             return Answer(503, headers={"Retry-After": "3"})
         return tdm_site(request)
 
-    with (
-        SiteServer(busy) as server,
-        System(tmp_path, [redis_server.url], processes=2) as system,
-    ):
-        system.start().crawl([server.url("/")], delay=0, tdm="obey", depth=0, sitemaps="off")
-        system.wait_done(60)
-        stats = system.stats()
-        system.stop()
+    with SiteServer(busy) as server:
+        shared.crawl([server.url("/")], "busy", delay=0, tdm="obey", depth=0)
+        shared.wait_done(60, "busy")
+        stats = shared.stats("busy")
     robots, file, page = sorted(server.hits, key=lambda hit: hit.arrived)
     assert (robots.target, file.target, page.target) == (
         "/robots.txt",
@@ -205,17 +207,17 @@ def shop(request: Request) -> Answer:
 
 @pytest.mark.parametrize("canonical", ["record", "fold"])
 def test_copies_are_folded_by_choice_and_nothing_that_is_said_once_is_lost(
-    tmp_path: Path, redis_server: RedisServer, canonical: str
+    shared: System, canonical: str
 ) -> None:
-    with SiteServer(shop) as server, System(tmp_path, [redis_server.url]) as system:
-        system.start().crawl([server.url("/")], delay=0, canonical=canonical)
-        system.wait_done(60)
-        stats = system.stats()
-        said = _why(system, server.url("/list?sort=price"))
-        system.stop()
+    name = f"copies-{canonical}"
+    with SiteServer(shop) as server:
+        shared.crawl([server.url("/")], name, delay=0, canonical=canonical)
+        shared.wait_done(60, name)
+        stats = shared.stats(name)
+        said = _why(shared, server.url("/list?sort=price"))
         base = server.url("").rstrip("/")
-    store = open_store(f"sqlite:///{tmp_path / 'data' / 'content.sqlite'}")
-    number = store.crawl("test").id
+    store = open_store(f"sqlite:///{shared.folder / 'data' / 'content.sqlite'}")
+    number = store.crawl(name).id
     pages = {page.url.removeprefix(base): page for _, page in store.pages(number)}
     finals = {final.url.removeprefix(base) for _, final in store.finals(number)}
     store.close()
@@ -235,7 +237,7 @@ def test_copies_are_folded_by_choice_and_nothing_that_is_said_once_is_lost(
     assert ("copy: title, text and body are not kept" in said) == folds
 
 
-def test_an_endless_chain_of_canonical_urls_ends(tmp_path: Path, redis_server: RedisServer) -> None:
+def test_an_endless_chain_of_canonical_urls_ends(shared: System) -> None:
     def chain(request: Request) -> Answer:
         if not request.target.startswith("/p"):
             return Answer(404)
@@ -243,12 +245,10 @@ def test_an_endless_chain_of_canonical_urls_ends(tmp_path: Path, redis_server: R
         link = f'<link rel=canonical href="/p{number + 1}">'
         return Answer(body=f"{link}<p>page {number}".encode(), headers=HTML)
 
-    with SiteServer(chain) as server, System(tmp_path, [redis_server.url]) as system:
-        start = server.url("/p0")
-        system.start().crawl([start], delay=0, canonical="fold", depth=0, sitemaps="off")
-        system.wait_done(60)
-        stats = system.stats()
-        system.stop()
+    with SiteServer(chain) as server:
+        shared.crawl([server.url("/p0")], "chain", delay=0, canonical="fold", depth=0)
+        shared.wait_done(60, "chain")
+        stats = shared.stats("chain")
     assert stats["stored"] == 1 + MAX_REDIRECTS
 
 

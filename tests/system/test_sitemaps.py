@@ -12,7 +12,7 @@ import pytest
 
 from greencrawl.cli.commands.explain import in_store
 from greencrawl.store import open_store
-from tests.support.effort import cases
+from tests.support.effort import cases, examples
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import Answer, Request, SiteServer
 from tests.support.sites import html
@@ -20,7 +20,7 @@ from tests.support.stored import read_stored
 from tests.support.system import System, wait_until
 from tests.system.test_worker_crawl import targets
 
-FILES, EACH = 6, 300
+FILES, EACH = 6, examples(100, 300)
 ROBOTS = b"User-agent: *\nDisallow: /not/\nSitemap: /index.xml\nSitemap: /broken.xml\n"
 XML = {"Content-Type": "application/xml"}
 
