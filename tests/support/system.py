@@ -28,6 +28,8 @@ from tests.support.ports import free_port
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
+MOST_SECONDS = 0.2
+"""Between two looks at what is waited for."""
 
 
 def wait_until(
@@ -35,12 +37,16 @@ def wait_until(
 ) -> float:
     """Wait until ``holds()`` is true; returns the seconds it took. Raises AssertionError after
     ``seconds``, saying ``what`` did not happen.
+
+    It looks ``every`` so many seconds, and less often the longer it waits: most looks are calls of
+    a broker, which took more CPU than what was waited for.
     """
     began = time.monotonic()
     while not holds():
-        if time.monotonic() - began > seconds:
+        waited = time.monotonic() - began
+        if waited > seconds:
             raise AssertionError(f"not within {seconds:g} s: {what}")
-        time.sleep(every)
+        time.sleep(max(every, min(waited / 50, MOST_SECONDS)))
     return time.monotonic() - began
 
 
