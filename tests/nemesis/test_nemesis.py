@@ -20,7 +20,7 @@ from tests.nemesis.parts import HERE
 from tests.nemesis.schedule import FAULTS, make
 from tests.nemesis.world import Store
 
-RUNS: tuple[tuple[Store, int], ...] = (("sqlite", 20700), ("mysql", 7249))
+RUNS: tuple[tuple[Store, int], ...] = (("sqlite", 20700), ("mysql", 13067))
 """Memory, older copies, a lock, a kill; and jumps of the clock, a full disk, cuts, SQL killed."""
 MINUTES = 0.5
 """Of faults; starting, healing and the ends of all crawls come on top."""

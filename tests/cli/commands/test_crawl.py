@@ -32,6 +32,7 @@ from tests.support.ports import free_port
 
 SLOW = ("--delay", "0.1", "--processes", "1")
 FAST = ("--delay", "0", "--slots", "4", "--processes", "1")
+NOWHERE = "redis://127.0.0.1:1"
 
 
 RECORDS = """
@@ -157,6 +158,15 @@ def until(holds: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
         gevent.sleep(0.02)
 
 
+def main_texts(command: Command, name: str) -> list[str | None]:
+    """Of the pages of a crawl that have a text: there are some."""
+    with closing(open_store(f"sqlite:///{command.folder / 'data' / 'content.sqlite'}")) as store:
+        pages = [page for _, page in store.pages(store.crawl(name).id)]
+    found = [page.main for page in pages if page.status == 200 and page.text]
+    assert found
+    return found
+
+
 def summary(file: Path) -> dict[str, Any]:
     return dict(json.loads(file.read_bytes()))
 
@@ -173,6 +183,8 @@ def test_crawl_ends_with_a_summary_and_fetches_every_url_once(
     assert made["failures"] == {"gone": 1, "robots": 2}
     assert made["hosts"] == 1
     assert "31 pages stored" in err
+    assert NO_MAIN_TEXT not in err or not available()
+    assert None not in main_texts(command, "x") or not available()
     assert "greencrawl export x" in out
     assert set(Counter(site.requests).values()) == {1}
     assert not [target for target in site.requests if target.startswith("/private")]
@@ -213,28 +225,15 @@ def test_records_that_a_hook_finds_are_exported_by_themselves(command: Command, 
 def test_where_nothing_was_compiled_a_crawl_says_once_that_it_stores_no_main_text(
     command: Command, root: str
 ) -> None:
-    def stored(name: str, *options: str) -> tuple[str, list[str | None]]:
-        arguments = ("crawl", root, "--crawl", name, "--max-pages", "3", "--processes", "1")
-        code, _, err = command.run(*arguments, "--delay", "0", *options)
-        assert code == 0, err
-        file = command.folder / "data" / "content.sqlite"
-        with closing(open_store(f"sqlite:///{file}")) as store:
-            crawl = store.crawl(name).id
-            pages = [one for _, one in store.pages(crawl) if one.status == 200]
-        return err, [page.main for page in pages if page.text]
-
-    if available():
-        err, found = stored("first")
-        assert found
-        assert all(main is not None for main in found)
-        assert NO_MAIN_TEXT not in err
     (command.folder / "sitecustomize.py").write_text(NOTHING_COMPILED)
     command.path.append(str(command.folder))
-    err, found = stored("second")
+    code, _, err = command.run("crawl", root, "--crawl", "x", "--max-pages", "3", *FAST)
+    assert code == 0, err
     assert err.count(f"no main text is stored: {NO_MAIN_TEXT}") == 1
-    assert found
-    assert set(found) == {None}
-    assert NO_MAIN_TEXT not in stored("third", "--main-text", "off")[0]
+    assert set(main_texts(command, "x")) == {None}
+    for option, times in (("on", 1), ("off", 0)):  # it is said before the broker is waited for
+        code, _, err = command.run("crawl", root, "--main-text", option, redis=NOWHERE)
+        assert (code, err.count(NO_MAIN_TEXT)) == (1, times)
 
 
 def test_a_crawl_in_periods_is_left_when_it_rests_and_begins_again_when_that_is_due(
@@ -395,7 +394,7 @@ def test_crawl_that_can_only_wait_says_so(command: Command) -> None:
 
 
 def test_broker_that_cannot_start_is_told_in_one_line(command: Command, root: str) -> None:
-    code, _, err = command.run("crawl", root, redis="redis://127.0.0.1:1")
+    code, _, err = command.run("crawl", root, redis=NOWHERE)
     assert code == 1
     assert "greencrawl: the broker ended with exit code 1" in err
     assert "broker.log" in err
@@ -465,7 +464,7 @@ def test_crawl_that_stored_nothing_fails_and_says_why(command: Command) -> None:
     assert "no page is stored: failures: address_forbidden 1 (in a private or loopback" in err
     assert "http://127.0.0.1:1/: Settled at" in err
     assert "`greencrawl explain http://127.0.0.1:1/` says more" in err
-    code, _, err = command.run("crawl", "http://127.0.0.1:1/", "--processes", "1")
+    code, _, err = command.here("crawl", "http://127.0.0.1:1/", "--processes", "1")
     assert (code, "is finished" in err) == (1, True)
 
 
