@@ -44,6 +44,14 @@ FIELDS = b"".join(b"X-%d: y\r\n" % number for number in range(201))
 
 @pytest.fixture
 def downloader() -> Iterator[Downloader]:
+    """What ends does so by itself, also on a busy machine."""
+    made = Downloader(LOOPBACK, request_seconds=30)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def hasty() -> Iterator[Downloader]:
     made = Downloader(LOOPBACK, request_seconds=0.4)
     yield made
     made.close()
@@ -98,11 +106,11 @@ def drip_then_stall(data: bytes, interval: float) -> Behaviour:
     ],
 )
 def test_answer_that_does_not_end_in_time_is_a_timeout(
-    downloader: Downloader, behaviour: Behaviour
+    hasty: Downloader, behaviour: Behaviour
 ) -> None:
     began = time.monotonic()
-    assert failure(downloader, behaviour).kind is FailureKind.TIMEOUT
-    assert 0.3 < time.monotonic() - began < 0.65
+    assert failure(hasty, behaviour).kind is FailureKind.TIMEOUT
+    assert 0.3 < time.monotonic() - began < 5, "none of them ends by itself"
 
 
 @pytest.mark.parametrize(
@@ -220,14 +228,13 @@ def test_body_without_end_is_cut_exactly_at_the_cap(
 def test_answer_that_never_grows_is_cut_too(
     downloader: Downloader, start: bytes, again: bytes
 ) -> None:
-    began = time.monotonic()
     found = fetch(downloader, send_forever(start, again))
     if isinstance(found, Fetched):
         assert found.truncated
         assert found.body == b""
     else:
+        # cut by its size and not by its time, which is another kind
         assert found.kind in (FailureKind.DECODE, FailureKind.PROTOCOL)
-    assert time.monotonic() - began < 0.35  # cut by its size and not by its time
 
 
 def test_body_of_exactly_the_cap_is_whole(downloader: Downloader) -> None:
@@ -255,7 +262,7 @@ except ConnectionError:
 
 
 def test_fast_endless_peer_does_not_keep_other_greenlets_from_running() -> None:
-    downloader = Downloader(LOOPBACK, request_seconds=0.5)
+    hasty = Downloader(LOOPBACK, request_seconds=0.5)
     ticks: list[float] = []
 
     def tick() -> None:
@@ -263,15 +270,15 @@ def test_fast_endless_peer_does_not_keep_other_greenlets_from_running() -> None:
             ticks.append(time.monotonic())
             gevent.sleep(0.005)
 
-    # A process of its own: a peer in this one could only send while the downloader waits. Chunks of
+    # A process of its own: a peer in this one could only send while the hasty waits. Chunks of
     # eight bytes are read more slowly than they are sent, so that there always are more.
     with subprocess.Popen([sys.executable, "-c", FAST_PEER], stdout=subprocess.PIPE) as peer:
         assert peer.stdout is not None
         url = f"http://127.0.0.1:{int(peer.stdout.readline())}/"
         ticker = gevent.spawn(tick)
-        found = downloader.fetch(url, {}, max_body_bytes=2**30, deadline=monotonic() + 9)
+        found = hasty.fetch(url, {}, max_body_bytes=2**30, deadline=monotonic() + 9)
         ticker.kill()
-        downloader.close()
+        hasty.close()
         peer.kill()
     assert isinstance(found, Failure)
     assert found.kind is FailureKind.TIMEOUT
@@ -303,11 +310,11 @@ def test_bombs_of_every_coding_cost_no_more_than_the_cap(downloader: Downloader)
     for coding, bomb in bombs.items():
         with RawServer(answer(bomb, Content_Encoding=coding)) as server:
             tracemalloc.start()
-            began = time.monotonic()
+            began = time.process_time()
             found = downloader.fetch(
                 server.url(), {}, max_body_bytes=CAP, deadline=monotonic() + 60
             )
-            took = time.monotonic() - began
+            took = time.process_time() - began
             _, peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
         assert isinstance(found, Fetched), found
@@ -379,9 +386,9 @@ def test_zstd_window_beyond_8_mib_is_refused(downloader: Downloader) -> None:
     ids=["short", "reset", "stalled", "bad chunk", "bad gzip"],
 )
 def test_status_other_than_2xx_stands_though_its_body_breaks(
-    downloader: Downloader, behaviour: Behaviour
+    hasty: Downloader, behaviour: Behaviour
 ) -> None:
-    found = fetch(downloader, behaviour)
+    found = fetch(hasty, behaviour)
     assert isinstance(found, Fetched), found
     assert found.status == 404
     assert found.truncated
