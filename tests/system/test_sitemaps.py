@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from urllib.error import HTTPError
@@ -14,6 +15,7 @@ from greencrawl.cli.commands.explain import in_store
 from greencrawl.store import open_store
 from tests.support.effort import cases, examples
 from tests.support.redis_server import RedisServer
+from tests.support.shared_system import shared_system
 from tests.support.site_server import Answer, Request, SiteServer
 from tests.support.sites import html
 from tests.support.stored import read_stored
@@ -106,31 +108,33 @@ def test_sitemaps_and_what_they_list_come_back_when_redis_has_lost_all(
         assert stored.dead == {server.url("/broken.xml")}
 
 
-def test_a_sitemap_is_a_seed_and_depth_one_is_what_it_lists(
-    tmp_path: Path, redis_server: RedisServer
-) -> None:
-    with SiteServer(site) as server, System(tmp_path, [redis_server.url]).start() as system:
-        system.crawl([server.url("/3.xml")], delay=0, depth=1, sitemaps="on")
-        system.wait_done(60)
-        stored = read_stored(tmp_path / "data")
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    with shared_system(tmp_path_factory.mktemp("shared")) as system:
+        yield system
+
+
+def test_a_sitemap_is_a_seed_and_depth_one_is_what_it_lists(shared: System) -> None:
+    with SiteServer(site) as server:
+        shared.crawl([server.url("/3.xml")], "seed", delay=0, depth=1, sitemaps="on")
+        shared.wait_done(60, "seed")
+        stored = read_stored(shared.folder / "data", "seed")
         expected = {server.url("/3.xml"), *(server.url(f"/3/{n}") for n in range(EACH))}
         assert stored.pages == expected
 
 
-def test_a_place_that_has_no_sitemap_is_no_failure(
-    tmp_path: Path, redis_server: RedisServer
-) -> None:
+def test_a_place_that_has_no_sitemap_is_no_failure(shared: System) -> None:
     def bare(request: Request) -> Answer:
         return Answer(body=html("page", [])) if request.target == "/" else Answer(404)
 
-    with SiteServer(bare) as server, System(tmp_path, [redis_server.url]).start() as system:
-        given = {"name": "test", "seeds": [server.url("/")], "delay": 0}
-        system.call("POST", "/v1/crawls", given)  # by default
-        system.wait_done(30)
+    with SiteServer(bare) as server:
+        given = {"name": "bare", "seeds": [server.url("/")], "delay": 0}
+        shared.call("POST", "/v1/crawls", given)  # by default
+        shared.wait_done(30, "bare")
         assert targets(server) == {"/": 1, "/robots.txt": 1, "/sitemap.xml": 1}
-        stats = system.stats()
+        stats = shared.stats("bare")
         assert (stats["failures"], stats["dead"], stats["stored"]) == ({}, 0, 1)
-        (found,) = system.call("GET", f"/v1/urls?crawl=test&url={server.url('/sitemap.xml')}")
+        (found,) = shared.call("GET", f"/v1/urls?crawl=bare&url={server.url('/sitemap.xml')}")
         assert found["state"] == "seen"
         assert found["why"] == (
             "admitted to the queue earlier; a sitemap was looked for there: where none is, or may "
@@ -138,9 +142,7 @@ def test_a_place_that_has_no_sitemap_is_no_failure(
         )
 
 
-def test_why_a_place_could_not_be_asked_is_known_afterwards(
-    tmp_path: Path, redis_server: RedisServer
-) -> None:
+def test_why_a_place_could_not_be_asked_is_known_afterwards(shared: System) -> None:
     def failing(request: Request) -> Answer:
         return Answer(502) if request.target == "/sitemap.xml" else site(request)
 
@@ -150,18 +152,17 @@ def test_why_a_place_could_not_be_asked_is_known_afterwards(
     said = "a sitemap was looked for there, once, since nobody names one: server_error (HTTP 502)"
     with SiteServer(named_by_nobody) as server:
         place = server.url("/sitemap.xml")
-        with System(tmp_path, [redis_server.url]).start() as system:
-            given = {"name": "test", "seeds": [server.url("/")], "delay": 0}
-            system.call("POST", "/v1/crawls", given)
-            system.wait_done(30)
-            assert targets(server)["/sitemap.xml"] == 1
-            stats = system.stats()
-            assert (stats["failures"], stats["dead"], stats["stored"]) == ({}, 0, 1)
-            (found,) = system.call("GET", f"/v1/urls?crawl=test&url={place}")
-            assert (found["state"], found["attempts"][0]["code"]) == ("seen", 502)
-            assert found["why"] == f"admitted to the queue earlier; {said}"
-        store = open_store(f"sqlite:///{tmp_path / 'data' / 'content.sqlite'}")
-        crawl, identity = store.crawl("test"), store.frontier()
+        given = {"name": "why", "seeds": [server.url("/")], "delay": 0}
+        shared.call("POST", "/v1/crawls", given)
+        shared.wait_done(30, "why")
+        assert targets(server)["/sitemap.xml"] == 1
+        stats = shared.stats("why")
+        assert (stats["failures"], stats["dead"], stats["stored"]) == ({}, 0, 1)
+        (found,) = shared.call("GET", f"/v1/urls?crawl=why&url={place}")
+        assert (found["state"], found["attempts"][0]["code"]) == ("seen", 502)
+        assert found["why"] == f"admitted to the queue earlier; {said}"
+        store = open_store(f"sqlite:///{shared.folder / 'data' / 'content.sqlite'}")
+        crawl, identity = store.crawl("why"), store.frontier()
         assert identity is not None
         state = in_store(store, crawl, place, identity)
         store.close()
