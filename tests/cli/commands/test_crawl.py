@@ -359,7 +359,7 @@ def test_second_crawl_in_the_same_folder_is_refused(
 ) -> None:
     process = command.start("crawl", root, "--delay", "0.2", "--processes", "1")
     until(lambda: site.requests, "a request")
-    code, _, err = command.run("crawl", root)
+    code, _, err = command.here("crawl", root)
     assert code == 1
     assert f"process {process.pid}" in err
     code, out, _ = command.here("status")
