@@ -14,7 +14,7 @@ from tests.support.effort import cases
 from tests.support.faultrig import Fault, Result, Rig, run
 from tests.support.web import WebSpec
 
-SMALL = WebSpec(hosts=20, pages=250)
+SMALL = WebSpec(hosts=20, pages=400)
 
 
 def _run(folder: Path, inflict: object, **changes: object) -> Result:
