@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import gevent
 
@@ -36,7 +37,7 @@ def form(steward: Steward) -> Report:
     for admin in new:
         admin.enrol(Vote())
     first = WriterTerm(1, str(steward.topology.masters[0]))
-    steward.servers.register.change(lambda now: first if now is None else None)
+    _propose(steward, lambda now: first if now is None else None)
     end = steward.clock() + DRAIN_SECONDS
     while True:
         report = steward.round()
@@ -142,6 +143,20 @@ def _end(steward: Steward, term: WriterTerm, to: str, *, lose: bool) -> None:
         gevent.sleep(0.02)
 
 
+def _propose(steward: Steward, change: Callable[[WriterTerm | None], WriterTerm | None]) -> None:
+    """Change the register, again where stewards propose at the same time. Raises NoMajority."""
+    end = steward.clock() + JOIN_SECONDS
+    while True:
+        try:
+            steward.servers.register.change(change)
+        except NoMajority:
+            if steward.clock() > end:
+                raise
+            gevent.sleep(random.uniform(0.02, 0.2))
+        else:
+            return
+
+
 def enrol(steward: Steward, name: str) -> None:
     """Give a server that was made anew (empty, or a copy of another) its vote.
 
@@ -154,7 +169,7 @@ def enrol(steward: Steward, name: str) -> None:
     admin.probe()
     admin.prepare()
     admin.expel()
-    steward.servers.register.change(lambda _: None)
+    _propose(steward, lambda _: None)
     others = [one.vote for one in steward.servers.admins.values() if one is not admin]
     votes = [vote for vote in together(others) if isinstance(vote, Vote)]
     admin.enrol(max(votes, key=lambda vote: vote.accepted))

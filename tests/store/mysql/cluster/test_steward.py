@@ -195,6 +195,12 @@ def test_hand_over_that_meets_another_proposer_tries_again() -> None:
     assert by_hand._succeed(steward, RING, B) == steward.servers.register.read() == WriterTerm(4, B)
 
 
+def test_what_a_person_proposes_is_proposed_again_when_a_steward_was_faster() -> None:
+    steward = handing(RING, Rivalled)
+    by_hand._propose(steward, lambda _: WriterTerm(4, B))
+    assert steward.servers.register.read() == WriterTerm(4, B)
+
+
 def test_hand_over_that_a_steward_has_finished_is_done() -> None:
     assert by_hand._succeed(handing(WriterTerm(4, B, A)), RING, B) == WriterTerm(4, B)
     assert by_hand._succeed(handing(WriterTerm(5, B)), RING, B) == WriterTerm(5, B)
