@@ -340,7 +340,7 @@ def _interrupt(*_: object) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     cores = len(os.sched_getaffinity(0))
-    parser.add_argument("--lanes", type=int, default=2 * cores + 1, help="processes (%(default)d)")
+    parser.add_argument("--lanes", type=int, default=3 * cores, help="processes (%(default)d)")
     parser.add_argument("--weigh", action="store_true", help=f"write {WEIGHTS}")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)
