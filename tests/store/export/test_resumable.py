@@ -141,17 +141,22 @@ def test_a_killed_export_goes_on_and_is_as_if_nothing_had_happened(
 
 def test_ctrl_c_stops_at_once_and_the_same_command_goes_on(data: Path, tmp_path: Path) -> None:
     out, whole = tmp_path / "out.csv", tmp_path / "whole.csv"
-    slow = EXPORT.replace(
+    waits = EXPORT.replace(
         "crash_points.arm",
-        "import time; from greencrawl.store.export import formats; fast = formats.Csv.page\n"
-        "formats.Csv.page = lambda self, page: (time.sleep(0.01), fast(self, page))[1]\n"
+        "import itertools, sys; from greencrawl.store.export import formats\n"
+        "fast, numbers = formats.Csv.page, itertools.count(1)\n"
+        "def page(self, page):\n"
+        f"    if next(numbers) == {PAGES - 20}: sys.stdin.read()\n"
+        "    return fast(self, page)\n"
+        "formats.Csv.page = page\n"
         "crash_points.arm",
     )  # fmt: skip
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
     process = subprocess.Popen(
-        [sys.executable, "-c", slow, "--format", "csv", "-o", str(out), "--data", str(data)],
+        [sys.executable, "-c", waits, "--format", "csv", "-o", str(out), "--data", str(data)],
         env=environment | {"PYTHONPATH": str(ROOT / "src")},
         cwd=ROOT,
+        stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
