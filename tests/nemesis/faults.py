@@ -120,11 +120,13 @@ class Strokes:
     def _stop(self, event: Event, done: Done) -> None:
         part = self._part(event.arguments["part"])
         part.freeze()
-        if self.world.store == "sqlite":
-            writer = sqlite_writer(self.world.sqlite)
-            done.holds_sql = writer in {process.pid for process in part.family()}
-        self._hold(event)
-        part.thaw()
+        try:
+            if self.world.store == "sqlite":
+                writer = sqlite_writer(self.world.sqlite)
+                done.holds_sql = writer in {process.pid for process in part.family()}
+            self._hold(event)
+        finally:
+            part.thaw()
 
     def _cut(self, event: Event, done: Done) -> None:
         link = event.arguments["link"]

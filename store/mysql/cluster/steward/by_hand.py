@@ -37,7 +37,8 @@ def form(steward: Steward) -> Report:
     for admin in new:
         admin.enrol(Vote())
     first = WriterTerm(1, str(steward.topology.masters[0]))
-    _propose(steward, lambda now: first if now is None else None)
+    register = steward.servers.register
+    _until_decided(steward, lambda: register.change(lambda now: first if now is None else None))
     end = steward.clock() + DRAIN_SECONDS
     while True:
         report = steward.round()
@@ -79,24 +80,32 @@ def hand_over(steward: Steward, to: str = "", *, lose: bool = False) -> WriterTe
 
 
 def _succeed(steward: Steward, term: WriterTerm, to: str) -> WriterTerm:
-    """Let ``to`` follow; a steward that saw the term end may do the same. Raises Unavailable.
+    """Let ``to`` follow; a steward that saw the term end may do the same. Raises Unavailable."""
+    wanted = WriterTerm(term.epoch + 1, to)
+
+    def decide() -> WriterTerm | None:
+        changed = steward.servers.change(term, wanted)
+        return wanted if changed else steward.servers.register.read()
+
+    now = _until_decided(steward, decide)
+    if now is None or now.writer != to or now.epoch <= term.epoch:
+        raise Unavailable("somebody else changed who takes writes: look again")
+    return WriterTerm(now.epoch, to)
+
+
+def _until_decided(steward: Steward, decide: Callable[[], WriterTerm | None]) -> WriterTerm | None:
+    """What ``decide`` comes to. Raises NoMajority.
 
     Of two that propose at the same time none may get its majority: they try again, apart.
     """
     end = steward.clock() + JOIN_SECONDS
     while True:
         try:
-            if steward.servers.change(term, WriterTerm(term.epoch + 1, to)):
-                return WriterTerm(term.epoch + 1, to)
-            now = steward.servers.register.read()
+            return decide()
         except NoMajority:
             if steward.clock() > end:
                 raise
-            gevent.sleep(random.uniform(0.02, 0.2))
-            continue
-        if now is None or now.writer != to or now.epoch <= term.epoch:
-            raise Unavailable("somebody else changed who takes writes: look again")
-        return WriterTerm(now.epoch, to)
+        gevent.sleep(random.uniform(0.02, 0.2))
 
 
 def _until_joined(steward: Steward, wanted: WriterTerm) -> WriterTerm:
@@ -143,20 +152,6 @@ def _end(steward: Steward, term: WriterTerm, to: str, *, lose: bool) -> None:
         gevent.sleep(0.02)
 
 
-def _propose(steward: Steward, change: Callable[[WriterTerm | None], WriterTerm | None]) -> None:
-    """Change the register, again where stewards propose at the same time. Raises NoMajority."""
-    end = steward.clock() + JOIN_SECONDS
-    while True:
-        try:
-            steward.servers.register.change(change)
-        except NoMajority:
-            if steward.clock() > end:
-                raise
-            gevent.sleep(random.uniform(0.02, 0.2))
-        else:
-            return
-
-
 def enrol(steward: Steward, name: str) -> None:
     """Give a server that was made anew (empty, or a copy of another) its vote.
 
@@ -169,7 +164,7 @@ def enrol(steward: Steward, name: str) -> None:
     admin.probe()
     admin.prepare()
     admin.expel()
-    _propose(steward, lambda _: None)
+    _until_decided(steward, lambda: steward.servers.register.change(lambda _: None))
     others = [one.vote for one in steward.servers.admins.values() if one is not admin]
     votes = [vote for vote in together(others) if isinstance(vote, Vote)]
     admin.enrol(max(votes, key=lambda vote: vote.accepted))

@@ -197,8 +197,9 @@ def test_hand_over_that_meets_another_proposer_tries_again() -> None:
 
 def test_what_a_person_proposes_is_proposed_again_when_a_steward_was_faster() -> None:
     steward = handing(RING, Rivalled)
-    by_hand._propose(steward, lambda _: WriterTerm(4, B))
-    assert steward.servers.register.read() == WriterTerm(4, B)
+    wanted, register = WriterTerm(4, B), steward.servers.register
+    decided = by_hand._until_decided(steward, lambda: register.change(lambda _: wanted))
+    assert decided == register.read() == wanted
 
 
 def test_hand_over_that_a_steward_has_finished_is_done() -> None:
