@@ -297,8 +297,9 @@ class DutiesMachine(World):
         for crawl in self.known(LIMITED):
             options = CrawlOptions(delay=0.0, slots=2, max_pages=self.limit)
             self.store.put_crawl(LIMITED, options, HOSTS)
-            if crawl.state == "done":
+            if crawl.state == "done":  # who raises a limit resumes, whatever ended the crawl
                 self.store.set_state(crawl.id, "active")
+                self.stopped.discard(crawl.id)
             self.tell(self.store.crawl(crawl.id), broker, steps)
 
     # -- nodes that are away
