@@ -23,6 +23,7 @@ from bench.traps.kinds.synthetic import TRAPS, Synthetic
 from bench.traps.kinds.wordpress import WordPress
 from bench.traps.wiki import WikiHit, changed
 from bench.traps.wiki_run import judge
+from tests.support.effort import cases
 from tests.support.site_server import Request
 from tests.support.walk import links
 
@@ -48,6 +49,7 @@ SITES: dict[str, Callable[[], Site]] = {
     "weather-chain": lambda: Weather(1, days=60, ways="chain"),
     "timetable": lambda: Timetable(1, lines=6, stops=10),
 }
+SOME = ["six", "discuz", "shop", "catalogue", "weather-chain"]
 HONEST = (
     "archive", "catalogue", "items", "pages", "screws", "screws-query", "weather",
     "weather-lists", "weather-chain", "timetable",
@@ -88,7 +90,7 @@ def unguided(site: Site, requests: int) -> Log:
     return log
 
 
-@pytest.mark.parametrize("name", SITES)
+@pytest.mark.parametrize("name", cases(SOME, [name for name in SITES if name not in SOME]))
 def test_all_content_can_be_found_without_a_trap(name: str) -> None:
     log, met = guided(SITES[name]())
     assert log.missing == []
@@ -97,7 +99,7 @@ def test_all_content_can_be_found_without_a_trap(name: str) -> None:
     assert met["missing"] == 0
 
 
-@pytest.mark.parametrize("name", SITES)
+@pytest.mark.parametrize("name", cases(SOME, [name for name in SITES if name not in SOME]))
 def test_whoever_follows_every_link_ends_in_traps_unless_there_are_none(name: str) -> None:
     log = unguided(SITES[name](), 300)
     wasted = log.wasted.total() / len(log.asked)

@@ -64,7 +64,7 @@ def _scripts_gone(server: RedisServer) -> None:
 
 
 # A power cut makes it older than it was: by day that is a copy's part in ``test_recovery_machine``.
-@pytest.mark.parametrize("harm", cases([_killed, _emptied, _frozen, _scripts_gone], [_cut_back]))
+@pytest.mark.parametrize("harm", cases([_emptied, _frozen], [_killed, _scripts_gone, _cut_back]))
 def test_a_crawl_survives_what_happens_to_redis(
     tmp_path: Path, redis_server: RedisServer, harm: Callable[[RedisServer], None]
 ) -> None:

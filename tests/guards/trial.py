@@ -34,9 +34,9 @@ class Noted:
 
 def machine(name: str) -> BaseException | None:
     """What it raised within 25 examples, as they were drawn: nothing is made smaller."""
-    settings.register_profile("guards", phases=[Phase.generate], database=None)
-    settings.load_profile("guards")
     importlib.import_module("tests.conftest")
+    settings.register_profile("guards", phases=[Phase.generate], database=None, derandomize=False)
+    settings.load_profile("guards")
     try:
         importlib.import_module(MACHINES[name]).run_machine(EXAMPLES)
     except Exception as error:  # noqa: BLE001

@@ -6,9 +6,14 @@ import os
 from collections.abc import Sequence
 from typing import TypeVar
 
+import pytest
+
 T = TypeVar("T")
 
 LONG = os.environ.get("TESTS_LONG") == "1"
+
+by_night = pytest.mark.skipif(not LONG, reason="tried in `make nightly`")
+"""Marks a test of which by day others try nearly the same."""
 
 
 def examples(by_day: int, by_night: int) -> int:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs
 import pytest
 from gevent.pywsgi import WSGIServer
 
+from tests.support.effort import cases
 from tests.support.redis_server import RedisServer
 from tests.support.sites import html
 from tests.support.stored import read_stored
@@ -100,7 +101,7 @@ def pair() -> Iterator[Pair]:
     made.door.stop()
 
 
-@pytest.mark.parametrize("max_pages", [0, 2])
+@pytest.mark.parametrize("max_pages", cases([2], [0]))
 def test_login_at_another_host_goes_through_its_session(
     tmp_path: Path, redis_server: RedisServer, pair: Pair, max_pages: int
 ) -> None:

@@ -55,7 +55,7 @@ WANTED = {"/", "/index.xml", *(f"/{n}.xml" for n in range(FILES))} | {
 
 @pytest.mark.parametrize(
     "fault",
-    cases(["", "worker.after_admit:4"], ["worker.after_store:3", "worker.before_finish:3"]),
+    cases(["worker.after_admit:4"], ["", "worker.after_store:3", "worker.before_finish:3"]),
 )
 def test_all_that_sitemaps_list_is_fetched_whatever_dies(
     tmp_path: Path, redis_server: RedisServer, fault: str

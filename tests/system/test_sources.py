@@ -17,6 +17,7 @@ from greencrawl.store import open_store
 from tests.cli.commands.test_crawl import Command, command, end, summary, until
 from tests.support.api import ApiServer, Call, Reply, reply
 from tests.support.checkout import ROOT
+from tests.support.effort import by_night
 from tests.support.twitter import USER, Twitter, too_fast
 from tests.support.weibo import Weibo
 
@@ -144,6 +145,7 @@ def test_twitter_with_one_token_for_all_processes(command: Command, twitter: Twi
     assert not any(secret in told["said"] for secret in twitter.secrets())
 
 
+@by_night
 def test_twitter_with_every_request_signed(command: Command, twitter: Twitter) -> None:
     changes = ('kind = "oauth2"', 'kind = "oauth1"')
     file = example(command, "twitter", twitter.origin, changes)
@@ -159,6 +161,7 @@ def test_twitter_with_every_request_signed(command: Command, twitter: Twitter) -
     assert len(set(signed)) == len(signed)
 
 
+@by_night
 def test_twitter_with_a_persons_consent_and_tokens_that_expire(
     command: Command, twitter: Twitter
 ) -> None:
@@ -208,6 +211,7 @@ def weibo_secrets(weibo: Weibo) -> dict[str, str]:
     return {"auth_weibo_client_id": weibo.key, "auth_weibo_client_secret": weibo.secret}
 
 
+@by_night
 def test_weibo_with_a_persons_consent(command: Command, weibo: Weibo) -> None:
     file, secrets = example(command, "weibo", weibo.origin), weibo_secrets(weibo)
     login_weibo(command, weibo, file, secrets)

@@ -206,6 +206,14 @@ HOSTILE = {
     "one comment": b"#" + b"x" * MAX_BODY_BYTES,
     "agents": filled(lambda n: f"User-agent: a{n}"),
 }
+WORST = [
+    "wildcards",
+    "letters",
+    "short",
+    "one rule of stars",
+    "one long rule",
+    "each within the next",
+]
 TARGETS = [
     "/shop/list12?sort=3&dir=up",
     "/" + "a" * 70,
@@ -231,7 +239,7 @@ def test_url_costs_little_whatever_the_file(name: str) -> None:
         assert min(took) < 0.000_4, path[:30]
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", cases(WORST, [name for name in HOSTILE if name not in WORST]))
 def test_hostile_file_is_compiled_in_slices_and_stays_small(name: str) -> None:
     slices = []
 
