@@ -12,7 +12,7 @@ from bench.extract.fuzz import __main__ as fuzz
 from bench.extract.fuzz import defects, pages, reader
 from greencrawl.worker.extract.compile import compile
 from greencrawl.worker.extract.text import compiled
-from tests.support.effort import cases
+from tests.support.effort import by_night, cases
 
 needs_sanitizers = pytest.mark.skipif(
     shutil.which("cc") is None or not fuzz.sanitizer(), reason="there is no compiler with them"
@@ -50,6 +50,7 @@ def test_a_planted_defect_is_found(number: int, tmp_path: Path) -> None:
 
 
 @needs_sanitizers
+@by_night
 def test_the_sources_as_they_are_have_none_for_some_seconds(tmp_path: Path) -> None:
     assert compile(tmp_path, *fuzz.FLAGS, "-O0") == ""
     one = fuzz.tried([], seed=3, seconds=2, compiled=tmp_path)

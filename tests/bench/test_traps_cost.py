@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bench.traps.cost import KINDS, MENU, Cost, crawled, fetched, line, measured
 from greencrawl.schema.records import Fetched, Task
+from tests.support.effort import by_night
 
 
 def pages_of(name: str, most: int) -> list[tuple[Task, Fetched]]:
@@ -31,6 +32,7 @@ def test_the_judge_is_timed_beside_reading(tmp_path: Path) -> None:
     assert cost.share == cost.judge / cost.reading
 
 
+@by_night
 def test_the_share_is_of_a_page_of_a_crawl(tmp_path: Path) -> None:
     site, start = KINDS["catalogue"](200)
     assert crawled(site, start, 200, 1, tmp_path) > 100

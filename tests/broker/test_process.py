@@ -44,6 +44,7 @@ from greencrawl.schema.records import (
 )
 from greencrawl.store import open_store
 from tests.support.broker_process import BrokerProcess
+from tests.support.effort import cases
 from tests.support.ports import free_port
 from tests.support.redis_server import RedisServer
 from tests.support.system import wait_until
@@ -275,7 +276,7 @@ def test_sigterm_ends_long_polls_and_loses_nothing(tmp_path: Path) -> None:
         broker.stop()
 
 
-@pytest.mark.parametrize("point", ["broker.after_seed_log:2", "broker.after_seed_admit:2"])
+@pytest.mark.parametrize("point", cases(["broker.after_seed_admit:2"], ["broker.after_seed_log:2"]))
 def test_seeds_survive_a_broker_that_dies_while_taking_them(tmp_path: Path, point: str) -> None:
     redis = RedisServer(tmp_path / "redis").start()
     broker = BrokerProcess(tmp_path / "broker", redis=redis.url, fault=point).start()
