@@ -17,7 +17,7 @@ by_night = pytest.mark.skipif(not LONG, reason="tried in `make nightly`")
 
 
 def examples(by_day: int, by_night: int) -> int:
-    """How many examples a property is tried on; other ones in each run."""
+    """How many examples a property is tried on: by day the same in each run, by night others."""
     return by_night if LONG else by_day
 
 

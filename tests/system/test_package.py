@@ -27,7 +27,6 @@ import greencrawl
 from greencrawl.cli.local.site_server import Site, serve
 from greencrawl.schema.errors import Unavailable
 from tests.support.checkout import ROOT
-from tests.support.effort import by_night
 from tests.support.mariadb import MariaDb
 from tests.support.ports import free_port
 from tests.support.system import wait_until
@@ -257,7 +256,6 @@ print(compiled and compiled.__file__.startswith(sys.prefix))
 """
 
 
-@by_night
 def test_the_part_in_c_is_compiled_when_it_is_asked_for(
     installed: Installed, tmp_path: Path
 ) -> None:
