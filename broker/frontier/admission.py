@@ -7,7 +7,8 @@ from typing import Any
 
 from greencrawl.broker.frontier.coordination.activity import ActivityEvent
 from greencrawl.broker.frontier.crawls import Crawls
-from greencrawl.broker.frontier.nodes.node import Full, Node
+from greencrawl.broker.frontier.nodes.failures import Full
+from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.broker.frontier.nodes.placement import Placement
 from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.broker.frontier.scripts.calls import BATCH, Scripts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from greencrawl.broker.frontier.nodes import keys
-from greencrawl.broker.frontier.nodes.node import Full
+from greencrawl.broker.frontier.nodes.failures import Full
 from greencrawl.broker.frontier.nodes.placement import Placement
 from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.broker.frontier.scripts.calls import Scripts

@@ -256,10 +256,10 @@ class RedisPart(Part):
     def _log(self) -> Path:
         return self.folder.with_name(self.folder.name + ".log")
 
-    def set_clock(self, offset_seconds: int) -> None:
+    def set_clock(self, offset_seconds: float) -> None:
         """Let its wall clock be off by so much, within a second."""
         draft = self._offset.with_suffix(".draft")
-        draft.write_text(f"{offset_seconds:+d}\n")
+        draft.write_text(f"{offset_seconds:+g}\n")
         draft.replace(self._offset)
 
     def until_up(self, seconds: float = START_SECONDS) -> None:

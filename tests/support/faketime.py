@@ -47,16 +47,16 @@ class ClockedRedis(RedisServer):
         }
         return super().start()
 
-    def set_clock(self, offset_seconds: int) -> None:
+    def set_clock(self, offset_seconds: float) -> None:
         """Let its wall clock be off by so much; returns once the server shows it.
 
         Raises AssertionError if it does not within a few seconds.
         """
         self._write(offset_seconds)
         until = time.monotonic() + 5 * CACHE_SECONDS
-        while abs(self.offset() - offset_seconds) > 0.5:
+        while abs(self.offset() - offset_seconds) > 0.05:
             if time.monotonic() > until:
-                raise AssertionError(f"the clock did not go to {offset_seconds:+d} s")
+                raise AssertionError(f"the clock did not go to {offset_seconds:+g} s")
             time.sleep(0.02)
 
     def offset(self) -> float:
@@ -64,7 +64,7 @@ class ClockedRedis(RedisServer):
         seconds, micros = self.client.time()
         return int(seconds) + int(micros) / 1e6 - time.time()
 
-    def _write(self, offset_seconds: int) -> None:
+    def _write(self, offset_seconds: float) -> None:
         draft = self._offset.with_suffix(".draft")
-        draft.write_text(f"{offset_seconds:+d}\n")
+        draft.write_text(f"{offset_seconds:+g}\n")
         draft.replace(self._offset)

@@ -18,21 +18,15 @@ import redis
 from gevent.queue import Empty, LifoQueue
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, parse_url
-from redis.exceptions import (
-    BusyLoadingError,
-    NoScriptError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisError,
-    ResponseError,
-)
 from redis.exceptions import ConnectionError as NoConnection
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as NoAnswer
 from redis.retry import Retry
 
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.breaker import Breaker
-from greencrawl.broker.frontier.nodes.clock import Exchange, NodeClock
+from greencrawl.broker.frontier.nodes.clock import LATE_MS, TOLERANCE_MS, Exchange, NodeClock
+from greencrawl.broker.frontier.nodes.failures import Fenced, Moved, Restarted, translated
 from greencrawl.broker.frontier.nodes.lua_scripts import NO_SIGN, SCRIPTS, UNTIMED
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import DutyLost, Unavailable
@@ -44,22 +38,6 @@ log = logger("frontier")
 
 TIMEOUT_SECONDS = 3.0
 """For an answer, and for a connection: what a node that stands still costs, once."""
-
-
-class Restarted(Unavailable):
-    """Raised when the server runs under another run_id than the owner's: it must be reopened."""
-
-
-class Fenced(Unavailable):
-    """Raised when the store knows a higher epoch of the node than its owner record: an old one."""
-
-
-class Full(Unavailable):
-    """Raised when the server is at its memory limit: it takes nothing more, but lets go of all."""
-
-
-class Moved(Unavailable):
-    """Raised when a partition's epoch is not the caller's: read the placement again."""
 
 
 class Node:
@@ -242,14 +220,16 @@ class Node:
         """
         timed = script not in UNTIMED and (beats or script in NO_SIGN)
         if timed:
-            self.clock.now_ms()  # reads the jumps as well, if they are not known yet
-        replies, shown = self._pipeline(script, calls, timed, duty)
+            self.clock.prepare()
+        late_ms = LATE_MS if timed else None
+        replies, shown = self._pipeline(script, calls, late_ms, duty)
         late = [i for i, reply in enumerate(replies) if reply[0] == b"CLOCK"]
         if late:
             self.clock.settle()
-            again, shown = self._pipeline(script, [calls[i] for i in late], timed, duty)
+            again, shown = self._pipeline(script, [calls[i] for i in late], TOLERANCE_MS, duty)
             for i, reply in zip(late, again, strict=True):
                 replies[i] = reply
+        last = late[-1] if late else len(calls) - 1  # of those that ``shown`` is of
         for i, reply in enumerate(replies):
             status = reply[0]
             if status == b"OK":
@@ -263,27 +243,33 @@ class Node:
                 raise DutyLost(f"another broker has taken the duty {duty.name if duty else ''}")
             elif status == b"CLOCK":
                 raise Unavailable(f"the clock of Redis at {self.shown} does not stand still")
-        if timed and replies and isinstance(replies[-1][0], int):
-            self.clock.follow(shown.at(replies[-1][0]))
+        if timed and replies and isinstance(replies[last][0], int):
+            self.clock.follow(shown.at(replies[last][0]))
         return replies
 
     def _pipeline(
-        self, script: str, calls: Sequence[tuple[int, bytes]], timed: bool, duty: Duty | None
+        self,
+        script: str,
+        calls: Sequence[tuple[int, bytes]],
+        late_ms: int | None,
+        duty: Duty | None,
     ) -> tuple[list[list[Any]], Exchange]:
+        """``late_ms``: how far the node's time may be from the expected one; None: no time is."""
         called = SCRIPTS[script]
         under = () if duty is None else (duty.name, str(duty.epoch))
         with self.connection() as (connection, run):
-            replies, when = self._send(connection, called.sha, run, calls, timed, under)
+            replies, when = self._send(connection, called.sha, run, calls, late_ms, under)
             missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
             if missing:
                 self._ask(connection, "SCRIPT", "LOAD", called.text)
                 some = [calls[i] for i in missing]
-                again, when = self._send(connection, called.sha, run, some, timed, under)
+                again, then = self._send(connection, called.sha, run, some, late_ms, under)
+                when = then._replace(sent=when.sent)  # others ran before
                 for i, reply in zip(missing, again, strict=True):
                     replies[i] = reply
         for reply in replies:
             if isinstance(reply, Exception):
-                raise _translated(reply, script, self.shown)
+                raise translated(reply, script, self.shown)
         return replies, when
 
     def _send(
@@ -292,11 +278,11 @@ class Node:
         sha: str,
         run: str,
         calls: Sequence[tuple[int, bytes]],
-        timed: bool,
+        late_ms: int | None,
         under: tuple[str, ...],
     ) -> tuple[list[Any], Exchange]:
         jumps, sent = self.clock.jumps, monotonic()
-        expected = f"{self.clock.now_ms():.0f}" if timed else ""
+        expected = f"{self.clock.now_ms():.0f}" if late_ms is not None else ""
         connection.send_packed_command(
             [
                 _packed(
@@ -310,6 +296,7 @@ class Node:
                     expected,
                     args,
                     str(jumps),
+                    str(late_ms or 0),
                     *under,
                 )
                 for p, args in calls
@@ -374,21 +361,6 @@ class Node:
 
 NO_ANSWER = (NoConnection, NoAnswer, OSError, StopIteration)
 """LOADING is among them: the driver takes it for a lost connection."""
-AWAY = ("LOADING", "BUSY", "READONLY", "MISCONF", "NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN")
-AWAY_TYPES = (BusyLoadingError, ReadOnlyError)
-"""The driver cuts the code off the text of those errors for which it has a class."""
-
-
-def _translated(error: Exception, script: str, shown: str) -> Exception:
-    """What a script's error means: the server is away, or the script is wrong."""
-    text = str(error)
-    if "MISCONF" in text:  # it refuses writes that it cannot put on disk
-        return Unavailable(f"Redis at {shown} cannot write to its disk: is it full? ({text})")
-    if isinstance(error, OutOfMemoryError) or "OOM" in text:
-        return Full(f"Redis at {shown} is at its memory limit: {text}")
-    if isinstance(error, AWAY_TYPES) or any(word in text for word in AWAY):
-        return Unavailable(f"Redis at {shown} is away: {text}")
-    return RuntimeError(f"script {script} failed: {text}")
 
 
 def _packed(*parts: str | bytes) -> bytes:

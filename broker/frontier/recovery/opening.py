@@ -25,8 +25,9 @@ from contextlib import contextmanager, suppress
 import gevent
 
 from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.failures import Fenced
 from greencrawl.broker.frontier.nodes.memory import Memory
-from greencrawl.broker.frontier.nodes.node import Fenced, Node
+from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.broker.frontier.nodes.placement import Placement
 from greencrawl.broker.frontier.nodes.ring import close_outdated, outdated, settle
 from greencrawl.broker.frontier.recovery.job import Job

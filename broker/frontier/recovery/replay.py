@@ -19,7 +19,8 @@ from greencrawl.broker.frontier.admission import Admitting, Grouped, Spill
 from greencrawl.broker.frontier.crawls import Crawls
 from greencrawl.broker.frontier.hosts import Hosts
 from greencrawl.broker.frontier.nodes import keys
-from greencrawl.broker.frontier.nodes.node import Full, Node
+from greencrawl.broker.frontier.nodes.failures import Full
+from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.broker.frontier.nodes.placement import Placement
 from greencrawl.broker.frontier.recovery.sent_filter import MOST_BYTES, SentFilter
 from greencrawl.broker.frontier.scripts.partition import Mode

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 import gevent
 
 from greencrawl.broker.frontier.coordination.fence import StoreContact
+from greencrawl.broker.frontier.nodes.failures import Fenced, Moved, Restarted
 from greencrawl.broker.frontier.nodes.lua_scripts import NO_SIGN
-from greencrawl.broker.frontier.nodes.node import Fenced, Moved, Node, Restarted
+from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.broker.frontier.nodes.placement import Placement
 from greencrawl.schema.errors import DutyLost, GreencrawlError, Unavailable
 from greencrawl.schema.records import Duty

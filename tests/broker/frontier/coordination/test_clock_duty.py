@@ -15,13 +15,14 @@ from gevent import monkey
 from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.frontier.coordination import duties as names
 from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.nodes.clock import Exchange
 from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import ExtendItem, Session
 from greencrawl.store import open_store
 from greencrawl.store.base import Store
 from tests.broker.frontier.nodes.test_clock import broker, leased
-from tests.broker.frontier.test_frontier import until
+from tests.broker.frontier.test_frontier import close, finish_all, until
 from tests.support.redis_server import RedisServer
 
 stand_still = monkey.get_original("time", "sleep")
@@ -51,6 +52,14 @@ def clock(server: RedisServer) -> tuple[int, int]:
     """Offset and jumps."""
     offset, jumps = server.client.hmget(keys.OWNER, "offset", "jumps")
     return int(offset or 0), int(jumps or 0)
+
+
+def shifted(node: Node, ms: float) -> float:
+    """This machine's clock went on by so much less, as when it stood still; what it knew before."""
+    expected = node.clock._expected
+    assert expected is not None
+    node.clock._expected = expected._replace(base_ms=expected.base_ms + ms)
+    return expected.base_ms
 
 
 def look(frontier: Frontier) -> Any:
@@ -114,7 +123,7 @@ def test_a_call_that_was_late_is_repeated_and_sets_nothing(
     assert clock(redis_server) == before
 
 
-@pytest.mark.parametrize("ms", [3000, -3000, 3_600_000, -3_600_000])
+@pytest.mark.parametrize("ms", [150, -150, 1900, -1900, 2000, 3000, -3000, 3_600_000, -3_600_000])
 def test_a_jump_of_the_time_is_undone_once_and_everybody_takes_the_time(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer, ms: int
 ) -> None:
@@ -126,10 +135,54 @@ def test_a_jump_of_the_time_is_undone_once_and_everybody_takes_the_time(
     jobs = [gevent.spawn(look, one) for one in brokers[::-1] * 3]
     gevent.joinall(jobs, raise_error=True)
     offset, jumps = clock(redis_server)
-    assert (offset, jumps) == (pytest.approx(0, abs=200), 2)
+    assert (offset, jumps) == (pytest.approx(0, abs=50), 2)
     passed = (time.monotonic() - began) * 1000
     now = [one.nodes[0].now_ms() for one in brokers]
-    assert now == pytest.approx([at + passed for at in before], abs=300)
+    assert now == pytest.approx([at + passed for at in before], abs=50)
+
+
+@pytest.mark.parametrize("ms", [60, -60])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_jump_that_a_late_call_may_hide_is_undone_with_the_next(
+    brokers: tuple[Frontier, Frontier], redis_server: RedisServer, number: int, ms: int
+) -> None:
+    for one in brokers:
+        look(one)
+    redis_server.client.hincrby(keys.OWNER, "offset", ms)
+    look(brokers[number])
+    until(lambda: _quiet(lambda: look(brokers[number])) and clock(redis_server)[1] == 2, 4)
+    assert clock(redis_server) == (pytest.approx(0, abs=15), 2)
+
+
+@pytest.mark.parametrize("ms", [300, 1900, 2000])
+def test_no_rest_is_shortened_by_a_jump_that_is_shorter_than_calls_may_be_late(
+    brokers: tuple[Frontier, Frontier], redis_server: RedisServer, store: Store, ms: int
+) -> None:
+    """Whichever of the two leases next, and though the holder of the duty has not called since."""
+    session = leased(brokers[0], store)
+    finish_all(brokers[0], session)
+    close(brokers[0], session, delay=2.5)
+    look(brokers[1])
+    rest = brokers[1].host("h.example").next_in
+    redis_server.client.hincrby(keys.OWNER, "offset", ms)
+    assert brokers[1].host("h.example").next_in == pytest.approx(rest, abs=0.3)
+
+
+def test_two_readings_narrow_each_other_down() -> None:
+    first = Exchange(10.0, 10.4).at(5000)
+    assert (first.base_ms, first.error_ms) == pytest.approx((-5200, 201))
+    second = Exchange(11.0, 11.1).at(6080)
+    assert first.apart_ms(second) == 0
+    both = first.narrowed(second)
+    assert both.base_ms == pytest.approx(-5009.8, abs=0.1)
+    assert both.error_ms == pytest.approx(11.2, abs=0.1)
+
+
+def test_what_neither_errors_nor_a_drift_explain_is_how_far_two_readings_are_apart() -> None:
+    first = Exchange(10.0, 10.1).at(5000)
+    assert first.apart_ms(Exchange(11.0, 11.1).at(6500)) == pytest.approx(500 - 102 - 0.5)
+    assert first.apart_ms(Exchange(11.0, 11.1).at(5500)) == pytest.approx(-500 + 102 + 0.5)
+    assert first.apart_ms(Exchange(1010.0, 1010.1).at(1_005_500)) == 0, "after a quarter of an hour"
 
 
 def test_one_that_does_not_set_the_clock_waits_for_the_word_of_who_does(
@@ -140,11 +193,11 @@ def test_one_that_does_not_set_the_clock_waits_for_the_word_of_who_does(
     for one in brokers:
         look(one)
     before, vouched = clock(redis_server), redis_server.client.hget(keys.OWNER, "vouched")
-    base = other.nodes[0].clock._base_ms
-    assert base is not None
-    other.nodes[0].clock._base_ms = base - 5000
+    base = shifted(other.nodes[0], -5000)
     look(other)
-    assert other.nodes[0].clock._base_ms == pytest.approx(base, abs=200), "it took the node's time"
+    expected = other.nodes[0].clock._expected
+    assert expected is not None
+    assert expected.base_ms == pytest.approx(base, abs=200), "it took the node's time"
     assert clock(redis_server) == before
     assert int(redis_server.client.hget(keys.OWNER, "vouched") or 0) > int(vouched or 0)
     assert holder.nodes[0].now_ms() == pytest.approx(other.nodes[0].now_ms(), abs=200)
@@ -158,8 +211,7 @@ def test_without_anybodys_word_nothing_is_done_and_nothing_set(
     monkeypatch.setattr(holder._wake_ups, "_vouch", lambda *_: 0)
     before = clock(redis_server)
     node = other.nodes[0]
-    node.now_ms()
-    node.clock._base_ms = node.clock._base_ms - 5000  # type: ignore[operator]
+    shifted(node, -5000)
     with pytest.raises(Unavailable, match="clock"):
         look(other)
     assert clock(redis_server) == before

@@ -16,7 +16,7 @@ from gevent.event import Event
 from greencrawl.broker.frontier import Admitted, Frontier, Mode
 from greencrawl.broker.frontier.coordination.fence import StoreContact
 from greencrawl.broker.frontier.nodes import keys
-from greencrawl.broker.frontier.nodes.node import Fenced
+from greencrawl.broker.frontier.nodes.failures import Fenced
 from greencrawl.broker.frontier.recovery.job import Job
 from greencrawl.broker.frontier.recovery.opening import Recovery, StoreLostData
 from greencrawl.broker.service import seeding

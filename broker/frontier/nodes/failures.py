@@ -1,0 +1,39 @@
+"""What can be wrong with a node, as its callers tell it apart."""
+
+from __future__ import annotations
+
+from redis.exceptions import BusyLoadingError, OutOfMemoryError, ReadOnlyError
+
+from greencrawl.schema.errors import Unavailable
+
+AWAY = ("LOADING", "BUSY", "READONLY", "MISCONF", "NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN")
+AWAY_TYPES = (BusyLoadingError, ReadOnlyError)
+"""The driver cuts the code off the text of those errors for which it has a class."""
+
+
+class Restarted(Unavailable):
+    """Raised when the server runs under another run_id than the owner's: it must be reopened."""
+
+
+class Fenced(Unavailable):
+    """Raised when the store knows a higher epoch of the node than its owner record: an old one."""
+
+
+class Full(Unavailable):
+    """Raised when the server is at its memory limit: it takes nothing more, but lets go of all."""
+
+
+class Moved(Unavailable):
+    """Raised when a partition's epoch is not the caller's: read the placement again."""
+
+
+def translated(error: Exception, script: str, shown: str) -> Exception:
+    """What a script's error means: the server is away, or the script is wrong."""
+    text = str(error)
+    if "MISCONF" in text:  # it refuses writes that it cannot put on disk
+        return Unavailable(f"Redis at {shown} cannot write to its disk: is it full? ({text})")
+    if isinstance(error, OutOfMemoryError) or "OOM" in text:
+        return Full(f"Redis at {shown} is at its memory limit: {text}")
+    if isinstance(error, AWAY_TYPES) or any(word in text for word in AWAY):
+        return Unavailable(f"Redis at {shown} is away: {text}")
+    return RuntimeError(f"script {script} failed: {text}")
