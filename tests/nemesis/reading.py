@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -183,6 +184,16 @@ class Sql:
         with self._open() as db:
             db.execute("SELECT url, count(*) FROM attempts WHERE errors > 0 GROUP BY url")
             return {_text(url): int(count) for url, count in db.fetchall()}
+
+    def forced(self) -> Counter[str]:
+        """URLs that seeds were to have fetched again, or that were released, and how often.
+
+        A node that lost this as well asks for such a page once more if it was stored in the same
+        step of the store's clock: which came first nobody knows then.
+        """
+        with self._open() as db:
+            db.execute("SELECT urls FROM seed_batches WHERE forced = 1")
+            return Counter(url for (blob,) in db.fetchall() for url in _links(blob))
 
 
 def _text(value: Any) -> str:

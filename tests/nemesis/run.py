@@ -317,6 +317,8 @@ class _Run:
         for url, count in self.world.sql().retried().items():
             found[_place(url)] += count
         found += self.watch.parkings.released(calls)
+        for url, count in self.world.sql().forced().items():  # some was parked between two looks
+            found[_place(url)] = max(found[_place(url)], count)
         return dict(found)
 
     def _account(self, hits: Sequence[Hit], snapshots: Sequence[Snapshot]) -> None:

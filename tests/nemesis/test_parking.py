@@ -115,6 +115,17 @@ def test_what_is_parked_is_read_of_sql(tmp_path: Path) -> None:
     store.close()
 
 
+def test_what_was_forced_is_read_of_sql(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'c.sqlite'}"
+    store = open_store(url)
+    crawl = store.put_crawl("c", CrawlOptions(), []).id
+    store.add_seeds(crawl, [Admission("http://h/a"), Admission("http://h/b")], force=True)
+    store.add_seeds(crawl, [Admission("http://h/b")], force=True)
+    store.add_seeds(crawl, [Admission("http://h/c")])
+    assert Sql(url).forced() == {"http://h/a": 1, "http://h/b": 2}
+    store.close()
+
+
 def replace_final(final: Final) -> Final:
     """Another one, that is a dead letter."""
     return Final(
