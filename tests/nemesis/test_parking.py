@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from greencrawl.schema.records import Commit, CrawlOptions, Final
+from greencrawl.schema.records import Admission, Commit, CrawlOptions, Final
 from greencrawl.store import open_store
 from tests.nemesis import parking, refetches, site
 from tests.nemesis.api import Call

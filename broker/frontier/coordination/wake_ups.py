@@ -34,6 +34,8 @@ BEATS = 3
 """Calls within the longest pause that is no outage."""
 CUT_SECONDS = 5.0
 """For so long a broker that cannot reach a node leaves its clock to others."""
+SAME_SECONDS = 1.0
+"""Two that came to know the time within this know it equally long."""
 OUT_MOST = 1000
 """Crawls with sessions out that are told apart."""
 UNKNOWN = 0
@@ -132,10 +134,11 @@ class WakeUps:
         due = monotonic() - self._looked.get(node.id, 0.0) >= LOOK_SECONDS - 0.1
         if self._out or node.owed:
             published = self._vouch(node, on)
-        elif self._leasing.waiting and due:
-            published = int(node.command("GET", keys.WAKE) or 0)
         else:
-            return
+            node.clock.refresh()
+            if not (self._leasing.waiting and due):
+                return
+            published = int(node.command("GET", keys.WAKE) or 0)
         if not (self._leasing.waiting and due):
             return
         self._looked[node.id] = monotonic()
@@ -154,6 +157,21 @@ class WakeUps:
         except DutyLost:
             self._duties.lost(clock(node.id))
             raise
+
+    def _asked(self, node: Node, on: list[int], seconds: float = 0.0) -> None:
+        """Give our word on a node's time, if that is our duty, to one that has known another for so
+        long; or leave the duty to it, if it knows the time for longer than we do.
+        """
+        if not self._duties.get(clock(node.id)):
+            return
+        if node.clock.known_seconds < seconds - SAME_SECONDS:
+            self._duties.give_up(clock(node.id), CUT_SECONDS)
+            return
+        try:
+            node.clock.settle()  # a beat would let a jump pass that is short
+            self._vouch(node, on)
+        except Unavailable as error:
+            log.info("not_vouched", node=node.shown, reason=str(error))
 
     def _cut_off(self, node: Node) -> None:
         """Leave its clock to a broker that reaches the node; quotas, too, if we reach none."""
@@ -197,10 +215,8 @@ class WakeUps:
                     if what in self._stirring:
                         self._stirring[what].hear(map(int, of))
                         continue
-                    if message == DOUBT:
-                        if self._duties.get(clock(node.id)):
-                            node.clock.settle()  # a beat would let a jump pass that is short
-                            self._vouch(node, on)
+                    if what == DOUBT:
+                        self._asked(node, on, *map(float, of))
                         continue
                     p, crawl, ms = message.split()
                     self._heard[node.id] = self._heard.get(node.id, 0) + 1

@@ -11,9 +11,9 @@ node's clock duty sets it, which raises the node's *jumps*, whereupon everybody 
 others say that they doubt it and wait, until the holder has *vouched* for the node's time again by
 a beat of its own; then they take it. So of two that disagree one corrects, and always the same.
 
-A script does nothing where the time it finds is further from the expected one than
-:data:`LATE_MS`. That is no verdict, since the call may have been late. Its caller reads the clock,
-which tells the two apart, and calls again.
+A script does nothing where it finds a time later than the caller expects by more than
+:data:`LATE_MS`, or earlier. That is no verdict, since the call may have been late, and it may be
+repeated as late as calls are just then.
 """
 
 from __future__ import annotations
@@ -32,29 +32,34 @@ from greencrawl.schema.records import Duty
 log = logger("frontier")
 
 LATE_MS = 100
-"""A call that finds the node's time further from what it expects is refused: late, or a jump."""
+"""A call may find the node's time so far ahead of what is expected. If it finds more it is repeated
+by what the clock shows then, at last with :data:`TOLERANCE_MS`."""
 TOLERANCE_MS = 2000
-"""The same for the call after that, before which the clock was read and found right."""
+"""No call may be later than this."""
 SLACK_MS = 20
 """By so much clocks may differ beyond their errors and drift without anything being set."""
 DRIFT_MS_PER_SECOND = 0.5
 """How fast two clocks part or meet, at most, while a time server slows or hurries one of them."""
+INEXACT_MS = 50
+"""Whoever knows a time only so well reads it again, though it has nothing to ask the node."""
 SLOW_SECONDS = 0.5
-"""Between sending and reading: no time is taken over, or set, by a longer exchange."""
+"""Between sending and reading: no time is set by a longer exchange."""
 READINGS = 3
 """Attempts at a quicker one."""
-WAIT_SECONDS = 1.0
+WAIT_SECONDS = 2.0
 """How long a call waits for the holder of the duty before it fails."""
 LOOK_SECONDS = 0.05
 
 DOUBT = b"clock"
-"""Published where wake-ups are: somebody expects another time than the node's."""
+"""Published where wake-ups are, with the seconds for which somebody has known another time than the
+node's."""
 
 _READ = f"""
 redis.call('DEL', '{keys.NIL}')
-local o = redis.call('HMGET', KEYS[1], 'offset', 'jumps', 'vouched')
 local t = redis.call('TIME')
-return {{t[1] * 1000 + math.floor(t[2] / 1000), o[1] or '0', o[2] or '0', o[3] or '0'}}
+local o = redis.call('HMGET', KEYS[1], 'offset', 'jumps', 'vouched', 'moved')
+local jumps = o[2] or '0'
+return {{t[1] * 1000 + math.floor(t[2] / 1000), o[1] or '0', jumps, o[3] or '0', o[4] or jumps}}
 """
 
 _SET = f"""
@@ -62,15 +67,14 @@ redis.call('DEL', '{keys.NIL}')
 local field, epoch = 'duty:' .. ARGV[4], tonumber(ARGV[5])
 local known = tonumber(redis.call('HGET', KEYS[1], field) or 0)
 if epoch < known then return 0 end
-local o = redis.call('HMGET', KEYS[1], 'offset', 'jumps')
+local o = redis.call('HMGET', KEYS[1], 'offset', 'jumps', 'used')
 if (o[1] or '0') ~= ARGV[1] or (o[2] or '0') ~= ARGV[2] then return 0 end
-local t = redis.call('TIME')
-redis.call('HSET', KEYS[1], 'offset', ARGV[3], 'jumps', ARGV[2] + 1, field, epoch,
-           'used', t[1] * 1000 + math.floor(t[2] / 1000))
+redis.call('HSET', KEYS[1], 'offset', ARGV[3], 'jumps', ARGV[2] + 1, field, epoch)
+if o[3] then redis.call('HSET', KEYS[1], 'used', o[3] + ARGV[1] - ARGV[3]) end
 return 1
 """
 """ARGV: offset and jumps that were read, the new offset, name and epoch of the duty. 1 if it was
-set: to what does not depend on how late this runs."""
+set: to what does not depend on how late this runs. An outage since ``used`` stays to be found."""
 
 
 class Exchange(NamedTuple):
@@ -80,10 +84,11 @@ class Exchange(NamedTuple):
     read: float
     jumps: int = 0
 
-    def at(self, ms: float) -> Reading:
-        """A reading of a time told in this exchange, in whole ms."""
+    def at(self, ms: float, jumps: int | None = None) -> Reading:
+        """A reading of a time told in this exchange, in whole ms; ``jumps``: those it told."""
         error_ms = (self.read - self.sent) * 500 + 1
-        return Reading(ms - (self.sent + self.read) * 500, error_ms, self.read, self.jumps)
+        known = self.jumps if jumps is None else jumps
+        return Reading(ms - (self.sent + self.read) * 500, error_ms, self.read, known)
 
 
 class Reading(NamedTuple):
@@ -100,24 +105,25 @@ class Reading(NamedTuple):
         """Whether its call was answered within :data:`SLOW_SECONDS`."""
         return self.error_ms <= SLOW_SECONDS * 500 + 1
 
+    def error_ms_at(self, at: float) -> float:
+        """The error by then, if the clocks have drifted apart."""
+        drift_ms = max(at - self.at, 0.0) * DRIFT_MS_PER_SECOND
+        return self.error_ms + min(drift_ms, TOLERANCE_MS)
+
     def apart_ms(self, later: Reading) -> float:
         """By how much the other is further off than both errors and a drift explain; else 0."""
         off_ms = later.base_ms - self.base_ms
-        explained_ms = self._error_ms(later.at) + later.error_ms
+        explained_ms = self.error_ms_at(later.at) + later.error_ms
         return max(off_ms - explained_ms, 0.0) + min(off_ms + explained_ms, 0.0)
 
     def narrowed(self, later: Reading) -> Reading:
         """What both say together; the quicker one where they differ by a little."""
-        error_ms = self._error_ms(later.at)
+        error_ms = self.error_ms_at(later.at)
         least = max(self.base_ms - error_ms, later.base_ms - later.error_ms)
         most = min(self.base_ms + error_ms, later.base_ms + later.error_ms)
         if least <= most:
             return later._replace(base_ms=(least + most) / 2, error_ms=(most - least) / 2)
         return later if later.is_quick else self
-
-    def _error_ms(self, at: float) -> float:
-        drift_ms = max(at - self.at, 0.0) * DRIFT_MS_PER_SECOND
-        return self.error_ms + min(drift_ms, TOLERANCE_MS)
 
 
 class _Clock(NamedTuple):
@@ -127,6 +133,8 @@ class _Clock(NamedTuple):
     offset: bytes
     jumps: int
     vouched: int
+    moved: int
+    """The jumps when logical time was last made to stand still, or the node opened: all take it."""
 
 
 class NodeClock:
@@ -139,118 +147,147 @@ class NodeClock:
         self.duty: Callable[[], Duty | None] = lambda: None
         """The duty of setting the node's clock, if this broker has it. May raise Unavailable."""
         self._expected: Reading | None = None
-        self._contradicted = False
-        """A reply told a time that cannot be true together with what is expected."""
+        self._since = monotonic()
+        """When we came to know the time, but for what agreed with it."""
+        self._contradiction: Reading | None = None
+        """What a reply told that cannot be true together with what is expected."""
         self.jumps = 0
         """Those of the node's clock that this process knows."""
         self._doubted: int | None = None
         """How often the holder had vouched for the time with which we disagree."""
 
+    @property
+    def known_seconds(self) -> float:
+        """For how long this process has known the node's time without another's word."""
+        return 0.0 if self._expected is None else monotonic() - self._since
+
     def now_ms(self) -> float:
         """Logical time now. Raises Unavailable if it has to be read first, and cannot be."""
-        expected = self._expected or self._take(self._quick(self._read()))
+        expected = self._expected or self._take(self._read())
         return expected.base_ms + monotonic() * 1000
+
+    def window_ms(self, late_ms: float) -> tuple[float, float]:
+        """The least and the most that a call may find that is sent now. Raises Unavailable."""
+        now_ms = self.now_ms()
+        error_ms = INEXACT_MS if (e := self._expected) is None else e.error_ms_at(monotonic())
+        return now_ms - error_ms - SLACK_MS, now_ms + error_ms + late_ms
+
+    def latest_ms(self) -> float | None:
+        """The most that the node may tell now, whatever became of it; None: nothing is known."""
+        return None if self._expected is None else self.window_ms(SLACK_MS)[1]
 
     def prepare(self) -> None:
         """See that a time is expected, and that nothing contradicts it. Raises Unavailable."""
         self.now_ms()
-        if self._contradicted:
+        if self._contradiction is not None:
+            self.settle()
+
+    def refresh(self) -> None:
+        """Read the time if it is no longer known well. Raises Unavailable."""
+        expected = self._expected
+        if expected is not None and expected.error_ms_at(monotonic()) > INEXACT_MS:
             self.settle()
 
     def forget(self) -> None:
         """Another node stands there now: read its time."""
-        self._expected = self._doubted = None
-        self._contradicted = False
+        self._expected = self._doubted = self._contradiction = None
 
-    def follow(self, reading: Reading) -> None:
-        """Learn from what a reply said that was within the tolerance."""
+    def follow(self, reading: Reading) -> bool:
+        """Learn from a time that a reply told; whether it agrees with what is expected."""
         expected = self._expected
         if expected is None or reading.jumps != self.jumps:
-            return  # it tells of a time that was taken over, or set right, since
-        self._doubted = None
+            return False  # it tells of a time that was taken over, or set right, since
         if abs(expected.apart_ms(reading)) > SLACK_MS:
-            self._contradicted = True
-        else:
-            self._expected = expected.narrowed(reading)
+            self._contradiction = reading
+            return False
+        self._expected = expected.narrowed(reading)
+        return True
 
-    def settle(self) -> None:
-        """Agree with the node, which has refused a call of ours.
+    def settle(self, told: Reading | None = None) -> float:
+        """Agree with the node, which has refused a call of ours, and ``told`` its time with that.
 
-        Raises Unavailable as long as this is not for us to do.
+        Returns how many ms late the call may be that is next. Raises Unavailable as long as this is
+        not for us to do.
         """
+        if told is None or self._contradiction is not None or not self.follow(told):
+            told = self._settled()
+        return min(LATE_MS + 4 * told.error_ms, TOLERANCE_MS)  # twice as long as that took
+
+    def _settled(self) -> Reading:
         until, said = monotonic() + WAIT_SECONDS, False
-        while not self._agreed():
+        while (told := self._agreed()) is None:
             if not said:
                 said = True
                 log.info("clock_doubted", node=self._shown)
-                self._ask("PUBLISH", keys.WAKE, DOUBT)
+                self._ask("PUBLISH", keys.WAKE, b"%b %.1f" % (DOUBT, self.known_seconds))
             if monotonic() > until:
+                self._doubted = None
                 raise Unavailable(
                     f"the clock of Redis at {self._shown} is not what it was: waiting for the "
                     "broker that sets it"
                 )
             gevent.sleep(LOOK_SECONDS)
+        return told
 
-    def _agreed(self) -> bool:
+    def _agreed(self) -> Reading | None:
+        """What was read, or None as long as another broker has to say something."""
         jumps = self.jumps
         now = self._read()
+        told, expected = now.reading, self._expected
         if jumps != self.jumps:  # another greenlet has settled it while we read
-            return True
-        expected = self._expected or now.reading
-        off_ms = now.reading.base_ms - expected.base_ms
-        if now.jumps != jumps:
+            return told
+        if expected is None or now.moved > jumps:
+            off_ms = 0.0 if expected is None else told.base_ms - expected.base_ms
             log.warning("clock_taken", node=self._shown, ms=round(off_ms), jumps=now.jumps)
-        elif (
-            abs(expected.apart_ms(now.reading)) <= SLACK_MS
-        ):  # the call was late, not the clock wrong
-            self._expected, self._doubted = expected.narrowed(now.reading), None
-            self._contradicted = False
-            return True
+            return self._take(now)
+        if (other := self._contradiction) is not None and other.jumps == now.jumps:
+            told = other.narrowed(told)
+        off_ms = told.base_ms - expected.base_ms
+        if abs(expected.apart_ms(told)) <= SLACK_MS:  # the call was late; or it is right again
+            self._know(expected.narrowed(told), now.jumps)
         elif (duty := self.duty()) is not None:
-            return self._set(self._quick(now), expected, duty)
-        elif self._doubted is None:
+            if not self._set(now._replace(reading=told), expected, duty):
+                return None
+        elif self._doubted is None or now.vouched == self._doubted:
             self._doubted = now.vouched
-            return False
-        elif now.vouched == self._doubted:
-            return False
+            return None
         else:
             log.warning("clock_vouched_for", node=self._shown, ms=round(off_ms))
-        self._take(self._quick(now))
-        return True
+            self._take(now._replace(reading=told))
+        return told
 
     def _take(self, now: _Clock) -> Reading:
-        self._expected, self.jumps, self._doubted = now.reading, now.jumps, None
-        self._contradicted = False
+        self._know(now.reading, now.jumps)
+        self._since = monotonic()
         return now.reading
+
+    def _know(self, reading: Reading, jumps: int) -> None:
+        self._expected, self.jumps = reading._replace(jumps=jumps), jumps
+        self._doubted = self._contradiction = None
 
     def _set(self, now: _Clock, expected: Reading, duty: Duty) -> bool:
         """Make the node's time what this process expects; whether it was ours to set."""
+        if not now.reading.is_quick:
+            raise Unavailable(f"Redis at {self._shown} is too slow to set its clock by")
         off_ms = round(now.reading.base_ms - expected.base_ms)
         offset = float(now.offset) - off_ms
         command = (now.offset, now.jumps, f"{offset:.0f}", duty.name, duty.epoch)
         done, _ = self._ask("EVAL", _SET, 1, keys.OWNER, *command)
         if done:
             log.warning("clock_set", node=self._shown, jump_ms=-off_ms)
-            if self.jumps == now.jumps:
-                moved = now.reading.base_ms - off_ms
-                self._take(
-                    now._replace(jumps=now.jumps + 1, reading=now.reading._replace(base_ms=moved))
-                )
+            if self.jumps <= now.jumps:
+                moved_ms = now.reading.base_ms - off_ms
+                self._know(now.reading._replace(base_ms=moved_ms), now.jumps + 1)
         return bool(done)
 
     def _read(self) -> _Clock:
         """The clock by the first quick reading, or the quickest of some. Raises Unavailable."""
         found: list[_Clock] = []
         for _ in range(READINGS):
-            (ms, offset, jumps, vouched), when = self._ask("EVAL", _READ, 1, keys.OWNER)
-            reading = when.at(ms + float(offset))._replace(jumps=int(jumps))
-            found.append(_Clock(reading, offset, int(jumps), int(vouched)))
+            (ms, offset, *counts), when = self._ask("EVAL", _READ, 1, keys.OWNER)
+            jumps, vouched, moved = map(int, counts)
+            reading = when.at(ms + float(offset), jumps)
+            found.append(_Clock(reading, offset, jumps, vouched, moved))
             if reading.is_quick:
-                return found[-1]
+                break
         return min(found, key=lambda one: one.reading.error_ms)
-
-    def _quick(self, now: _Clock) -> _Clock:
-        """The same. Raises Unavailable if all that was read took too long."""
-        if not now.reading.is_quick:
-            raise Unavailable(f"Redis at {self._shown} is too slow to tell the time")
-        return now

@@ -4,7 +4,7 @@
 
 =====================  ==========================================================================
 ``gc:owner``           hash: id, layout, frontier, state, epoch, run, tick, clean, rest, lost, owed,
-                       listed (``recovery/``); offset, used, gap, jumps, parts
+                       listed (``recovery/``); offset, used, gap, jumps, moved, parts
                        (``lua/shared/clock.lua``); vouched (``clock.py``); budget, host_budget,
                        robots_budget, traps_budget, idle_hosts, forced, full (``memory.py``);
                        longest, the longest delay of a crawl so far; crash_hosts, crash_till

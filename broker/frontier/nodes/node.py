@@ -36,6 +36,8 @@ from greencrawl.schema.settings import mask_url
 
 log = logger("frontier")
 
+REPEATS = 2
+"""Of a call that found another time than it expected: as late as calls are, then as they may be."""
 TIMEOUT_SECONDS = 3.0
 """For an answer, and for a connection: what a node that stands still costs, once."""
 
@@ -213,23 +215,27 @@ class Node:
 
         Replies come without their leading 'OK': ``[now, …]``; GONE, OLD and DONE come as
         ``[b'GONE']``, ``[b'OLD', now]`` and ``[b'DONE', now, version]``. Calls but for
-        :data:`UNTIMED` ones carry the logical time expected, and are repeated once after the clocks
-        were brought together. Raises Restarted, Moved, Unavailable; a call that raises may have
+        :data:`UNTIMED` ones carry the logical time expected, and are repeated after the clocks were
+        brought together. Raises Restarted, Moved, Unavailable; a call that raises may have
         been carried out: scripts are idempotent under their tokens and fingerprints. Unless it
         ``beats`` a call is no sign that a broker lives, and of a broker's scripts carries no time.
         """
         timed = script not in UNTIMED and (beats or script in NO_SIGN)
         if timed:
             self.clock.prepare()
-        late_ms = LATE_MS if timed else None
-        replies, shown = self._pipeline(script, calls, late_ms, duty)
-        late = [i for i, reply in enumerate(replies) if reply[0] == b"CLOCK"]
-        if late:
-            self.clock.settle()
-            again, shown = self._pipeline(script, [calls[i] for i in late], TOLERANCE_MS, duty)
+        replies, shown = self._pipeline(script, calls, LATE_MS if timed else None, duty)
+        last = len(calls) - 1  # of those that ``shown`` is of
+        for repeat in range(REPEATS):
+            late = [i for i, reply in enumerate(replies) if reply[0] == b"CLOCK"]
+            if not late:
+                break
+            _, now_ms, jumps = replies[late[-1]]
+            late_ms = self.clock.settle(shown.at(now_ms, int(jumps)))
+            late_ms = TOLERANCE_MS if repeat else late_ms
+            again, shown = self._pipeline(script, [calls[i] for i in late], late_ms, duty)
             for i, reply in zip(late, again, strict=True):
                 replies[i] = reply
-        last = late[-1] if late else len(calls) - 1  # of those that ``shown`` is of
+            last = late[-1]
         for i, reply in enumerate(replies):
             status = reply[0]
             if status == b"OK":
@@ -251,10 +257,10 @@ class Node:
         self,
         script: str,
         calls: Sequence[tuple[int, bytes]],
-        late_ms: int | None,
+        late_ms: float | None,
         duty: Duty | None,
     ) -> tuple[list[list[Any]], Exchange]:
-        """``late_ms``: how far the node's time may be from the expected one; None: no time is."""
+        """``late_ms``: how late they may find the node; None: they expect no time."""
         called = SCRIPTS[script]
         under = () if duty is None else (duty.name, str(duty.epoch))
         with self.connection() as (connection, run):
@@ -278,11 +284,14 @@ class Node:
         sha: str,
         run: str,
         calls: Sequence[tuple[int, bytes]],
-        late_ms: int | None,
+        late_ms: float | None,
         under: tuple[str, ...],
     ) -> tuple[list[Any], Exchange]:
         jumps, sent = self.clock.jumps, monotonic()
-        expected = f"{self.clock.now_ms():.0f}" if late_ms is not None else ""
+        window = ("", "")
+        if late_ms is not None:
+            least_ms, most_ms = self.clock.window_ms(late_ms)
+            window = f"{least_ms:.0f}", f"{most_ms:.0f}"
         connection.send_packed_command(
             [
                 _packed(
@@ -293,10 +302,10 @@ class Node:
                     keys.absent(p),
                     self.epoch,
                     run,
-                    expected,
+                    window[0],
                     args,
                     str(jumps),
-                    str(late_ms or 0),
+                    window[1],
                     *under,
                 )
                 for p, args in calls

@@ -25,8 +25,13 @@ if o[1] == 'emptying' or o[1] == 'new' then how = o[1]
 elseif o[3] == clean and not o[4] then how = 'clean'
 elseif o[1] == 'open' and o[10] == run and o[2] == clean then how = o[4] and 'owed' or 'taken' end
 if how == 'emptying' and o[4] and tonumber(o[4]) > now then return 'busy' end
-redis.call('HSET', KEYS[1], 'run', run, 'epoch', epoch, 'gap', ARGV[6], 'parts', ARGV[7])
-redis.call('HINCRBY', KEYS[1], 'jumps', 1)
+local ahead = ARGV[8] ~= '' and now - ARGV[8] or 0
+if ahead > 0 then
+  now = now - ahead
+  redis.call('HSET', KEYS[1], 'offset', (redis.call('HGET', KEYS[1], 'offset') or 0) - ahead)
+end
+redis.call('HSET', KEYS[1], 'run', run, 'epoch', epoch, 'gap', ARGV[6], 'parts', ARGV[7],
+           'moved', redis.call('HINCRBY', KEYS[1], 'jumps', 1))
 redis.call('HDEL', KEYS[1], 'clean')
 if how ~= 'emptying' then redis.call('HSET', KEYS[1], 'state', 'open') end
 if how == 'lost' or how == 'emptying' then
@@ -36,9 +41,10 @@ if how ~= 'clean' and how ~= 'taken' then redis.call('HSET', KEYS[1], 'owed', no
 return how
 """
 """ARGV: run_id, epoch, epoch before it, longest hold ms, ms after which it is taken over, gap ms,
-partitions. Epochs only rise. Nothing was lost if that epoch was stopped in order (clean), or if
-another broker opened the node under it since this one looked (taken; owed: its replay is to be
-gone on with)."""
+partitions, the latest time by what the caller knows or ''. Epochs only rise. Nothing was lost if
+that epoch was stopped in order (clean), or if another broker opened the node under it since this
+one looked (taken; owed: its replay is to be gone on with). A copy from before, or a machine whose
+clock is ahead, may tell a time that is yet to come: it is set back."""
 
 _HOLD = f"""{_NOW}
 if o[10] ~= ARGV[1] or o[2] ~= ARGV[2] then return 0 end
@@ -91,7 +97,9 @@ def claim(
 
     Raises Unavailable.
     """
-    what = (run, epoch, known, rest_ms, STALLED_MS, gap_ms, partitions)
+    latest_ms = node.clock.latest_ms()
+    latest = "" if latest_ms is None else round(latest_ms)
+    what = (run, epoch, known, rest_ms, STALLED_MS, gap_ms, partitions, latest)
     how: str = node.command("EVAL", _CLAIM, 1, keys.OWNER, *what).decode()
     return how
 

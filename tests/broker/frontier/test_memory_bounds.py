@@ -27,6 +27,7 @@ from greencrawl.schema.records import (
 )
 from greencrawl.store import open_store
 from greencrawl.store.base import Store
+from tests.broker.frontier.test_frontier import PASS_TIME
 from tests.support.redis_server import RedisServer, binaries
 
 LIMIT = 8 * 1024 * 1024
@@ -186,8 +187,7 @@ def records(server: RedisServer) -> int:
 
 def pass_time(frontier: Frontier, seconds: float) -> None:
     for node in frontier.nodes:
-        both = "for i = 1, 4, 2 do redis.call('HINCRBY', KEYS[1], ARGV[i], ARGV[i + 1]) end"
-        node.command("EVAL", both, 1, keys.OWNER, "offset", round(seconds * 1000), "jumps", 1)
+        node.command("EVAL", PASS_TIME, 1, keys.OWNER, round(seconds * 1000))
     frontier.scan(1)  # which hears of it
 
 

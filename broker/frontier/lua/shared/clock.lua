@@ -5,7 +5,8 @@
 -- pause between two that is no outage, both in ms. A longer one is made up for while sessions are out:
 -- logical time then stood still, so deadlines move with it and nothing is charged. So is a TIME that
 -- went back. Without sessions time simply passed, or TIME has jumped: which it is a broker says.
--- `jumps` counts these changes of the offset.
+-- `jumps` counts these changes of the offset, and those that a broker makes; `moved` is its value after
+-- the last that everybody is to take over.
 local PAUSE_MS = 3000 -- after so long without a broker's call logical time may be ahead
 
 -- 1 if any of the node's partitions has a session out, else 0.
@@ -35,7 +36,9 @@ local function node_time(offset, used, gap, jumps, partitions, beat)
   if used > 0 and math.abs(away) > gap then
     if away < 0 or sessions_out(tonumber(partitions or 0)) == 1 then
       offset, jumps = offset - away, jumps + 1
-      if beat then redis.call('HSET', 'gc:owner', 'offset', offset, 'jumps', jumps, 'used', real) end
+      if beat then
+        redis.call('HSET', 'gc:owner', 'offset', offset, 'jumps', jumps, 'moved', jumps, 'used', real)
+      end
       used = real
     end
   end

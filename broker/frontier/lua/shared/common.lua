@@ -1,17 +1,16 @@
 -- Shared by every script; each file is sent as clock.lua .. common.lua .. file.
 --
 -- KEYS  1 prefix of the partition, gc:{p}     2 a key of the same tag that never exists
--- ARGV  1 epoch of the node   2 run_id read on this connection   3 logical ms expected, or ''
+-- ARGV  1 epoch of the node   2 run_id read on this connection
+--       3 the least and 6 the most logical ms that the caller expects, or ''
 --       4 the script's own arguments, msgpack   5 the jumps of the clock that the caller knows
---       6 ms by which the time may be off       7 name and 8 epoch of the duty under which it is
---                                                 called, if any
+--       7 name and 8 epoch of the duty under which it is called, if any
 --
 -- Answers: {'WAIT'} node not open, or another process of Redis than the owner's: nothing was done
 --          {'MOVED'} another epoch: nothing was done
 --          {'OLD_DUTY'} another broker has taken the duty since: nothing was done
---          {'CLOCK', now, jumps} nothing was done: there were other jumps than the caller knows, and it
---            takes the node's time; or none, and the time is off by more than it said: it was late, or the
---            clock is wrong
+--          {'CLOCK', now, jumps} nothing was done: there were other jumps than the caller knows, or it
+--            expects another time: it was late, or the clock is wrong
 --          {'GONE'} the crawl does not exist (any more)
 --          {'OK', now, …} as the script says
 --
@@ -30,7 +29,7 @@ if ARGV[7] then
   if epoch > known then redis.call('HSET', 'gc:owner', field, epoch) end
 end
 local now, jumps, last_beat = node_time(owner[4], owner[6], owner[7], owner[8], owner[9], BEATS and ARGV[3] ~= '')
-if ARGV[3] ~= '' and (jumps ~= tonumber(ARGV[5]) or math.abs(now - tonumber(ARGV[3])) > tonumber(ARGV[6])) then
+if ARGV[3] ~= '' and (jumps ~= tonumber(ARGV[5]) or now < tonumber(ARGV[3]) or now > tonumber(ARGV[6])) then
   return {'CLOCK', now, jumps}
 end
 agree()

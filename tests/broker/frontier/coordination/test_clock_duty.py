@@ -21,7 +21,7 @@ from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import ExtendItem, Session
 from greencrawl.store import open_store
 from greencrawl.store.base import Store
-from tests.broker.frontier.nodes.test_clock import broker, leased
+from tests.broker.frontier.nodes.test_clock import HOUR, broker, jump, leased
 from tests.broker.frontier.test_frontier import close, finish_all, until
 from tests.support.redis_server import RedisServer
 
@@ -129,9 +129,10 @@ def test_a_jump_of_the_time_is_undone_once_and_everybody_takes_the_time(
 ) -> None:
     for one in brokers:
         look(one)
+    redis_server.client.hset(keys.OWNER, "gap", 2 * HOUR)  # a longer one no broker needs to set
     before = [one.nodes[0].now_ms() for one in brokers]
     began = time.monotonic()
-    redis_server.client.hincrby(keys.OWNER, "offset", ms)
+    jump(redis_server, ms)
     jobs = [gevent.spawn(look, one) for one in brokers[::-1] * 3]
     gevent.joinall(jobs, raise_error=True)
     offset, jumps = clock(redis_server)
@@ -148,7 +149,7 @@ def test_a_jump_that_a_late_call_may_hide_is_undone_with_the_next(
 ) -> None:
     for one in brokers:
         look(one)
-    redis_server.client.hincrby(keys.OWNER, "offset", ms)
+    jump(redis_server, ms)
     look(brokers[number])
     until(lambda: _quiet(lambda: look(brokers[number])) and clock(redis_server)[1] == 2, 4)
     assert clock(redis_server) == (pytest.approx(0, abs=15), 2)
@@ -164,8 +165,107 @@ def test_no_rest_is_shortened_by_a_jump_that_is_shorter_than_calls_may_be_late(
     close(brokers[0], session, delay=2.5)
     look(brokers[1])
     rest = brokers[1].host("h.example").next_in
-    redis_server.client.hincrby(keys.OWNER, "offset", ms)
+    jump(redis_server, ms)
     assert brokers[1].host("h.example").next_in == pytest.approx(rest, abs=0.3)
+
+
+def test_what_was_known_for_longer_counts_where_the_holder_has_just_come(
+    brokers: tuple[Frontier, Frontier], redis_server: RedisServer, store: Store
+) -> None:
+    """The clock jumped while nobody had the duty; who takes it then knows no other time."""
+    first, second = brokers
+    look(second)
+    before = second.nodes[0].now_ms() - time.monotonic() * 1000
+    first.stop()
+    second.duties.give_up(names.clock(second.nodes[0].id), 4.0)
+    redis_server.client.hset(keys.OWNER, "gap", 2 * HOUR)
+    jump(redis_server, 1900)
+    fresh = broker(redis_server, store)
+    try:
+        look(fresh)
+        assert fresh.duties.wait(names.clock(second.nodes[0].id), 10.0)
+        second.nodes[0].clock._since -= 10
+        until(lambda: _quiet(lambda: look(second)), 12)
+        assert second.nodes[0].now_ms() - time.monotonic() * 1000 == pytest.approx(before, abs=50)
+        look(fresh)
+        assert clock(redis_server) == (pytest.approx(0, abs=50), 2)
+    finally:
+        fresh.stop()
+
+
+def test_a_holder_that_knows_its_time_badly_reads_it_before_a_jump_can_hide(
+    brokers: tuple[Frontier, Frontier],
+) -> None:
+    """Two clocks drift apart while nothing is asked of the node."""
+    node = brokers[0].nodes[0]
+    expected = node.clock._expected
+    assert expected is not None
+    node.clock._expected = expected._replace(at=expected.at - 1000)
+    brokers[0]._wake_ups._beat_or_look(node, [])
+    assert node.clock._expected.error_ms_at(time.monotonic()) < 50
+
+
+def test_a_node_is_not_opened_by_a_time_that_is_yet_to_come(
+    redis_server: RedisServer, store: Store
+) -> None:
+    """A machine whose clock is ahead took over, or a copy from before the clock was set back."""
+    only = broker(redis_server, store)
+    try:
+        node = only.nodes[0]
+        look(only)
+        before = node.now_ms() - time.monotonic() * 1000
+        redis_server.client.hset(keys.OWNER, "run", "another")
+        jump(redis_server, HOUR)
+        until(lambda: _quiet(lambda: look(only)), 5)
+        assert node.now_ms() - time.monotonic() * 1000 == pytest.approx(before, abs=100)
+    finally:
+        only.stop()
+
+
+def test_of_two_jumps_in_a_row_the_second_is_not_taken_for_the_setting_of_the_first(
+    brokers: tuple[Frontier, Frontier], redis_server: RedisServer
+) -> None:
+    first, second = brokers
+    for one in brokers:
+        look(one)
+    before = second.nodes[0].now_ms() - time.monotonic() * 1000
+    redis_server.client.hset(keys.OWNER, "gap", 2 * HOUR)
+    jump(redis_server, -3000)
+    look(first)
+    assert clock(redis_server)[1] == 2
+    jump(redis_server, 3000)
+    look(second)
+    assert second.nodes[0].now_ms() - time.monotonic() * 1000 == pytest.approx(before, abs=50)
+
+
+def test_setting_the_clock_hides_no_outage(
+    brokers: tuple[Frontier, Frontier], redis_server: RedisServer
+) -> None:
+    first, _ = brokers
+    look(first)
+    used = redis_server.client.hincrby(keys.OWNER, "used", -700)
+    jump(redis_server, 500)
+    first.nodes[0].clock.settle()
+    assert clock(redis_server)[1] == 2
+    assert int(redis_server.client.hget(keys.OWNER, "used") or 0) == pytest.approx(used, abs=50)
+
+
+def test_a_call_that_is_late_again_and_again_is_made_all_the_same(
+    brokers: tuple[Frontier, Frontier], monkeypatch: pytest.MonkeyPatch, redis_server: RedisServer
+) -> None:
+    first, _ = brokers
+    look(first)
+    before = clock(redis_server)
+    plain = first.nodes[0].clock.window_ms
+
+    def window_ms(late_ms: float) -> tuple[float, float]:
+        found = plain(late_ms)
+        stand_still(0.3)  # before it is sent
+        return found
+
+    monkeypatch.setattr(first.nodes[0].clock, "window_ms", window_ms)
+    look(first)
+    assert clock(redis_server) == before
 
 
 def test_two_readings_narrow_each_other_down() -> None:
@@ -223,7 +323,7 @@ def test_the_duty_of_a_broker_that_stopped_passes_on(
     first, second = brokers
     look(second)
     first.stop()
-    redis_server.client.hincrby(keys.OWNER, "offset", 60_000)
+    jump(redis_server, 60_000)
     until(lambda: _quiet(lambda: look(second)), 8)
     assert clock(redis_server) == (pytest.approx(0, abs=200), 2)
 
@@ -245,7 +345,7 @@ def test_a_holder_whose_duty_passed_on_sets_nothing(
     held = first.duties.get(duty)
     assert held is not None
     redis_server.client.hset(keys.OWNER, f"duty:{duty}", held.epoch + 100)
-    redis_server.client.hincrby(keys.OWNER, "offset", 60_000)
+    jump(redis_server, 60_000)
     before = clock(redis_server)
     with pytest.raises(Unavailable):
         look(first)

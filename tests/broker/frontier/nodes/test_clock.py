@@ -224,7 +224,8 @@ def test_two_brokers_that_meet_a_jump_correct_it_once(
     try:
         before = frontier.nodes[0].now_ms()
         assert other.nodes[0].now_ms() == pytest.approx(before, abs=200)
-        redis_server.client.hincrby(keys.OWNER, "offset", 600_000)  # within the gap for `used`
+        redis_server.client.hset(keys.OWNER, "gap", HOUR)
+        jump(redis_server, 600_000)
         jobs = [gevent.spawn(extends, one, session) for one in (frontier, other) * 4]
         gevent.joinall(jobs)
         assert all(job.get() for job in jobs)
