@@ -197,6 +197,7 @@ class Frontier:
         for node in self.nodes:
             self.duties.want(names.clock(node.id))
             node.clock.duty = partial(self.duties.take, names.clock(node.id))
+            node.clock.may_set = True
             try:
                 self.recovery.meet(node)
             except Unavailable:

@@ -36,6 +36,8 @@ CUT_SECONDS = 5.0
 """For so long a broker that cannot reach a node leaves its clock to others."""
 SAME_SECONDS = 1.0
 """Two that came to know the time within this know it equally long."""
+LEFT_SECONDS = 60.0
+"""Whoever could not take a duty that was left to it gets the word of who has it."""
 OUT_MOST = 1000
 """Crawls with sessions out that are told apart."""
 UNKNOWN = 0
@@ -76,6 +78,8 @@ class WakeUps:
         self._out = {UNKNOWN}
         """Crawls that may have sessions out."""
         self._opened = 0
+        self._left: dict[str, float] = {}
+        """Node → when its clock was left to a broker that has known its time for longer."""
         self._none_at: dict[str, int] = {}
         """Node → sessions opened here when it was last seen to have none out."""
 
@@ -133,9 +137,9 @@ class WakeUps:
         heard = self._heard.get(node.id, 0)
         due = monotonic() - self._looked.get(node.id, 0.0) >= LOOK_SECONDS - 0.1
         if self._out or node.owed:
-            published = self._vouch(node, on)
+            published = self._beat(node, on)
         else:
-            node.clock.refresh()
+            node.clock.prepare()
             if not (self._leasing.waiting and due):
                 return
             published = int(node.command("GET", keys.WAKE) or 0)
@@ -149,27 +153,30 @@ class WakeUps:
             self._heard[node.id] = published
             self._look(node, on)
 
-    def _vouch(self, node: Node, on: list[int]) -> int:
-        """A beat that vouches for the node's time, if that is our duty; it may set it first."""
+    def _beat(self, node: Node, on: list[int], *, vouch: bool = False) -> int:
+        """A beat under the duty of setting the node's time, if it is ours."""
         duty = self._duties.get(clock(node.id))
         try:
-            return self.beat(node, on[0] if on else 0, duty=duty, vouch=duty is not None)
+            return self.beat(node, on[0] if on else 0, duty=duty, vouch=vouch and duty is not None)
         except DutyLost:
             self._duties.lost(clock(node.id))
             raise
 
     def _asked(self, node: Node, on: list[int], seconds: float = 0.0) -> None:
         """Give our word on a node's time, if that is our duty, to one that has known another for so
-        long; or leave the duty to it, if it knows the time for longer than we do.
+        long; or leave the duty to it, if it knows the time for longer than we do, unless it was
+        left to such a one lately.
         """
         if not self._duties.get(clock(node.id)):
             return
-        if node.clock.known_seconds < seconds - SAME_SECONDS:
+        lately = monotonic() - self._left.get(node.id, -LEFT_SECONDS) < LEFT_SECONDS
+        if node.clock.known_seconds < seconds - SAME_SECONDS and not lately:
+            self._left[node.id] = monotonic()
             self._duties.give_up(clock(node.id), CUT_SECONDS)
             return
         try:
             node.clock.settle()  # a beat would let a jump pass that is short
-            self._vouch(node, on)
+            self._beat(node, on, vouch=True)
         except Unavailable as error:
             log.info("not_vouched", node=node.shown, reason=str(error))
 

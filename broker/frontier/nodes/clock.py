@@ -40,10 +40,10 @@ SLACK_MS = 20
 """By so much clocks may differ beyond their errors and drift without anything being set."""
 DRIFT_MS_PER_SECOND = 0.5
 """How fast two clocks part or meet, at most, while a time server slows or hurries one of them."""
-INEXACT_MS = 50
-"""Whoever knows a time only so well reads it again, though it has nothing to ask the node."""
+LONG_SECONDS = 60.0
+"""After so long without a reading the time is read, though there may be nothing to ask the node."""
 SLOW_SECONDS = 0.5
-"""Between sending and reading: no time is set by a longer exchange."""
+"""Between sending and reading: by a longer exchange a clock is rather set back too far."""
 READINGS = 3
 """Attempts at a quicker one."""
 WAIT_SECONDS = 2.0
@@ -67,14 +67,19 @@ redis.call('DEL', '{keys.NIL}')
 local field, epoch = 'duty:' .. ARGV[4], tonumber(ARGV[5])
 local known = tonumber(redis.call('HGET', KEYS[1], field) or 0)
 if epoch < known then return 0 end
-local o = redis.call('HMGET', KEYS[1], 'offset', 'jumps', 'used')
+local o = redis.call('HMGET', KEYS[1], 'offset', 'jumps', 'used', 'gap')
 if (o[1] or '0') ~= ARGV[1] or (o[2] or '0') ~= ARGV[2] then return 0 end
 redis.call('HSET', KEYS[1], 'offset', ARGV[3], 'jumps', ARGV[2] + 1, field, epoch)
-if o[3] then redis.call('HSET', KEYS[1], 'used', o[3] + ARGV[1] - ARGV[3]) end
+local t = redis.call('TIME')
+local away = t[1] * 1000 + math.floor(t[2] / 1000) - (o[3] or 0)
+if o[3] and math.abs(away) > tonumber(o[4] or 0) then
+  redis.call('HSET', KEYS[1], 'used', o[3] + ARGV[1] - ARGV[3])
+end
 return 1
 """
 """ARGV: offset and jumps that were read, the new offset, name and epoch of the duty. 1 if it was
-set: to what does not depend on how late this runs. An outage since ``used`` stays to be found."""
+set: to what does not depend on how late this runs. A ``used`` from before the jump goes
+with it, so that an outage since stays to be found."""
 
 
 class Exchange(NamedTuple):
@@ -151,10 +156,12 @@ class NodeClock:
         """When we came to know the time, but for what agreed with it."""
         self._contradiction: Reading | None = None
         """What a reply told that cannot be true together with what is expected."""
+        self._before: Reading | None = None
+        """What was expected before the node was opened anew, until it agrees with us again."""
         self.jumps = 0
         """Those of the node's clock that this process knows."""
-        self._doubted: int | None = None
-        """How often the holder had vouched for the time with which we disagree."""
+        self.may_set = False
+        """Whether this process may have the duty."""
 
     @property
     def known_seconds(self) -> float:
@@ -168,29 +175,29 @@ class NodeClock:
 
     def window_ms(self, late_ms: float) -> tuple[float, float]:
         """The least and the most that a call may find that is sent now. Raises Unavailable."""
-        now_ms = self.now_ms()
-        error_ms = INEXACT_MS if (e := self._expected) is None else e.error_ms_at(monotonic())
-        return now_ms - error_ms - SLACK_MS, now_ms + error_ms + late_ms
+        expected = self._expected or self._take(self._read())
+        now = monotonic()
+        now_ms, error_ms = expected.base_ms + now * 1000, expected.error_ms_at(now)
+        return now_ms - error_ms - SLACK_MS, now_ms + min(error_ms + late_ms, TOLERANCE_MS)
 
     def latest_ms(self) -> float | None:
         """The most that the node may tell now, whatever became of it; None: nothing is known."""
-        return None if self._expected is None else self.window_ms(SLACK_MS)[1]
+        known, now = self._before or self._expected, monotonic()
+        return None if known is None else known.base_ms + now * 1000 + known.error_ms_at(now)
 
     def prepare(self) -> None:
-        """See that a time is expected, and that nothing contradicts it. Raises Unavailable."""
-        self.now_ms()
-        if self._contradiction is not None:
-            self.settle()
+        """See that a time is expected, was read of late, and is not contradicted.
 
-    def refresh(self) -> None:
-        """Read the time if it is no longer known well. Raises Unavailable."""
-        expected = self._expected
-        if expected is not None and expected.error_ms_at(monotonic()) > INEXACT_MS:
+        Raises Unavailable.
+        """
+        expected = self._expected or self._take(self._read())
+        if self._contradiction is not None or monotonic() - expected.at > LONG_SECONDS:
             self.settle()
 
     def forget(self) -> None:
-        """Another node stands there now: read its time."""
-        self._expected = self._doubted = self._contradiction = None
+        """The node was opened anew: read its time."""
+        self._before = self._before or self._expected
+        self._expected = self._contradiction = None
 
     def follow(self, reading: Reading) -> bool:
         """Learn from a time that a reply told; whether it agrees with what is expected."""
@@ -200,7 +207,7 @@ class NodeClock:
         if abs(expected.apart_ms(reading)) > SLACK_MS:
             self._contradiction = reading
             return False
-        self._expected = expected.narrowed(reading)
+        self._expected, self._before = expected.narrowed(reading), None
         return True
 
     def settle(self, told: Reading | None = None) -> float:
@@ -214,23 +221,26 @@ class NodeClock:
         return min(LATE_MS + 4 * told.error_ms, TOLERANCE_MS)  # twice as long as that took
 
     def _settled(self) -> Reading:
-        until, said = monotonic() + WAIT_SECONDS, False
-        while (told := self._agreed()) is None:
-            if not said:
-                said = True
+        until, doubted = monotonic() + WAIT_SECONDS, None
+        while not isinstance(found := self._agreed(doubted), Reading):
+            if doubted is None:
+                doubted = found
+                seconds = self.known_seconds if self.may_set else 0.0
                 log.info("clock_doubted", node=self._shown)
-                self._ask("PUBLISH", keys.WAKE, b"%b %.1f" % (DOUBT, self.known_seconds))
+                self._ask("PUBLISH", keys.WAKE, b"%b %.1f" % (DOUBT, seconds))
             if monotonic() > until:
-                self._doubted = None
                 raise Unavailable(
                     f"the clock of Redis at {self._shown} is not what it was: waiting for the "
                     "broker that sets it"
                 )
             gevent.sleep(LOOK_SECONDS)
-        return told
+        return found
 
-    def _agreed(self) -> Reading | None:
-        """What was read, or None as long as another broker has to say something."""
+    def _agreed(self, doubted: int | None) -> Reading | int:
+        """What was read; or as long as another broker has to say something, how often it has.
+
+        ``doubted``: how often it had when we began to disagree.
+        """
         jumps = self.jumps
         now = self._read()
         told, expected = now.reading, self._expected
@@ -240,21 +250,20 @@ class NodeClock:
             off_ms = 0.0 if expected is None else told.base_ms - expected.base_ms
             log.warning("clock_taken", node=self._shown, ms=round(off_ms), jumps=now.jumps)
             return self._take(now)
-        if (other := self._contradiction) is not None and other.jumps == now.jumps:
+        other = self._contradiction
+        if other is not None and other.jumps == now.jumps and other.error_ms < told.error_ms:
             told = other.narrowed(told)
-        off_ms = told.base_ms - expected.base_ms
         if abs(expected.apart_ms(told)) <= SLACK_MS:  # the call was late; or it is right again
             self._know(expected.narrowed(told), now.jumps)
-        elif (duty := self.duty()) is not None:
-            if not self._set(now._replace(reading=told), expected, duty):
-                return None
-        elif self._doubted is None or now.vouched == self._doubted:
-            self._doubted = now.vouched
-            return None
-        else:
-            log.warning("clock_vouched_for", node=self._shown, ms=round(off_ms))
-            self._take(now._replace(reading=told))
-        return told
+            return told
+        now = now._replace(reading=told)
+        if (duty := self.duty()) is not None:
+            return told if self._set(now, expected, duty) else now.vouched
+        if doubted is None or now.vouched == doubted:
+            return now.vouched
+        off_ms = told.base_ms - expected.base_ms
+        log.warning("clock_vouched_for", node=self._shown, ms=round(off_ms))
+        return self._take(now)
 
     def _take(self, now: _Clock) -> Reading:
         self._know(now.reading, now.jumps)
@@ -263,21 +272,19 @@ class NodeClock:
 
     def _know(self, reading: Reading, jumps: int) -> None:
         self._expected, self.jumps = reading._replace(jumps=jumps), jumps
-        self._doubted = self._contradiction = None
+        self._contradiction = None
 
     def _set(self, now: _Clock, expected: Reading, duty: Duty) -> bool:
         """Make the node's time what this process expects; whether it was ours to set."""
-        if not now.reading.is_quick:
-            raise Unavailable(f"Redis at {self._shown} is too slow to set its clock by")
-        off_ms = round(now.reading.base_ms - expected.base_ms)
+        told = now.reading
+        off_ms = round(told.base_ms - expected.base_ms + (0 if told.is_quick else told.error_ms))
         offset = float(now.offset) - off_ms
         command = (now.offset, now.jumps, f"{offset:.0f}", duty.name, duty.epoch)
         done, _ = self._ask("EVAL", _SET, 1, keys.OWNER, *command)
         if done:
             log.warning("clock_set", node=self._shown, jump_ms=-off_ms)
             if self.jumps <= now.jumps:
-                moved_ms = now.reading.base_ms - off_ms
-                self._know(now.reading._replace(base_ms=moved_ms), now.jumps + 1)
+                self._know(told._replace(base_ms=told.base_ms - off_ms), now.jumps + 1)
         return bool(done)
 
     def _read(self) -> _Clock:

@@ -14,6 +14,7 @@ from gevent import monkey
 
 from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.frontier.coordination import duties as names
+from greencrawl.broker.frontier.nodes import clock as clocks
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.clock import Exchange
 from greencrawl.broker.frontier.nodes.node import Node
@@ -205,8 +206,51 @@ def test_a_holder_that_knows_its_time_badly_reads_it_before_a_jump_can_hide(
     assert node.clock._expected.error_ms_at(time.monotonic()) < 50
 
 
+def test_a_worker_is_given_a_word_and_no_duty(
+    brokers: tuple[Frontier, Frontier], redis_server: RedisServer, store: Store
+) -> None:
+    """Though it has known the time for longer: it could not set it."""
+    holder, _ = brokers
+    look(holder)
+    worker = Frontier([redis_server.url], store)
+    try:
+        node = worker.nodes[0]
+        node.now_ms()
+        node.clock._since -= 1000
+        shifted(node, -5000)
+        node.clock.settle()
+        assert node.now_ms() == pytest.approx(holder.nodes[0].now_ms(), abs=50)
+        assert holder.duties.get(names.clock(node.id)) is not None
+    finally:
+        worker.stop()
+
+
+def test_a_clock_that_is_set_stays_set_though_somebody_agreed_with_the_jump(
+    brokers: tuple[Frontier, Frontier], redis_server: RedisServer
+) -> None:
+    """As a replay does, which asks no time: ``used`` is on the scale of the jump then."""
+    holder, _ = brokers
+    look(holder)
+    redis_server.client.hincrby(keys.OWNER, "offset", HOUR)
+    for _ in range(3):
+        look(holder)
+    assert clock(redis_server) == (pytest.approx(0, abs=50), 2)
+
+
+def test_a_clock_is_also_set_by_slow_readings(
+    brokers: tuple[Frontier, Frontier], redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder, _ = brokers
+    look(holder)
+    monkeypatch.setattr(clocks, "SLOW_SECONDS", -1.0)
+    jump(redis_server, 700)
+    look(holder)
+    assert clock(redis_server) == (pytest.approx(0, abs=50), 2)
+
+
+@pytest.mark.parametrize("forgot", [False, True])
 def test_a_node_is_not_opened_by_a_time_that_is_yet_to_come(
-    redis_server: RedisServer, store: Store
+    redis_server: RedisServer, store: Store, forgot: bool
 ) -> None:
     """A machine whose clock is ahead took over, or a copy from before the clock was set back."""
     only = broker(redis_server, store)
@@ -216,6 +260,8 @@ def test_a_node_is_not_opened_by_a_time_that_is_yet_to_come(
         before = node.now_ms() - time.monotonic() * 1000
         redis_server.client.hset(keys.OWNER, "run", "another")
         jump(redis_server, HOUR)
+        if forgot:  # as whoever heard of the epoch of a claim that failed
+            node.clock.forget()
         until(lambda: _quiet(lambda: look(only)), 5)
         assert node.now_ms() - time.monotonic() * 1000 == pytest.approx(before, abs=100)
     finally:
@@ -308,7 +354,7 @@ def test_without_anybodys_word_nothing_is_done_and_nothing_set(
 ) -> None:
     holder, other = brokers
     look(other)
-    monkeypatch.setattr(holder._wake_ups, "_vouch", lambda *_: 0)
+    monkeypatch.setattr(holder._wake_ups, "_asked", lambda *_: None)
     before = clock(redis_server)
     node = other.nodes[0]
     shifted(node, -5000)
