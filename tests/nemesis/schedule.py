@@ -234,7 +234,7 @@ class _Faults:
         return [self._event(at, "disk", self._short(20), place=self._dice.choice(places))]
 
     def _clock(self, at: float) -> list[Event]:
-        offset = self._dice.choice((-3600, -30, -5, -2, -0.7, 0.4, 1, 1.9, 5, 30, 3600))
+        offset = self._dice.choice((-3600, -30, -5, -2, -0.7, 0.4, 1, 1.9, 5, 30, 3600, 200_000))
         return [self._event(at, "clock", 0, node="A", offset=offset)]
 
     def _copy(self, at: float) -> list[Event]:

@@ -52,8 +52,9 @@
 ``gc:{p}:ac:<login>``  token of who is logging in, expiring
 ``gc:{p}:an:<login>``  hash: claims since the last that ended with a word, token of the latest;
                        for a day
-``gc:{p}:ad:<address>``  what worker processes hold of an address or a domain, packed, expiring
-                       (``lua/addresses/shares.lua``)
+``gc:{p}:ad:<address>``  what worker processes hold of an address or a domain, packed;
+                       ``gc:{p}:ade`` sorted set address → logical ms when nothing of it counts any
+                       more (``lua/addresses/shares.lua``)
 ``gc:{p}:e:<host>``    list of ids: requests of logins at other hosts, the oldest first
 ``gc:{p}:eq:<host>:<id>``, ``gc:{p}:er:<host>:<id>``  such a request, and its answer, sealed,
                        expiring

@@ -143,10 +143,20 @@ def test_a_redis_that_was_emptied_says_when(frontier: Frontier, redis_server: Re
     assert ask(frontier, "a", 10, 10).starts == 0
 
 
-def test_a_record_ends_by_itself(frontier: Frontier, redis_server: RedisServer) -> None:
+def test_records_go_when_nothing_of_them_counts_any_more(
+    frontier: Frontier, redis_server: RedisServer
+) -> None:
     ask(frontier, "a", 10, 10)
     (key,) = redis_server.client.keys("gc:{*}:ad:*")
-    assert 0 < redis_server.client.pttl(key) < 1000 * (SHARE_SECONDS + 10)
+    (ends,) = redis_server.client.keys("gc:{*}:ade")
+    ((_, end),) = redis_server.client.zrange(ends, 0, -1, withscores=True)
+    now = frontier.nodes[0].now_ms()
+    assert SHARE_SECONDS * 1000 < end - now < 1000 * (SHARE_SECONDS + 10)
+    redis_server.client.rename(key, key + "-of-another")  # which is asked for no more
+    redis_server.client.zadd(ends, {f"{NAME}-of-another": now - 1})
+    ask(frontier, "a", 10, 10)
+    assert redis_server.client.keys("gc:{*}:ad:*") == [key]
+    assert redis_server.client.zcard(ends) == 1
 
 
 @pytest.mark.parametrize("seed", cases(range(3), range(3, 60)))

@@ -217,6 +217,22 @@ def test_idle_hosts_are_kept_up_to_their_number_the_longest_rested_go(
     assert len(latest) == 4 * (some + 1), "the latest stay"
 
 
+def test_idle_hosts_of_which_nothing_counts_go_though_there_is_room(
+    small: Frontier, store: Store, redis_server: RedisServer
+) -> None:
+    crawl, visitor = new_crawl(small, store, delay=0), Visitor(small)
+    admit(small, crawl, (f"www.a{n}.example" for n in range(40)))
+    visitor.visit(40)
+    pass_time(small, 27 * 3600)
+    for some in range(200):  # now and then a call drops some
+        admit(small, crawl, (f"www.b{some}-{n}.example" for n in range(4)))
+        visitor.visit(4)
+        if not redis_server.client.keys("gc:{*:h:www.a*"):
+            break
+    assert not redis_server.client.keys("gc:{*:h:www.a*")
+    assert len(redis_server.client.keys("gc:{*:h:www.b*")) == 4 * (some + 1)
+
+
 def test_times_of_politeness_that_are_not_past_are_never_dropped(
     small: Frontier, store: Store, redis_server: RedisServer
 ) -> None:

@@ -13,6 +13,7 @@
 -- waits longer comes first. A share that ended or was lowered counts until the window is over, since
 -- requests that began under it are in it.
 local MARGIN = 1000 -- between the clocks of a holder and of this node
+local ENDED = 16 -- records that one call drops at most
 local holder, ttl = args[1], args[2]
 local lost = num(redis.call('HGET', 'gc:owner', 'lost'))
 
@@ -50,6 +51,13 @@ local function share(record, i, ask, window, names, seats, ahead)
     if name ~= holder then others = others + held_by(v, i, window) end
   end
   return math.max(0, math.min(want, cap - others - ahead, math.max(fair, cap - wanted)))
+end
+
+-- Records go by logical time, some with each call: Redis itself would drop them when its clock jumps.
+local ends = P .. ':ade'
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', ends, '-inf', string.format('%.0f', now), 'LIMIT', 0, ENDED)) do
+  redis.call('UNLINK', P .. ':ad:' .. name)
+  redis.call('ZREM', ends, name)
 end
 
 local replies = {}
@@ -107,7 +115,8 @@ for k, ask in ipairs(args[3]) do
       local before = mine[i].o
       if #before > 0 then latest = math.max(latest, before[#before].t) end
     end
-    redis.call('SET', key, cmsgpack.pack(record), 'PX', string.format('%.0f', latest - now + MARGIN))
+    redis.call('SET', key, cmsgpack.pack(record))
+    redis.call('ZADD', ends, string.format('%.0f', latest + MARGIN), name)
     replies[k] = {starts, connections, soonest == math.huge and 0 or math.max(0, soonest - now)}
   end
 end

@@ -38,7 +38,8 @@ local ROBOTS_MS = 86400000
 local INLINE_TASKS, INLINE_BYTES = 8, 640 -- queues up to this size stay inside their host's record
 local TASK_BYTES, HOST_BYTES = 24, 240 -- what a task and a waiting host cost beside the task's path
 local LEAST_TASKS = 32 -- so many a crawl may have in a partition, whatever others hold there
-local KEEP_MS = 7200000 -- an idle host's record outlives its last time by this
+local KEEP_MS = 7200000 -- an idle host's record outlives its robots.txt by this
+local IDLE_MS = 3155760000000 -- an end by which idle records are told: no TIME that jumps comes to it
 local LONGEST_MS = 60000 -- a crawl that is new may bring a delay up to this, and finds its hosts rested
 local DROPPED, LOOKS = 256, 8 -- idle hosts that one call drops at most; one call in so many looks
 
@@ -208,18 +209,19 @@ local function wake(crawl, ms)
   redis.call('PUBLISH', 'gc:wake', string.match(P, '{(%d+)}') .. ' ' .. crawl .. ' ' .. string.format('%.0f', ms))
 end
 
--- Idle hosts beyond their number go, those first whose times are past for longest. Times that are not
--- past, by the longest delay that any crawl keeps, never go. A host that is in use again by now has a
--- record that does not expire: it only leaves the index.
+-- Idle hosts go of which nothing counts any more, and those beyond their number, first those whose times are
+-- past for longest. Times that are not past, by the longest delay that any crawl keeps, never go. All of it
+-- is by logical time: Redis itself would drop them when its clock jumps. A host that is in use again by now
+-- has a record without an end: it only leaves the index.
 local function drop_idle()
   if math.floor(now) % LOOKS > 0 then return end -- else it would cost each page a twentieth
   local index = P .. ':hi'
   local limits = redis.call('HMGET', 'gc:owner', 'idle_hosts', 'longest')
   local most = tonumber(limits[1])
   local beyond = most and redis.call('ZCARD', index) - most or 0
-  if beyond <= 0 then return end
-  local past = string.format('%.0f', now - math.max(num(limits[2]), LONGEST_MS))
-  local found = redis.call('ZRANGEBYSCORE', index, '-inf', past, 'LIMIT', 0, math.min(beyond, DROPPED))
+  local past, many = now - ROBOTS_MS - KEEP_MS, DROPPED
+  if beyond > 0 then past, many = now - math.max(num(limits[2]), LONGEST_MS), math.min(beyond, DROPPED) end
+  local found = redis.call('ZRANGEBYSCORE', index, '-inf', string.format('%.0f', past), 'LIMIT', 0, many)
   if #found == 0 then return end
   for _, name in ipairs(found) do
     local key = P .. ':h:' .. name
@@ -240,12 +242,11 @@ local function save()
       redis.call('SET', key, cmsgpack.pack(h))
     else
       local at = opens_at(h, delay_of(h))
-      local past = math.max(at, num(h.rob), now)
       h.q = nil
       if num(h.busy) > 0 or num(h.od) > 0 then
         redis.call('SET', key, cmsgpack.pack(h))
       else
-        redis.call('SET', key, cmsgpack.pack(h), 'PX', string.format('%.0f', past - now + KEEP_MS))
+        redis.call('SET', key, cmsgpack.pack(h), 'PX', string.format('%.0f', IDLE_MS))
         idle[#idle + 1] = string.format('%.0f', at)
         idle[#idle + 1] = name
       end

@@ -16,6 +16,7 @@ import gevent
 import pytest
 
 from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier.addresses import Ask
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import Unavailable
@@ -23,6 +24,7 @@ from greencrawl.schema.records import ExtendItem, LeaseRequest, Session
 from greencrawl.store import open_store
 from greencrawl.store.base import Store
 from tests.broker.frontier.test_frontier import Worker, close, finish_all, new_crawl, until, urls
+from tests.support.faketime import ClockedRedis, library
 from tests.support.redis_server import RedisServer
 
 HOUR = 3_600_000
@@ -200,8 +202,27 @@ def test_a_jump_ends_no_rest_of_an_idle_node(
     gevent.sleep(1.2)  # no beats any more: nothing is out
     jump(redis_server, ms)
     assert 590 < frontier.host("h.example").blocked_in <= 600
-    key = f"gc:{{{frontier.partition_of('h.example')}}}:h:h.example"
-    assert redis_server.client.ttl(key) > HOUR / 1000, "its record survives a jump forward"
+
+
+@pytest.mark.skipif(library() is None, reason="libfaketime is not installed")
+def test_nothing_of_politeness_goes_when_redis_own_clock_jumps(
+    tmp_path: Path, store: Store
+) -> None:
+    """Redis drops what has an end by its clock, whatever time the node is set to."""
+    server = ClockedRedis(tmp_path / "redis")
+    server.start()
+    try:
+        frontier = broker(server, store)
+        session = leased(frontier, store)
+        finish_all(frontier, session)
+        close(frontier, session, failed="http_429", block=600.0)
+        frontier.shares("a", [Ask("4:203.0.113.7", 1.0, 10, 0, 10, 100, 0, 10)])
+        server.set_clock(10 * 24 * HOUR // 1000)
+        assert 580 < frontier.host("h.example").blocked_in <= 600
+        assert len(server.client.keys("gc:{*}:ad:*")) == 1, "what another holds is not forgotten"
+        frontier.stop()
+    finally:
+        server.stop()
 
 
 def test_a_look_at_a_healthy_node_does_not_take_over_its_jump(
