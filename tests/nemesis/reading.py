@@ -195,6 +195,19 @@ class Sql:
             db.execute("SELECT urls FROM seed_batches WHERE forced = 1")
             return Counter(url for (blob,) in db.fetchall() for url in _links(blob))
 
+    def surplus(self) -> set[str]:
+        """URLs that were fetched when a limited crawl had all its pages: they are not settled."""
+        with self._open() as db:
+            db.execute(
+                "SELECT DISTINCT a.url FROM attempts a JOIN crawls c ON c.id = a.crawl "
+                "LEFT JOIN pages p ON p.crawl = a.crawl AND p.fingerprint = a.fingerprint "
+                "LEFT JOIN finals f ON f.crawl = a.crawl AND f.fingerprint = a.fingerprint "
+                "WHERE a.kind = 'ok' AND p.fingerprint IS NULL AND f.fingerprint IS NULL "
+                "AND instr(c.options, '\"max_pages\":') > 0 "
+                "AND instr(c.options, '\"max_pages\":0') = 0"
+            )
+            return {_text(url) for (url,) in db.fetchall()}
+
 
 def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
@@ -327,6 +340,17 @@ def unfinished(client: redis.Redis) -> set[str]:
             _, host, value = member.decode().split("\n", 2)
             found.add(_place(host, value))
     return found
+
+
+def retries_wait(client: redis.Redis) -> bool:
+    """Whether a task is to be tried again later by the node's time. Raises redis.RedisError."""
+    for key in client.scan_iter("gc:{*}:later", count=2000):
+        last: Any = client.zrange(key, -1, -1, withscores=True)
+        (seconds, micros), offset = client.time(), client.hget("gc:owner", "offset")
+        now_ms = int(seconds) * 1000 + int(micros) // 1000 + float(offset or 0)
+        if any(score > now_ms for _, score in last):
+            return True
+    return False
 
 
 def _place(host: str, value: str) -> str:

@@ -249,9 +249,9 @@ def judge(
     """URLs that were asked for again though no fault explains it, one finding a node; and faults
     that alone explain more than was leased at one moment.
 
-    ``allowed``: further requests by place, for what was forced or failed. Of such places only the
-    number is judged: one more for each fault in between. ``parked``: when URLs were settled without
-    a request, each of which counts as one.
+    ``allowed``: further requests by place, for what was forced or failed; 0 for what was never
+    settled. Of such places only the number is judged: one more for each fault in between.
+    ``parked``: when URLs were settled without a request, each of which counts as one.
     """
     hits = list(hits)
     came_back = sum(len(one.held or ()) for one in harms)
@@ -262,10 +262,11 @@ def judge(
     for place, log in _times([*hits, *parked]).items():
         count.asked_again += len(log) - 1
         more = allowed.get(place, 0)
+        by_number = place in allowed
         bare, causes = [], set[str]()
-        if more:
+        if by_number:
             causes = {one.stroke for one in harms if one.begin <= log[-1] and one.end >= log[0]}
-        for first, second in pairwise(log if not more else ()):
+        for first, second in pairwise(() if by_number else log):
             how = {
                 one.stroke: said
                 for one in harms

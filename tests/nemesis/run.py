@@ -12,7 +12,7 @@ from pathlib import Path
 
 import redis
 
-from tests.nemesis import checker, parking, refetches, site
+from tests.nemesis import checker, parking, reading, refetches, site
 from tests.nemesis.api import Call
 from tests.nemesis.checker import Finding, Hit, Span, Stillness
 from tests.nemesis.faults import Done, Strokes
@@ -29,9 +29,10 @@ from tests.nemesis.world import (
 )
 
 QUIET_SECONDS = 130.0
-"""After healing, with no request for so long, a crawl that is not done is not going to be."""
-END_SECONDS = 600.0
-"""After healing, at the latest then."""
+"""After healing, with no request for so long, a crawl that is not done is not going to be; unless a
+task is to be tried later, as where a busy machine answered too late for robots.txt."""
+END_SECONDS = 720.0
+"""After healing, at the latest then: what waits for robots.txt waits for ten minutes."""
 NEAR_SECONDS = 15.0
 """What was broken so shortly before a finding is named with it."""
 LIFT_SECONDS = 10.0
@@ -163,9 +164,15 @@ class _Run:
                     told = now
                     states = ", ".join(f"{row.name} {row.state}" for row in left[:8])
                     self.tell(f"{len(left)} crawls to end: {states}")
-            if now - moved > QUIET_SECONDS or now - healed > END_SECONDS:
+            quiet = now - moved > QUIET_SECONDS and not self._retries_wait()
+            if quiet or now - healed > END_SECONDS:
                 return False
             time.sleep(1.0)
+
+    def _retries_wait(self) -> bool:
+        with suppress(redis.RedisError, OSError):
+            return any(reading.retries_wait(self.world.master(node).client) for node in NODES)
+        return False
 
     def _let_go(self, left: Sequence[CrawlRow]) -> None:
         api = self.world.api
@@ -319,6 +326,8 @@ class _Run:
         found += self.watch.parkings.released(calls)
         for url, count in self.world.sql().forced().items():  # some was parked between two looks
             found[_place(url)] = max(found[_place(url)], count)
+        for url in self.world.sql().surplus():
+            found.setdefault(_place(url), 0)
         return dict(found)
 
     def _account(self, hits: Sequence[Hit], snapshots: Sequence[Snapshot]) -> None:

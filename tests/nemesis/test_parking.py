@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from greencrawl.schema.records import Admission, Commit, CrawlOptions, Final
+from greencrawl.schema.records import Admission, Attempt, Commit, CrawlOptions, Final
 from greencrawl.store import open_store
 from tests.nemesis import parking, refetches, site
 from tests.nemesis.api import Call
@@ -124,6 +124,32 @@ def test_what_was_forced_is_read_of_sql(tmp_path: Path) -> None:
     store.add_seeds(crawl, [Admission("http://h/c")])
     assert Sql(url).forced() == {"http://h/a": 1, "http://h/b": 2}
     store.close()
+
+
+def test_what_was_fetched_above_a_limit_is_read_of_sql(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'c.sqlite'}"
+    store = open_store(url)
+    limited = store.put_crawl("c", CrawlOptions(max_pages=1), []).id
+    other = store.put_crawl("d", CrawlOptions(), []).id
+    tried = [
+        Attempt(
+            crawl=crawl, fingerprint=number, url=f"http://h/{crawl}/{number}", code=200, kind=kind,
+            errors=0, at_ms=1,
+        )
+        for crawl in (limited, other)
+        for number, kind in ((1, "ok"), (2, "ok"), (3, "timeout"))
+    ]  # fmt: skip
+    store.commit(Commit(attempts=tried, finals=[final_of(limited, 1)]))
+    assert Sql(url).surplus() == {f"http://h/{limited}/2"}
+    store.close()
+
+
+def final_of(crawl: int, number: int) -> Final:
+    """Of a dead letter."""
+    return Final(
+        crawl=crawl, fingerprint=number, url=f"http://h/{crawl}/{number}", state="dead",
+        kind="timeout", at_ms=1,
+    )  # fmt: skip
 
 
 def replace_final(final: Final) -> Final:

@@ -6,6 +6,7 @@ import math
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +14,12 @@ from typing import Any
 
 import pytest
 
+from tests.nemesis import reading
 from tests.nemesis.faults import Done, Strokes
 from tests.nemesis.parts import RedisPart
 from tests.nemesis.reading import sqlite_writer
 from tests.nemesis.schedule import Event
-from tests.support.redis_server import binaries, free_port
+from tests.support.redis_server import RedisServer, binaries, free_port
 
 
 @pytest.fixture
@@ -131,3 +133,13 @@ def test_of_those_frozen_the_one_that_writes_to_sqlite_is_known(tmp_path: Path) 
         writer.end()
         other.end()
     assert sqlite_writer(path) == 0
+
+
+def test_a_retry_that_waits_is_seen_by_the_nodes_time(redis_server: RedisServer) -> None:
+    client = redis_server.client
+    assert not reading.retries_wait(client)
+    client.hset("gc:owner", "offset", -5000)
+    client.zadd("gc:{3}:later", {"1\nh\nA0,0,1,0h/x": (time.time() - 2) * 1000})
+    assert reading.retries_wait(client), "it is three seconds earlier there"
+    client.hset("gc:owner", "offset", 0)
+    assert not reading.retries_wait(client)

@@ -64,6 +64,14 @@ def test_each_url_fetched_twice_with_one_brief_stop_in_between_is_found() -> Non
     assert many.text == "stop: 13 URLs asked for again, at most 5 were leased"
 
 
+def test_of_what_was_never_settled_only_the_number_is_judged() -> None:
+    """A page above a crawl's limit is not stored: any fault may bring it again, once."""
+    log = [hit(10, 1), hit(30, 1)]
+    assert told(log, Harm(20, 25, ("A",)), p1=0) == [], "nothing was leased then"
+    assert told(log, Harm(40, 45, ("A",)), p1=0) != []
+    assert told([*log, hit(35, 1)], Harm(20, 25, ("A",)), p1=0) != []
+
+
 def test_a_fault_explains_what_it_concerned_alone() -> None:
     log = [hit(10, 1), hit(30, 1)]
     assert told(log) != []
