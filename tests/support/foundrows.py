@@ -180,9 +180,9 @@ class Trapped:
         wait_until(lambda: len(parked(rig)) >= LEAST_PARKED / 4, 60, "something is parked", 0.05)
         copy = copy_redis(rig)
         wait_until(lambda: len(parked(rig)) >= LEAST_PARKED, 60, "more is parked", 0.05)
-        rig.until_at_stake(1.5)
-        second.kill("worker")
+        rig.until_at_stake()
         with rig.blow("kill -9 one of two workers, and an older Redis"):
+            second.kill("worker")
             restored = put_back(rig, copy)
             self.before = parked(rig)
             second.start_worker()
