@@ -21,7 +21,7 @@ from tests.nemesis.schedule import FAULTS, make
 from tests.nemesis.world import Store
 from tests.support.effort import cases
 
-RUNS: tuple[tuple[Store, int], ...] = (("sqlite", 20700), ("mysql", 13067))
+RUNS: tuple[tuple[Store, int], ...] = (("sqlite", 9072), ("mysql", 169))
 """Memory, older copies, a lock, a kill; and jumps of the clock, a full disk, cuts, SQL killed."""
 MINUTES = 0.5
 """Of faults; starting, healing and the ends of all crawls come on top."""

@@ -101,7 +101,7 @@ def test_a_crawl_that_rests_says_when_it_asks_for_what(
         assert "; asked for again at 20" in why("/")
         assert "every 1h, as a seed" in why("/")
         system.call("POST", "/v1/crawls/test/urls", {"urls": [server.url("/other")]})
-        wait_until(lambda: system.stats()["stored"] == 2, 30, "it is woken")
+        wait_until(lambda: system.stats()["stored"] == 3, 30, "it is woken")
         wait_until(lambda: system.stats()["state"] == "resting", 30, "it rests")
         assert "; not asked for again: " in why("/other")
         assert system.stats()["wakes_ms"] == stats["wakes_ms"], "the same period goes on"
