@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import socket
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -21,7 +20,7 @@ from greencrawl.cli import crawlfile, reach
 from greencrawl.cli.commands.explain import in_store
 from greencrawl.cli.local import permits
 from greencrawl.cli.local.data_folder import LOCK, await_broker, held
-from greencrawl.cli.local.processes import Processes, environment
+from greencrawl.cli.local.processes import Processes, environment, kept_port
 from greencrawl.cli.local.site_server import Site, serve
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.options import crawl_options, given
@@ -205,8 +204,15 @@ def _here(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
 
     ``wipe`` empties the data folder first.
     """
-    if not os.environ.get("GREENCRAWL_BIND"):
-        job = replace(job, settings=replace(job.settings, bind=("127.0.0.1", _free_port())))
+    with ExitStack() as stack:
+        if not os.environ.get("GREENCRAWL_BIND"):
+            port = stack.enter_context(kept_port())
+            job = replace(job, settings=replace(job.settings, bind=("127.0.0.1", port)))
+        return _at_address(job, wipe=wipe)
+
+
+def _at_address(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
+    """:func:`_here`, with the address at which the broker is to listen in the settings."""
     settings = job.settings
     address = reach.own_address(settings)
     with on_signals() as stop, held(settings.data, "crawl", address):
@@ -311,13 +317,6 @@ def _environment(
         processes=str(settings.processes),
         allow_networks=",".join(map(str, settings.allow_networks)),
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _empty(data: Path) -> None:

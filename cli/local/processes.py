@@ -9,10 +9,11 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,6 +37,20 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 class ProcessFailed(GreencrawlError):
     """Raised when a child ends at its start, or again and again; names its log."""
+
+
+@contextmanager
+def kept_port() -> Iterator[int]:
+    """A free port of loopback for our broker. On Linux it is kept for it while the block runs:
+    nobody else is given it before the broker listens, or while one is started again.
+    """
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        port: int = holder.getsockname()[1]
+        if sys.platform != "linux":  # elsewhere the broker could not have it beside us
+            holder.close()
+        yield port
 
 
 class Child:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,8 +15,15 @@ import psutil
 import pytest
 from gevent.event import Event
 
+from greencrawl.broker.api.app import listener
 from greencrawl.cli.local import processes
-from greencrawl.cli.local.processes import Child, Processes, ProcessFailed, environment
+from greencrawl.cli.local.processes import (
+    Child,
+    Processes,
+    ProcessFailed,
+    environment,
+    kept_port,
+)
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.schema.clock import monotonic
 from tests.support.checkout import ROOT
@@ -251,3 +259,18 @@ def test_first_signal_asks_and_second_is_impatient() -> None:
         assert stop.impatient.wait(2)
         assert stop.exit_code == 130
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_kept_port_is_free_for_our_broker_again_and_again_and_for_nobody_else() -> None:
+    with kept_port() as port:
+        for _ in range(2):
+            with socket.socket() as other, pytest.raises(OSError, match="in use"):
+                other.bind(("127.0.0.1", port))
+            with socket.socket() as other, pytest.raises(OSError, match="in use"):
+                other.bind(("0.0.0.0", port))
+            listening = listener(("127.0.0.1", port))
+            with socket.create_connection(("127.0.0.1", port)):
+                listening.close()
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", port))
