@@ -291,16 +291,14 @@ class Rig:
         wait_until(lambda: leasing() or self.state() == "done", seconds, "leasing goes on")
         blow.leasing_again = time.monotonic()
 
-    def must_repeat(self, *, missed: bool = False) -> bool:
-        """Whether the last blow does not count and is to be repeated: it ``missed`` what it was
-        meant for, or less than :attr:`Fault.least_leases` was at stake. A process dies at its point
-        when it gets there, and leases may have been finished meanwhile. Some repetitions in all;
-        then the run fails.
+    def must_repeat(self) -> bool:
+        """Whether less than :attr:`Fault.least_leases` was at stake at the last blow, which then
+        does not count and is to be repeated: a process dies at its point when it gets there, and
+        leases may have been finished meanwhile. Some repetitions in all; then the run fails.
         """
         blow = self.blows[-1]
         enough = len(blow.leased) >= self.fault.least_leases and blow.uncommitted
-        spent = self.notes.get("blows repeated", 0) >= REPETITIONS
-        if spent or (enough and not missed):
+        if enough or self.notes.get("blows repeated", 0) >= REPETITIONS:
             return False
         blow.counts = False
         self.notes["blows repeated"] = self.notes.get("blows repeated", 0) + 1

@@ -43,13 +43,33 @@ def put_back(rig: Rig, copy: Path) -> set[str]:
     return {task.token for task in rig.leased()}
 
 
-def admitted(rig: Rig) -> int:
-    """URLs that Redis counts as taken, read past the broker."""
-    with closing(redis.Redis(port=rig.redis.port)) as client:
-        names = list(client.scan_iter("gc:{*}:c:*", count=1000))
-        records: list[Any] = client.mget(names) if names else []
-    crawls = [msgspec.msgpack.decode(record) for record in records if record is not None]
-    return sum(int(crawl.get("adm", 0)) for crawl in crawls)
+class Admitted:
+    """Counts URLs that Redis has as taken, past the broker. It looks for the crawls' records once,
+    so that a later count is one call, quick enough to be met half-way through a sitemap.
+    """
+
+    def __init__(self, rig: Rig) -> None:
+        self._port = rig.redis.port
+        with self._client() as client:
+            self._names = list(client.scan_iter("gc:{*}:c:*", count=1000))
+
+    def __call__(self) -> int:
+        with self._client() as client:
+            return self.read(client)
+
+    def read(self, client: redis.Redis) -> int:
+        """The count, over a connection that is open."""
+        records: list[Any] = client.mget(self._names)
+        crawls = [msgspec.msgpack.decode(record) for record in records if record is not None]
+        return sum(int(crawl.get("adm", 0)) for crawl in crawls)
+
+    def until(self, least: int) -> None:
+        """Wait until more than ``least`` are taken."""
+        with self._client() as client:
+            wait_until(lambda: self.read(client) > least, 30, f"{least} URLs are taken", 0.001)
+
+    def _client(self) -> closing[redis.Redis]:
+        return closing(redis.Redis(port=self._port))
 
 
 # --- sitemaps ---------------------------------------------------------------------------------
@@ -60,28 +80,23 @@ SITEMAP_SEEDS = 1000
 
 class HalfASitemap:
     """Copy Redis before the sitemap is read; kill the worker, and put the copy back, when some of
-    its URLs are queued and others are not. Where all were queued by then, strike again: the copy
-    has none of them.
+    its URLs are queued and others are not.
     """
 
     def __call__(self, rig: Rig) -> None:
-        copy, before = copy_redis(rig), admitted(rig)
-        listed = rig.fault.web.pages - SITEMAP_SEEDS
+        copy, admitted = copy_redis(rig), Admitted(rig)
+        before, listed = admitted(), rig.fault.web.pages - SITEMAP_SEEDS
         rig.notes["taken before"] = before
-        least, again = before + listed // 50, True
-        while again:
-            wait_until(lambda: admitted(rig) > least, 30, "the sitemap is queued", 0.001)
-            rig.system.kill("worker")
-            with rig.blow("kill -9 half-way through a sitemap, and an older Redis"):
-                taken = admitted(rig) - before
-                missed = taken >= listed
-                again = rig.must_repeat(missed=missed)
-                restored = put_back(rig, copy)
-                rig.system.start_worker()
-            rig.until_leasing(restored)
-        rig.notes["of the sitemap taken"] = taken
-        if missed:
-            rig.find("all of the sitemap was queued when the blow fell")
+        admitted.until(before + listed // 50)
+        rig.system.kill("worker")
+        with rig.blow("kill -9 half-way through a sitemap, and an older Redis"):
+            taken = admitted() - before
+            rig.notes["of the sitemap taken"] = taken
+            if taken >= listed:
+                rig.find("all of the sitemap was queued when the blow fell")
+            restored = put_back(rig, copy)
+            rig.system.start_worker()
+        rig.until_leasing(restored)
 
 
 SITEMAP = Fault(
