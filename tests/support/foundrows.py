@@ -104,7 +104,7 @@ SITEMAP = Fault(
     HalfASitemap(),
     "what a sitemap lists are links of its row: SQL's window, and a task that is leased again",
     rows=(17,),
-    web=WebSpec(pages=12_000, sitemaps=1, sitemap_seconds=0.7),
+    web=WebSpec(pages=18_000, sitemaps=1, sitemap_seconds=0.7),
     delay=0.05,
     seeds=SITEMAP_SEEDS,
     after=0.0,
