@@ -1,9 +1,8 @@
 """The frontier: what waits to be fetched, and who holds which host.
 
 Workers use :meth:`Frontier.admit` and the robots cache directly; leasing, finishing and seeding go
-through the broker, which calls the rest. Every method raises
-:class:`greencrawl.schema.errors.Unavailable` when Redis is away or closed: nothing is lost by
-calling again, since scripts are idempotent under their fingerprints and tokens.
+through the broker, which calls the rest. Every method raises Unavailable when Redis is away or
+closed. To call again loses nothing: scripts are idempotent under their fingerprints and tokens.
 
 What it does is done by its parts, a module each; here they are put together, and named.
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -51,7 +52,7 @@ class Admitted:
     def __init__(self, rig: Rig) -> None:
         self._port = rig.redis.port
         with self._client() as client:
-            self._names = list(client.scan_iter("gc:{*}:c:*", count=1000))
+            self._names = list(set(client.scan_iter("gc:{*}:c:*", count=1000)))
 
     def __call__(self) -> int:
         with self._client() as client:
@@ -64,9 +65,13 @@ class Admitted:
         return sum(int(crawl.get("adm", 0)) for crawl in crawls)
 
     def until(self, least: int) -> None:
-        """Wait until more than ``least`` are taken."""
+        """Wait until more than ``least`` are taken; looks all the time, unlike ``wait_until``."""
+        limit = time.monotonic() + 30
         with self._client() as client:
-            wait_until(lambda: self.read(client) > least, 30, f"{least} URLs are taken", 0.001)
+            while self.read(client) <= least:
+                if time.monotonic() > limit:
+                    raise AssertionError(f"{least} URLs were not taken within 30 s")
+                time.sleep(0.002)
 
     def _client(self) -> closing[redis.Redis]:
         return closing(redis.Redis(port=self._port))
@@ -84,9 +89,12 @@ class HalfASitemap:
     """
 
     def __call__(self, rig: Rig) -> None:
-        copy, admitted = copy_redis(rig), Admitted(rig)
-        before, listed = admitted(), rig.fault.web.pages - SITEMAP_SEEDS
+        admitted, listed = Admitted(rig), rig.fault.web.pages - SITEMAP_SEEDS
+        before = admitted()
+        copy = copy_redis(rig)
         rig.notes["taken before"] = before
+        if not before or admitted() != before:
+            rig.find("the sitemap came before Redis was copied")
         admitted.until(before + listed // 50)
         rig.system.kill("worker")
         with rig.blow("kill -9 half-way through a sitemap, and an older Redis"):
