@@ -221,7 +221,7 @@ class RedisPart(Part):
         self.port = free_port()
         self.master_port = 0
         """Of the proxy to its master; 0: it is one itself."""
-        self.appends = True
+        self._appends = True
         self._offset = folder.with_name(folder.name + ".clock")
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -231,7 +231,7 @@ class RedisPart(Part):
 
     def _command(self) -> Sequence[str]:
         given = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
-        given += ["--appendonly", "yes" if self.appends else "no", "--appendfsync", "everysec"]
+        given += ["--appendonly", "yes" if self._appends else "no", "--appendfsync", "everysec"]
         given += ["--save", "", "--repl-diskless-sync-delay", "0", "--repl-timeout", "10"]
         if self.master_port:
             given += ["--replicaof", "127.0.0.1", str(self.master_port)]
@@ -316,14 +316,26 @@ class RedisPart(Part):
         with self.lock:
             self.wipe()
             shutil.copyfile(place, self.folder / "dump.rdb")
-            self.appends = False
-            try:
-                self.start()
-            finally:
-                self.appends = True
-            with suppress(redis.RedisError):
-                self.until_up()
-                self.client.config_set("appendonly", "yes")
+            self.start()
+
+    def start(self) -> None:
+        """Start it unless it runs. From a dump alone it starts without an append-only file, which
+        it would read instead, and so come back with nothing; then it makes one.
+        """
+        with self.lock:
+            alone = (
+                not list(self.folder.glob("appendonly*")) and (self.folder / "dump.rdb").exists()
+            )
+            self._appends = not alone
+            super().start()
+            limit = time.monotonic() + START_SECONDS
+            while not self._appends and self.pid is not None and time.monotonic() < limit:
+                try:
+                    self.client.config_set("appendonly", "yes")
+                except redis.RedisError:  # it is being loaded
+                    time.sleep(0.05)
+                else:
+                    self._appends = True
 
 
 class MariaPart(Part):

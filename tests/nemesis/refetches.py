@@ -182,11 +182,10 @@ def harms_of(
             Done(Event(at, "kill", arguments={"part": name}), at - EVERY_SECONDS, at)
             for at in times
         ]
-    full = [done for done in struck if done.event.kind == "memory"]
-    return [_harm(done, full, lease_seconds) for done in struck if done.event.kind != "copy"]
+    return [_harm(done, struck, lease_seconds) for done in struck if done.event.kind != "copy"]
 
 
-def _harm(done: Done, full: Sequence[Done], lease_seconds: float) -> Harm:
+def _harm(done: Done, struck: Sequence[Done], lease_seconds: float) -> Harm:
     given = done.event.arguments
     place = str(given.get("part") or given.get("link") or given.get("place") or "")
     client, _, server = place.partition("-")
@@ -198,16 +197,30 @@ def _harm(done: Done, full: Sequence[Done], lease_seconds: float) -> Harm:
     if node not in NODES:  # a broker, or SQL
         return Harm(begin, end, stroke=stroke)
     held = None if done.held is None else frozenset(done.held)
+    recovers = done.event.kind in ("kill", "older", "promote")
+    if recovers:  # it is told what it missed when it answers again
+        for one in sorted(struck, key=lambda other: other.began):
+            if one.began <= end and _keeps_away(one, node):
+                end = max(end, (one.over or float("inf")) + AFTER_SECONDS + lease_seconds)
     at_limit = any(
-        one.event.arguments["node"] == node and one.began <= end and (one.over or end) >= begin
-        for one in full
+        one.event.kind == "memory"
+        and one.event.arguments["node"] == node
+        and one.began <= end
+        and (one.over or end) >= begin
+        for one in struck
         if one is not done
     )
-    recovers = done.event.kind in ("kill", "older", "promote")
     if at_limit and recovers:
         held = None  # marks of what is stored may be refused: at worst all is fetched again
     since = done.since or begin
     return Harm(begin, end, (node,), held=held, since=since, recovers=recovers, stroke=stroke)
+
+
+def _keeps_away(done: Done, node: str) -> bool:
+    """Whether the node does not answer while it lasts."""
+    given = done.event.arguments
+    named = node in (given.get("part"), given.get("node"))
+    return named and done.event.kind in ("stop", "kill", "older", "promote")
 
 
 def with_links(harm: Harm, hits: Iterable[Hit]) -> Harm:

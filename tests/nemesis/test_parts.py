@@ -85,6 +85,26 @@ def test_a_copy_of_a_node_that_was_not_told_what_it_missed_is_older_than_it_look
         node.kill()
 
 
+def test_a_node_with_a_dump_alone_comes_back_with_it(tmp_path: Path) -> None:
+    node = RedisPart("A1", tmp_path / "A1", binaries()[0], clocked=False)
+    node.start()
+    try:
+        node.until_up()
+        node.client.set("told", "something")
+        assert node.copy(tmp_path / "copy.rdb")
+        node.kill()
+        node.restore(tmp_path / "copy.rdb")
+        node.kill()
+        for path in node.folder.glob("appendonly*"):  # as if it had not got so far
+            path.unlink()
+        node.start()
+        node.until_up()
+        assert node.client.get("told") == "something"
+        assert node.client.config_get("appendonly") == {"appendonly": "yes"}
+    finally:
+        node.kill()
+
+
 class WritesToSqlite:
     """A part that is frozen while it writes, if it ``writes``."""
 

@@ -185,6 +185,17 @@ def test_a_node_at_its_limit_may_forget_all_that_a_recovery_tells_it() -> None:
     assert [harm.held for harm in harms_of([older, full], {}, 4)] == [frozenset(), frozenset()]
 
 
+def test_a_recovery_lasts_until_the_node_answers() -> None:
+    older = Stroke(Event(10, "older", 5, {"node": "A"}), 10, 15)
+    full = Stroke(Event(50, "memory", 20, {"node": "A"}), 50, 70)
+    frozen = Stroke(Event(20, "stop", 30, {"part": "A"}), 20, 51)
+    assert [one.end for one in harms_of([older, frozen], {}, 4)] == [61, 61]
+    assert next(one.held for one in harms_of([older, frozen, full], {}, 4)) is None
+    assert harms_of([older, full], {}, 4)[0].held == frozenset()
+    frozen.event.arguments["part"] = "A2"  # its replica
+    assert harms_of([older, frozen], {}, 4)[0].end == 25
+
+
 def test_what_a_node_has_as_unfinished_is_read(redis_server: RedisServer, tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path / 'c.sqlite'}")
     frontier = Frontier([redis_server.url], store, partitions=4, create=True)
