@@ -217,10 +217,12 @@ def _harm(done: Done, struck: Sequence[Done], lease_seconds: float) -> Harm:
 
 
 def _keeps_away(done: Done, node: str) -> bool:
-    """Whether the node does not answer while it lasts."""
+    """Whether the node may not answer while it lasts; which of its two servers is the master at a
+    time is not known here.
+    """
     given = done.event.arguments
-    named = node in (given.get("part"), given.get("node"))
-    return named and done.event.kind in ("stop", "kill", "older", "promote")
+    name = str(given.get("part") or given.get("node"))
+    return name[:1] == node and done.event.kind in ("stop", "kill", "older", "promote")
 
 
 def with_links(harm: Harm, hits: Iterable[Hit]) -> Harm:

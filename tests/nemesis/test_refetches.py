@@ -192,7 +192,9 @@ def test_a_recovery_lasts_until_the_node_answers() -> None:
     assert [one.end for one in harms_of([older, frozen], {}, 4)] == [61, 61]
     assert next(one.held for one in harms_of([older, frozen, full], {}, 4)) is None
     assert harms_of([older, full], {}, 4)[0].held == frozenset()
-    frozen.event.arguments["part"] = "A2"  # its replica
+    frozen.event.arguments["part"] = "A1"  # one of its servers
+    assert harms_of([older, frozen], {}, 4)[0].end == 61
+    frozen.event.arguments["part"] = "B"
     assert harms_of([older, frozen], {}, 4)[0].end == 25
 
 
