@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -65,13 +64,9 @@ class Admitted:
         return sum(int(crawl.get("adm", 0)) for crawl in crawls)
 
     def until(self, least: int) -> None:
-        """Wait until more than ``least`` are taken; looks all the time, unlike ``wait_until``."""
-        limit = time.monotonic() + 30
+        """Wait until more than ``least`` are taken."""
         with self._client() as client:
-            while self.read(client) <= least:
-                if time.monotonic() > limit:
-                    raise AssertionError(f"{least} URLs were not taken within 30 s")
-                time.sleep(0.002)
+            wait_until(lambda: self.read(client) > least, 30, f"{least} URLs are taken", 0.001)
 
     def _client(self) -> closing[redis.Redis]:
         return closing(redis.Redis(port=self._port))
@@ -96,6 +91,8 @@ class HalfASitemap:
         if not before or admitted() != before:
             rig.find("the sitemap came before Redis was copied")
         admitted.until(before + listed // 50)
+        least = rig.fault.least_leases
+        wait_until(lambda: len(rig.leased()) >= least, 5, f"{least} are leased", 0.001)
         rig.system.kill("worker")
         with rig.blow("kill -9 half-way through a sitemap, and an older Redis"):
             taken = admitted() - before
