@@ -161,9 +161,13 @@ def test_a_page_whose_body_is_away_is_read_when_it_is_back(own_rig: Rig, tmp_pat
     (letter,) = dead()
     assert (letter["kind"], letter["url"]) == ("body_away", url)
     assert letter["detail"].startswith("its body is away: ")
-    (told,) = own_rig.system.call("GET", f"/v1/urls?crawl={own_rig.name}&url={url}")
-    assert "; given up when read again at " in told["why"]
-    assert told["why"].endswith(f": body_away ({letter['detail']})")
+
+    def why() -> str:
+        (told,) = own_rig.system.call("GET", f"/v1/urls?crawl={own_rig.name}&url={url}")
+        return str(told["why"])
+
+    wait_until(lambda: "; given up when read again at " in why(), 30, "its task is finished")
+    assert why().endswith(f": body_away ({letter['detail']})")
     (tmp_path / "away").rename(folder)
     own_rig.system.call("POST", "/v1/dead/requeue", {"crawl": own_rig.name})
     wait_until(lambda: own_rig.site.asked["/2"], 30, "its link is followed")
