@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.recovery.sent_filter import SentFilter
 from greencrawl.broker.frontier.scripts import partition
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.net.urls import host_of
@@ -277,10 +279,25 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
+def pages_apart(rig: Rig, *others: str) -> list[str]:
+    """Twenty pages of which, and of ``others``, no two have one slot of what is known as sent: they
+    would displace each other. Which do goes by the frontier's secret.
+    """
+    identity = rig.frontier.identity
+    for first in itertools.count(0, 20):
+        pages = [f"{HOST}/{n}" for n in range(first, first + 20)]
+        links = [Admission(f"http://{name}") for name in (*pages, *others)]
+        known = SentFilter(identity.secret, 20, version=identity.canonicaliser)
+        known.unknown(rig.crawl.id, links)
+        if not known.unknown(rig.crawl.id, links):
+            break
+    return pages
+
+
 def test_a_link_is_sent_once_however_many_pages_lead_there(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pages = [f"{HOST}/{n}" for n in range(20)]
+    pages = pages_apart(rig, "other.example/a", "other.example/b")
     for page in pages:
         rig.store_page(page, *pages, "other.example/a", "other.example/b")
     rig.server.client.flushall()
