@@ -44,6 +44,8 @@ from greencrawl.worker.extract.main import NO_MAIN_TEXT, available
 NOTHING = 1
 """Exit code of a crawl that ended and has stored nothing at all."""
 
+STOPPED = "stopped; run the same command again to resume"
+
 DEMO_DELAY_SECONDS = 0.02
 """The shipped site is our own; its pages need no second each."""
 
@@ -216,6 +218,10 @@ def _at_address(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
     settings = job.settings
     address = reach.own_address(settings)
     with on_signals() as stop, held(settings.data, "crawl", address):
+        await_broker(settings.data, stop.asked, _say)  # first: it may have the store, too
+        if stop.asked.is_set():
+            _say(STOPPED)
+            return stop.exit_code, None
         if wipe:
             _empty(settings.data)
         known = _stored(job)
@@ -239,7 +245,6 @@ def _at_address(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
                 end = last_look(broker, end)
 
         try:
-            await_broker(settings.data, stop.asked, _say)
             processes.start(lambda: reach.is_ready(broker), stop.asked)
             end = follow(broker, job.wanted, stop, processes, fresh=job.fresh, stay=job.stay)
         finally:
@@ -248,7 +253,7 @@ def _at_address(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
             processes.stop(stop.impatient, look)
         result = _of_end(job, end)
     if end is None or end.stopped:
-        _say("stopped; run the same command again to resume")
+        _say(STOPPED)
         return stop.exit_code, result
     return 0, result
 

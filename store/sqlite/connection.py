@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,8 @@ from greencrawl.store.errors import Closed, Damaged
 T = TypeVar("T")
 
 BUSY_SECONDS = 60.0
-"""How long a statement waits for another process's transaction."""
+"""How long a statement waits for another process's transaction, and who opens for who else does."""
+LOOK_SECONDS = 0.01
 
 PRAGMAS = (
     "PRAGMA synchronous = FULL",  # what is acknowledged survives a power cut
@@ -101,15 +103,28 @@ def opening(path: Path) -> Iterator[None]:
 
     SQLite does not wait its busy time when two connections switch an empty file to WAL together.
     The lock is on the folder: opening and closing the database file itself would drop SQLite's own
-    locks on it (POSIX locks belong to the process, not to the descriptor).
+    locks on it (POSIX locks belong to the process, not to the descriptor). Raises Unavailable when
+    another process has it for too long: it may be frozen.
     """
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        limit = time.monotonic() + BUSY_SECONDS
+        while not _locked(folder):
+            if time.monotonic() > limit:
+                raise Unavailable(f"another process has been opening {path} for too long")
+            time.sleep(LOOK_SECONDS)
         yield
     finally:
         fcntl.flock(folder, fcntl.LOCK_UN)  # gevent's os.close() may come only later
         os.close(folder)
+
+
+def _locked(folder: int) -> bool:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:

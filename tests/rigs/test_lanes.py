@@ -165,6 +165,28 @@ def test_a_process_that_dies_is_told_with_what_it_left_undone(checkout: Checkout
     assert "1 passed in " in said
 
 
+def test_a_test_that_is_stuck_is_ended_and_told_with_its_stack(checkout: Checkout) -> None:
+    checkout.write(
+        "test_a.py",
+        """
+        import time
+
+        def waits_for_nobody():
+            time.sleep(300)
+
+        def test_stuck():
+            waits_for_nobody()
+        """,
+    )
+    checkout.write("test_b.py", "def test_good():\n    pass\n")
+    code, said = checkout.run("--lanes", "2", "--seconds", "1")
+    assert code == 1
+    assert "== STUCK test_a.py::test_stuck" in said
+    assert " ended with -6, stuck test_a.py::test_stuck" in said
+    assert "in waits_for_nobody" in said
+    assert "1 passed in " in said
+
+
 def test_what_cannot_be_collected_fails_the_run(checkout: Checkout) -> None:
     checkout.write("test_a.py", "import no_such_module\n")
     checkout.write("test_b.py", "def test_good():\n    pass\n")

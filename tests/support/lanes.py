@@ -5,7 +5,8 @@ than cores share the files: one collects all tests and forks the others, each of
 next file when it is done with the last (:mod:`tests.support.lane`). Tests of one file stay together
 and in order. Those marked ``quiet`` are shared by two processes when all others are done.
 
-It exits with 1 if a test failed, or ran in no process, or in two, or if a process came to grief.
+It exits with 1 if a test failed, or ran in no process, or in two, or if a process came to grief. A
+test that takes longer than ``--seconds`` is taken for stuck: its process is ended, its stack shown.
 However it ends, all processes that came of it have ended: servers in sessions of their own, too.
 ``--weigh`` writes how long each file took to tests/weights.json: by that they are ordered.
 """
@@ -32,11 +33,16 @@ from typing import Any
 import pytest
 
 from tests.support.checkout import ROOT
+from tests.support.effort import LONG
 from tests.support.lane import EVENTS, FOLDER, QUIET_PROCESSES, SHARED, TURNS, WEIGHTS
 
 SLOWEST = 15
 MESSAGE_LINES, LINE_LETTERS = 8, 300
 """So much of the end of a failure's message is shown at the end of the run."""
+END_LINES, STACK_LINES = 30, 200
+"""So much of the log of a process that came to grief."""
+STUCK_SECONDS = 3600 if LONG else 300
+"""The longest test takes a fifth of that where nothing else runs."""
 GRACE_SECONDS = 60.0
 """For processes that are told to stop: they end the servers that they started."""
 REAP_SECONDS = 0.1
@@ -63,6 +69,9 @@ class Process:
     group: str = ""
     test: str = ""
     """What runs now."""
+    began: float = 0.0
+    """When that did."""
+    stuck: bool = False
     groups: int = 0
     seconds: float = 0.0
     waits: bool = False
@@ -74,9 +83,10 @@ class Process:
 class Lanes:
     """Runs the tests of the checkout in ``folder`` and prints what came of it."""
 
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path, count: int, stuck_seconds: float = STUCK_SECONDS) -> None:
         self.folder = folder
         self.count = count
+        self.stuck_seconds = stuck_seconds
         self.weights: Counter[str] = Counter()
         """Seconds of each file."""
         self._collecting: subprocess.Popen[bytes] | None = None
@@ -163,6 +173,7 @@ class Lanes:
                         selector.unregister(key.fd)
                         os.close(key.fd)
                 self._give_turns()
+                self._end_stuck()
                 self._reap()
 
     def _read(self, process: Process) -> bool:
@@ -198,6 +209,15 @@ class Lanes:
         process.waits = False
         with suppress(BrokenPipeError):  # it has ended
             os.write(process.turn, b"1")
+
+    def _end_stuck(self) -> None:
+        """By a signal at which Python writes all stacks to the log."""
+        late = time.monotonic() - self.stuck_seconds
+        for process in self._processes:
+            if process.test and process.began < late and process.pid and not process.stuck:
+                process.stuck = True
+                _say(f"== STUCK {process.test}")
+                os.kill(process.pid, signal.SIGABRT)
 
     def _stop(self) -> None:
         """Let all end what they started; kill those that do not come to an end."""
@@ -252,7 +272,7 @@ class Lanes:
                 process.group = group
                 process.groups += 1
             case {"began": test}:
-                process.test = test
+                process.test, process.began = test, time.monotonic()
             case {"test": test, "seconds": seconds, "category": category}:
                 self._seconds[test] += seconds
                 self.weights[process.group] += seconds
@@ -283,7 +303,8 @@ class Lanes:
                 wrong.append(f"process {process.number} was never heard of")
             if process.code not in (None, 0, int(pytest.ExitCode.TESTS_FAILED)):
                 at, end = process.test or process.group, _end_of(process.log)
-                wrong.append(f"process {process.number} ended with {process.code} {at}\n{end}")
+                how = f"{process.code}{', stuck' if process.stuck else ''}"
+                wrong.append(f"process {process.number} ended with {how} {at}\n{end}")
         wrong += _list("ran nowhere", [test for test in self._collected if not self._ran[test]])
         wrong += _list("ran twice", [test for test in self._ran if self._ran[test] > 1])
         return wrong
@@ -318,7 +339,11 @@ def _children() -> set[int]:
 
 
 def _end_of(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-30:])
+    """Its last lines, or the stacks that Python wrote as it crashed."""
+    _, crash, stacks = log.read_text(errors="replace").rpartition("Fatal Python error")
+    if crash:
+        return "\n".join(f"{crash}{stacks}".splitlines()[:STACK_LINES])
+    return "\n".join(stacks.splitlines()[-END_LINES:])
 
 
 def _name_of(pid: int) -> str:
@@ -341,10 +366,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--lanes", type=int, default=3 * cores, help="processes (%(default)d)")
+    parser.add_argument(
+        "--seconds", type=float, default=STUCK_SECONDS, help="for a test (%(default)d)"
+    )
     parser.add_argument("--weigh", action="store_true", help=f"write {WEIGHTS}")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)
-    lanes = Lanes(Path.cwd(), given.lanes)
+    lanes = Lanes(Path.cwd(), given.lanes, given.seconds)
     code = lanes.run()
     if given.weigh and code == 0:
         weights = {group: round(took, 1) for group, took in sorted(lanes.weights.items())}

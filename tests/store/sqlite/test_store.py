@@ -20,6 +20,7 @@ from greencrawl.store.base import Store
 from greencrawl.store.calendar import month_of, start_ms
 from greencrawl.store.errors import Closed, Damaged, Unstorable
 from greencrawl.store.rows import Row
+from greencrawl.store.sqlite.connection import opening
 from greencrawl.store.sqlite.store import SqliteStore
 from greencrawl.store.sqlite.tables import attempts, lists, replay_log
 from tests.support.store_contract import (
@@ -129,6 +130,18 @@ def test_a_full_disk_is_unavailable_and_loses_nothing_acknowledged(
     stored = store.page(crawl, 1)
     assert stored is not None
     assert stored.body == b"kept"
+
+
+def test_who_opens_waits_for_another_that_does_but_not_for_ever(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("greencrawl.store.sqlite.connection.BUSY_SECONDS", 0.05)
+    with (
+        opening(path),  # as a process that is frozen in it
+        pytest.raises(Unavailable, match="another process has been opening"),
+    ):
+        SqliteStore(path)
+    SqliteStore(path).close()
 
 
 def test_a_lock_held_for_too_long_is_unavailable_then_passes(
