@@ -187,6 +187,51 @@ def test_a_test_that_is_stuck_is_ended_and_told_with_its_stack(checkout: Checkou
     assert "1 passed in " in said
 
 
+def test_what_passes_when_it_runs_alone_is_told_as_unstable(checkout: Checkout) -> None:
+    checkout.write(
+        "test_a.py",
+        """
+        import pathlib
+
+        def test_fails_the_first_time():
+            note("ran")
+            seen = pathlib.Path("seen")
+            if not seen.exists():
+                seen.touch()
+                assert not "in the way"
+
+        def test_good():
+            pass
+        """,
+    )
+    code, said = checkout.run("--lanes", "2")
+    assert code == 0, said
+    assert checkout.noted() == ["ran"] * 4
+    assert "UNSTABLE test_a.py::test_fails_the_first_time\n  AssertionError" in said
+    assert "1 passed, 1 unstable in " in said
+
+
+@pytest.mark.parametrize("failing", [1, 3])
+def test_what_fails_again_or_beside_many_is_not_forgiven(checkout: Checkout, failing: int) -> None:
+    checkout.write(
+        "test_a.py",
+        f"""
+        import pathlib
+
+        @pytest.mark.parametrize("n", range({failing}))
+        def test_fails_now_and_then(n):
+            with open(str(n), "a+") as file:
+                file.write("x")
+                file.seek(0)
+                assert len(file.read()) in (2, 4)
+        """,
+    )
+    code, said = checkout.run("--lanes", "2")
+    assert code == 1, said
+    assert said.count("== once more, alone") == (2 if failing == 1 else 0)
+    assert f"{failing} failed in " in said
+
+
 def test_what_cannot_be_collected_fails_the_run(checkout: Checkout) -> None:
     checkout.write("test_a.py", "import no_such_module\n")
     checkout.write("test_b.py", "def test_good():\n    pass\n")
@@ -223,7 +268,8 @@ def test_one_process_collects_and_each_prints_to_a_file_of_its_own(checkout: Che
         )
     code, said = checkout.run("--lanes", "2")
     assert code == 1
-    collected, met = checkout.noted()[:2], [line.split() for line in checkout.noted()[2:]]
+    said, _, _ = said.partition("\n== once more, alone")
+    collected, met = checkout.noted()[:2], [line.split() for line in checkout.noted()[2:4]]
     assert collected == ["collected"] * 2
     assert all(len(set(column)) == 2 for column in zip(*met, strict=True)), met
     for name in ("a", "b"):

@@ -8,6 +8,11 @@ and in order. Those marked ``quiet`` are shared by two processes when all others
 It exits with 1 if a test failed, or ran in no process, or in two, or if a process came to grief. A
 test that takes longer than ``--seconds`` is taken for stuck: its process is ended, its stack shown.
 However it ends, all processes that came of it have ended: servers in sessions of their own, too.
+
+So much runs at once that a test may fail by that alone. Where one or two failed, each is run three
+times more, with nothing beside it: if it passes then it is told as unstable, and does not fail the
+run. Such a test is to be mended. By night none is forgiven.
+
 ``--weigh`` writes how long each file took to tests/weights.json: by that they are ordered.
 """
 
@@ -39,6 +44,8 @@ from tests.support.lane import EVENTS, FOLDER, QUIET_PROCESSES, SHARED, TURNS, W
 SLOWEST = 15
 MESSAGE_LINES, LINE_LETTERS = 8, 300
 """So much of the end of a failure's message is shown at the end of the run."""
+FORGIVEN, TIMES = (0 if LONG else 2), 3
+"""So many tests may have failed, if they pass so many times when they run alone."""
 END_LINES, STACK_LINES = 30, 200
 """So much of the log of a process that came to grief."""
 STUCK_SECONDS = 3600 if LONG else 300
@@ -101,6 +108,8 @@ class Lanes:
         """Of each test, its set-up and tear-down too."""
         self._failures: dict[tuple[str, str], str] = {}
         """Messages."""
+        self._unstable: dict[str, str] = {}
+        """Messages of those that passed later."""
 
     def run(self) -> int:
         """The exit code: 0, 1, or 2 when interrupted."""
@@ -110,6 +119,8 @@ class Lanes:
             try:
                 self._start(Path(made))
                 self._listen()
+                if not self._wrong():
+                    self._try_again(Path(made))
             except KeyboardInterrupt:
                 interrupted = True
                 with suppress(KeyboardInterrupt):  # a second time: no more patience
@@ -131,23 +142,17 @@ class Lanes:
         for number, ((ours, _), (_, turn)) in enumerate(zip(events, turns, strict=True)):
             self._processes.append(Process(number, ours, turn, made / f"{number}.log"))
         theirs, heard = [end for _, end in events], [end for end, _ in turns]
-        path = os.pathsep.join(
-            filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")])
-        )
-        inherited = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
         environment = {
-            "PYTHONPATH": path,
             FOLDER: str(made),
             EVENTS: ",".join(map(str, theirs)),
             TURNS: ",".join(map(str, heard)),
-            SHARED: str(made / "shared"),
         }
         self._log = made / "collection.log"
         with self._log.open("wb") as output:
             self._collecting = subprocess.Popen(
                 [sys.executable, "-m", "pytest", "-p", "tests.support.lane"],
                 cwd=self.folder,
-                env=inherited | environment,
+                env=_environment(made) | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -260,6 +265,27 @@ class Lanes:
         for pid in _children() - ours - {self._collecting and self._collecting.pid}:
             os.waitpid(pid, os.WNOHANG)
 
+    def _try_again(self, made: Path) -> None:
+        """Forgive what failed if it is little and passes alone."""
+        failed = sorted({test for test, _ in self._failures})
+        if not 0 < len(failed) <= FORGIVEN or any(when == "collect" for _, when in self._failures):
+            return
+        for test in failed * TIMES:
+            _say(f"\n== once more, alone: {test}")
+            command = [sys.executable, "-m", "pytest", test]
+            again = subprocess.Popen(command, cwd=self.folder, env=_environment(made))
+            try:
+                if again.wait(self.stuck_seconds):
+                    return
+            except subprocess.TimeoutExpired:
+                return
+            finally:
+                again.kill()
+                again.wait()
+        for (test, _), message in self._failures.items():
+            self._unstable[test] = message
+        self._failures.clear()
+
     # -- what they tell
 
     def _note(self, process: Process, event: dict[str, Any]) -> None:
@@ -316,14 +342,24 @@ class Lanes:
         spent = resource.getrusage(resource.RUSAGE_CHILDREN)
         busy = ", ".join(f"{one.seconds:.0f} s in {one.groups} files" for one in self._processes)
         _say(f"\nprocesses: {busy}; {spent.ru_utime + spent.ru_stime:.0f} s of CPU")
-        for (test, when), message in sorted(self._failures.items()):
-            _say(f"FAILED {test} ({when})")
+        told = [(f"UNSTABLE {test}", message) for test, message in self._unstable.items()]
+        told += [(f"FAILED {test} ({when})", text) for (test, when), text in self._failures.items()]
+        for what, message in sorted(told):
+            _say(what)
             for line in message.splitlines()[-MESSAGE_LINES:]:
                 _say(f"  {line[:LINE_LETTERS]}")
         for what in wrong:
             _say(f"WRONG {what}")
-        counts = ", ".join(f"{count} {name}" for name, count in sorted(self._categories.items()))
+        if self._unstable:
+            self._categories.update(unstable=len(self._unstable), failed=-len(self._unstable))
+        counts = ", ".join(f"{count} {name}" for name, count in sorted((+self._categories).items()))
         _say(f"{counts or 'no tests'} in {seconds:.0f} s")
+
+
+def _environment(made: Path) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
+    path = filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")])
+    return inherited | {"PYTHONPATH": os.pathsep.join(path), SHARED: str(made / "shared")}
 
 
 def _adopt_orphans() -> None:
