@@ -220,10 +220,17 @@ class Admitting:
     def mark_settled(self, crawl: int, marks: Sequence[Mark]) -> None:
         """Count as seen and finished what a node is told of the past; idempotent.
 
-        Raises UnknownCrawl when the crawl was deleted.
+        Raises UnknownCrawl when the crawl was deleted, and Full at the memory limit: then at least
+        what the node takes for waiting in the overflow counts so.
         """
-        for _ in self._admit(crawl, self._grouped(marks), Mode.MARK, 0):
-            pass
+        grouped = self._grouped(marks)
+        try:
+            for _ in self._admit(crawl, grouped, Mode.MARK, 0):
+                pass
+        except Full:
+            for _ in self._admit(crawl, grouped, Mode.MARK_SPILLED, 0):
+                pass
+            raise
 
     def _admit(
         self,

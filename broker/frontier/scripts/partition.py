@@ -103,6 +103,7 @@ class Mode(IntEnum):
     FORCE = 1
     MARK = 2
     REFILL = 3
+    MARK_SPILLED = 4
 
 
 def admit_args(

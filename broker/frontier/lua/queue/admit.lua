@@ -15,10 +15,13 @@
 --         seeds; 0: each time)
 --      2  only mark as seen and count as finished what a lost node is told of the past: 'S' (stored),
 --         'D' (dead), 'P' (parked) or 'O' and the body's bytes instead of level and entry
+--      4  the same at the memory limit, but only of what is known to wait in the overflow: its row there
+--         went when it was settled, so nothing else would end that. It takes no memory: one set for another
 --      3  refill: what comes back from the overflow; a few tasks of each crawl fit into any budget,
 --         lest what another holds, which may be paused or over, stops it for ever
 local id, mode, batch = tostring(args[1]), args[2], args[3]
-local NEW, FORCE, MARK, REFILL = 0, 1, 2, 3
+local NEW, FORCE, MARK, REFILL, MARK_SPILLED = 0, 1, 2, 3, 4
+if mode == MARK_SPILLED then redis.call('DEL', KEYS[2]) end -- as scripts do that must go on (common.lua)
 local FORCED_MS = 7 * 86400000
 local c = crawl_of(id)
 if not c then return {'GONE'} end
@@ -32,12 +35,13 @@ local function wanted(fp)
   if mode == FORCE then return not done or redis.call('SISMEMBER', done, fp) == 0 end
   return not seen.has(fp)
 end
-if c.state == 'done' and mode ~= MARK then
+local marking = mode == MARK or mode == MARK_SPILLED
+if c.state == 'done' and not marking then
   for i = 4, #args, 3 do
     if wanted(args[i]) then return {'DONE', now, num(c.ver)} end
   end
 end
-seen.grow((#args - 3) / 3)
+if mode ~= MARK_SPILLED then seen.grow((#args - 3) / 3) end
 
 local limits = redis.call('HMGET', 'gc:owner', 'full', 'budget', 'host_budget', 'forced')
 local full, budget, host_budget = limits[1] == '1', tonumber(limits[2]), tonumber(limits[3])
@@ -89,8 +93,8 @@ local n = 0
 for i = 4, #args, 3 do
   local fp, host, value = args[i], args[i + 1], args[i + 2]
   local flag, queue, cost = '0', false, 0
-  if mode == MARK then
-    if seen.add(fp) then
+  if marking then
+    if (mode == MARK or spilled.has(fp)) and seen.add(fp) then
       flag = '1'
       if spilled.remove(fp) then bump(id, 'over', -1) else bump(id, 'adm', 1) end
       bump(id, 'fin', 1)

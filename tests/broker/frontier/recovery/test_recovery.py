@@ -825,6 +825,40 @@ def test_a_redis_at_its_memory_limit_is_refilled_as_far_as_it_goes_and_opens(
     assert places, "what did not fit waits in the store"
 
 
+def test_an_older_redis_at_its_memory_limit_waits_for_nothing_that_was_settled_since(
+    rig: Rig,
+) -> None:
+    """It knew of URLs in the overflow that were brought back and fetched after the copy."""
+    owner = rig.server.client
+    owner.hset("gc:owner", "full", 1)
+    names = [f"h{n}.example/" for n in range(300)]
+    rig.seed(*names)
+    assert rig.refilled().overflow == len(names)
+    rig.tick(MARGIN + 3)
+    copy = rig.saved()
+    owner.hset("gc:owner", "full", 0)
+    for place in _overflowing(rig):
+        assert rig.frontier.refill(rig.crawl.id, *place) == 1
+    assert rig.refilled().overflow == 0
+    for name in names:
+        rig.store_page(name)
+    rig.put_back(copy)
+    owner.config_set("maxmemory", "100kb")
+    assert rig.refilled().overflow == 0, "it would wait for them for ever"
+    owner.config_set("maxmemory", 0)
+    totals = rig.refilled()
+    assert (totals.admitted, totals.finished, totals.stored) == (300, 300, 300)
+
+
+def _overflowing(rig: Rig) -> list[tuple[int, str]]:
+    """(partition, host) of hosts with URLs that wait in the store."""
+    return [
+        (partition, host)
+        for crawl, partition in rig.store.overflow_places()
+        for host in rig.store.overflow_hosts(crawl, partition, "", 1000)
+    ]
+
+
 def test_a_pending_batch_waits_until_a_node_knows_what_was_fetched(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
