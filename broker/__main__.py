@@ -73,7 +73,8 @@ def run(settings: Settings) -> None:
                 embedded.start()
         steward = steward_of(settings.store_url, settings.store_steward)
         looking = gevent.spawn(steward.run) if steward is not None else None
-        store = _opened(settings, stop)
+        with breaking_off(stop):
+            store = _opened(settings, stop)
         duties = Duties(store)
         try:
             with breaking_off(stop):

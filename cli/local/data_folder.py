@@ -80,8 +80,8 @@ def await_broker(
     """Wait until no other broker has the embedded Redis in ``data``, which the caller holds: that
     of a command that was killed ends its Redis in order first.
 
-    ``say`` is told for what, and for how long at most. Then, or once ``stopping`` is set, it
-    returns all the same; the next broker says itself that it cannot have the folder.
+    ``say`` is told for what, and for how long at most. Once ``stopping`` is set it returns all the
+    same. Raises :class:`GreencrawlError` when that broker goes on.
     """
     path = data / REDIS_LOCK
     note = file_lock.holder(path)
@@ -90,6 +90,11 @@ def await_broker(
     who = f" (process {note.decode('ascii', 'replace')})" if note else ""
     say(f"waiting for the broker of another command{who} to end, {seconds:g} s at most")
     limit = monotonic() + seconds
-    while file_lock.holder(path) is not None and monotonic() < limit:
+    while file_lock.holder(path) is not None:
         if stopping.wait(LOOK_SECONDS):
             return
+        if monotonic() > limit:
+            raise GreencrawlError(
+                f"the broker of another command{who} has {data} and does not end: is it stopped? "
+                f"End it, and run the same command again"
+            )

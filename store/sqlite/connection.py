@@ -21,7 +21,9 @@ from greencrawl.store.errors import Closed, Damaged
 T = TypeVar("T")
 
 BUSY_SECONDS = 60.0
-"""How long a statement waits for another process's transaction, and who opens for who else does."""
+"""How long a statement waits for another process's transaction."""
+OPENING_SECONDS = 20.0
+"""How long who opens waits for another process that does: less than a command for its broker."""
 LOOK_SECONDS = 0.01
 
 PRAGMAS = (
@@ -108,10 +110,13 @@ def opening(path: Path) -> Iterator[None]:
     """
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        limit = time.monotonic() + BUSY_SECONDS
+        limit = time.monotonic() + OPENING_SECONDS
         while not _locked(folder):
             if time.monotonic() > limit:
-                raise Unavailable(f"another process has been opening {path} for too long")
+                raise Unavailable(
+                    f"another process has been opening {path} for {OPENING_SECONDS:g} s: is it "
+                    f"stopped (Ctrl-Z), or at a long migration? End it or let it end, and try again"
+                )
             time.sleep(LOOK_SECONDS)
         yield
     finally:

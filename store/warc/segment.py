@@ -42,16 +42,18 @@ class Segment:
         self._durable = 0
         self._path = folder / (name + OPEN)
         self._file = self._path.open("x+b", buffering=0)
+        ours = False
         try:
             crash_points.point("warc.created")
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            # Between the two somebody may have taken it for the file of a dead writer.
-            if not _is(self._file, self._path):
+            # Between the two somebody may have taken it, or take it now, for that of a dead writer.
+            ours = _locked(self._file)
+            if not (ours and _is(self._file, self._path)):
                 raise FileNotFoundError(2, "taken for a dead writer's", str(self._path))
             sync_folder(folder)
         except BaseException:
-            with suppress(OSError):
-                self._path.unlink()
+            if ours:
+                with suppress(OSError):
+                    self._path.unlink()
             self._file.close()
             raise
 
@@ -133,11 +135,7 @@ def repair(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return None
-        if not _is(file, path):
+        if not (_locked(file) and _is(file, path)):
             return None
         size = os.fstat(file.fileno()).st_size
         whole = _whole(file.fileno(), size)
@@ -145,6 +143,15 @@ def repair(path: Path) -> int | None:
             file.truncate(whole)
         _conclude(file, path, whole)
         return size - whole
+
+
+def _locked(file: FileIO) -> bool:
+    """Whether nobody else holds the file, and so we do now."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _whole(file: int, size: int) -> int:

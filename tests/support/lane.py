@@ -14,6 +14,7 @@ import gc
 import json
 import os
 import random
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,10 @@ SHARED = "TESTS_SHARED"
 """A variable that stays: the folder of what all processes make once."""
 WEIGHTS = Path("tests/weights.json")
 """Seconds that each file takes; of the checkout."""
+SHOW = signal.SIGUSR2
+"""At this a lane writes to its log what its greenlets do: of those only one is a thread's stack."""
+SHOWN = "== what runs in this process"
+"""So that begins."""
 QUIET = "quiet"
 """The marker of tests that run after all others, with the reason."""
 QUIET_PROCESSES = 2
@@ -110,6 +115,7 @@ class Lane:
         os.dup2(log, 1)
         os.dup2(log, 2)
         faulthandler.enable(log)
+        signal.signal(SHOW, lambda *_: _show_greenlets(log))
         if capture is not None:
             capture.start_global_capturing()
             capture.suspend_global_capture()
@@ -169,6 +175,11 @@ class Lane:
                 content = content[os.write(self._events[self._number], content) :]
         except BrokenPipeError:
             pytest.exit("the runner has gone", 2)
+
+
+def _show_greenlets(log: int) -> None:
+    if (util := sys.modules.get("gevent.util")) is not None:
+        os.write(log, "\n".join([SHOWN, *util.format_run_info()]).encode())
 
 
 def _numbers(text: str) -> list[int]:

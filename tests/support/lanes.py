@@ -6,12 +6,14 @@ next file when it is done with the last (:mod:`tests.support.lane`). Tests of on
 and in order. Those marked ``quiet`` are shared by two processes when all others are done.
 
 It exits with 1 if a test failed, or ran in no process, or in two, or if a process came to grief. A
-test that takes longer than ``--seconds`` is taken for stuck: its process is ended, its stack shown.
+test that takes longer than ``--seconds`` is taken for stuck: its process shows its greenlets and
+threads, and is ended.
+
 However it ends, all processes that came of it have ended: servers in sessions of their own, too.
 
 So much runs at once that a test may fail by that alone. Where one or two failed, each is run three
-times more, with nothing beside it: if it passes then it is told as unstable, and does not fail the
-run. Such a test is to be mended. By night none is forgiven.
+times more with nothing beside it, once of these after the others of its file: one that passes then
+is told as unstable, and does not fail the run. It is to be mended. By night none is forgiven.
 
 ``--weigh`` writes how long each file took to tests/weights.json: by that they are ordered.
 """
@@ -34,18 +36,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from tests.support.checkout import ROOT
 from tests.support.effort import LONG
-from tests.support.lane import EVENTS, FOLDER, QUIET_PROCESSES, SHARED, TURNS, WEIGHTS
+from tests.support.lane import EVENTS, FOLDER, QUIET_PROCESSES, SHARED, SHOW, SHOWN, TURNS, WEIGHTS
 
 SLOWEST = 15
 MESSAGE_LINES, LINE_LETTERS = 8, 300
 """So much of the end of a failure's message is shown at the end of the run."""
-FORGIVEN, TIMES = (0 if LONG else 2), 3
-"""So many tests may have failed, if they pass so many times when they run alone."""
+FORGIVEN = 0 if LONG else 2
+"""So many tests may have failed, if they pass when they run alone."""
+STUCK_SIGNALS = (SHOW, signal.SIGABRT, signal.SIGKILL)
+"""What the process of a stuck test is sent, one after the other: what it runs goes to its log."""
+STUCK_STEP_SECONDS = 5.0
 END_LINES, STACK_LINES = 30, 200
 """So much of the log of a process that came to grief."""
 STUCK_SECONDS = 3600 if LONG else 300
@@ -78,7 +84,8 @@ class Process:
     """What runs now."""
     began: float = 0.0
     """When that did."""
-    stuck: bool = False
+    stuck: int = 0
+    """So many signals it was sent for that."""
     groups: int = 0
     seconds: float = 0.0
     waits: bool = False
@@ -108,6 +115,8 @@ class Lanes:
         """Of each test, its set-up and tear-down too."""
         self._failures: dict[tuple[str, str], str] = {}
         """Messages."""
+        self._category: dict[str, str] = {}
+        """What became of each test, as pytest has it."""
         self._unstable: dict[str, str] = {}
         """Messages of those that passed later."""
 
@@ -177,8 +186,10 @@ class Lanes:
                     if not self._read(key.data):
                         selector.unregister(key.fd)
                         os.close(key.fd)
+                for process in self._end_stuck():
+                    selector.unregister(process.events)
+                    os.close(process.events)
                 self._give_turns()
-                self._end_stuck()
                 self._reap()
 
     def _read(self, process: Process) -> bool:
@@ -215,14 +226,26 @@ class Lanes:
         with suppress(BrokenPipeError):  # it has ended
             os.write(process.turn, b"1")
 
-    def _end_stuck(self) -> None:
-        """By a signal at which Python writes all stacks to the log."""
-        late = time.monotonic() - self.stuck_seconds
+    def _end_stuck(self) -> list[Process]:
+        """End those whose test is stuck; returns those that have ended, though what they forked may
+        have their pipe still."""
+        over = []
         for process in self._processes:
-            if process.test and process.began < late and process.pid and not process.stuck:
-                process.stuck = True
-                _say(f"== STUCK {process.test}")
-                os.kill(process.pid, signal.SIGABRT)
+            if process.ended or process.pid is None or not process.test:
+                continue
+            late = time.monotonic() - process.began - self.stuck_seconds
+            while process.stuck < len(STUCK_SIGNALS) and late > process.stuck * STUCK_STEP_SECONDS:
+                if not process.stuck:
+                    _say(f"== STUCK {process.test}")
+                with suppress(ProcessLookupError):
+                    os.kill(process.pid, STUCK_SIGNALS[process.stuck])
+                process.stuck += 1
+            how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            if process.stuck and os.waitid(os.P_PID, process.pid, how) is not None:
+                self._wait_for(process)
+                process.ended = True
+                over.append(process)
+        return over
 
     def _stop(self) -> None:
         """Let all end what they started; kill those that do not come to an end."""
@@ -251,40 +274,57 @@ class Lanes:
                     os.kill(process.pid, signal.SIGKILL)
             self._wait_for(process)
             os.close(process.turn)
+        self._kill_left()
+
+    @staticmethod
+    def _kill_left() -> None:
+        """What the processes left behind."""
         while left := _children():
             for pid in left:  # and what they have started comes to us then
                 _say(f"killed what was left: {_name_of(pid)} ({pid})")
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
 
-    def _reap(self) -> None:
+    def _reap(self, ours_too: int = 0) -> None:
         """Take leave of orphans that have ended, once it is known which are none."""
         if any(process.pid is None and not process.ended for process in self._processes):
             return
         ours = {process.pid for process in self._processes}
-        for pid in _children() - ours - {self._collecting and self._collecting.pid}:
+        for pid in _children() - ours - {self._collecting and self._collecting.pid, ours_too}:
             os.waitpid(pid, os.WNOHANG)
 
     def _try_again(self, made: Path) -> None:
         """Forgive what failed if it is little and passes alone."""
         failed = sorted({test for test, _ in self._failures})
-        if not 0 < len(failed) <= FORGIVEN or any(when == "collect" for _, when in self._failures):
+        if len(failed) > FORGIVEN or any(when == "collect" for _, when in self._failures):
             return
-        for test in failed * TIMES:
-            _say(f"\n== once more, alone: {test}")
-            command = [sys.executable, "-m", "pytest", test]
-            again = subprocess.Popen(command, cwd=self.folder, env=_environment(made))
-            try:
-                if again.wait(self.stuck_seconds):
-                    return
-            except subprocess.TimeoutExpired:
-                return
-            finally:
-                again.kill()
-                again.wait()
-        for (test, _), message in self._failures.items():
-            self._unstable[test] = message
-        self._failures.clear()
+        self._kill_left()
+        for test in failed:
+            file = test.partition("::")[0]
+            if all(self._passes(test, run, made) for run in (file, test, test)):
+                of_it = [key for key in self._failures if key[0] == test]
+                self._unstable[test] = "\n".join(self._failures.pop(key) for key in of_it)
+
+    def _passes(self, test: str, run: str, made: Path) -> bool:
+        """Whether ``test`` passes where ``run``, it or its file, runs with nothing beside it."""
+        _say(f"\n== once more, alone: {run}")
+        report = made / "again.xml"
+        command = [sys.executable, "-m", "pytest", run, f"--junit-xml={report}"]
+        command += ["-o", "junit_family=xunit1", "-o", "junit_duration_report=call"]
+        again = subprocess.Popen(command, cwd=self.folder, env=_environment(made))
+        limit = time.monotonic() + 2 * self.stuck_seconds
+        try:
+            while again.poll() is None and time.monotonic() < limit:
+                self._reap(again.pid)
+                time.sleep(REAP_SECONDS)
+        finally:
+            if again.poll() is None:
+                again.send_signal(signal.SIGINT)
+                with suppress(subprocess.TimeoutExpired):
+                    again.wait(GRACE_SECONDS)
+            again.kill()
+            again.wait()
+        return again.returncode == 0 and _passed(test, report)
 
     # -- what they tell
 
@@ -305,6 +345,7 @@ class Lanes:
                 process.seconds += seconds
                 if category:
                     self._categories[category] += 1
+                    self._category[test] = category
             case {"failed": test, "when": when, "text": text, "message": message}:
                 if (test, when) not in self._failures:
                     self._failures[test, when] = message
@@ -350,8 +391,9 @@ class Lanes:
                 _say(f"  {line[:LINE_LETTERS]}")
         for what in wrong:
             _say(f"WRONG {what}")
-        if self._unstable:
-            self._categories.update(unstable=len(self._unstable), failed=-len(self._unstable))
+        for test in self._unstable:
+            self._categories["unstable"] += 1
+            self._categories[self._category[test]] -= 1
         counts = ", ".join(f"{count} {name}" for name, count in sorted((+self._categories).items()))
         _say(f"{counts or 'no tests'} in {seconds:.0f} s")
 
@@ -375,15 +417,31 @@ def _children() -> set[int]:
 
 
 def _end_of(log: Path) -> str:
-    """Its last lines, or the stacks that Python wrote as it crashed."""
-    _, crash, stacks = log.read_text(errors="replace").rpartition("Fatal Python error")
-    if crash:
-        return "\n".join(f"{crash}{stacks}".splitlines()[:STACK_LINES])
-    return "\n".join(stacks.splitlines()[-END_LINES:])
+    """Its last lines, or what ran in the process when it was stuck or crashed."""
+    text = log.read_text(errors="replace")
+    for begins in (SHOWN, "Fatal Python error"):
+        if begins in text:
+            return "\n".join(text[text.rindex(begins) :].splitlines()[:STACK_LINES])
+    return "\n".join(text.splitlines()[-END_LINES:])
 
 
 def _name_of(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def _passed(test: str, report: Path) -> bool:
+    """Whether a report has the test as one that ran and passed, and not as skipped."""
+    file, *names = test.split("::")
+    *classes, name = names
+    module = ".".join([file.removesuffix(".py").replace("/", "."), *classes])
+    found = [
+        case
+        for case in ElementTree.parse(report).iter("testcase")
+        if (case.get("classname"), case.get("name")) == (module, name)
+    ]
+    return len(found) == 1 and not any(
+        one.tag in ("failure", "error", "skipped") for one in found[0]
+    )
 
 
 def _list(what: str, tests: list[str]) -> list[str]:

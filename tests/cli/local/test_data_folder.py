@@ -6,8 +6,18 @@ import os
 from pathlib import Path
 
 import pytest
+from gevent.event import Event
 
-from greencrawl.cli.local.data_folder import LOCK, FolderHolder, FolderInUse, held, holder
+from greencrawl.cli.local.data_folder import (
+    LOCK,
+    REDIS_LOCK,
+    FolderHolder,
+    FolderInUse,
+    await_broker,
+    held,
+    holder,
+)
+from greencrawl.schema import file_lock
 from greencrawl.schema.errors import GreencrawlError
 
 
@@ -49,3 +59,13 @@ def test_folder_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
         held(tmp_path / "file" / "data", "crawl", ""),
     ):
         pass
+
+
+def test_a_broker_of_another_command_that_does_not_end_is_named(tmp_path: Path) -> None:
+    (tmp_path / "redis").mkdir()
+    descriptor = file_lock.take(tmp_path / REDIS_LOCK, b"1234")
+    said: list[str] = []
+    with pytest.raises(GreencrawlError, match=r"\(process 1234\) has .* does not end"):
+        await_broker(tmp_path, Event(), said.append, seconds=0.05)
+    os.close(descriptor)
+    assert len(said) == 1

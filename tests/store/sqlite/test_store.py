@@ -135,7 +135,7 @@ def test_a_full_disk_is_unavailable_and_loses_nothing_acknowledged(
 def test_who_opens_waits_for_another_that_does_but_not_for_ever(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("greencrawl.store.sqlite.connection.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("greencrawl.store.sqlite.connection.OPENING_SECONDS", 0.05)
     with (
         opening(path),  # as a process that is frozen in it
         pytest.raises(Unavailable, match="another process has been opening"),

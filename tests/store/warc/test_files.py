@@ -13,6 +13,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -30,6 +31,7 @@ from tests.support.store_records import digest, page
 WRITER = """
 import json, os, sys
 from pathlib import Path
+from typing import BinaryIO
 from gevent import monkey; monkey.patch_all()
 from greencrawl.schema import crash_points
 from greencrawl.store.warc.files import WarcFiles
@@ -465,7 +467,7 @@ def test_a_new_file_is_not_taken_for_a_dead_writers(folder: Path) -> None:
     real = fcntl.flock
 
     def late(file: object, operation: int) -> None:
-        if not taken and operation == fcntl.LOCK_EX:
+        if not taken:
             taken.append(0)
             taken[0] = repair(unfinished(folder)[0])
         real(file, operation)  # type: ignore[arg-type]
@@ -476,4 +478,26 @@ def test_a_new_file_is_not_taken_for_a_dead_writers(folder: Path) -> None:
         [place] = files.append([page(1, 1, body=b"x")], {})
     assert taken == [0]
     assert files.read(place) == b"x", "it is in another file"
+    files.close()
+
+
+def test_a_new_file_that_another_process_looks_at_is_not_waited_for(folder: Path) -> None:
+    """That process may be frozen; it deletes the file later, if it lives."""
+    folder.mkdir()
+    looked: list[BinaryIO] = []
+    real = fcntl.flock
+
+    def late(file: object, operation: int) -> None:
+        if not looked:
+            looked.append(unfinished(folder)[0].open("rb"))
+            real(looked[0], fcntl.LOCK_EX)
+        real(file, operation)  # type: ignore[arg-type]
+
+    files = WarcFiles(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segment.fcntl, "flock", late)
+        [place] = files.append([page(1, 1, body=b"x")], {})
+    assert len(unfinished(folder)) == 2, "the other's and ours"
+    assert files.read(place) == b"x"
+    looked[0].close()
     files.close()

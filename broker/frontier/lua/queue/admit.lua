@@ -16,7 +16,7 @@
 --      2  only mark as seen and count as finished what a lost node is told of the past: 'S' (stored),
 --         'D' (dead), 'P' (parked) or 'O' and the body's bytes instead of level and entry
 --      4  the same at the memory limit, but only of what is known to wait in the overflow: its row there
---         went when it was settled, so nothing else would end that. It takes no memory: one set for another
+--         went when it was settled, so nothing else would end that. One set gives what the other takes
 --      3  refill: what comes back from the overflow; a few tasks of each crawl fit into any budget,
 --         lest what another holds, which may be paused or over, stops it for ever
 local id, mode, batch = tostring(args[1]), args[2], args[3]
@@ -41,7 +41,7 @@ if c.state == 'done' and not marking then
     if wanted(args[i]) then return {'DONE', now, num(c.ver)} end
   end
 end
-if mode ~= MARK_SPILLED then seen.grow((#args - 3) / 3) end
+seen.grow((#args - 3) / 3)
 
 local limits = redis.call('HMGET', 'gc:owner', 'full', 'budget', 'host_budget', 'forced')
 local full, budget, host_budget = limits[1] == '1', tonumber(limits[2]), tonumber(limits[3])
