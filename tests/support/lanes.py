@@ -29,7 +29,6 @@ import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from contextlib import suppress
@@ -43,6 +42,7 @@ import pytest
 from tests.support.checkout import ROOT
 from tests.support.effort import LONG
 from tests.support.lane import EVENTS, FOLDER, QUIET_PROCESSES, SHARED, SHOW, SHOWN, TURNS, WEIGHTS
+from tests.support.memory import memory_folder
 
 SLOWEST = 15
 MESSAGE_LINES, LINE_LETTERS = 8, 300
@@ -58,6 +58,11 @@ STUCK_SECONDS = 3600 if LONG else 300
 """The longest test takes a fifth of that where nothing else runs."""
 GRACE_SECONDS = 60.0
 """For processes that are told to stop: they end the servers that they started."""
+ROOM_BYTES = 4 * 2**30
+"""Free in memory, for all folders of the tests: no fsync is waited for there. Else they are on the
+disk."""
+KEEP_LITTLE = ("-o", "tmp_path_retention_policy=failed")
+"""A test's folder goes when it has passed."""
 REAP_SECONDS = 0.1
 """Between two looks for orphans that have ended: their tests may wait for that."""
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
@@ -124,12 +129,12 @@ class Lanes:
         """The exit code: 0, 1, or 2 when interrupted."""
         began, interrupted = time.monotonic(), False
         _adopt_orphans()
-        with tempfile.TemporaryDirectory(prefix="lanes-") as made:
+        with memory_folder(ROOM_BYTES) as made:
             try:
-                self._start(Path(made))
+                self._start(made)
                 self._listen()
                 if not self._wrong():
-                    self._try_again(Path(made))
+                    self._try_again(made)
             except KeyboardInterrupt:
                 interrupted = True
                 with suppress(KeyboardInterrupt):  # a second time: no more patience
@@ -159,7 +164,7 @@ class Lanes:
         self._log = made / "collection.log"
         with self._log.open("wb") as output:
             self._collecting = subprocess.Popen(
-                [sys.executable, "-m", "pytest", "-p", "tests.support.lane"],
+                [sys.executable, "-m", "pytest", "-p", "tests.support.lane", *KEEP_LITTLE],
                 cwd=self.folder,
                 env=_environment(made) | environment,
                 stdin=subprocess.DEVNULL,
@@ -401,7 +406,8 @@ class Lanes:
 def _environment(made: Path) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
     path = filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")])
-    return inherited | {"PYTHONPATH": os.pathsep.join(path), SHARED: str(made / "shared")}
+    ours = {"PYTHONPATH": os.pathsep.join(path), SHARED: str(made / "shared"), "TMPDIR": str(made)}
+    return inherited | ours
 
 
 def _adopt_orphans() -> None:

@@ -14,8 +14,8 @@ SPARE_BYTES = 2**30
 
 
 @contextmanager
-def memory_folder() -> Iterator[Path]:
-    """Gone at the end. On the disk where there is no room in memory."""
-    roomy = SHARED.is_dir() and shutil.disk_usage(SHARED).free >= SPARE_BYTES
+def memory_folder(spare_bytes: int = SPARE_BYTES) -> Iterator[Path]:
+    """Gone at the end. On the disk where there is no such room in memory."""
+    roomy = SHARED.is_dir() and shutil.disk_usage(SHARED).free >= spare_bytes
     with tempfile.TemporaryDirectory(prefix="test-", dir=SHARED if roomy else None) as folder:
         yield Path(folder)
