@@ -105,6 +105,14 @@ class Lane:
         self._tell(pid=os.getpid())  # first: the runner asks how it ended
         random.seed()
         self._log_to(self._folder / f"{number}.log")
+        self._keep_folders_in(self._folder / f"t{number}")
+
+    def _keep_folders_in(self, folder: Path) -> None:
+        """Of the tests. The one that pytest would choose, by the user's name and a number, makes
+        paths too long for Unix sockets; its option was read when the collection began."""
+        self._config.option.basetemp = str(folder)
+        factory = pytest.TempPathFactory.from_config(self._config, _ispytest=True)
+        setattr(self._config, "_tmp_path_factory", factory)  # noqa: B010
 
     def _log_to(self, path: Path) -> None:
         """Write there what the process prints, and what its tests print to files of its own."""

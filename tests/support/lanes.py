@@ -314,7 +314,8 @@ class Lanes:
         """Whether ``test`` passes where ``run``, it or its file, runs with nothing beside it."""
         _say(f"\n== once more, alone: {run}")
         report = made / "again.xml"
-        command = [sys.executable, "-m", "pytest", run, f"--junit-xml={report}"]
+        command = [sys.executable, "-m", "pytest", run, f"--basetemp={made / 'again'}"]
+        command += [f"--junit-xml={report}"]
         command += ["-o", "junit_family=xunit1", "-o", "junit_duration_report=call"]
         again = subprocess.Popen(command, cwd=self.folder, env=_environment(made))
         limit = time.monotonic() + 2 * self.stuck_seconds
