@@ -70,7 +70,17 @@ MEND = (
     "it, where there is a C compiler"
 )
 
+CALL_SECONDS = 30.0
+"""A broker is waited for so long at most."""
+
 _DID = {FailureKind.PROCESS_DEATH: "killed", FailureKind.STALLED: "hung"}
+
+
+def broker_of(settings: Settings) -> BrokerClient:
+    """The client of a worker. It leaves a silent broker for the next one after a third of a lease,
+    at least a second: what is held can still be extended, and finished, before others get it."""
+    seconds = min(CALL_SECONDS, max(settings.lease_seconds / 3, 1.0))
+    return BrokerClient(settings.broker, settings.worker_token, ca=settings.tls_ca, timeout=seconds)
 
 
 class Worker:
@@ -97,9 +107,7 @@ class Worker:
             lambda: open_store(settings.store_url, settings.bodies), "store"
         )
         self._frontier = until_available(lambda: _join(settings, self._store), "frontier")
-        self._broker = broker or BrokerClient(
-            settings.broker, settings.worker_token, ca=settings.tls_ca
-        )
+        self._broker = broker or broker_of(settings)
         self._inflight = InflightTable(base / f"{name}.flights")
         self._sessions = Sessions(self._inflight)
         self._results = Results(Journal(name), self._frontier.fingerprint)

@@ -298,12 +298,17 @@ class RedisPart(Part):
             client.bgsave()
             for _ in range(100):
                 time.sleep(0.1)
-                if client.lastsave() != before or not client.info()["rdb_bgsave_in_progress"]:
-                    shutil.copyfile(self.folder / "dump.rdb", place)
-                    return True
+                told = client.info("persistence")
+                if client.lastsave() != before or not told["rdb_bgsave_in_progress"]:
+                    break
+            else:
+                return False
+            if told["rdb_last_bgsave_status"] != "ok":  # its disk is full, the file an older one
+                return False
+            shutil.copyfile(self.folder / "dump.rdb", place)
         except (redis.RedisError, OSError):
             return False
-        return False
+        return True
 
     def wipe(self) -> None:
         """Remove what it stored; it must not run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import resource
 import signal
 import subprocess
 import sys
@@ -101,6 +102,19 @@ def test_a_node_with_a_dump_alone_comes_back_with_it(tmp_path: Path) -> None:
         node.until_up()
         assert node.client.get("told") == "something"
         assert node.client.config_get("appendonly") == {"appendonly": "yes"}
+    finally:
+        node.kill()
+
+
+def test_where_no_copy_could_be_written_an_older_one_is_not_taken_for_it(tmp_path: Path) -> None:
+    node = RedisPart("A1", tmp_path / "A1", binaries()[0], clocked=False)
+    node.start()
+    try:
+        node.until_up()
+        assert node.copy(tmp_path / "copy.rdb")
+        pid = node.client.info("server")["process_id"]
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (8, 8))  # as on a full disk
+        assert not node.copy(tmp_path / "copy.rdb")
     finally:
         node.kill()
 
