@@ -42,16 +42,16 @@ class Segment:
         self._durable = 0
         self._path = folder / (name + OPEN)
         self._file = self._path.open("x+b", buffering=0)
-        ours = False
+        taken = False
         try:
             crash_points.point("warc.created")
             # Between the two somebody may have taken it, or take it now, for that of a dead writer.
-            ours = _locked(self._file)
-            if not (ours and _is(self._file, self._path)):
+            taken = not _locked(self._file)
+            if taken or not _is(self._file, self._path):
                 raise FileNotFoundError(2, "taken for a dead writer's", str(self._path))
             sync_folder(folder)
         except BaseException:
-            if ours:
+            if not taken:
                 with suppress(OSError):
                     self._path.unlink()
             self._file.close()

@@ -344,7 +344,7 @@ class Lanes:
                 process.group = group
                 process.groups += 1
             case {"began": test}:
-                process.test, process.began = test, time.monotonic()
+                process.test, process.began, process.stuck = test, time.monotonic(), 0
             case {"test": test, "seconds": seconds, "category": category}:
                 self._seconds[test] += seconds
                 self.weights[process.group] += seconds

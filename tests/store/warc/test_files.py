@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -501,3 +502,16 @@ def test_a_new_file_that_another_process_looks_at_is_not_waited_for(folder: Path
     assert files.read(place) == b"x"
     looked[0].close()
     files.close()
+
+
+def test_a_folder_that_can_have_no_locks_gets_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    files = WarcFiles(tmp_path, segment_bytes=1 << 20)
+    with pytest.raises(Unavailable):
+        files.append([page(1, 1, body=b"x")], {})
+    assert [path.name for path in tmp_path.rglob("*.warc.gz*")] == []

@@ -12,7 +12,8 @@
 --
 -- mode 0  queue what is new
 --      1  queue again what was seen, whatever the budget, once for each batch (a number of the log of
---         seeds; 0: each time)
+--         seeds; 0: each time). What waits in the overflow, too: a copy of the node that was made before
+--         it was settled says so of a dead letter, which has no row there to come back by
 --      2  only mark as seen and count as finished what a lost node is told of the past: 'S' (stored),
 --         'D' (dead), 'P' (parked) or 'O' and the body's bytes instead of level and entry
 --      4  the same at the memory limit, but only of what is known to wait in the overflow: its row there
@@ -31,9 +32,8 @@ local done = mode == FORCE and batch > 0 and P .. ':f:' .. string.format('%.0f',
 -- Whether a URL would be queued.
 local function wanted(fp)
   if mode == REFILL then return not seen.has(fp) end
-  if spilled.has(fp) then return false end
   if mode == FORCE then return not done or redis.call('SISMEMBER', done, fp) == 0 end
-  return not seen.has(fp)
+  return not spilled.has(fp) and not seen.has(fp)
 end
 local marking = mode == MARK or mode == MARK_SPILLED
 if c.state == 'done' and not marking then
@@ -104,12 +104,10 @@ for i = 4, #args, 3 do
       bump(id, 'bytes', tonumber(string.sub(value, 2)) or 0)
     end
   elseif mode == FORCE then
-    if not spilled.has(fp) then
-      flag = seen.add(fp) and '1' or '0'
-      queue = not done or redis.call('SADD', done, fp) == 1
-      if done and queue then forced = forced + 1 end
-      cost = cost_of(value)
-    end
+    queue = not done or redis.call('SADD', done, fp) == 1
+    if queue or not spilled.has(fp) then flag = seen.add(fp) and '1' or '0' end
+    if done and queue then forced = forced + 1 end
+    cost = cost_of(value)
   elseif mode == REFILL or not spilled.has(fp) then
     if seen.add(fp) then
       cost = cost_of(value)
@@ -129,7 +127,7 @@ for i = 4, #args, 3 do
     g[#g + 1] = value
     g.bytes = g.bytes + cost
     queued = queued + 1
-    if mode == REFILL and spilled.remove(fp) then returned = returned + 1 end
+    if spilled.remove(fp) then returned = returned + 1 end
   end
 end
 if done then remember_forced() end

@@ -842,12 +842,50 @@ def test_an_older_redis_at_its_memory_limit_waits_for_nothing_that_was_settled_s
     assert rig.refilled().overflow == 0
     for name in names:
         rig.store_page(name)
+    rig.server.options = (*rig.server.options, "--maxmemory", "100kb")
     rig.put_back(copy)
-    owner.config_set("maxmemory", "100kb")
     assert rig.refilled().overflow == 0, "it would wait for them for ever"
     owner.config_set("maxmemory", 0)
     totals = rig.refilled()
     assert (totals.admitted, totals.finished, totals.stored) == (300, 300, 300)
+
+
+@pytest.mark.parametrize("limit", ["0", "100kb"])
+@pytest.mark.parametrize("how", ["dead", "parked"])
+def test_what_is_queued_again_is_fetched_though_an_older_redis_has_it_in_the_overflow(
+    rig: Rig, how: str, limit: str
+) -> None:
+    """Its row there went when it was settled, and that it was settled is told by nothing now."""
+    owner = rig.server.client
+    owner.hset("gc:owner", "full", 1)
+    rig.seed("h.example/")
+    assert rig.refilled().overflow == 1
+    rig.tick(MARGIN + 3)
+    copy = rig.saved()
+    owner.hset("gc:owner", "full", 0)
+    [place] = _overflowing(rig)
+    assert rig.frontier.refill(rig.crawl.id, *place) == 1
+    rig.store.commit(Commit(finals=[_final(rig, "h.example/", how)]))
+    store, crawl = rig.store, rig.crawl.id
+    batch = store.requeue_dead(crawl) if how == "dead" else store.release_parked(crawl)
+    assert batch is not None
+    _admit(rig, batch)
+    rig.server.options = (*rig.server.options, "--maxmemory", limit)
+    rig.put_back(copy)
+    rig.refilled()
+    owner.config_set("maxmemory", 0)
+    for pending in store.pending_seeds():
+        _admit(rig, pending)
+    totals = rig.refilled()
+    assert (totals.waiting, totals.overflow) == (1, 0), "it would wait for it for ever"
+    assert rig.waiting() == ["h.example/"]
+
+
+def _admit(rig: Rig, batch: Any) -> None:
+    """Queue a batch of the log again, as upkeep does."""
+    items = list(batch.urls)
+    admitted = rig.frontier.admit(rig.crawl.id, items, mode=Mode.FORCE, batch=batch.id)
+    assert rig.store.seeds_admitted(batch.id, admitted.tick, admitted.epochs)
 
 
 def _overflowing(rig: Rig) -> list[tuple[int, str]]:
