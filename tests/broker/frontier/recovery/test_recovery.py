@@ -881,6 +881,21 @@ def test_what_is_queued_again_is_fetched_though_an_older_redis_has_it_in_the_ove
     assert rig.waiting() == ["h.example/"]
 
 
+def test_what_is_forced_while_it_waits_in_the_overflow_is_fetched_once(rig: Rig) -> None:
+    owner = rig.server.client
+    owner.hset("gc:owner", "full", 1)
+    rig.seed("h.example/")
+    assert rig.refilled().overflow == 1
+    owner.hset("gc:owner", "full", 0)
+    rig.seed("h.example/", force=True)
+    [place] = _overflowing(rig)
+    rig.frontier.refill(rig.crawl.id, *place)
+    assert not _overflowing(rig)
+    totals = rig.refilled()
+    assert (totals.admitted, totals.waiting, totals.overflow) == (1, 1, 0)
+    assert rig.waiting() == ["h.example/"]
+
+
 def _admit(rig: Rig, batch: Any) -> None:
     """Queue a batch of the log again, as upkeep does."""
     items = list(batch.urls)
