@@ -21,6 +21,7 @@ from greencrawl.broker.frontier.frontier import Frontier
 from greencrawl.broker.api.security import Guard, check_settings
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.purge import Purging
+from greencrawl.broker.tasks.calendar import Calendar
 from greencrawl.broker.tasks.refill import Refill
 from greencrawl.broker.tasks.retention import Limits, Retention
 from greencrawl.broker.tasks.upkeep import Upkeep
@@ -91,12 +92,14 @@ def run(settings: Settings) -> None:
                 frontier.start()
             service = Service(frontier, store, duties=duties, permits=Permits.of(settings))
             upkeep, refill, purging = Upkeep(service), Refill(service), Purging(service)
+            calendar = Calendar(service)
             limits = Limits(settings.journal_months, settings.journal_days, settings.version_days)
             retention = Retention(service, limits)
             face = HttpApp(service, Guard(settings.worker_token, settings.admin_token))
             server = Server(face, listening, context)
             upkeep.start()
             refill.start()
+            calendar.start()
             purging.start()
             retention.start()
             server.start()
@@ -106,6 +109,7 @@ def run(settings: Settings) -> None:
             retention.stop()
             upkeep.stop()
             refill.stop()
+            calendar.stop()
             purging.stop()
             frontier.stop(clean=embedded is not None)
         finally:

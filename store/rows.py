@@ -380,6 +380,8 @@ class Prepared(msgspec.Struct):
     finals: list[Row]
     hooks: list[HookRun] = msgspec.field(default_factory=list)
     checks: list[Check] = msgspec.field(default_factory=list)
+    work: Commit = msgspec.field(default_factory=Commit)
+    """What they are of."""
 
 
 def prepare(codec: Codec, work: Commit, *, bodies: bool = True, together: bool = False) -> Prepared:
@@ -397,4 +399,5 @@ def prepare(codec: Codec, work: Commit, *, bodies: bool = True, together: bool =
         finals=[final_row(item) for item in work.finals],
         hooks=work.hooks,
         checks=work.checks,
+        work=work,
     )

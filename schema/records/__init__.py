@@ -83,7 +83,15 @@ from greencrawl.schema.records.page import (
     Link,
     Page,
 )
-from greencrawl.schema.records.recrawl import Period, Recrawl, Round, RoundKind
+from greencrawl.schema.records.recrawl import (
+    Due,
+    Observation,
+    Period,
+    Planned,
+    Recrawl,
+    Round,
+    RoundKind,
+)
 from greencrawl.schema.records.replay import (
     Debt,
     Duty,
@@ -160,6 +168,7 @@ __all__ = [
     "Debt",
     "Directives",
     "Done",
+    "Due",
     "Duty",
     "ExtendItem",
     "ExtendRequest",
@@ -186,6 +195,7 @@ __all__ = [
     "Mark",
     "NodeAway",
     "NodeRepair",
+    "Observation",
     "Order",
     "Outcome",
     "Overflow",
@@ -194,6 +204,7 @@ __all__ = [
     "ParkedShape",
     "Pattern",
     "Period",
+    "Planned",
     "Purge",
     "PutOff",
     "ReconcileReply",

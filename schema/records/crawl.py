@@ -300,6 +300,8 @@ def kept_options(options: CrawlOptions) -> bytes:
     for field in msgspec.structs.fields(options):
         if field.name in _LATER and fields[field.name] == field.default:
             del fields[field.name]
+    if options.recrawl is not None and not options.recrawl.depth:
+        fields["recrawl"] = {"mode": options.recrawl.mode, "every": options.recrawl.every}
     if options.auth:  # earlier workers know no null, and without a list have one of their own
         fields["auth"] = [_kept_entry(entry) for entry in options.auth]
     return msgspec.json.encode(fields)

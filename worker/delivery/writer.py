@@ -226,6 +226,9 @@ class Writer:
             if stamp is not None and stamp.refused:
                 for result in batch:
                     result.give_back(stamp.refused)
+            if stamp is not None and stamp.retired:
+                for result in batch:
+                    result.settle(stamp.retired)
             pages = [result.page for result in batch if result.page is not None]
             if stamp is None or self._admit(pages, stamp, owed):
                 break
