@@ -126,7 +126,8 @@ def period_seeds(service: Service, crawl: Crawl) -> list[Admission]:
     """What the next period of a crawl begins with: its seeds, and the first pages of its sources.
 
     They are asked for again only if they have changed; and so is where they redirected to, which is
-    known, so that their redirects alone would not have it fetched.
+    known, so that their redirects alone would not have it fetched. What is due by the crawl's
+    calendar comes by that alone.
     """
     verdicts = judge(crawl, [Seed(url) for _, url in starts(crawl.options)])
     wanted = {item.url: item for item in _admissions(service, verdicts)}
@@ -139,7 +140,19 @@ def period_seeds(service: Service, crawl: Crawl) -> list[Admission]:
                 break
             item = msgspec.structs.replace(item, url=known.links[0].url)
             wanted.setdefault(item.url, item)
-    return [msgspec.structs.replace(item, kind=TaskKind.REFETCH) for item in wanted.values()]
+    return [
+        msgspec.structs.replace(item, kind=TaskKind.REFETCH)
+        for item in wanted.values()
+        if not _is_planned(service, crawl, item)
+    ]
+
+
+def _is_planned(service: Service, crawl: Crawl, item: Admission) -> bool:
+    """Whether the calendar has a URL asked for in the next period."""
+    if crawl.options.recrawl is None or crawl.options.recrawl.deepest < 0:
+        return False
+    planned = service.store.planned(crawl.id, service.frontier.fingerprint(item.url))
+    return planned is not None and not (planned.misses or planned.queued)
 
 
 def seed(

@@ -40,6 +40,12 @@ class Recrawl(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return self.depth or NO_DEPTH
 
 
+def kept_recrawl(recrawl: Recrawl) -> dict[str, object]:
+    """The option as a store keeps it: without ``depth`` where that says nothing."""
+    depth = {"depth": recrawl.depth} if recrawl.depth else {}
+    return {"mode": recrawl.mode, "every": recrawl.every, **depth}
+
+
 class Period(Struct, frozen=True):
     """A pass of a crawl from its seeds, by number, from 1. ``ended_ms`` is 0 while it is under
     way."""
