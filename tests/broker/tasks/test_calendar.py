@@ -14,7 +14,7 @@ import redis
 
 from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.frontier.nodes import keys
-from greencrawl.broker.frontier.scripts.partition import Mode
+from greencrawl.broker.frontier.scripts.partition import Drain, Mode
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks import rounds
@@ -274,6 +274,22 @@ def test_who_dies_between_queueing_and_noting_has_nothing_queued_twice(
     assert rig.fetch(crawl) == Counter(known)
 
 
+def test_nothing_is_noted_that_was_fetched_meanwhile_or_under_an_older_epoch(
+    rig: Rig, redis_server: RedisServer
+) -> None:
+    crawl = rig.crawl()
+    known = rig.pages(crawl, "a.example", 3)
+    rig.begin(crawl)
+    (place,) = rig.store.calendar_places()
+    rows = rig.store.calendar_due(*place, (0, 0, -(2**63)), 99)
+    rig.store.commit(Commit([rig.page(crawl, known[0])]))
+    node, epoch = rig.frontier.under(place[1])
+    assert rig.store.calendar_taken(crawl.id, rows, node, epoch - 1) == 0
+    assert rig.store.calendar_taken(crawl.id, rows, node, epoch) == 2
+    row = rig.store.planned(crawl.id, rig.frontier.fingerprint(known[0]))
+    assert not row.queued, "it would wait for ever"
+
+
 def test_what_is_forced_while_it_is_on_its_way_is_fetched_once(
     rig: Rig, redis_server: RedisServer
 ) -> None:
@@ -307,6 +323,16 @@ def test_what_is_retired_is_asked_for_again_when_it_is_linked(rig: Rig) -> None:
         new = rig.frontier.admit(crawl.id, [Admission(url, 1)])
         assert new == [forget]
     assert rig.fetch(crawl) == Counter([url])
+
+
+def test_what_is_let_go_of_is_not_on_its_way_any_more(rig: Rig, redis_server: RedisServer) -> None:
+    crawl = rig.crawl()
+    rig.pages(crawl, "a.example", 5)
+    rig.begin(crawl)
+    rig.step()
+    found = rig.frontier.drain(crawl.id, "a.example", Drain(), 0)
+    assert rig.frontier.drain(crawl.id, "a.example", found.next, 0).removed == 5
+    assert not on_way(redis_server, crawl)
 
 
 def test_seeds_that_are_due_by_the_calendar_are_not_forced(rig: Rig) -> None:
