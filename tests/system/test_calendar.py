@@ -88,41 +88,6 @@ def test_every_known_page_is_asked_for_once_in_each_period_if_it_has_changed(
         assert system.stats()["unchanged"] == again
 
 
-@pytest.mark.parametrize("harm", cases(["broker"], ["redis", "worker"]))
-def test_no_page_is_passed_over_and_none_asked_for_twice_whoever_dies(
-    tmp_path: Path, redis_server: RedisServer, harm: str
-) -> None:
-    site = Site()
-    with (
-        SiteServer(site) as server,
-        System(
-            tmp_path, [redis_server.url], request_seconds="2", lease_seconds="6"
-        ).start() as system,
-    ):
-        recrawl = {"every": "2s", "depth": "all"}
-        system.crawl([server.url("/")], delay=0.01, recrawl=recrawl)
-        wait_period(system, 1)
-        kills = range(2, examples(3, 5))
-        for number in kills:
-            before = len(server.hits)
-            wait_until(lambda b=before: len(server.hits) > b + 10, 60, f"{number} begins")  # type: ignore[misc]
-            if harm == "redis":
-                redis_server.kill()
-                redis_server.start()
-            else:
-                system.kill(harm)
-                system.start_broker() if harm == "broker" else system.start_worker()
-            wait_period(system, number)
-        system.call("POST", "/v1/crawls/test/stop", {})
-        system.wait_done(60)
-        asked = Counter(hit.target for hit in server.hits)
-        del asked["/robots.txt"], asked["/sitemap.xml"]
-        over = len(periods(system))
-        assert min(asked.values()) >= kills[-1], "in each period that ended"
-        leased = 2 * 32  # at a kill
-        assert sum(max(n - over, 0) for n in asked.values()) <= leased
-
-
 def test_what_is_gone_keeps_its_page_and_is_found_again(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
