@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 from zlib import crc32
 
@@ -155,39 +156,40 @@ def _after(row: Row | None, seen: Observation, plan: Plan, partitions: int) -> R
     if row is None:
         if seen.found not in ("page", "gone") or not seen.url or seen.depth > plan.deepest:
             return None
-        host = host_of(seen.url)
+        partition, host = _place_of(host_of(seen.url), partitions)
         row = Row(
-            seen.crawl, seen.fingerprint, partition_of(host, partitions),
-            crc32(host.encode("utf-8", "replace")), _bounded(seen.depth), asked_as(seen.task),
+            seen.crawl, seen.fingerprint, partition, host, seen.depth, asked_as(seen.task),
             0, 0, at_ms, 0, 0,
         )  # fmt: skip
     elif not (at_ms > row.checked_ms or (row.queued and at_ms != row.checked_ms)):
         return None
-    return _due(row, seen, plan)._replace(
-        queued=0, checked_ms=at_ms, depth=min(row.depth, _bounded(seen.depth))
-    )
+    due_s, misses, missed_s = _next(row, seen.found, plan)
+    depth = min(row.depth, max(seen.depth, 0), 2**31 - 1)
+    return Row(*row[:4], depth, row.task, due_s, 0, at_ms, misses, missed_s)
 
 
-def _due(row: Row, seen: Observation, plan: Plan) -> Row:
-    """The row with its next date."""
-    if seen.found == "page":
-        return row._replace(due_s=plan.started_s + 1, misses=0, missed_s=0)
+@lru_cache(4096)
+def _place_of(host: str, partitions: int) -> tuple[int, int]:
+    """The partition of a host, and the hash by which it is told from others there."""
+    return partition_of(host, partitions), crc32(host.encode("utf-8", "replace"))
+
+
+def _next(row: Row, found: str, plan: Plan) -> tuple[int, int, int]:
+    """The next date of a row, its misses, and since when."""
+    if found == "page":
+        return plan.started_s + 1, 0, 0
     if row.due_s == RETIRED_S and row.misses:
-        return row
-    if seen.found == "failed":
-        return row._replace(due_s=plan.started_s + 1)
+        return row[6], row.misses, row.missed_s
+    if found == "failed":
+        return plan.started_s + 1, row.misses, row.missed_s
     misses = min(row.misses + 1, MOST_MISSES)
     missed_s = row.missed_s if row.misses else plan.started_s
     if misses >= GONE_MISSES and plan.started_s - missed_s >= GONE_SECONDS:
-        return row._replace(due_s=RETIRED_S, misses=misses, missed_s=missed_s)
+        return RETIRED_S, misses, missed_s
     # Half a period less: one that begins a little late is none too many.
     wait_s = min(2 ** min(misses - 1, 30) * plan.every_s, max(MOST_SECONDS, plan.every_s))
     due_s = plan.started_s + max(wait_s - plan.every_s // 2, 1)
-    return row._replace(due_s=min(due_s, RETIRED_S - 1), misses=misses, missed_s=missed_s)
-
-
-def _bounded(depth: int) -> int:
-    return min(max(depth, 0), 2**31 - 1)
+    return min(due_s, RETIRED_S - 1), misses, missed_s
 
 
 def asked_as(task: TaskKind) -> TaskKind:

@@ -31,6 +31,7 @@ from greencrawl.schema.records import (
     HostReport,
     LeaseRequest,
     Recrawl,
+    Retry,
     Session,
     StoredPage,
     TaskKind,
@@ -323,6 +324,31 @@ def test_what_is_retired_is_asked_for_again_when_it_is_linked(rig: Rig) -> None:
         new = rig.frontier.admit(crawl.id, [Admission(url, 1)])
         assert new == [forget]
     assert rig.fetch(crawl) == Counter([url])
+
+
+def test_a_retry_and_what_is_given_back_are_on_their_way_still(
+    rig: Rig, redis_server: RedisServer
+) -> None:
+    crawl = rig.crawl()
+    known = rig.pages(crawl, "a.example", 4)
+    rig.begin(crawl)
+    rig.step()
+    (session,) = rig.lease(2)
+    first, second = session.tasks
+    retry = FinishItem(
+        session=session.session, token=session.token, task=first.number,
+        outcome=Retry(wait=0.0, kind="reset"),
+    )  # fmt: skip
+    assert rig.frontier.finish([retry]) == ["ok"]
+    close = CloseItem(session=session.session, token=session.token, release=(second.number,))
+    assert rig.frontier.close_sessions([close]) == ["ok"]
+    raw = redis.Redis(port=redis_server.port, decode_responses=True, encoding="latin-1")
+    found = contents(dump(raw))
+    assert sorted(found.marks[crawl.id]) == sorted(found.again[crawl.id])
+    asked = rig.fetch(crawl)
+    wait_until(lambda: asked.update(rig.fetch(crawl)) or len(asked) == 4, 10, "it is tried again")
+    assert asked == Counter(known)
+    assert not on_way(redis_server, crawl)
 
 
 def test_what_is_let_go_of_is_not_on_its_way_any_more(rig: Rig, redis_server: RedisServer) -> None:
