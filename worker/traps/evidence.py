@@ -70,6 +70,7 @@ class Evidence(Struct, gc=False):
     odd: bool = False
     bred: bool = False
     told: bool = False
+    named: bool = False
 
 
 def count_text(texts: dict[int, Same], text: int, shape: int, name: str) -> Same:

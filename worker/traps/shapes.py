@@ -43,6 +43,8 @@ _VIEWS, _MANY_FOLDERS = 64, 5
 _DEEP = 12
 _MANY = 8
 _LONG_WORD = 40
+_PLACES = 256
+"""Folders' names whose places in paths are remembered."""
 
 _DATE = re.compile(
     r"(?:19|2\d)\d\d[-_.](?:0?[1-9]|1[0-2])(?:[-_.][0-3]?\d)?(?:[T_-]?\d\d[-_.:]?\d\d)?"
@@ -72,6 +74,7 @@ HINTS = {
     "far": "its date is far from now",
     "many": "its query grows",
     "mixed": "its parameters come in many combinations",
+    "choices": "its folders come in any order, as choices do",
     "search": "it is a search of the site",
     "session": "its URLs differ in a session's id",
 }
@@ -111,6 +114,7 @@ class Shaper:
         self._folders: dict[str, _Folder] = {}
         self._kinds: dict[str, dict[str, Shape]] = {}
         self._views: dict[str, tuple[int, str]] = {}
+        self._places: dict[str, int] = {}
         self.sessions = False
         """Whether one of its URLs had the id of a session."""
 
@@ -153,8 +157,10 @@ class Shaper:
             hint = hint or odd
         else:
             name = ""
-        if hint in ("repeats", "deep"):
+        if hint in ("repeats", "deep", "choices"):
             origin = url[: url.index("/", 8)]
+            if hint == "choices":
+                origin += f"/{known.words[0]}"
             what = f"{origin}/{{{hint}}}"
             return Shape(what, what, what, hint, params_of(query) if mark else None)
         folder = known.name
@@ -184,6 +190,11 @@ class Shaper:
             rare = (word for word, (times, _) in self._views.items() if times < _MANY_FOLDERS)
             del self._views[next(rare, next(iter(self._views)))]
         return count >= _MANY_FOLDERS
+
+    def patterns(self, path: str) -> int:
+        """How many queries of a path were met, by their parameters."""
+        words = self._words.get(f"{path}?")
+        return _PATTERNS if words is None else len(words)
 
     def is_late(self, shape: Shape) -> bool:
         """Whether its query is another choice of parameters at a path that has offered several."""
@@ -258,6 +269,8 @@ class Shaper:
                 section = name
         if depth >= _DEEP:
             hint = "deep"
+        if depth > 2 and self._in_any_order(segments[3:]):
+            hint = "choices"
         if _repeated(words):
             hint = "repeats"
         year = segments[-1] if depth else ""
@@ -268,6 +281,22 @@ class Shaper:
             self._folders.clear()
         self._folders[folder] = found
         return found
+
+    def _in_any_order(self, segments: list[str]) -> bool:
+        """Whether all folders below the first were met elsewhere in paths below it: /by/red/large
+        beside /by/large/red. Then they are choices, and no folder is in another."""
+        first, *others = segments
+        moved = 0
+        for place, word in enumerate(others):
+            if not word.isalpha() or len(word) > _LONG_WORD:
+                return False
+            name = f"{first}/{word}"
+            places = self._places.pop(name, 0) | 1 << min(place, 15)
+            self._places[name] = places
+            moved += places & (places - 1) != 0
+        while len(self._places) > _PLACES:
+            del self._places[next(iter(self._places))]
+        return moved == len(others)
 
     def _leaf(self, leaf: str, folder: _Folder, program: bool) -> tuple[str, str]:
         if not program:  # nearly all are plain words
@@ -394,6 +423,12 @@ def _repeated(words: list[str]) -> bool:
 def ends_in_number(path: str) -> bool:
     """Whether the last part of a shape's path ends in a number, a date or an id."""
     return _NUMBERED(path) is not None
+
+
+def is_dated(path: str) -> bool:
+    """Whether a shape's path ends in several numbers or a date, as a day's does: its name says
+    which, and the names of days come again."""
+    return path.rstrip("/").endswith(("{n}/{n}", "{date}"))
 
 
 def _hash(text: str) -> int:

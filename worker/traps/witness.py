@@ -23,7 +23,8 @@ from greencrawl.worker.traps.hosts import DONE, FOREIGN, INNER, LINKS, TEXTS, WA
 from greencrawl.worker.traps.known import Known
 from greencrawl.worker.traps.novelty import MOST_SHIFT, Found, Novelty, samples_of, text_hash
 from greencrawl.worker.traps.queries import plain, view_of
-from greencrawl.worker.traps.shapes import Shape, ends_in_number
+from greencrawl.worker.traps.shapes import Shape, ends_in_number, is_dated
+from greencrawl.worker.traps.titles import is_own
 from greencrawl.worker.traps.yields import (
     DEMOTED,
     GOOD,
@@ -57,8 +58,12 @@ _TRIES = 4
 _SAME_ASKED, _SAME, _DEPTHS = 2, 4, 5
 """Pages with the same text, where the last has a query and where it has none, and depths of their
 folders, beyond which it is no page's own."""
+_BOTTOM = 7
+"""The same depths beyond which not even a name of its own speaks for a page."""
 _LONG_TEXT, _BRED = 512, 3
 """Bytes of a text that is no list's, and so many pages of it, found on others of it, that tell."""
+_CHOICES = 8
+_PATTERNS = 2
 _FIRST = 3
 """URLs of a kind that nothing is known of that are fetched before their turn."""
 
@@ -141,9 +146,11 @@ class Witness:
             seen.copy = seen.copy or any(
                 novelty.met(one, state.seed + DONE) for one in (whole, f"{whole}/")
             )
+        bottomless = False
         if found.text and not seen.new and reading is not None:
             text = text_hash(reading.samples)
             same = self._compare(state, shape, text, seen)
+            bottomless = same.depths.bit_count() > _BOTTOM
             if found.text >= _LONG_TEXT:
                 links = [row.links[place].url for place in fresh[:_FRESH]]
                 same.bred += self._bred(url, links, state.seed + INNER + (text << 3))
@@ -160,6 +167,12 @@ class Witness:
         before = one.score
         if found.text and reading is not None and not known_link:
             seen.told = tells(state, novelty, shape, url, reading.samples, one, seen)
+        if reading is not None:
+            named = is_own(state, novelty, shape.name, row.title)
+            doubtful = known_link or seen.copy or seen.odd or seen.own >= _CHOICES
+            if not (doubtful or is_dated(shape.path)):
+                alike = seen.wide or seen.bred or bottomless
+                seen.named = found.blocks > 0 or (named and not alike and shape.params is None)
         weight = sums.judge(one, shape.section, seen)
         if shape.params:
             parameters.learn(state, novelty, shape, url, seen)
@@ -262,7 +275,7 @@ class Witness:
                 is_poor = one is not None and one.is_poor
                 if is_poor:
                     poor.add(links[place].url)
-                if other.params is not None or seen.numbered:
+                if other.params is not None or seen.numbered or shape.hint == "choices":
                     seen.own += 1
                     continue
                 inner.append(url)  # an index leads to pages of its own shape, too
@@ -292,7 +305,11 @@ class Witness:
                 if against > DEMOTED:
                     seen.poor += 1
                     poor.add(links[place].url)
-                elif shape.params is not None and other.path == shape.path:
+                elif (
+                    shape.params is not None
+                    and other.path == shape.path
+                    and state.shaper.patterns(other.path) > _PATTERNS
+                ):
                     seen.own += 1  # another choice of the same list
                     if state.shaper.is_late(other):
                         poor.add(links[place].url)
