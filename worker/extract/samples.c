@@ -368,8 +368,8 @@ unsigned tags_new(const uint32_t *tags, size_t count, uint64_t seed, uint32_t *t
             continue;
         unsigned is_new = !tag_known(mixed(tags[i] ^ seed), table, slots, 1);
         all += counts;
-        unknown += counts & is_new;
-        others += !counts & is_new;
+        unknown += counts && is_new;
+        others += !counts && is_new;
     }
     *looked = all;
     *beside = others;
