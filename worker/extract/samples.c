@@ -364,12 +364,10 @@ unsigned tags_new(const uint32_t *tags, size_t count, uint64_t seed, uint32_t *t
         tag_expected(mixed(tags[i] ^ seed), table, slots);
     for (size_t i = 0; i < count; i++) {
         unsigned own = tags[i] & 7, counts = own >= level && own != ALWAYS;
-        if (!counts && own != ALWAYS)
-            continue;
         unsigned is_new = !tag_known(mixed(tags[i] ^ seed), table, slots, 1);
         all += counts;
         unknown += counts && is_new;
-        others += !counts && is_new;
+        others += own == ALWAYS && is_new;
     }
     *looked = all;
     *beside = others;

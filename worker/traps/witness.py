@@ -10,6 +10,7 @@ from greencrawl.schema.records import LEVELS, StoredPage, Task
 from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps import parameters
 from greencrawl.worker.traps.evidence import (
+    HINT_SCORES,
     Evidence,
     Same,
     as_text,
@@ -18,17 +19,15 @@ from greencrawl.worker.traps.evidence import (
     is_data,
     newness,
 )
-from greencrawl.worker.traps.figures import tells
+from greencrawl.worker.traps.figures import ends_in_number, says_name, tells
 from greencrawl.worker.traps.hosts import DONE, FOREIGN, INNER, LINKS, TEXTS, WARM, HostTraps
 from greencrawl.worker.traps.known import Known
 from greencrawl.worker.traps.novelty import MOST_SHIFT, Found, Novelty, samples_of, text_hash
 from greencrawl.worker.traps.queries import plain, view_of
-from greencrawl.worker.traps.shapes import Shape, ends_in_number, is_dated
-from greencrawl.worker.traps.titles import is_own
+from greencrawl.worker.traps.shapes import Shape
 from greencrawl.worker.traps.yields import (
     DEMOTED,
     GOOD,
-    HINT_SCORES,
     KNOWN_AFTER,
     KNOWN_SCORE,
     PARKED,
@@ -62,8 +61,8 @@ _BOTTOM = 7
 """The same depths beyond which not even a name of its own speaks for a page."""
 _LONG_TEXT, _BRED = 512, 3
 """Bytes of a text that is no list's, and so many pages of it, found on others of it, that tell."""
-_CHOICES = 8
 _PATTERNS = 2
+"""Queries of a path that are judged as what is not known."""
 _FIRST = 3
 """URLs of a kind that nothing is known of that are fetched before their turn."""
 
@@ -167,12 +166,9 @@ class Witness:
         before = one.score
         if found.text and reading is not None and not known_link:
             seen.told = tells(state, novelty, shape, url, reading.samples, one, seen)
-        if reading is not None:
-            named = is_own(state, novelty, shape.name, row.title)
-            doubtful = known_link or seen.copy or seen.odd or seen.own >= _CHOICES
-            if not (doubtful or is_dated(shape.path)):
-                alike = seen.wide or seen.bred or bottomless
-                seen.named = found.blocks > 0 or (named and not alike and shape.params is None)
+        if reading is not None and not known_link:
+            alike = seen.wide > 0 or seen.bred or bottomless
+            seen.named = says_name(state, novelty, shape, row.title, found, seen, alike)
         weight = sums.judge(one, shape.section, seen)
         if shape.params:
             parameters.learn(state, novelty, shape, url, seen)
@@ -308,7 +304,7 @@ class Witness:
                 elif (
                     shape.params is not None
                     and other.path == shape.path
-                    and state.shaper.patterns(other.path) > _PATTERNS
+                    and not (one is None and state.shaper.patterns(other.path) <= _PATTERNS)
                 ):
                     seen.own += 1  # another choice of the same list
                     if state.shaper.is_late(other):

@@ -54,8 +54,6 @@ FIRST_PROBE, MORE = 20, 4
 _PROBES, _PAGES_A_PROBE = 2, 100
 """Probes that a host has in any case, and its pages for each further one."""
 
-HINT_SCORES = {"repeats": 4.5, "far": 3.0, "deep": 2.0, "many": 2.0, "mixed": 2.0, "choices": 2.0, "search": 3.0}
-"""What is held against a shape before anything of it was fetched."""
 KNOWN_SCORE = 3.0
 """The same for links of software that shows such links, but has not shown that it is this one."""
 POOR_SECTION = 12.0

@@ -106,7 +106,9 @@ def prices(items: int = 400) -> Site:
         if n >= items:
             return None
         there = [f"/item/{m}" for m in (2 * n + 1, 2 * n + 2, n - 1) if 0 <= m < items]
-        return page("good", f"{_word('thing', n)} {_word('of', n)}", ["Price", f"{n * 3}.99"], there)
+        return page(
+            "good", f"{_word('thing', n)} {_word('of', n)}", ["Price", f"{n * 3}.99"], there
+        )
 
     return site
 
@@ -221,7 +223,9 @@ def forms(count: int = 300) -> Site:
         if n >= count:
             return None
         there = [f"/form/{m}" for m in (2 * n + 1, 2 * n + 2) if m < count]
-        text = [f"The word that stands here is {_word('form', n)}{_word(n)}, and it is declined so."]
+        text = [
+            f"The word that stands here is {_word('form', n)}{_word(n)}, and it is declined so."
+        ]
         return page("good", "Form", text, there)
 
     return site
@@ -282,7 +286,9 @@ def soft_missing() -> Site:
 
     def trap(path: str, query: dict[str, str]) -> Answer | None:
         chance = random.Random(path)
-        there = [f"/pages/{_word('x', chance.random())}-{_word('y', chance.random())}" for _ in "abc"]
+        there = [
+            f"/pages/{_word('x', chance.random())}-{_word('y', chance.random())}" for _ in "abc"
+        ]
         return page("trap missing", "Page not found", ["It may have moved. Try these."], there)
 
     return _beside("pages", trap, "/pages/start")
