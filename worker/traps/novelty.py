@@ -27,7 +27,7 @@ PIECES = 2_097_152
 """Pieces of text that are remembered of all hosts: some 30,000 pages. 8 MB."""
 URLS = 1_048_576
 """URLs that are remembered. 4 MB."""
-FILE = "shown-4"
+FILE = "shown-5"
 """Name of the file; another way to take samples has another one."""
 
 MOST_SHIFT = 7
