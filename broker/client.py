@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from greencrawl.broker.api.messages import (
+    AlertsReply,
     ChangesReply,
     DeadReply,
     HookCounts,
@@ -27,6 +28,7 @@ from greencrawl.broker.api.messages import (
     RepairReply,
     RepairRequest,
     RequeueRequest,
+    SamplesReply,
     StopRequest,
 )
 from greencrawl.broker.transport import KeepAlive, Lost, Reply, Transport
@@ -212,6 +214,16 @@ class BrokerClient:
     def stats(self, crawl: str | None = None) -> Stats:
         """Counters of one crawl, or of all, and who works."""
         return self._call("GET", "/v1/stats" + _query(crawl=crawl), None, Stats)
+
+    def samples(self, name: str, since: str = "", *, points: int = 1000) -> SamplesReply:
+        """Points of a crawl's plots since then, or all; no more than ``points``."""
+        query = _query(since=since or None, points=points)
+        path = f"/v1/crawls/{quote(name, safe='')}/samples{query}"
+        return self._call("GET", path, None, SamplesReply)
+
+    def alerts(self) -> AlertsReply:
+        """Alerts that are open."""
+        return self._call("GET", "/v1/alerts", None, AlertsReply)
 
     def url(self, url: str, crawl: str | None = None) -> list[UrlState]:
         """Where a URL stands: an answer for each crawl, or for the one that is named."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from msgspec import Meta, Struct, field
 
 from greencrawl.schema.records import (
+    Alert,
     CrawlName,
     Directives,
     Final,
@@ -17,6 +18,7 @@ from greencrawl.schema.records import (
     HookFailure,
     NodeRepair,
     ParkedShape,
+    Sample,
 )
 from greencrawl.schema.records.fields import Url
 from greencrawl.schema.text.moments import SINCE, STATUS
@@ -184,6 +186,18 @@ class RepairReply(Struct, frozen=True):
     nodes: tuple[NodeRepair, ...]
 
 
+class SamplesReply(Struct, frozen=True):
+    """Points of a plot, in order."""
+
+    items: tuple[Sample, ...]
+
+
+class AlertsReply(Struct, frozen=True):
+    """Alerts that are open, the oldest first."""
+
+    items: tuple[Alert, ...]
+
+
 class Health(Struct, frozen=True):
     """Answer of ``/healthz`` and ``/readyz`` when all is well.
 
@@ -313,6 +327,15 @@ class BodyQuery(Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(ge=0, description="`fetched_ms` of the version that is wanted; 0: the present one"),
     ] = 0
+
+
+class SamplesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the points of a plot."""
+
+    since: Annotated[
+        str, Meta(max_length=60, description=f"Only points since then: {SINCE}; left out: all")
+    ] = ""
+    points: Annotated[int, Meta(ge=2, le=5000, description="Points, at most")] = 1000
 
 
 class StatsQuery(Struct, frozen=True, forbid_unknown_fields=True):

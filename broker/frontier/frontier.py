@@ -28,6 +28,7 @@ from greencrawl.broker.frontier.coordination.activity import (
 )
 from greencrawl.broker.frontier.coordination.duties import Duties
 from greencrawl.broker.frontier.coordination.fence import CONTACT_SECONDS, StoreContact
+from greencrawl.broker.frontier.coordination.outages import StoreOutages
 from greencrawl.broker.frontier.coordination.quotas import Quotas
 from greencrawl.broker.frontier.coordination.wake_ups import WakeUps
 from greencrawl.broker.frontier.coordination.workers import WorkerRegistry
@@ -89,6 +90,7 @@ class Frontier:
         """Set whenever something was admitted, leased or finished, here or by another broker."""
         self.overflowing = ActivityEvent()
         """Set when something waits in the overflow, as far as this process knows."""
+        self.outages = StoreOutages(self.nodes)
         self._memory = Memory(placement, host_bytes)
         self._store_contact = StoreContact(
             store.clock, lambda stamp: self.recovery.compare_all(stamp), contact_seconds

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from greencrawl.broker.frontier.admission import Admitted
 from greencrawl.broker.frontier.coordination.activity import ActivityEvent
 from greencrawl.broker.frontier.coordination.duties import Duties
+from greencrawl.broker.frontier.coordination.outages import StoreOutages
 from greencrawl.broker.frontier.overflow import PartitionMemory
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.frontier.scripts.partition import Drain, Drained, Mode
@@ -89,6 +90,9 @@ class Queue(Protocol):
 
     overflowing: ActivityEvent
     """Set when something waits in the overflow, as far as this process knows."""
+
+    outages: StoreOutages
+    """That the store takes no writes."""
 
     def holding(self, duty: Duty) -> Queue:
         """This queue for the holder of a duty: its calls raise DutyLost once that passed on."""

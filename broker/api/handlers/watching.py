@@ -1,0 +1,29 @@
+"""Plots of crawls, and alerts."""
+
+from __future__ import annotations
+
+from greencrawl.broker.api.messages import AlertsReply, SamplesQuery, SamplesReply
+from greencrawl.broker.service import watching
+from greencrawl.broker.service.service import Service
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.text.moments import since_ms
+
+
+def list_samples(service: Service, crawl: str, query: SamplesQuery) -> SamplesReply:
+    """What came in a crawl, and what there was, minute by minute, for plots.
+
+    A minute has a point while the crawl is under way and a broker and all Redis nodes are there.
+    Where there are more minutes than ``points`` a point is of several: all the same number, and as
+    few as possible.
+    """
+    try:
+        since = since_ms(query.since) if query.since else 0
+    except ValueError as error:
+        raise InvalidConfig([("since", str(error))]) from error
+    found = service.store.crawl(crawl)
+    return SamplesReply(watching.points(service.store.samples(found.id, since, query.points)))
+
+
+def list_alerts(service: Service) -> AlertsReply:
+    """What is not as it should be, the oldest first."""
+    return AlertsReply(watching.open_alerts(service))

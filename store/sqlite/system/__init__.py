@@ -1,0 +1,1 @@
+"""What people look at: samples of crawls' counters, and alerts."""
