@@ -154,11 +154,11 @@ class Client:
 
         A point is of a minute, or of more of them where there are more minutes than ``points``.
         """
-        return list(self._broker.samples(name, since, points=points).items)
+        return self._broker.samples(name, since, points=points)
 
     def alerts(self) -> list[Alert]:
         """What is not as it should be: nodes lost, crawls that stand still and the like."""
-        return list(self._broker.alerts().items)
+        return self._broker.alerts()
 
     # -- pages
 

@@ -16,9 +16,9 @@ SUMS = ("pages", "bytes", "errors", "unchanged")
 LEVELS = ("waiting", "leased", "later", "overflow", "dead", "parked", "hosts")
 
 
-def points(rows: Sequence[Counted]) -> tuple[Sample, ...]:
+def points(rows: Sequence[Counted]) -> list[Sample]:
     """What came between each two rows. Where Redis lost its counters nothing did."""
-    return tuple(
+    return [
         Sample(
             at_ms=after.minute * MINUTE_MS,
             seconds=(after.minute - before.minute) * 60,
@@ -26,14 +26,14 @@ def points(rows: Sequence[Counted]) -> tuple[Sample, ...]:
             **{name: getattr(after, name) for name in LEVELS},
         )
         for before, after in pairwise(rows)
-    )
+    ]
 
 
-def open_alerts(service: Service) -> tuple[Alert, ...]:
+def open_alerts(service: Service) -> list[Alert]:
     """What is not as it should be, the oldest first. Raises Unavailable."""
     found = [one for one in service.store.alerts() if one.began_ms]
     with suppress(Unavailable):  # of Redis: the store answers
         outage = service.frontier.outages.open()
         if outage is not None:
             found.append(outage.alert())
-    return tuple(found)
+    return found

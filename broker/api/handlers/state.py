@@ -59,7 +59,7 @@ def get_stats(service: Service, query: StatsQuery) -> Stats:
     rest = service.frontier.resting()
     away = tuple(service.frontier.nodes_away().values())
     workers, twice = service.frontier.workers()
-    alerts = watching.open_alerts(service)
+    alerts = tuple(watching.open_alerts(service))
     return Stats(counters, slowest, *rest, away, workers, twice, alerts)
 
 

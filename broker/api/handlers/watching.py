@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from greencrawl.broker.api.messages import AlertsReply, SamplesQuery, SamplesReply
+from greencrawl.broker.api.messages import SamplesQuery
 from greencrawl.broker.service import watching
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.records import Alert, Sample
 from greencrawl.schema.text.moments import since_ms
 
 
-def list_samples(service: Service, crawl: str, query: SamplesQuery) -> SamplesReply:
+def list_samples(service: Service, crawl: str, query: SamplesQuery) -> list[Sample]:
     """What came in a crawl, and what there was, minute by minute, for plots.
 
     A minute has a point while the crawl is under way and a broker and all Redis nodes are there.
@@ -21,9 +22,9 @@ def list_samples(service: Service, crawl: str, query: SamplesQuery) -> SamplesRe
     except ValueError as error:
         raise InvalidConfig([("since", str(error))]) from error
     found = service.store.crawl(crawl)
-    return SamplesReply(watching.points(service.store.samples(found.id, since, query.points)))
+    return watching.points(service.store.samples(found.id, since, query.points))
 
 
-def list_alerts(service: Service) -> AlertsReply:
+def list_alerts(service: Service) -> list[Alert]:
     """What is not as it should be, the oldest first."""
-    return AlertsReply(watching.open_alerts(service))
+    return watching.open_alerts(service)

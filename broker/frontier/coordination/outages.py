@@ -1,15 +1,16 @@
 """That the store takes no writes is noted in Redis: the store cannot keep it then.
 
-Whoever has just written under a duty says that the store is writable, for some seconds. A broker that
-cannot write, and finds that nobody says so, notes the outage, if nobody did before; the coordinator
-finds the note when it can write again. All is on the first node that answers, so it is looked for on
-all. Where Redis is lost meanwhile, or no node answers, nobody knows of the outage.
+Whoever has just written under a duty says that the store is writable, for some seconds. A broker
+that cannot write, and finds that nobody says so, notes the outage, if nobody did before; the
+coordinator finds the note when it can write again. All is on the first node that answers, so it is
+looked for on all. Where Redis is lost meanwhile, or no node answers, nobody knows of the outage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -39,7 +40,10 @@ nothing. At the memory limit, too."""
 
 
 class Outage(Struct, frozen=True):
-    """The store takes no writes since ``at_ms`` (epoch), as ``text`` says; ``told`` if people know."""
+    """The store takes no writes since ``at_ms`` (epoch), as ``text`` says.
+
+    ``told``: its webhook was told.
+    """
 
     at_ms: int
     text: str
@@ -51,6 +55,25 @@ class Outage(Struct, frozen=True):
             kind="store_not_writable", subject="store", text=self.text, since_ms=self.at_ms,
             began_ms=self.at_ms, over_ms=over_ms, told=int(self.told),
         )  # fmt: skip
+
+
+class Outages(Protocol):
+    """What is needed of :class:`StoreOutages`."""
+
+    def writable(self) -> None:
+        """See :class:`StoreOutages`."""
+
+    def begin(self, outage: Outage) -> bool:
+        """See :class:`StoreOutages`."""
+
+    def told(self, outage: Outage) -> None:
+        """See :class:`StoreOutages`."""
+
+    def open(self) -> Outage | None:
+        """See :class:`StoreOutages`."""
+
+    def end(self) -> None:
+        """See :class:`StoreOutages`."""
 
 
 class StoreOutages:

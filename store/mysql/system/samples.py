@@ -19,11 +19,13 @@ def put(db: Db, samples: Sequence[Counted]) -> None:
     """See ``Store.put_samples``. What is of a deleted crawl is left out."""
     marks = ", ".join(["%s"] * len(COLUMNS))
     for one in sorted(samples, key=lambda one: one.crawl):
-        db.execute(
-            f"REPLACE INTO samples ({', '.join(COLUMNS)}) SELECT {marks} FROM crawls "
-            "WHERE id = %s AND deleted = 0",
-            (*astuple(one), one.crawl),
-        )
+        known = "SELECT 1 FROM crawls WHERE id = %s AND deleted = 0 LOCK IN SHARE MODE"
+        if db.execute(known, (one.crawl,)):
+            db.execute(
+                f"INSERT INTO samples ({', '.join(COLUMNS)}) VALUES ({marks}) "
+                "ON DUPLICATE KEY UPDATE minute = VALUES(minute)",
+                astuple(one),
+            )
 
 
 def some(db: Db, crawl: int, since: int, points: int) -> list[Counted]:

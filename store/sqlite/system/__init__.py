@@ -1,1 +1,1 @@
-"""What people look at: samples of crawls' counters, and alerts."""
+"""What operators see and order: members and orders, a module each."""

@@ -24,7 +24,7 @@ def put(db: sqlite3.Connection, samples: Sequence[Counted]) -> None:
     """See ``Store.put_samples``. What is of a deleted crawl is left out."""
     marks = ", ".join("?" * len(COLUMNS))
     db.executemany(
-        f"INSERT OR REPLACE INTO samples ({', '.join(COLUMNS)}) SELECT {marks} "
+        f"INSERT OR IGNORE INTO samples ({', '.join(COLUMNS)}) SELECT {marks} "
         "WHERE EXISTS (SELECT 1 FROM crawls WHERE id = ? AND deleted = 0)",
         [(*astuple(one), one.crawl) for one in samples],
     )

@@ -1,10 +1,11 @@
 """The coordinator: one broker that keeps an eye on all, and decides nothing that is correct.
 
 It keeps the samples that plots are made of, notes members of which nothing is heard any more,
-drops what is old of all that, and says what people should know (``greencrawl.broker.tasks.alerts``).
-It holds a duty, and each of its writes is checked against the duty's epoch in its own transaction.
-The duty is taken at a vacancy alone: by the broker with the highest id at once, by the next one a
-second later, and so on; so nobody is deposed when a broker with a higher id comes.
+drops what is old of all that, and says what people should know
+(:mod:`greencrawl.broker.tasks.coordinator.alerts`). It holds a duty, and each of its writes is
+checked against the duty's epoch in its own transaction. The duty is taken at a vacancy alone: by
+the broker with the highest id at once, by the next one a second later, and so on; so nobody is
+deposed when a broker with a higher id comes.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from msgspec.structs import replace
 from greencrawl.broker.frontier.coordination.duties import COORDINATOR
 from greencrawl.broker.service.members import LOST
 from greencrawl.broker.service.service import Service
-from greencrawl.broker.tasks import alerts
-from greencrawl.broker.tasks.alerts import Alerts, CrawlWatch
+from greencrawl.broker.tasks.coordinator import alerts
+from greencrawl.broker.tasks.coordinator.alerts import Alerts, CrawlWatch
+from greencrawl.broker.tasks.coordinator.outage import OutageWatch
+from greencrawl.broker.tasks.coordinator.webhook import Teller, Webhook
 from greencrawl.broker.tasks.duty_timeout import DutyTimeout
-from greencrawl.broker.tasks.outage import OutageWatch
 from greencrawl.broker.tasks.throttle import rested
-from greencrawl.broker.tasks.webhook import Teller, Webhook
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import DutyLost, Unavailable
 from greencrawl.schema.log import logger
@@ -55,10 +56,6 @@ CUT_SECONDS = 10.0
 """For so long the duty is left to others where Redis nodes do not answer here."""
 HOUR_SECONDS = 3600.0
 DAY_MS = 86_400_000
-LOG_DAYS = 365
-"""For so many days it is remembered who ordered what."""
-MEMBER_DAYS = 30
-"""The same of members that left."""
 STEPS = 20
 """Of dropping what is old, between two checks."""
 
@@ -207,7 +204,7 @@ class Coordinator:
         self._leave_if_cut_off()
 
     def _leave_if_cut_off(self) -> None:
-        """Leave the duty to others if nodes give no answer here for a while: they may reach more."""
+        """Leave the duty to others if nodes give no answer here for a while."""
         if not self._service.frontier.nodes_away():
             self._timeout.helped()
         elif self._timeout.hindered():
@@ -271,10 +268,8 @@ class Coordinator:
         before = now_ms - self._watched.sample_days * DAY_MS
         steps = chain(store.drop_samples(before), store.drop_alerts(before))
         dropped = list(rested(islice(steps, STEPS), self._service.clock))
-        members = store.drop_members(now_ms - MEMBER_DAYS * DAY_MS)
-        orders = store.drop_orders_log(now_ms - LOG_DAYS * DAY_MS)
-        if count := sum(dropped) + members + orders:
-            log.info("dropped", what="samples, alerts, members, orders", count=count)
+        if count := sum(dropped):
+            log.info("dropped", what="samples and alerts", count=count)
         return len(dropped) < STEPS
 
 

@@ -27,7 +27,7 @@ LASTS_SECONDS: dict[AlertKind, float] = {
 CALM_SECONDS = 30.0
 """What has not been seen for so long is over."""
 OPEN = 500
-"""Alerts that are open at once, at most: what is beyond is in the log."""
+"""Alerts that are open at once, at most: what is beyond is in the log alone."""
 FULL = 0.9
 """Share of a disk that is taken when it counts as full."""
 FORGOTTEN_MS = 7 * 86_400_000
@@ -135,12 +135,14 @@ def owed(debts: Iterable[str], addresses: Mapping[str, str]) -> dict[str, str]:
     return {name: f"The Redis node {name} is owed links: it does not answer." for name in named}
 
 
-def full_disks(used: Mapping[str, float]) -> dict[str, str]:
-    """Machines whose disk (share that is taken) is nearly full."""
-    return {
-        name: f"A disk of {name} is {share:.0%} full." for name, share in used.items()
-        if share > FULL
-    }  # fmt: skip
+def full_disks(members: Iterable[Member]) -> dict[str, str]:
+    """Machines one of whose disks is nearly full, as the processes tell that are there."""
+    used: dict[str, float] = {}
+    for member in members:
+        if not member.left_ms and member.facts.disk_used > FULL:
+            name = member.facts.machine or member.node
+            used[name] = max(used.get(name, 0.0), member.facts.disk_used)
+    return {name: f"A disk of {name} is {share:.1%} full." for name, share in used.items()}
 
 
 class CrawlWatch:

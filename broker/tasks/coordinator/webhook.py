@@ -180,16 +180,16 @@ class Teller:
                 try:
                     self._webhook.post(next_message(alert))
                 except NotDelivered as error:
-                    if now_ms - (alert.over_ms or now_ms) < LATE_MS:
-                        log.warning(
-                            "alert_not_delivered", alert=alert.kind, subject=alert.subject,
-                            to=self._webhook.shown, reason=str(error),
-                        )  # fmt: skip
-                        if not error.refused:
-                            return False
+                    late = alert.over_ms and now_ms - alert.over_ms >= LATE_MS
+                    log.warning(
+                        "alert_dropped" if late else "alert_not_delivered", alert=alert.kind,
+                        subject=alert.subject, to=self._webhook.shown, reason=str(error),
+                    )  # fmt: skip
+                    if not late and not error.refused:
+                        return False
+                    if not late:
                         left = True
                         break
-                    log.error("alert_dropped", alert=alert.kind, subject=alert.subject)
                 alert = replace(alert, told=alert.told + 1)
                 store.note_told(alert)
         return not left

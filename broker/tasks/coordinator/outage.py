@@ -10,9 +10,14 @@ from __future__ import annotations
 import gevent
 from gevent import Greenlet
 
-from greencrawl.broker.frontier.coordination.outages import Outage, StoreOutages
+from greencrawl.broker.frontier.coordination.outages import Outage, Outages
 from greencrawl.broker.service.service import Service
-from greencrawl.broker.tasks.webhook import MOST_SECONDS, NotDelivered, Webhook, next_message
+from greencrawl.broker.tasks.coordinator.webhook import (
+    MOST_SECONDS,
+    NotDelivered,
+    Webhook,
+    next_message,
+)
 from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.log import logger
@@ -31,7 +36,7 @@ class OutageWatch:
 
     def __init__(self, service: Service, webhook: Webhook | None) -> None:
         self._service = service
-        self._outages: StoreOutages = service.frontier.outages
+        self._outages: Outages = service.frontier.outages
         self._webhook = webhook
         self._teller: Greenlet[[Outage], None] | None = None
 
