@@ -101,8 +101,10 @@ class Queue(Protocol):
 
     beats: Beats
     """What members have told lately."""
-    outages: Outages
-    """That the store takes no writes."""
+
+    @property
+    def outages(self) -> Outages:
+        """That the store takes no writes."""
 
     def holding(self, duty: Duty) -> Queue:
         """This queue for the holder of a duty: its calls raise DutyLost once that passed on."""

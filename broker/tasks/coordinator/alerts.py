@@ -174,7 +174,7 @@ class CrawlWatch:
             failed, pages = (a - b for a, b in zip(now, hooks.get(crawl.id, now), strict=True))
             if 0 <= pages < HOOK_PAGES:  # too few to judge by
                 self._hooks[crawl.id] = hooks.get(crawl.id, now)
-                if crawl.id not in hooks or judged.get(crawl.name, ""):
+                if crawl.id not in hooks or crawl.name in judged:
                     self.failing[crawl.name] = judged.get(crawl.name)
                 continue
             self._hooks[crawl.id] = now

@@ -56,6 +56,8 @@ CUT_SECONDS = 10.0
 """For so long the duty is left to others where Redis nodes do not answer here."""
 HOUR_SECONDS = 3600.0
 DAY_MS = 86_400_000
+TOGETHER = 100
+"""Samples in one transaction."""
 STEPS = 20
 """Of dropping what is old, between two checks."""
 
@@ -223,7 +225,9 @@ class Coordinator:
         if self._service.frontier.nodes_away():
             return  # what is there was not counted: sums would fall, and rise again
         minute = now_ms // MINUTE_MS
-        store.put_samples([counted(crawl, stats, minute) for crawl, stats in seen])
+        for start in range(0, len(seen), TOGETHER):
+            some = seen[start : start + TOGETHER]
+            store.put_samples([counted(crawl, stats, minute) for crawl, stats in some])
         active = [one for one in seen if one[0].state == "active"]
         self._active = frozenset(crawl.id for crawl, _ in active)
         self._watch.look(active)
@@ -239,7 +243,8 @@ class Coordinator:
         """
         heard = self._service.frontier.beats.heard()
         away = frozenset(self._service.frontier.nodes_away())
-        if away != self._away or self._watched.member not in heard:
+        judging = self._watched.member in heard
+        if away != self._away or not judging:
             self._away = away
             self._silent.clear()
         found = []
@@ -251,7 +256,7 @@ class Coordinator:
                     store.put_member(replace(one, facts=beat.facts))
                     one = replace(one, left_ms=0, why="")
                 one = replace(one, facts=beat.facts)
-            elif not one.left_ms:
+            elif judging and not one.left_ms:
                 since = self._silent.setdefault(one.id, now)
                 if now - since >= LOST_SECONDS - BEAT_SECONDS:
                     if store.member_left(one.id, one.incarnation, LOST, now_ms):

@@ -177,6 +177,7 @@ class Teller:
             while alert.told < 1 + (alert.over_ms > 0):
                 if self._held() is None:
                     return True
+                store.note_told(alert)  # raises DutyLost: somebody else is to post it
                 try:
                     self._webhook.post(next_message(alert))
                 except NotDelivered as error:

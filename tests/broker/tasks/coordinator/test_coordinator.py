@@ -1,0 +1,300 @@
+"""Who is the coordinator, what it keeps, and that one of before changes nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from greencrawl.broker.frontier.coordination.duties import COORDINATOR
+from greencrawl.broker.tasks.coordinator.coordinator import (
+    CHECK_SECONDS,
+    CUT_SECONDS,
+    DAY_MS,
+    LOOK_SECONDS,
+    LOST_SECONDS,
+    RANK_SECONDS,
+    Watched,
+)
+from greencrawl.schema.errors import DutyLost
+from greencrawl.schema.records import BEAT_SECONDS, Counted, CrawlStats, Facts
+from greencrawl.store.base import MINUTE_MS
+from tests.support.watched import START_MS, Rig
+
+DUTIES = "greencrawl.broker.frontier.coordination.duties"
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    monkeypatch.setattr(f"{DUTIES}.ASK_SECONDS", 0.0)
+    made = Rig(tmp_path)
+    yield made
+    made.stop()
+
+
+# -- the election
+
+
+def test_the_broker_with_the_highest_id_takes_a_vacancy_at_once(rig: Rig) -> None:
+    lower, highest, middle = (rig.broker(name) for name in ("b-1", "b-3", "b-2"))
+    for broker in (lower, middle, highest):
+        broker.look()
+    assert [broker.holds for broker in (lower, middle, highest)] == [False, False, True]
+
+
+def test_where_the_highest_has_died_the_next_one_waits_a_second_and_the_third_two(rig: Rig) -> None:
+    lower, highest, middle = (rig.broker(name) for name in ("b-1", "b-3", "b-2"))
+    highest.look()
+    rig.vacate(highest)  # its beat is still there
+    steps = 0
+    while not middle.holds:
+        lower.look()
+        middle.look()
+        assert not lower.holds
+        rig.now += LOOK_SECONDS
+        steps += 1
+    assert steps == RANK_SECONDS / LOOK_SECONDS + 1
+    rig.vacate(middle)
+    rig.silence("b-3")
+    rig.silence("b-2")
+    lower.look()
+    assert lower.holds, "nobody that is heard of comes before it"
+
+
+def test_without_beats_it_goes_by_who_has_joined(rig: Rig) -> None:
+    lower, _ = rig.broker("b-1"), rig.broker("b-2")
+    rig.queue.beats.away = True
+    lower.look()
+    assert not lower.holds
+    rig.now += RANK_SECONDS
+    lower.look()
+    assert lower.holds
+
+
+def test_who_is_the_coordinator_stays_it_when_a_higher_id_comes(rig: Rig) -> None:
+    first = rig.broker("b-1")
+    first.look()
+    higher = rig.broker("b-9")
+    for _ in range(30):
+        higher.look()
+        higher.service.duties.renew()
+        first.look()
+        rig.now += 1
+    assert first.holds
+    assert not higher.holds
+
+
+def test_the_duty_is_not_taken_with_the_others_when_those_are_renewed(rig: Rig) -> None:
+    lower, _ = rig.broker("b-1"), rig.broker("b-2")
+    lower.look()
+    lower.service.duties.want(COORDINATOR, "upkeep")
+    lower.service.duties.renew()
+    assert lower.service.duties.get("upkeep") is not None
+    assert not lower.holds
+
+
+def test_no_broker_waits_for_more_than_eight_seconds(rig: Rig) -> None:
+    last = rig.broker("a")
+    for number in range(20):
+        rig.join(f"b-{number}", kind="broker")
+    last.look()
+    rig.now += 8
+    last.look()
+    assert last.holds
+
+
+def test_a_coordinator_that_does_not_reach_a_node_leaves_the_duty_to_others(rig: Rig) -> None:
+    one, other = rig.broker("b-2"), rig.broker("b-1")
+    one.look()
+    rig.queue.lost_node = "n1"
+    rig.passed(16, one)
+    assert not one.holds
+    other.look()
+    rig.now += RANK_SECONDS
+    one.look()
+    other.look()
+    assert other.holds
+    rig.vacate(other)
+    one.service.duties.give_up("x", 0)  # its own clock is the true one, and has not moved
+    rig.now += CUT_SECONDS
+    assert one.coordinator._not_before < rig.now
+
+
+# -- under an old epoch
+
+
+def dump(rig: Rig) -> dict[str, list[Any]]:
+    db = sqlite3.connect(rig.store.path)  # type: ignore[attr-defined]
+    try:
+        tables = ("samples", "alerts", "members")
+        return {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in tables}
+    finally:
+        db.close()
+
+
+def test_one_of_before_that_wakes_up_writes_nothing(rig: Rig) -> None:
+    frozen, other = rig.broker("b-2"), rig.broker("b-1")
+    rig.join("w-0")
+    frozen.look()
+    duty = frozen.service.duties.get(COORDINATOR)
+    assert duty is not None
+    rig.silence("w-0")
+    rig.passed(BEAT_SECONDS - CHECK_SECONDS, frozen)
+    rig.vacate(frozen)
+    rig.silence("b-2")
+    other.look()
+    assert other.holds
+    before = dump(rig)
+    rig.now += 3 * MINUTE_MS / 1000  # all is due: a sample, a member lost, an alert
+    rig.store.owe(["n1"])
+    assert frozen.service.duties.get(COORDINATOR) == duty, "it believes that it has it"
+    for _ in range(3):
+        with pytest.raises(DutyLost):
+            frozen.coordinator.step(duty, rig.now_ms)
+        rig.now += CHECK_SECONDS
+    assert dump(rig) == before
+    frozen.service.duties.lost(COORDINATOR)
+    assert other.holds
+    rig.passed(BEAT_SECONDS + 2 * CHECK_SECONDS, other)
+    assert dump(rig) != before, "and there was something to write"
+
+
+# -- samples
+
+
+def stats(monkeypatch: pytest.MonkeyPatch, rig: Rig, **counts: Any) -> None:
+    """What the frontier has counted from now on."""
+    monkeypatch.setattr(
+        rig.queue, "stats", lambda crawl: CrawlStats(crawl=crawl.name, state=crawl.state, **counts)
+    )
+
+
+def test_a_crawl_that_is_under_way_has_one_sample_a_minute(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = rig.broker("b-1")
+    counts = {
+        "stored": 5, "bytes": 600, "waiting": 7, "leased": 1, "later": 2, "overflow": 3, "dead": 4,
+        "parked": 6, "unchanged": 8, "hosts": 9,
+    }  # fmt: skip
+    failures = {"timeout": 2, "http_5xx": 3, "noindex": 4}
+    stats(monkeypatch, rig, **counts, failures=failures)
+    broker.look()
+    rig.passed(150, broker)
+    found = rig.store.samples(rig.crawl)
+    first = START_MS // MINUTE_MS
+    assert [one.minute for one in found] == [first, first + 1, first + 2]
+    counts["pages"] = counts.pop("stored")
+    assert found[0] == Counted(crawl=rig.crawl, minute=first, errors=5, **counts)
+
+
+def test_the_next_coordinator_adds_no_second_sample_of_a_minute(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = rig.broker("b-2"), rig.broker("b-1")
+    stats(monkeypatch, rig, stored=1)
+    one.look()
+    rig.vacate(one)
+    rig.silence("b-2")
+    stats(monkeypatch, rig, stored=2)
+    other.look()
+    assert other.holds
+    assert [found.pages for found in rig.store.samples(rig.crawl)] == [1]
+
+
+def test_there_is_no_sample_while_a_node_is_away_and_one_after_a_crawl_has_ended(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = rig.broker("b-1")
+    monkeypatch.setattr(broker.coordinator, "_leave_if_cut_off", lambda: None)
+    broker.look()
+    rig.queue.lost_node = "n1"
+    rig.passed(150, broker)
+    assert len(rig.store.samples(rig.crawl)) == 1
+    rig.queue.lost_node = ""
+    rig.passed(60, broker)
+    rig.store.set_state(rig.crawl, "done", "finished")
+    rig.passed(180, broker)
+    assert len(rig.store.samples(rig.crawl)) == 3, "the first, one when it was back, and the end"
+
+
+def test_a_redis_that_is_away_holds_up_no_alert(rig: Rig) -> None:
+    broker = rig.broker("b-1")
+    broker.look()
+    rig.queue.away = True
+    rig.store.owe(["n1"])
+    rig.passed(320, broker)
+    assert [one.kind for one in rig.alerts] == ["links_owed"]
+
+
+def test_old_samples_go_and_alerts_that_are_long_over(rig: Rig) -> None:
+    broker = rig.broker("b-1")
+    broker.look()
+    old = Counted(crawl=rig.crawl, minute=(rig.now_ms - 91 * DAY_MS) // MINUTE_MS)
+    kept = replace(old, minute=old.minute + 2 * 1440)
+    rig.store.put_samples([old, kept])
+    rig.passed(3600, broker)
+    minutes = [one.minute for one in rig.store.samples(rig.crawl)]
+    assert minutes[0] == kept.minute
+    assert Watched("b").sample_days == 90
+
+
+# -- members
+
+
+def here(rig: Rig) -> list[str]:
+    return [one.id for one in rig.store.members() if not one.left_ms]
+
+
+def lost(rig: Rig) -> list[str]:
+    return [one.id for one in rig.store.members() if one.why == "lost"]
+
+
+def test_a_member_that_was_not_heard_of_for_a_minute_is_lost_and_comes_back(rig: Rig) -> None:
+    broker = rig.broker("b-1")
+    rig.join("w-0")
+    rig.join("w-1")
+    broker.look()
+    rig.silence("w-0")  # which is so half a minute after its last beat
+    rig.passed(LOST_SECONDS - BEAT_SECONDS, broker)
+    assert lost(rig) == []
+    rig.passed(CHECK_SECONDS, broker)
+    assert lost(rig) == ["w-0"]
+    rig.queue.beats.beat("w-0", 1, Facts(pages=2), begins=True)
+    rig.passed(CHECK_SECONDS, broker)
+    assert here(rig) == ["b-1", "w-0", "w-1"]
+
+
+def test_nobody_is_lost_where_not_even_our_own_beat_is_heard(rig: Rig) -> None:
+    broker = rig.broker("b-1")
+    rig.join("w-0")
+    broker.look()
+    rig.queue.beats.away = True  # as a Redis that has lost all of them
+    rig.passed(300, broker)
+    assert lost(rig) == []
+    rig.queue.beats.away = False
+    rig.silence("w-0")
+    rig.passed(LOST_SECONDS - BEAT_SECONDS, broker)
+    assert lost(rig) == []
+    rig.passed(CHECK_SECONDS, broker)
+    assert lost(rig) == ["w-0"]
+
+
+def test_all_have_time_to_be_heard_of_again_where_another_node_is_away(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = rig.broker("b-1")
+    rig.join("w-0")
+    broker.look()
+    rig.silence("w-0")
+    rig.passed(20, broker)
+    monkeypatch.setattr(broker.coordinator, "_leave_if_cut_off", lambda: None)
+    rig.queue.lost_node = "n1"
+    rig.passed(25, broker)
+    assert lost(rig) == []
+    rig.passed(15, broker)
+    assert lost(rig) == ["w-0"]
