@@ -21,9 +21,9 @@ START_MS = 1_900_000_000_000 // MINUTE_MS * MINUTE_MS
 class Broker:
     """One of them, by its id; its greenlets are not started."""
 
-    def __init__(self, rig: Rig, name: str, webhook: Webhook | None) -> None:
+    def __init__(self, rig: Rig, name: str, webhook: Webhook | None, store: Any) -> None:
         self.name, self._rig = name, rig
-        self.service = Service(rig.queue, rig.store, clock=lambda: rig.now)
+        self.service = Service(rig.queue, store, clock=lambda: rig.now)
         self.coordinator = Coordinator(self.service, Watched(name, webhook))
 
     def look(self) -> None:
@@ -52,9 +52,10 @@ class Rig:
     def now_ms(self) -> int:
         return START_MS + round((self.now - 100.0) * 1000)
 
-    def broker(self, name: str, webhook: Webhook | None = None) -> Broker:
+    def broker(self, name: str, webhook: Webhook | None = None, store: Any = None) -> Broker:
+        """``store`` is what it has in place of the store of all."""
         self.join(name, kind="broker")
-        made = Broker(self, name, webhook)
+        made = Broker(self, name, webhook, store or self.store)
         self.brokers.append(made)
         return made
 

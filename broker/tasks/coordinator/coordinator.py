@@ -188,6 +188,8 @@ class Coordinator:
                 self._sample(store, now_ms)
                 self._minute = now_ms // MINUTE_MS
             tell = self._outage.over(store, now_ms)
+        except DutyLost:
+            raise
         except Unavailable as error:  # if it is the store all else will say so, too
             log.info("no_sample", reason=str(error))
         members = self._members(store, now, now_ms)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from greencrawl.broker.frontier.coordination.duties import COORDINATOR
+from greencrawl.broker.frontier.coordination.outages import Outage
 from greencrawl.broker.tasks.coordinator.coordinator import (
     CHECK_SECONDS,
     CUT_SECONDS,
@@ -20,10 +24,12 @@ from greencrawl.broker.tasks.coordinator.coordinator import (
     RANK_SECONDS,
     Watched,
 )
-from greencrawl.schema.errors import DutyLost
-from greencrawl.schema.records import BEAT_SECONDS, Counted, CrawlStats, Facts
+from greencrawl.schema.errors import DutyLost, Unavailable
+from greencrawl.schema.records import BEAT_SECONDS, Alert, Counted, CrawlStats, Facts
 from greencrawl.store.base import MINUTE_MS
-from tests.support.watched import START_MS, Rig
+from tests.support.cut import CutStore
+from tests.support.paced import Pace, PacedStore
+from tests.support.watched import START_MS, Broker, Rig
 
 DUTIES = "greencrawl.broker.frontier.coordination.duties"
 
@@ -161,6 +167,75 @@ def test_one_of_before_that_wakes_up_writes_nothing(rig: Rig) -> None:
     assert other.holds
     rig.passed(BEAT_SECONDS + 2 * CHECK_SECONDS, other)
     assert dump(rig) != before, "and there was something to write"
+
+
+def all_due(rig: Rig, frozen: Broker, turn: int) -> None:
+    """A sample, a member that is lost and one that is back, alerts that begin and end, old rows."""
+    coordinator, now_ms = frozen.coordinator, rig.now_ms
+    rig.now += MINUTE_MS / 1000
+    for name in (f"lost-{turn}", f"back-{turn}", f"long-{turn}"):
+        rig.join(name)
+    rig.silence(f"lost-{turn}")
+    coordinator._silent[f"lost-{turn}"] = -1000.0
+    for name in (f"back-{turn}", f"long-{turn}"):
+        rig.store.member_left(name, 1, "lost", now_ms)
+    rig.silence(f"long-{turn}")
+    over = Alert(kind="node_lost", subject=f"x-{turn}", text=".", since_ms=1, began_ms=1)
+    brief = Alert(kind="crawl_stuck", subject=f"x-{turn}", text=".", since_ms=1)
+    rig.store.put_alerts([over, brief, replace(over, subject=f"old-{turn}", over_ms=5)])
+    coordinator._alerts._gone["node_lost", f"x-{turn}"] = -1000.0
+    rig.store.put_samples([Counted(crawl=rig.crawl, minute=turn)])
+    coordinator._sweep_at = coordinator._check_at = 0.0
+    rig.queue.outages.note = Outage(turn, "It takes no writes.")
+
+
+def test_one_of_before_writes_nothing_between_whichever_calls_it_stood_still(rig: Rig) -> None:
+    pace = Pace()
+    frozen = rig.broker("b-2", store=PacedStore(pace, rig.store))
+    for calls in count(1):
+        frozen.look()
+        duty = frozen.service.duties.get(COORDINATOR)
+        assert duty is not None
+        frozen.coordinator._watch.look([])
+        all_due(rig, frozen, calls)
+        step = pace.begin("coordinator", partial(frozen.coordinator.step, duty, rig.now_ms))
+        if step.step(calls):
+            break
+        rig.vacate(frozen)
+        rig.store.take_duties("another", [COORDINATOR])
+        before = dump(rig)
+        with suppress(DutyLost):
+            step.step(999)
+        assert dump(rig) == before, f"after it stood before {step.before}"
+        rig.store.release_duties("another", [COORDINATOR])
+        frozen.service.duties.lost(COORDINATOR)
+    assert calls > 12, "each of its calls was stood before"
+
+
+def test_one_that_was_cut_off_from_the_store_has_lost_the_duty_when_it_is_back(rig: Rig) -> None:
+    store = CutStore(rig.store)
+    cut, other = rig.broker("b-2", store=store), rig.broker("b-1")
+    cut.look()
+    duty = cut.service.duties.get(COORDINATOR)
+    assert duty is not None
+    rig.now += CHECK_SECONDS
+    store.cut = True
+    with pytest.raises(Unavailable):
+        cut.look()
+    rig.vacate(cut)  # it ends by itself
+    other.look()
+    rig.now += RANK_SECONDS
+    other.look()
+    assert other.holds
+    store.cut = False
+    before = dump(rig)
+    rig.now += MINUTE_MS / 1000
+    with pytest.raises(DutyLost):
+        cut.coordinator.step(duty, rig.now_ms)
+    assert dump(rig) == before
+    cut.service.duties.lost(COORDINATOR)
+    cut.look()
+    assert other.holds, "though its id is the higher one"
 
 
 # -- samples
