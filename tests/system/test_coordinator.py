@@ -83,7 +83,9 @@ class Brokers:
         self.store.member_left(f"{node}-0", 1, "lost", epoch_ms())
 
     def find(self, node: str) -> None:
+        """It is back, and is stopped in order."""
         self.store.put_member(Member(id=f"{node}-0", node=node, kind="worker", incarnation=2))
+        self.store.member_left(f"{node}-0", 2, "stopped", epoch_ms())
 
     def freeze(self, letter: str) -> None:
         os.kill(self._pid(letter), signal.SIGSTOP)
