@@ -146,9 +146,12 @@ class Scans:
                 found[int(crawl)] = min(ago, found.get(int(crawl), ago))
         return found, answered
 
-    def stats(self, crawl: Crawl) -> CrawlStats:
-        """Counters of a crawl, as far as nodes answer; raises Unavailable if none does."""
-        totals, _ = self._sum(crawl.id, partial=True)
+    def stats(self, crawl: Crawl, counts: Counts | None = None) -> CrawlStats:
+        """Counters of a crawl, as far as nodes answer; raises Unavailable if none does.
+
+        ``counts`` are those that :meth:`count` has just found.
+        """
+        totals, _ = self._sum(crawl.id, counts, partial=True)
         counts = msgspec.structs.asdict(totals)
         return CrawlStats(
             crawl=crawl.name,

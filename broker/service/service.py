@@ -212,8 +212,8 @@ class Queue(Protocol):
     def release(self, items: Sequence[ReleaseItem]) -> list[ItemStatus]:
         """Hand back tasks that were not fetched, uncharged; a status for each session."""
 
-    def stats(self, crawl: Crawl) -> CrawlStats:
-        """Counters of a crawl, as far as nodes answer."""
+    def stats(self, crawl: Crawl, counts: Counts | None = None) -> CrawlStats:
+        """Counters of a crawl, as far as nodes answer; ``counts`` are what :meth:`count` found."""
 
     def host(self, host: str) -> HostState:
         """What is known of a host, by its canonical name."""
@@ -324,6 +324,10 @@ class Service:
             period=next(iter(self.store.periods(crawl.id, 1)), None),
             rounds=tuple(one for one in self.store.rounds(crawl.id) if not one.ended_ms),
         )
+        return self.with_hook(crawl, found)
+
+    def with_hook(self, crawl: Crawl, found: CrawlStats) -> CrawlStats:
+        """Its counters, and what became of its hook. Raises Unavailable."""
         if not crawl.options.hook:
             return found
         refused = self.refusals.of(crawl)

@@ -189,7 +189,7 @@ class QueueDouble:
         self._tell(crawl, "done")
 
     def count(self, crawls: Sequence[Crawl]) -> Counts | None:
-        return None
+        return None if self.away or self.lost_node else {crawl.id: {} for crawl in crawls}
 
     def look(
         self, crawl: Crawl, counts: Counts | None = None
@@ -237,7 +237,7 @@ class QueueDouble:
         self.last = items
         return ["gone" for _ in items]
 
-    def stats(self, crawl: Crawl) -> CrawlStats:
+    def stats(self, crawl: Crawl, counts: Counts | None = None) -> CrawlStats:
         self._check()
         sums = self.sums.get(crawl.id) or Sums()
         return CrawlStats(crawl=crawl.name, state=crawl.state, waiting=sums.waiting)

@@ -200,3 +200,26 @@ def test_one_that_is_cut_off_from_redis_leaves_the_duty_to_another(
         proxy.mend()
         time.sleep(10)
         assert brokers.coordinator == "b"
+
+
+@by_night
+def test_a_store_that_takes_no_writes_is_told_once_and_once_when_it_does_again(
+    brokers: Brokers,
+) -> None:
+    for letter in "cb":
+        brokers.of[letter].start()
+    brokers.becomes("c")
+    lock = sqlite3.connect(brokers._path, isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    brokers.hears("store", "began", 90.0)
+    brokers.of["c"].kill()
+    time.sleep(30)
+    assert brokers.messages("store") == ["began"]
+    client = brokers.of["b"].client()
+    assert [one.kind for one in client.alerts()] == ["store_not_writable"]
+    lock.execute("ROLLBACK")
+    lock.close()
+    brokers.hears("store", "over", 60.0)
+    time.sleep(15)
+    assert brokers.messages("store") == ["began", "over"]
+    assert client.alerts() == []

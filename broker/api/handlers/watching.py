@@ -13,7 +13,8 @@ from greencrawl.schema.text.moments import since_ms
 def list_samples(service: Service, crawl: str, query: SamplesQuery) -> list[Sample]:
     """What came in a crawl, and what there was, minute by minute, for plots.
 
-    A minute has a point while the crawl is under way and a broker and all Redis nodes are there.
+    A minute has a point while the crawl is under way and a broker and all Redis nodes are there;
+    where nothing changes only one in 15 minutes has one, and the last.
     Where there are more minutes than ``points`` a point is of several: all the same number, and as
     few as possible.
     """

@@ -10,6 +10,7 @@ deposed when a broker with a higher id comes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -56,8 +57,12 @@ CUT_SECONDS = 10.0
 """For so long the duty is left to others where Redis nodes do not answer here."""
 HOUR_SECONDS = 3600.0
 DAY_MS = 86_400_000
-TOGETHER = 100
+TOGETHER = 32
+"""Crawls that are counted in one call."""
+ROWS = 100
 """Samples in one transaction."""
+SAME_MINUTES = 15
+"""Of a crawl in which nothing changes there is a row in so many minutes."""
 STEPS = 20
 """Of dropping what is old, between two checks."""
 
@@ -167,6 +172,7 @@ class Coordinator:
         self._check_at = self._sweep_at = 0.0
         self._watch = CrawlWatch()
         self._active: frozenset[int] = frozenset()
+        self._samples = Samples()
         self._silent: dict[str, float] = {}
         """Member → since when nothing was heard of it, by our clock."""
         self._away: frozenset[str] = frozenset()
@@ -223,13 +229,18 @@ class Coordinator:
             crawl for crawl in store.crawls()
             if crawl.state == "active" or crawl.stopping or crawl.id in self._active
         ]  # fmt: skip
-        seen = [(crawl, self._service.stats(crawl)) for crawl in crawls]
-        if self._service.frontier.nodes_away():
-            return  # what is there was not counted: sums would fall, and rise again
-        minute = now_ms // MINUTE_MS
-        for start in range(0, len(seen), TOGETHER):
-            some = seen[start : start + TOGETHER]
-            store.put_samples([counted(crawl, stats, minute) for crawl, stats in some])
+        seen, frontier = list[tuple[Crawl, CrawlStats]](), self._service.frontier
+        for start in range(0, len(crawls), TOGETHER):
+            some = crawls[start : start + TOGETHER]
+            counts = frontier.count(some)
+            if counts is None or frontier.nodes_away():
+                return  # what is there was not counted: sums would fall, and rise again
+            for crawl in some:
+                stats = frontier.stats(crawl, counts)
+                seen.append((crawl, self._service.with_hook(crawl, stats)))
+        rows = self._samples.due([counted(*one, now_ms // MINUTE_MS) for one in seen])
+        for start in range(0, len(rows), ROWS):
+            store.put_samples(rows[start : start + ROWS])
         active = [one for one in seen if one[0].state == "active"]
         self._active = frozenset(crawl.id for crawl, _ in active)
         self._watch.look(active)
@@ -278,6 +289,33 @@ class Coordinator:
         if count := sum(dropped):
             log.info("dropped", what="samples and alerts", count=count)
         return len(dropped) < STEPS
+
+
+class Samples:
+    """Which samples are worth a row: those that differ from the one before, and the last of those
+    that did not, so that plots have the same edges; and one in a while of what stays as it is."""
+
+    def __init__(self) -> None:
+        self._written: dict[int, Counted] = {}
+        self._same: dict[int, Counted] = {}
+        """Crawl → the latest that was left out."""
+
+    def due(self, seen: Sequence[Counted]) -> list[Counted]:
+        """Those of this minute, and of the minute before, that are to be written."""
+        rows = []
+        known, self._written = self._written, {}
+        before, self._same = self._same, {}
+        for one in seen:
+            last = known.get(one.crawl)
+            same = last is not None and replace(one, minute=last.minute) == last
+            if last is not None and same and one.minute - last.minute < SAME_MINUTES:
+                self._written[one.crawl], self._same[one.crawl] = last, one
+                continue
+            if not same and one.crawl in before:
+                rows.append(before[one.crawl])
+            rows.append(one)
+            self._written[one.crawl] = one
+        return rows
 
 
 def counted(crawl: Crawl, stats: CrawlStats, minute: int) -> Counted:

@@ -22,6 +22,8 @@ from greencrawl.broker.tasks.coordinator.coordinator import (
     LOOK_SECONDS,
     LOST_SECONDS,
     RANK_SECONDS,
+    SAME_MINUTES,
+    Samples,
     Watched,
 )
 from greencrawl.schema.errors import DutyLost, Unavailable
@@ -185,6 +187,7 @@ def all_due(rig: Rig, frozen: Broker, turn: int) -> None:
     rig.store.put_alerts([over, brief, replace(over, subject=f"old-{turn}", over_ms=5)])
     coordinator._alerts._gone["node_lost", f"x-{turn}"] = -1000.0
     rig.store.put_samples([Counted(crawl=rig.crawl, minute=turn)])
+    coordinator._samples = Samples()
     coordinator._sweep_at = coordinator._check_at = 0.0
     rig.queue.outages.note = Outage(turn, "It takes no writes.")
 
@@ -212,8 +215,10 @@ def test_one_of_before_writes_nothing_between_whichever_calls_it_stood_still(rig
     assert calls > 12, "each of its calls was stood before"
 
 
-def test_one_that_was_cut_off_from_the_store_has_lost_the_duty_when_it_is_back(rig: Rig) -> None:
-    store = CutStore(rig.store)
+def test_one_that_was_cut_off_from_the_store_has_lost_the_duty_when_it_is_back(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, counting = CutStore(rig.store), Counting(rig, monkeypatch)
     cut, other = rig.broker("b-2", store=store), rig.broker("b-1")
     cut.look()
     duty = cut.service.duties.get(COORDINATOR)
@@ -228,6 +233,7 @@ def test_one_that_was_cut_off_from_the_store_has_lost_the_duty_when_it_is_back(r
     other.look()
     assert other.holds
     store.cut = False
+    counting.now["stored"] = 1
     before = dump(rig)
     rig.now += MINUTE_MS / 1000
     with pytest.raises(DutyLost):
@@ -241,41 +247,67 @@ def test_one_that_was_cut_off_from_the_store_has_lost_the_duty_when_it_is_back(r
 # -- samples
 
 
-def stats(monkeypatch: pytest.MonkeyPatch, rig: Rig, **counts: Any) -> None:
-    """What the frontier has counted from now on."""
-    monkeypatch.setattr(
-        rig.queue, "stats", lambda crawl: CrawlStats(crawl=crawl.name, state=crawl.state, **counts)
-    )
+class Counting:
+    """What the frontier has counted: ``now`` may be changed at any time."""
+
+    def __init__(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now: dict[str, Any] = {}
+        monkeypatch.setattr(
+            rig.queue,
+            "stats",
+            lambda crawl, _=None: CrawlStats(crawl=crawl.name, state=crawl.state, **self.now),
+        )
+
+
+def minutes(rig: Rig) -> list[int]:
+    return [one.minute - START_MS // MINUTE_MS for one in rig.store.samples(rig.crawl)]
 
 
 def test_a_crawl_that_is_under_way_has_one_sample_a_minute(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = rig.broker("b-1")
+    broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
     counts = {
         "stored": 5, "bytes": 600, "waiting": 7, "leased": 1, "later": 2, "overflow": 3, "dead": 4,
         "parked": 6, "unchanged": 8, "hosts": 9,
     }  # fmt: skip
-    failures = {"timeout": 2, "http_5xx": 3, "noindex": 4}
-    stats(monkeypatch, rig, **counts, failures=failures)
+    counting.now = {**counts, "failures": {"timeout": 2, "http_5xx": 3, "noindex": 4}}
     broker.look()
-    rig.passed(150, broker)
-    found = rig.store.samples(rig.crawl)
-    first = START_MS // MINUTE_MS
-    assert [one.minute for one in found] == [first, first + 1, first + 2]
+    for pages in (6, 7):
+        counting.now["stored"] = pages
+        rig.passed(60, broker)
+    assert minutes(rig) == [0, 1, 2]
     counts["pages"] = counts.pop("stored")
-    assert found[0] == Counted(crawl=rig.crawl, minute=first, errors=5, **counts)
+    first = Counted(crawl=rig.crawl, minute=START_MS // MINUTE_MS, errors=5, **counts)
+    assert rig.store.samples(rig.crawl)[0] == first
+    assert [one.pages for one in rig.store.samples(rig.crawl)] == [5, 6, 7]
+
+
+def test_a_crawl_in_which_nothing_changes_has_the_ends_of_that_time_and_one_in_a_while(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
+    counting.now["stored"] = 5
+    broker.look()
+    rig.passed(20 * 60, broker)
+    counting.now["stored"] = 6
+    rig.passed(60, broker)
+    assert minutes(rig) == [0, SAME_MINUTES, 20, 21]
+    counting.now["stored"] = 7
+    rig.passed(60, broker)
+    assert minutes(rig)[-2:] == [21, 22]
 
 
 def test_the_next_coordinator_adds_no_second_sample_of_a_minute(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = rig.broker("b-2"), rig.broker("b-1")
-    stats(monkeypatch, rig, stored=1)
+    counting = Counting(rig, monkeypatch)
+    counting.now["stored"] = 1
     one.look()
     rig.vacate(one)
     rig.silence("b-2")
-    stats(monkeypatch, rig, stored=2)
+    counting.now["stored"] = 2
     other.look()
     assert other.holds
     assert [found.pages for found in rig.store.samples(rig.crawl)] == [1]
@@ -284,17 +316,22 @@ def test_the_next_coordinator_adds_no_second_sample_of_a_minute(
 def test_there_is_no_sample_while_a_node_is_away_and_one_after_a_crawl_has_ended(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = rig.broker("b-1")
+    broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
     monkeypatch.setattr(broker.coordinator, "_leave_if_cut_off", lambda: None)
     broker.look()
     rig.queue.lost_node = "n1"
+    counting.now["stored"] = 1
     rig.passed(150, broker)
-    assert len(rig.store.samples(rig.crawl)) == 1
+    monkeypatch.setattr(rig.queue, "count", lambda _: {})  # it ceased to answer just then
+    rig.passed(60, broker)
+    assert minutes(rig) == [0]
     rig.queue.lost_node = ""
     rig.passed(60, broker)
     rig.store.set_state(rig.crawl, "done", "finished")
-    rig.passed(180, broker)
-    assert len(rig.store.samples(rig.crawl)) == 3, "the first, one when it was back, and the end"
+    for pages in range(3, 6):
+        counting.now["stored"] = pages
+        rig.passed(60, broker)
+    assert minutes(rig) == [0, 4, 5], "the first, one when it was back, and the end"
 
 
 def test_a_redis_that_is_away_holds_up_no_alert(rig: Rig) -> None:
@@ -313,8 +350,7 @@ def test_old_samples_go_and_alerts_that_are_long_over(rig: Rig) -> None:
     kept = replace(old, minute=old.minute + 2 * 1440)
     rig.store.put_samples([old, kept])
     rig.passed(3600, broker)
-    minutes = [one.minute for one in rig.store.samples(rig.crawl)]
-    assert minutes[0] == kept.minute
+    assert rig.store.samples(rig.crawl)[0].minute == kept.minute
     assert Watched("b").sample_days == 90
 
 
