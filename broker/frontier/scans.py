@@ -152,13 +152,13 @@ class Scans:
         ``counts`` are those that :meth:`count` has just found.
         """
         totals, _ = self._sum(crawl.id, counts, partial=True)
-        counts = msgspec.structs.asdict(totals)
+        sums = msgspec.structs.asdict(totals)
         return CrawlStats(
             crawl=crawl.name,
             state=crawl.state,
             reason=crawl.reason,
             wakes_ms=crawl.wakes_ms,
-            **counts,
+            **sums,
         )
 
     def ready(self) -> str | None:

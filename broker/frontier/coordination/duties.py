@@ -65,6 +65,7 @@ class Duties:
         self._stood_for: set[str] = set()
         self._asked: dict[str, float] = {}
         self._failing: tuple[float, str] | None = None
+        self._unanswered: float | None = None
         self._changed = Event()
         self._greenlet: gevent.Greenlet[..., Any] | None = None
 
@@ -83,7 +84,9 @@ class Duties:
     @property
     def failing(self) -> tuple[float, str] | None:
         """Since when the store has taken no renewal, by :func:`monotonic`, and why; None if it
-        takes them."""
+        takes them. One that is under way counts from when it began."""
+        if self._failing is None and self._unanswered is not None:
+            return self._unanswered, "it gives no answer"
         return self._failing
 
     def get(self, name: str) -> Duty | None:
@@ -180,13 +183,15 @@ class Duties:
             return
         before = dict(self._held)
         until = monotonic() + DUTY_SECONDS  # counted from before the store is asked
+        self._unanswered = since = monotonic()
         try:
             found = self._store.take_duties(self.holder, names)
+            self._failing = None
         except Unavailable as error:
-            since, _ = self._failing or (monotonic(), "")
-            self._failing = since, str(error)
+            self._failing = self._failing[0] if self._failing else since, str(error)
             raise
-        self._failing = None
+        finally:
+            self._unanswered = None
         for name in names:
             if self._wanted[name] > monotonic():  # given up meanwhile
                 continue

@@ -96,6 +96,7 @@ class Coordinator:
     def start(self) -> None:
         """Begin to look."""
         self._greenlet = gevent.spawn(self._run)
+        self._outage.start()
         if self._teller is not None:
             self._teller.start()
 
@@ -111,7 +112,6 @@ class Coordinator:
         stopping = self._service.stopping
         while not stopping.is_set():
             try:
-                self._outage.look()
                 self.look(epoch_ms())
             except DutyLost as error:
                 log.info("coordinator_passed_on", reason=str(error))

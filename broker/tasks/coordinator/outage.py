@@ -25,6 +25,7 @@ from greencrawl.store.base import Store
 
 log = logger("alerts")
 
+LOOK_SECONDS = 1.0
 FAILING_SECONDS = 20.0
 """A broker that could not write for so long says so, if nobody else can either."""
 REASON = 500
@@ -32,13 +33,28 @@ REASON = 500
 
 
 class OutageWatch:
-    """One broker's part in it."""
+    """One broker's part in it. A greenlet of its own: all others may wait for the store."""
 
     def __init__(self, service: Service, webhook: Webhook | None) -> None:
         self._service = service
         self._outages: Outages = service.frontier.outages
         self._webhook = webhook
+        self._greenlet: Greenlet[[], None] | None = None
         self._teller: Greenlet[[Outage], None] | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._greenlet = gevent.spawn(self._run)
+
+    def _run(self) -> None:
+        while True:
+            gevent.sleep(LOOK_SECONDS)
+            try:
+                self.look()
+            except Unavailable as error:
+                log.info("outage_not_noted", reason=str(error))
+            except Exception:  # a defect must not leave it unseen for good
+                log.exception("outage_not_noted")
 
     def look(self) -> None:
         """Note an outage if there is one that nobody has noted. Raises Unavailable."""
@@ -85,5 +101,7 @@ class OutageWatch:
 
     def stop(self) -> None:
         """End at once."""
+        if self._greenlet is not None:
+            self._greenlet.kill()
         if self._teller is not None:
             self._teller.kill()

@@ -11,6 +11,7 @@ from typing import Any
 
 import gevent
 import pytest
+from gevent.event import Event
 from msgspec.structs import replace
 
 from greencrawl.broker.tasks.coordinator import alerts as alerts_module
@@ -397,3 +398,24 @@ def test_an_outage_of_the_store_is_told_once_by_one_broker_and_is_over_by_the_co
         kinds = [(kind, state) for kind, _, state in told(server.bodies)]
         assert kinds == [("store_not_writable", "began"), ("store_not_writable", "over")]
         assert "disk full" in json.loads(server.bodies[0])["text"]
+
+
+def test_a_store_that_gives_no_answer_takes_no_writes_either(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, answered = rig.broker("b"), Event()
+    broker.service.duties.want("upkeep")
+    monkeypatch.setattr(type(rig.store), "take_duties", lambda *_: answered.wait() and {})
+    renewing = gevent.spawn(broker.service.duties.renew)
+    gevent.sleep(0)
+    broker.coordinator._outage.look()
+    assert rig.queue.outages.note is None
+    later = monotonic() + FAILING_SECONDS
+    monkeypatch.setattr(outage_module, "monotonic", lambda: later)
+    broker.coordinator._outage.look()
+    assert rig.queue.outages.note is not None
+    rig.queue.outages.end()
+    answered.set()
+    renewing.get()
+    broker.coordinator._outage.look()
+    assert rig.queue.outages.note is None
