@@ -32,6 +32,8 @@ FULL = 0.9
 """Share of a disk that is taken when it counts as full."""
 FORGOTTEN_MS = 7 * 86_400_000
 """A node that has been lost for so long is no news any more."""
+REPLACED_MS = 120_000
+"""A broker that came so long before another was noted as lost may have taken its place."""
 HOOK_PAGES = 10
 """So many pages are looked at together to tell whether a hook fails."""
 HOOK_SHARE = 0.5
@@ -115,8 +117,13 @@ class Alerts:
 # -- what is looked for
 
 
-def lost_nodes(members: Iterable[Member], now_ms: int) -> dict[str, str]:
-    """Nodes of which no member is there, the last of them having been lost."""
+def lost_nodes(members: Sequence[Member], now_ms: int) -> dict[str, str]:
+    """Nodes of which no member is there, the last of them having been lost.
+
+    A broker's name has its port, and a command that was killed starts its next broker on another
+    one: so a broker is not missed where another has come on its machine since, or just before.
+    """
+    brokers = [one for one in members if one.kind == "broker" and not one.left_ms]
     of: dict[str, list[Member]] = {}
     for member in members:
         of.setdefault(member.node, []).append(member)
@@ -124,7 +131,12 @@ def lost_nodes(members: Iterable[Member], now_ms: int) -> dict[str, str]:
     for node, some in of.items():
         last = max(some, key=lambda one: one.left_ms)
         here = any(one.left_ms == 0 for one in some)
-        if not here and last.why == "lost" and now_ms - last.left_ms < FORGOTTEN_MS:
+        replaced = last.kind == "broker" and any(
+            one.facts.machine == last.facts.machine and one.joined_ms > last.left_ms - REPLACED_MS
+            for one in brokers
+        )
+        news = last.why == "lost" and now_ms - last.left_ms < FORGOTTEN_MS
+        if news and not here and not replaced:
             found[node] = f"The {last.kind} {node} sends no sign of life any more."
     return found
 

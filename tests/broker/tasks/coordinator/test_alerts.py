@@ -117,6 +117,21 @@ def test_a_node_is_lost_when_none_of_its_members_is_there_and_the_last_was_lost(
     assert lost_nodes(some, 5 + FORGOTTEN_MS) == {}
 
 
+def test_a_broker_that_was_killed_and_started_on_another_port_is_not_lost() -> None:
+    killed = Member(
+        id="m-broker-1", node="m-broker-1", kind="broker", incarnation=1, left_ms=1_000_000,
+        why="lost", facts=Facts(machine="m"),
+    )  # fmt: skip
+    other = replace(killed, id="m-broker-2", node="m-broker-2", left_ms=0, why="")
+    assert lost_nodes([killed, replace(other, joined_ms=960_000)], 1_000_000) == {}
+    for stands in (
+        replace(other, joined_ms=1000),
+        replace(other, joined_ms=960_000, facts=Facts(machine="n")),
+        replace(other, joined_ms=960_000, kind="worker"),
+    ):
+        assert set(lost_nodes([killed, stands], 1_000_000)) == {"m-broker-1"}
+
+
 def test_a_disk_is_full_by_what_processes_tell_that_are_there() -> None:
     some = [
         member("a-0", "a", disk_used=0.9), member("b-0", "b", disk_used=0.95, machine="m"),
