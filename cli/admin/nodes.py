@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
@@ -124,7 +125,7 @@ def _name(node: str) -> str:
     return ALL if node == "all" else node
 
 
-def _order(broker: BrokerClient, node: str, wanted: dict[str, object]) -> Ordered:
+def _order(broker: BrokerClient, node: str, wanted: Mapping[str, Any]) -> Ordered:
     given = NodeOptions(**{name: value for name, value in wanted.items() if value is not None})
     unset = tuple(name for name, value in wanted.items() if value is None)
     return broker.order(
