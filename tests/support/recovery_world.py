@@ -309,6 +309,8 @@ class World(Laws, RuleBasedStateMachine):
         """What ``greencrawl.worker.delivery.writer`` does with one task."""
         session = held.session
         task = next(task for task in session.tasks if task.number == number)
+        if outcome == "same" and not self.has_page(session.crawl, task.url):
+            outcome = "page"
         commit, links = self.commit_of(session.crawl, task.url, outcome)
         for _ in range(4):
             if not (commit.pages or commit.finals or commit.checks):
@@ -325,6 +327,7 @@ class World(Laws, RuleBasedStateMachine):
             "page": Done(stored=True, bytes=5), "gone": Done(kind="gone", forget=retired),
             "dead": Dead(kind="timeout"), "parked": Done(kind="parked"),
             "retry": Retry(wait=5.0, kind="reset"),
+            "same": Done(kind="unchanged"),
         }[outcome]  # fmt: skip
         self.deliver(
             broker,
@@ -353,6 +356,10 @@ class World(Laws, RuleBasedStateMachine):
             at_ms=self.moment,
         )  # fmt: skip
         return Commit(finals=[final]), []
+
+    def has_page(self, crawl: int, page: str) -> bool:
+        number = self.workers.fingerprint(page)
+        return self.store.page(crawl, number, detail="row") is not None
 
     def check(self, crawl: int, page: str) -> Check:
         number = self.workers.fingerprint(page)

@@ -40,9 +40,11 @@ from greencrawl.store.sqlite.store import SqliteStore
 from tests.support.store_calendar import CalendarContract
 from tests.support.store_content import ContentContract
 from tests.support.store_hooks import HookContract
+from tests.support.store_members import MembersContract
 from tests.support.store_parked import ParkedContract
 from tests.support.store_records import attempt, beyond, final, links, page, urls
 from tests.support.store_retention import RetentionContract
+from tests.support.store_watching import WatchingContract
 
 Opener = Callable[[], Store]
 
@@ -105,7 +107,13 @@ def shift_duty(store: Store, name: str, seconds: float) -> None:
 
 
 class StoreContract(
-    CalendarContract, ContentContract, HookContract, ParkedContract, RetentionContract
+    CalendarContract,
+    ContentContract,
+    HookContract,
+    MembersContract,
+    ParkedContract,
+    RetentionContract,
+    WatchingContract,
 ):
     """Run on an implementation by subclassing; see the module's text."""
 
