@@ -15,9 +15,8 @@ import redis
 from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.scripts.partition import Drain, Mode
-from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
-from greencrawl.broker.tasks import rounds
+from greencrawl.broker.tasks import periods, rounds
 from greencrawl.broker.tasks.calendar import Calendar
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import (
@@ -363,9 +362,9 @@ def test_what_is_let_go_of_is_not_on_its_way_any_more(rig: Rig, redis_server: Re
 
 def test_seeds_that_are_due_by_the_calendar_are_not_forced(rig: Rig) -> None:
     crawl = rig.crawl()
-    assert [item.url for item in seeding.period_seeds(rig.service, crawl)] == ["http://a.example/0"]
+    assert [item.url for item in periods.seeds(rig.service, crawl)] == ["http://a.example/0"]
     rig.pages(crawl, "a.example", 1, depth=0)
-    assert seeding.period_seeds(rig.service, crawl) == []
+    assert periods.seeds(rig.service, crawl) == []
 
 
 def test_a_crawl_ends_its_period_when_nothing_is_due_or_on_its_way(rig: Rig) -> None:
