@@ -124,6 +124,7 @@ class Worker:
             in_hand=self._in_hand,
         )
         self._quarantine = Quarantine(settings.stall_seconds)
+        self._fetching = Quarantine(settings.stall_seconds)
         self._build(name, begin(base / f"{name}.incarnation"))
 
     def _build(self, name: str, incarnation: Incarnation) -> None:
@@ -156,7 +157,7 @@ class Worker:
             auth=self._keeper(),
             writer=self._writer,
             results=self._results,
-            guarded=Guarded(self._crash_record, self._quarantine),
+            guarded=Guarded(self._crash_record, self._quarantine, self._fetching),
             stopping=self._stopping,
             keep_all=settings.bodies != "sql",
             in_hand=self._in_hand,
@@ -238,6 +239,7 @@ class Worker:
             return self._engine.run(self._settings.request_seconds + 10.0)
         finally:
             self._quarantine.close()
+            self._fetching.close()
             self._shares.close()
             self._downloader.close()
             self._store.close()

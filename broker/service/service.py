@@ -27,6 +27,7 @@ from greencrawl.broker.service.lease_dedup import LeaseDedup
 from greencrawl.broker.service.pages import Reader
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.net.kernel_rules import own_code
 from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.records import (
     Admission,
@@ -295,7 +296,7 @@ class Service:
             period=next(iter(self.store.periods(crawl.id, 1)), None),
             rounds=tuple(one for one in self.store.rounds(crawl.id) if not one.ended_ms),
         )
-        if not crawl.options.hook:
+        if not own_code(crawl.options):
             return found
         refused = self.refusals.of(crawl)
         return replace(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from greencrawl.schema.net.kernel_rules import own_kernels
 from greencrawl.schema.net.permits import Permits, permitted_hosts, variable
 from greencrawl.schema.net.providers import login_urls
 from greencrawl.schema.records import CrawlOptions
@@ -41,6 +42,7 @@ def of_crawls(settings: Settings, crawls: Iterable[CrawlOptions]) -> dict[str, s
     for options in crawls:
         if options.hook:
             modules[options.hook] = None
+        modules.update(dict.fromkeys(own_kernels(options)))
         for entry in options.auth:
             if isinstance(entry, Own):
                 modules[entry.login] = None

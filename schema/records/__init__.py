@@ -17,7 +17,6 @@ from greencrawl.schema.records.crawl import (
     CrawlState,
     CreateCrawl,
     Order,
-    Purge,
     Scope,
     kept_options,
 )
@@ -44,6 +43,7 @@ from greencrawl.schema.records.host import (
     NodeAway,
     PutOff,
 )
+from greencrawl.schema.records.kernels import KernelRule
 from greencrawl.schema.records.lease import (
     INDEX_STEP,
     SUSPECT_DELIVERIES,
@@ -83,6 +83,7 @@ from greencrawl.schema.records.page import (
     Link,
     Page,
 )
+from greencrawl.schema.records.purge import Purge
 from greencrawl.schema.records.recrawl import Period, Recrawl, Round, RoundKind
 from greencrawl.schema.records.replay import (
     Debt,
@@ -180,6 +181,7 @@ __all__ = [
     "HostState",
     "ItemStatus",
     "ItemsReply",
+    "KernelRule",
     "LeaseReply",
     "LeaseRequest",
     "Link",
