@@ -29,7 +29,8 @@ class Way(Struct, frozen=True, kw_only=True):
 
     ``page``: as a page of its site; ``html``: as one that tells what its site's pages are like.
     ``keeps``: its body is kept, whatever type it names. ``reads``: the kernel is asked at all.
-    ``lists``: it brings no sitemaps of its origin with it. ``refused`` is why it cannot be read.
+    ``lists``: it brings no sitemaps of its origin with it. ``in_steps``: it is read in steps, from
+    a body that may be packed, and longer than a page's. ``refused`` is why it cannot be read.
     ``fails`` is the kind of what cannot be read.
     """
 
@@ -39,13 +40,9 @@ class Way(Struct, frozen=True, kw_only=True):
     keeps: bool = False
     reads: bool = True
     lists: bool = False
+    in_steps: bool = False
     refused: str = ""
     fails: FailureKind = FailureKind.PARSE
-
-    @property
-    def in_steps(self) -> bool:
-        """Whether it is read in steps, from a body that may be packed, and longer than a page's."""
-        return self.kernel is SITEMAP or self.kernel is FEED
 
     @property
     def name(self) -> str:
@@ -74,7 +71,7 @@ _NO_SITEMAP = Way(
     kernel=SITEMAP, reads=False, refused="neither a sitemap, nor a feed, nor a list of URLs"
 )
 _LISTS = {
-    (kernel.name, html): Way(kernel=kernel, html=html, keeps=html, lists=True)
+    (kernel.name, html): Way(kernel=kernel, html=html, keeps=html, lists=True, in_steps=True)
     for kernel in (SITEMAP, FEED)
     for html in (False, True)
 }
@@ -129,7 +126,7 @@ def fetching(context: CrawlContext, task: Task) -> Kernel:
         return HTTP if isinstance(kernel, OwnKernel) and not kernel.fetches else kernel
     if is_asked(task):
         return SITEMAP
-    return HTTP if context.listing(task.url) is None else JSON
+    return HTTP if not context.listings or context.listing(task.url) is None else JSON
 
 
 def reading(context: CrawlContext, task: Task, fetched: Fetched) -> Way:

@@ -7,11 +7,12 @@ suspect's page is read alone (``greencrawl.worker.process.quarantine``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import thread_time
 from typing import TYPE_CHECKING, Any
 
 from greencrawl.schema.net.action_texts import texts_of
-from greencrawl.schema.records import CrawlOptions, Directives, Fetched, StoredPage, Task
+from greencrawl.schema.records import CrawlOptions, Directives, Failure, Fetched, StoredPage, Task
 from greencrawl.worker.directives.withholding import judged
 from greencrawl.worker.extract import (
     TooDear,
@@ -24,12 +25,12 @@ from greencrawl.worker.extract import (
 )
 from greencrawl.worker.extract.links import Resolved
 from greencrawl.worker.hook_calls import made_of
-from greencrawl.worker.kernels import Kernel
 from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.kernels.style import read_style
 
 if TYPE_CHECKING:
     from greencrawl.worker.crawls import CrawlContext
+    from greencrawl.worker.kernels.visit import TaskVisit
 
 BASE_SECONDS = 0.02
 SECONDS_PER_WIRE_BYTE = 1e-6
@@ -164,10 +165,14 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
     return reading
 
 
-class Http(Kernel):
+class Http:
     """The default kernel: one GET, and what is read of most answers."""
 
     name = "http"
+
+    def fetch(self, visit: TaskVisit, task: Task, headers: Mapping[str, str]) -> Fetched | Failure:
+        """See ``Kernel.fetch``."""
+        return visit.get(task.url, headers)
 
     def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
         """See :func:`read`."""

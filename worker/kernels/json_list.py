@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from greencrawl.schema.records import Admission, Fetched, Link, Page, Task
 from greencrawl.worker.extract.listing import ListingError
-from greencrawl.worker.kernels import Kernel
+from greencrawl.worker.kernels.http import Http
 from greencrawl.worker.kernels.reading import Reading
 
 if TYPE_CHECKING:
     from greencrawl.worker.crawls import CrawlContext
 
 
-class JsonList(Kernel):
+class JsonList(Http):
     """Reads pages of the crawl's ``sources``, whatever type they name."""
 
     name = "json"

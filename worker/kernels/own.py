@@ -58,7 +58,7 @@ _FAILURE = msgspec.msgpack.Decoder(Failure)
 _FETCHED = msgspec.msgpack.Decoder(Fetched)
 
 
-class OwnKernel(Kernel):
+class OwnKernel:
     """Raises InvalidConfig, which names ``field``, where ``named`` is no kernel: ``module:Class``.
 
     ``fetches``: it asks by itself, instead of by one GET.

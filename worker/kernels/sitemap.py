@@ -15,8 +15,7 @@ from greencrawl.schema.records import (
     Task,
     TaskKind,
 )
-from greencrawl.worker.kernels import Kernel
-from greencrawl.worker.kernels.http import BASE_SECONDS, SECONDS_PER_WIRE_BYTE
+from greencrawl.worker.kernels.http import BASE_SECONDS, SECONDS_PER_WIRE_BYTE, Http
 from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.process.steps import UNBOUNDED, Budget, Steps, finish
 from greencrawl.worker.sitemaps.forms import Form, form_of, is_named_so
@@ -36,7 +35,7 @@ MAX_NESTED = 3
 _URLS_A_STEP = 500
 
 
-class Sitemap(Kernel):
+class Sitemap(Http):
     """Reads what lists URLs and is no page; its body may be larger than a page's."""
 
     name = "sitemap"
