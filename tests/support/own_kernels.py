@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+import gevent
+
 from greencrawl.schema.records import Failure, FailureKind, Fetched, Link, Task
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.kernels import Kernel
@@ -174,6 +176,23 @@ def _unread(visit: TaskVisit, task: Task, headers: Mapping[str, str], first: Ask
     return Failure(FailureKind.TIMEOUT, "it is not wanted any more")
 
 
+def _parallel(visit: TaskVisit, task: Task, headers: Mapping[str, str], first: Asked) -> Asked:
+    jobs = [gevent.spawn(visit.get, f"/part-{number}", headers) for number in range(3)]
+    gevent.joinall(jobs)
+    Asking.answers += [job.value for job in jobs]
+    return first
+
+
+def _left(visit: TaskVisit, task: Task, headers: Mapping[str, str], first: Asked) -> Asked:
+    def later() -> None:
+        Asking.answers.append(visit.get("/part-0", headers))
+        Asking.answers.append(visit.get("/part-1", headers))
+
+    gevent.spawn(later)
+    gevent.sleep(0)  # its first request is under way
+    return first
+
+
 def _joined(visit: TaskVisit, task: Task, headers: Mapping[str, str], first: Asked) -> Asked:
     more = visit.get("/more", {**headers, "x-part": "2"})
     assert isinstance(first, Fetched)
@@ -190,6 +209,8 @@ _FETCH: dict[str, Callable[[TaskVisit, Task, Mapping[str, str], Asked], Any]] = 
     "caught": _caught,
     "unread": _unread,
     "joined": _joined,
+    "parallel": _parallel,
+    "left": _left,
     "none": lambda *_: None,
     "text": lambda *_: "<html>",
     "body": lambda *_: Fetched("", 200, {}, "text"),  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from gevent.lock import BoundedSemaphore
 from msgspec.structs import replace
 
 from greencrawl.schema.errors import InvalidUrl
@@ -56,7 +57,7 @@ class JudgedVisit(TaskVisit):
     last, by the crawl's ``max_body_bytes``; all of them count as in hand.
     """
 
-    __slots__ = ("_kept", "_sent", "mark")
+    __slots__ = ("_ended", "_kept", "_sent", "_turn", "mark")
 
     def __init__(
         self, visit: Visit, task: Task, auth: Authenticated, guarded: Guarded, robots: RobotsRules
@@ -65,6 +66,13 @@ class JudgedVisit(TaskVisit):
         self.mark: Mark = Unmarked()
         self._sent = 0
         self._kept = 0
+        self._turn = BoundedSemaphore(1)
+        self._ended = False
+
+    def end(self) -> None:
+        """The kernel has returned: nothing more is sent, and what it has left running is over."""
+        self._ended = True
+        self._turn.acquire()
 
     def get(self, url: str, headers: Mapping[str, str]) -> Fetched | Failure:
         """See :meth:`TaskVisit.get`."""
@@ -74,6 +82,8 @@ class JudgedVisit(TaskVisit):
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
     ) -> Fetched | Failure:
         """See :meth:`TaskVisit.send`."""
+        if self._ended or not self._turn.acquire(blocking=False):
+            return _refused("one request at a time, and none after `fetch` has returned")
         self.mark.leave()  # others may be read while this waits
         try:
             return self._send(method, url, headers, body)
@@ -81,7 +91,9 @@ class JudgedVisit(TaskVisit):
             self.over = error
             raise
         finally:
-            self.mark.enter()
+            self._turn.release()
+            if not self._ended:
+                self.mark.enter()
 
     def _send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes

@@ -176,9 +176,9 @@ class Guarded:
                     answer = kernel.fetch(asking, task, headers)
                 finally:
                     mark.leave()
-        except DiedInQuarantine:
+        finally:
+            asking.end()
             visit.let_go()
-            raise
         visit.hold(len(answer.body) if isinstance(answer, Fetched) else 0)
         return answer
 

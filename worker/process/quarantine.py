@@ -348,13 +348,14 @@ def _serve(contexts: dict[int, CrawlContext], request: Request, sock: socket.soc
 class RemoteVisit(TaskVisit):
     """The visit of a suspect's task, as seen from this process: the worker makes its requests."""
 
-    __slots__ = ("_most", "_sock")
+    __slots__ = ("_busy", "_most", "_sock")
 
     def __init__(self, sock: socket.socket, task: Task, most: int) -> None:
         self.task = task
         self.over = None
         self._sock = sock
         self._most = most
+        self._busy = False
 
     @property
     def host(self) -> str:
@@ -374,10 +375,14 @@ class RemoteVisit(TaskVisit):
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
     ) -> Fetched | Failure:
         """See ``TaskVisit.send``. Raises EOFError when the worker has gone, and ValidationError."""
+        if self._busy:
+            return Failure(FailureKind.KERNEL, "one request at a time", requests=0)
         asked = msgspec.msgpack.encode(Asked(method, url, dict(headers), body))
         ANSWER.decode(asked)  # what the worker could not read is the kernel's error
+        self._busy = True
         send(self._sock, asked)
         data = receive(self._sock)
+        self._busy = False
         if data is None:
             raise EOFError("the worker has gone")
         return TOLD.decode(data).said

@@ -7,7 +7,7 @@ import pytest
 from greencrawl.schema import settings
 from greencrawl.schema.net.permits import OWN, Permits, permitted_hosts
 from greencrawl.schema.net.providers import login_urls
-from greencrawl.schema.records import CrawlOptions
+from greencrawl.schema.records import CrawlOptions, KernelRule
 from greencrawl.schema.records.auth import Auth, Basic, Form, OAuth2, Own
 
 OPEN = Permits.of(settings.load({}), {})

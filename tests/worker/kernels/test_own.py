@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gevent
 import pytest
 
 from greencrawl.schema.errors import InvalidConfig
@@ -95,6 +96,12 @@ def test_further_pages_are_no_deeper_if_the_same_kernel_reads_them(world: Own) -
     assert [(one.url, one.depth) for one in world.page.links] == [
         ("http://h/own/2", 0), ("http://h/own/4", 1), ("http://h/else", 1),
     ]  # fmt: skip
+
+
+def test_further_pages_meet_the_rules(world: Own) -> None:
+    world.use("Plain", exclude=("private",), scope="host")
+    world.read("list", "T\n>/own/private")
+    assert world.page.links == []
 
 
 def test_further_pages_are_bounded(world: Own) -> None:
@@ -295,6 +302,31 @@ def test_a_lease_that_ends_is_not_to_be_caught(world: Own) -> None:
     world.site.answers["http://h/over"] = LeaseExpired("late")
     assert world.run("http://h/own/caught") is None
     assert world.stores.results == []
+
+
+@pytest.mark.parametrize("word", ["parallel", "left"])
+def test_one_request_is_made_at_a_time_and_none_afterwards(world: Own, word: str) -> None:
+    world.use("Asking")
+    Asking.answers.clear()
+    under_way: list[int] = [0]
+
+    def slowly(url: str) -> None:
+        under_way[0] += 1
+        assert under_way == [1], url
+        gevent.sleep(0.01)
+        under_way[0] -= 1
+
+    world.site.meanwhile = slowly
+    world.site.answers[f"http://h/own/{word}"] = answer("first")
+    world.site.answers["http://h/own/good"] = answer("good")
+    world.run(f"http://h/own/{word}", "http://h/own/good")
+    assert [one.outcome.stored for one in world.stores.results] == [True, True]
+    gevent.sleep(0)
+    refused = [one for one in Asking.answers if isinstance(one, Failure)]
+    assert len(refused) == len(Asking.answers) - 1 > 0
+    assert {one.detail.partition(",")[0] for one in refused} == {"one request at a time"}
+    assert len(world.site.pages) == 3
+    assert (world.crash_record.suspect(), world.in_hand.bytes) == (None, 0)
 
 
 def test_answers_that_it_keeps_are_in_hand_until_it_returns(world: Own) -> None:
