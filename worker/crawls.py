@@ -14,13 +14,13 @@ from greencrawl.schema.crawl_cache import CrawlCache
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable, UnknownCrawl
 from greencrawl.schema.log import logger
 from greencrawl.schema.net import scope
-from greencrawl.schema.net.kernel_rules import own_code, own_kernels
 from greencrawl.schema.net.normalising import queued_url
 from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.net.request import ACCEPT_JSON, crawl_headers, shown
 from greencrawl.schema.records import Crawl, CrawlOptions, Refusal, StoredPage, Validators
 from greencrawl.schema.records.auth import Form, OAuth2, Own
 from greencrawl.schema.records.link_sources import chosen_sources
+from greencrawl.schema.text.kernel_rules import own_code, own_kernels
 from greencrawl.store.base import Detail
 from greencrawl.worker import hooks
 from greencrawl.worker.extract.listing import Listing, listing_of

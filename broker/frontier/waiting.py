@@ -15,8 +15,8 @@ from gevent.event import Event
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.crawl_cache import CrawlCache
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.net.kernel_rules import own_code
 from greencrawl.schema.records import Crawl, LeaseRequest, Session
+from greencrawl.schema.text.kernel_rules import own_code
 
 CALLER: ContextVar[Callable[[], bool] | None] = ContextVar("CALLER", default=None)
 """Whether who made the call that this greenlet answers is still there; None: it is not known."""

@@ -11,7 +11,6 @@ from greencrawl.broker.service.pages import UNCHANGED, gone_since_ms
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.purge import PURGED
 from greencrawl.schema.errors import InvalidUrl, Unavailable
-from greencrawl.schema.net.kernel_rules import KernelRules
 from greencrawl.schema.net.normalising import queued_url
 from greencrawl.schema.net.scope import compile
 from greencrawl.schema.net.urls import host_of
@@ -27,6 +26,7 @@ from greencrawl.schema.records import (
 from greencrawl.schema.text.again import again_text
 from greencrawl.schema.text.declared import declared_text
 from greencrawl.schema.text.guessed import guessed_text
+from greencrawl.schema.text.kernel_rules import KernelRules
 from greencrawl.schema.text.parked import parked_text
 
 ATTEMPTS = 20

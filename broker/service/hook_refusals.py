@@ -9,8 +9,8 @@ from __future__ import annotations
 from greencrawl.schema.clock import Clock, epoch_ms, monotonic
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.log import logger
-from greencrawl.schema.net.kernel_rules import own_code
 from greencrawl.schema.records import Crawl, CrawlStats, HookRefusal, LeaseRequest, Refusal
+from greencrawl.schema.text.kernel_rules import own_code
 from greencrawl.store.base import Store
 
 LIFE_SECONDS = 120.0

@@ -27,7 +27,6 @@ from greencrawl.broker.service.lease_dedup import LeaseDedup
 from greencrawl.broker.service.pages import Reader
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.net.kernel_rules import own_code
 from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.records import (
     Admission,
@@ -51,6 +50,7 @@ from greencrawl.schema.records import (
     Stamp,
     UrlState,
 )
+from greencrawl.schema.text.kernel_rules import own_code
 from greencrawl.store.base import Store
 
 

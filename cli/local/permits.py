@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from greencrawl.schema.net.kernel_rules import own_kernels
 from greencrawl.schema.net.permits import Permits, permitted_hosts, variable
 from greencrawl.schema.net.providers import login_urls
 from greencrawl.schema.records import CrawlOptions
 from greencrawl.schema.records.auth import Own
 from greencrawl.schema.settings import Settings
+from greencrawl.schema.text.kernel_rules import own_kernels
 from greencrawl.worker.auth.state.secrets import tables_of
 
 

@@ -19,8 +19,7 @@ from greencrawl.schema.net.origins import Origins
 from greencrawl.schema.net.providers import login_urls
 from greencrawl.schema.net.urls import canonicalise, origin_of
 from greencrawl.schema.records import CrawlOptions
-from greencrawl.schema.records.auth import Auth, Own
-from greencrawl.schema.records.kernels import BUILT_IN
+from greencrawl.schema.records.auth import BUILT_IN_KERNELS, Auth, Own
 from greencrawl.schema.settings import AUTH, PREFIX, Settings
 
 ANY = "*"
@@ -95,7 +94,7 @@ class Permits:
         if why := self.module(options.hook):
             yield "hook", why
         for index, rule in enumerate(options.kernels):
-            if rule.kernel not in BUILT_IN and (why := self.module(rule.kernel)):
+            if rule.kernel not in BUILT_IN_KERNELS and (why := self.module(rule.kernel)):
                 yield f"kernels[{index}].kernel", why
         for index, entry in enumerate(options.auth):
             if isinstance(entry, Own) and (why := self.module(entry.login)):

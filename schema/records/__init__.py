@@ -4,6 +4,7 @@ Times called ``*_ms`` are milliseconds (epoch where they name a moment); fields 
 called ``ttl``, ``wait`` and ``delay`` are seconds, as a person would type them.
 """
 
+from greencrawl.schema.records.auth import KernelRule
 from greencrawl.schema.records.crawl import (
     EVERY_SHAPE,
     FINISHED,
@@ -41,9 +42,9 @@ from greencrawl.schema.records.host import (
     HostReport,
     HostState,
     NodeAway,
+    Purge,
     PutOff,
 )
-from greencrawl.schema.records.kernels import KernelRule
 from greencrawl.schema.records.lease import (
     INDEX_STEP,
     SUSPECT_DELIVERIES,
@@ -83,7 +84,6 @@ from greencrawl.schema.records.page import (
     Link,
     Page,
 )
-from greencrawl.schema.records.purge import Purge
 from greencrawl.schema.records.recrawl import Period, Recrawl, Round, RoundKind
 from greencrawl.schema.records.replay import (
     Debt,

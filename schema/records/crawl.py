@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from greencrawl.schema.records.auth import Auth, Source
+from greencrawl.schema.records.auth import Auth, KernelRule, Source
 from greencrawl.schema.records.fields import Count, CrawlName, Pattern, Seconds, Url
-from greencrawl.schema.records.kernels import KernelRule
 from greencrawl.schema.records.recrawl import Recrawl
 
 Scope = Literal["host", "domain", "prefix", "any"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from greencrawl.schema.errors import InvalidConfig
-from greencrawl.schema.net.kernel_rules import KernelRules, own_kernels
 from greencrawl.schema.records import CrawlOptions, Failure, FailureKind, Fetched, Task
+from greencrawl.schema.text.kernel_rules import KernelRules, own_kernels
 from greencrawl.worker.extract import is_html, is_plain, is_style
 from greencrawl.worker.kernels import Kernel
 from greencrawl.worker.kernels.http import HTTP, read
@@ -91,10 +91,9 @@ class Kernels:
         """Whether there is a rule."""
         self.fetching = any(kernel.fetches for kernel in own.values())
         """Whether one of them asks by itself."""
-        self.by_name: Mapping[str, Kernel] = {
-            kernel.name: kernel for kernel in (HTTP, JSON, SITEMAP, FEED, *own.values())
-        }
-        if len(self.by_name) < 4 + len(own):
+        known: list[Kernel] = [HTTP, JSON, SITEMAP, FEED, *own.values()]
+        self.by_name: Mapping[str, Kernel] = {kernel.name: kernel for kernel in known}
+        if len(self.by_name) < len(known):
             raise InvalidConfig([("kernels", "two classes have the same name")])
 
     def at(self, url: str) -> Way | None:

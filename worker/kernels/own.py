@@ -20,7 +20,7 @@ from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import InvalidConfig, InvalidUrl
 from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import Admission, Failure, FailureKind, Fetched, Link, Page, Task
-from greencrawl.schema.records.kernels import BUILT_IN
+from greencrawl.schema.records.auth import BUILT_IN_KERNELS
 from greencrawl.worker.hooks import RAISED, described, imported, packed
 from greencrawl.worker.kernels import Kernel
 from greencrawl.worker.kernels.http import said_by
@@ -106,8 +106,9 @@ def _problem(kernel: Any) -> str:
     """What is wrong with a user's kernel, "" if nothing is."""
     kind = f"{type(kernel).__module__}.{type(kernel).__qualname__}"
     name = getattr(kernel, "name", None)
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in BUILT_IN:
-        return f"{kind}.name must be 1 to 32 of a-z 0-9 _ . - and none of {', '.join(BUILT_IN)}"
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in BUILT_IN_KERNELS:
+        ours = ", ".join(BUILT_IN_KERNELS)
+        return f"{kind}.name must be 1 to 32 of a-z 0-9 _ . - and none of {ours}"
     for method in ("fetch", "read"):
         function = getattr(kernel, method, None)
         if not callable(function):

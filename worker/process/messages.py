@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
 
-from greencrawl.schema.records import Crawl, Failure, Fetched, Task
+from greencrawl.schema.net.urls import host_of
+from greencrawl.schema.records import Crawl, Failure, FailureKind, Fetched, Task
 from greencrawl.worker.auth.base import Grant, Verdict
 from greencrawl.worker.kernels.reading import Reading
+from greencrawl.worker.kernels.visit import TaskVisit
 
 _LENGTH = struct.Struct("<Q")
 
@@ -154,3 +157,46 @@ def _exactly(sock: socket.socket, size: int) -> bytes | None:
             return None
         data += some
     return bytes(data)
+
+
+class RemoteVisit(TaskVisit):
+    """The visit of a suspect's task, as seen from this process: the worker makes its requests."""
+
+    __slots__ = ("_busy", "_most", "_sock")
+
+    def __init__(self, sock: socket.socket, task: Task, most: int) -> None:
+        self.task = task
+        self.over = None
+        self._sock = sock
+        self._most = most
+        self._busy = False
+
+    @property
+    def host(self) -> str:
+        """See ``TaskVisit.host``."""
+        return host_of(self.task.url)
+
+    @property
+    def max_body_bytes(self) -> int:
+        """See ``TaskVisit.max_body_bytes``."""
+        return self._most
+
+    def get(self, url: str, headers: Mapping[str, str]) -> Fetched | Failure:
+        """See ``TaskVisit.get``."""
+        return self.send("GET", url, headers)
+
+    def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> Fetched | Failure:
+        """See ``TaskVisit.send``. Raises EOFError when the worker has gone, and ValidationError."""
+        if self._busy:
+            return Failure(FailureKind.KERNEL, "one request at a time", requests=0)
+        asked = msgspec.msgpack.encode(Asked(method, url, dict(headers), body))
+        ANSWER.decode(asked)  # what the worker could not read is the kernel's error
+        self._busy = True
+        send(self._sock, asked)
+        data = receive(self._sock)
+        self._busy = False
+        if data is None:
+            raise EOFError("the worker has gone")
+        return TOLD.decode(data).said

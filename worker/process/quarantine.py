@@ -29,7 +29,6 @@ from gevent.lock import BoundedSemaphore
 from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.permits import Permits
-from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import Failure, FailureKind, Fetched, Task
 from greencrawl.schema.settings import load
 from greencrawl.worker.auth.base import Grant, Verdict
@@ -46,7 +45,6 @@ from greencrawl.worker.kernels.visit import TaskVisit
 from greencrawl.worker.process.messages import (
     ANSWER,
     REQUEST,
-    TOLD,
     Answer,
     Asked,
     FetchAnswer,
@@ -58,6 +56,7 @@ from greencrawl.worker.process.messages import (
     Raised,
     ReadAnswer,
     ReadRequest,
+    RemoteVisit,
     Request,
     Told,
     VerdictAnswer,
@@ -343,49 +342,6 @@ def _serve(contexts: dict[int, CrawlContext], request: Request, sock: socket.soc
     except Exception as error:
         log.exception("page_failed", url=request.task.url)
         return Raised(f"{type(error).__name__}: {error}")
-
-
-class RemoteVisit(TaskVisit):
-    """The visit of a suspect's task, as seen from this process: the worker makes its requests."""
-
-    __slots__ = ("_busy", "_most", "_sock")
-
-    def __init__(self, sock: socket.socket, task: Task, most: int) -> None:
-        self.task = task
-        self.over = None
-        self._sock = sock
-        self._most = most
-        self._busy = False
-
-    @property
-    def host(self) -> str:
-        """See ``TaskVisit.host``."""
-        return host_of(self.task.url)
-
-    @property
-    def max_body_bytes(self) -> int:
-        """See ``TaskVisit.max_body_bytes``."""
-        return self._most
-
-    def get(self, url: str, headers: Mapping[str, str]) -> Fetched | Failure:
-        """See ``TaskVisit.get``."""
-        return self.send("GET", url, headers)
-
-    def send(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Fetched | Failure:
-        """See ``TaskVisit.send``. Raises EOFError when the worker has gone, and ValidationError."""
-        if self._busy:
-            return Failure(FailureKind.KERNEL, "one request at a time", requests=0)
-        asked = msgspec.msgpack.encode(Asked(method, url, dict(headers), body))
-        ANSWER.decode(asked)  # what the worker could not read is the kernel's error
-        self._busy = True
-        send(self._sock, asked)
-        data = receive(self._sock)
-        self._busy = False
-        if data is None:
-            raise EOFError("the worker has gone")
-        return TOLD.decode(data).said
 
 
 def _verdict(request: VerdictRequest) -> VerdictAnswer:

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from greencrawl.schema.net.kernel_rules import KernelRules, check_kernels, own_code, own_kernels
 from greencrawl.schema.net.scope import check_options
 from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, KernelRule, Task, TaskKind
 from greencrawl.schema.records.auth import Source
+from greencrawl.schema.text.kernel_rules import KernelRules, check_kernels, own_code, own_kernels
 from greencrawl.worker.crawls import CrawlContext, context_of
 from greencrawl.worker.kernels import choosing
 from greencrawl.worker.kernels.own import OwnKernel

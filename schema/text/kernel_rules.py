@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from greencrawl.schema.records import CrawlOptions, KernelRule
-from greencrawl.schema.records.kernels import BUILT_IN
+from greencrawl.schema.records.auth import BUILT_IN_KERNELS
 from greencrawl.schema.text.patterns import Pattern
 
 _OWN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
@@ -51,7 +51,7 @@ def check_kernels(rules: Sequence[KernelRule]) -> list[tuple[str, str]]:
         if rule.kernel == "json":
             what = "reads `sources`, which say what a list holds; name one there"
             problems.append((f"kernels[{index}].kernel", what))
-        elif rule.kernel not in BUILT_IN and not _OWN.fullmatch(rule.kernel):
+        elif rule.kernel not in BUILT_IN_KERNELS and not _OWN.fullmatch(rule.kernel):
             what = "must be http, sitemap or feed, or a class of yours as module:Class"
             problems.append((f"kernels[{index}].kernel", what))
     return problems
@@ -60,7 +60,7 @@ def check_kernels(rules: Sequence[KernelRule]) -> list[tuple[str, str]]:
 def own_kernels(options: CrawlOptions) -> tuple[str, ...]:
     """Classes of a person's that a crawl names as kernels, each once."""
     named = dict.fromkeys(rule.kernel for rule in options.kernels)
-    return tuple(name for name in named if name not in BUILT_IN)
+    return tuple(name for name in named if name not in BUILT_IN_KERNELS)
 
 
 def own_code(options: CrawlOptions) -> str:
