@@ -1,8 +1,8 @@
 """What a crawl says in tables of its own: of authentication, of JSON APIs that list what to fetch,
 and of kernels.
 
-No secret stands here. An entry of ``auth`` has a name; user names, passwords, keys and tokens are found under
-that name in the environment or in a file with mode 0600 on the workers
+No secret stands here. An entry of ``auth`` has a name; user names, passwords, keys and tokens are
+found under that name in the environment or in a file with mode 0600 on the workers
 (``greencrawl.worker.auth.state.secrets``), so that neither the broker nor the store ever has them.
 
 *Where credentials go*: each entry lists the origins that it is for. ``example.org`` means https on
