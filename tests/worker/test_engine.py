@@ -540,7 +540,8 @@ def test_stopping_does_not_wait_for_a_charge_that_cannot_be_settled() -> None:
         def __init__(self) -> None:
             self._stopping = Event()
             part: Any = Part()
-            self._quarantine = self._shares = self._downloader = self._store = part
+            self._quarantine = self._fetching = self._shares = part
+            self._downloader = self._store = part
 
         def _charge(self) -> None:
             self._stopping.set()
@@ -551,4 +552,4 @@ def test_stopping_does_not_wait_for_a_charge_that_cannot_be_settled() -> None:
 
     with gevent.Timeout(5):
         assert Stuck().run() == 0
-    assert events == ["let go", *["closed"] * 4]
+    assert events == ["let go", *["closed"] * 5]

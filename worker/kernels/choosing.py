@@ -58,7 +58,9 @@ class Way(Struct, frozen=True, kw_only=True):
         if not reading.failure:
             return None
         sort = FailureKind.SITEMAP if task.kind.is_sitemap else self.fails
-        said = f"kernel {self.name}: {reading.failure}" if self.name else reading.failure
+        said = reading.failure
+        if self.name not in ("", sort):  # else the kind says it
+            said = f"kernel {self.name}: {said}"
         return Failure(FailureKind.COSTLY if reading.costly else sort, said, status)
 
 
