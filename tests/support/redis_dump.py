@@ -118,7 +118,7 @@ def contents(found: dict[str, Any]) -> Contents:
         kind, *rest = key.split("}:", 1)[1].split(":", 2)
         if kind == "h":
             host = ":".join(rest)
-            out.hosts[host] = unpacked(value)
+            out.hosts[host] = unpacked(value) or {}  # Lua packs an empty record as a list
             for crawl, queue in out.hosts[host].get("q", {}).items():
                 for entry in queue.get("e", ()):
                     met(p, int(crawl), host, entry[1:], "waiting")
