@@ -320,8 +320,14 @@ def mask_url(url: str) -> str:
     return _PASSWORD.sub(r"\1:***@", url)
 
 
+def changed(settings: Settings) -> dict[str, str]:
+    """For the log at start: the values that are not the defaults, :func:`masked`."""
+    usual = masked(load({}))
+    return {key: text for key, text in masked(settings).items() if text != usual[key]}
+
+
 def masked(settings: Settings) -> dict[str, str]:
-    """Effective values for the log at start; tokens and passwords in URLs are masked."""
+    """Effective values as text; tokens and passwords in URLs are masked."""
     shown: dict[str, str] = {}
     for key in KEYS:
         value = getattr(settings, key.lower())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import click
 import msgspec
@@ -29,6 +30,7 @@ from greencrawl.cli.ui.display import (
     withheld_text,
     workers_text,
 )
+from greencrawl.cli.ui.summary import failures_in
 from greencrawl.schema.records import Crawl, CrawlStats, Stats
 from greencrawl.schema.settings import Settings
 from greencrawl.store.base import Store
@@ -128,7 +130,9 @@ def table(stats: Stats) -> RenderableType:
 def _watch(broker: BrokerClient, crawl: str | None) -> None:
     with on_signals() as stop, Live(console=_console(), auto_refresh=False) as live:
         while True:
-            stats = broker.stats(crawl)
+            stats = stop.within(partial(broker.stats, crawl), grace_seconds=0.0)
+            if stats is None:
+                return
             live.update(table(stats), refresh=True)
             done = all(one.state == "done" for one in stats.crawls)
             if done or stop.asked.wait(WATCH_SECONDS):
@@ -144,7 +148,6 @@ def _offline(settings: Settings, crawl: str | None) -> Stats:
 
 def _of_store(store: Store, crawl: Crawl) -> CrawlStats:
     counts = store.counts(crawl.id)
-    final = {kind: counts[kind] for kind in ("gone", "excluded") if counts[kind]}
     return CrawlStats(
         crawl=crawl.name,
         state=crawl.state,
@@ -156,6 +159,6 @@ def _of_store(store: Store, crawl: Crawl) -> CrawlStats:
         dead=counts["dead"],
         parked=counts["parked"],
         bytes=counts["bytes"],
-        failures=final,
+        failures=failures_in(store, crawl),
         hooks=tuple(store.hook_counts(crawl.id)),
     )

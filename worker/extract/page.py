@@ -29,6 +29,7 @@ from greencrawl.worker.extract.links import (
     Resolved,
     base_of,
     collect,
+    live,
     references,
     walked,
 )
@@ -230,7 +231,7 @@ def _outline(
         text, found, others, taken = quick
     else:
         text, taken = read_text(root, url, samples)
-        elements = list(root.iter(*READ))
+        elements = list(live(root, *READ))
         tags = [element.tag for element in elements]
         others = [element for element, tag in zip(elements, tags, strict=True) if tag != "a"]
         base = base_of(others, url, encoding)

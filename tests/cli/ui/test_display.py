@@ -187,6 +187,16 @@ def test_on_a_terminal_the_panel_shows_counts_hosts_and_note() -> None:
         assert part in text
 
 
+def test_on_a_terminal_a_note_is_seen_though_no_numbers_come() -> None:
+    out = io.StringIO()
+    with display.Display(Console(file=out, force_terminal=True, width=100), Hands()) as shown:
+        shown.note("waiting for the broker")
+        assert "waiting for the broker" in out.getvalue()
+        shown.show(STATS)
+        shown.note("it has not answered for 10 s")
+        assert "it has not answered for 10 s" in out.getvalue()
+
+
 def test_counts_without_a_node_that_is_away_are_marked_as_the_least() -> None:
     one = CrawlStats(crawl="a", state="active", reason="", stored=1234, waiting=3)
     away = (NodeAway("redis://b", 1, "Redis at redis://b is away"),)
