@@ -64,8 +64,9 @@ HOSTS = 10
 """So many of the seeds' hosts are asked about."""
 
 ALL_REST = (
-    "the hosts of all URLs that wait have to rest: they asked for it, or a process that died may "
-    "still have a request under way there; it goes on by itself, `greencrawl explain URL` says when"
+    "the hosts of all URLs that wait have to rest: they asked for it, or did not answer, or a "
+    "process that died may still have a request under way there; it goes on by itself, "
+    "`greencrawl explain URL` says when"
 )
 
 
@@ -170,18 +171,19 @@ def follow(
             resting = display.seconds - busy > QUIET_SECONDS
             note = ""
             if _only_retries(end.last):
-                note = (ask(lambda: _of_retries(broker, wanted)) or "") + ONLY_RETRIES
+                note = (ask(lambda: _first(broker, wanted)) or "") + ONLY_RETRIES
             if end.last.refused:
                 note = refused_text(end.last)
             elif stats.rest_hosts:
                 note = rest_text(stats)
             elif note or resting:
-                note = ask(lambda: _blocked(broker, wanted)) or note or ALL_REST
+                note = ask(lambda: _blocked(broker, wanted)) or note
+                note = note or (ask(lambda: _first(broker, wanted)) or "") + ALL_REST
             if stats.away:
                 note = away_text(stats.away[0])
             note = still() or note
             key = "crash" if note and note == rest_text(stats) else ""
-            key = "retries" if note.endswith(ONLY_RETRIES) else key
+            key = "waits" if note.endswith((ONLY_RETRIES, ALL_REST)) else key
             display.note(advice.complete(note), key)
             ended = not end.stopped and not (stay and end.rests)
             if ended or stop.asked.wait(POLL_SECONDS):
@@ -223,13 +225,12 @@ def _hosts(wanted: CreateCrawl) -> list[str]:
     return list(dict.fromkeys(host_of(canonicalise(url)) for _, url in starts(wanted)))[:HOSTS]
 
 
-def _of_retries(broker: BrokerClient, wanted: CreateCrawl) -> str:
-    """What became of the first try of where the crawl begins, "" where that is not in the way."""
-    first = starts(wanted)[0][1]
-    for state in broker.url(first, wanted.name):
-        if state.state == "later" and state.attempts:
-            said = printable(state.attempts[0].detail or state.attempts[0].kind)
-            return f"{printable(state.url)}: {said}; {printable(state.why)}. "
+def _first(broker: BrokerClient, wanted: CreateCrawl) -> str:
+    """Why the URL that the crawl begins at was not fetched yet, "" where it was."""
+    for state in broker.url(starts(wanted)[0][1], wanted.name):
+        if state.state in ("later", "waiting"):
+            tries = [f"{one.detail or one.kind}; " for one in state.attempts[:1]]
+            return printable(f"{state.url}: {''.join(tries)}{state.why}. ")
     return ""
 
 

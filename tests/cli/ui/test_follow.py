@@ -46,6 +46,7 @@ def broker(*looks: dict[str, Any]) -> BrokerClient:
 
     made = SimpleNamespace(
         put_crawl=lambda _: SimpleNamespace(state="active", reason=""),
+        url=lambda *_: [],
         rounds=lambda _: [],
         stats=stats,
     )

@@ -54,7 +54,8 @@ TEMPLATES = [
      "<a href=/y>y</a></div>", "y"),
     ("<template><base href=/z/><iframe src=/x></iframe></template><a href=/y>y</a>", "y"),
     ("<template shadowrootmode=open><a href=/x>x</a></template><a href=/y>y</a>", "x y"),
-    ("<template><p>open<div>open</template><a href=/y>y</a>", "y"),
+    ("<template><p>open</template><a href=/y>y</a>", "y"),
+    ("<template><tr><td>open</template><a href=/y>y</a>", "y"),
 ]  # fmt: skip
 
 
