@@ -53,7 +53,8 @@ def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> N
     settings = reach.load(data)
     broker = reach.required(settings) if watch else reach.answering(settings)
     if broker is None:
-        stats, note = _offline(settings, crawl), "no broker is running: counts are the store's"
+        stats = _offline(settings, crawl)
+        note = "no broker is running: counts are the store's, which does not know what waits (?)"
         click.echo(note, err=True)
     elif watch:
         _watch(broker, crawl)
@@ -63,7 +64,7 @@ def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> N
     if as_json:
         click.echo(msgspec.json.encode(stats).decode())
     else:
-        _console().print(table(stats), highlight=False)
+        _console().print(table(stats, whole=broker is not None), highlight=False)
 
 
 def _console() -> Console:
@@ -71,8 +72,11 @@ def _console() -> Console:
     return console if console.is_terminal else Console(width=160)
 
 
-def table(stats: Stats) -> RenderableType:
-    """A row for each crawl, then the slowest hosts. Numbers that may be more are marked ``>=``."""
+def table(stats: Stats, *, whole: bool = True) -> RenderableType:
+    """A row for each crawl, then the slowest hosts. Numbers that may be more are marked ``>=``.
+
+    Unless they are ``whole`` what only Redis knows is a question mark, but of a crawl that is done.
+    """
     rows = Table(box=None, pad_edge=False)
     names = (
         "crawl",
@@ -96,6 +100,8 @@ def table(stats: Stats) -> RenderableType:
             one.stored, one.waiting, one.overflow, one.leased, one.later, one.dead, one.parked
         )  # fmt: skip
         numbers = [least + text for text in (*(f"{n:,}" for n in counts), size(one.bytes))]
+        if not whole and one.reason != "finished":
+            numbers[1:5] = ["?"] * 4
         cells = (one.crawl, state, *numbers, failures_text(failed(one.failures)))
         rows.add_row(*map(Text, cells))
     hooks = [

@@ -38,7 +38,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What a crawl came to. ``seconds`` and ``pages_per_second`` are of this run of the command;
     everything else is of the crawl as a whole. ``pages`` are those with a status of 2xx.
 
-    ``failures`` counts outcomes by kind; ``gone`` are URLs that do not exist (404, 410), ``dead``
+    ``failures`` counts URLs without a page by the kind of failure, as `status` does without a
+    broker; a broker elsewhere counts every try. ``gone`` are URLs that do not exist (404, 410), ``dead``
     those given up after their tries, ``excluded`` those kept out by rule (robots.txt, and links
     that log out or change something: the kind ``action``), ``parked`` those of shapes that bring
     nothing new.
@@ -123,10 +124,6 @@ def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary
     """
     crawl = store.crawl(summary.crawl)
     counts = store.counts(crawl.id)
-    failures = dict(summary.failures)
-    if crawl.options.auth:  # links of pages, of which the broker's counters know nothing
-        actions = sum(final.kind == "action" for _, final in store.finals(crawl.id))
-        failures |= {"action": actions} if actions else {}
     return msgspec.structs.replace(
         summary,
         state="stopped" if summary.state == "active" else summary.state,
@@ -134,7 +131,7 @@ def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary
         gone=counts["gone"],
         dead=counts["dead"],
         excluded=counts["excluded"],
-        failures=dict(sorted(failures.items())),
+        failures=failures_in(store, crawl),
         hosts=counts["hosts"],
         slowest_hosts=_slowest(store, crawl),
         store=url,
