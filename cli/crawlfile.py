@@ -135,7 +135,8 @@ def _meant(begin: str, text: str) -> str:
     """A guess at a URL whose scheme, ``begin``, is misspelt; "" for another one."""
     similar = difflib.get_close_matches(begin.rstrip(":;/\\").lower(), ("http", "https"), n=1)
     rest = text.strip()[len(begin) :].lstrip(":;/\\")
-    return f"; did you mean {similar[0]}://{rest[:200]}?" if similar else ""
+    known = text.lower().startswith(("http://", "https://"))
+    return f"; did you mean {similar[0]}://{rest[:200]}?" if similar and not known else ""
 
 
 def default_name(source: str) -> str:

@@ -60,6 +60,7 @@ def test_a_misspelt_scheme_is_told_with_what_was_meant(typed: str) -> None:
 
 def test_another_scheme_is_no_slip_of_the_pen() -> None:
     assert "did you mean" not in wrong("ftp://example.org/")
+    assert "did you mean" not in wrong("http://")
 
 
 @pytest.mark.parametrize("typed", ["./site/", "/srv/site/index.html", "../x", "~/x"])
