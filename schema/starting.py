@@ -27,6 +27,8 @@ def begin(program: str) -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         _held = True
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # The executable blocks it before: only from here on would nobody see where Python was.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
     def told(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         what = missing(error)

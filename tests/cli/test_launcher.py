@@ -61,6 +61,16 @@ def test_without_venv_the_command_says_make_setup(checkout: Path, tmp_path: Path
     assert done.stderr.count("\n") == 1
 
 
+def test_ctrl_c_waits_while_python_starts(checkout: Path, tmp_path: Path) -> None:
+    script(
+        checkout / ".venv" / "bin" / "python",
+        'kill -INT $$; echo "still here"; grep SigPnd /proc/$$/status',
+    )
+    done = run(checkout / "greencrawl", "status", cwd=tmp_path)
+    assert done.stdout.startswith("still here")
+    assert int(done.stdout.split()[-1], 16) & 2, "it is kept, not lost"
+
+
 def test_command_finds_its_checkout_through_links_from_any_folder(
     checkout: Path, tmp_path: Path
 ) -> None:
