@@ -64,7 +64,7 @@ def test_without_venv_the_command_says_make_setup(checkout: Path, tmp_path: Path
 def test_ctrl_c_waits_while_python_starts(checkout: Path, tmp_path: Path) -> None:
     script(
         checkout / ".venv" / "bin" / "python",
-        'kill -INT $$; echo "still here"; grep SigPnd /proc/$$/status',
+        'kill -INT $$; echo "still here"; grep ShdPnd /proc/$$/status',
     )
     done = run(checkout / "greencrawl", "status", cwd=tmp_path)
     assert done.stdout.startswith("still here")
