@@ -39,10 +39,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     everything else is of the crawl as a whole. ``pages`` are those with a status of 2xx.
 
     ``failures`` counts URLs without a page by the kind of failure, as `status` does without a
-    broker; a broker elsewhere counts every try. ``gone`` are URLs that do not exist (404, 410), ``dead``
-    those given up after their tries, ``excluded`` those kept out by rule (robots.txt, and links
-    that log out or change something: the kind ``action``), ``parked`` those of shapes that bring
-    nothing new.
+    broker; a broker elsewhere counts every try. ``gone`` are URLs that do not exist (404, 410),
+    ``dead`` those given up after their tries, ``excluded`` those kept out by rule (robots.txt, and
+    links that log out or change something: the kind ``action``), ``parked`` those of shapes that
+    bring nothing new.
     ``hooks`` counts pages on which the crawl's hook failed, by function and message; ``refused``
     are workers that could not import it.
     ``put_off`` counts sessions that ended by no fault of their hosts', whose URLs went back.
