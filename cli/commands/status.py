@@ -31,7 +31,7 @@ from greencrawl.cli.ui.display import (
     workers_text,
 )
 from greencrawl.cli.ui.summary import failures_in
-from greencrawl.schema.records import Crawl, CrawlStats, Stats
+from greencrawl.schema.records import FINISHED, Crawl, CrawlStats, Stats
 from greencrawl.schema.settings import Settings
 from greencrawl.store.base import Store
 
@@ -78,32 +78,27 @@ def table(stats: Stats, *, whole: bool = True) -> RenderableType:
     Unless they are ``whole`` what only Redis knows is a question mark, but of a crawl that is done.
     """
     rows = Table(box=None, pad_edge=False)
-    names = (
-        "crawl",
-        "state",
-        "stored",
-        "waiting",
-        "overflow",
-        "in flight",
-        "later",
-        "dead",
-        "parked",
-        "bytes",
-    )
-    for number, name in enumerate(names):
-        rows.add_column(name, justify="left" if number < 2 else "right")
-    rows.add_column("failures")
+    # The last two are rarely of use, and would not fit into 80 columns beside the others.
+    spare = [name for name in ("overflow", "parked") if any(getattr(c, name) for c in stats.crawls)]
+    for name in ("crawl", "state"):
+        rows.add_column(name, overflow="fold")
+    for name in ("stored", "waiting", "in flight", "later", "dead", "bytes", *spare):
+        rows.add_column(name, justify="right", no_wrap=True)
     least = ">=" if stats.away else ""  # what a node that is away holds is not counted
     for one in stats.crawls:
         state = f"{one.state} ({one.reason})" if one.reason else one.state
-        counts = (
-            one.stored, one.waiting, one.overflow, one.leased, one.later, one.dead, one.parked
-        )  # fmt: skip
-        numbers = [least + text for text in (*(f"{n:,}" for n in counts), size(one.bytes))]
-        if not whole and one.reason != "finished":
-            numbers[1:5] = ["?"] * 4
-        cells = (one.crawl, state, *numbers, failures_text(failed(one.failures)))
+        known = whole or one.reason == FINISHED
+        of_redis = (one.waiting, one.leased, one.later)
+        waiting = [f"{least}{count:,}" if known else "?" for count in of_redis]
+        more = [f"{least}{getattr(one, name):,}" for name in spare]
+        stored, dead = f"{least}{one.stored:,}", f"{least}{one.dead:,}"
+        cells = (one.crawl, state, stored, *waiting, dead, f"{least}{size(one.bytes)}", *more)
         rows.add_row(*map(Text, cells))
+    failures = [
+        Text(f"{one.crawl}: failures: {failures_text(some)}")
+        for one in stats.crawls
+        if (some := failed(one.failures)) or len(stats.crawls) == 1
+    ]
     hooks = [
         Text(
             f"{one.crawl}: hook failed: {hooks_text(one.hooks)}; see "
@@ -130,7 +125,7 @@ def table(stats: Stats, *, whole: bool = True) -> RenderableType:
     away = [Text(away_text(one)) for one in stats.away]
     workers = [Text(text)] if (text := workers_text(stats)) else []
     tail = [*hooks, *rewritten, *kept, *refused, *rest, *away]
-    return Group(rows, slowest, *workers, *again, *put_off, *tail)
+    return Group(rows, *failures, slowest, *workers, *again, *put_off, *tail)
 
 
 def _watch(broker: BrokerClient, crawl: str | None) -> None:

@@ -207,6 +207,29 @@ def test_counts_without_a_node_that_is_away_are_marked_as_the_least() -> None:
         assert (">=1,234" in out.getvalue()) is marked
 
 
+@pytest.mark.parametrize("parked", [0, 7])
+def test_the_table_fits_into_80_columns(parked: int) -> None:
+    one = CrawlStats(
+        crawl="docs.example.org", state="done", reason="finished", stored=12_345, waiting=345,
+        parked=parked, bytes=123_456_789, failures={"timeout": 1, "gone": 3},
+    )  # fmt: skip
+    out = io.StringIO()
+    Console(file=out, width=80).print(status.table(Stats((one,))))
+    said = out.getvalue()
+    assert "…" not in said
+    for part in ("12,345", "345", "123.5 MB", "in flight", "failures: gone 3, timeout 1"):
+        assert part in said
+    assert ("parked" in said) is bool(parked)
+
+
+def test_what_only_redis_knows_is_no_number_where_it_is_not_asked() -> None:
+    for reason, marks in (("", 3), ("max_pages", 3), ("finished", 0)):
+        one = CrawlStats(crawl="a", state="done", reason=reason, stored=5)
+        out = io.StringIO()
+        Console(file=out, width=80).print(status.table(Stats((one,)), whole=False))
+        assert out.getvalue().count("?") == marks
+
+
 def test_it_says_that_nobody_works_and_that_hosts_share_an_id() -> None:
     waits = CrawlStats(crawl="a", state="active", reason="", waiting=3)
     text = display.workers_text
