@@ -78,6 +78,14 @@ def test_the_readme_names_every_command_and_stays_short() -> None:
     assert len(read(ENGLISH).splitlines()) <= MOST_LINES
 
 
+def test_nobody_is_advised_to_write_secrets_into_units() -> None:
+    operations = read(ROOT / "docs" / "operations.md")
+    assert re.findall(r"[^.`]*`honcho export[^`]*`", operations) == [
+        " Do not use `honcho export systemd`"
+    ]
+    assert "honcho export" not in read(ENGLISH) + read(CHINESE)
+
+
 def test_what_one_writer_and_one_redis_carry_is_what_was_measured() -> None:
     said = " ".join(read(ENGLISH).split())
     results = ROOT / "bench" / "results"

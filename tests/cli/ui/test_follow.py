@@ -25,6 +25,7 @@ from greencrawl.schema.records import (
     HostPatch,
     HostState,
     Round,
+    SeedRequest,
     Stats,
     UrlState,
 )
@@ -188,6 +189,15 @@ def test_where_only_retries_are_left_the_first_try_is_told_once(
     )
     assert wanted in said
     assert said.count("only retries are left") == 1
+
+
+def test_urls_that_are_allowed_by_now_are_forced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BATCH", 2)
+    made, asked = broker({"state": "done"}), list[SeedRequest]()
+    monkeypatch.setattr(made, "seed", lambda _, request: asked.append(request), raising=False)
+    follow(made, WANTED, Stop(), None, fresh=False, again=["http://a/", "http://b/", "http://c/"])
+    assert [one.urls for one in asked] == [("http://a/", "http://b/"), ("http://c/",)]
+    assert all(one.force for one in asked)
 
 
 def test_last_look_counts_what_was_stored_meanwhile() -> None:
