@@ -93,7 +93,9 @@ def run(settings: Settings) -> None:
             upkeep, refill, purging = Upkeep(service), Refill(service), Purging(service)
             limits = Limits(settings.journal_months, settings.journal_days, settings.version_days)
             retention = Retention(service, limits)
-            face = HttpApp(service, Guard(settings.worker_token, settings.admin_token))
+            face = HttpApp(
+                service, Guard(settings.worker_token, settings.admin_token), settings.data
+            )
             server = Server(face, listening, context)
             upkeep.start()
             refill.start()

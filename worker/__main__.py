@@ -62,6 +62,9 @@ def main(arguments: list[str]) -> int:
     garbage.started()
     try:
         return supervisor.Supervisor(settings).run()
+    except InvalidConfig as error:
+        print(f"worker: {error}", file=sys.stderr)
+        return 2
     except GreencrawlError as error:
         print(f"worker: {error}", file=sys.stderr)
         return 1

@@ -46,6 +46,8 @@ from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.engine import Engine, Limits
 from greencrawl.worker.extract import pool_trees, stops
 from greencrawl.worker.http.client import Downloader
+from greencrawl.worker.metrics.meter import Meter
+from greencrawl.worker.metrics.tallies import file_of, joined
 from greencrawl.worker.pipeline import Pipeline
 from greencrawl.worker.process import heap
 from greencrawl.worker.process.blocked import blocked
@@ -102,6 +104,8 @@ class Worker:
         self._settings = settings
         self._stopping = stopping
         self._permits = Permits.of(settings)
+        counted = file_of(base, settings.worker_id, number) if settings.metrics_bind else None
+        self._tallies = joined(counted)
         self._crash_record = CrashRecord(base / f"{name}.marker", Semaphore(1), blocked())
         self._store = until_available(
             lambda: open_store(settings.store_url, settings.bodies), "store"
@@ -122,6 +126,7 @@ class Worker:
             allow_ports=settings.allow_ports,
             dns_servers=settings.dns_servers,
             in_hand=self._in_hand,
+            tallies=self._tallies,
         )
         self._quarantine = Quarantine(settings.stall_seconds)
         self._build(name, begin(base / f"{name}.incarnation"))
@@ -148,6 +153,7 @@ class Worker:
             sessions,
             spawn=lambda *call: self._engine.spawn(*call),
             in_hand=self._in_hand,
+            tallies=self._tallies,
         )
         self._pipeline = Pipeline(
             store=self._store,
@@ -185,9 +191,26 @@ class Worker:
             blocked=blocked().since,
             stopping=self._stopping,
         )
+        self._meter = self._measured()
         log.info("worker_up", worker=name, incarnation=incarnation.number, pid=os.getpid())
         if not stops():
             log.warning("reader_not_compiled", mend=MEND)
+
+    def _measured(self) -> Meter:
+        """What is looked at each second, beside what is counted where it happens."""
+        return Meter(
+            self._tallies,
+            {
+                "sessions_held": lambda: len(self._sessions),
+                "greenlets_busy": lambda: self._sessions.fetching,
+                "greenlets_allowed": lambda: self._settings.greenlets,
+                "writer_queue_bytes": lambda: self._writer.queue_bytes,
+                "writer_queue_results": lambda: self._writer.queue_results,
+                "in_hand_bytes": lambda: self._in_hand.bytes,
+                "idle_connections": lambda: self._downloader.idle_connections,
+            },
+            {"hub_blocked_seconds": lambda: blocked().seconds},
+        )
 
     def _dead_for(self) -> float:
         """Seconds since the process before this one was found dead; 0 if that is not known."""
@@ -227,6 +250,7 @@ class Worker:
         Told to stop before the charge is settled, since the store or the broker is away, it leaves
         the verdict to the next process.
         """
+        measuring = gevent.spawn(self._meter.run)
         try:
             charging = gevent.spawn(self._charge)
             either: list[Any] = [charging, self._stopping]
@@ -237,6 +261,8 @@ class Worker:
             charging.get()
             return self._engine.run(self._settings.request_seconds + 10.0)
         finally:
+            measuring.kill()
+            self._meter.note()
             self._quarantine.close()
             self._shares.close()
             self._downloader.close()

@@ -35,7 +35,10 @@ from greencrawl.schema.log import logger
 from greencrawl.schema.records import (
     Admission,
     Commit,
+    Dead,
+    Done,
     FinishItem,
+    Retry,
     Stamp,
     StoredPage,
 )
@@ -44,6 +47,8 @@ from greencrawl.store.errors import Unstorable
 from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.recent import Recents
 from greencrawl.worker.delivery.results import Result
+from greencrawl.worker.metrics.table import COMMIT_BUCKETS, SLOT, by_label
+from greencrawl.worker.metrics.tallies import Tallies
 from greencrawl.worker.session.backoff import delays, until_available
 from greencrawl.worker.session.held import Sessions
 from greencrawl.worker.session.in_hand import InHand
@@ -62,6 +67,12 @@ PATIENCE_SECONDS = 0.2
 BACKLOG_BYTES = 16 * 1024 * 1024
 OWE_TRIES = 4
 """Before a node that answers, but takes nothing, is owed the links."""
+_PAGES, _COMMIT_SECONDS = SLOT["pages"], SLOT["commit_seconds"]
+_FAILURES = by_label("failures")
+_OUTCOMES = {
+    kind: by_label("tasks")[name]
+    for kind, name in ((Done, "done"), (Retry, "retry"), (Dead, "dead"))
+}
 
 
 class Committer(Protocol):
@@ -109,12 +120,14 @@ class Writer:
         backlog_bytes: int = BACKLOG_BYTES,
         linger: float = LINGER_SECONDS,
         in_hand: InHand | None = None,
+        tallies: Tallies | None = None,
         clock: Clock = monotonic,
     ) -> None:
         """``spawn`` starts the greenlet of a batch, and watches it: it is not to fail.
 
         Results count in ``in_hand``, too.
         """
+        self._tallies = tallies or Tallies()
         self._in_hand = in_hand or InHand(clock=clock)
         self._spawn = spawn
         self._store = store
@@ -136,6 +149,16 @@ class Writer:
         self._idle.set()
         self._batches = BoundedSemaphore(BATCHES)
         self._recent = Recents(clock)
+
+    @property
+    def queue_bytes(self) -> int:
+        """What waits here, or is on its way."""
+        return self._bytes
+
+    @property
+    def queue_results(self) -> int:
+        """Results that are in no batch yet."""
+        return len(self._waiting)
 
     def wait_for_room(self) -> None:
         """Block while more than the backlog is waiting."""
@@ -232,6 +255,7 @@ class Writer:
             log.info("committed_again", pages=len(pages), stamp=stamp.clock)
             gevent.sleep(delay)
         crash_points.point("worker.after_admit")
+        self._tally(batch)
         for result in batch:
             session = result.held.session
             self._finishing.put(
@@ -247,6 +271,17 @@ class Writer:
         self._batches.release()
         if not self._bytes:
             self._idle.set()
+
+    def _tally(self, batch: Sequence[Result]) -> None:
+        add = self._tallies.add
+        for result in batch:
+            outcome = result.outcome
+            add(_OUTCOMES[type(outcome)])
+            if isinstance(outcome, Done) and outcome.stored:
+                add(_PAGES)
+            for attempt in result.attempts:
+                if attempt.kind in _FAILURES:  # else it brought a page
+                    add(_FAILURES[attempt.kind])
 
     def _away(self, pages: Iterable[StoredPage]) -> frozenset[str]:
         """Nodes that are away, and that links of these pages belong to."""
@@ -275,7 +310,10 @@ class Writer:
 
         def commit() -> Stamp:
             work.owes = self._away(work.pages) | self._late(batch)
-            return self._store.commit(work)
+            began = self._clock()
+            stamp = self._store.commit(work)
+            self._tallies.observe(_COMMIT_SECONDS, COMMIT_BUCKETS, self._clock() - began)
+            return stamp
 
         return until_available(commit, "store")
 
