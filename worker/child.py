@@ -250,7 +250,6 @@ class Worker:
         Told to stop before the charge is settled, since the store or the broker is away, it leaves
         the verdict to the next process.
         """
-        measuring = gevent.spawn(self._meter.run)
         try:
             charging = gevent.spawn(self._charge)
             either: list[Any] = [charging, self._stopping]
@@ -259,10 +258,9 @@ class Worker:
                 charging.kill()
                 return 0
             charging.get()
-            return self._engine.run(self._settings.request_seconds + 10.0)
+            with self._meter.running():
+                return self._engine.run(self._settings.request_seconds + 10.0)
         finally:
-            measuring.kill()
-            self._meter.note()
             self._quarantine.close()
             self._shares.close()
             self._downloader.close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from time import process_time
 
 import gevent
@@ -39,8 +40,17 @@ class Meter:
         for slot, before, read in self._counters:
             self._tallies.set(slot, before + read())
 
-    def run(self) -> None:
-        """Do so for ever; a greenlet's body."""
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Do so once a second while the block runs, and at its end."""
+        writing = gevent.spawn(self._run)
+        try:
+            yield
+        finally:
+            writing.kill()
+            self.note()
+
+    def _run(self) -> None:
         while True:
             self.note()
             gevent.sleep(EVERY_SECONDS)

@@ -98,11 +98,15 @@ def test_what_is_summed_in_a_process_is_added_to_what_there_was(path: Path) -> N
 def test_it_is_written_down_again_and_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meter, "EVERY_SECONDS", 0.001)
     counted, values = tallies.create(path), iter(range(1, 1000))
-    running = gevent.spawn(Meter(counted, {"greenlets_busy": lambda: next(values)}, {}).run)
-    with gevent.Timeout(5):
+    shown = Meter(counted, {"greenlets_busy": lambda: next(values)}, {})
+    with gevent.Timeout(5), shown.running():
         while counted.get(BUSY) < 3:
             gevent.sleep(0.001)
-    running.kill()
+        last = counted.get(BUSY)
+    ended = counted.get(BUSY)
+    assert ended > last, "once more at the end"
+    gevent.sleep(0.01)
+    assert counted.get(BUSY) == ended
 
 
 def served(folder: Path, accept: str = "") -> list[str]:
