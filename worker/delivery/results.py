@@ -25,6 +25,7 @@ from greencrawl.schema.records import (
     HookRun,
     Outcome,
     Retry,
+    Stamp,
     StoredPage,
     Task,
     TaskKind,
@@ -109,7 +110,14 @@ class Result(Struct, kw_only=True):
             self.finals = []
             self.outcome = Retry(wait=RELEASED_SECONDS, kind="released", charge=False)
 
-    def settle(self, retired: Collection[tuple[int, int]]) -> None:
+    def heed(self, stamp: Stamp) -> None:
+        """What the store has refused is no result; what it has retired is to be forgotten."""
+        if stamp.refused:
+            self.give_back(stamp.refused)
+        if stamp.retired:
+            self.forget(stamp.retired)
+
+    def forget(self, retired: Collection[tuple[int, int]]) -> None:
         """Have a URL forgotten that is gone, and not asked for any more."""
         if isinstance(self.outcome, Done) and any(
             (last.crawl, last.fingerprint) in retired for last in self.finals
