@@ -20,6 +20,7 @@ from greencrawl.broker.frontier.nodes.embedded import EmbeddedRedis
 from greencrawl.broker.frontier.frontier import Frontier
 from greencrawl.broker.api.security import Guard, check_settings
 from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.membership import Membership
 from greencrawl.broker.tasks.purge import Purging
 from greencrawl.broker.tasks.refill import Refill
 from greencrawl.broker.tasks.retention import Limits, Retention
@@ -95,14 +96,18 @@ def run(settings: Settings) -> None:
             retention = Retention(service, limits)
             face = HttpApp(service, Guard(settings.worker_token, settings.admin_token))
             server = Server(face, listening, context)
+            address = f"{settings.bind[0]}:{server.port}"
+            membership = Membership(service, settings, address, server.port)
             upkeep.start()
             refill.start()
             purging.start()
             retention.start()
             server.start()
+            membership.start()
             log.logger("broker").info("listening", host=settings.bind[0], port=server.port)
             stop.wait()
             server.stop()
+            membership.stop()
             retention.stop()
             upkeep.stop()
             refill.stop()

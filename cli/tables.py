@@ -3,7 +3,7 @@
 Settings stand in ``greencrawl.schema.settings.KEYS``, options of a crawl in
 ``greencrawl.schema.records.CrawlOptions``, failures in ``greencrawl.worker.retry.TABLE``, words
 of actions in ``greencrawl.schema.net.action_data``, sources of links in
-``greencrawl.schema.records.link_sources``; a test fails while the docs say something else.
+``greencrawl.schema.text.link_sources``; a test fails while the docs say something else.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import msgspec.inspect as inspect
 
 from greencrawl.cli.options import UNBOUNDED, default_text, fields, unwrap
 from greencrawl.schema.net.action_data import KINDS, languages, software
-from greencrawl.schema.records.link_sources import SOURCES
 from greencrawl.schema.settings import KEYS, PREFIX
+from greencrawl.schema.text.link_sources import SOURCES
 from greencrawl.worker import retry
 
 HOME = Path(__file__).resolve().parents[1]

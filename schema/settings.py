@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.text import variables
@@ -73,6 +73,12 @@ class Settings:
     session_key: str
     log_level: str
     fault: str
+    said: frozenset[str] = frozenset()
+    """Fields that the environment names; the others are defaults."""
+
+    def source(self, field: str) -> Literal["default", "environment"]:
+        """Who said what a field holds."""
+        return "environment" if field in self.said else "default"
 
     @property
     def embedded_redis(self) -> bool:
@@ -299,7 +305,8 @@ def load(environ: Mapping[str, str] | None = None, **overrides: str) -> Settings
         )
     if problems:
         raise InvalidConfig(problems)
-    return Settings(**values)
+    said = frozenset(key.lower() for key, text in given.items() if key in KEYS and text.strip())
+    return Settings(**values, said=said)
 
 
 def _unknown(key: str) -> str:

@@ -8,7 +8,7 @@ tries again). A store may be used from many greenlets; blocking work runs off th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from greencrawl.schema.records import (
     Admission,
@@ -19,12 +19,19 @@ from greencrawl.schema.records import (
     CrawlState,
     Debt,
     Duty,
+    Facts,
     Final,
     FrontierIdentity,
     HookCount,
     HookFailure,
     HookRefusal,
     Mark,
+    Member,
+    NodeOptions,
+    OptionName,
+    OrderChange,
+    Ordered,
+    Orders,
     Overflow,
     PageFilter,
     ParkedShape,
@@ -50,6 +57,9 @@ NEVER = 2**63 - 1
 
 PERIODS = 1000
 """So many periods of a crawl are kept at most."""
+
+MEMBERS = 1000
+"""So many members that have left are remembered at most."""
 
 LATE_MS = 60_000
 """For so long pages may still be judged by rules of a crawl that have been changed."""
@@ -151,13 +161,75 @@ class Store(Protocol):
         closed.
         """
 
+    # -- members: the processes that work together
+    def put_member(self, member: Member) -> bool:
+        """A member has joined: keep its row, as one that has not left; whether that changed it.
+
+        It changes nothing for a life of the member that is not the latest, nor for one that is
+        there already; one that had left or was lost is there again, since when it joined first.
+        """
+
+    def member_left(
+        self, member: str, incarnation: int, why: str, at_ms: int, facts: Facts | None = None
+    ) -> bool:
+        """It left, or was lost; False, and nothing changes, if another life of it is known, or it
+        is gone already. ``facts``: the last that it told."""
+
+    def members(self) -> list[Member]:
+        """All of them by id, those that have left with the others."""
+
+    def drop_members(self, before_ms: int, keep: int = MEMBERS) -> int:
+        """Forget those that left earlier, and all but the last ``keep`` that left; how many."""
+
+    # -- orders: what holds for nodes, and who said so
+    def put_orders(
+        self,
+        member: str,
+        options: NodeOptions,
+        unset: tuple[OptionName, ...],
+        by_whom: str,
+        at_ms: int,
+        *,
+        revision: int | None = None,
+    ) -> Ordered | None:
+        """Order ``options`` of a node (``*``: of all), take back ``unset``, and log who did.
+
+        One transaction; returns what is ordered then. With a ``revision`` nothing changes unless
+        that of the node's orders is still that one (0: none), and the answer is None. Orders that
+        change nothing are not logged. Revisions rise over all nodes and crawls, in the order in
+        which they are to be seen.
+        """
+
+    def note_crawl_change(
+        self, crawl: int, name: str, changed: Mapping[str, Any], by_whom: str, at_ms: int
+    ) -> int:
+        """Log that options of a crawl were changed; returns the revision of that."""
+
+    def orders(self) -> Orders:
+        """All that is ordered now."""
+
+    def orders_revision(self) -> int:
+        """The revision of the latest order, 0 before the first. Cheap: it is asked every second."""
+
+    def orders_log(
+        self, limit: int = 100, *, before: int = NEVER, member: str = "", crawl: str = ""
+    ) -> list[OrderChange]:
+        """Who ordered what, the latest first, of revisions below ``before``; of one node or
+        crawl where that is named."""
+
+    def drop_orders_log(self, before_ms: int) -> int:
+        """Forget who ordered what earlier, but for the latest order; how many entries."""
+
     # -- crawls
-    def put_crawl(self, name: str, options: CrawlOptions, roots: Sequence[str]) -> Crawl:
+    def put_crawl(
+        self, name: str, options: CrawlOptions, roots: Sequence[str], *, revision: int = 0
+    ) -> Crawl:
         """Create the crawl, or update its options; roots are added to those there.
 
         ``revision`` rises if anything changed. An existing crawl keeps its id and state; but if
         more links are to be followed than before, and it was ever given something, a round ``read``
         over its pages begins in the same transaction, and a finished crawl becomes active.
+        With a ``revision`` nothing changes unless the crawl's is still that one.
 
         ``version`` rises with every change of a crawl's row, here and in all that follows.
         """

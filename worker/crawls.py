@@ -19,7 +19,7 @@ from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.net.request import ACCEPT_JSON, crawl_headers, shown
 from greencrawl.schema.records import Crawl, CrawlOptions, Refusal, StoredPage, Validators
 from greencrawl.schema.records.auth import Form, OAuth2, Own
-from greencrawl.schema.records.link_sources import chosen_sources
+from greencrawl.schema.text.link_sources import chosen_sources
 from greencrawl.store.base import Detail
 from greencrawl.worker import hooks
 from greencrawl.worker.extract.listing import Listing, listing_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pymysql
 from gevent.threadpool import ThreadPool
@@ -26,12 +26,19 @@ from greencrawl.schema.records import (
     CrawlState,
     Debt,
     Duty,
+    Facts,
     Final,
     FrontierIdentity,
     HookCount,
     HookFailure,
     HookRefusal,
     Mark,
+    Member,
+    NodeOptions,
+    OptionName,
+    OrderChange,
+    Ordered,
+    Orders,
     Overflow,
     PageFilter,
     ParkedShape,
@@ -47,7 +54,7 @@ from greencrawl.schema.records import (
 )
 from greencrawl.store import declared
 from greencrawl.store import rows as common
-from greencrawl.store.base import EVERY, MARGIN, NEVER, STEP_ROWS, Detail, Step
+from greencrawl.store.base import EVERY, MARGIN, MEMBERS, NEVER, STEP_ROWS, Detail, Step
 from greencrawl.store.bodies import Bodies, Place
 from greencrawl.store.errors import BodyAway, Unstorable
 from greencrawl.store.mysql import commits, migrations, page_limit, periods, rows, streams
@@ -56,6 +63,7 @@ from greencrawl.store.mysql.cluster.topology import Topology
 from greencrawl.store.mysql.connection import LONG_SECONDS, Db
 from greencrawl.store.mysql.group_commit import Grouped
 from greencrawl.store.mysql.ids import Numbers
+from greencrawl.store.mysql.system import members, orders
 from greencrawl.store.mysql.tables import (
     bodies,
     crawls,
@@ -205,12 +213,77 @@ class MysqlStore:
         fenced._seeds = Grouped(fenced._cluster)
         return fenced
 
-    # -- crawls
+    # -- members and orders
 
-    def put_crawl(self, name: str, options: CrawlOptions, roots: Sequence[str]) -> Crawl:
+    def put_member(self, member: Member) -> bool:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.write(lambda db: members.put(db, member))
+
+    def member_left(
+        self, member: str, incarnation: int, why: str, at_ms: int, facts: Facts | None = None
+    ) -> bool:
         """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(
-            lambda db: periods.put_crawl(db, name, options, roots, epoch_ms())
+            lambda db: members.left(db, member, incarnation, why, at_ms, facts)
+        )
+
+    def members(self) -> list[Member]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.read(members.every)
+
+    def drop_members(self, before_ms: int, keep: int = MEMBERS) -> int:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.write(lambda db: members.drop(db, before_ms, keep))
+
+    def put_orders(
+        self,
+        member: str,
+        options: NodeOptions,
+        unset: tuple[OptionName, ...],
+        by_whom: str,
+        at_ms: int,
+        *,
+        revision: int | None = None,
+    ) -> Ordered | None:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.write(
+            lambda db: orders.put(db, member, options, unset, by_whom, at_ms, revision)
+        )
+
+    def note_crawl_change(
+        self, crawl: int, name: str, changed: Mapping[str, Any], by_whom: str, at_ms: int
+    ) -> int:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.write(
+            lambda db: orders.note_crawl(db, crawl, name, changed, by_whom, at_ms)
+        )
+
+    def orders(self) -> Orders:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.read(orders.every)
+
+    def orders_revision(self) -> int:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.read(orders.revision)
+
+    def orders_log(
+        self, limit: int = 100, *, before: int = NEVER, member: str = "", crawl: str = ""
+    ) -> list[OrderChange]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.read(lambda db: orders.log(db, limit, before, member, crawl))
+
+    def drop_orders_log(self, before_ms: int) -> int:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.write(lambda db: orders.drop_log(db, before_ms))
+
+    # -- crawls
+
+    def put_crawl(
+        self, name: str, options: CrawlOptions, roots: Sequence[str], *, revision: int = 0
+    ) -> Crawl:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.write(
+            lambda db: periods.put_crawl(db, name, options, roots, epoch_ms(), revision)
         )
 
     def crawls(self) -> list[Crawl]:

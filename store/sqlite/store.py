@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gevent import monkey
 from msgspec.structs import replace
@@ -29,12 +29,19 @@ from greencrawl.schema.records import (
     CrawlState,
     Debt,
     Duty,
+    Facts,
     Final,
     FrontierIdentity,
     HookCount,
     HookFailure,
     HookRefusal,
     Mark,
+    Member,
+    NodeOptions,
+    OptionName,
+    OrderChange,
+    Ordered,
+    Orders,
     Overflow,
     PageFilter,
     ParkedShape,
@@ -49,7 +56,7 @@ from greencrawl.schema.records import (
     Version,
 )
 from greencrawl.store import declared, rows
-from greencrawl.store.base import EVERY, MARGIN, NEVER, STEP_ROWS, Detail, Step
+from greencrawl.store.base import EVERY, MARGIN, MEMBERS, NEVER, STEP_ROWS, Detail, Step
 from greencrawl.store.bodies import Bodies, Place
 from greencrawl.store.errors import BodyAway
 from greencrawl.store.rows import Codec, Row
@@ -58,6 +65,7 @@ from greencrawl.store.sqlite.commits import Committer
 from greencrawl.store.sqlite.connection import SqliteThread, transaction, translated
 from greencrawl.store.sqlite.group_commit import Grouped
 from greencrawl.store.sqlite.migrations import prepare, refuse_early
+from greencrawl.store.sqlite.system import members, orders
 from greencrawl.store.sqlite.tables import (
     attempts,
     contents,
@@ -248,11 +256,74 @@ class SqliteStore:
         fenced._duty = duty
         return fenced
 
+    # -- members and orders
+
+    def put_member(self, member: Member) -> bool:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._write(lambda db: members.put(db, member))
+
+    def member_left(
+        self, member: str, incarnation: int, why: str, at_ms: int, facts: Facts | None = None
+    ) -> bool:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._write(lambda db: members.left(db, member, incarnation, why, at_ms, facts))
+
+    def members(self) -> list[Member]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._questions.run(members.every)
+
+    def drop_members(self, before_ms: int, keep: int = MEMBERS) -> int:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._write(lambda db: members.drop(db, before_ms, keep))
+
+    def put_orders(
+        self,
+        member: str,
+        options: NodeOptions,
+        unset: tuple[OptionName, ...],
+        by_whom: str,
+        at_ms: int,
+        *,
+        revision: int | None = None,
+    ) -> Ordered | None:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._write(
+            lambda db: orders.put(db, member, options, unset, by_whom, at_ms, revision)
+        )
+
+    def note_crawl_change(
+        self, crawl: int, name: str, changed: Mapping[str, Any], by_whom: str, at_ms: int
+    ) -> int:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._write(lambda db: orders.note_crawl(db, crawl, name, changed, by_whom, at_ms))
+
+    def orders(self) -> Orders:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._questions.run(orders.every)
+
+    def orders_revision(self) -> int:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._questions.run(orders.revision)
+
+    def orders_log(
+        self, limit: int = 100, *, before: int = NEVER, member: str = "", crawl: str = ""
+    ) -> list[OrderChange]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._questions.run(lambda db: orders.log(db, limit, before, member, crawl))
+
+    def drop_orders_log(self, before_ms: int) -> int:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._write(lambda db: orders.drop_log(db, before_ms))
+
     # -- crawls
 
-    def put_crawl(self, name: str, options: CrawlOptions, roots: Sequence[str]) -> Crawl:
+    def put_crawl(
+        self, name: str, options: CrawlOptions, roots: Sequence[str], *, revision: int = 0
+    ) -> Crawl:
         """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: periods.put_crawl(db, name, options, roots, epoch_ms()))
+        return self._write(
+            lambda db: periods.put_crawl(db, name, options, roots, epoch_ms(), revision)
+        )
 
     def crawls(self) -> list[Crawl]:
         """See :class:`greencrawl.store.base.Store`."""

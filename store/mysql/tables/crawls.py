@@ -37,7 +37,10 @@ PURGE_ROWS = {
     "hook_failures": 1000,
 }  # fmt: skip
 """Table → rows deleted in one transaction; replicas repeat it as one piece."""
-_LAST = ("periods", "rounds", "hook_sums", "refusals", "limits", "hosts", "sums", "times", "purges")
+_LAST = (
+    "periods", "rounds", "hook_sums", "refusals", "limits", "hosts", "sums", "times",
+    "crawl_changes", "purges",
+)  # fmt: skip
 
 _READ = (
     "SELECT id, name, state, options, roots, revision, created_ms, started_ms, finished_ms, "

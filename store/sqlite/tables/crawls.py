@@ -203,6 +203,7 @@ def purge_step(db: sqlite3.Connection, crawl: int) -> int | None:
             return removed
     db.execute("DELETE FROM periods WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM rounds WHERE crawl = ?", (crawl,))
+    db.execute("DELETE FROM crawl_changes WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM hosts WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM limits WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM refusals WHERE crawl = ?", (crawl,))

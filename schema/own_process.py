@@ -1,0 +1,36 @@
+"""What this process has used so far of its machine."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.records import Facts
+
+_STATM = Path("/proc/self/statm")
+_PAGE_BYTES = resource.getpagesize()
+_BEGAN_MS = epoch_ms()
+
+
+def rss_bytes() -> int:
+    """Memory of this process that is in RAM; the most that it ever was where the kernel does not
+    say more."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(_STATM.read_text().split()[1]) * _PAGE_BYTES
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def facts() -> Facts:
+    """What every process tells of itself."""
+    return Facts(
+        pid=os.getpid(),
+        machine=socket.gethostname()[:255],
+        began_ms=_BEGAN_MS,
+        cpu_seconds=round(time.process_time(), 3),
+        rss_bytes=rss_bytes(),
+    )
