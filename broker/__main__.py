@@ -19,6 +19,7 @@ from greencrawl.broker.frontier.coordination.duties import Duties
 from greencrawl.broker.frontier.nodes.embedded import EmbeddedRedis
 from greencrawl.broker.frontier.frontier import Frontier
 from greencrawl.broker.api.security import Guard, check_settings
+from greencrawl.broker.logs import Sender
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.membership import Membership
 from greencrawl.broker.tasks.purge import Purging
@@ -59,7 +60,7 @@ def breaking_off(stop: Event) -> Iterator[None]:
         stop.unlink(throw)
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, sender: Sender) -> None:
     """Serve until told to stop. Raises a GreencrawlError if it cannot start."""
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -91,13 +92,14 @@ def run(settings: Settings) -> None:
                 )
                 frontier.start()
             service = Service(frontier, store, duties=duties, permits=Permits.of(settings))
+            service.loggers.token, service.loggers.ca = settings.worker_token, settings.tls_ca
             upkeep, refill, purging = Upkeep(service), Refill(service), Purging(service)
             limits = Limits(settings.journal_months, settings.journal_days, settings.version_days)
             retention = Retention(service, limits)
             face = HttpApp(service, Guard(settings.worker_token, settings.admin_token))
             server = Server(face, listening, context)
             address = f"{settings.bind[0]}:{server.port}"
-            membership = Membership(service, settings, address, server.port)
+            membership = Membership(service, settings, address, server.port, sender)
             upkeep.start()
             refill.start()
             purging.start()
@@ -113,6 +115,7 @@ def run(settings: Settings) -> None:
             refill.stop()
             purging.stop()
             frontier.stop(clean=embedded is not None)
+            sender.stop()
         finally:
             duties.stop()
             store.close()
@@ -149,9 +152,10 @@ def main(arguments: list[str]) -> int:
         settings = load()
         log.configure("broker", settings.log_level)
         crash_points.arm(settings.fault)
+        sender = Sender(settings.data, settings.worker_token, settings.tls_ca)
         log.logger("broker").info("settings", **masked(settings))
         garbage.started()
-        run(settings)
+        run(settings, sender)
     except (InvalidConfig, FrontierMismatch) as error:
         print(f"broker: {error}", file=sys.stderr)
         return USAGE

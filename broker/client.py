@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from greencrawl.broker import answers
 from greencrawl.broker.api.messages import (
@@ -33,6 +33,7 @@ from greencrawl.broker.api.messages import (
     RequeueRequest,
     StopRequest,
 )
+from greencrawl.broker.logs.records import LogsQuery, LogsReply
 from greencrawl.broker.transport import KeepAlive, Lost, Reply, Transport
 from greencrawl.schema.errors import InvalidConfig, Refused, Unavailable
 from greencrawl.schema.records import (
@@ -199,6 +200,12 @@ class BrokerClient:
         """Who works together; with ``gone`` also those that have left."""
         query = answers.query(node=node or None, gone="true" if gone else None)
         return self._call("GET", "/v1/members" + query, None, MembersReply)
+
+    def logs(self, query: LogsQuery) -> LogsReply:
+        """Lines that processes logged; ask again with ``next`` as ``after`` until that is ""."""
+        given = {name: value for name, value in asdict(query).items() if value not in ("", False)}
+        given |= {"newest": "true"} if query.newest else {}
+        return self._call("GET", "/v1/logs" + answers.query(**given), None, LogsReply)
 
     def orders(self) -> Orders:
         """What nodes are ordered."""

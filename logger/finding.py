@@ -65,7 +65,8 @@ class _Wanted:
         if query.after:
             self.after = key_of(query.after)
             if self.newest:
-                self.high = min(self.high, self.after[0] + 1)
+                at_ms, member, *_ = self.after
+                self.high = min(self.high, at_ms + 1 if member else at_ms)
             else:
                 self.low = max(self.low, self.after[0])
 
@@ -125,7 +126,7 @@ class _Found:
         try:
             lines = part.lines()
         except (OSError, ValueError) as error:
-            log.error("frame_damaged", member=part.member, reason=str(error))
+            log.warning("frame_damaged", member=part.member, reason=str(error))
             return
         wanted = self._wanted
         for number, line in enumerate(lines, part.first):

@@ -36,7 +36,7 @@ class Frame(NamedTuple):
     offset: int
     incarnation: int
     first: int
-    count: int
+    lines: int
     raw: int
     low_ms: int
     high_ms: int
@@ -46,7 +46,7 @@ class Frame(NamedTuple):
     @property
     def last(self) -> int:
         """The number of its last line."""
-        return self.first + self.count - 1
+        return self.first + self.lines - 1
 
     @property
     def end(self) -> int:
@@ -143,7 +143,7 @@ def _records(data: bytes, *, anywhere: bool = False) -> Iterator[Frame]:
     end = 0
     for record in _RECORD.iter_unpack(data[: len(data) - len(data) % _RECORD.size]):
         tag, *fields = record
-        frame = Frame(*fields[:8], tuple(fields[8:13]), fields[13])
+        frame = Frame._make([*fields[:8], tuple(fields[8:13]), fields[13]])
         if tag != _TAG or (frame.offset != end and not anywhere):
             return
         yield frame

@@ -1,13 +1,14 @@
 """Lines on their way to disk: taken from posts, kept in memory for a minute at most, written.
 
-A sender keeps what is not on disk, so that nothing is lost when this process dies. A post that comes
-again adds nothing. Where the disk is full what is in memory is given up – its senders have it – and
-each further post is tried at once, until one can be written.
+A sender keeps what is not on disk, so that nothing is lost when this process dies. A post that
+comes again adds nothing. Where the disk is full what is in memory is given up – its senders have
+it – and each further post is tried at once, until one can be written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import gevent
 from gevent.lock import Semaphore
@@ -54,7 +55,7 @@ class Intake:
     """See the module's text. Writes to ``archive`` in threads."""
 
     def __init__(self, archive: Archive, clock: Clock = monotonic) -> None:
-        self._archive = archive
+        self.archive = archive
         self._clock = clock
         self._lives: dict[tuple[str, int], _Life] = {}
         self.full = ""
@@ -72,7 +73,7 @@ class Intake:
         """
         life = self._lives.setdefault((member, incarnation), _Life(member, incarnation))
         with life.writing:
-            kept = self._archive.last(member, incarnation)
+            kept = self.archive.last(member, incarnation)
             taken = life.last if life.lines else kept
             if after > taken:
                 return PostReply(taken=taken, kept=kept)
@@ -86,14 +87,18 @@ class Intake:
             due = life.bytes >= FLUSH_BYTES or self.bytes >= ALL_BYTES
             if life.lines and (flush or due or self.full):
                 self._write(life)
-            kept = self._archive.last(member, incarnation)
+            kept = self.archive.last(member, incarnation)
             return PostReply(taken=life.last if life.lines else kept, kept=kept)
 
     def run(self) -> None:
         """Write what has waited for long enough, for ever."""
         while True:
             gevent.sleep(LOOK_SECONDS)
-            self._flush(self._clock() - FLUSH_SECONDS)
+            self.flush_old()
+
+    def flush_old(self) -> None:
+        """Write what has waited for a minute."""
+        self._flush(self._clock() - FLUSH_SECONDS)
 
     def flush(self) -> None:
         """Write all there is."""
@@ -120,7 +125,7 @@ class Intake:
         now = epoch_ms()
         if not life.lines:
             life.first, life.since = number, self._clock()
-        lines = [self._archive.placed(read(text, now), now) for text in texts]
+        lines = [self.archive.placed(read(text, now), now) for text in texts]
         life.lines += lines
         more = sum(len(line.text) for line in lines)
         life.bytes += more
@@ -129,20 +134,26 @@ class Intake:
 
     def _write(self, life: _Life) -> None:
         """Write a life's lines, or give them up. Raises Full."""
-        first, lines = life.first, life.lines
         try:
-            gevent.get_hub().threadpool.apply(
-                self._archive.append, (life.member, life.incarnation, first, lines)
-            )
-        except OSError as error:
-            if not self.full:
-                log.error("logs_not_written", reason=str(error))
-            self.full = error.strerror or str(error)
-            raise Full(f"the lines cannot be written: {self.full}") from error
-        else:
-            if self.full:
-                log.info("logs_written_again")
-            self.full = ""
+            error = gevent.get_hub().threadpool.apply(self._append, (life,))
         finally:
             self.bytes -= life.bytes
             life.lines, life.bytes = [], 0
+        if error is None:
+            if self.full:
+                log.info("logs_written_again")
+            self.full = ""
+            return
+        before, self.full = self.full, error.strerror or str(error)
+        with suppress(OSError):  # what we say may go to the same disk
+            if not before:
+                log.warning("logs_not_written", reason=str(error))
+        raise Full(f"the lines cannot be written: {self.full}")
+
+    def _append(self, life: _Life) -> OSError | None:
+        """In a thread; an error that is raised there the hub would print."""
+        try:
+            self.archive.append(life.member, life.incarnation, life.first, life.lines)
+        except OSError as error:
+            return error
+        return None

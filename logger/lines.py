@@ -1,7 +1,8 @@
 """Lines as they are kept: JSON objects on one line of printable ASCII, whatever was sent.
 
-A log line may quote a foreign server, and somebody may read the files in a terminal. What cannot be
-read as a line is not left out, since lines are numbered: another stands in its place, which says so.
+A log line may quote a foreign server, and somebody may read the files in a terminal. What cannot
+be read as a line is not left out, since lines are numbered: another stands in its place, which says
+so.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ def _safe(text: bytes, now_ms: int) -> bytes:
     try:
         if len(text) > MOST_LINE_BYTES:
             raise ValueError(f"more than {MOST_LINE_BYTES} bytes")
-        whole = json.dumps(json.loads(text), ensure_ascii=False)  # with both halves of each pair
-        said = json.loads(whole.encode("utf-8", "replace"))
+        whole = json.dumps(json.loads(text, strict=False), ensure_ascii=False)
+        said = json.loads(whole.encode("utf-8", "replace"))  # halves of characters are gone
         if not isinstance(said, dict):
             raise ValueError("not an object")
         for at in (said.get("timestamp"), _iso(now_ms)):  # its own time, if that is one

@@ -71,6 +71,8 @@ class Settings:
     host_bytes: int
     credentials: str
     session_key: str
+    logger_bind: tuple[str, int]
+    logger_days: int
     log_level: str
     fault: str
     said: frozenset[str] = frozenset()
@@ -251,6 +253,16 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "Redis; "
         "`openssl rand -base64 32` makes one; empty: each machine logs in by itself; secret",
     ),
+    "LOGGER_BIND": (
+        "127.0.0.1:8766",
+        variables.bind,
+        "host:port a logger listens on; beyond loopback it needs GREENCRAWL_WORKER_TOKEN",
+    ),
+    "LOGGER_DAYS": (
+        "14",
+        variables.number(int, 1, 3650),
+        "Days of which a logger keeps what was said, today among them",
+    ),
     "LOG_LEVEL": (
         "info",
         variables.choice("debug", "info", "warning", "error"),
@@ -334,7 +346,7 @@ def masked(settings: Settings) -> dict[str, str]:
         value = getattr(settings, key.lower())
         if key in SECRETS:
             shown[key] = "***" if value else ""
-        elif key == "BIND":
+        elif key in ("BIND", "LOGGER_BIND"):
             shown[key] = f"{value[0]}:{value[1]}"
         elif isinstance(value, tuple):
             shown[key] = ",".join(mask_url(str(part)) for part in value)

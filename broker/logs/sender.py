@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import gevent
 import msgspec
@@ -95,7 +96,7 @@ class Sender:
         self._trouble = ""
         self._stopping = Event()
         self._there = Event()
-        self._running: gevent.Greenlet | None = None
+        self._running: gevent.Greenlet[..., Any] | None = None
         logs.attach(self.ring.append)
 
     # -- what the process says of itself
@@ -171,8 +172,7 @@ class Sender:
 
     def _choose(self) -> str:
         """The logger to tell now, "" if none answers. Which it is may have changed."""
-        now = self._clock()
-        rested = [one for one in self._known.loggers if self._resting.get(one, (0.0, 0.0))[0] <= now]
+        rested = [one for one in self._known.loggers if not self._rests(one)]
         chosen = next(iter(ranked(self._member, rested)), "")
         if chosen != self._logger:
             if self._logger in rested and self._sent >= self.ring.first:
@@ -275,6 +275,10 @@ class Sender:
         if not before:
             why = answer.why if isinstance(answer, Lost) else f"it answered {answer.status}"
             log.info("logger_failed", logger=logger, reason=why)
+
+    def _rests(self, logger: str) -> bool:
+        until, _ = self._resting.get(logger, (0.0, 0.0))
+        return until > self._clock()
 
     def _connection(self, logger: str) -> KeepAlive:
         if logger not in self._connections:

@@ -79,7 +79,7 @@ class Spool:
     def _append(self, first: int, lines: list[str]) -> int:
         dropped = at = 0
         while at < len(lines):
-            if self._file < 0 or self._next != first + at or self._size >= FILE_BYTES:
+            if self._file < 0 or self._next != first + at:
                 dropped += self._begin(first + at)
             if self._file < 0:
                 dropped += len(lines) - at
@@ -121,6 +121,8 @@ class Spool:
             self._end()
             return False
         self._size += len(data)
+        if self._size >= FILE_BYTES:
+            self._end()
         return True
 
     def _end(self) -> None:
