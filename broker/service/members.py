@@ -26,6 +26,7 @@ from greencrawl.schema.records import (
     MemberReply,
     MemberRequest,
     MemberState,
+    MemberStatus,
     NodeOptions,
     OptionName,
     OrderChange,
@@ -238,7 +239,7 @@ class Members:
             beat = heard.get(row.id)
             told = {name: getattr(row, name) for name in Member.__struct_fields__}
             if row.left_ms:
-                status = LOST if row.why == LOST else "left"
+                status: MemberStatus = "lost" if row.why == LOST else "left"
                 found.append(MemberState(**told, status=status))
             elif beat is not None and beat.incarnation >= row.incarnation:
                 told["facts"] = beat.facts

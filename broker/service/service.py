@@ -99,8 +99,9 @@ class Queue(Protocol):
     ordering: ActivityEvent
     """Set when another broker was told to order something, or may have been."""
 
-    beats: Beats
-    """What members have told lately."""
+    @property
+    def beats(self) -> Beats:
+        """What members have told lately."""
 
     def holding(self, duty: Duty) -> Queue:
         """This queue for the holder of a duty: its calls raise DutyLost once that passed on."""

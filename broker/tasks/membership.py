@@ -93,7 +93,4 @@ class Membership:
                 ordered or self._own_level, "order" if ordered is not None else self._source
             )
             set_level(str(level.value))
-            # A change of what it keeps is to be seen at once.
-            again = reply.revision != self._request.revision
-            wait = 0.0 if again else WAIT_SECONDS
-            self._request = replace(self._request, revision=reply.revision, wait=wait)
+            self._request = replace(self._request, revision=reply.revision)

@@ -77,6 +77,7 @@ from greencrawl.schema.records.lease import (
 from greencrawl.schema.records.member import (
     ALL,
     BEAT_SECONDS,
+    FAILURES,
     NODE,
     Facts,
     InForce,
@@ -148,6 +149,7 @@ __all__ = [
     "BEAT_SECONDS",
     "CRAWL_NAME",
     "EVERY_SHAPE",
+    "FAILURES",
     "FINISHED",
     "HOOK_FUNCTIONS",
     "INDEX_STEP",

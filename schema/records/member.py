@@ -67,7 +67,7 @@ class NodeOptions(
 
     def without(self, names: tuple[OptionName, ...]) -> NodeOptions:
         """All but these."""
-        return NodeOptions(**{**asdict(self), **dict.fromkeys(names)})
+        return NodeOptions(**{k: v for k, v in asdict(self).items() if k not in names})
 
 
 OptionName = Literal[

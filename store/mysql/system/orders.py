@@ -114,7 +114,8 @@ def log(db: Db, limit: int, before: int, member: str, crawl: str) -> list[OrderC
 
 def drop_log(db: Db, before_ms: int) -> int:
     """See ``Store.drop_orders_log``."""
-    return db.execute("DELETE FROM orders_log WHERE at_ms < %s", (before_ms,))
+    sql = "DELETE FROM orders_log WHERE at_ms < %s AND id < %s"
+    return db.execute(sql, (before_ms, revision(db)))
 
 
 def _ordered(row: Row) -> Ordered:
