@@ -17,6 +17,7 @@ from gevent.lock import Semaphore
 from greencrawl import __version__
 from greencrawl.broker.client import BrokerClient
 from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.logs import Sender
 from greencrawl.schema import crash_points, garbage
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.log import logger
@@ -91,10 +92,16 @@ def broker_of(settings: Settings) -> BrokerClient:
     return BrokerClient(settings.broker, settings.worker_token, ca=settings.tls_ca, timeout=seconds)
 
 
+def sender_of(settings: Settings) -> Sender:
+    """What this process says from now on goes to the loggers, where there are some."""
+    return Sender(settings.data, settings.worker_token, settings.tls_ca)
+
+
 class Worker:
     """All parts of one process. Raises FrontierMismatch and InvalidConfig; waits for the rest.
 
-    ``broker`` takes the place of the client of ``settings.broker``, as benchmarks need it.
+    ``broker`` takes the place of the client of ``settings.broker``, as benchmarks need it;
+    ``sender`` has what this process has said already.
     """
 
     def __init__(
@@ -104,11 +111,13 @@ class Worker:
         stopping: Event,
         *,
         broker: BrokerClient | None = None,
+        sender: Sender | None = None,
     ) -> None:
         name = f"{settings.worker_id}-{number}"
         base = folder(settings)
         self._settings = settings
         self._stopping = stopping
+        self._sender = sender or sender_of(settings)
         self._permits = Permits.of(settings)
         self._crash_record = CrashRecord(base / f"{name}.marker", Semaphore(1), blocked())
         self._store = until_available(
@@ -216,8 +225,11 @@ class Worker:
                 self._crawls,
                 self._rate,
                 self._figures,
+                self._sender,
             ),
+            self._sender,
         )
+        self._sender.begin(name, incarnation.number)
         log.info("worker_up", worker=name, incarnation=incarnation.number, pid=os.getpid())
         if not stops():
             log.warning("reader_not_compiled", mend=MEND)
@@ -279,6 +291,7 @@ class Worker:
             self._shares.close()
             self._downloader.close()
             self._store.close()
+            self._sender.stop()
 
     def _charge(self) -> None:
         """Charge the page that killed or hung our predecessor, and that page alone.
@@ -361,10 +374,11 @@ def main(settings: Settings, number: int) -> int:
     """Body of ``python -m greencrawl.worker --child N``: returns the exit status."""
     crash_points.arm(settings.fault)
     before_start()
+    sender = sender_of(settings)
     stopping = Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         gevent.signal_handler(signum, stopping.set)
-    starting = gevent.spawn(Worker, settings, number, stopping)
+    starting = gevent.spawn(Worker, settings, number, stopping, sender=sender)
 
     def give_up_starting() -> None:
         stopping.wait()

@@ -7,7 +7,7 @@ What was ordered last holds while no broker answers, and at the next start, from
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Protocol
 
@@ -51,6 +51,13 @@ class Process(Protocol):
         """What it tells of itself while it keeps ``options``."""
 
 
+class Sender(Protocol):
+    """The part of ``greencrawl.broker.logs.Sender`` that is needed here."""
+
+    def tell(self, loggers: Iterable[str]) -> None:
+        """These loggers are there."""
+
+
 class Follower:
     """``run`` is a greenlet's body. ``start`` keeps what the file says, before anything else."""
 
@@ -60,6 +67,7 @@ class Follower:
         broker: Broker,
         file: OrdersFile,
         process: Process,
+        sender: Sender,
         *,
         clock: Clock = monotonic,
     ) -> None:
@@ -72,8 +80,7 @@ class Follower:
         self._told = self._telling = (clock(), 0, 0)
         """When it told of itself last, and of how many requests and pages; and what it tells now,
         which may not be heard."""
-        self.log_to: tuple[str, ...] = ()
-        """Addresses of loggers, as the broker said last."""
+        self._sender = sender
 
     def start(self) -> None:
         """Keep the orders that this worker had."""
@@ -126,7 +133,7 @@ class Follower:
 
     def _take(self, reply: MemberReply) -> None:
         self._told = self._telling
-        self.log_to = reply.log_to
+        self._sender.tell(reply.log_to)
         if reply.revision != self._request.revision or reply.options != self._options:
             log.info("ordered", revision=reply.revision, **_said(reply.options))
             self._options = reply.options

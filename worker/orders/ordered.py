@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
+from greencrawl.broker.logs import Sender
 from greencrawl.schema import own_process
 from greencrawl.schema.log import set_level
 from greencrawl.schema.records import FAILURES, Facts, NodeOptions
@@ -31,6 +32,7 @@ class Ordered:
         crawls: Crawls,
         rate: Rate,
         figures: Figures,
+        sender: Sender,
     ) -> None:
         self._settings = settings
         self._engine = engine
@@ -39,6 +41,7 @@ class Ordered:
         self._crawls = crawls
         self._rate = rate
         self._figures = figures
+        self._sender = sender
 
     def keep(self, options: NodeOptions) -> None:
         """Work as is ordered from now on. How many processes there are is the supervisor's part."""
@@ -77,4 +80,6 @@ class Ordered:
             backlog_bytes=self._writer.backlog_bytes,
             failures=dict(figures.failures.most_common(FAILURES)),
             options=in_force(self._settings, options),
+            log_queued=self._sender.queued,
+            log_dropped=self._sender.dropped,
         )
