@@ -19,7 +19,7 @@ from greencrawl.broker.frontier.coordination.duties import Duties
 from greencrawl.broker.frontier.nodes.embedded import EmbeddedRedis
 from greencrawl.broker.frontier.frontier import Frontier
 from greencrawl.broker.api.security import Guard, check_settings
-from greencrawl.broker.logs import Sender
+from greencrawl.broker.logs.sender import Sender
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.membership import Membership
 from greencrawl.broker.tasks.purge import Purging

@@ -17,7 +17,7 @@ from gevent.lock import Semaphore
 from greencrawl import __version__
 from greencrawl.broker.client import BrokerClient
 from greencrawl.broker.frontier import Frontier
-from greencrawl.broker.logs import Sender
+from greencrawl.broker.logs.sender import Sender
 from greencrawl.schema import crash_points, garbage
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.log import logger

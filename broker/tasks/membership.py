@@ -8,7 +8,7 @@ import gevent
 from msgspec.structs import replace
 
 from greencrawl import __version__
-from greencrawl.broker.logs import Sender
+from greencrawl.broker.logs.sender import Sender
 from greencrawl.broker.service.service import Service
 from greencrawl.schema import own_process
 from greencrawl.schema.clock import epoch_ms

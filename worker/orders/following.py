@@ -52,7 +52,7 @@ class Process(Protocol):
 
 
 class Sender(Protocol):
-    """The part of ``greencrawl.broker.logs.Sender`` that is needed here."""
+    """The part of ``greencrawl.broker.logs.sender.Sender`` that is needed here."""
 
     def tell(self, loggers: Iterable[str]) -> None:
         """These loggers are there."""

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from greencrawl.broker.logs import Sender
+from greencrawl.broker.logs.sender import Sender
 from greencrawl.schema import own_process
 from greencrawl.schema.log import set_level
 from greencrawl.schema.records import FAILURES, Facts, NodeOptions
