@@ -88,6 +88,14 @@ class Client:
             raise InvalidConfig([("crawl", str(error))]) from error
         return self._broker.put_crawl(wanted)
 
+    def change(self, name: str, *, revision: int | None = None, **options: Any) -> Crawl:
+        """Change these options of a crawl, and no others; None stands for the default.
+
+        Workers follow within a second. With a ``revision`` it raises Refused (409) if the crawl
+        has another one by now.
+        """
+        return self._broker.change(name, options, revision=revision, by="Client")
+
     def pause(self, name: str) -> Crawl:
         """Hold a crawl."""
         return self._broker.pause(name)

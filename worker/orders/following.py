@@ -25,6 +25,8 @@ log = logger("orders")
 
 WAIT_SECONDS = 10.0
 """A call waits for so long at most: what is told of a process is not older."""
+DRAIN_SECONDS = 0.5
+"""The same while a process hands back what it holds, for which somebody waits."""
 UNKNOWN_SECONDS = 30.0
 """Before a broker is asked again that does not know the call: it is of an earlier version."""
 LEAVE_SECONDS = 2.0
@@ -110,7 +112,8 @@ class Follower:
                 gevent.sleep(WAIT_SECONDS)
                 continue
             self._take(reply)
-            wait = WAIT_SECONDS
+            draining = self._options.drain and self._request.facts.held > 0
+            wait = DRAIN_SECONDS if draining else WAIT_SECONDS
 
     def leave(self) -> None:
         """Say the last word, if there is a broker to hear it."""
@@ -129,7 +132,8 @@ class Follower:
                 pages_per_second=round((facts.pages - pages) / seconds, 2),
             )
         self._telling = now, facts.requests, facts.pages
-        return replace(self._request, facts=facts, wait=wait)
+        self._request = replace(self._request, facts=facts, wait=wait)
+        return self._request
 
     def _take(self, reply: MemberReply) -> None:
         self._told = self._telling

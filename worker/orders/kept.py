@@ -62,6 +62,7 @@ class OrdersFile:
         try:
             fresh.write_bytes(msgspec.json.encode(kept))
             fresh.replace(self._path)
+            self._kept = kept
         except OSError as error:
             log.warning("orders_not_kept", path=str(self._path), reason=str(error))
             with suppress(OSError):
