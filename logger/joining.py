@@ -96,10 +96,11 @@ class Joining:
 
 def address_of(settings: Settings, port: int) -> str:
     """Where others reach this logger. Where it listens on all addresses of the machine, that is the
-    one from which a broker is reached."""
+    one from which a broker is reached, or with TLS the machine's full name: its certificate has a
+    name."""
     host = settings.logger_bind[0]
     if host in _ANY:
-        host = _towards(settings.broker[0])
+        host = socket.getfqdn() if settings.tls_cert else _towards(settings.broker[0])
     name = f"[{host}]" if ":" in host else host
     return f"{'https' if settings.tls_cert else 'http'}://{name}:{port}"
 

@@ -227,7 +227,6 @@ class Worker:
                 self._figures,
                 self._sender,
             ),
-            self._sender,
         )
         self._sender.begin(name, incarnation.number)
         log.info("worker_up", worker=name, incarnation=incarnation.number, pid=os.getpid())

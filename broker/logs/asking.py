@@ -29,16 +29,16 @@ from greencrawl.broker.logs.records import (
 from greencrawl.broker.transport import KeepAlive, Reply
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
-from greencrawl.schema.records import MemberState
+from greencrawl.schema.records import Member
 from greencrawl.schema.wire import from_json
 
-LOOK_SECONDS = 2.0
+LOOK_SECONDS = 3.0
 """For so long it is remembered which loggers there are."""
 ASK_SECONDS = 5.0
 """A logger is waited for so long."""
 MOST_LOGGERS = 64
 
-MemberList = Callable[[], Iterable[MemberState]]
+MemberList = Callable[[], Iterable[Member]]
 
 
 class Loggers:
@@ -60,8 +60,9 @@ class Loggers:
         if self._clock() - self._looked >= LOOK_SECONDS:
             self._looked = self._clock()
             with suppress(Unavailable):
-                there = (one.address for one in self._members() if one.kind == "logger")
-                self._addresses = tuple(sorted({one for one in there if one})[:MOST_LOGGERS])
+                there = (one for one in self._members() if one.kind == "logger" and not one.left_ms)
+                found = {one.address for one in there if one.address}
+                self._addresses = tuple(sorted(found)[:MOST_LOGGERS])
         return self._addresses
 
     def of(self, member: str) -> tuple[str, ...]:

@@ -113,12 +113,11 @@ class Sender:
     def tell(self, loggers: Iterable[str]) -> None:
         """These loggers are there now, as a broker says."""
         given = tuple(loggers)
-        if self._known.tell(given):
-            if not self._there.is_set():
-                logs.attach(self.ring.append)
-                self._there.set()
-        elif self._there.is_set() or not self._known.loggers:
+        if not self._known.tell(given):
             self._forget()
+        elif not self._there.is_set():
+            logs.attach(self.ring.append)
+            self._there.set()
 
     @property
     def queued(self) -> int:

@@ -49,15 +49,11 @@ class Process(Protocol):
     def change(self, crawls: Collection[int]) -> None:
         """Options of these crawls (ids) were changed. Raises Unavailable."""
 
+    def tell(self, loggers: Iterable[str]) -> None:
+        """These loggers are there: addresses."""
+
     def facts(self, options: NodeOptions) -> Facts:
         """What it tells of itself while it keeps ``options``."""
-
-
-class Sender(Protocol):
-    """The part of ``greencrawl.broker.logs.sender.Sender`` that is needed here."""
-
-    def tell(self, loggers: Iterable[str]) -> None:
-        """These loggers are there."""
 
 
 class Follower:
@@ -69,7 +65,6 @@ class Follower:
         broker: Broker,
         file: OrdersFile,
         process: Process,
-        sender: Sender,
         *,
         clock: Clock = monotonic,
     ) -> None:
@@ -82,7 +77,6 @@ class Follower:
         self._told = self._telling = (clock(), 0, 0)
         """When it told of itself last, and of how many requests and pages; and what it tells now,
         which may not be heard."""
-        self._sender = sender
 
     def start(self) -> None:
         """Keep the orders that this worker had."""
@@ -137,7 +131,7 @@ class Follower:
 
     def _take(self, reply: MemberReply) -> None:
         self._told = self._telling
-        self._sender.tell(reply.log_to)
+        self._process.tell(reply.log_to)
         if reply.revision != self._request.revision or reply.options != self._options:
             log.info("ordered", revision=reply.revision, **_said(reply.options))
             self._options = reply.options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
@@ -65,6 +65,10 @@ class Ordered:
             for held in self._sessions.holding():
                 if held.session.crawl == crawl and held.session.revision < context.paced_since:
                     held.end_soon()
+
+    def tell(self, loggers: Iterable[str]) -> None:
+        """These loggers are there: what the process says goes to one of them."""
+        self._sender.tell(loggers)
 
     def facts(self, options: NodeOptions) -> Facts:
         """What the process tells of itself while it keeps ``options``."""
