@@ -105,9 +105,8 @@ class Sender:
         """This process is that member. Begins to send as soon as a logger is known."""
         self._member, self._incarnation = member, incarnation
         self._spool = Spool(self._base, member, incarnation, self._spool_bytes)
-        self.ring.spill = self._spool.append
         if self._known.loggers:
-            self._there.set()
+            self._come(self._spool)
         self._running = gevent.spawn(self._run)
 
     def tell(self, loggers: Iterable[str]) -> None:
@@ -115,9 +114,8 @@ class Sender:
         given = tuple(loggers)
         if not self._known.tell(given):
             self._forget()
-        elif not self._there.is_set():
-            logs.attach(self.ring.append)
-            self._there.set()
+        elif self._spool is not None and not self._there.is_set():
+            self._come(self._spool)
 
     @property
     def queued(self) -> int:
@@ -133,7 +131,7 @@ class Sender:
         """Send what is left, or leave it in the spool for the next process."""
         self._stopping.set()
         if self._running is not None:
-            self._running.join(LAST_SECONDS + CALL_SECONDS)
+            self._running.join(LAST_SECONDS)
             self._running.kill()
         if self._there.is_set() and self._spool is not None:
             self._last_words()
@@ -153,6 +151,9 @@ class Sender:
                     self._step()
                 except OSError as error:  # of the spool's folder
                     self._say_trouble(str(error))
+                except Exception:  # a defect must not end it: it would not be told, either
+                    log.exception("lines_not_sent")
+                    self._stopping.wait(MOST_REST_SECONDS)
 
     def _step(self) -> None:
         spool = self._spool
@@ -168,6 +169,8 @@ class Sender:
         if self.ring.bytes > self._half:
             self.ring.empty()
         self._say_trouble(spool.trouble)
+        if logger and logger not in self._resting:
+            self._say_dropped()
 
     def _choose(self) -> str:
         """The logger to tell now, "" if none answers. Which it is may have changed."""
@@ -234,7 +237,6 @@ class Sender:
             return False
         self._sent = reply.taken
         self.ring.forget(reply.kept)
-        self._say_dropped()
         return True
 
     def _call(
@@ -286,6 +288,12 @@ class Sender:
 
     # -- ends
 
+    def _come(self, spool: Spool) -> None:
+        """There is a logger: from now on no line is to be lost."""
+        self.ring.spill = spool.append
+        logs.attach(self.ring.append)
+        self._there.set()
+
     def _forget(self) -> None:
         """There is no logger: what is said is for standard error alone."""
         self._there.clear()
@@ -296,13 +304,12 @@ class Sender:
     def _last_words(self) -> None:
         spool = self._spool
         assert spool is not None
-        logger = self._choose()
-        with suppress(OSError):
-            if logger and not spool:
+        with suppress(OSError, gevent.Timeout), gevent.Timeout(2 * LAST_SECONDS):
+            if (logger := self._choose()) and not spool:
                 first, lines = self.ring.after(max(self._sent, self.ring.first - 1), POST_BYTES)
                 self._post(logger, first, lines, flush=True)
-            if len(self.ring):
-                self.ring.empty()
+        if len(self.ring):
+            self.ring.empty()
 
     def _say_dropped(self) -> None:
         if self.dropped > self._told:

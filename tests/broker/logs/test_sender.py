@@ -228,7 +228,7 @@ def test_a_full_disk_of_a_logger_costs_no_line(tmp_path: Path) -> None:
 def test_where_no_logger_is_known_nothing_is_done(tmp_path: Path) -> None:
     with sending(tmp_path) as sender:
         say(sender, range(1, 101))
-        assert (sender.queued, sender.ring.bytes) == (0, len(sender.ring) and sender.ring.bytes)
+        assert sender.queued == 0
         assert log._sink is None
         assert not (tmp_path / "spool").exists()
         with logger_here(tmp_path / "logs") as (url, intake):
