@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import gevent
 import pytest
 from click.testing import CliRunner
 
 from greencrawl.cli.reading.logs import logs
+from tests.support.checkout import ROOT
 from tests.support.logger_process import LoggerProcess
 from tests.support.system import System, wait_until
 
@@ -139,6 +144,29 @@ def test_the_command_shows_what_is_asked_for(rig: Rig) -> None:
     assert [json.loads(line)["event"] for line in found] == ["worker_up"]
     assert run(rig, "--level", "critical").stdout == ""
     assert run(rig, "--crawl", "nobody").stdout == ""
+
+
+def test_the_command_goes_on_with_what_comes(rig: Rig) -> None:
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
+    environ["GREENCRAWL_BROKER"] = rig.system.variables["BROKER"]
+    command = [sys.executable, "-m", "greencrawl", "logs", "-f", "--json", "--node", NODE]
+    with subprocess.Popen(command, env=environ, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            first = json.loads(process.stdout.readline())
+            rig.order(greenlets=77)
+            keys = [first["sequence"]]
+            with gevent.Timeout(SECONDS):
+                while True:
+                    one = json.loads(process.stdout.readline())
+                    keys.append(one["sequence"])
+                    if one["said"].get("greenlets") == 77:
+                        break
+            assert len(keys) == len(set(keys))
+            process.send_signal(signal.SIGINT)
+            assert process.wait(SECONDS) == 0
+        finally:
+            process.kill()
 
 
 def test_the_command_says_which_logger_did_not_answer(rig: Rig) -> None:
