@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -75,7 +75,7 @@ class Settings:
     logger_days: int
     log_level: str
     fault: str
-    said: frozenset[str] = frozenset()
+    said: frozenset[str] = field(default=frozenset(), compare=False)
     """Fields that the environment names; the others are defaults."""
 
     def source(self, field: str) -> Literal["default", "environment"]:

@@ -126,7 +126,9 @@ def test_an_order_whose_message_is_lost_is_seen_at_the_next_look(
     waiting = gevent.spawn(other.follow, replace(HERE, wait=20))
     gevent.sleep(0.01)
     one.order("w", NodeOptions(paused=True))
-    assert waiting.get(timeout=5).options == NodeOptions(paused=True)
+    waiting.join(5)
+    assert waiting.ready(), "it waits still"
+    assert waiting.value.options == NodeOptions(paused=True)
 
 
 def test_orders_of_a_node_count_before_those_of_all(rig: Rig) -> None:
