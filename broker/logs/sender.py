@@ -200,7 +200,11 @@ class Sender:
 
     def _send_spooled(self, logger: str, spool: Spool, batch: Batch) -> None:
         last = batch.first + len(batch.lines) - 1
-        reply = self._call(logger, spool, batch.first, batch.lines, flush=True)
+        try:
+            reply = self._call(logger, spool, batch.first, batch.lines, flush=True)
+        except BaseException:  # we are ending: nothing later may be sent before it
+            spool.back(batch)
+            raise
         if reply is not None and reply.kept >= last:
             spool.done(batch)
         else:

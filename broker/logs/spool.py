@@ -97,6 +97,9 @@ class Spool:
         """Begin a file; returns how many older lines were dropped for it."""
         self._end()
         try:
+            if self._lock >= 0 and not self._folder.exists():  # the whole spool was given up
+                os.close(self._lock)
+                self._lock = -1
             if self._lock < 0:
                 self._lock = _locked_folder(self._folder)
             dropped, room = make_room(self._base, self._most_bytes - FILE_BYTES)

@@ -25,6 +25,7 @@ from greencrawl.logger.finding import find
 from greencrawl.logger.intake import Intake
 from greencrawl.schema import log
 from greencrawl.schema.clock import epoch_ms
+from tests.broker.logs.test_asking import answering
 from tests.support.logger_process import LoggerProcess, everything, line, logger_here
 from tests.support.ports import free_port
 from tests.support.system import wait_until
@@ -188,6 +189,20 @@ def test_of_two_loggers_the_other_takes_over_and_no_line_is_told_twice(tmp_path:
             assert numbers(kept(intake) + everything(other.url)) == all_once(300)
         finally:
             other.stop()
+
+
+def test_one_that_ends_while_it_sends_leaves_its_lines_in_order(tmp_path: Path) -> None:
+    with answering(b"", seconds=60) as hanging, logger_here(tmp_path / "logs") as (url, intake):
+        with sending(tmp_path, NOBODY) as sender:
+            say(sender, range(1, 101))
+            wait_until(lambda: not len(sender.ring), SECONDS, "all is in the spool")
+            sender.tell([hanging])
+            wait_until(lambda: list(tmp_path.glob("spool/*/*.claimed")), SECONDS, "it sends them")
+            say(sender, range(101, 111))
+            sender.tell([url])  # it would take the last ones at once
+        with sending(tmp_path, url, member="w-1"):
+            wait_until(lambda: len(numbers(kept(intake))) >= 110, SECONDS, "all are taken")
+        assert numbers(kept(intake)) == all_once(110)
 
 
 def test_a_line_that_two_loggers_have_is_told_once(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -111,6 +112,14 @@ def test_a_line_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "..@x").mkdir()  # of nobody
     (left,) = Spool.left(tmp_path)
     assert drained(left) == [5, 9]
+
+
+def test_a_spool_that_was_given_up_is_made_anew(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool", "w-0", 7)
+    spool.append(1, [LINE] * A_FILE)
+    shutil.rmtree(tmp_path / "spool")
+    assert spool.append(A_FILE + 1, ["a"]) == 0
+    assert drained(spool) == [A_FILE + 1]
 
 
 def test_what_cannot_be_written_is_dropped_and_counted(tmp_path: Path) -> None:
