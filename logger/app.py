@@ -24,6 +24,8 @@ log = logger("http")
 
 MOST_BYTES = 2 * 1024 * 1024
 """Of a post, packed and unpacked: senders send a quarter of it."""
+MOST_LINES = 20_000
+"""The same: a line of ours has some 90 bytes."""
 RETRY_SECONDS = 1
 
 
@@ -139,10 +141,15 @@ def _lines(request: falcon.Request) -> list[bytes]:
         raise HttpProblem(415, "send lines plain, or with Content-Encoding zstd")
     if len(body) > MOST_BYTES:
         raise _too_long()
-    return body.removesuffix(b"\n").split(b"\n") if body else []
+    lines = body.removesuffix(b"\n").split(b"\n") if body else []
+    if len(lines) > MOST_LINES:
+        raise _too_long()
+    return lines
 
 
 def _too_long() -> HttpProblem:
     return HttpProblem(
-        413, f"posts end at {MOST_BYTES} bytes; send several", headers={"Connection": "close"}
+        413,
+        f"posts end at {MOST_BYTES} bytes and {MOST_LINES} lines; send several",
+        headers={"Connection": "close"},
     )

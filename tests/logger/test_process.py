@@ -16,7 +16,7 @@ import zstandard
 
 from greencrawl.broker.logs.records import MOST_LINE_BYTES
 from greencrawl.logger.__main__ import check_settings
-from greencrawl.logger.app import MOST_BYTES
+from greencrawl.logger.app import MOST_BYTES, MOST_LINES
 from greencrawl.logger.joining import address_of
 from greencrawl.schema import file_lock
 from greencrawl.schema.errors import InvalidConfig
@@ -142,8 +142,9 @@ def send(url: str, body: bytes, **headers: str) -> Any:
 
 def test_bodies_are_bounded_also_when_they_are_packed(here: str) -> None:
     assert status(send, here, b"x" * (MOST_BYTES + 1))[0] == 413
-    bomb = zstandard.ZstdCompressor().compress(b"\n" * (200 * MOST_BYTES))
+    bomb = zstandard.ZstdCompressor().compress(b"x" * (200 * MOST_BYTES))
     assert len(bomb) < MOST_BYTES / 20
+    assert status(send, here, b"\n" * (MOST_LINES + 1))[0] == 413
     assert status(send, here, bomb, Content_Encoding="zstd")[0] == 413
     assert status(send, here, b"no zstd", Content_Encoding="zstd")[0] == 400
     assert status(send, here, b"{}", Content_Encoding="gzip")[0] == 415

@@ -215,7 +215,7 @@ def test_a_line_that_two_loggers_have_is_told_once(tmp_path: Path) -> None:
             intake.take("w-0", 1, 1 + sent, texts[sent:], 0, True)
             query = LogsQuery(since="36500d", limit=4)
             replies.append(find(intake.archive, intake, query, epoch_ms()))
-    merged = merge(replies, 4)
+    merged = merge(replies, 100)
     assert [one.said["number"] for one in merged.items] == [0, 1, 2, 3]
     assert merged.next
     assert merge([LogsReply(), LogsReply()], 4) == LogsReply()
