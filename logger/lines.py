@@ -19,6 +19,9 @@ from greencrawl.broker.logs.records import LEVELS, MOST_LINE_BYTES
 _PLAIN = re.compile(rb"\{[\x20-\x7e]*\}")
 _PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
 """Half of a character beyond the first plane, whose other half may be missing."""
+_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_BRACKETS = re.compile(rb"[\[\]{}]")
+_DEEPEST = 64
 _QUOTED = 300
 _LEVEL = {level: number for number, level in enumerate(LEVELS)}
 _INFO = _LEVEL["info"]
@@ -43,7 +46,7 @@ _DECODER = msgspec.json.Decoder(_Said)
 def read(text: bytes, now_ms: int) -> Line:
     """A line as it came, or what stands in its place; one without a time gets ``now_ms``."""
     plain = len(text) <= MOST_LINE_BYTES and _PLAIN.fullmatch(text) and not _PAIR.search(text)
-    if plain and (found := _known(text)):
+    if plain and _is_sound(text) and (found := _known(text)):
         return found
     text = _safe(text, now_ms)
     found = _known(text)
@@ -73,11 +76,13 @@ def _safe(text: bytes, now_ms: int) -> bytes:
             raise ValueError(f"more than {MOST_LINE_BYTES} bytes")
         whole = json.dumps(json.loads(text, strict=False), ensure_ascii=False)
         said = json.loads(whole.encode("utf-8", "replace"))  # halves of characters are gone
+        if _depth(text) > _DEEPEST:
+            raise RecursionError
         if not isinstance(said, dict):
             raise ValueError("not an object")
         for at in (said.get("timestamp"), _iso(now_ms)):  # its own time, if that is one
             made = _ascii({**said, "timestamp": at, "level": str(said.get("level", "info"))[:20]})
-            if len(made) <= MOST_LINE_BYTES and _known(made):
+            if len(made) <= MOST_LINE_BYTES and _is_sound(made) and _known(made):
                 return made
         raise ValueError("no line, or too long once it is made printable")
     except UnicodeDecodeError:
@@ -97,6 +102,27 @@ def _safe(text: bytes, now_ms: int) -> bytes:
             "timestamp": _iso(now_ms),
         }
     )
+
+
+def _is_sound(text: bytes) -> bool:
+    """Whether all of it can be read, and written, wherever it is asked for."""
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return _depth(text) <= _DEEPEST
+
+
+def _depth(text: bytes) -> int:
+    """How deep objects and lists stand in each other; an upper bound where they are few."""
+    few = text.count(b"{") + text.count(b"[")
+    if few <= _DEEPEST:
+        return few
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(_TEXTS.sub(b"", text)):
+        depth += 1 if bracket in b"{[" else -1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _ascii(said: dict[str, Any]) -> bytes:

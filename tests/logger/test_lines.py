@@ -27,6 +27,9 @@ HOSTILE = {
         ('{"event": "' + "\U0001f4a9" * 4000 + '"}').encode(), "no line, or too long"
     ),
     "empty": (b"", "not JSON"),
+    "too large a number": (f'{{"event": "a", {TIME}, "n": {"1" * 9000}}}'.encode(), ""),
+    "too large a fraction": (f'{{"event": "a", {TIME}, "n": 1e999}}'.encode(), "no line"),
+    "nested, with a time": (f'{{{TIME}, "a": {"[" * 65}{"]" * 65}}}'.encode(), "nested"),
 }  # fmt: skip
 
 
@@ -59,6 +62,11 @@ def test_what_does_harm_in_a_terminal_is_written_otherwise(name: str) -> None:
     assert (line.at_ms, line.level) == (AT_MS, 1)
     assert_harmless(line.text)
     said["event"].encode()  # nothing in it that has no encoding
+
+
+def test_lists_beside_each_other_are_not_deep() -> None:
+    text = f'{{"event": "a", {TIME}, "level": "info", "list": [{"[1, {}], " * 500}["]]]]"]]}}'
+    assert read(text.encode(), NOW_MS) == (AT_MS, 1, text.encode())
 
 
 def test_a_plain_line_stays_as_it_is() -> None:

@@ -78,12 +78,13 @@ def everything(url: str, **query: object) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def logger_here(folder: Path, token: str = "") -> Iterator[tuple[str, Intake]]:
+def logger_here(folder: Path, token: str = "", port: int = 0) -> Iterator[tuple[str, Intake]]:
     """A logger in this process; its address, and what takes its lines. No minute passes in it:
-    lines are written where a test, or a sender, says so."""
+    lines are written where a test, or a sender, says so. What is in memory at the end is lost, as
+    by kill -9."""
     intake = Intake(Archive(folder, 14))
     app = LoggerApp(intake.archive, intake, Guard(token, ""))
-    server = WSGIServer(("127.0.0.1", free_port()), app.wsgi, log=None)
+    server = WSGIServer(("127.0.0.1", port or free_port()), app.wsgi, log=None)
     server.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", intake

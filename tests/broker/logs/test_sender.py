@@ -18,8 +18,9 @@ import structlog
 
 from greencrawl.broker.logs import sender as module
 from greencrawl.broker.logs.asking import merge
+from greencrawl.broker.logs.choosing import ranked
 from greencrawl.broker.logs.known import FORGET_SECONDS, Known
-from greencrawl.broker.logs.records import LogsQuery, LogsReply
+from greencrawl.broker.logs.records import LogLine, LogsQuery, LogsReply
 from greencrawl.broker.logs.sender import Sender
 from greencrawl.logger.finding import find
 from greencrawl.logger.intake import Intake
@@ -27,7 +28,7 @@ from greencrawl.schema import log
 from greencrawl.schema.clock import epoch_ms
 from tests.broker.logs.test_asking import answering
 from tests.support.logger_process import LoggerProcess, everything, line, logger_here
-from tests.support.ports import free_port
+from tests.support.ports import free_port, free_ports
 from tests.support.system import wait_until
 
 SECONDS = 15.0
@@ -65,22 +66,22 @@ def as_processes_say_it() -> Any:
     )
 
 
-def numbers(items: list[dict[str, Any]]) -> Counter[int]:
+def numbers(items: list[LogLine]) -> Counter[int]:
     """How often each line is there that a test has said."""
-    return Counter(one["said"]["number"] for one in items if "number" in one["said"])
+    return Counter(one.said["number"] for one in items if "number" in one.said)
 
 
 def all_once(last: int) -> Counter[int]:
     return Counter(range(1, last + 1))
 
 
-def kept(intake: Intake) -> list[dict[str, Any]]:
+def kept(intake: Intake) -> list[LogLine]:
     """All lines of a logger in this process."""
-    found: list[dict[str, Any]] = []
+    found: list[LogLine] = []
     query = LogsQuery(since="1d", limit=1000)
     while True:
         reply = find(intake.archive, intake, query, epoch_ms())
-        found += [{"said": one.said, "member": one.member} for one in reply.items]
+        found += reply.items
         if not reply.next:
             return found
         query = LogsQuery(since="1d", limit=1000, after=reply.next)
@@ -94,7 +95,7 @@ def test_lines_come_to_a_logger_in_order_and_are_on_disk_at_the_end(tmp_path: Pa
             assert sender.queued >= 10  # until they are on disk
             say(sender, range(11, 2001))
         assert not list(intake.waiting())
-        said = [one["said"]["number"] for one in kept(intake) if "number" in one["said"]]
+        said = [one.said["number"] for one in kept(intake) if "number" in one.said]
         assert said == list(range(1, 2001))
         assert [path.name for path in (tmp_path / "spool").iterdir()] == ["loggers"]
 
@@ -107,7 +108,7 @@ def test_while_there_is_no_logger_the_spool_has_them_and_their_order(tmp_path: P
             sender.tell([url])
             say(sender, range(3001, 3011))
             wait_until(lambda: intake.taken_lines >= 3010, SECONDS, "taken")
-        said = [one["said"]["number"] for one in kept(intake) if "number" in one["said"]]
+        said = [one.said["number"] for one in kept(intake) if "number" in one.said]
         assert said == list(range(1, 3011))
         assert sender.dropped == 0
 
@@ -127,15 +128,15 @@ def test_what_is_more_than_the_spool_holds_is_dropped_counted_and_told(
             sender.tell([url])
             say(sender, range(12_001, 12_002))
             wait_until(
-                lambda: any(one["said"]["event"] == "log_lines_dropped" for one in kept(intake)),
+                lambda: any(one.event == "log_lines_dropped" for one in kept(intake)),
                 SECONDS, "it is told",
             )  # fmt: skip
         found = numbers(kept(intake))
         assert set(found.values()) == {1}
         assert sorted(found)[-1] == 12_001
         assert len(kept(intake)) + dropped == sender.ring.last
-        told = [one["said"] for one in kept(intake) if one["said"]["event"] == "log_lines_dropped"]
-        assert sum(one["lines"] for one in told) == dropped
+        told = [one.said["lines"] for one in kept(intake) if one.event == "log_lines_dropped"]
+        assert sum(told) == dropped
 
 
 def test_the_next_process_of_the_node_sends_what_one_left_that_ended(tmp_path: Path) -> None:
@@ -146,49 +147,47 @@ def test_the_next_process_of_the_node_sends_what_one_left_that_ended(tmp_path: P
         with sending(tmp_path, url, member="w-1", life=6):
             wait_until(lambda: intake.taken_lines >= 100, SECONDS, "taken")
         assert numbers(kept(intake)) == all_once(100)
-        assert {one["member"] for one in kept(intake) if "number" in one["said"]} == {"w-0"}
+        assert {one.member for one in kept(intake) if "number" in one.said} == {"w-0"}
 
 
 def test_a_logger_that_was_killed_and_comes_again_has_each_line_once(tmp_path: Path) -> None:
-    logger = LoggerProcess(tmp_path / "node").start()
-    with sending(tmp_path, logger.url) as sender:
-        say(sender, range(1, 101))
-        wait_until(lambda: logger.health()["taken"] >= 100, SECONDS, "taken")
-        logger.kill()  # nothing of it was on disk
+    port = free_port()
+    with sending(tmp_path, f"http://127.0.0.1:{port}") as sender:
+        with logger_here(tmp_path / "logs", port=port) as (_, intake):
+            say(sender, range(1, 101))
+            wait_until(lambda: intake.taken_lines >= 100, SECONDS, "taken, and not on disk")
+            assert not intake.archive.days()
         say(sender, range(101, 201))
         wait_until(lambda: not len(sender.ring), SECONDS, "all is in the spool")
-        logger.start()
-        say(sender, range(201, 301))
-        wait_until(lambda: logger.health()["taken"] >= 300, SECONDS, "all are taken")
-    try:
-        assert numbers(everything(logger.url)) == all_once(300)
-        assert sender.dropped == 0
-    finally:
-        logger.stop()
+        with logger_here(tmp_path / "logs", port=port) as (_, intake):
+            say(sender, range(201, 301))
+            wait_until(lambda: intake.taken_lines >= 300, SECONDS, "all are taken")
+            assert numbers(kept(intake)) == all_once(300)
+            assert sender.dropped == 0
 
 
 def test_of_two_loggers_the_other_takes_over_and_no_line_is_told_twice(tmp_path: Path) -> None:
-    with logger_here(tmp_path / "a") as (url, intake):
-        other = LoggerProcess(tmp_path / "node").start()
-        try:
-            member = next(
-                f"w-{n}" for n in range(99) if module.ranked(f"w-{n}", [url, other.url])[0] != url
-            )
-            with sending(tmp_path, url, other.url, member=member) as sender:
-                say(sender, range(1, 101))
-                wait_until(lambda: other.health()["taken"] >= 100, SECONDS, "taken")
-                before = everything(other.url)
-                other.kill()
-                say(sender, range(101, 201))
-                wait_until(lambda: intake.taken_lines >= 200, SECONDS, "taken by the other")
-                other.start()
-                wait_until(lambda: sender._logger == other.url, SECONDS, "it is asked again")
-                say(sender, range(201, 301))
-                wait_until(lambda: other.health()["taken"] >= 100, SECONDS, "and back")
-            assert numbers(before) == all_once(100)
-            assert numbers(kept(intake) + everything(other.url)) == all_once(300)
-        finally:
-            other.stop()
+    ports = free_ports(2)
+    urls = [f"http://127.0.0.1:{port}" for port in ports]
+    member = next(f"w-{n}" for n in range(99) if ranked(f"w-{n}", urls)[0] == urls[1])
+    with (
+        logger_here(tmp_path / "a", port=ports[0]) as (_, other),
+        sending(tmp_path, *urls, member=member) as sender,
+    ):
+        with logger_here(tmp_path / "b", port=ports[1]) as (_, first):
+            say(sender, range(1, 101))
+            wait_until(lambda: first.taken_lines >= 100, SECONDS, "taken by its first")
+            first.flush()  # on disk, and the sender does not know
+        say(sender, range(101, 201))
+        wait_until(lambda: other.taken_lines >= 200, SECONDS, "taken by the other")
+        with logger_here(tmp_path / "b", port=ports[1]) as (_, again):
+            wait_until(lambda: sender._logger == urls[1], SECONDS, "the first is asked again")
+            say(sender, range(201, 301))
+            wait_until(lambda: again.taken_lines >= 100, SECONDS, "taken by its first")
+            both = [kept(other), kept(again)]
+            assert numbers(both[0]) & numbers(both[1]) == all_once(100)
+            merged = merge([LogsReply(items=tuple(one)) for one in both], 10_000)
+            assert Counter(one.said["number"] for one in merged.items) == all_once(300)
 
 
 def test_one_that_ends_while_it_sends_leaves_its_lines_in_order(tmp_path: Path) -> None:
@@ -221,6 +220,11 @@ def test_a_line_that_two_loggers_have_is_told_once(tmp_path: Path) -> None:
     assert merge([LogsReply(), LogsReply()], 4) == LogsReply()
 
 
+def once(items: list[dict[str, Any]]) -> Counter[int]:
+    """The same of an answer of another process."""
+    return Counter(one["said"]["number"] for one in items if "number" in one["said"])
+
+
 def test_a_full_disk_of_a_logger_costs_no_line(tmp_path: Path) -> None:
     logger = LoggerProcess(tmp_path / "node").start()
     try:
@@ -233,8 +237,8 @@ def test_a_full_disk_of_a_logger_costs_no_line(tmp_path: Path) -> None:
             wait_until(lambda: not len(sender.ring), SECONDS, "all is in the spool")
             logger.limit(0)
             say(sender, range(2001, 2011))
-            wait_until(lambda: 2010 in numbers(everything(logger.url)), SECONDS, "taken")
-        assert numbers(everything(logger.url)) == all_once(2010)
+            wait_until(lambda: 2010 in once(everything(logger.url)), SECONDS, "taken")
+        assert once(everything(logger.url)) == all_once(2010)
         assert sender.dropped == 0
     finally:
         logger.stop()
