@@ -84,12 +84,12 @@ def logger_here(folder: Path, token: str = "", port: int = 0) -> Iterator[tuple[
     by kill -9."""
     intake = Intake(Archive(folder, 14))
     app = LoggerApp(intake.archive, intake, Guard(token, ""))
-    server = WSGIServer(("127.0.0.1", port or free_port()), app.wsgi, log=None)
+    server = WSGIServer(("127.0.0.1", port or free_port()), app.wsgi, log=None, spawn=50)
     server.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", intake
     finally:
-        server.stop(timeout=0.2)
+        server.stop(timeout=0.001)  # its connections are cut
 
 
 class LoggerProcess:
