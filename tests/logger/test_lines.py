@@ -37,6 +37,7 @@ HOSTILE = {
 def test_what_is_no_line_is_told_of_in_one(name: str) -> None:
     text, why = HOSTILE[name]
     line = read(text, NOW_MS)
+    assert b'"line_unreadable"' in line.text
     said = json.loads(line.text)
     assert said["event"] == "line_unreadable"
     assert why in said["why"]
