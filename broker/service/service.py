@@ -271,7 +271,7 @@ class Service:
         """Seed batches that a request is admitting right now."""
         self.refusals = Refusals(store, clock)
         self.members = Members(store, frontier.beats, frontier.ordering, frontier.announce, clock)
-        self.loggers = Loggers(store.members, clock=clock)
+        self.loggers = Loggers(lambda: store.members(), clock=clock)
         self.members.loggers = self.loggers.of
         self._leases = LeaseDedup(clock)
         self._polls: set[greenlet.greenlet] = set()
