@@ -71,7 +71,7 @@ class Joining:
             options = {"log_level": InForce(self._own_level, self._settings.source("log_level"))}
             if self._request.revision and self._ordered:
                 options = {"log_level": InForce(self._ordered, "order")}
-            facts = replace(own_process.facts(), options=options)
+            facts = replace(own_process.facts((self._settings.data,)), options=options)
             try:
                 reply = self._broker.follow(replace(self._request, facts=facts))
             except GreencrawlError as error:

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
-from urllib.parse import urlencode
 
 import gevent
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from greencrawl.broker import answers
 from greencrawl.broker.logs.choosing import ranked
@@ -25,6 +23,7 @@ from greencrawl.broker.logs.records import (
     LogsReply,
     cursor,
     key_of,
+    parameters,
 )
 from greencrawl.broker.transport import KeepAlive, Reply
 from greencrawl.schema.clock import Clock, monotonic
@@ -100,7 +99,7 @@ class Loggers:
                 self._connections[address] = KeepAlive(address, self.ca)
             except GreencrawlError as error:
                 return str(error)
-        path = "/v1/logs?" + urlencode(_parameters(query))
+        path = "/v1/logs" + parameters(query)
         answer = self._connections[address].send("GET", path, b"", self.token, ASK_SECONDS)
         if not isinstance(answer, Reply) or answer.status != 200:
             why = answers.why(answer)
@@ -127,8 +126,3 @@ def merge(replies: Sequence[LogsReply], limit: int, *, newest: bool = False) -> 
         end = found[-1].key
     items = tuple(reversed(found)) if newest else tuple(found)
     return LogsReply(items=items, next=cursor(end) if end is not None else "")
-
-
-def _parameters(query: LogsQuery) -> dict[str, Any]:
-    given = {name: value for name, value in asdict(query).items() if value not in ("", False)}
-    return {name: "true" if value is True else value for name, value in given.items()}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
 
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from greencrawl.schema.records.fields import CRAWL_NAME, WorkerId
 from greencrawl.schema.text.moments import SINCE
@@ -114,6 +116,12 @@ class LogsReply(Struct, frozen=True, kw_only=True):
     next: str = ""
     loggers: tuple[str, ...] = ()
     silent: tuple[LoggerSilent, ...] = ()
+
+
+def parameters(query: LogsQuery) -> str:
+    """A question as it stands in a URL, behind a question mark."""
+    given = {name: value for name, value in asdict(query).items() if value not in ("", False)}
+    return "?" + urlencode({**given, **({"newest": "true"} if query.newest else {})})
 
 
 def cursor(key: tuple[int, str, int, int]) -> str:

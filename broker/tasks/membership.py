@@ -36,6 +36,7 @@ class Membership:
         self._service = service
         self._own_level = settings.log_level
         self._source = settings.source("log_level")
+        self._folders = settings.folders
         name = f"{settings.worker_id}-broker-{port}"
         self._request = MemberRequest(
             id=name,
@@ -48,6 +49,11 @@ class Membership:
         )
         self._sender = sender
         self._greenlets: list[gevent.Greenlet[..., Any]] = []
+
+    @property
+    def member(self) -> str:
+        """Its id among the members."""
+        return self._request.id
 
     def start(self) -> None:
         """Join, and follow."""
@@ -69,7 +75,7 @@ class Membership:
         level = InForce(self._own_level, self._source)
         while True:
             facts = replace(
-                own_process.facts(),
+                own_process.facts(self._folders),
                 options={"log_level": level},
                 log_queued=self._sender.queued,
                 log_dropped=self._sender.dropped,

@@ -19,7 +19,7 @@ ROOT = HERE.parents[1]
 KINDS = [
     "duties", "states", "quotas", "debts", "recovery", "names", "attacks", "actions", "http",
     "parked", "traps", "urls", "directives", "links", "sitemaps", "hosts", "stores", "members",
-    "logger",
+    "coordinator", "logger",
 ]  # fmt: skip
 MACHINES = {
     "duties": "tests.broker.frontier.coordination.test_duties_machine",
