@@ -114,11 +114,12 @@ def find(archive: Archive, intake: Intake, query: LogsQuery, now_ms: int) -> Log
 
 
 class _Found:
-    """The first lines (or last, as is wanted) of those that were looked at."""
+    """The first lines (or last, as is wanted) of those that were looked at. One that was in memory,
+    and is on disk by the time that is looked at, is there once."""
 
     def __init__(self, wanted: _Wanted) -> None:
         self._wanted = wanted
-        self._lines: list[tuple[Key, Line]] = []
+        self._lines: dict[Key, Line] = {}
         self._more = False
 
     def look_at(self, part: _Part) -> None:
@@ -132,7 +133,7 @@ class _Found:
         for number, line in enumerate(lines, part.first):
             key = (line.at_ms, part.member, part.incarnation, number)
             if wanted.of_line(key, line):
-                self._lines.append((key, line))
+                self._lines[key] = line
         if len(self._lines) > 2 * wanted.limit:
             self._cut()
 
@@ -141,8 +142,8 @@ class _Found:
         if len(self._lines) <= self._wanted.limit:
             return False
         self._cut()
-        last = self._lines[-1][0][0]
-        return edge_ms < last if self._wanted.newest else edge_ms > last
+        last_ms, *_ = next(reversed(self._lines))
+        return edge_ms < last_ms if self._wanted.newest else edge_ms > last_ms
 
     def answer(self, stopped_ms: int | None) -> LogsReply:
         """``stopped_ms``: what was said then or further on was not looked at."""
@@ -150,22 +151,25 @@ class _Found:
         self._cut()
         after = ""
         if self._more and self._lines:
-            after = cursor(self._lines[-1][0])
+            after = cursor(next(reversed(self._lines)))
         if stopped_ms is not None:
             edge = stopped_ms + 1 if newest else stopped_ms
-            inside = [
-                one for one in self._lines if (one[0][0] >= edge if newest else one[0][0] < edge)
-            ]
+            inside = {
+                key: line
+                for key, line in self._lines.items()
+                if (key[0] >= edge if newest else key[0] < edge)
+            }
             if len(inside) < len(self._lines) or not self._more:
                 self._lines, after = inside, cursor((edge, "", 0, 0))
-        items = tuple(_item(key, line) for key, line in sorted(self._lines, key=lambda o: o[0]))
+        items = tuple(_item(key, self._lines[key]) for key in sorted(self._lines))
         return LogsReply(items=items, next=after)
 
     def _cut(self) -> None:
-        self._lines.sort(key=lambda one: one[0], reverse=self._wanted.newest)
-        if len(self._lines) > self._wanted.limit:
-            del self._lines[self._wanted.limit :]
+        keys = sorted(self._lines, reverse=self._wanted.newest)
+        if len(keys) > self._wanted.limit:
+            keys = keys[: self._wanted.limit]
             self._more = True
+        self._lines = {key: self._lines[key] for key in keys}
 
 
 def _item(key: Key, line: Line) -> LogLine:

@@ -141,6 +141,19 @@ def test_frames_of_another_time_or_level_are_not_unpacked(
     assert len(unpacked) < len(frames) / 4
 
 
+def test_a_line_that_is_written_while_it_is_looked_for_is_found_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = Archive(tmp_path, 14)
+    intake = Intake(archive)
+    intake.take("w-0", 5, 1, [line("said").encode()] * 9, 0, False)
+    snapshot = list(intake.waiting())
+    intake.flush()
+    monkeypatch.setattr(intake, "waiting", lambda: iter(snapshot))  # as it was a moment before
+    assert [one.sequence for one in pages((archive, intake), ALL)] == list(range(1, 10))
+    assert len(pages((archive, intake), replace(ALL, limit=2))) == 9
+
+
 @pytest.mark.parametrize("after", ["x", "1-2-3", "a-b-c-d"])
 def test_a_cursor_that_cannot_be_read_is_an_error(
     filled: tuple[Archive, Intake], after: str
