@@ -24,7 +24,7 @@ from greencrawl.logger.joining import Joining
 from greencrawl.schema import crash_points, file_lock, log
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import InvalidConfig
-from greencrawl.schema.settings import Settings, load, masked
+from greencrawl.schema.settings import Settings, changed, load
 
 USAGE, FAILURE = 2, 1
 """Exit codes: wrong settings, and a folder that cannot be used."""
@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
         settings = load()
         log.configure("logger", settings.log_level)
         crash_points.arm(settings.fault)
-        log.logger("logger").info("settings", **masked(settings))
+        log.logger("logger").info("settings", **changed(settings))
         garbage.started()
         run(settings)
     except InvalidConfig as error:
