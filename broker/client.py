@@ -36,6 +36,7 @@ from greencrawl.broker.api.messages import (
 from greencrawl.broker.transport import KeepAlive, Lost, Reply, Transport
 from greencrawl.schema.errors import InvalidConfig, Refused, Unavailable
 from greencrawl.schema.records import (
+    Alert,
     CloseItem,
     CloseRequest,
     Crawl,
@@ -57,6 +58,7 @@ from greencrawl.schema.records import (
     ReconcileRequest,
     ReleaseRequest,
     Round,
+    Sample,
     SeedReply,
     SeedRequest,
     Stats,
@@ -253,6 +255,16 @@ class BrokerClient:
     def stats(self, crawl: str | None = None) -> Stats:
         """Counters of one crawl, or of all, and who works."""
         return self._call("GET", "/v1/stats" + answers.query(crawl=crawl), None, Stats)
+
+    def samples(self, name: str, since: str = "", *, points: int = 1000) -> list[Sample]:
+        """Points of a crawl's plots since then, or all; no more than ``points``."""
+        query = answers.query(since=since or None, points=points)
+        path = f"/v1/crawls/{quote(name, safe='')}/samples{query}"
+        return self._call("GET", path, None, list[Sample])
+
+    def alerts(self) -> list[Alert]:
+        """Alerts that are open."""
+        return self._call("GET", "/v1/alerts", None, list[Alert])
 
     def url(self, url: str, crawl: str | None = None) -> list[UrlState]:
         """Where a URL stands: an answer for each crawl, or for the one that is named."""

@@ -12,8 +12,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from greencrawl.schema.records import (
     Admission,
+    Alert,
     Attempt,
     Commit,
+    Counted,
     Crawl,
     CrawlOptions,
     CrawlState,
@@ -51,6 +53,8 @@ MARGIN = 10
 
 DUTY_SECONDS = 6.0
 """How long a duty is held, unless it is renewed."""
+
+MINUTE_MS = 60_000
 
 NEVER = 2**63 - 1
 """Later than every stamp."""
@@ -151,6 +155,9 @@ class Store(Protocol):
 
     def release_duties(self, holder: str, names: Sequence[str]) -> None:
         """Give back those that ``holder`` has; idempotent."""
+
+    def duty_holder(self, name: str) -> str:
+        """Who holds a duty now, "" if nobody does."""
 
     def under(self, duty: Duty) -> Store:
         """This store, for the holder of a duty.
@@ -625,6 +632,43 @@ class Store(Protocol):
 
     def drop_seeds(self, batches: Sequence[tuple[int, int]]) -> int:
         """Drop batches, by (id, stamp), that are not pending and were not stamped anew since."""
+
+    # -- what the coordinator keeps: see greencrawl.broker.tasks.coordinator
+    def put_samples(self, samples: Sequence[Counted]) -> None:
+        """Write samples, by (crawl, minute); one that is there stays as it is.
+
+        None is written for a crawl that is deleted. Idempotent.
+        """
+
+    def samples(self, crawl: int, since_ms: int = 0, points: int = 1000) -> list[Counted]:
+        """Samples since a moment (epoch), and the last one before it, in order.
+
+        Where there are more than ``points`` (2 or more) they are thinned evenly.
+        """
+
+    def drop_samples(self, before_ms: int) -> Iterator[int]:
+        """Drop older samples, telling after each step how many."""
+
+    def alerts(self) -> list[Alert]:
+        """Those that are not over, the oldest first; some have not begun to count yet."""
+
+    def untold_alerts(self) -> list[Alert]:
+        """Those with a message that was not delivered; the oldest first."""
+
+    def put_alerts(self, alerts: Sequence[Alert]) -> None:
+        """Write alerts, by (kind, subject, since_ms); of one that is there ``told`` stays as it is.
+
+        Idempotent.
+        """
+
+    def note_told(self, alert: Alert) -> None:
+        """Note how many messages of an alert were delivered. Idempotent."""
+
+    def forget_alerts(self, alerts: Sequence[Alert]) -> None:
+        """Delete alerts that nobody has to be told of. Idempotent."""
+
+    def drop_alerts(self, before_ms: int) -> Iterator[int]:
+        """Drop those that were over before, telling after each step how many."""
 
     def close(self) -> None:
         """Free connections and files. Idempotent; every other call raises Closed from then on."""

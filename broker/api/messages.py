@@ -320,6 +320,15 @@ class BodyQuery(Struct, frozen=True, forbid_unknown_fields=True):
     ] = 0
 
 
+class SamplesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the points of a plot."""
+
+    since: Annotated[
+        str, Meta(max_length=60, description=f"Only points since then: {SINCE}; left out: all")
+    ] = ""
+    points: Annotated[int, Meta(ge=2, le=5000, description="Points, at most")] = 1000
+
+
 class StatsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Of the counters."""
 

@@ -22,6 +22,7 @@ from greencrawl.broker.api.handlers import (
     pages,
     parked,
     state,
+    watching,
 )
 from greencrawl.broker.api.security import Role
 
@@ -129,6 +130,10 @@ OPERATIONS: tuple[Operation, ...] = (
         run=pages.list_changes,
         problems=(_TOO_LONG,),
     ),
+    Operation(
+        method="GET", path="/v1/crawls/{crawl}/samples", role=Role.ANY, run=watching.list_samples
+    ),
+    Operation(method="GET", path="/v1/alerts", role=Role.ANY, run=watching.list_alerts),
     Operation(method="POST", path="/v1/lease", role=Role.WORKER, run=leases.lease),
     Operation(method="POST", path="/v1/reconcile", role=Role.WORKER, run=leases.reconcile),
     Operation(

@@ -30,6 +30,7 @@ from greencrawl.broker.frontier.coordination.activity import (
 from greencrawl.broker.frontier.coordination.duties import Duties
 from greencrawl.broker.frontier.coordination.fence import CONTACT_SECONDS, StoreContact
 from greencrawl.broker.frontier.coordination.members import MemberBeats
+from greencrawl.broker.frontier.coordination.outages import StoreOutages
 from greencrawl.broker.frontier.coordination.quotas import Quotas
 from greencrawl.broker.frontier.coordination.wake_ups import WakeUps
 from greencrawl.broker.frontier.coordination.workers import WorkerRegistry
@@ -94,6 +95,7 @@ class Frontier:
         self.ordering = ActivityEvent()
         """Set when another broker was told to order something, or may have been."""
         self.beats = MemberBeats(self.nodes)
+        self.outages = StoreOutages(self.nodes)
         self._memory = Memory(placement, host_bytes)
         self._store_contact = StoreContact(
             store.clock, lambda stamp: self.recovery.compare_all(stamp), contact_seconds

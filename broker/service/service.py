@@ -20,6 +20,7 @@ from greencrawl.broker.frontier.admission import Admitted
 from greencrawl.broker.frontier.coordination.activity import ActivityEvent
 from greencrawl.broker.frontier.coordination.duties import Duties
 from greencrawl.broker.frontier.coordination.members import Beats
+from greencrawl.broker.frontier.coordination.outages import Outages
 from greencrawl.broker.frontier.overflow import PartitionMemory
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.frontier.scripts.partition import Drain, Drained, Mode
@@ -55,6 +56,7 @@ from greencrawl.schema.records import (
     Stamp,
     UrlState,
 )
+from greencrawl.schema.text.kernel_rules import own_code
 from greencrawl.store.base import Store
 
 
@@ -101,6 +103,10 @@ class Queue(Protocol):
     @property
     def beats(self) -> Beats:
         """What members have told lately."""
+
+    @property
+    def outages(self) -> Outages:
+        """That the store takes no writes."""
 
     def holding(self, duty: Duty) -> Queue:
         """This queue for the holder of a duty: its calls raise DutyLost once that passed on."""
@@ -207,8 +213,8 @@ class Queue(Protocol):
     def release(self, items: Sequence[ReleaseItem]) -> list[ItemStatus]:
         """Hand back tasks that were not fetched, uncharged; a status for each session."""
 
-    def stats(self, crawl: Crawl) -> CrawlStats:
-        """Counters of a crawl, as far as nodes answer."""
+    def stats(self, crawl: Crawl, counts: Counts | None = None) -> CrawlStats:
+        """Counters of a crawl, as far as nodes answer; ``counts`` are what :meth:`count` found."""
 
     def host(self, host: str) -> HostState:
         """What is known of a host, by its canonical name."""
@@ -319,7 +325,11 @@ class Service:
             period=next(iter(self.store.periods(crawl.id, 1)), None),
             rounds=tuple(one for one in self.store.rounds(crawl.id) if not one.ended_ms),
         )
-        if not crawl.options.hook:
+        return self.with_hook(crawl, found)
+
+    def with_hook(self, crawl: Crawl, found: CrawlStats) -> CrawlStats:
+        """Its counters, and what became of its hook. Raises Unavailable."""
+        if not own_code(crawl.options):
             return found
         refused = self.refusals.of(crawl)
         return replace(

@@ -33,6 +33,7 @@ class Membership:
         self._service = service
         self._own_level = settings.log_level
         self._source = settings.source("log_level")
+        self._folders = settings.folders
         name = f"{settings.worker_id}-broker-{port}"
         self._request = MemberRequest(
             id=name,
@@ -44,6 +45,11 @@ class Membership:
             wait=WAIT_SECONDS,
         )
         self._greenlets: list[gevent.Greenlet[..., Any]] = []
+
+    @property
+    def member(self) -> str:
+        """Its id among the members."""
+        return self._request.id
 
     def start(self) -> None:
         """Join, and follow."""
@@ -63,7 +69,7 @@ class Membership:
     def _run(self) -> None:
         level = InForce(self._own_level, self._source)
         while True:
-            facts = replace(own_process.facts(), options={"log_level": level})
+            facts = replace(own_process.facts(self._folders), options={"log_level": level})
             try:
                 reply = self._service.members.follow(replace(self._request, facts=facts))
             except Unavailable as error:

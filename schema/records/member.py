@@ -114,6 +114,8 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     failures: Annotated[dict[Short, Count], Meta(max_length=FAILURES)] = field(default_factory=dict)
     options: Annotated[dict[Short, InForce], Meta(max_length=20)] = field(default_factory=dict)
     """Those that it keeps now, of :class:`NodeOptions`."""
+    disk_used: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """Share that is taken of the fullest disk that it writes to."""
     log_queued: Count = 0
     log_dropped: Count = 0
 

@@ -19,8 +19,10 @@ from greencrawl.schema import crash_points, wire
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.records import (
     Admission,
+    Alert,
     Attempt,
     Commit,
+    Counted,
     Crawl,
     CrawlOptions,
     CrawlState,
@@ -54,7 +56,16 @@ from greencrawl.schema.records import (
 )
 from greencrawl.store import declared
 from greencrawl.store import rows as common
-from greencrawl.store.base import EVERY, MARGIN, MEMBERS, NEVER, STEP_ROWS, Detail, Step
+from greencrawl.store.base import (
+    EVERY,
+    MARGIN,
+    MEMBERS,
+    MINUTE_MS,
+    NEVER,
+    STEP_ROWS,
+    Detail,
+    Step,
+)
 from greencrawl.store.bodies import Bodies, Place
 from greencrawl.store.errors import BodyAway, Unstorable
 from greencrawl.store.mysql import commits, migrations, page_limit, periods, rows, streams
@@ -63,7 +74,9 @@ from greencrawl.store.mysql.cluster.topology import Topology
 from greencrawl.store.mysql.connection import LONG_SECONDS, Db
 from greencrawl.store.mysql.group_commit import Grouped
 from greencrawl.store.mysql.ids import Numbers
+from greencrawl.store.mysql.system import alerts as alerted
 from greencrawl.store.mysql.system import members, orders
+from greencrawl.store.mysql.system import samples as sampled
 from greencrawl.store.mysql.tables import (
     bodies,
     crawls,
@@ -80,6 +93,7 @@ from greencrawl.store.mysql.tables import (
 )
 from greencrawl.store.mysql.tables.bodies import Body
 from greencrawl.store.rows import Codec, Row
+from greencrawl.store.sqlite.system.alerts import UNTOLD
 
 T = TypeVar("T")
 
@@ -205,6 +219,10 @@ class MysqlStore:
     def release_duties(self, holder: str, names: Sequence[str]) -> None:
         """See :class:`greencrawl.store.base.Store`."""
         self._cluster.write(lambda db: duties.release(db, holder, names))
+
+    def duty_holder(self, name: str) -> str:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.read(lambda db: duties.holder(db, name))
 
     def under(self, duty: Duty) -> MysqlStore:
         """See :class:`greencrawl.store.base.Store`."""
@@ -932,6 +950,48 @@ class MysqlStore:
     def drop_seeds(self, batches: Sequence[tuple[int, int]]) -> int:
         """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(lambda db: retention.drop_seeds(db, batches))
+
+    # -- what the coordinator keeps
+
+    def put_samples(self, samples: Sequence[Counted]) -> None:
+        """See :class:`greencrawl.store.base.Store`."""
+        self._cluster.write(lambda db: sampled.put(db, samples))
+
+    def samples(self, crawl: int, since_ms: int = 0, points: int = 1000) -> list[Counted]:
+        """See :class:`greencrawl.store.base.Store`."""
+        since = since_ms // MINUTE_MS
+        return self._cluster.scan(lambda db: sampled.some(db, crawl, since, points))
+
+    def drop_samples(self, before_ms: int) -> Iterator[int]:
+        """See :class:`greencrawl.store.base.Store`."""
+        before = before_ms // MINUTE_MS
+        while dropped := self._cluster.write(lambda db: sampled.drop(db, before)):
+            yield dropped
+
+    def alerts(self) -> list[Alert]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.read(lambda db: alerted.some(db, "over_ms = 0"))
+
+    def untold_alerts(self) -> list[Alert]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.read(lambda db: alerted.some(db, UNTOLD))
+
+    def put_alerts(self, alerts: Sequence[Alert]) -> None:
+        """See :class:`greencrawl.store.base.Store`."""
+        self._cluster.write(lambda db: alerted.put(db, alerts))
+
+    def note_told(self, alert: Alert) -> None:
+        """See :class:`greencrawl.store.base.Store`."""
+        self._cluster.write(lambda db: alerted.told(db, alert))
+
+    def forget_alerts(self, alerts: Sequence[Alert]) -> None:
+        """See :class:`greencrawl.store.base.Store`."""
+        self._cluster.write(lambda db: alerted.forget(db, alerts))
+
+    def drop_alerts(self, before_ms: int) -> Iterator[int]:
+        """See :class:`greencrawl.store.base.Store`."""
+        while dropped := self._cluster.write(lambda db: alerted.drop(db, before_ms)):
+            yield dropped
 
     def close(self) -> None:
         """Close connections and files. Idempotent."""

@@ -22,8 +22,10 @@ from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.log import logger
 from greencrawl.schema.records import (
     Admission,
+    Alert,
     Attempt,
     Commit,
+    Counted,
     Crawl,
     CrawlOptions,
     CrawlState,
@@ -56,7 +58,16 @@ from greencrawl.schema.records import (
     Version,
 )
 from greencrawl.store import declared, rows
-from greencrawl.store.base import EVERY, MARGIN, MEMBERS, NEVER, STEP_ROWS, Detail, Step
+from greencrawl.store.base import (
+    EVERY,
+    MARGIN,
+    MEMBERS,
+    MINUTE_MS,
+    NEVER,
+    STEP_ROWS,
+    Detail,
+    Step,
+)
 from greencrawl.store.bodies import Bodies, Place
 from greencrawl.store.errors import BodyAway
 from greencrawl.store.rows import Codec, Row
@@ -65,7 +76,10 @@ from greencrawl.store.sqlite.commits import Committer
 from greencrawl.store.sqlite.connection import SqliteThread, transaction, translated
 from greencrawl.store.sqlite.group_commit import Grouped
 from greencrawl.store.sqlite.migrations import prepare, refuse_early
+from greencrawl.store.sqlite.system import alerts as alerted
 from greencrawl.store.sqlite.system import members, orders
+from greencrawl.store.sqlite.system import samples as sampled
+from greencrawl.store.sqlite.system.alerts import UNTOLD
 from greencrawl.store.sqlite.tables import (
     attempts,
     contents,
@@ -249,6 +263,10 @@ class SqliteStore:
     def release_duties(self, holder: str, names: Sequence[str]) -> None:
         """See :class:`greencrawl.store.base.Store`."""
         self._write(lambda db: duties.release(db, holder, names))
+
+    def duty_holder(self, name: str) -> str:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._questions.run(lambda db: duties.holder(db, name, epoch_ms()))
 
     def under(self, duty: Duty) -> SqliteStore:
         """See :class:`greencrawl.store.base.Store`."""
@@ -854,6 +872,48 @@ class SqliteStore:
     def drop_seeds(self, batches: Sequence[tuple[int, int]]) -> int:
         """See :class:`greencrawl.store.base.Store`."""
         return self._write(lambda db: retention.drop_seeds(db, batches))
+
+    # -- what the coordinator keeps
+
+    def put_samples(self, samples: Sequence[Counted]) -> None:
+        """See :class:`greencrawl.store.base.Store`."""
+        self._write(lambda db: sampled.put(db, samples))
+
+    def samples(self, crawl: int, since_ms: int = 0, points: int = 1000) -> list[Counted]:
+        """See :class:`greencrawl.store.base.Store`."""
+        since = since_ms // MINUTE_MS
+        return self._scans.run(lambda db: sampled.some(db, crawl, since, points))
+
+    def drop_samples(self, before_ms: int) -> Iterator[int]:
+        """See :class:`greencrawl.store.base.Store`."""
+        before = before_ms // MINUTE_MS
+        while dropped := self._write(lambda db: sampled.drop(db, before)):
+            yield dropped
+
+    def alerts(self) -> list[Alert]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._questions.run(lambda db: alerted.some(db, "over_ms = 0"))
+
+    def untold_alerts(self) -> list[Alert]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._questions.run(lambda db: alerted.some(db, UNTOLD))
+
+    def put_alerts(self, alerts: Sequence[Alert]) -> None:
+        """See :class:`greencrawl.store.base.Store`."""
+        self._write(lambda db: alerted.put(db, alerts))
+
+    def note_told(self, alert: Alert) -> None:
+        """See :class:`greencrawl.store.base.Store`."""
+        self._write(lambda db: alerted.told(db, alert))
+
+    def forget_alerts(self, alerts: Sequence[Alert]) -> None:
+        """See :class:`greencrawl.store.base.Store`."""
+        self._write(lambda db: alerted.forget(db, alerts))
+
+    def drop_alerts(self, before_ms: int) -> Iterator[int]:
+        """See :class:`greencrawl.store.base.Store`."""
+        while dropped := self._write(lambda db: alerted.drop(db, before_ms)):
+            yield dropped
 
     def close(self) -> None:
         """Finish what is under way and free threads and files. Idempotent."""

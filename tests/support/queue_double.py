@@ -10,6 +10,7 @@ from typing import Any
 from greencrawl.broker.frontier.admission import Admitted
 from greencrawl.broker.frontier.coordination.activity import ActivityEvent
 from greencrawl.broker.frontier.coordination.members import Beat, BeatStatus
+from greencrawl.broker.frontier.coordination.outages import Outage
 from greencrawl.broker.frontier.overflow import PartitionMemory
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.frontier.scripts.partition import Mode, state_of
@@ -79,6 +80,7 @@ class QueueDouble:
     overflowing: ActivityEvent = field(default_factory=ActivityEvent)
     ordering: ActivityEvent = field(default_factory=ActivityEvent)
     beats: BeatsDouble = field(default_factory=lambda: BeatsDouble())
+    outages: OutagesDouble = field(default_factory=lambda: OutagesDouble())
     full: bool = False
     memory_of: dict[int, PartitionMemory] = field(default_factory=dict)
     refilled: list[tuple[int, int, str]] = field(default_factory=list)
@@ -187,7 +189,7 @@ class QueueDouble:
         self._tell(crawl, "done")
 
     def count(self, crawls: Sequence[Crawl]) -> Counts | None:
-        return None
+        return None if self.away or self.lost_node else {crawl.id: {} for crawl in crawls}
 
     def look(
         self, crawl: Crawl, counts: Counts | None = None
@@ -235,7 +237,7 @@ class QueueDouble:
         self.last = items
         return ["gone" for _ in items]
 
-    def stats(self, crawl: Crawl) -> CrawlStats:
+    def stats(self, crawl: Crawl, counts: Counts | None = None) -> CrawlStats:
         self._check()
         sums = self.sums.get(crawl.id) or Sums()
         return CrawlStats(crawl=crawl.name, state=crawl.state, waiting=sums.waiting)
@@ -284,6 +286,32 @@ class QueueDouble:
     def metrics(self) -> dict[str, float]:
         self._check()
         return {"waiting_calls": 3.0}
+
+
+class OutagesDouble:
+    """A note of an outage of the store; ``now_writable`` stands for one of the last seconds."""
+
+    def __init__(self) -> None:
+        self.now_writable = False
+        self.note: Outage | None = None
+
+    def writable(self) -> None:
+        self.now_writable = True
+
+    def begin(self, outage: Outage) -> bool:
+        if self.now_writable or self.note is not None:
+            return False
+        self.note = outage
+        return True
+
+    def told(self, outage: Outage) -> None:
+        self.note = Outage(outage.at_ms, outage.text, told=True)
+
+    def open(self) -> Outage | None:
+        return self.note
+
+    def end(self) -> None:
+        self.note = None
 
 
 class BeatsDouble:

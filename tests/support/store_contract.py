@@ -43,6 +43,7 @@ from tests.support.store_members import MembersContract
 from tests.support.store_parked import ParkedContract
 from tests.support.store_records import attempt, beyond, final, links, page, urls
 from tests.support.store_retention import RetentionContract
+from tests.support.store_watching import WatchingContract
 
 Opener = Callable[[], Store]
 
@@ -105,7 +106,12 @@ def shift_duty(store: Store, name: str, seconds: float) -> None:
 
 
 class StoreContract(
-    ContentContract, HookContract, MembersContract, ParkedContract, RetentionContract
+    ContentContract,
+    HookContract,
+    MembersContract,
+    ParkedContract,
+    RetentionContract,
+    WatchingContract,
 ):
     """Run on an implementation by subclassing; see the module's text."""
 

@@ -67,7 +67,7 @@ class Ordered:
         """What the process tells of itself while it keeps ``options``."""
         figures = self._figures
         return replace(
-            own_process.facts(),
+            own_process.facts(self._settings.folders),
             greenlets=self._engine.greenlets,
             sessions=self._sessions.fetching,
             held=len(self._sessions),

@@ -26,12 +26,13 @@ from greencrawl.store.sqlite.tables import contents
 
 PURGE_ROWS = {
     "pages": 200, "bodies": 200, "versions": 2000, "finals": 2000, "attempts": 2000,
-    "seed_batches": 20, "overflow": 2000, "hook_failures": 2000,
+    "seed_batches": 20, "overflow": 2000, "hook_failures": 2000, "samples": 2000,
 }  # fmt: skip
 """Table → rows deleted in one step, so that a step holds the write lock for milliseconds."""
 _KEYS = {
     "versions": "(crawl, fingerprint, fetched_ms)",
     "hook_failures": "(crawl, fingerprint, function)",
+    "samples": "(crawl, minute)",
 }
 
 _READ = (
