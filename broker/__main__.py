@@ -1,6 +1,10 @@
 """``python -m greencrawl.broker``: one broker process, until SIGTERM or SIGINT."""
 
 from greencrawl.schema import garbage
+from greencrawl.schema.process import starting
+
+starting.begin("broker")
+
 from greencrawl.schema.greenlets import patch_all
 
 garbage.starting()
@@ -31,7 +35,7 @@ from greencrawl.schema import crash_points
 from greencrawl.schema import log
 from greencrawl.schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig, Unavailable
 from greencrawl.schema.net.permits import Permits
-from greencrawl.schema.settings import Settings, load, masked
+from greencrawl.schema.settings import Settings, changed, load
 from greencrawl.store import Store, open_store
 from greencrawl.store.steward import steward_of
 
@@ -96,7 +100,9 @@ def run(settings: Settings) -> None:
             upkeep, refill, purging = Upkeep(service), Refill(service), Purging(service)
             limits = Limits(settings.journal_months, settings.journal_days, settings.version_days)
             retention = Retention(service, limits)
-            face = HttpApp(service, Guard(settings.worker_token, settings.admin_token))
+            face = HttpApp(
+                service, Guard(settings.worker_token, settings.admin_token), settings.data
+            )
             server = Server(face, listening, context)
             address = f"{settings.bind[0]}:{server.port}"
             membership = Membership(service, settings, address, server.port)
@@ -157,7 +163,7 @@ def main(arguments: list[str]) -> int:
         settings = load()
         log.configure("broker", settings.log_level)
         crash_points.arm(settings.fault)
-        log.logger("broker").info("settings", **masked(settings))
+        log.logger("broker").info("settings", **changed(settings))
         garbage.started()
         run(settings)
     except (InvalidConfig, FrontierMismatch) as error:
