@@ -24,6 +24,7 @@ from greencrawl.broker.tasks.purge import Purging
 from greencrawl.broker.tasks.refill import Refill
 from greencrawl.broker.tasks.retention import Limits, Retention
 from greencrawl.broker.tasks.upkeep import Upkeep
+from greencrawl.monitor.mount import Monitor
 from greencrawl.schema import crash_points
 from greencrawl.schema import log
 from greencrawl.schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig, Unavailable
@@ -94,6 +95,9 @@ def run(settings: Settings) -> None:
             limits = Limits(settings.journal_months, settings.journal_days, settings.version_days)
             retention = Retention(service, limits)
             face = HttpApp(service, Guard(settings.worker_token, settings.admin_token))
+            monitor = Monitor(service, settings.admin_token, settings.view_token)
+            for path in ("/", "/monitor", "/monitor/"):
+                face.mount(path, monitor)
             server = Server(face, listening, context)
             upkeep.start()
             refill.start()
@@ -102,6 +106,7 @@ def run(settings: Settings) -> None:
             server.start()
             log.logger("broker").info("listening", host=settings.bind[0], port=server.port)
             stop.wait()
+            monitor.stop()
             server.stop()
             retention.stop()
             upkeep.stop()

@@ -58,6 +58,7 @@ class Settings:
     hooks: tuple[str, ...]
     worker_token: str
     admin_token: str
+    view_token: str
     tls_cert: str
     tls_key: str
     tls_ca: str
@@ -105,7 +106,7 @@ class Settings:
         return self.store or f"sqlite:///{self.data / 'content.sqlite'}"
 
 
-SECRETS = frozenset({"STORE_STEWARD", "WORKER_TOKEN", "ADMIN_TOKEN", "SESSION_KEY"})
+SECRETS = frozenset({"STORE_STEWARD", "WORKER_TOKEN", "ADMIN_TOKEN", "VIEW_TOKEN", "SESSION_KEY"})
 
 KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "DATA": ("data", variables.path, "Folder for the embedded Redis and SQLite, sockets and locks"),
@@ -190,6 +191,11 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "",
         variables.text,
         "Bearer token of administrators: seeding, crawls, hosts; secret",
+    ),
+    "VIEW_TOKEN": (
+        "",
+        variables.text,
+        "Token with which people log in to the Monitor and see all, but change nothing; secret",
     ),
     "TLS_CERT": ("", variables.text, "Certificate file (PEM) of the broker's listener"),
     "TLS_KEY": ("", variables.text, "Key file (PEM) of the broker's listener"),

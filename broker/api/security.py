@@ -2,19 +2,18 @@
 
 Without tokens the broker is open, and therefore listens on loopback only. Even there a web page
 in the user's browser could reach it, so requests that carry a foreign ``Origin`` or ``Host`` are
-refused (cross-site request forgery and DNS rebinding).
+refused (cross-site request forgery and DNS rebinding). Pages of its own are the Monitor's.
 """
 
 from __future__ import annotations
 
 import hmac
-import ipaddress
 from enum import StrEnum
-from urllib.parse import urlsplit
 
 import falcon
 
 from greencrawl.broker.api.problems import HttpProblem
+from greencrawl.broker.service.callers import host_in, is_loopback, is_own
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.settings import Settings
 
@@ -30,23 +29,13 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
-def is_loopback(host: str) -> bool:
-    """Whether ``host`` (a name or an address, no port) is this machine and nothing else."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def check_settings(settings: Settings) -> None:
     """Refuse to start open to the network, or with tokens that do not tell the roles apart.
 
     Raises :class:`InvalidConfig`.
     """
     problems: list[tuple[str, str]] = []
-    tokens = settings.worker_token, settings.admin_token
+    tokens, view = (settings.worker_token, settings.admin_token), settings.view_token
     if not is_loopback(settings.bind[0]) and not all(tokens):
         problems.append(
             (
@@ -65,6 +54,18 @@ def check_settings(settings: Settings) -> None:
                 "GREENCRAWL_ADMIN_TOKEN",
                 "must differ from GREENCRAWL_WORKER_TOKEN, or every worker is an admin",
             )
+        )
+    if view and not any(tokens):
+        problems.append(
+            (
+                "GREENCRAWL_VIEW_TOKEN",
+                "without GREENCRAWL_WORKER_TOKEN and GREENCRAWL_ADMIN_TOKEN everybody may do all:"
+                " set these too",
+            )
+        )
+    elif view and view in tokens:
+        problems.append(
+            ("GREENCRAWL_VIEW_TOKEN", "must differ from the other tokens: who has it only looks")
         )
     if problems:
         raise InvalidConfig(problems)
@@ -109,8 +110,10 @@ class Guard:
 
 
 def _refuse_foreign_pages(request: falcon.Request) -> None:
-    host = urlsplit(f"//{request.get_header('Host') or 'localhost'}").hostname or ""
+    named = request.get_header("Host") or "localhost"
+    host = host_in(named)
     if not is_loopback(host):
         raise HttpProblem(403, f"without tokens only loopback names are served, not {host[:100]!r}")
-    if request.get_header("Origin") is not None:
-        raise HttpProblem(403, "without tokens no requests from web pages (Origin) are served")
+    origin = request.get_header("Origin")
+    if origin is not None and not is_own(origin, request.scheme, named):
+        raise HttpProblem(403, "without tokens other web pages (Origin) are not served")

@@ -66,23 +66,43 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
     options = msgspec.convert(
         {name: getattr(wanted, name) for name in CrawlOptions.__struct_fields__}, CrawlOptions
     )
+    return _put(service, wanted.name, options, starts(options))
+
+
+def change(service: Service, name: str, options: CrawlOptions, revision: int) -> Crawl:
+    """Give a crawl other options; queue the seeds and sources that it did not have.
+
+    Changes nothing if it raises UnknownCrawl, InvalidConfig, a 400 as :func:`create`, or a 409: the
+    crawl was changed since ``revision``. One that is done stays so unless it is given seeds.
+    """
+    known = service.store.crawl(name)
+    if known.revision != revision:
+        raise HttpProblem(409, f"crawl {name} was changed meanwhile: look at it again")
+    before = {url for _, url in starts(known.options)}
+    fresh = [(where, url) for where, url in starts(options) if url not in before]
+    return _put(service, name, options, fresh)[0]
+
+
+def _put(
+    service: Service, name: str, options: CrawlOptions, given: list[tuple[str, str]]
+) -> tuple[Crawl, bool]:
+    """A crawl with these options, and whether it is new; ``given`` are (field, URL) to queue."""
     problems = check_options(options) or list(service.permits.problems(options))
     if problems:
         raise InvalidConfig(problems)
-    given = starts(options)
     if given:
         check_room(service)
     seeds = [Seed(url) for _, url in given]
     urls = [queued_url(options, seed.url) for seed in seeds]
     roots = tuple(dict.fromkeys(root_of(options.scope, url) for url in urls))
-    draft = Crawl(id=0, name=wanted.name, state="active", options=options, roots=roots)
+    draft = Crawl(id=0, name=name, state="active", options=options, roots=roots)
     verdicts = judge(draft, seeds)
     pairs = zip(given, verdicts, strict=True)
     refused = [(where, v.reason) for (where, _), v in pairs if type(v) is Refusal]
     if refused:
         raise HttpProblem(400, "; ".join(f"{f}: {why}" for f, why in refused[:5]), refused)
-    is_new = wanted.name not in {crawl.name for crawl in service.store.crawls()}
-    crawl = service.store.put_crawl(wanted.name, options, roots)
+    is_new = name not in {crawl.name for crawl in service.store.crawls()}
+    crawl = service.store.put_crawl(name, options, roots)
     service.frontier.put_crawl(crawl)
     if not is_new and _round(service, crawl, "read") is not None:
         service.frontier.activity.set(crawl.id)

@@ -1,0 +1,18 @@
+"""All pages, forms and downloads. The menu has the pages in this order."""
+
+from __future__ import annotations
+
+from greencrawl.monitor.look import Action, File, View
+from greencrawl.monitor.views import overview
+from greencrawl.monitor.views.crawls import crawl, edit, export
+
+VIEWS: tuple[View, ...] = (
+    *overview.VIEWS,
+    *crawl.VIEWS,
+    *edit.VIEWS,
+)
+ACTIONS: tuple[Action, ...] = (
+    *crawl.ACTIONS,
+    *edit.ACTIONS,
+)
+FILES: tuple[File, ...] = (*export.FILES,)
