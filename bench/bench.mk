@@ -1,10 +1,7 @@
-# Included by the Makefile. `make show-N` proves item N of what the first release must show; each
-# prints its figures, writes bench/results/, and fails if the claim does not hold.
+# Included by the Makefile. Benchmarks print their figures, write bench/results/, and fail if a claim
+# does not hold.
 
-SHOWS := show-1 show-2 show-3 show-4 show-5 show-6 show-7 show-8 show-9 show-10 show-mysql \
-	show-warc
-
-.PHONY: setup-bench bench bench-full bench-lasting bench-pages bench-frontier bench-replay suites extract playback faults cluster-faults attacks traps shows $(SHOWS)
+.PHONY: setup-bench bench bench-full bench-lasting bench-pages bench-frontier bench-replay suites extract playback faults cluster-faults attacks traps
 
 setup-bench:
 	@sh .ci/setup requirements-bench.txt
@@ -14,16 +11,13 @@ bench: setup-bench packages  ## A short form of all of docs/benchmarks.md, in un
 
 bench-full: setup-bench packages  ## Their full forms, and the benchmarks of the parts: hours
 	@$(PYTHON) -m bench.all $(ARGS)
-	@$(MAKE) bench-lasting show-5 show-mysql bench-frontier bench-replay bench-pages
+	@$(MAKE) bench-lasting bench-frontier bench-replay bench-pages
+	@$(PYTHON) -m bench.store.mysql
+	@$(PYTHON) -m bench.scale.memory
 	@$(PYTHON) -m bench.scale.scaling  # it also shows figures of the parts
 
 bench-lasting: setup-bench packages  ## A node away, idle crawls, recovery, memory, growth; ARGS=--short
 	@$(PYTHON) -m bench.all --lasting $(ARGS)
-
-shows: $(SHOWS)  ## Prove each claim of the release: show-1 … show-10, show-warc
-
-$(SHOWS): show-%: setup-dev packages
-	@$(PYTHON) -m bench $*
 
 bench-frontier: setup-dev  ## Memory, ingest, lease + finish and admission of the frontier
 	@$(PYTHON) -m bench.frontier.speed

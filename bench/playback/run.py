@@ -11,13 +11,14 @@ from urllib.parse import unquote
 from bench.playback.browser import Asked, Browser
 from bench.playback.player import COLLECTION, Player
 from bench.playback.tools import browser, environment
-from bench.shows.warc import Nginx
+from bench.rig.nginx import Nginx
 from bench.traps.crawl import Manner, run
 from bench.traps.debian import unpacked
 from greencrawl.store import open_store
 
 PACKAGES = ("libjs-jquery", "libjs-underscore", "python3.11-doc")
 SITE = "usr/share/doc/python3.11/html"
+ADDRESS = "127.0.0.1"
 _PLAYED = re.compile(r"/(?:\w\w_/)?(https?://[^/]*)(/[^?#]*)")
 
 
@@ -48,12 +49,16 @@ def play_back(folder: Path, pages: int, requisites: bool) -> Playback:
     python, (command, variables) = environment(), browser()
     site = unpacked(*PACKAGES) / SITE
     found, archive = Playback(), folder / "archive"
-    folder.mkdir(parents=True)
-    with Nginx(folder / "nginx", site) as server:
-        start = f"{server.url}/index.html"
+    (folder / "site").mkdir(parents=True)
+    (folder / "site" / ADDRESS).symlink_to(site)
+    server = Nginx(folder, [ADDRESS], None).start()
+    try:
+        start = server.urls("/index.html", 1)[0]
         options = ["--requisites", "on"] if requisites else []
         variables_of_it = {"GREENCRAWL_BODIES": f"warc:{archive}"}
         run([start, *options], folder / "crawl", Manner(requests=0, slots=8), variables_of_it)
+    finally:
+        server.stop()
     stored = list(_pages(folder / "crawl" / "data" / "content.sqlite"))
     found.rows = len(stored)
     html = [url for url, is_page in stored if is_page]

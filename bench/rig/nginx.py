@@ -24,7 +24,10 @@ error_log {folder}/error.log;
 events {{ worker_connections 4096; }}
 http {{
   default_type application/octet-stream;
-  types {{ text/html html; text/plain txt; text/css css; image/svg+xml svg; }}
+  types {{
+    text/html html; text/plain txt; text/css css; text/javascript js;
+    image/svg+xml svg; image/png png; image/x-icon ico;
+  }}
   log_format times '$msec $status $server_addr $uri';
   access_log {folder}/access.log times buffer=64k flush=200ms;
   sendfile on;

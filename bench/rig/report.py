@@ -1,4 +1,4 @@
-"""What a show prints: figures, and claims that hold or do not; kept as JSON in bench/results/."""
+"""What a benchmark prints: figures, and claims that hold or do not; kept in bench/results/."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 
 class Report:
-    """Collects figures and claims of one show."""
+    """Collects figures and claims of one benchmark."""
 
     def __init__(self, name: str, title: str, results: Path = RESULTS) -> None:
         self.name = name

@@ -5,15 +5,18 @@ Both have a part that robots.txt forbids and that pages link to, so that obeying
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.shows.site import PACKAGE, SITE, install_site
 from tests.support.sites import direct, folder_site
 from tests.support.walk import walk
 
+PACKAGE = "postgresql-doc-15"
+SITE = Path("/usr/share/doc") / PACKAGE / "html"
 PAGE_BYTES = 20_000
 LINKS = 40
 
@@ -46,6 +49,16 @@ class Site:
 
 SYNTHETIC = Site("synthetic", "pages of 20 KB with 40 links", "/0.html", "/private/", 1500)
 DOCUMENTATION = Site("documentation", f"real pages ({PACKAGE})", "/index.html", "/release-")
+
+
+def install_site() -> None:
+    """Install the package if it is missing. Raises SystemExit saying what to do without root."""
+    if (SITE / "index.html").exists():
+        return
+    if os.geteuid() != 0:
+        raise SystemExit(f"{PACKAGE} is missing: as root, apt-get install {PACKAGE}")
+    subprocess.run(["apt-get", "update", "-qq"], check=True)
+    subprocess.run(["apt-get", "install", "-y", "-qq", PACKAGE], check=True)
 
 
 def write_pages(folder: Path, pages: int, seed: int = 1) -> None:

@@ -14,26 +14,31 @@ one real MariaDB; the client has one core and the server another. The median of 
 
 from __future__ import annotations
 
-import os
-import statistics
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from gevent import monkey
 
-import gevent
+monkey.patch_all()
 
-from bench.rig.report import Report
-from bench.store.sqlite import make_batches, refetched
-from greencrawl.schema.records import Commit, CrawlOptions
-from greencrawl.store.mysql import rows
-from greencrawl.store.mysql.cluster.topology import parse
-from greencrawl.store.mysql.connection import Db
-from greencrawl.store.mysql.store import MysqlStore
-from greencrawl.store.mysql.tables.pages import PAGES
-from greencrawl.store.rows import Codec, Row
-from tests.support.mariadb import MariaDb
+import os  # noqa: E402
+import statistics  # noqa: E402
+import sys  # noqa: E402
+import tempfile  # noqa: E402
+import time  # noqa: E402
+from collections.abc import Callable, Iterator, Sequence  # noqa: E402
+from contextlib import contextmanager  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+import gevent  # noqa: E402
+
+from bench.rig.report import Report  # noqa: E402
+from bench.store.sqlite import make_batches, refetched  # noqa: E402
+from greencrawl.schema.records import Commit, CrawlOptions  # noqa: E402
+from greencrawl.store.mysql import rows  # noqa: E402
+from greencrawl.store.mysql.cluster.topology import parse  # noqa: E402
+from greencrawl.store.mysql.connection import Db  # noqa: E402
+from greencrawl.store.mysql.store import MysqlStore  # noqa: E402
+from greencrawl.store.mysql.tables.pages import PAGES  # noqa: E402
+from greencrawl.store.rows import Codec, Row  # noqa: E402
+from tests.support.mariadb import MariaDb  # noqa: E402
 
 PAGES_A_RUN = 4096
 BATCH = 64
@@ -143,7 +148,7 @@ def _cpu_of(server: MariaDb) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def show() -> int:
+def main() -> int:
     """Measure in turn, print and keep the medians; 1 if the store is slower than the goal."""
     report = Report("store-mysql", "Pages a second into MariaDB beside a bare executemany")
     allowed = os.sched_getaffinity(0)
@@ -172,3 +177,7 @@ def show() -> int:
     ratio = medians["store"][0] / medians["bare"][0]
     report.claim(f"at least {GOAL} of the bare rate (it is {ratio:.2f})", ratio >= GOAL)
     return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -15,7 +15,6 @@ import pytest
 from bench.peers.crawls import FULL, SCRAPY, crawl_with, served
 from bench.rig.program import Program
 from bench.rig.report import Report
-from bench.rig.sampling import busiest
 from bench.rig.sites import LINKS, PAGE_BYTES, SYNTHETIC, write_pages
 from tests.support.ports import free_port
 from tests.support.sites import direct, folder_site
@@ -68,7 +67,7 @@ def test_a_peer_is_judged_by_log_and_store(tmp_path: Path) -> None:
     assert one.cpu.keys() == one.memory.keys() == {"crawler"}
 
 
-def test_a_false_claim_or_none_at_all_fails_the_show(tmp_path: Path) -> None:
+def test_a_false_claim_or_none_at_all_fails_the_benchmark(tmp_path: Path) -> None:
     codes = {}
     for name, claims in {"all": [True, True], "one false": [True, False], "none": []}.items():
         report = Report(name, name, tmp_path)
@@ -87,9 +86,3 @@ def test_findings_make_a_claim_fail_and_are_kept(tmp_path: Path) -> None:
     report.none("nothing is wrong", ["http://h/1 not stored"])
     assert report.finish() == 1
     assert "http://h/1 not stored" in (tmp_path / "found.json").read_text()
-
-
-def test_samples_are_counted_for_the_innermost_function() -> None:
-    stacks = "main (a.py:1);parse (b.py:7) 3\nmain (a.py:1);parse (b.py:9) 5\nmain (a.py:2) 2\n"
-    stacks += "run (pool.py:1);acquire_with_timeout (gevent/_threading.py:36) 90\n"
-    assert busiest(stacks, 2) == [" 80.0%  parse (b.py)", " 20.0%  main (a.py)"]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from bench.rig.report import Report
-from bench.shows.warc import archive_site
 from greencrawl.store import open_store
 from tests.support.archive import Archive, check
 from tests.support.redis_server import RedisServer
+from tests.support.replayed import crawl_and_export
 from tests.support.site_server import Answer, Request, SiteServer
 from tests.support.sites import HTML, direct, graph_site, html
 from tests.support.system import System, wait_until
@@ -38,21 +37,17 @@ def site(request: Request) -> Answer:
 
 
 def test_a_crawl_into_files_and_an_export_replay_what_the_site_serves(tmp_path: Path) -> None:
-    report = Report("warc", "a small site as WARC", results=tmp_path / "results")
     redis = [RedisServer(tmp_path / f"redis{n}").start() for n in range(2)]
     try:
         with SiteServer(site) as server:
             base = server.url("").rstrip("/")
             paths = ["/", "/picture.png", "/moved", "/empty", "/missing"]
-            archive_site(report, tmp_path, [one.url for one in redis], base, paths)
+            live, kept = crawl_and_export(tmp_path, [one.url for one in redis], base, paths)
     finally:
         for one in redis:
             one.stop()
-    assert [claim for claim in report.claims if not claim["holds"]] == []
-    assert len(report.claims) >= 10
-    assert report.figures["export"]["revisit"] == 1
-    assert report.figures["export"]["response"] == 6
-    assert report.figures["files of the crawl, compared"]["pages"] == 6
+    assert (kept.kinds["revisit"], kept.kinds["response"]) == (1, 6)
+    assert live.pages == kept.pages == 6
 
 
 def test_a_crawl_whose_workers_are_killed_between_file_and_sql_is_whole(

@@ -52,6 +52,15 @@ def program(name: str) -> str:
     return found
 
 
+def _thread_states(pid: int | None) -> list[str]:
+    """State of each thread of a process, as in proc(5); none if it is gone."""
+    states = []
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            states.append(stat.read_text().rpartition(")")[2].split()[0])
+    return states
+
+
 def _as_root() -> Options:
     """What root has to say so that the server runs as root; it needs no account of its own."""
     return {"user": "root"} if os.getuid() == 0 else {}
@@ -208,8 +217,17 @@ class LocalServer:
         self.kill(signal.SIGTERM)
 
     def freeze(self) -> None:
-        """It accepts connections, and answers nothing."""
+        """Once this returns, it accepts connections and answers nothing.
+
+        On Linux only. The kernel stops one thread after the other: on a busy machine some go on
+        for milliseconds. Raises Unavailable if they still do after :data:`STOP_SECONDS`.
+        """
         self.send(signal.SIGSTOP)
+        end = monotonic() + STOP_SECONDS
+        while any(state != "T" for state in _thread_states(self.pid)):
+            if monotonic() > end:
+                raise Unavailable(f"MariaDB in {self.folder} does not stand still")
+            gevent.sleep(0.005)
 
     def thaw(self) -> None:
         """Go on after :meth:`freeze`."""

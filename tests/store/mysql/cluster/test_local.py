@@ -85,6 +85,7 @@ def test_a_commit_that_nobody_acknowledged_is_rolled_back_when_the_killed_master
     with cluster.root("m1") as connection, connection.cursor() as db:
 
         def hangs() -> bool:
+            assert not writing.ready(), writing.value
             db.execute("SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_master_wait_sessions'")
             return (db.fetchone() or ("", "0"))[1] == "1"
 

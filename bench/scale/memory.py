@@ -1,17 +1,25 @@
-"""Show 7: resident memory of one worker process with 300 greenlets busy on slow hosts."""
+"""Resident memory of one worker process with 300 greenlets busy on slow hosts.
+
+``python -m bench.scale.memory``
+"""
 
 from __future__ import annotations
 
-import tempfile
-import time
-from contextlib import suppress
-from pathlib import Path
+from gevent import monkey
 
-from bench.rig.report import Report
-from tests.support.redis_server import RedisServer
-from tests.support.site_server import SiteServer
-from tests.support.sites import graph_site
-from tests.support.system import System
+monkey.patch_all()
+
+import sys  # noqa: E402
+import tempfile  # noqa: E402
+import time  # noqa: E402
+from contextlib import suppress  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+from bench.rig.report import Report  # noqa: E402
+from tests.support.redis_server import RedisServer  # noqa: E402
+from tests.support.site_server import SiteServer  # noqa: E402
+from tests.support.sites import graph_site  # noqa: E402
+from tests.support.system import System  # noqa: E402
 
 GREENLETS = 300
 MAX_MB = 150
@@ -19,9 +27,9 @@ SECONDS = 40
 PAGE_BYTES = 20_000
 
 
-def show() -> int:
+def main() -> int:
     """Try it, print what was found, and return the exit status."""
-    report = Report("memory", f"7. a worker with {GREENLETS} greenlets")
+    report = Report("memory", f"a worker with {GREENLETS} greenlets")
     addresses = tuple(f"127.0.{1 + n // 250}.{1 + n % 250}" for n in range(GREENLETS))
     site = graph_site(1000, slow_every=1, slow=1.0, filler=PAGE_BYTES)
     with tempfile.TemporaryDirectory() as folder:
@@ -60,3 +68,7 @@ def _sample(report: Report, system: System, server: SiteServer) -> None:
         report.figure("unshared, at the end", child.memory_full_info().uss / 1e6, "MB")
     report.claim(f"{GREENLETS} greenlets were busy", busiest >= 0.95 * GREENLETS)
     report.claim(f"under {MAX_MB} MB resident", 0 < peak < MAX_MB)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
