@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +17,27 @@ from greencrawl.monitor.words import Words
 TEMPLATES = Path(__file__).parent / "templates"
 
 
+@cache
+def _environment() -> Environment:
+    """One for all: templates are compiled when they are first used."""
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.tests["outside"] = outside
+    made.filters["json"] = json.dumps
+    return made
+
+
 class Templates:
-    """All of them, compiled when they are first used."""
+    """All of them. ``constants`` are known to every one."""
 
     def __init__(self, constants: Mapping[str, Any]) -> None:
-        """``constants`` are known to every template."""
-        self._environment = Environment(
-            loader=FileSystemLoader(TEMPLATES),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            auto_reload=False,
-        )
-        self._environment.globals.update(constants)
-        self._environment.tests["outside"] = outside
-        self._environment.filters["json"] = json.dumps
+        self._constants = constants
         self.form_token = f"form-{secrets.token_hex(16)}"
         """Stands in parts, which all see, where each reader's own token is to be. Nobody who
         writes what is crawled can know it."""
@@ -49,7 +54,7 @@ class Templates:
             "when": partial(words.when, now_ms=now_ms),
             "form_token": Markup(self.form_token),
         }
-        return self._environment.get_template(name).render({**helpers, **data})
+        return _environment().get_template(name).render({**self._constants, **helpers, **data})
 
 
 def outside(url: str) -> bool:

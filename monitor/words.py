@@ -48,7 +48,7 @@ def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """``{"a": {"b": "…"}}`` as ``{"a.b": "…"}``; tables of forms stay as they are."""
     found: dict[str, Any] = {}
     for name, value in table.items():
-        if isinstance(value, dict) and "other" not in value:
+        if isinstance(value, dict) and not set(value) <= {"one", "other"}:
             found.update(_flat(value, f"{before}{name}."))
         else:
             found[before + name] = value
