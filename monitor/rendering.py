@@ -30,6 +30,7 @@ def _environment() -> Environment:
     )
     made.tests["outside"] = outside
     made.filters["json"] = json.dumps
+    made.filters["pretty"] = partial(json.dumps, ensure_ascii=False, indent=2)
     return made
 
 

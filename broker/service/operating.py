@@ -19,9 +19,13 @@ from greencrawl.schema.records import (
     STOPPING,
     STOPPING_NOW,
     Crawl,
+    Seed,
     SeedBatch,
     SeedReply,
 )
+
+AGAIN = 1000
+"""Pages that are asked for again at once."""
 
 
 def pause(service: Service, name: str) -> Crawl:
@@ -86,6 +90,24 @@ def release(service: Service, name: str, shape: str | None) -> SeedReply:
     released = service.store.add_released(crawl.id, [EVERY_SHAPE if shape is None else shape])
     service.frontier.put_crawl(released)  # workers learn by the revision
     return _settled(service, lambda: service.store.release_parked(crawl.id, shape))
+
+
+def fetch_failed(service: Service, name: str, function: str, message: str) -> SeedReply:
+    """Fetch pages again on which a function of the crawl's hook failed with this message, so that
+    it runs on them once more. A thousand of them at most; ``items`` is empty.
+
+    Each keeps its depth. Raises UnknownCrawl.
+    """
+    crawl = service.store.crawl(name)
+    found = service.store.hook_failures(crawl.id, function, message, limit=AGAIN)
+    seeds = [_as_stored(service, crawl, failure.url) for _, failure in found]
+    reply = seeding.seed(service, name, seeds, force=True)
+    return msgspec.structs.replace(reply, items=())
+
+
+def _as_stored(service: Service, crawl: Crawl, url: str) -> Seed:
+    page = service.store.page(crawl.id, service.frontier.fingerprint(url), detail="row")
+    return Seed(url, page.depth if page is not None else 0)
 
 
 def _settled(service: Service, following: Callable[[], SeedBatch | None]) -> SeedReply:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from greencrawl.monitor.look import Action, File, View
 from greencrawl.monitor.views import overview
-from greencrawl.monitor.views.crawls import crawl, edit, export
+from greencrawl.monitor.views.crawls import crawl, edit, export, failures, traps
+from greencrawl.monitor.views.stored import pages, url
 
 VIEWS: tuple[View, ...] = (
     *overview.VIEWS,
     *crawl.VIEWS,
     *edit.VIEWS,
+    *pages.VIEWS,
+    *url.VIEWS,
+    *failures.VIEWS,
+    *traps.VIEWS,
 )
 ACTIONS: tuple[Action, ...] = (
     *crawl.ACTIONS,
     *edit.ACTIONS,
+    *url.ACTIONS,
+    *failures.ACTIONS,
+    *traps.ACTIONS,
 )
-FILES: tuple[File, ...] = (*export.FILES,)
+FILES: tuple[File, ...] = (*export.FILES, *pages.FILES)

@@ -37,6 +37,35 @@ def main_of(text: str, spans: bytes) -> str | None:
     return b"".join(found).decode("utf-8", "replace") if at <= len(words) else None
 
 
+def blocks_of(text: str, spans: bytes) -> list[tuple[str, bool]]:
+    """All text in its order, in blocks: (text, whether it is main text). One block that is not
+    where ``spans`` tell nothing."""
+    words = text.encode("utf-8", "replace")
+    numbers = _Numbers(spans)
+    found: list[tuple[str, bool]] = []
+    at = 0
+
+    def add(until: int, is_main: bool) -> None:
+        nonlocal at
+        if block := words[at:until].decode("utf-8", "replace").strip():
+            found.append((block, is_main))
+        at = until
+
+    try:
+        if not spans or numbers.next() != len(words):
+            return [(text, False)]
+        while numbers.at < len(spans):
+            piece, passed = numbers.next(), numbers.next()
+            if piece & 3 == len(JOINTS):
+                numbers.bytes()
+            add(at + passed, False)
+            add(at + (piece >> 2), True)
+    except IndexError:
+        return [(text, False)]
+    add(len(words), False)
+    return found
+
+
 class _Numbers:
     """Reads numbers one after the other. Raises IndexError behind the last, and at one too long."""
 

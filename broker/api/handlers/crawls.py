@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from greencrawl.broker.api.handlers.parameters import host_name
 from greencrawl.broker.api.messages import Answer, SeedQuery, StopRequest
 from greencrawl.broker.service import operating, seeding
+from greencrawl.broker.service.asking import host_name
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.records import (
     Crawl,

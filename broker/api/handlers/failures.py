@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from greencrawl.broker.api.handlers.parameters import cursor
 from greencrawl.broker.api.messages import (
     DeadLetter,
     DeadQuery,
@@ -13,6 +12,7 @@ from greencrawl.broker.api.messages import (
     RequeueRequest,
 )
 from greencrawl.broker.service import operating
+from greencrawl.broker.service.asking import cursor
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.records import SeedReply
 

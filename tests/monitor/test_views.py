@@ -1,0 +1,245 @@
+"""Pages of what is stored and of what came to nothing."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from greencrawl.schema.net.urls import fingerprint
+from greencrawl.schema.records import (
+    Admission,
+    Attempt,
+    Commit,
+    Crawl,
+    Final,
+    HookRun,
+    StoredPage,
+)
+from greencrawl.schema.text.spans import blocks_of, main_of
+from tests.monitor.hostile import EVIL, MARKS
+from tests.monitor.rig import VIEW, Desk
+
+HOST = "http://example.org/"
+
+
+def stored(crawl: Crawl, name: str, **more: object) -> StoredPage:
+    url = HOST + name
+    given: dict[str, object] = {
+        "title": f"Title of {name}", "text": f"Text of {name}", "body": b"<p>x", "fetched_ms": 1000,
+        "headers": {"content-type": "text/html"}, "status": 200, **more,
+    }  # fmt: skip
+    return StoredPage(crawl=crawl.id, fingerprint=fingerprint(url), url=url, **given)  # type: ignore[arg-type]
+
+
+def final(crawl: Crawl, name: str, state: str, kind: str, **more: object) -> Final:
+    url = HOST + name
+    given: dict[str, object] = {"state": state, "kind": kind, "at_ms": 9, **more}
+    return Final(crawl=crawl.id, fingerprint=fingerprint(url), url=url, **given)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def crawl(admin: Desk) -> Crawl:
+    """With pages, dead letters, parked URLs and failures of a hook."""
+    made = admin.crawl("blog", hook="shop", traps="on")
+    pages = [stored(made, f"p{n}") for n in range(3)]
+    dead = [final(made, f"d{n}", "dead", "timeout", detail="too slow") for n in range(60)]
+    dead.append(final(made, "gone", "dead", "reset"))
+    parked = [final(made, f"t{n}", "parked", "trap", shape="/t#", detail="new?") for n in range(4)]
+    parked += [final(made, "u", "parked", "trap", shape="/u", detail="new?")]
+    failed = HookRun(
+        crawl=made.id, fingerprint=pages[0].fingerprint, url=pages[0].url, at_ms=1000,
+        failures={"on_page": "KeyError: 'price'"},
+    )  # fmt: skip
+    admin.store.commit(Commit(pages=pages, finals=dead + parked, hooks=[failed]))
+    return made
+
+
+def links(html: str, begin: str) -> list[str]:
+    return [unescape(one) for one in re.findall(rf'href="({re.escape(begin)}[^"]*)"', html)]
+
+
+# -- what is stored
+
+
+def test_stored_pages_are_listed_searched_and_shown(admin: Desk, crawl: Crawl) -> None:
+    html = admin.get("/monitor/pages?crawl=blog").text
+    ids = links(html, "/monitor/pages/")
+    assert len(ids) == 3
+    found = admin.get("/monitor/pages?crawl=blog&grep=of+p1").text
+    assert len(links(found, "/monitor/pages/")) == 1
+    shown = admin.get(links(found, "/monitor/pages/")[0]).text
+    assert "Title of p1" in shown
+    assert "content-type" in shown
+    assert "No page is like that" in admin.get("/monitor/pages?crawl=blog&status=404").text
+    assert admin.get("/monitor/pages/1-00000000000000ff").status_code == 404
+
+
+def test_a_search_says_all_that_is_wrong_with_it(admin: Desk, crawl: Crawl) -> None:
+    html = admin.get("/monitor/pages?crawl=blog&grep=(&status=x&since=y&host=a/b").text
+    for name in ("grep", "status", "since", "host"):
+        assert f"<p>{name}: " in html
+    assert admin.get("/monitor/pages?crawl=nothing").status_code == 404
+    assert "after: " in admin.get("/monitor/pages?crawl=blog&after=%00").text
+
+
+def test_a_list_of_many_pages_goes_on(admin: Desk, crawl: Crawl) -> None:
+    admin.store.commit(Commit(pages=[stored(crawl, f"q{n}") for n in range(60)]))
+    seen, path = list[str](), "/monitor/pages?crawl=blog"
+    for _ in range(2):
+        html = admin.get(path).text
+        seen += links(html, "/monitor/pages/")
+        path = "/monitor/pages" + (links(html, "?") or [""])[0]
+    assert len(seen) == len(set(seen)) == 63
+    assert path == "/monitor/pages"
+
+
+def test_a_body_is_a_file_and_never_a_page(admin: Desk, crawl: Crawl) -> None:
+    page = links(admin.get("/monitor/pages?crawl=blog").text, "/monitor/pages/")[0]
+    answer = admin.get(f"{page}/body")
+    assert answer.content == b"<p>x"
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert answer.headers["content-security-policy"] == "sandbox; default-src 'none'"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_main_text_stands_beside_what_is_around_it() -> None:
+    text, spans = "Menu Main one. Ad Main two. Foot", b""
+    assert blocks_of(text, spans) == [(text, False)]
+    spans = bytes([len(text), 9 << 2, 5, 9 << 2 | 1, 4])
+    assert main_of(text, spans) == "Main one.\n\nMain two.\n"
+    assert blocks_of(text, spans) == [
+        ("Menu", False), ("Main one.", True), ("Ad", False), ("Main two.", True), ("Foot", False),
+    ]  # fmt: skip
+    assert blocks_of(text, spans[:-1]) == [(text, False)]
+    assert blocks_of(text + "x", spans) == [(text + "x", False)]
+
+
+# -- one URL
+
+
+def test_a_url_says_where_it_is_and_is_fetched_again(admin: Desk, crawl: Crawl) -> None:
+    admin.crawl("other")
+    html = admin.get(f"/monitor/url?url={HOST}d1").text
+    assert "given up at" in html
+    assert "1 other crawl does not know it" in html
+    assert "a URL, and why" in admin.get("/monitor/url").text
+    assert "/monitor/hosts/example.org" in admin.get("/monitor/url?url=example.org").text
+    answer = admin.post("/monitor/url", admin.stamp(), url=f"{HOST}d1", crawl="blog")
+    assert answer.status_code == 303
+    assert admin.queue.seen[crawl.id] == [f"{HOST}d1"]
+    refused = admin.post("/monitor/url", admin.stamp(), url="mailto:x", crawl="blog")
+    assert refused.status_code == 400
+
+
+def test_attempts_are_told_with_their_kinds(admin: Desk, crawl: Crawl) -> None:
+    url = f"{HOST}d2"
+    tried = Attempt(
+        crawl=crawl.id, fingerprint=fingerprint(url), url=url, code=503, kind="unavailable",
+        errors=1, wait=30.0, at_ms=5000, elapsed_ms=120, worker="w1",
+    )  # fmt: skip
+    admin.store.commit(Commit(attempts=[tried]))
+    html = admin.get(f"/monitor/url?url={url}").text
+    for said in ("unavailable (503)", "again after 30 seconds", "120 ms", "w1"):
+        assert said in html
+
+
+# -- what came to nothing
+
+
+def test_dead_letters_are_told_by_kind_and_tried_again(admin: Desk, crawl: Crawl) -> None:
+    html = admin.get("/monitor/failures?crawl=blog").text
+    assert re.search(r'too slow <span class="quiet">60<', html)
+    assert len(links(html, "/monitor/url?url=http")) == 50 + 1
+    more = admin.get("/monitor/failures" + links(html, "?")[0]).text
+    assert "d59" in more or "gone" in more
+    one = admin.get("/monitor/failures?crawl=blog&kind=reset").text
+    assert f"{HOST}gone" in one
+    assert f"{HOST}d1" not in one
+    answer = admin.post("/monitor/failures/requeue", admin.stamp(), crawl="blog")
+    assert answer.headers["location"].endswith("said=requeued&n=61")
+    assert len(admin.queue.seen[crawl.id]) == 61
+
+
+def test_pages_on_which_a_hook_failed_are_fetched_again_at_their_depth(
+    admin: Desk, crawl: Crawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin.store.commit(Commit(pages=[stored(crawl, "p0", depth=3, fetched_ms=2000)]))
+    admitted: list[Admission] = []
+    admit = admin.queue.admit
+    monkeypatch.setattr(
+        admin.queue, "admit", lambda c, items, **k: admitted.extend(items) or admit(c, items, **k)
+    )
+    html = admin.get("/monitor/failures?crawl=blog").text
+    assert "KeyError: &#39;price&#39;" in html
+    answer = admin.post(
+        "/monitor/failures/hook", admin.stamp(), crawl="blog", function="on_page",
+        message="KeyError: 'price'",
+    )  # fmt: skip
+    assert answer.headers["location"].endswith("said=hook_again&n=1")
+    assert [(one.url, one.depth) for one in admitted] == [(f"{HOST}p0", 3)]
+
+
+def test_a_trap_is_released(admin: Desk, crawl: Crawl) -> None:
+    html = admin.get("/monitor/traps?crawl=blog").text
+    assert "/t#" in html
+    answer = admin.post("/monitor/traps/release", admin.stamp(), crawl="blog", shape="/t#")
+    assert answer.headers["location"].endswith("said=released&n=4")
+    assert admin.store.crawl("blog").released == ("/t#",)
+    assert len(admin.queue.seen[crawl.id]) == 4
+    admin.post("/monitor/traps/release", admin.stamp(), crawl="blog", all="1")
+    assert len(admin.queue.seen[crawl.id]) == 5
+
+
+def test_who_only_looks_sees_all_of_it_and_no_form(desk: Desk) -> None:
+    desk.log_in()
+    made = desk.crawl("blog")
+    dead = final(made, "d", "dead", "timeout")
+    parked = final(made, "t", "parked", "trap", shape="/t#")
+    desk.store.commit(Commit(pages=[stored(made, "p")], finals=[dead, parked]))
+    page = links(desk.get("/monitor/pages").text, "/monitor/pages/")[0]
+    desk.cookies.clear()
+    desk.log_in(VIEW)
+    for path in (
+        page,
+        "/monitor/pages",
+        "/monitor/failures",
+        "/monitor/traps",
+        f"/monitor/url?url={HOST}d",
+    ):
+        answer = desk.get(path)
+        assert answer.status_code == 200
+        assert answer.text.count("<form method") == 1, path
+
+
+# -- strangers' texts
+
+
+def test_what_was_crawled_is_escaped_wherever_it_is_shown(desk: Desk, tmp_path: Path) -> None:
+    desk.log_in()
+    made = desk.crawl("blog", hook="shop")
+    page = stored(
+        made, "x", title=EVIL, text=EVIL, headers={"x-evil": EVIL, EVIL[:40]: "x"}, language=EVIL,
+        canonical="javascript:alert(1)", final_url="javascript:alert(2)",
+        fields={EVIL: EVIL}, links=[Admission("javascript:alert(3)", 1, 1)],
+    )  # fmt: skip
+    dead = final(made, "d", "dead", "timeout", detail=EVIL)
+    parked = final(made, "t", "parked", "trap", shape=f"/{EVIL[:200]}", detail=EVIL)
+    failed = HookRun(
+        crawl=made.id, fingerprint=page.fingerprint, url=page.url, at_ms=1000,
+        failures={"on_page": EVIL},
+    )  # fmt: skip
+    desk.store.commit(Commit(pages=[page], finals=[dead, parked], hooks=[failed]))
+    paths = ["/monitor/pages", f"/monitor/pages/{page.id}", "/monitor/failures", "/monitor/traps"]
+    paths += [f"/monitor/url?url={HOST}d", "/monitor/traps?part=1", "/monitor/"]
+    for path in paths:
+        html = desk.get(path).text
+        assert desk.get(path).status_code == 200, path
+        for mark in MARKS:
+            if "<" in mark:
+                assert mark not in html, path
+        assert 'href="javascript:' not in html
+        assert "49" not in re.findall(r"\{\{ 7\*7 \}\}|49", html), path
