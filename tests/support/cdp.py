@@ -226,9 +226,9 @@ class Page:
     def click(self, selector: str, *, goes: bool = False) -> None:
         """Click on the first that the selector names; with ``goes`` another page comes."""
         self._await(selector)
-        done = f"document.querySelector({json.dumps(selector)}).click()"
+        done = f"document.querySelector({json.dumps(selector)}).click(), 0"
         if goes:
-            self.going(lambda: self.run(f"setTimeout(() => {done}), 0"))
+            self.going(lambda: self.run(done))
         else:
             self.run(done)
 
