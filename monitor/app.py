@@ -155,7 +155,10 @@ class App:
                 return
             form, token = _form(request)
             self._access.check_form(look.session, token)
-            result = action.run(look, form)
+            try:
+                result = action.run(look, form)
+            finally:
+                self._shared.forget()
             if isinstance(result, Goto):
                 raise falcon.HTTPSeeOther(result.location)
             assert isinstance(result, Shown)

@@ -38,9 +38,14 @@ class Shared:
         self._clock = clock
         self._made: OrderedDict[Hashable, _Made] = OrderedDict()
 
+    def forget(self) -> None:
+        """Something was changed here: all is made anew, also what is being made now."""
+        self._made = OrderedDict()
+
     def get(self, key: Hashable, make: Callable[[], T], seconds: float = SECONDS) -> T:
         """What ``make`` returned, or raised, up to ``seconds`` ago."""
-        made = self._made.setdefault(key, _Made())
+        kept = self._made
+        made = kept.setdefault(key, _Made())
         with made.turn:
             if self._clock() - made.at >= seconds:
                 try:
@@ -48,10 +53,10 @@ class Shared:
                 except Exception as error:  # noqa: BLE001 - it is raised below, for each who asks
                     made.value, made.error = None, error
                 made.at = self._clock()
-                self._made[key] = made
-                self._made.move_to_end(key)
-                while len(self._made) > MOST:
-                    self._made.popitem(last=False)
+                kept[key] = made
+                kept.move_to_end(key)
+                while len(kept) > MOST:
+                    kept.popitem(last=False)
             if made.error is not None:
                 raise made.error
             return cast(T, made.value)

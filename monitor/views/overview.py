@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import Struct
 
 from greencrawl.monitor.look import Data, Look, View
@@ -34,15 +32,17 @@ def part(look: Look) -> Data:
     """All that is on the page."""
     figures = look.figures
     crawls = figures.crawls()
-    rows = [_row(look, crawl) for crawl in reversed(crawls)]
+    whys: list[str] = []
+    rows = [_row(look, crawl, whys) for crawl in reversed(crawls)]
     rows.sort(key=lambda row: _ORDER[row.crawl.state])
     known = [row.stats for row in rows if row.stats is not None]
     rates = [row.rate for row in rows if row.rate is not None and row.crawl.state == "active"]
-    system, why = None, ""
+    system = None
     try:
         system = figures.system()
     except Unavailable as error:
-        why = str(error)
+        whys.append(str(error))
+    named = system is not None and bool(system.away)
     return {
         "rows": rows,
         "sums": {
@@ -53,7 +53,7 @@ def part(look: Look) -> Data:
         },
         "active": [row.crawl.name for row in rows if row.crawl.state == "active"],
         "system": system,
-        "why": why,
+        "why": whys[0] if whys and not named else "",
         "plot": figures.plot([crawl.name for crawl in crawls]),
         "stuck": [row for row in rows if row.stats is not None and row.stats.stuck],
     }
@@ -62,12 +62,13 @@ def part(look: Look) -> Data:
 _ORDER = {"active": 0, "paused": 1, "resting": 2, "done": 3}
 
 
-def _row(look: Look, crawl: Crawl) -> Row:
-    stats: Any = None
+def _row(look: Look, crawl: Crawl, whys: list[str]) -> Row:
+    """A crawl's row; ``whys`` gets why its counters are not known, for the head of the page."""
+    stats: CrawlStats | None = None
     try:
         stats = look.figures.stats(crawl)
-    except Unavailable:
-        stats = None  # the page says so at its head
+    except Unavailable as error:
+        whys.append(str(error))
     rate = look.figures.rate(crawl.name) if crawl.state == "active" else None
     return Row(crawl, stats, rate)
 

@@ -6,6 +6,7 @@ from greencrawl.monitor.look import Action, File, View
 from greencrawl.monitor.views import overview
 from greencrawl.monitor.views.crawls import crawl, edit, export, failures, traps
 from greencrawl.monitor.views.stored import pages, url
+from greencrawl.monitor.views.system import frontier, hosts, store
 
 VIEWS: tuple[View, ...] = (
     *overview.VIEWS,
@@ -15,6 +16,9 @@ VIEWS: tuple[View, ...] = (
     *url.VIEWS,
     *failures.VIEWS,
     *traps.VIEWS,
+    *hosts.VIEWS,
+    *frontier.VIEWS,
+    *store.VIEWS,
 )
 ACTIONS: tuple[Action, ...] = (
     *crawl.ACTIONS,
@@ -22,5 +26,7 @@ ACTIONS: tuple[Action, ...] = (
     *url.ACTIONS,
     *failures.ACTIONS,
     *traps.ACTIONS,
+    *hosts.ACTIONS,
+    *frontier.ACTIONS,
 )
 FILES: tuple[File, ...] = (*export.FILES, *pages.FILES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gevent
+import gevent.event
 import pytest
 
 from greencrawl.monitor import shared as module
@@ -67,6 +68,21 @@ def test_a_hundred_who_look_cost_what_one_does(admin: Desk) -> None:
     assert len(asked) <= 2, "once for the page, and perhaps for a sample"
 
 
+def test_what_was_being_made_when_something_changed_is_made_anew() -> None:
+    shared, go = Shared(lambda: 0.0), gevent.event.Event()
+
+    def old() -> str:
+        go.wait()
+        return "old"
+
+    asking = gevent.spawn(shared.get, "a", old)
+    gevent.sleep(0)
+    shared.forget()
+    go.set()
+    assert asking.get() == "old"
+    assert shared.get("a", lambda: "new") == "new"
+
+
 def test_what_has_not_changed_is_not_sent_again(admin: Desk) -> None:
     admin.crawl()
     first = admin.get("/monitor/?part=1")
@@ -74,7 +90,6 @@ def test_what_has_not_changed_is_not_sent_again(admin: Desk) -> None:
     assert again.status_code == 304
     assert again.text == ""
     admin.post("/monitor/crawls/blog/pause", admin.stamp())
-    admin.monitor.app()._shared._made.clear()
     changed = admin.get("/monitor/?part=1", If_None_Match=first.headers["etag"])
     assert changed.status_code == 200
     assert "paused" in changed.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html import unescape
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -15,7 +16,9 @@ from greencrawl.schema.records import (
     Commit,
     Crawl,
     Final,
+    FrontierIdentity,
     HookRun,
+    HostPatch,
     StoredPage,
 )
 from greencrawl.schema.text.spans import blocks_of, main_of
@@ -215,6 +218,65 @@ def test_who_only_looks_sees_all_of_it_and_no_form(desk: Desk) -> None:
         assert answer.text.count("<form method") == 1, path
 
 
+# -- the system
+
+
+def test_a_host_is_slowed_down_and_blocked(admin: Desk, crawl: Crawl) -> None:
+    admin.store.put_block("slow.example", 2**45, "timeout")
+    admin.store.put_delay("shy.example", 2500)
+    html = admin.get("/monitor/hosts").text
+    assert links(html, "/monitor/hosts/") == [
+        f"/monitor/hosts/{name}.example" for name in ("slow", "slow", "shy")
+    ]
+    assert "2.5 seconds" in html
+    assert admin.get("/monitor/hosts/Example.org:8080").status_code == 200
+    admin.post("/monitor/hosts/example.org", admin.stamp(), delay="2.5")
+    assert admin.queue.last == HostPatch(delay=2.5)
+    admin.post("/monitor/hosts/example.org", admin.stamp(), block="0")
+    assert admin.queue.last == HostPatch(block=0)
+    wrong = admin.post("/monitor/hosts/example.org", admin.stamp(), delay="soon")
+    assert wrong.status_code == 400
+    assert "delay" in wrong.text
+
+
+def test_the_frontier_shows_nodes_that_are_away_and_is_repaired(admin: Desk) -> None:
+    identity = FrontierIdentity(
+        id="f", secret=1, partitions=2, suffixes="", canonicaliser=1, layout=1, nodes=("a", "b"),
+        placement=(0, 1),
+    )  # fmt: skip
+    admin.store.create_frontier(identity)
+    admin.queue.lost, admin.queue.lost_node = {1}, "b"
+    html = admin.get("/monitor/frontier").text
+    assert "Redis at redis://b is away" in html
+    assert html.count(">answers<") == 1
+    admin.post("/monitor/frontier/repair", admin.stamp())
+    admin.post("/monitor/frontier/repair", admin.stamp(), all="1")
+    assert admin.queue.repaired == [False, True]
+    assert "redis://a: done" in admin.get("/monitor/frontier?again").text
+
+
+def test_the_store_says_what_it_has(admin: Desk, crawl: Crawl) -> None:
+    html = admin.get("/monitor/store").text
+    assert "SQLite" in html
+    assert links(html, "/monitor/pages?crawl=") == ["/monitor/pages?crawl=blog"]
+
+
+def test_pages_say_what_is_away_and_what_to_do(admin: Desk, crawl: Crawl) -> None:
+    admin.queue.away = True
+    html = admin.get("/monitor/").text
+    assert "Redis does not answer" in html
+    assert "GREENCRAWL_REDIS" in html
+    assert admin.get("/monitor/crawls/blog").status_code == 200
+    assert admin.get("/monitor/hosts/example.org").status_code == 503
+    admin.queue.away = False
+    admin.queue.broken = RuntimeError("a secret of ours")
+    for path in ("/monitor/hosts/other.example", "/monitor/hosts/other.example?part=1"):
+        broken = admin.get(path)
+        assert broken.status_code == 500
+        assert "secret" not in broken.text
+        assert "its log says why" in broken.text
+
+
 # -- strangers' texts
 
 
@@ -235,6 +297,7 @@ def test_what_was_crawled_is_escaped_wherever_it_is_shown(desk: Desk, tmp_path: 
     desk.store.commit(Commit(pages=[page], finals=[dead, parked], hooks=[failed]))
     paths = ["/monitor/pages", f"/monitor/pages/{page.id}", "/monitor/failures", "/monitor/traps"]
     paths += [f"/monitor/url?url={HOST}d", "/monitor/traps?part=1", "/monitor/"]
+    paths += ["/monitor/url?url=javascript:alert(1)", f"/monitor/url?url={quote(EVIL)}"]
     for path in paths:
         html = desk.get(path).text
         assert desk.get(path).status_code == 200, path
