@@ -105,7 +105,7 @@ class Words:
         left = max(seconds, 0.0)
         for unit, most in _SPANS:
             if left < most:
-                if unit == "second" and 0 < left < 1:
+                if unit == "second" and left < 1:
                     return self("time.ms", n=round(left * 1000))
                 if unit == "second" and left < 10 and left != int(left):
                     return self("time.part", n=f"{left:.1f}")

@@ -4,7 +4,7 @@
 
 const EVERY_MS = 2000;
 const LATE_MS = 10000;
-const LEAST_SECONDS = 600;
+const LEAST_SECONDS = 300;
 const MINUTES = [1, 2, 5, 10, 15, 30].map((one) => one * 60);
 const lost = document.getElementById("lost");
 

@@ -200,6 +200,29 @@ def test_strangers_texts_run_nothing(world: World) -> None:
         )
 
 
+def test_what_gets_in_all_the_same_is_stopped_by_the_policy(world: World) -> None:
+    """As if a place had forgotten to escape; and what tests go by does see it."""
+    with world.page() as page:
+        page.run(
+            """(() => {
+              const add = (name, given) =>
+                document.body.append(Object.assign(document.createElement(name), given));
+              add("script", { textContent: "window.ran = 1" });
+              add("script", { src: "http://127.0.0.9:9/x.js" });
+              add("img", { src: "http://127.0.0.9:9/x.png" });
+              add("iframe", { src: "http://127.0.0.9:9/" });
+              document.body.setAttribute("onclick", "window.ran = 2");
+              document.body.click();
+            })()"""
+        )
+        asked = "fetch('http://127.0.0.9:9/').then(() => 1, () => 0)"
+        assert page.run(asked) == 0
+        assert page.run("window.ran === undefined")
+        assert len(page.breaches) >= 4
+        page.breaches.clear()
+        page.requests = [one for one in page.requests if "127.0.0.9" not in one]
+
+
 def test_another_site_can_neither_read_nor_change(world: World) -> None:
     world.crawl("kept", "slow/0")
     attack = f"""<form id=f method=post action="{world.home}crawls/kept/pause">
@@ -234,6 +257,29 @@ def test_what_is_typed_and_open_stays_while_the_page_follows(world: World) -> No
         assert not page.run("document.querySelector('details.sure').open")
         assert page.run("document.activeElement.tagName") == "SUMMARY"
     world.system.call("POST", "/v1/crawls/typed/stop", {"now": True})
+
+
+def test_a_tab_that_nobody_sees_asks_for_nothing_and_a_lost_broker_is_told(world: World) -> None:
+    with world.page() as page:
+
+        def asked() -> int:
+            return sum("part=1" in one for one in page.requests)
+
+        page.run("Object.defineProperty(document, 'hidden', { get: () => window.away, set() {} })")
+        page.run("window.away = true")
+        page.run("new Promise((done) => setTimeout(done, 2 * EVERY_MS + 500))")
+        before = asked()
+        page.run("new Promise((done) => setTimeout(done, EVERY_MS + 500))")
+        assert asked() == before
+        page.run("window.away = false; document.dispatchEvent(new Event('visibilitychange')), 0")
+        wait_until(lambda: asked() > before, 10, "it asks again when it is seen")
+
+        given = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+        page.call("Network.emulateNetworkConditions", offline=True, **given)
+        page.until("!document.getElementById('lost').hidden")
+        assert "The broker does not answer" in page.text("#lost")
+        page.call("Network.emulateNetworkConditions", offline=False, **given)
+        page.until("document.getElementById('lost').hidden")
 
 
 def test_all_works_without_a_script(world: World) -> None:

@@ -38,6 +38,7 @@ QUESTIONS = [
     "… a Lua script?",
     "… a setting?",
     "… a feature of main text?",
+    "… a page of the Monitor?",
     "… a migration of the store?",
 ]
 
