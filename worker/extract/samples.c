@@ -21,6 +21,8 @@
 #define LEAST_WORD 2
 #define MOST_WORDS 32
 #define GAP '\0'    /* stands for what was taken out: no piece crosses it */
+#define ALWAYS 7
+#define THIN 1024 /* bytes of a page, at most, of which each short block is kept: a name, a cell */
 #define SHORT SAMPLED /* bytes of a page, fewer, whose words are compared with those of its URL */
 
 static uint64_t gear[256]; /* 0: a digit, a gap, or the end of a block */
@@ -53,10 +55,10 @@ static int is_decimal(const char *text, size_t length) {
            (unsigned char)(text[at + 1] - '0') < 10;
 }
 
-/* The last three bits of a tag are its level: of how many zeros its hash begins with. */
-static void keep(struct samples *samples, uint64_t hash) {
-    unsigned zeros = hash ? (unsigned)__builtin_clzll(hash) : 64, level = zeros - LEAST_SHIFT;
-    uint32_t tag = (uint32_t)mixed(hash) << 3 | (level < 7 ? level : 7);
+/* The last three bits of a tag are its level: of how many zeros its hash begins with; ALWAYS for a
+ * short block that is kept beside the samples. */
+static void keep_at(struct samples *samples, uint64_t hash, unsigned level) {
+    uint32_t tag = (uint32_t)mixed(hash) << 3 | level;
     tag += 8 * !(tag >> 3);
     for (unsigned at = tag % SAMPLE_SLOTS; samples->slots[at] != tag; at = (at + 1) % SAMPLE_SLOTS)
         if (samples->slots[at] == 0) {
@@ -66,6 +68,11 @@ static void keep(struct samples *samples, uint64_t hash) {
             }
             return;
         }
+}
+
+static void keep(struct samples *samples, uint64_t hash) {
+    unsigned level = (hash ? (unsigned)__builtin_clzll(hash) : 64) - LEAST_SHIFT;
+    keep_at(samples, hash, level < ALWAYS ? level : ALWAYS - 1);
 }
 
 /* Add a number to the figures of a block, in whatever order they stand. */
@@ -269,8 +276,13 @@ void samples_take(struct samples *samples, char *text, size_t length) {
                 count_figure(samples, &block, number), counted = 1;
             if (block.label)
                 end_figures(samples, &block, hash);
-            if (fed && !cut && fed < WINDOW && (hash = mixed(hash)) < limit)
-                keep(samples, hash);
+            if (fed && !cut && fed < WINDOW) {
+                hash = mixed(hash);
+                if (hash < limit)
+                    keep(samples, hash);
+                else if (length <= THIN)
+                    keep_at(samples, hash, ALWAYS);
+            }
             if (at == end)
                 return;
             hash = 0, fed = 0, cut = 0;
@@ -346,15 +358,18 @@ int tag_known(uint64_t tag, uint32_t *table, size_t slots, int keep) {
 }
 
 unsigned tags_new(const uint32_t *tags, size_t count, uint64_t seed, uint32_t *table, size_t slots,
-                  unsigned level, unsigned *looked) {
-    unsigned unknown = 0, all = 0;
+                  unsigned level, unsigned *looked, unsigned *beside) {
+    unsigned unknown = 0, all = 0, others = 0;
     for (size_t i = 0; i < count; i++)
         tag_expected(mixed(tags[i] ^ seed), table, slots);
     for (size_t i = 0; i < count; i++) {
-        unsigned counts = (tags[i] & 7) >= level;
+        unsigned own = tags[i] & 7, counts = own >= level && own != ALWAYS;
+        unsigned is_new = !tag_known(mixed(tags[i] ^ seed), table, slots, 1);
         all += counts;
-        unknown += counts & !tag_known(mixed(tags[i] ^ seed), table, slots, 1);
+        unknown += counts && is_new;
+        others += own == ALWAYS && is_new;
     }
     *looked = all;
+    *beside = others;
     return unknown;
 }

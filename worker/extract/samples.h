@@ -8,6 +8,7 @@
 #define MOST_IMAGES 8
 #define LEAST_SHIFT 3
 #define SAMPLED 4096 /* bytes of a page, at most, of which samples are taken */
+#define SAMPLED_END 1024 /* of them from the end of what is looked at, twice as much */
 #define SAMPLES_HEAD 3 /* bytes before the tags of a page */
 #define MOST_FIGURES 16
 #define MOST_OWN 16
@@ -35,9 +36,10 @@ void samples_own(struct samples *samples, const char *url);
 void samples_take(struct samples *samples, char *text, size_t length);
 void samples_image(struct samples *samples, const char *source);
 /* How many of `count` tags the table has not got; it has them afterwards. `slots`: a power of 2.
- * Those of a level below `level` do not count; `looked` is how many do. */
+ * Those of a level below `level` do not count; `looked` is how many do. `beside` is how many
+ * further short blocks it has not got. */
 unsigned tags_new(const uint32_t *tags, size_t count, uint64_t seed, uint32_t *table, size_t slots,
-                  unsigned level, unsigned *looked);
+                  unsigned level, unsigned *looked, unsigned *beside);
 uint64_t string_hash(const char *text, size_t length, uint64_t seed);
 /* Where a tag would stand is brought near, while others are looked at. */
 void tag_expected(uint64_t tag, const uint32_t *table, size_t slots);

@@ -665,16 +665,21 @@ static void blank_line_feeds(char *text, size_t length) {
 static PyObject *as_samples(const struct text *text, const char *url) {
     const char *path = url == NULL || strlen(url) < 8 ? NULL : strchr(url + 8, '/');
     struct samples *samples = text->samples;
-    char own[SAMPLED + 1]; /* what is no text of a link */
+    char own[2 * SAMPLED + 1]; /* what is no text of a link */
     size_t length = 0, from = 0;
-    for (size_t i = 0; i <= text->label_count && length < SAMPLED; i++) {
+    for (size_t i = 0; i <= text->label_count && length < 2 * SAMPLED; i++) {
         size_t end = i < text->label_count ? text->labels[i].begin : text->length;
-        size_t more = end > from ? Py_MIN(end - from, SAMPLED - length) : 0;
+        size_t more = end > from ? Py_MIN(end - from, 2 * SAMPLED - length) : 0;
         if (more)
             memcpy(own + length, text->data + from, more);
         length += more;
         if (i < text->label_count)
             from = text->labels[i].end;
+    }
+    if (length > SAMPLED) { /* its beginning, and its end: what is its own may come last */
+        memmove(own + SAMPLED - SAMPLED_END, own + length - SAMPLED_END, SAMPLED_END);
+        own[SAMPLED - SAMPLED_END - 1] = '\n';
+        length = SAMPLED;
     }
     if (path != NULL) {
         length = without_echo(own, length, path);
@@ -785,7 +790,7 @@ static size_t slots_of(const Py_buffer *table) {
 
 /* Images that are new, and bytes of text that are, of how many that were looked at. */
 struct found {
-    unsigned images;
+    unsigned images, blocks; /* blocks: short ones, kept beside the samples */
     size_t fresh, text;
 };
 
@@ -816,9 +821,10 @@ static int find(const char *data, Py_ssize_t length, uint64_t seed, const Py_buf
         shift--;
     shift = shift > own ? shift : own;
     unsigned level = shift > LEAST_SHIFT ? shift - LEAST_SHIFT : 0;
-    found->images = tags_new(tags, images, seed, table->buf, slots, 0, &looked);
+    found->images = tags_new(tags, images, seed, table->buf, slots, 0, &looked, &found->blocks);
+    found->images += found->blocks; /* tags of images have no levels */
     found->fresh = (size_t)tags_new(tags + images, count - images, seed, table->buf, slots, level,
-                                    &looked)
+                                    &looked, &found->blocks)
                    << shift;
     found->text = (size_t)looked << shift;
     return 1;
@@ -839,7 +845,7 @@ static PyObject *novel(PyObject *self, PyObject *arguments) {
     PyObject *result = NULL;
     struct found found;
     if (find(data, length, seed, &table, shift, &found))
-        result = Py_BuildValue("nnI", found.fresh, found.text, found.images);
+        result = Py_BuildValue("nnII", found.fresh, found.text, found.images, found.blocks);
     PyBuffer_Release(&table);
     return result;
 }
@@ -978,7 +984,7 @@ static PyObject *glance(PyObject *self, PyObject *arguments) {
             unmet_places(url_of, links, PyList_GET_SIZE(links), link, &urls, slots, 1);
         int told = places == NULL ? -1 : is_much(&found) ? none_asks(links, places) : 0;
         if (told == 0)
-            result = Py_BuildValue("nnIO", found.fresh, found.text, found.images, places);
+            result = Py_BuildValue("nnIIO", found.fresh, found.text, found.images, found.blocks, places);
         else if (told > 0)
             result = Py_NewRef(Py_True);
         Py_XDECREF(places);

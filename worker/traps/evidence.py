@@ -15,6 +15,28 @@ _HEAD = 16_384
 """Bytes of a text that is no page, of which samples are taken."""
 _FEEDS = (b"<rss", b"<feed", b"<rdf:RDF")
 
+HINTS = {
+    "repeats": "its path repeats itself",
+    "deep": "its path is very long",
+    "far": "its date is far from now",
+    "many": "its query grows",
+    "mixed": "its parameters come in many combinations",
+    "choices": "its folders come in any order, as choices do",
+    "search": "it is a search of the site",
+    "session": "its URLs differ in a session's id",
+}
+"""What is odd about a shape before anything of it was fetched."""
+HINT_SCORES = {
+    "repeats": 4.5,
+    "far": 3.0,
+    "deep": 2.0,
+    "many": 2.0,
+    "mixed": 2.0,
+    "choices": 2.0,
+    "search": 3.0,
+}
+"""What is held against a shape before anything of it was fetched."""
+
 
 class Same(Struct, gc=False):
     """Pages of the same text: how many, a bit for each depth of their folders, the shape of the
@@ -70,6 +92,7 @@ class Evidence(Struct, gc=False):
     odd: bool = False
     bred: bool = False
     told: bool = False
+    named: bool = False
 
 
 def count_text(texts: dict[int, Same], text: int, shape: int, name: str) -> Same:

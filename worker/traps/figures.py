@@ -1,9 +1,14 @@
-"""Figures: pages of one text that differ in whole numbers, and are no copies of one another.
+"""What is a page's own that has no text of its own: its figures, or its name.
 
 A catalogue of screws and the weather of each day have the same words on all their pages. What they
 say is in their numbers, but so is the time of day in a footer. Figures count for a page where its
 URL does not have them, and where no page that is neither numbered nor asked for with a query has
 such a block as well; a list has several of them for each that its things have.
+
+A term of a thesaurus, a subject above others and a stub say their name, which their URL says, too,
+and nothing else. Views of a page – its history, a form – have the page's name with something added
+that all views of the kind have: that is not counted. What is left of a title, its core, is new or
+not, whatever shape had it.
 """
 
 from __future__ import annotations
@@ -11,10 +16,10 @@ from __future__ import annotations
 import re
 
 from greencrawl.worker.traps.evidence import Evidence
-from greencrawl.worker.traps.hosts import FIGURES, HostTraps
-from greencrawl.worker.traps.novelty import Novelty, figures_of
+from greencrawl.worker.traps.hosts import FIGURES, TITLES, HostTraps
+from greencrawl.worker.traps.novelty import Found, Novelty, figures_of
 from greencrawl.worker.traps.queries import LIST_PAGES
-from greencrawl.worker.traps.shapes import Shape, ends_in_number
+from greencrawl.worker.traps.shapes import Shape
 from greencrawl.worker.traps.yields import Sum
 
 _LABELS = 256
@@ -22,7 +27,16 @@ _LABELS = 256
 _CHAIN, _RICH = 2, 3
 """Links of a page to others of its shape, not met before, up to which it may be one of a chain, as
 days are; figures that it must have then."""
+_CHOICES = 8
+"""Links of a page to others of its shape, not met before, from which on its name says nothing."""
 _NUMBERS = re.compile(r"\d+").findall
+_NUMBERED = re.compile(r"\{(?:n|id|date|far)\}(?:\.[A-Za-z0-9]{1,5})?/?$").search
+_LONGEST = 200
+"""Characters of a title that are looked at."""
+_SHAPES = 64
+"""Shapes of a host whose last title is remembered."""
+_UNITS = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af]|[^\W\d_\u2e80-\u9fff\uac00-\ud7af]+").findall
+"""Words, and characters of scripts that do without spaces; numbers are no part of a name."""
 
 
 def tells(
@@ -77,3 +91,61 @@ def _is_list(shape: Shape) -> bool:
         return not LIST_PAGES.isdisjoint(shape.params)
     parts = shape.path.rstrip("/").split("/")
     return parts[-2] in LIST_PAGES or parts[-1].partition("-")[0] in LIST_PAGES
+
+
+def ends_in_number(path: str) -> bool:
+    """Whether the last part of a shape's path ends in a number, a date or an id."""
+    return _NUMBERED(path) is not None
+
+
+def is_dated(path: str) -> bool:
+    """Whether a shape's path ends in several numbers or a date, as a day's does: its name says
+    which, and the names of days come again."""
+    return path.rstrip("/").endswith(("{n}/{n}", "{date}"))
+
+
+def says_name(
+    state: HostTraps,
+    novelty: Novelty,
+    shape: Shape,
+    title: str,
+    found: Found,
+    seen: Evidence,
+    alike: bool,
+) -> bool:
+    """Whether a page says a name of its own: a short block that is new, or its title, unless pages
+    everywhere are ``alike``. Not where something speaks against it, and of a query's only where it
+    leads to few of its kind."""
+    titled = _is_own(state, novelty, shape.name, title)
+    if seen.copy or seen.odd or seen.own >= _CHOICES or is_dated(shape.path):
+        return False
+    if shape.params is not None:
+        return found.blocks > 0 and seen.own + seen.poor <= _CHAIN
+    return found.blocks > 0 or (titled and not alike)
+
+
+def _is_own(state: HostTraps, novelty: Novelty, shape: str, title: str) -> bool:
+    """Whether a page of ``shape`` has a name that no page of the host had; from now on one has.
+
+    Of the first page of a shape the title is compared with that of the page before it: the name of
+    the site is no part of it then.
+    """
+    units = _UNITS(title[:_LONGEST])
+    before = state.titles.pop(shape, None) or state.titles.pop("", [])
+    state.titles[shape] = state.titles[""] = units
+    while len(state.titles) > _SHAPES:
+        del state.titles[next(iter(state.titles))]
+    core = _core(units, before)
+    return bool(core) and bool(novelty.fresh([" ".join(core)], state.seed + TITLES))
+
+
+def _core(units: list[str], before: list[str]) -> list[str]:
+    """What is left of a title without the words that it begins and ends with as another does."""
+    most = min(len(units), len(before))
+    begin = 0
+    while begin < most and units[begin] == before[begin]:
+        begin += 1
+    end = 0
+    while end < most - begin and units[-1 - end] == before[-1 - end]:
+        end += 1
+    return units[begin : len(units) - end]

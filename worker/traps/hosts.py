@@ -8,10 +8,10 @@ from greencrawl.worker.traps.novelty import Novelty
 from greencrawl.worker.traps.shapes import Shape, Shaper
 from greencrawl.worker.traps.yields import Yields
 
-LINKS, DONE, TEXTS, FOREIGN, KEYS, INNER, FIGURES = 1, 2, 3, 4, 5, 6, 7
+LINKS, DONE, TEXTS, FOREIGN, KEYS, INNER, FIGURES, TITLES = 1, 2, 3, 4, 5, 6, 7, 0
 """Kinds of what is remembered of URLs: met as a link; fetched; a body that is no page; a host that
 is linked to; a number that a program was given; found on a page of its own shape;
-figures of a page."""
+figures of a page; what is its own of a title."""
 
 
 WARM = 8
@@ -41,6 +41,8 @@ class HostTraps(Struct, gc=False):
     asked: dict[str, int] = {}
     labels: dict[int, int] = {}
     """Blocks with figures on plain pages, and the least that they had; see ``figures.py``."""
+    titles: dict[str, list[str]] = {}
+    """Of some shapes the words of the last title."""
     last: tuple[str, Shape] | None = None
     counted: int = 0
 

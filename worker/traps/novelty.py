@@ -27,7 +27,7 @@ PIECES = 2_097_152
 """Pieces of text that are remembered of all hosts: some 30,000 pages. 8 MB."""
 URLS = 1_048_576
 """URLs that are remembered. 4 MB."""
-FILE = "shown-4"
+FILE = "shown-5"
 """Name of the file; another way to take samples has another one."""
 
 MOST_SHIFT = 7
@@ -35,6 +35,8 @@ MOST_SHIFT = 7
 _HEAD = 3
 """Bytes of samples before the tags: their shift, how many are of images, how many blocks have
 figures."""
+_BESIDE = 7
+"""The level, in its last three bits, of a tag that is a short block's, kept beside the samples."""
 _MOST_FIGURES = 16
 _MOST = 64
 _UNITS = re.compile(r"[^\s。，、！？；：]+")
@@ -43,11 +45,13 @@ _NUMBER = re.compile(r"\d{1,18}")
 
 
 class Found(NamedTuple):
-    """How much of a page is new: bytes of its text, of how many, and images."""
+    """How much of a page is new: bytes of its text, of how many, images, and short blocks, such as
+    a name or a cell, that are counted where a page has little text."""
 
     fresh: int
     text: int
     images: int
+    blocks: int = 0
 
     @property
     def share(self) -> float:
@@ -96,12 +100,12 @@ class Novelty:
             found, places = self.look(samples, seeds[1]), self.fresh_links(links, seeds[2])
             plain = found.is_much and not any("?" in links[place].url for place in places)
             return plain or (found, places)
-        seen: tuple[int, int, int, list[int]] | bool | None = compiled.glance(
+        seen: tuple[int, int, int, int, list[int]] | bool | None = compiled.glance(
             url, samples, links, seeds, self._pieces.data, self._urls.data, shift
         )
         if seen is None or seen is True or seen is False:
             return seen
-        return Found(*seen[:3]), seen[3]
+        return Found(*seen[:4]), seen[4]
 
     def look(self, samples: bytes, seed: int, shift: int = 0) -> Found:
         """How much of what has these samples is new under ``seed``; from now on none of it is.
@@ -133,8 +137,12 @@ def text_of(samples: bytes) -> array[int]:
 
 
 def text_hash(samples: bytes) -> int:
-    """A hash that pages have in common which are equal but for their figures."""
-    return crc32(samples[_HEAD : _text_end(samples)], samples[1] if samples else 0)
+    """A hash that pages have in common which are equal but for their figures and short blocks."""
+    if not samples:
+        return 0
+    tags = array("I", samples[_HEAD : _text_end(samples)])
+    own = array("I", [tag for tag in tags if tag & _BESIDE != _BESIDE])
+    return crc32(own.tobytes(), samples[1])
 
 
 def figures_of(samples: bytes) -> list[tuple[int, int]]:

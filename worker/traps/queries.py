@@ -1,4 +1,5 @@
-"""What queries of URLs say by the names in them: ids of sessions, orders, searches, pages of lists.
+"""What queries of URLs say by the names in them: ids of sessions, orders, searches, pages of lists;
+and whether folders repeat themselves.
 
 URLs that are equal but for the id of a session are one page.
 """
@@ -6,6 +7,7 @@ URLs that are equal but for the id of a session are one page.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 _SUSPECT = re.compile(
@@ -26,6 +28,8 @@ _RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w.,!-]{16,}").fullmatch
 _HEX = re.compile(r"[0-9a-fA-F]{32}").fullmatch
 _DIGITS = re.compile(r"\d+")
 _LONG_NAME = 40
+_LOOKED = 12
+"""Folders of a path that are looked at."""
 
 _SHOWN_NAMES = """
     asc ascending currency desc descending dir direction display format layout limit mode oby odir
@@ -109,3 +113,17 @@ def query_of(name: str) -> str:
     if any(part.partition("=")[0] in LIST_PAGES for part in query.split("&")):
         return ""
     return f"*?{query}"
+
+
+def repeated(words: list[str]) -> bool:
+    """Whether a segment comes three times, or two and more twice in a row: /a/b/a/b."""
+    if len(words) < 3:
+        return False
+    if max(Counter(words).values()) > 2:
+        return True
+    words = words[:_LOOKED]
+    return any(
+        words[i : i + size] == words[i + size : i + 2 * size]
+        for size in range(2, len(words) // 2 + 1)
+        for i in range(len(words) - 2 * size + 1)
+    )

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
 from itertools import islice
 from typing import NamedTuple
 from zlib import crc32
 
-from greencrawl.worker.traps.queries import LIST_PAGES, SEARCHES, params_of, plain
+from greencrawl.worker.traps.queries import LIST_PAGES, SEARCHES, params_of, plain, repeated
 
 LONGEST = 300
 """Characters of a shape's name."""
@@ -43,6 +42,7 @@ _VIEWS, _MANY_FOLDERS = 64, 5
 _DEEP = 12
 _MANY = 8
 _LONG_WORD = 40
+_PLACES = 256  # folders' names whose places in paths are remembered
 
 _DATE = re.compile(
     r"(?:19|2\d)\d\d[-_.](?:0?[1-9]|1[0-2])(?:[-_.][0-3]?\d)?(?:[T_-]?\d\d[-_.:]?\d\d)?"
@@ -65,19 +65,6 @@ _MODES = frozenset(_MODE_NAMES.split())
 """Parameters whose values say what a program does, rather than with what."""
 
 _YEARS = frozenset(("ano", "annee", "date", "jahr", "y", "year", "yr"))
-
-HINTS = {
-    "repeats": "its path repeats itself",
-    "deep": "its path is very long",
-    "far": "its date is far from now",
-    "many": "its query grows",
-    "mixed": "its parameters come in many combinations",
-    "search": "it is a search of the site",
-    "session": "its URLs differ in a session's id",
-}
-"""What is odd about a shape before anything of it was fetched."""
-
-_NUMBERED = re.compile(r"\{(?:n|id|date|far)\}(?:\.[A-Za-z0-9]{1,5})?/?$").search
 
 
 class Shape(NamedTuple):
@@ -111,6 +98,7 @@ class Shaper:
         self._folders: dict[str, _Folder] = {}
         self._kinds: dict[str, dict[str, Shape]] = {}
         self._views: dict[str, tuple[int, str]] = {}
+        self._places: dict[str, int] = {}
         self.sessions = False
         """Whether one of its URLs had the id of a session."""
 
@@ -145,7 +133,7 @@ class Shaper:
         known = self._folders.get(folder) or self._folder(folder)
         hint = known.hint
         if leaf:
-            if leaf in known.words and _repeated([*known.words, leaf]):
+            if leaf in known.words and repeated([*known.words, leaf]):
                 hint = "repeats"
             name, odd = self._leaf(leaf, known, mark != "")
             if name == "{w}" and folder.count("/") > 2 and self._is_view(leaf, folder):
@@ -153,9 +141,10 @@ class Shaper:
             hint = hint or odd
         else:
             name = ""
-        if hint in ("repeats", "deep"):
+        if hint in ("repeats", "deep", "choices"):
             origin = url[: url.index("/", 8)]
-            what = f"{origin}/{{{hint}}}"
+            what = f"{origin}/{known.words[0]}" if hint == "choices" else origin
+            what += f"/{{{hint}}}"
             return Shape(what, what, what, hint, params_of(query) if mark else None)
         folder = known.name
         if known.year and _MONTH(leaf):
@@ -184,6 +173,10 @@ class Shaper:
             rare = (word for word, (times, _) in self._views.items() if times < _MANY_FOLDERS)
             del self._views[next(rare, next(iter(self._views)))]
         return count >= _MANY_FOLDERS
+
+    def patterns(self, path: str) -> int:
+        """How many queries of a path were met, by their parameters."""
+        return len(self._words.get(f"{path}?", range(_PATTERNS)))
 
     def is_late(self, shape: Shape) -> bool:
         """Whether its query is another choice of parameters at a path that has offered several."""
@@ -258,7 +251,9 @@ class Shaper:
                 section = name
         if depth >= _DEEP:
             hint = "deep"
-        if _repeated(words):
+        if depth > 2 and self._in_any_order(segments[3:]):
+            hint = "choices"
+        if repeated(words):
             hint = "repeats"
         year = segments[-1] if depth else ""
         if len(year) != 4 or not _far(year, self._year):
@@ -268,6 +263,22 @@ class Shaper:
             self._folders.clear()
         self._folders[folder] = found
         return found
+
+    def _in_any_order(self, segments: list[str]) -> bool:
+        """Whether all folders below the first were met elsewhere in paths below it: /by/red/large
+        beside /by/large/red. Then they are choices, and no folder is in another."""
+        first, *others = segments
+        moved = 0
+        for place, word in enumerate(others):
+            if not word.isalpha() or len(word) > _LONG_WORD:
+                return False
+            name = f"{first}/{word}"
+            places = self._places.pop(name, 0) | 1 << min(place, 15)
+            self._places[name] = places
+            moved += places & (places - 1) != 0
+        while len(self._places) > _PLACES:
+            del self._places[next(iter(self._places))]
+        return moved == len(others)
 
     def _leaf(self, leaf: str, folder: _Folder, program: bool) -> tuple[str, str]:
         if not program:  # nearly all are plain words
@@ -375,25 +386,6 @@ def _far(value: str, year: int) -> bool:
 def _masked(word: str) -> str:
     """A word with holes for its numbers, unless it is encoded."""
     return word if "%" in word else _DIGITS.sub("{n}", word)
-
-
-def _repeated(words: list[str]) -> bool:
-    """Whether a segment comes three times, or two and more twice in a row: /a/b/a/b."""
-    if len(words) < 3:
-        return False
-    if max(Counter(words).values()) > 2:
-        return True
-    words = words[:_DEEP]
-    return any(
-        words[i : i + size] == words[i + size : i + 2 * size]
-        for size in range(2, len(words) // 2 + 1)
-        for i in range(len(words) - 2 * size + 1)
-    )
-
-
-def ends_in_number(path: str) -> bool:
-    """Whether the last part of a shape's path ends in a number, a date or an id."""
-    return _NUMBERED(path) is not None
 
 
 def _hash(text: str) -> int:

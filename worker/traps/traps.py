@@ -16,12 +16,13 @@ from greencrawl.schema.records import EVERY_SHAPE, Crawl, StoredPage, Task, Task
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps import record as records
+from greencrawl.worker.traps.evidence import HINTS
 from greencrawl.worker.traps.hosts import DONE, HostTraps
 from greencrawl.worker.traps.known import Known, known
 from greencrawl.worker.traps.novelty import Novelty
 from greencrawl.worker.traps.parameters import key_met, plain_of
 from greencrawl.worker.traps.queries import plain, query_of
-from greencrawl.worker.traps.shapes import HINTS, LONGEST, Shape, Shaper
+from greencrawl.worker.traps.shapes import LONGEST, Shape, Shaper
 from greencrawl.worker.traps.witness import Witness
 from greencrawl.worker.traps.yields import KNOWN_AFTER, POOR_SECTION, Sum, Yields
 

@@ -10,6 +10,7 @@ from greencrawl.schema.records import LEVELS, StoredPage, Task
 from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps import parameters
 from greencrawl.worker.traps.evidence import (
+    HINT_SCORES,
     Evidence,
     Same,
     as_text,
@@ -18,16 +19,15 @@ from greencrawl.worker.traps.evidence import (
     is_data,
     newness,
 )
-from greencrawl.worker.traps.figures import tells
+from greencrawl.worker.traps.figures import ends_in_number, says_name, tells
 from greencrawl.worker.traps.hosts import DONE, FOREIGN, INNER, LINKS, TEXTS, WARM, HostTraps
 from greencrawl.worker.traps.known import Known
 from greencrawl.worker.traps.novelty import MOST_SHIFT, Found, Novelty, samples_of, text_hash
 from greencrawl.worker.traps.queries import plain, view_of
-from greencrawl.worker.traps.shapes import Shape, ends_in_number
+from greencrawl.worker.traps.shapes import Shape
 from greencrawl.worker.traps.yields import (
     DEMOTED,
     GOOD,
-    HINT_SCORES,
     KNOWN_AFTER,
     KNOWN_SCORE,
     PARKED,
@@ -57,8 +57,12 @@ _TRIES = 4
 _SAME_ASKED, _SAME, _DEPTHS = 2, 4, 5
 """Pages with the same text, where the last has a query and where it has none, and depths of their
 folders, beyond which it is no page's own."""
+_BOTTOM = 7
+"""The same depths beyond which not even a name of its own speaks for a page."""
 _LONG_TEXT, _BRED = 512, 3
 """Bytes of a text that is no list's, and so many pages of it, found on others of it, that tell."""
+_PATTERNS = 2
+"""Queries of a path that are judged as what is not known."""
 _FIRST = 3
 """URLs of a kind that nothing is known of that are fetched before their turn."""
 
@@ -141,9 +145,11 @@ class Witness:
             seen.copy = seen.copy or any(
                 novelty.met(one, state.seed + DONE) for one in (whole, f"{whole}/")
             )
+        bottomless = False
         if found.text and not seen.new and reading is not None:
             text = text_hash(reading.samples)
             same = self._compare(state, shape, text, seen)
+            bottomless = same.depths.bit_count() > _BOTTOM
             if found.text >= _LONG_TEXT:
                 links = [row.links[place].url for place in fresh[:_FRESH]]
                 same.bred += self._bred(url, links, state.seed + INNER + (text << 3))
@@ -160,6 +166,9 @@ class Witness:
         before = one.score
         if found.text and reading is not None and not known_link:
             seen.told = tells(state, novelty, shape, url, reading.samples, one, seen)
+        if reading is not None and not known_link:
+            alike = seen.wide > 0 or seen.bred or bottomless
+            seen.named = says_name(state, novelty, shape, row.title, found, seen, alike)
         weight = sums.judge(one, shape.section, seen)
         if shape.params:
             parameters.learn(state, novelty, shape, url, seen)
@@ -262,7 +271,7 @@ class Witness:
                 is_poor = one is not None and one.is_poor
                 if is_poor:
                     poor.add(links[place].url)
-                if other.params is not None or seen.numbered:
+                if other.params is not None or seen.numbered or shape.hint == "choices":
                     seen.own += 1
                     continue
                 inner.append(url)  # an index leads to pages of its own shape, too
@@ -292,7 +301,11 @@ class Witness:
                 if against > DEMOTED:
                     seen.poor += 1
                     poor.add(links[place].url)
-                elif shape.params is not None and other.path == shape.path:
+                elif (
+                    shape.params is not None
+                    and other.path == shape.path
+                    and not (one is None and state.shaper.patterns(other.path) <= _PATTERNS)
+                ):
                     seen.own += 1  # another choice of the same list
                     if state.shaper.is_late(other):
                         poor.add(links[place].url)

@@ -54,8 +54,6 @@ FIRST_PROBE, MORE = 20, 4
 _PROBES, _PAGES_A_PROBE = 2, 100
 """Probes that a host has in any case, and its pages for each further one."""
 
-HINT_SCORES = {"repeats": 4.5, "far": 3.0, "deep": 2.0, "many": 2.0, "mixed": 2.0, "search": 3.0}
-"""What is held against a shape before anything of it was fetched."""
 KNOWN_SCORE = 3.0
 """The same for links of software that shows such links, but has not shown that it is this one."""
 POOR_SECTION = 12.0
@@ -317,7 +315,7 @@ class Yields:
             if (seen.query and seen.own >= _CHOICES) or seen.odd:
                 return -_LEADS
             return -_NEW if seen.new >= 1.0 else -_LEADS
-        if seen.leading or seen.told:
+        if seen.leading or seen.told or seen.named:
             return -_LEADS_ON
         weight = 1.0 if seen.new == 0 else 0.5
         grows = seen.own + seen.poor > 0
@@ -326,6 +324,8 @@ class Yields:
             return (0.7 if young and not seen.deep else 1.5) * weight
         if seen.unknown and not seen.own:
             self.leans += 1
+            if seen.copy and not seen.query:
+                return 0.5 * weight
             odd = seen.query or found.score > DEMOTED or self.leans > _LEANS
             return 0.25 * weight if odd else 0.0
         if seen.wide:

@@ -24,6 +24,7 @@ class Answer:
     canonical: str = ""
     images: tuple[str, ...] = ()
     redirect: str = ""
+    title: str = ""
 
 
 Site = Callable[[str, dict[str, str]], Answer | None]
@@ -69,6 +70,7 @@ def page(
         kind,
         [*menu, title, *text, *foot],
         ["/", "/about.html", *links],
+        title=title,
         **more,  # type: ignore[arg-type]
     )
 

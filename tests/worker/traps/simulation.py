@@ -21,7 +21,7 @@ from greencrawl.worker.extract.text import compiled
 from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps.novelty import Novelty, samples_of
 from greencrawl.worker.traps.traps import Judge, Traps
-from tests.worker.traps import pages
+from tests.worker.traps import pages, thin
 from tests.worker.traps.pages import ORIGIN, Site, split
 
 HOST = "site.example"
@@ -123,7 +123,7 @@ def crawl(
         below = link.depth + 1
         text = " ".join(answer.blocks)
         page = StoredPage(
-            crawl=1, fingerprint=1, url=link.url, status=200, text=text, title="",
+            crawl=1, fingerprint=1, url=link.url, status=200, text=text, title=answer.title,
             body=f'<meta name="generator" content="{answer.generator}">'.encode(),
             links=[Admission(url, below, min(below, LEVELS - 1)) for url in urls],
         )  # fmt: skip
@@ -184,6 +184,8 @@ SITES: dict[str, Site] = {
     "days": pages.days(chain=False),
     "days, chain": pages.days(),
     "six traps, clock": pages.with_clock(pages.six_traps(300)),
+    **thin.HONEST,
+    **thin.NAMELESS,
 }
 
 

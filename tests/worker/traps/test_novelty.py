@@ -239,9 +239,9 @@ def test_hostile_samples_and_tables_are_refused() -> None:
     for wrong_table in (bytearray(12), bytearray(0), b"\0" * 4096):
         with pytest.raises((TypeError, ValueError, BufferError)):
             speedups.novel(b"\x03\x00\x00abcd", 1, wrong_table, 3)
-    assert speedups.novel(b"\x03\xff\x00abcd", 1, table, 3) == (0, 0, 1)
-    assert speedups.novel(b"\x03\x00\xffabcd", 1, table, 3) == (0, 0, 0)
-    assert speedups.novel(b"", 1, table, 3) == (0, 0, 0)
+    assert speedups.novel(b"\x03\xff\x00abcd", 1, table, 3) == (0, 0, 1, 0)
+    assert speedups.novel(b"\x03\x00\xffabcd", 1, table, 3) == (0, 0, 0, 0)
+    assert speedups.novel(b"", 1, table, 3) == (0, 0, 0, 0)
     with pytest.raises(TypeError):
         speedups.unmet(["a", 7], 1, table, True)
 

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.urls import canonicalise
+from greencrawl.worker.traps.figures import ends_in_number
 from greencrawl.worker.traps.queries import view_of, without
-from greencrawl.worker.traps.shapes import LONGEST, Shaper, ends_in_number
+from greencrawl.worker.traps.shapes import LONGEST, Shaper
 
 SHAPES = {
     "/": "/",

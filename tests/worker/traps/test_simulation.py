@@ -9,7 +9,7 @@ import pytest
 from greencrawl.schema.records import CrawlOptions
 from greencrawl.worker.traps.novelty import Novelty
 from tests.support.effort import cases
-from tests.worker.traps import pages
+from tests.worker.traps import pages, thin
 from tests.worker.traps.pages import Site
 from tests.worker.traps.simulation import Run, crawl
 
@@ -67,6 +67,24 @@ def test_a_site_that_is_no_trap_loses_nothing(
     run = crawl(NORMAL[name], workers=workers, session=session, near=near, slots=slots)
     assert without.parked.total() == 0
     assert (run.wanted(), dict(run.parked)) == (without.wanted(), {})
+
+
+@pytest.mark.parametrize("name", thin.HONEST)
+def test_a_site_whose_pages_say_no_more_than_a_name_loses_nothing(name: str) -> None:
+    run = crawl(thin.HONEST[name], workers=3, session=5)
+    without = crawl(thin.HONEST[name], options=CrawlOptions(traps="off"))
+    assert (run.wanted(), dict(run.parked)) == (without.wanted(), {})
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("tokens", 0.1), ("token folders", 0.2), ("facet folders", 0.45), ("soft missing", 0.1)],
+)
+def test_traps_that_no_list_names_are_known_by_what_they_bring(name: str, most: float) -> None:
+    run = crawl(thin.NAMELESS[name], 2000)
+    assert run.left == 0
+    assert run.share <= most, dict(run.kinds)
+    assert run.kinds["good"] == 226
 
 
 def test_indexes_of_one_shape_may_come_before_all_that_they_lead_to() -> None:
