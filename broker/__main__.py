@@ -20,6 +20,9 @@ from greencrawl.broker.frontier.nodes.embedded import EmbeddedRedis
 from greencrawl.broker.frontier.frontier import Frontier
 from greencrawl.broker.api.security import Guard, check_settings
 from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.coordinator.coordinator import Coordinator, Watched
+from greencrawl.broker.tasks.coordinator.webhook import Webhook
+from greencrawl.broker.tasks.membership import Membership
 from greencrawl.broker.tasks.purge import Purging
 from greencrawl.broker.tasks.refill import Refill
 from greencrawl.broker.tasks.retention import Limits, Retention
@@ -99,15 +102,25 @@ def run(settings: Settings) -> None:
             for path in ("/", "/monitor", "/monitor/"):
                 face.mount(path, monitor)
             server = Server(face, listening, context)
+            address = f"{settings.bind[0]}:{server.port}"
+            membership = Membership(service, settings, address, server.port)
+            webhook = Webhook(settings.alert) if settings.alert else None
+            coordinator = Coordinator(
+                service, Watched(membership.member, webhook, settings.sample_days)
+            )
             upkeep.start()
             refill.start()
             purging.start()
             retention.start()
             server.start()
+            membership.start()
+            coordinator.start()
             log.logger("broker").info("listening", host=settings.bind[0], port=server.port)
             stop.wait()
             monitor.stop()
             server.stop()
+            coordinator.stop()
+            membership.stop()
             retention.stop()
             upkeep.stop()
             refill.stop()

@@ -8,18 +8,22 @@ caller's knowledge, not ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
-import msgspec
 from msgspec.structs import replace
 
+from greencrawl.broker import answers
 from greencrawl.broker.api.messages import (
     ChangesReply,
+    CrawlChange,
     DeadReply,
     HookCounts,
     HooksReply,
+    MembersReply,
+    OrderRequest,
+    OrdersLogReply,
     PageReply,
     PagesReply,
     ParkedReply,
@@ -32,6 +36,7 @@ from greencrawl.broker.api.messages import (
 from greencrawl.broker.transport import KeepAlive, Lost, Reply, Transport
 from greencrawl.schema.errors import InvalidConfig, Refused, Unavailable
 from greencrawl.schema.records import (
+    Alert,
     CloseItem,
     CloseRequest,
     Crawl,
@@ -43,18 +48,23 @@ from greencrawl.schema.records import (
     ItemsReply,
     LeaseReply,
     LeaseRequest,
+    MemberReply,
+    MemberRequest,
+    Ordered,
+    Orders,
     Period,
     Purge,
     ReconcileReply,
     ReconcileRequest,
     ReleaseRequest,
     Round,
+    Sample,
     SeedReply,
     SeedRequest,
     Stats,
     UrlState,
 )
-from greencrawl.schema.wire import from_json, to_json
+from greencrawl.schema.wire import to_json
 
 T = TypeVar("T")
 
@@ -119,6 +129,11 @@ class BrokerClient:
         self._turn_if_away(reply.lost)
         return reply
 
+    def follow(self, request: MemberRequest) -> MemberReply:
+        """Say that a process is there; waits up to ``request.wait`` seconds for other orders."""
+        seconds = request.wait + LEASE_MARGIN_SECONDS
+        return self._call("POST", "/v1/members", request, MemberReply, seconds)
+
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
         """Say what a worker holds; the rest up to its sequence is released. Idempotent."""
         reply = self._call("POST", "/v1/reconcile", request, ReconcileReply)
@@ -174,6 +189,34 @@ class BrokerClient:
         """Lease no more of a crawl. Idempotent; Refused for one that is done."""
         return self._call("POST", f"/v1/crawls/{quote(name, safe='')}/pause", None, Crawl)
 
+    def change(
+        self, name: str, options: Mapping[str, Any], *, revision: int | None = None, by: str = ""
+    ) -> Crawl:
+        """Set some options of a crawl, None: to the default."""
+        request = CrawlChange(dict(options), revision, by)
+        path = f"/v1/crawls/{quote(name, safe='')}"
+        return self._call("PATCH", path, request, Crawl, SEED_SECONDS)
+
+    def members(self, node: str = "", *, gone: bool = False) -> MembersReply:
+        """Who works together; with ``gone`` also those that have left."""
+        query = answers.query(node=node or None, gone="true" if gone else None)
+        return self._call("GET", "/v1/members" + query, None, MembersReply)
+
+    def orders(self) -> Orders:
+        """What nodes are ordered."""
+        return self._call("GET", "/v1/orders", None, Orders)
+
+    def order(self, request: OrderRequest) -> Ordered:
+        """Order a node, or all."""
+        return self._call("PATCH", "/v1/orders", request, Ordered)
+
+    def orders_log(
+        self, *, node: str = "", crawl: str = "", limit: int = 100, before: int = 2**53
+    ) -> OrdersLogReply:
+        """Who ordered what, the latest first."""
+        query = answers.query(member=node or None, crawl=crawl or None, limit=limit, before=before)
+        return self._call("GET", "/v1/orders/log" + query, None, OrdersLogReply)
+
     def stop(self, name: str, *, now: bool = False) -> Crawl:
         """End a crawl once nothing of it is leased; ``now``: what is goes back. Idempotent."""
         path = f"/v1/crawls/{quote(name, safe='')}/stop"
@@ -211,11 +254,23 @@ class BrokerClient:
 
     def stats(self, crawl: str | None = None) -> Stats:
         """Counters of one crawl, or of all, and who works."""
-        return self._call("GET", "/v1/stats" + _query(crawl=crawl), None, Stats)
+        return self._call("GET", "/v1/stats" + answers.query(crawl=crawl), None, Stats)
+
+    def samples(self, name: str, since: str = "", *, points: int = 1000) -> list[Sample]:
+        """Points of a crawl's plots since then, or all; no more than ``points``."""
+        query = answers.query(since=since or None, points=points)
+        path = f"/v1/crawls/{quote(name, safe='')}/samples{query}"
+        return self._call("GET", path, None, list[Sample])
+
+    def alerts(self) -> list[Alert]:
+        """Alerts that are open."""
+        return self._call("GET", "/v1/alerts", None, list[Alert])
 
     def url(self, url: str, crawl: str | None = None) -> list[UrlState]:
         """Where a URL stands: an answer for each crawl, or for the one that is named."""
-        return self._call("GET", "/v1/urls" + _query(url=url, crawl=crawl), None, list[UrlState])
+        return self._call(
+            "GET", "/v1/urls" + answers.query(url=url, crawl=crawl), None, list[UrlState]
+        )
 
     def host(self, host: str) -> HostState:
         """Delay, slots, blocks and backlog of ``host[:port]``."""
@@ -227,7 +282,7 @@ class BrokerClient:
 
     def dead(self, crawl: str, limit: int = 100, after: str = "") -> DeadReply:
         """Up to ``limit`` dead letters of a crawl, beginning after the cursor ``after``."""
-        path = "/v1/dead" + _query(crawl=crawl, limit=limit, after=after)
+        path = "/v1/dead" + answers.query(crawl=crawl, limit=limit, after=after)
         return self._call("GET", path, None, DeadReply)
 
     def hooks(self, crawl: str) -> HookCounts:
@@ -239,7 +294,9 @@ class BrokerClient:
         self, crawl: str, function: str, message: str, *, limit: int = 100, after: str = ""
     ) -> HooksReply:
         """Pages on which a function failed with a message."""
-        query = _query(crawl=crawl, function=function, message=message, limit=limit, after=after)
+        query = answers.query(
+            crawl=crawl, function=function, message=message, limit=limit, after=after
+        )
         return self._call("GET", "/v1/hooks" + query, None, HooksReply)
 
     def pages(
@@ -257,7 +314,7 @@ class BrokerClient:
         """Some of the stored pages; ask again with its ``next`` until that is "", though it has
         few of them or none."""
         named = {"host": host, "status": status, "since": since, "grep": grep, "after": after}
-        query = _query(crawl=crawl, limit=limit, **{k: v for k, v in named.items() if v})
+        query = answers.query(crawl=crawl, limit=limit, **{k: v for k, v in named.items() if v})
         return self._call("GET", "/v1/pages" + query, None, PagesReply, seconds)
 
     def page(self, page_id: str) -> PageReply:
@@ -267,7 +324,7 @@ class BrokerClient:
     def page_text(self, page_id: str) -> str:
         """A page's text."""
         path = f"/v1/pages/{quote(page_id, safe='')}/text"
-        return _content(self._send("GET", path)).decode("utf-8", "replace")
+        return answers.content(self._send("GET", path)).decode("utf-8", "replace")
 
     def changes(self, name: str, since: str, *, limit: int = 100, after: str = "") -> ChangesReply:
         """Pages of a crawl that are new, changed or gone since then."""
@@ -278,7 +335,7 @@ class BrokerClient:
     def page_body(self, page_id: str, at_ms: int = 0) -> bytes:
         """A page's body, as it was fetched at ``at_ms`` (epoch), or last."""
         path = f"/v1/pages/{quote(page_id, safe='')}/body" + (f"?at={at_ms}" if at_ms else "")
-        return _content(self._send("GET", path))
+        return answers.content(self._send("GET", path))
 
     def requeue(self, crawl: str) -> SeedReply:
         """``added`` says how many dead letters were queued again."""
@@ -287,7 +344,9 @@ class BrokerClient:
 
     def parked(self, crawl: str, limit: int = 100) -> ParkedReply:
         """Shapes by which URLs of a crawl are parked."""
-        return self._call("GET", "/v1/parked" + _query(crawl=crawl, limit=limit), None, ParkedReply)
+        return self._call(
+            "GET", "/v1/parked" + answers.query(crawl=crawl, limit=limit), None, ParkedReply
+        )
 
     def release_parked(self, crawl: str, shape: str | None) -> SeedReply:
         """Let go what is parked by a shape, None: by any. ``added`` says how many were queued."""
@@ -315,7 +374,7 @@ class BrokerClient:
     def _call(
         self, method: str, path: str, body: Any, reply: type[T], seconds: float | None = None
     ) -> T:
-        return _decode(self._send(method, path, body, seconds), reply)
+        return answers.decode(self._send(method, path, body, seconds), reply)
 
     def _send(
         self, method: str, path: str, body: Any = None, seconds: float | None = None
@@ -329,7 +388,7 @@ class BrokerClient:
             if isinstance(answer, Reply) and answer.status < 500:
                 self._current = index
                 return answer
-            failures.append(f"{address.url}: {_why(answer)}")
+            failures.append(f"{address.url}: {answers.why(answer)}")
             sent = not isinstance(answer, Lost) or answer.sent
             if sent and method not in IDEMPOTENT:
                 self._current = (index + 1) % len(self._addresses)
@@ -339,37 +398,3 @@ class BrokerClient:
 
 def _without_traps(item: CloseItem) -> CloseItem:
     return replace(item, report=replace(item.report, traps=b"")) if item.report.traps else item
-
-
-def _query(**parameters: str | int | None) -> str:
-    given = {name: value for name, value in parameters.items() if value is not None}
-    return "?" + urlencode(given) if given else ""
-
-
-def _why(answer: Reply | Lost) -> str:
-    if isinstance(answer, Lost):
-        return answer.why
-    return f"{answer.status} {_problem(answer).get('detail', '')}".strip()
-
-
-def _problem(answer: Reply) -> dict[str, object]:
-    try:
-        return from_json(answer.body, dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return {
-            "title": "not a problem body",
-            "detail": answer.body[:200].decode("utf-8", "replace"),
-        }
-
-
-def _content(answer: Reply) -> bytes:
-    if answer.status >= 400:
-        raise Refused(answer.status, _problem(answer))
-    return answer.body
-
-
-def _decode(answer: Reply, reply: type[T]) -> T:
-    try:
-        return from_json(_content(answer), reply)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unavailable(f"not a broker's answer: {error}") from error

@@ -21,9 +21,11 @@ from greencrawl.broker.transport import CONNECT_SECONDS, Lost, Reply
 from greencrawl.schema.errors import InvalidConfig, Refused
 from greencrawl.schema.records import (
     Admission,
+    Alert,
     Crawl,
     CreateCrawl,
     Round,
+    Sample,
     Seed,
     SeedItem,
     SeedReply,
@@ -88,6 +90,14 @@ class Client:
             raise InvalidConfig([("crawl", str(error))]) from error
         return self._broker.put_crawl(wanted)
 
+    def change(self, name: str, *, revision: int | None = None, **options: Any) -> Crawl:
+        """Change these options of a crawl, and no others; None stands for the default.
+
+        Workers follow within a second. With a ``revision`` it raises Refused (409) if the crawl
+        has another one by now.
+        """
+        return self._broker.change(name, options, revision=revision, by="Client")
+
     def pause(self, name: str) -> Crawl:
         """Hold a crawl."""
         return self._broker.pause(name)
@@ -146,6 +156,17 @@ class Client:
     def status(self, name: str | None = None) -> Stats:
         """How a crawl stands, or each: ``status("example").crawls[0].state``."""
         return self._broker.stats(name)
+
+    def samples(self, name: str, since: str = "", *, points: int = 1000) -> list[Sample]:
+        """Points of a crawl's plots ``since`` a date or a time ago (``1d``), "": all of 90 days.
+
+        A point is of a minute, or of more of them where there are more minutes than ``points``.
+        """
+        return self._broker.samples(name, since, points=points)
+
+    def alerts(self) -> list[Alert]:
+        """What is not as it should be: nodes lost, crawls that stand still and the like."""
+        return self._broker.alerts()
 
     # -- pages
 

@@ -1,9 +1,10 @@
 """``python -m greencrawl.cli.tables``: writes the generated tables of docs and ``.env.example``.
 
 Settings stand in ``greencrawl.schema.settings.KEYS``, options of a crawl in
-``greencrawl.schema.records.CrawlOptions``, failures in ``greencrawl.worker.retry.TABLE``, words
-of actions in ``greencrawl.schema.net.action_data``, sources of links in
-``greencrawl.schema.records.link_sources``; a test fails while the docs say something else.
+``greencrawl.schema.records.CrawlOptions``, orders in ``NodeOptions`` beside it, failures in
+``greencrawl.worker.retry.TABLE``, words of actions in ``greencrawl.schema.net.action_data``,
+sources of links in ``greencrawl.schema.text.link_sources``; a test fails while the docs say
+something else.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import msgspec.inspect as inspect
 
 from greencrawl.cli.options import UNBOUNDED, default_text, fields, unwrap
 from greencrawl.schema.net.action_data import KINDS, languages, software
-from greencrawl.schema.records.link_sources import SOURCES
+from greencrawl.schema.records import NodeOptions
 from greencrawl.schema.settings import KEYS, PREFIX
+from greencrawl.schema.text.link_sources import SOURCES
 from greencrawl.worker import retry
 
 HOME = Path(__file__).resolve().parents[1]
@@ -56,6 +58,17 @@ def options_table() -> str:
         )
     head = ["| name | option | values | default | meaning |", "| --- | --- | --- | --- | --- |"]
     return "\n".join([*head, *rows])
+
+
+def orders_table() -> str:
+    """Markdown table of what a node may be ordered."""
+    info = inspect.type_info(NodeOptions)
+    assert isinstance(info, inspect.StructType)
+    rows = []
+    for field in info.fields:
+        kind, description = unwrap(field)
+        rows.append(f"| `{field.name}` | {_values(kind)} | {_cell(description)} |")
+    return "\n".join(["| option | values | meaning |", "| --- | --- | --- |", *rows])
 
 
 def words_table() -> str:
@@ -115,6 +128,7 @@ def filled(text: str) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "settings": settings_table,
     "options": options_table,
+    "orders": orders_table,
     "failures": lambda: retry.markdown_table().strip(),
     "words": words_table,
     "software": software_list,
@@ -134,6 +148,8 @@ def _values(kind: inspect.Type) -> str:
             return "list of texts"
         case inspect.IntType(ge=low, le=high):
             return f"{low} … {high}" if high != UNBOUNDED else f"from {low}"
+        case inspect.BoolType():
+            return "`yes`, `no`"
         case inspect.FloatType(ge=low, le=high):
             return f"{low:g} … {high:g}"
         case _:

@@ -39,6 +39,18 @@ structlog.configure(  # until a process says more: never standard output, nor va
 )
 
 
+class _Logger(structlog.BoundLoggerBase):
+    """What loggers are made of: its methods are those of the level in force."""
+
+
+def set_level(level: str) -> None:
+    """Log from now on what is of ``level`` or above, in loggers that are there already, too."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    for name, method in vars(structlog.make_filtering_bound_logger(number)).items():
+        if callable(method):
+            setattr(_Logger, name, method)
+
+
 def configure(process: str, level: str = "info") -> None:
     """Set up logging for this process. Call once, in ``__main__``.
 
@@ -56,6 +68,7 @@ def configure(process: str, level: str = "info") -> None:
         event["process"] = process  # a context variable would be another one in each greenlet
         return event
 
+    set_level(level)
     structlog.configure(
         processors=[
             name_process,
@@ -64,9 +77,7 @@ def configure(process: str, level: str = "info") -> None:
             structlog.processors.format_exc_info,
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            logging.getLevelNamesMapping()[level.upper()]
-        ),
+        wrapper_class=_Logger,
         logger_factory=_FACTORY,
         cache_logger_on_first_use=True,
     )

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.text import variables
@@ -52,6 +53,8 @@ class Settings:
     journal_months: int
     journal_days: int
     version_days: int
+    sample_days: int
+    alert: str
     allow_networks: tuple[Network, ...]
     allow_ports: tuple[int, ...]
     dns_servers: tuple[str, ...]
@@ -74,6 +77,12 @@ class Settings:
     session_key: str
     log_level: str
     fault: str
+    said: frozenset[str] = field(default=frozenset(), compare=False)
+    """Fields that the environment names; the others are defaults."""
+
+    def source(self, field: str) -> Literal["default", "environment"]:
+        """Who said what a field holds."""
+        return "environment" if field in self.said else "default"
 
     @property
     def embedded_redis(self) -> bool:
@@ -99,6 +108,12 @@ class Settings:
     def logins(self) -> Path:
         """Folder of what logins leave behind."""
         return self.data / "logins"
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Folders that processes write to."""
+        kind, _, bodies = self.bodies.partition(":")
+        return (self.data, Path(bodies)) if kind == "warc" else (self.data,)
 
     @property
     def store_url(self) -> str:
@@ -159,6 +174,18 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "365",
         variables.number(int, 0, 36_500),
         "Days for which earlier fetches of a page stay in its history; 0: for ever",
+    ),
+    "SAMPLE_DAYS": (
+        "90",
+        variables.number(int, 1, 36_500),
+        "Days for which crawls' counters of each minute are kept, for plots",
+    ),
+    "ALERT": (
+        "",
+        variables.webhook,
+        "http:// or https:// URL to which brokers post, as JSON, what people should know: a node "
+        "lost, a disk full and the like, see docs/operations.md; the same on all brokers; all but "
+        "its host is secret",
     ),
     "ALLOW_NETWORKS": (
         "",
@@ -293,7 +320,8 @@ def load(environ: Mapping[str, str] | None = None, **overrides: str) -> Settings
         try:
             values[key.lower()] = parse(text if text.strip() else default)
         except ValueError as error:
-            shown = "***" if key in SECRETS or "@" in text else repr(text)
+            secret = key in SECRETS or key == "ALERT" or "@" in text
+            shown = "***" if secret else repr(text)
             problems.append((PREFIX + key, f"{shown}: {error}"))
     if bool(values.get("tls_cert")) != bool(values.get("tls_key")):
         problems.append((PREFIX + "TLS_CERT", "needs GREENCRAWL_TLS_KEY, and the other way round"))
@@ -305,7 +333,8 @@ def load(environ: Mapping[str, str] | None = None, **overrides: str) -> Settings
         )
     if problems:
         raise InvalidConfig(problems)
-    return Settings(**values)
+    said = frozenset(key.lower() for key, text in given.items() if key in KEYS and text.strip())
+    return Settings(**values, said=said)
 
 
 def _unknown(key: str) -> str:
@@ -326,6 +355,13 @@ def mask_url(url: str) -> str:
     return _PASSWORD.sub(r"\1:***@", url)
 
 
+def mask_path(url: str) -> str:
+    """The URL with all but its scheme and host shown as ***: any part of it may be a token."""
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{parts.hostname}{port}/***" if url else ""
+
+
 def masked(settings: Settings) -> dict[str, str]:
     """Effective values for the log at start; tokens and passwords in URLs are masked."""
     shown: dict[str, str] = {}
@@ -333,6 +369,8 @@ def masked(settings: Settings) -> dict[str, str]:
         value = getattr(settings, key.lower())
         if key in SECRETS:
             shown[key] = "***" if value else ""
+        elif key == "ALERT":
+            shown[key] = mask_path(value)
         elif key == "BIND":
             shown[key] = f"{value[0]}:{value[1]}"
         elif isinstance(value, tuple):

@@ -8,23 +8,32 @@ tries again). A store may be used from many greenlets; blocking work runs off th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from greencrawl.schema.records import (
     Admission,
+    Alert,
     Attempt,
     Commit,
+    Counted,
     Crawl,
     CrawlOptions,
     CrawlState,
     Debt,
     Duty,
+    Facts,
     Final,
     FrontierIdentity,
     HookCount,
     HookFailure,
     HookRefusal,
     Mark,
+    Member,
+    NodeOptions,
+    OptionName,
+    OrderChange,
+    Ordered,
+    Orders,
     Overflow,
     PageFilter,
     ParkedShape,
@@ -45,11 +54,16 @@ MARGIN = 10
 DUTY_SECONDS = 6.0
 """How long a duty is held, unless it is renewed."""
 
+MINUTE_MS = 60_000
+
 NEVER = 2**63 - 1
 """Later than every stamp."""
 
 PERIODS = 1000
 """So many periods of a crawl are kept at most."""
+
+MEMBERS = 1000
+"""So many members that have left are remembered at most."""
 
 LATE_MS = 60_000
 """For so long pages may still be judged by rules of a crawl that have been changed."""
@@ -142,6 +156,9 @@ class Store(Protocol):
     def release_duties(self, holder: str, names: Sequence[str]) -> None:
         """Give back those that ``holder`` has; idempotent."""
 
+    def duty_holder(self, name: str) -> str:
+        """Who holds a duty now, "" if nobody does."""
+
     def under(self, duty: Duty) -> Store:
         """This store, for the holder of a duty.
 
@@ -151,13 +168,75 @@ class Store(Protocol):
         closed.
         """
 
+    # -- members: the processes that work together
+    def put_member(self, member: Member) -> bool:
+        """A member has joined: keep its row, as one that has not left; whether that changed it.
+
+        It changes nothing for a life of the member that is not the latest, nor for one that is
+        there already; one that had left or was lost is there again, since when it joined first.
+        """
+
+    def member_left(
+        self, member: str, incarnation: int, why: str, at_ms: int, facts: Facts | None = None
+    ) -> bool:
+        """It left, or was lost; False, and nothing changes, if another life of it is known, or it
+        is gone already. ``facts``: the last that it told."""
+
+    def members(self) -> list[Member]:
+        """All of them by id, those that have left with the others."""
+
+    def drop_members(self, before_ms: int, keep: int = MEMBERS) -> int:
+        """Forget those that left earlier, and all but the last ``keep`` that left; how many."""
+
+    # -- orders: what holds for nodes, and who said so
+    def put_orders(
+        self,
+        member: str,
+        options: NodeOptions,
+        unset: tuple[OptionName, ...],
+        by_whom: str,
+        at_ms: int,
+        *,
+        revision: int | None = None,
+    ) -> Ordered | None:
+        """Order ``options`` of a node (``*``: of all), take back ``unset``, and log who did.
+
+        One transaction; returns what is ordered then. With a ``revision`` nothing changes unless
+        that of the node's orders is still that one (0: none), and the answer is None. Orders that
+        change nothing are not logged. Revisions rise over all nodes and crawls, in the order in
+        which they are to be seen.
+        """
+
+    def note_crawl_change(
+        self, crawl: int, name: str, changed: Mapping[str, Any], by_whom: str, at_ms: int
+    ) -> int:
+        """Log that options of a crawl were changed; returns the revision of that."""
+
+    def orders(self) -> Orders:
+        """All that is ordered now."""
+
+    def orders_revision(self) -> int:
+        """The revision of the latest order, 0 before the first. Cheap: it is asked every second."""
+
+    def orders_log(
+        self, limit: int = 100, *, before: int = NEVER, member: str = "", crawl: str = ""
+    ) -> list[OrderChange]:
+        """Who ordered what, the latest first, of revisions below ``before``; of one node or
+        crawl where that is named."""
+
+    def drop_orders_log(self, before_ms: int) -> int:
+        """Forget who ordered what earlier, but for the latest order; how many entries."""
+
     # -- crawls
-    def put_crawl(self, name: str, options: CrawlOptions, roots: Sequence[str]) -> Crawl:
+    def put_crawl(
+        self, name: str, options: CrawlOptions, roots: Sequence[str], *, revision: int = 0
+    ) -> Crawl:
         """Create the crawl, or update its options; roots are added to those there.
 
         ``revision`` rises if anything changed. An existing crawl keeps its id and state; but if
         more links are to be followed than before, and it was ever given something, a round ``read``
         over its pages begins in the same transaction, and a finished crawl becomes active.
+        With a ``revision`` nothing changes unless the crawl's is still that one.
 
         ``version`` rises with every change of a crawl's row, here and in all that follows.
         """
@@ -553,6 +632,43 @@ class Store(Protocol):
 
     def drop_seeds(self, batches: Sequence[tuple[int, int]]) -> int:
         """Drop batches, by (id, stamp), that are not pending and were not stamped anew since."""
+
+    # -- what the coordinator keeps: see greencrawl.broker.tasks.coordinator
+    def put_samples(self, samples: Sequence[Counted]) -> None:
+        """Write samples, by (crawl, minute); one that is there stays as it is.
+
+        None is written for a crawl that is deleted. Idempotent.
+        """
+
+    def samples(self, crawl: int, since_ms: int = 0, points: int = 1000) -> list[Counted]:
+        """Samples since a moment (epoch), and the last one before it, in order.
+
+        Where there are more than ``points`` (2 or more) they are thinned evenly.
+        """
+
+    def drop_samples(self, before_ms: int) -> Iterator[int]:
+        """Drop older samples, telling after each step how many."""
+
+    def alerts(self) -> list[Alert]:
+        """Those that are not over, the oldest first; some have not begun to count yet."""
+
+    def untold_alerts(self) -> list[Alert]:
+        """Those with a message that was not delivered; the oldest first."""
+
+    def put_alerts(self, alerts: Sequence[Alert]) -> None:
+        """Write alerts, by (kind, subject, since_ms); of one that is there ``told`` stays as it is.
+
+        Idempotent.
+        """
+
+    def note_told(self, alert: Alert) -> None:
+        """Note how many messages of an alert were delivered. Idempotent."""
+
+    def forget_alerts(self, alerts: Sequence[Alert]) -> None:
+        """Delete alerts that nobody has to be told of. Idempotent."""
+
+    def drop_alerts(self, before_ms: int) -> Iterator[int]:
+        """Drop those that were over before, telling after each step how many."""
 
     def close(self) -> None:
         """Free connections and files. Idempotent; every other call raises Closed from then on."""

@@ -14,6 +14,7 @@ import gevent
 from gevent.event import Event
 from gevent.lock import Semaphore
 
+from greencrawl import __version__
 from greencrawl.broker.client import BrokerClient
 from greencrawl.broker.frontier import Frontier
 from greencrawl.schema import crash_points, garbage
@@ -27,6 +28,7 @@ from greencrawl.schema.records import (
     FailureKind,
     FinishItem,
     FinishRequest,
+    MemberRequest,
     Session,
     Task,
 )
@@ -39,6 +41,7 @@ from greencrawl.worker.auth.kinds.registry import make
 from greencrawl.worker.auth.logins import LoginParts
 from greencrawl.worker.auth.state.late_grants import marked
 from greencrawl.worker.auth.state.secrets import Secrets
+from greencrawl.worker.crawls import Crawls
 from greencrawl.worker.delivery.attempts import Journal
 from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.results import Results
@@ -46,6 +49,11 @@ from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.engine import Engine, Limits
 from greencrawl.worker.extract import pool_trees, stops
 from greencrawl.worker.http.client import Downloader
+from greencrawl.worker.orders.figures import Figures
+from greencrawl.worker.orders.following import Follower
+from greencrawl.worker.orders.kept import OrdersFile
+from greencrawl.worker.orders.ordered import Ordered
+from greencrawl.worker.orders.rate import Rate, SharedTurns
 from greencrawl.worker.pipeline import Pipeline
 from greencrawl.worker.process import heap
 from greencrawl.worker.process.blocked import blocked
@@ -124,6 +132,9 @@ class Worker:
             in_hand=self._in_hand,
         )
         self._quarantine = Quarantine(settings.stall_seconds)
+        self._crawls = Crawls(self._store, permits=self._permits)
+        self._rate = Rate(SharedTurns(base / f"{settings.worker_id}.rate"))
+        self._figures = Figures()
         self._build(name, begin(base / f"{name}.incarnation"))
 
     def _build(self, name: str, incarnation: Incarnation) -> None:
@@ -148,6 +159,7 @@ class Worker:
             sessions,
             spawn=lambda *call: self._engine.spawn(*call),
             in_hand=self._in_hand,
+            figures=self._figures,
         )
         self._pipeline = Pipeline(
             store=self._store,
@@ -160,7 +172,8 @@ class Worker:
             stopping=self._stopping,
             keep_all=settings.bodies != "sql",
             in_hand=self._in_hand,
-            permits=self._permits,
+            crawls=self._crawls,
+            rate=self._rate,
             traps=Traps(Novelty(folder(settings) / FILE)),
         )
         self._engine = Engine(
@@ -181,9 +194,29 @@ class Worker:
             inflight=self._inflight,
             dead=incarnation.dead,
             dead_for=self._dead_for,
-            refusals=self._pipeline.refusals,
+            refusals=self._crawls.refusals,
             blocked=blocked().since,
             stopping=self._stopping,
+        )
+        self._follower = Follower(
+            MemberRequest(
+                id=name,
+                node=settings.worker_id,
+                kind="worker",
+                incarnation=incarnation.number,
+                version=__version__,
+            ),
+            self._broker,
+            OrdersFile(folder(settings) / f"{settings.worker_id}.orders"),
+            Ordered(
+                settings,
+                self._engine,
+                self._sessions,
+                self._writer,
+                self._crawls,
+                self._rate,
+                self._figures,
+            ),
         )
         log.info("worker_up", worker=name, incarnation=incarnation.number, pid=os.getpid())
         if not stops():
@@ -235,7 +268,12 @@ class Worker:
                 charging.kill()
                 return 0
             charging.get()
-            return self._engine.run(self._settings.request_seconds + 10.0)
+            self._follower.start()
+            following = self._engine.spawn(self._follower.run)
+            status = self._engine.run(self._settings.request_seconds + 10.0)
+            following.kill()
+            self._follower.leave()
+            return status
         finally:
             self._quarantine.close()
             self._shares.close()

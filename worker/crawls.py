@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -19,7 +19,7 @@ from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.net.request import ACCEPT_JSON, crawl_headers, shown
 from greencrawl.schema.records import Crawl, CrawlOptions, Refusal, StoredPage, Validators
 from greencrawl.schema.records.auth import Form, OAuth2, Own
-from greencrawl.schema.records.link_sources import chosen_sources
+from greencrawl.schema.text.link_sources import chosen_sources
 from greencrawl.store.base import Detail
 from greencrawl.worker import hooks
 from greencrawl.worker.extract.listing import Listing, listing_of
@@ -69,6 +69,13 @@ class CrawlContext:
     agent: str
     headers: dict[str, str]
     listings: tuple[Listing, ...] = ()
+    paced_since: int = 0
+    """Sessions of earlier revisions keep another pace."""
+
+    @property
+    def pace(self) -> tuple[float, int]:
+        """What sessions are opened by: delay and slots."""
+        return self.options.delay, self.options.slots
 
     @cached_property
     def options(self) -> CrawlOptions:
@@ -179,12 +186,28 @@ class Crawls:
                 context = self.put(until_available(lambda: self._source.crawl(crawl), "store"))
             return context
 
+    def latest(self, context: CrawlContext) -> CrawlContext:
+        """What is known of the crawl by now: its options may have been changed."""
+        return self._contexts.get(context.crawl.id) or context
+
+    def renew(self, crawl: int) -> CrawlContext | None:
+        """Options of a crawl were changed: read it again.
+
+        None is one that this process does not work on, or cannot any more. Raises Unavailable.
+        """
+        if self._contexts.get(crawl) is None:
+            return None
+        try:
+            return self.put(self._source.crawl(crawl))
+        except (UnknownCrawl, Refused):
+            return None
+
     def put(self, crawl: Crawl) -> CrawlContext:
         """Take over a crawl that was read, or widened, just now. Raises Refused."""
         try:
             if why := self._permits.module(crawl.options.hook):
                 raise InvalidConfig([("hook", why)])
-            context = context_of(crawl)
+            context = self._paced(context_of(crawl))
         except InvalidConfig as error:
             reason = "; ".join(why for _, why in error.problems)
             if crawl.id not in self._refused:
@@ -198,6 +221,14 @@ class Crawls:
         if self._refused.pop(crawl.id, None) is not None:
             log.info("hook_usable", hook=crawl.options.hook)
         return context
+
+    def _paced(self, context: CrawlContext) -> CrawlContext:
+        """With the revision since which its pace is what it is, as far as it is known here."""
+        known, crawl = self._contexts.get(context.crawl.id), context.crawl
+        if known is None:
+            return context
+        same = known.pace == context.pace
+        return replace(context, paced_since=known.paced_since if same else crawl.revision)
 
     def refusals(self) -> tuple[Refusal, ...]:
         """Crawls of which no session is to be taken, after trying them again if that is due."""

@@ -39,7 +39,7 @@ from greencrawl.worker.process import heap
 from greencrawl.worker.process.inflight_table import InflightTable
 from greencrawl.worker.session.backoff import delays
 from greencrawl.worker.session.extending import Extender, Leaseholder
-from greencrawl.worker.session.held import Held, Sessions
+from greencrawl.worker.session.held import Held, Sessions, unused
 from greencrawl.worker.session.slow_hosts import SlowHosts, never, refusal
 
 log = logger("worker")
@@ -146,6 +146,9 @@ class Engine:
         self._idle: tuple[str, ...] = ()
         """Sessions of the dead without a request under way, until all nodes have heard of them."""
         self._freed = Event()
+        self._greenlets = limits.greenlets
+        self._resting = False
+        """Whether nothing is leased, since an operator wants it so."""
         self._slow_hosts = SlowHosts(limits.greenlets)
         self._extender = Extender(broker, sessions, limits.lease_seconds, clock)
         self._failed = False
@@ -164,6 +167,26 @@ class Engine:
             self._failed = True
             self._stopping.set()
 
+    def keep(self, *, greenlets: int, paused: bool, drain: bool) -> None:
+        """Work with so many greenlets; ``paused``, or to ``drain``, lease nothing.
+
+        Sessions beyond, when draining all, end after the request under way, and what they have not
+        fetched goes back, uncharged.
+        """
+        self._greenlets, self._resting = greenlets, paused or drain
+        self._slow_hosts.resize(greenlets)
+        if drain:
+            for held in self._sessions.holding():
+                held.end_soon()
+        else:
+            self._slow_hosts.end_beyond(self._sessions.holding())
+        self._freed.set()
+
+    @property
+    def greenlets(self) -> int:
+        """Hosts that may be fetched from at once."""
+        return self._greenlets
+
     def run(self, grace_seconds: float) -> int:
         """Work until ``stopping`` is set, then drain; returns the process's exit status.
 
@@ -178,6 +201,8 @@ class Engine:
         services.append(self.spawn(heap.keep_small))
         self._stopping.wait()
         leasing.kill()
+        for held in self._sessions.holding():
+            held.rouse()
         if not self._failed:
             ends = [gevent.spawn(self._drain), gevent.spawn(self._until_away)]
             gevent.wait(ends, grace_seconds, count=1)
@@ -229,7 +254,7 @@ class Engine:
                 continue
             if self._clock() >= self._owed_at:  # here none of our leases is on its way
                 self._reconcile()
-            sent = self._clock()
+            sent, greenlets = self._clock(), self._greenlets
             try:
                 reply = self._lease(free)
             except (Unavailable, Refused) as error:
@@ -241,15 +266,19 @@ class Engine:
             if reply.superseded:
                 self._reconcile()
                 continue
+            fewer = self._greenlets < greenlets  # it was ordered while the lease was on its way
             for session in reply.sessions:
-                self._start(session, sent + reply.waited + session.ttl)
+                unwanted = self._resting or (fewer and self._free() <= 0)
+                self._start(session, sent + reply.waited + session.ttl, unwanted)
             if reply.lost:
                 self._owed_at = min(self._owed_at, self._clock() + OWED_SECONDS)
             gevent.sleep(PAUSE_SECONDS)
 
     def _free(self) -> int:
         """Greenlets that have nothing to do, those not counted whose session crawls."""
-        return self._limits.greenlets - self._sessions.fetching + self._slow_hosts.slow
+        if self._resting:
+            return 0
+        return self._greenlets - self._sessions.fetching + self._slow_hosts.slow
 
     def _look_around(self) -> None:
         while True:
@@ -335,11 +364,13 @@ class Engine:
 
     # -- sessions
 
-    def _start(self, session: Session, deadline: float) -> None:
+    def _start(self, session: Session, deadline: float, unwanted: bool) -> None:
         held = self._sessions.hold(session, deadline)
         if held is None:
             return
-        if self._slow_hosts.admits(held):
+        if unwanted:
+            self._end(held, unused(session))
+        elif self._slow_hosts.admits(held):
             self.spawn(self._session, held)
         else:
             self._end(held, refusal(session, self._slow_hosts.rest))

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.access import is_action
-from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.net.request import shown
 from greencrawl.schema.net.scope import redirect_root
 from greencrawl.schema.net.urls import canonicalise
@@ -29,7 +28,6 @@ from greencrawl.schema.records import (
     Failure,
     FailureKind,
     Fetched,
-    Refusal,
     StoredPage,
     Task,
     TaskKind,
@@ -46,6 +44,7 @@ from greencrawl.worker.extract import is_html, is_plain, is_style
 from greencrawl.worker.hooks import HookError
 from greencrawl.worker.http.client import LeaseExpired
 from greencrawl.worker.link_checker import redirect_problem, redirected
+from greencrawl.worker.orders.rate import Rate
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
 from greencrawl.worker.reading import Reading, heard, is_no_sitemap, is_sitemap, keeps_body
@@ -85,7 +84,8 @@ class Pipeline:
         stopping: Event,
         keep_all: bool = False,
         in_hand: InHand | None = None,
-        permits: Permits = OWN,
+        crawls: Crawls | None = None,
+        rate: Rate | None = None,
         traps: Traps | None = None,
     ) -> None:
         """``keep_all``: bodies of every type are kept, whatever the crawls' options say."""
@@ -99,7 +99,8 @@ class Pipeline:
         self._results = results
         self._guarded = guarded
         self._stopping = stopping
-        self._crawls = Crawls(store, permits=permits)
+        self._crawls = crawls or Crawls(store)
+        self._rate = rate
         self._robots = RobotsRules(frontier)
         self._reservations = SiteReservations(frontier, self._robots)
         self._folding = Folding(store, frontier.fingerprint)
@@ -117,12 +118,13 @@ class Pipeline:
             context = self._crawls.get(session.crawl, session.revision)
         except (UnknownCrawl, Refused):  # it was deleted, or another worker may have what we lack
             return unused(session)
-        visit = Visit(held, context, self._fetcher, self._stopping, self._in_hand)
+        visit = Visit(held, context, self._fetcher, self._stopping, self._in_hand, self._rate)
         visit.judge = self._traps.judge(context, session.host, session.traps)
         visit.conditions = conditions(self._store, self._frontier.fingerprint, context, session)
         begun = 0
         try:
             for task in session.tasks:
+                visit.context = self._crawls.latest(visit.context)
                 self._writer.wait_for_room()  # or a thousand greenlets have a page each in hand
                 self._bring_through(visit, task)
                 begun += 1
@@ -142,10 +144,6 @@ class Pipeline:
             report=visit.report(),
             release=tuple(task.number for task in rest),
         )
-
-    def refusals(self) -> tuple[Refusal, ...]:
-        """Crawls of which no session is wanted now: their hooks cannot be imported here."""
-        return self._crawls.refusals()
 
     def _given_up(self, visit: Visit, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
         """Bury the tasks of a host that is down for good; returns those that are to be kept."""

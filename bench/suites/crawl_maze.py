@@ -16,7 +16,7 @@ from bench.playback.tools import environment
 from bench.rig.program import Program
 from bench.suites.table import Figure, tried
 from bench.traps.crawl import Manner, run
-from greencrawl.schema.records.link_sources import DEFAULT, SOURCES
+from greencrawl.schema.text.link_sources import DEFAULT, SOURCES
 from tests.support.ports import free_port
 
 LEAST = 46

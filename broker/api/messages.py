@@ -15,10 +15,15 @@ from greencrawl.schema.records import (
     Final,
     HookCount,
     HookFailure,
+    MemberState,
+    NodeName,
+    NodeOptions,
     NodeRepair,
+    OptionName,
+    OrderChange,
     ParkedShape,
 )
-from greencrawl.schema.records.fields import Url
+from greencrawl.schema.records.fields import Count, Url
 from greencrawl.schema.text.moments import SINCE, STATUS
 
 T = TypeVar("T")
@@ -315,7 +320,76 @@ class BodyQuery(Struct, frozen=True, forbid_unknown_fields=True):
     ] = 0
 
 
+class SamplesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the points of a plot."""
+
+    since: Annotated[
+        str, Meta(max_length=60, description=f"Only points since then: {SINCE}; left out: all")
+    ] = ""
+    points: Annotated[int, Meta(ge=2, le=5000, description="Points, at most")] = 1000
+
+
 class StatsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Of the counters."""
 
     crawl: Annotated[CrawlName, Meta(description="One crawl; left out: all")] | None = None
+
+
+By = Annotated[str, Meta(max_length=100, description="Who wants it, as the log is to say")]
+
+
+class CrawlChange(Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of ``PATCH /v1/crawls/{crawl}``: options by name; null stands for the default.
+
+    With a ``revision`` nothing changes unless the crawl's is still that one.
+    """
+
+    options: dict[str, Any]
+    revision: Count | None = None
+    by: By = ""
+
+
+class OrderRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of ``PATCH /v1/orders``: what a node, or ``*`` for all, is ordered besides, and what no
+    more.
+
+    With a ``revision`` nothing changes unless that of the node's orders is still that one (0: it
+    has none).
+    """
+
+    member: NodeName
+    options: NodeOptions = NodeOptions()
+    unset: Annotated[tuple[OptionName, ...], Meta(max_length=20)] = ()
+    revision: Count | None = None
+    by: By = ""
+
+
+class MembersQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the list of members."""
+
+    node: Annotated[str, Meta(max_length=100, description="Only those of this node")] = ""
+    gone: Annotated[bool, Meta(description="Also those that have left, or are lost")] = False
+
+
+class MembersReply(Struct, frozen=True):
+    """Members by id."""
+
+    members: tuple[MemberState, ...]
+
+
+class OrdersLogQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of the list of who ordered what."""
+
+    member: Annotated[str, Meta(max_length=100, description="Only orders of this node")] = ""
+    crawl: Annotated[str, Meta(max_length=64, description="Only changes of this crawl")] = ""
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Entries an answer, at most")] = 100
+    before: Annotated[
+        Count, Meta(description="`next` of the answer before; left out: from the latest on")
+    ] = 2**53
+
+
+class OrdersLogReply(Struct, frozen=True):
+    """Orders and changes, the latest first; ``next`` is 0 where there are no more."""
+
+    items: tuple[OrderChange, ...]
+    next: int = 0

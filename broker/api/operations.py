@@ -14,7 +14,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from greencrawl.broker.api.handlers import crawls, failures, leases, pages, parked, state
+from greencrawl.broker.api.handlers import (
+    crawls,
+    failures,
+    leases,
+    members,
+    pages,
+    parked,
+    state,
+    watching,
+)
 from greencrawl.broker.api.security import Role
 
 
@@ -52,6 +61,13 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(method="GET", path="/v1/crawls", role=Role.ANY, run=crawls.list_crawls),
     Operation(method="GET", path="/v1/crawls/{crawl}", role=Role.ANY, run=crawls.get_crawl),
+    Operation(
+        method="PATCH",
+        path="/v1/crawls/{crawl}",
+        role=Role.ADMIN,
+        run=crawls.patch_crawl,
+        problems=(_CONFLICT, _FULL),
+    ),
     Operation(
         method="DELETE",
         path="/v1/crawls/{crawl}",
@@ -114,6 +130,10 @@ OPERATIONS: tuple[Operation, ...] = (
         run=pages.list_changes,
         problems=(_TOO_LONG,),
     ),
+    Operation(
+        method="GET", path="/v1/crawls/{crawl}/samples", role=Role.ANY, run=watching.list_samples
+    ),
+    Operation(method="GET", path="/v1/alerts", role=Role.ANY, run=watching.list_alerts),
     Operation(method="POST", path="/v1/lease", role=Role.WORKER, run=leases.lease),
     Operation(method="POST", path="/v1/reconcile", role=Role.WORKER, run=leases.reconcile),
     Operation(
@@ -122,6 +142,17 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         method="POST", path="/v1/sessions/close", role=Role.WORKER, run=leases.close_sessions
     ),
+    Operation(method="POST", path="/v1/members", role=Role.WORKER, run=members.follow_orders),
+    Operation(method="GET", path="/v1/members", role=Role.ANY, run=members.list_members),
+    Operation(method="GET", path="/v1/orders", role=Role.ANY, run=members.get_orders),
+    Operation(
+        method="PATCH",
+        path="/v1/orders",
+        role=Role.ADMIN,
+        run=members.patch_orders,
+        problems=(HTTPStatus.NOT_FOUND, _CONFLICT),
+    ),
+    Operation(method="GET", path="/v1/orders/log", role=Role.ANY, run=members.list_orders_log),
     Operation(method="POST", path="/v1/finish", role=Role.WORKER, run=leases.finish_tasks),
     Operation(method="POST", path="/v1/release", role=Role.WORKER, run=leases.release_tasks),
     Operation(

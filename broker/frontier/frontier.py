@@ -22,12 +22,15 @@ from greencrawl.broker.frontier.admission import Admitting, Spill
 from greencrawl.broker.frontier.coordination import duties as names
 from greencrawl.broker.frontier.coordination.activity import (
     ACTIVITY,
+    ORDERS,
     OVERFLOW,
     ActivityEvent,
     announce,
 )
 from greencrawl.broker.frontier.coordination.duties import Duties
 from greencrawl.broker.frontier.coordination.fence import CONTACT_SECONDS, StoreContact
+from greencrawl.broker.frontier.coordination.members import MemberBeats
+from greencrawl.broker.frontier.coordination.outages import StoreOutages
 from greencrawl.broker.frontier.coordination.quotas import Quotas
 from greencrawl.broker.frontier.coordination.wake_ups import WakeUps
 from greencrawl.broker.frontier.coordination.workers import WorkerRegistry
@@ -89,6 +92,10 @@ class Frontier:
         """Set whenever something was admitted, leased or finished, here or by another broker."""
         self.overflowing = ActivityEvent()
         """Set when something waits in the overflow, as far as this process knows."""
+        self.ordering = ActivityEvent()
+        """Set when another broker was told to order something, or may have been."""
+        self.beats = MemberBeats(self.nodes)
+        self.outages = StoreOutages(self.nodes)
         self._memory = Memory(placement, host_bytes)
         self._store_contact = StoreContact(
             store.clock, lambda stamp: self.recovery.compare_all(stamp), contact_seconds
@@ -124,7 +131,7 @@ class Frontier:
             self.recovery.reopen,
             self._quotas.want,
             self.duties,
-            {ACTIVITY: self.activity, OVERFLOW: self.overflowing},
+            {ACTIVITY: self.activity, OVERFLOW: self.overflowing, ORDERS: self.ordering},
         )
         self._put_together(calls, store)
         self._debts = Debts(self.parts, store, self.duties, self.recovery.nodes_away, self.activity)

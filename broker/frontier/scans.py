@@ -146,16 +146,19 @@ class Scans:
                 found[int(crawl)] = min(ago, found.get(int(crawl), ago))
         return found, answered
 
-    def stats(self, crawl: Crawl) -> CrawlStats:
-        """Counters of a crawl, as far as nodes answer; raises Unavailable if none does."""
-        totals, _ = self._sum(crawl.id, partial=True)
-        counts = msgspec.structs.asdict(totals)
+    def stats(self, crawl: Crawl, counts: Counts | None = None) -> CrawlStats:
+        """Counters of a crawl, as far as nodes answer; raises Unavailable if none does.
+
+        ``counts`` are those that :meth:`count` has just found.
+        """
+        totals, _ = self._sum(crawl.id, counts, partial=True)
+        sums = msgspec.structs.asdict(totals)
         return CrawlStats(
             crawl=crawl.name,
             state=crawl.state,
             reason=crawl.reason,
             wakes_ms=crawl.wakes_ms,
-            **counts,
+            **sums,
         )
 
     def ready(self) -> str | None:

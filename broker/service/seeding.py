@@ -9,6 +9,7 @@ pending batch, which the upkeep admits again; the seen-set makes that harmless.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import gevent
 import msgspec
@@ -22,6 +23,7 @@ from greencrawl.broker.service.service import Service
 from greencrawl.schema import crash_points
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import InvalidConfig, InvalidUrl, Unavailable, UnknownCrawl
+from greencrawl.schema.log import logger
 from greencrawl.schema.net.normalising import queued_url
 from greencrawl.schema.net.scope import check_options, compile, level_for, root_of, starts
 from greencrawl.schema.records import (
@@ -40,10 +42,14 @@ from greencrawl.schema.records import (
 )
 from greencrawl.schema.text.again import not_anew_text
 
+log = logger("seeding")
+
 FULL_RETRY_SECONDS = 5
 """For a client that was told 429: memory is looked at once a second."""
 MAX_REDIRECTS = 10
 """Of a seed, that a period follows."""
+LOGGED_BYTES = 2000
+"""A list of options that takes more as JSON is not kept in the log of orders."""
 YIELD_SECONDS = 0.005
 """Of judging seeds between two looks at other requests."""
 
@@ -66,31 +72,26 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
     options = msgspec.convert(
         {name: getattr(wanted, name) for name in CrawlOptions.__struct_fields__}, CrawlOptions
     )
-    return _put(service, wanted.name, options, starts(options))
+    known = {crawl.name: crawl for crawl in service.store.crawls()}.get(wanted.name)
+    crawl = put(service, wanted.name, options, seeded=True)
+    if known is not None:
+        tell_change(service, known, crawl)
+    return service.store.crawl(crawl.id), known is None
 
 
-def change(service: Service, name: str, options: CrawlOptions, revision: int) -> Crawl:
-    """Give a crawl other options; queue the seeds and sources that it did not have.
+def put(
+    service: Service, name: str, options: CrawlOptions, *, seeded: bool, revision: int = 0
+) -> Crawl:
+    """Create or update a crawl; with ``seeded`` what it begins with is queued.
 
-    Changes nothing if it raises UnknownCrawl, InvalidConfig, a 400 as :func:`create`, or a 409: the
-    crawl was changed since ``revision``. One that is done stays so unless it is given seeds.
+    Raises as :func:`create`. With a ``revision`` the crawl is left as it is, and returned, if its
+    own is another one.
     """
-    known = service.store.crawl(name)
-    if known.revision != revision:
-        raise HttpProblem(409, f"crawl {name} was changed meanwhile: look at it again")
-    before = {url for _, url in starts(known.options)}
-    fresh = [(where, url) for where, url in starts(options) if url not in before]
-    return _put(service, name, options, fresh)[0]
-
-
-def _put(
-    service: Service, name: str, options: CrawlOptions, given: list[tuple[str, str]]
-) -> tuple[Crawl, bool]:
-    """A crawl with these options, and whether it is new; ``given`` are (field, URL) to queue."""
     problems = check_options(options) or list(service.permits.problems(options))
     if problems:
         raise InvalidConfig(problems)
-    if given:
+    given = starts(options)
+    if given and seeded:
         check_room(service)
     seeds = [Seed(url) for _, url in given]
     urls = [queued_url(options, seed.url) for seed in seeds]
@@ -101,14 +102,38 @@ def _put(
     refused = [(where, v.reason) for (where, _), v in pairs if type(v) is Refusal]
     if refused:
         raise HttpProblem(400, "; ".join(f"{f}: {why}" for f, why in refused[:5]), refused)
-    is_new = name not in {crawl.name for crawl in service.store.crawls()}
-    crawl = service.store.put_crawl(name, options, roots)
+    crawl = service.store.put_crawl(name, options, roots, revision=revision)
+    if revision and crawl.options != options:
+        return crawl
     service.frontier.put_crawl(crawl)
-    if not is_new and _round(service, crawl, "read") is not None:
+    if _round(service, crawl, "read") is not None:
         service.frontier.activity.set(crawl.id)
-    if verdicts:
+    if verdicts and seeded:
         admit(service, crawl, _admissions(service, verdicts), force=False)
-    return service.store.crawl(crawl.id), is_new
+    return crawl
+
+
+def tell_change(service: Service, before: Crawl, after: Crawl, by: str = "") -> None:
+    """Have workers told of what was changed of a crawl's options, and keep who did it.
+
+    Those that are not told hear of it with their next session of the crawl. Raises nothing.
+    """
+    old, new = msgspec.structs.asdict(before.options), msgspec.to_builtins(after.options)
+    now = msgspec.structs.asdict(after.options)
+    changed = {name: _brief(new[name]) for name, value in now.items() if value != old[name]}
+    if not changed:
+        return
+    try:
+        service.members.crawl_changed(after.id, after.name, changed, by)
+    except Unavailable as error:
+        log.warning("crawl_change_not_told", crawl=after.name, reason=str(error))
+
+
+def _brief(value: Any) -> Any:
+    """A value as the log of orders keeps it: of a long list how many it has."""
+    if isinstance(value, list) and len(msgspec.json.encode(value)) > LOGGED_BYTES:
+        return f"{len(value)} values"
+    return value
 
 
 def begin_round(service: Service, crawl: Crawl) -> Round:

@@ -6,7 +6,8 @@ The frontier is seen through :class:`Queue`, which names exactly what the face n
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
@@ -18,12 +19,15 @@ from msgspec.structs import replace
 from greencrawl.broker.frontier.admission import Admitted
 from greencrawl.broker.frontier.coordination.activity import ActivityEvent
 from greencrawl.broker.frontier.coordination.duties import Duties
+from greencrawl.broker.frontier.coordination.members import Beats
+from greencrawl.broker.frontier.coordination.outages import Outages
 from greencrawl.broker.frontier.overflow import PartitionMemory
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.frontier.scripts.partition import Drain, Drained, Mode
 from greencrawl.broker.service.admission_batcher import AdmissionBatcher
 from greencrawl.broker.service.hook_refusals import Refusals
 from greencrawl.broker.service.lease_dedup import LeaseDedup
+from greencrawl.broker.service.members import Members
 from greencrawl.broker.service.pages import Reader
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Unavailable
@@ -41,6 +45,8 @@ from greencrawl.schema.records import (
     ItemStatus,
     LeaseReply,
     LeaseRequest,
+    MemberReply,
+    MemberRequest,
     NodeAway,
     NodeRepair,
     Purge,
@@ -89,6 +95,17 @@ class Queue(Protocol):
 
     overflowing: ActivityEvent
     """Set when something waits in the overflow, as far as this process knows."""
+
+    ordering: ActivityEvent
+    """Set when another broker was told to order something, or may have been."""
+
+    @property
+    def beats(self) -> Beats:
+        """What members have told lately."""
+
+    @property
+    def outages(self) -> Outages:
+        """That the store takes no writes."""
 
     def holding(self, duty: Duty) -> Queue:
         """This queue for the holder of a duty: its calls raise DutyLost once that passed on."""
@@ -195,8 +212,8 @@ class Queue(Protocol):
     def release(self, items: Sequence[ReleaseItem]) -> list[ItemStatus]:
         """Hand back tasks that were not fetched, uncharged; a status for each session."""
 
-    def stats(self, crawl: Crawl) -> CrawlStats:
-        """Counters of a crawl, as far as nodes answer."""
+    def stats(self, crawl: Crawl, counts: Counts | None = None) -> CrawlStats:
+        """Counters of a crawl, as far as nodes answer; ``counts`` are what :meth:`count` found."""
 
     def host(self, host: str) -> HostState:
         """What is known of a host, by its canonical name."""
@@ -257,6 +274,7 @@ class Service:
         self.admitting: set[int] = set()
         """Seed batches that a request is admitting right now."""
         self.refusals = Refusals(store, clock)
+        self.members = Members(store, frontier.beats, frontier.ordering, frontier.announce, clock)
         self._leases = LeaseDedup(clock)
         self._polls: set[greenlet.greenlet] = set()
 
@@ -269,10 +287,21 @@ class Service:
     def lease(self, request: LeaseRequest) -> LeaseReply:
         """Lease, once for each number; a call that waits is ended by :meth:`end_polls`."""
         self.refusals.note(request)
+        with self._poll():
+            return self._leases.once(request, self.frontier.lease)
+
+    def follow(self, request: MemberRequest) -> MemberReply:
+        """Hear of a member, and tell it its orders; ended as a lease by :meth:`end_polls`."""
+        with self._poll():
+            return self.members.follow(request)
+
+    @contextmanager
+    def _poll(self) -> Iterator[None]:
+        """The caller may wait for long in the block."""
         poll = gevent.getcurrent()
         self._polls.add(poll)
         try:
-            return self._leases.once(request, self.frontier.lease)
+            yield
         finally:
             self._polls.discard(poll)
 
@@ -284,7 +313,7 @@ class Service:
         return reply
 
     def end_polls(self) -> None:
-        """End every waiting lease with Unavailable, so that its worker asks another broker."""
+        """End all that wait with Unavailable, so that their workers ask another broker."""
         for poll in list(self._polls):
             gevent.kill(poll, Unavailable("this broker is stopping"))
 
@@ -295,6 +324,10 @@ class Service:
             period=next(iter(self.store.periods(crawl.id, 1)), None),
             rounds=tuple(one for one in self.store.rounds(crawl.id) if not one.ended_ms),
         )
+        return self.with_hook(crawl, found)
+
+    def with_hook(self, crawl: Crawl, found: CrawlStats) -> CrawlStats:
+        """Its counters, and what became of its hook. Raises Unavailable."""
         if not crawl.options.hook:
             return found
         refused = self.refusals.of(crawl)

@@ -41,6 +41,10 @@ FIRST_SECONDS = 30.0
 TOGETHER = 500
 """Fingerprints of seeds that are looked up in one statement."""
 DAY_MS = 86_400_000
+MEMBER_DAYS = 30
+"""For so long a member that left is remembered."""
+ORDER_DAYS = 1000
+"""For so long it is kept who ordered what."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,8 @@ class Retention:
             steps = store.drop_versions(now_ms - limits.version_days * DAY_MS)
             self._told("earlier fetches", self._rested(steps))
         self._told("batches of seeds", self._rested(self._seeds(store)))
+        self._told("members that left", store.drop_members(now_ms - MEMBER_DAYS * DAY_MS))
+        self._told("orders of old", store.drop_orders_log(now_ms - ORDER_DAYS * DAY_MS))
 
     def _rested(self, steps: Iterable[int]) -> int:
         return sum(rested(steps, self._service.clock))

@@ -17,6 +17,7 @@ from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import (
     again_texts,
+    alert_text,
     away_text,
     failed,
     failures_text,
@@ -121,7 +122,8 @@ def table(stats: Stats) -> RenderableType:
     rest = [Text(rest_text(stats))] if stats.rest_hosts else []
     away = [Text(away_text(one)) for one in stats.away]
     workers = [Text(text)] if (text := workers_text(stats)) else []
-    tail = [*hooks, *rewritten, *kept, *refused, *rest, *away]
+    alerts = [Text(alert_text(one), style="yellow") for one in stats.alerts]
+    tail = [*hooks, *rewritten, *kept, *refused, *rest, *away, *alerts]
     return Group(rows, slowest, *workers, *again, *put_off, *tail)
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.records import (
     WITHHELD,
+    Alert,
     CrawlStats,
     HookCount,
     HostState,
@@ -55,6 +56,11 @@ def away_text(node: NodeAway) -> str:
     """That a Redis node does not answer, and since when."""
     since = f" since {moment(node.since_ms)}" if node.since_ms else ""
     return f"{printable(node.why)}; not counted{since}: its hosts wait, all others go on"
+
+
+def alert_text(alert: Alert) -> str:
+    """An alert that is open, and since when."""
+    return f"alert: {printable(alert.text)} ({alert.kind}, since {moment(alert.since_ms)})"
 
 
 def moment(ms: int) -> str:

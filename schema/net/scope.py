@@ -14,7 +14,7 @@ from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.access import Skip, check_auth, check_sources, skipped, skips
 from greencrawl.schema.net.urls import canonicalise, host_of, registrable_domain, site_of, task_path
 from greencrawl.schema.records import LEVELS, Crawl, CrawlOptions, Order, Scope, Task, TaskKind
-from greencrawl.schema.records.link_sources import chosen_sources, unknown_sources
+from greencrawl.schema.text.link_sources import chosen_sources, unknown_sources
 from greencrawl.schema.text.patterns import Patterns, problem
 
 _ANY = "*"

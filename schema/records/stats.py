@@ -69,6 +69,73 @@ class CrawlStats(Totals, frozen=True, kw_only=True):
     stuck: bool = False
 
 
+class Counted(Struct, frozen=True, kw_only=True):
+    """A crawl's counters at the beginning of a ``minute`` (since 1970), as the store keeps them.
+
+    ``pages``, ``bytes``, ``errors`` and ``unchanged`` are sums since the crawl was made; the others
+    are what there was then.
+    """
+
+    crawl: int
+    minute: int
+    pages: int = 0
+    bytes: int = 0
+    errors: int = 0
+    unchanged: int = 0
+    waiting: int = 0
+    leased: int = 0
+    later: int = 0
+    overflow: int = 0
+    dead: int = 0
+    parked: int = 0
+    hosts: int = 0
+
+
+class Sample(Struct, frozen=True, kw_only=True):
+    """A point of a plot. ``at_ms`` is a moment (epoch); the point before is ``seconds`` earlier.
+
+    ``pages``, ``bytes``, ``errors`` and ``unchanged`` came in these seconds; the others are what
+    there was at the moment.
+    """
+
+    at_ms: int
+    seconds: int
+    pages: int = 0
+    bytes: int = 0
+    errors: int = 0
+    unchanged: int = 0
+    waiting: int = 0
+    leased: int = 0
+    later: int = 0
+    overflow: int = 0
+    dead: int = 0
+    parked: int = 0
+    hosts: int = 0
+
+
+AlertKind = Literal[
+    "node_lost", "links_owed", "store_not_writable", "crawl_stuck", "disk_full", "hook_failing"
+]
+
+
+class Alert(Struct, frozen=True, kw_only=True):
+    """Something that a person should know. Of one kind and subject only one is open at a time.
+
+    ``subject`` is the node, crawl or machine that it is about, ``text`` a sentence for people.
+    Moments are epoch milliseconds: ``since_ms`` when it was first seen, ``began_ms`` when it had
+    lasted long enough to be told (0: not yet), ``over_ms`` when it was over (0 while it lasts).
+    ``told`` counts which of its two messages, that it began and that it is over, were delivered.
+    """
+
+    kind: AlertKind
+    subject: str
+    text: str
+    since_ms: int
+    began_ms: int = 0
+    over_ms: int = 0
+    told: int = 0
+
+
 class Stats(Struct, frozen=True):
     """``slowest`` holds hosts of recent sessions, the longest latency first.
 
@@ -78,7 +145,7 @@ class Stats(Struct, frozen=True):
 
     ``workers`` counts the worker processes that were heard of within a minute, None if that is not
     known; ``claimed_twice`` are names of workers under which an earlier process waits for a later
-    one to leave.
+    one to leave. ``alerts`` are those that are open.
     """
 
     crawls: tuple[CrawlStats, ...]
@@ -88,6 +155,7 @@ class Stats(Struct, frozen=True):
     away: tuple[NodeAway, ...] = ()
     workers: int | None = None
     claimed_twice: tuple[str, ...] = ()
+    alerts: tuple[Alert, ...] = ()
 
 
 class UrlState(Struct, frozen=True, kw_only=True):

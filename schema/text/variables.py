@@ -57,6 +57,20 @@ def store(value: str) -> str:
     return value.strip()
 
 
+def webhook(value: str) -> str:
+    """The URL of a webhook, or ""."""
+    try:
+        split = urlsplit(value.strip())
+        named = split.scheme in ("http", "https") and bool(split.hostname) and split.port != 0
+    except ValueError:
+        named = False
+    if value.strip() and not (named and value.strip().isascii() and value.strip().isprintable()):
+        raise ValueError("must be http://HOST/… or https://HOST/…")
+    if " " in value.strip():
+        raise ValueError("must have no space in it")
+    return value.strip()
+
+
 def account(value: str) -> str:
     """``USER:PASSWORD``, or ""."""
     user, colon, _ = value.strip().partition(":")

@@ -60,12 +60,23 @@ def periods(db: Db, crawl: int, limit: int) -> list[Period]:
 _ROUND = "kind, why, least_depth, started_ms, before_ms, ended_ms, total, queued, place"
 
 
-def put_crawl(db: Db, name: str, options: CrawlOptions, roots: Sequence[str], now_ms: int) -> Crawl:
+def put_crawl(
+    db: Db,
+    name: str,
+    options: CrawlOptions,
+    roots: Sequence[str],
+    now_ms: int,
+    revision: int = 0,
+) -> Crawl:
     """See ``Store.put_crawl``."""
     try:
         known = crawls.get(db, name, " FOR UPDATE")
     except UnknownCrawl:
+        if revision:
+            raise
         return crawls.put(db, name, options, roots, now_ms)
+    if revision not in (0, known.revision):
+        return known
     changed = crawls.put(db, name, options, roots, now_ms)
     more = widened(known, changed)
     if more is None or not _has_begun(db, known.id):

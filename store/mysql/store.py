@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pymysql
 from gevent.threadpool import ThreadPool
@@ -19,19 +19,28 @@ from greencrawl.schema import crash_points, wire
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.records import (
     Admission,
+    Alert,
     Attempt,
     Commit,
+    Counted,
     Crawl,
     CrawlOptions,
     CrawlState,
     Debt,
     Duty,
+    Facts,
     Final,
     FrontierIdentity,
     HookCount,
     HookFailure,
     HookRefusal,
     Mark,
+    Member,
+    NodeOptions,
+    OptionName,
+    OrderChange,
+    Ordered,
+    Orders,
     Overflow,
     PageFilter,
     ParkedShape,
@@ -47,7 +56,16 @@ from greencrawl.schema.records import (
 )
 from greencrawl.store import declared
 from greencrawl.store import rows as common
-from greencrawl.store.base import EVERY, MARGIN, NEVER, STEP_ROWS, Detail, Step
+from greencrawl.store.base import (
+    EVERY,
+    MARGIN,
+    MEMBERS,
+    MINUTE_MS,
+    NEVER,
+    STEP_ROWS,
+    Detail,
+    Step,
+)
 from greencrawl.store.bodies import Bodies, Place
 from greencrawl.store.errors import BodyAway, Unstorable
 from greencrawl.store.mysql import commits, migrations, page_limit, periods, rows, streams
@@ -56,6 +74,9 @@ from greencrawl.store.mysql.cluster.topology import Topology
 from greencrawl.store.mysql.connection import LONG_SECONDS, Db
 from greencrawl.store.mysql.group_commit import Grouped
 from greencrawl.store.mysql.ids import Numbers
+from greencrawl.store.mysql.system import alerts as alerted
+from greencrawl.store.mysql.system import members, orders
+from greencrawl.store.mysql.system import samples as sampled
 from greencrawl.store.mysql.tables import (
     bodies,
     crawls,
@@ -72,6 +93,7 @@ from greencrawl.store.mysql.tables import (
 )
 from greencrawl.store.mysql.tables.bodies import Body
 from greencrawl.store.rows import Codec, Row
+from greencrawl.store.sqlite.system.alerts import UNTOLD
 
 T = TypeVar("T")
 
@@ -198,6 +220,10 @@ class MysqlStore:
         """See :class:`greencrawl.store.base.Store`."""
         self._cluster.write(lambda db: duties.release(db, holder, names))
 
+    def duty_holder(self, name: str) -> str:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.read(lambda db: duties.holder(db, name))
+
     def under(self, duty: Duty) -> MysqlStore:
         """See :class:`greencrawl.store.base.Store`."""
         fenced = copy.copy(self)
@@ -205,12 +231,77 @@ class MysqlStore:
         fenced._seeds = Grouped(fenced._cluster)
         return fenced
 
-    # -- crawls
+    # -- members and orders
 
-    def put_crawl(self, name: str, options: CrawlOptions, roots: Sequence[str]) -> Crawl:
+    def put_member(self, member: Member) -> bool:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.write(lambda db: members.put(db, member))
+
+    def member_left(
+        self, member: str, incarnation: int, why: str, at_ms: int, facts: Facts | None = None
+    ) -> bool:
         """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(
-            lambda db: periods.put_crawl(db, name, options, roots, epoch_ms())
+            lambda db: members.left(db, member, incarnation, why, at_ms, facts)
+        )
+
+    def members(self) -> list[Member]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.read(members.every)
+
+    def drop_members(self, before_ms: int, keep: int = MEMBERS) -> int:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.write(lambda db: members.drop(db, before_ms, keep))
+
+    def put_orders(
+        self,
+        member: str,
+        options: NodeOptions,
+        unset: tuple[OptionName, ...],
+        by_whom: str,
+        at_ms: int,
+        *,
+        revision: int | None = None,
+    ) -> Ordered | None:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.write(
+            lambda db: orders.put(db, member, options, unset, by_whom, at_ms, revision)
+        )
+
+    def note_crawl_change(
+        self, crawl: int, name: str, changed: Mapping[str, Any], by_whom: str, at_ms: int
+    ) -> int:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.write(
+            lambda db: orders.note_crawl(db, crawl, name, changed, by_whom, at_ms)
+        )
+
+    def orders(self) -> Orders:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.read(orders.every)
+
+    def orders_revision(self) -> int:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.read(orders.revision)
+
+    def orders_log(
+        self, limit: int = 100, *, before: int = NEVER, member: str = "", crawl: str = ""
+    ) -> list[OrderChange]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.read(lambda db: orders.log(db, limit, before, member, crawl))
+
+    def drop_orders_log(self, before_ms: int) -> int:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.write(lambda db: orders.drop_log(db, before_ms))
+
+    # -- crawls
+
+    def put_crawl(
+        self, name: str, options: CrawlOptions, roots: Sequence[str], *, revision: int = 0
+    ) -> Crawl:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.write(
+            lambda db: periods.put_crawl(db, name, options, roots, epoch_ms(), revision)
         )
 
     def crawls(self) -> list[Crawl]:
@@ -859,6 +950,48 @@ class MysqlStore:
     def drop_seeds(self, batches: Sequence[tuple[int, int]]) -> int:
         """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(lambda db: retention.drop_seeds(db, batches))
+
+    # -- what the coordinator keeps
+
+    def put_samples(self, samples: Sequence[Counted]) -> None:
+        """See :class:`greencrawl.store.base.Store`."""
+        self._cluster.write(lambda db: sampled.put(db, samples))
+
+    def samples(self, crawl: int, since_ms: int = 0, points: int = 1000) -> list[Counted]:
+        """See :class:`greencrawl.store.base.Store`."""
+        since = since_ms // MINUTE_MS
+        return self._cluster.scan(lambda db: sampled.some(db, crawl, since, points))
+
+    def drop_samples(self, before_ms: int) -> Iterator[int]:
+        """See :class:`greencrawl.store.base.Store`."""
+        before = before_ms // MINUTE_MS
+        while dropped := self._cluster.write(lambda db: sampled.drop(db, before)):
+            yield dropped
+
+    def alerts(self) -> list[Alert]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.read(lambda db: alerted.some(db, "over_ms = 0"))
+
+    def untold_alerts(self) -> list[Alert]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.read(lambda db: alerted.some(db, UNTOLD))
+
+    def put_alerts(self, alerts: Sequence[Alert]) -> None:
+        """See :class:`greencrawl.store.base.Store`."""
+        self._cluster.write(lambda db: alerted.put(db, alerts))
+
+    def note_told(self, alert: Alert) -> None:
+        """See :class:`greencrawl.store.base.Store`."""
+        self._cluster.write(lambda db: alerted.told(db, alert))
+
+    def forget_alerts(self, alerts: Sequence[Alert]) -> None:
+        """See :class:`greencrawl.store.base.Store`."""
+        self._cluster.write(lambda db: alerted.forget(db, alerts))
+
+    def drop_alerts(self, before_ms: int) -> Iterator[int]:
+        """See :class:`greencrawl.store.base.Store`."""
+        while dropped := self._cluster.write(lambda db: alerted.drop(db, before_ms)):
+            yield dropped
 
     def close(self) -> None:
         """Close connections and files. Idempotent."""

@@ -58,13 +58,22 @@ _ROUND = "kind, why, least_depth, started_ms, before_ms, ended_ms, total, queued
 
 
 def put_crawl(
-    db: sqlite3.Connection, name: str, options: CrawlOptions, roots: Sequence[str], now_ms: int
+    db: sqlite3.Connection,
+    name: str,
+    options: CrawlOptions,
+    roots: Sequence[str],
+    now_ms: int,
+    revision: int = 0,
 ) -> Crawl:
     """See ``Store.put_crawl``."""
     try:
         known = crawls.get(db, name)
     except UnknownCrawl:
+        if revision:
+            raise
         return crawls.put(db, name, options, roots, now_ms)
+    if revision not in (0, known.revision):
+        return known
     changed = crawls.put(db, name, options, roots, now_ms)
     more = widened(known, changed)
     if more is None or not _has_begun(db, known.id):

@@ -289,7 +289,7 @@ def test_migrate_says_what_is_due_applies_it_and_leaves_the_second_part_for_late
     create(folder / "content.sqlite", 4)
     code, out, _ = run(capsys, "migrate", "--dry-run", "--data", str(folder))
     assert code == 0
-    assert out.splitlines()[:10] == [
+    assert out.splitlines()[:12] == [
         "0005_pre_bodies: would be applied",
         "0006_post_apart: waits",
         "0007_post_texts: waits",
@@ -300,6 +300,8 @@ def test_migrate_says_what_is_due_applies_it_and_leaves_the_second_part_for_late
         "0012_pre_periods: would be applied",
         "0013_pre_spans: would be applied",
         "0014_pre_rounds: would be applied",
+        "0016_pre_members: would be applied",
+        "0017_pre_samples: would be applied",
     ]
     code, out, _ = run(capsys, "migrate", "--data", str(folder))
     assert re.fullmatch(r"0005_pre_bodies … \d+\.\d s", out.splitlines()[0])
@@ -310,7 +312,9 @@ def test_migrate_says_what_is_due_applies_it_and_leaves_the_second_part_for_late
     assert re.fullmatch(r"0012_pre_periods … \d+\.\d s", out.splitlines()[5])
     assert re.fullmatch(r"0013_pre_spans … \d+\.\d s", out.splitlines()[6])
     assert re.fullmatch(r"0014_pre_rounds … \d+\.\d s", out.splitlines()[7])
-    assert "2 left for when no process of an older version runs" in out.splitlines()[8]
+    assert re.fullmatch(r"0016_pre_members … \d+\.\d s", out.splitlines()[8])
+    assert re.fullmatch(r"0017_pre_samples … \d+\.\d s", out.splitlines()[9])
+    assert "2 left for when no process of an older version runs" in out.splitlines()[10]
     assert "migrate --post" in out
     code, out, _ = run(capsys, "migrate", "--dry-run", "--post", "--data", str(folder))
     assert out == "0006_post_apart: would be applied\n0007_post_texts: would be applied\n"

@@ -18,7 +18,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 KINDS = [
     "duties", "states", "quotas", "debts", "recovery", "names", "attacks", "actions", "http",
-    "parked", "traps", "urls", "directives", "links", "sitemaps", "hosts", "stores", "monitor",
+    "parked", "traps", "urls", "directives", "links", "sitemaps", "hosts", "stores", "members",
+    "coordinator", "monitor",
 ]  # fmt: skip
 MACHINES = {
     "duties": "tests.broker.frontier.coordination.test_duties_machine",

@@ -9,7 +9,7 @@ from html import unescape
 import msgspec
 import pytest
 
-from greencrawl.broker.service import seeding
+from greencrawl.broker.service import changing
 from greencrawl.monitor import options
 from greencrawl.monitor.look import Form
 from greencrawl.schema.records import Commit, CrawlOptions, StoredPage
@@ -118,22 +118,34 @@ def test_what_is_different_is_shown_before_it_is_saved(admin: Desk) -> None:
 
 def test_nothing_that_others_changed_meanwhile_is_lost(admin: Desk) -> None:
     made = admin.crawl(seeds=(SEED,))
-    seeding.change(admin.service, "blog", CrawlOptions(seeds=(SEED,), depth=3), made.revision)
+    changing.change(
+        admin.service,
+        "blog",
+        msgspec.to_builtins(CrawlOptions(seeds=(SEED,), depth=3)),
+        revision=made.revision,
+    )
     fields = {**sent(made.options, delay="3"), "revision": str(made.revision), "step": "save"}
     answer = admin.post("/monitor/crawls/blog/edit", admin.stamp(), **fields)
     assert answer.status_code == 422
-    assert "was changed meanwhile" in answer.text
+    assert "has revision 2 by now" in answer.text
     assert admin.store.crawl("blog").options == CrawlOptions(seeds=(SEED,), depth=3)
 
 
 def test_other_options_of_a_crawl_that_is_done_do_not_begin_it_again(admin: Desk) -> None:
     made = admin.crawl(seeds=(SEED,))
     admin.store.set_state(made.id, "done", "finished")
-    slower = seeding.change(admin.service, "blog", CrawlOptions(seeds=(SEED,), delay=9), 1)
+    slower = changing.change(
+        admin.service, "blog", msgspec.to_builtins(CrawlOptions(seeds=(SEED,), delay=9)), revision=1
+    )
     assert (slower.state, slower.options.delay) == ("done", 9)
     more = CrawlOptions(seeds=(SEED, f"{SEED}b"), delay=9)
-    assert seeding.change(admin.service, "blog", more, slower.revision).state == "active"
-    assert admin.queue.seen[made.id] == [f"{SEED}b"]
+    assert (
+        changing.change(
+            admin.service, "blog", msgspec.to_builtins(more), revision=slower.revision
+        ).state
+        == "active"
+    )
+    assert f"{SEED}b" in admin.queue.seen[made.id]
 
 
 # -- what is done to one

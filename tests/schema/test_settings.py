@@ -26,7 +26,7 @@ def test_defaults_need_no_environment() -> None:
 
 
 def test_every_key_is_a_field_and_every_field_a_key() -> None:
-    assert {key.lower() for key in KEYS} == set(Settings.__dataclass_fields__)
+    assert {key.lower() for key in KEYS} | {"said"} == set(Settings.__dataclass_fields__)
 
 
 def test_all_that_is_wrong_is_named_at_once() -> None:
@@ -107,10 +107,12 @@ def test_secrets_never_appear_in_what_is_logged_or_refused() -> None:
             "GREENCRAWL_STORE_STEWARD": "steward:s3cret-s",
             "GREENCRAWL_REDIS": "redis://user:s3cret-r@db.example:6380/1",
             "GREENCRAWL_BIND": "0.0.0.0:80",
+            "GREENCRAWL_ALERT": "https://s3cret:s3cret@hooks.example:8443/s3cret?s3cret#s3cret",
         }
     )
     shown = masked(settings)
     assert "s3cret" not in str(shown)
+    assert shown["ALERT"] == "https://hooks.example:8443/***"
     assert shown["ADMIN_TOKEN"] == "***"
     assert shown["REDIS"] == "redis://user:***@db.example:6380/1"
     assert shown["BIND"] == "0.0.0.0:80"
@@ -118,6 +120,10 @@ def test_secrets_never_appear_in_what_is_logged_or_refused() -> None:
     with pytest.raises(InvalidConfig) as refused:
         load({"GREENCRAWL_STORE_STEWARD": "s3cret-without-a-user"})
     assert "s3cret" not in str(refused.value)
+    for webhook in ("ftp://h/s3cret", "https:///s3cret", "http://h:x/s3cret", "http://h/s3cret x"):
+        with pytest.raises(InvalidConfig, match="GREENCRAWL_ALERT") as refused:
+            load({"GREENCRAWL_ALERT": webhook})
+        assert "s3cret" not in str(refused.value)
     assert mask_url("redis://db.example") == "redis://db.example"
     assert mask_url("sqlite:////srv/a:b@c/x.sqlite") == "sqlite:////srv/a:b@c/x.sqlite"
 

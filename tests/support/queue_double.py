@@ -9,10 +9,13 @@ from typing import Any
 
 from greencrawl.broker.frontier.admission import Admitted
 from greencrawl.broker.frontier.coordination.activity import ActivityEvent
+from greencrawl.broker.frontier.coordination.members import Beat, BeatStatus
+from greencrawl.broker.frontier.coordination.outages import Outage
 from greencrawl.broker.frontier.overflow import PartitionMemory
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.frontier.scripts.partition import Mode, state_of
 from greencrawl.broker.service.service import Service
+from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import Unavailable, UnknownCrawl
 from greencrawl.schema.net.urls import fingerprint, partition_of
 from greencrawl.schema.records import (
@@ -20,6 +23,7 @@ from greencrawl.schema.records import (
     Crawl,
     CrawlStats,
     Duty,
+    Facts,
     HostPatch,
     HostState,
     LeaseReply,
@@ -74,6 +78,9 @@ class QueueDouble:
     activity: ActivityEvent = field(default_factory=ActivityEvent)
     announced: list[tuple[bytes, Collection[int]]] = field(default_factory=list)
     overflowing: ActivityEvent = field(default_factory=ActivityEvent)
+    ordering: ActivityEvent = field(default_factory=ActivityEvent)
+    beats: BeatsDouble = field(default_factory=lambda: BeatsDouble())
+    outages: OutagesDouble = field(default_factory=lambda: OutagesDouble())
     full: bool = False
     memory_of: dict[int, PartitionMemory] = field(default_factory=dict)
     refilled: list[tuple[int, int, str]] = field(default_factory=list)
@@ -182,7 +189,7 @@ class QueueDouble:
         self._tell(crawl, "done")
 
     def count(self, crawls: Sequence[Crawl]) -> Counts | None:
-        return None
+        return None if self.away or self.lost_node else {crawl.id: {} for crawl in crawls}
 
     def look(
         self, crawl: Crawl, counts: Counts | None = None
@@ -230,7 +237,7 @@ class QueueDouble:
         self.last = items
         return ["gone" for _ in items]
 
-    def stats(self, crawl: Crawl) -> CrawlStats:
+    def stats(self, crawl: Crawl, counts: Counts | None = None) -> CrawlStats:
         self._check()
         sums = self.sums.get(crawl.id) or Sums()
         return CrawlStats(crawl=crawl.name, state=crawl.state, waiting=sums.waiting)
@@ -279,6 +286,58 @@ class QueueDouble:
     def metrics(self) -> dict[str, float]:
         self._check()
         return {"waiting_calls": 3.0}
+
+
+class OutagesDouble:
+    """A note of an outage of the store; ``now_writable`` stands for one of the last seconds."""
+
+    def __init__(self) -> None:
+        self.now_writable = False
+        self.note: Outage | None = None
+
+    def writable(self) -> None:
+        self.now_writable = True
+
+    def begin(self, outage: Outage) -> bool:
+        if self.now_writable or self.note is not None:
+            return False
+        self.note = outage
+        return True
+
+    def told(self, outage: Outage) -> None:
+        self.note = Outage(outage.at_ms, outage.text, told=True)
+
+    def open(self) -> Outage | None:
+        return self.note
+
+    def end(self) -> None:
+        self.note = None
+
+
+class BeatsDouble:
+    """Beats in a dictionary, which do not end; ``away`` makes every call raise Unavailable."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.known: dict[str, Beat] = {}
+
+    def beat(self, member: str, incarnation: int, facts: Facts, *, begins: bool) -> BeatStatus:
+        if self.away:
+            raise Unavailable("redis is away")
+        known = self.known.get(member)
+        if known is not None and known.incarnation > incarnation:
+            return "older"
+        same = known is not None and known.incarnation == incarnation
+        if same or begins:
+            self.known[member] = Beat(incarnation, epoch_ms(), facts)
+        return "known" if same else "new"
+
+    def gone(self, member: str, incarnation: int) -> None:
+        if member in self.known and self.known[member].incarnation == incarnation:
+            del self.known[member]
+
+    def heard(self) -> dict[str, Beat]:
+        return {} if self.away else dict(self.known)
 
 
 class Parts:

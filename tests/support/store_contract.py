@@ -39,9 +39,11 @@ from greencrawl.store.sqlite import periods as sqlite_periods
 from greencrawl.store.sqlite.store import SqliteStore
 from tests.support.store_content import ContentContract
 from tests.support.store_hooks import HookContract
+from tests.support.store_members import MembersContract
 from tests.support.store_parked import ParkedContract
 from tests.support.store_records import attempt, beyond, final, links, page, urls
 from tests.support.store_retention import RetentionContract
+from tests.support.store_watching import WatchingContract
 
 Opener = Callable[[], Store]
 
@@ -103,7 +105,14 @@ def shift_duty(store: Store, name: str, seconds: float) -> None:
         store._cluster.write(lambda db: db.execute(sql.format("%s", "%s"), values))
 
 
-class StoreContract(ContentContract, HookContract, ParkedContract, RetentionContract):
+class StoreContract(
+    ContentContract,
+    HookContract,
+    MembersContract,
+    ParkedContract,
+    RetentionContract,
+    WatchingContract,
+):
     """Run on an implementation by subclassing; see the module's text."""
 
     # -- identity and clock

@@ -552,3 +552,65 @@ def test_stopping_does_not_wait_for_a_charge_that_cannot_be_settled() -> None:
     with gevent.Timeout(5):
         assert Stuck().run() == 0
     assert events == ["let go", *["closed"] * 4]
+
+
+def test_fewer_greenlets_end_the_sessions_beyond_them_soon_and_more_are_used_at_once(
+    rig: Rig,
+) -> None:
+    rig.broker.add(*range(4))
+    rig.until(lambda: len(rig.runner.running) == 4)
+    rig.engine.keep(greenlets=1, paused=False, drain=False)
+    ended = [held.ended for held in rig.sessions.holding()]
+    assert ended == ["", "stop", "stop", "stop"], "those that are held longest go on"
+    rig.runner.release.set()
+    rig.until(lambda: len(rig.closed) == 4)
+    rig.runner.release.clear()
+    rig.broker.add(*range(10, 14))
+    rig.until(lambda: len(rig.runner.running) == 1)
+    rig.engine.keep(greenlets=3, paused=False, drain=False)
+    rig.until(lambda: len(rig.runner.running) == 3)
+    assert rig.engine.greenlets == 3
+
+
+def test_who_is_paused_leases_nothing_and_hands_back_what_was_on_its_way(rig: Rig) -> None:
+    rig.broker.add(1)
+    rig.until(lambda: rig.runner.running)
+    rig.until(lambda: len(rig.broker.calls(LeaseRequest)) == 2)
+    rig.engine.keep(greenlets=4, paused=True, drain=False)
+    rig.broker.add(2)
+    rig.until(lambda: rig.closed or len(rig.runner.running) == 2)
+    assert rig.closed == ["1/h2"]
+    assert rig.closes[0].release == tuple(task.number for task in session(2).tasks)
+    assert [held.ended for held in rig.sessions.holding()] == [""], "the other goes on"
+    gevent.sleep(0.02)
+    assert len(rig.broker.calls(LeaseRequest)) == 2
+    rig.engine.keep(greenlets=4, paused=False, drain=False)
+    rig.until(lambda: len(rig.broker.calls(LeaseRequest)) == 3)
+
+
+def test_who_is_drained_ends_all_its_sessions_soon_also_those_that_rest(rig: Rig) -> None:
+    rig.broker.add(1, 2)
+    rig.until(lambda: len(rig.runner.running) == 2)
+    one, other = rig.sessions.holding()
+    rests = gevent.spawn(one.pause, Event().wait, 60)
+    gevent.sleep(0)
+    rig.engine.keep(greenlets=4, paused=False, drain=True)
+    rests.join(1)
+    assert rests.ready()
+    assert [one.ended, other.ended] == ["stop", "stop"]
+
+
+def test_a_pause_that_ends_as_it_is_roused_is_ended_once() -> None:
+    held = Held(session(1), 1e12)
+
+    def wait(_: float | None) -> None:
+        held.rouse()
+
+    def goes_on() -> str:
+        held.pause(wait, 0.5)
+        gevent.sleep(0.02)  # in which nothing may reach it any more
+        return "whole"
+
+    going = gevent.spawn(goes_on)
+    going.join(0.3)
+    assert going.value == "whole", going.exception

@@ -44,6 +44,7 @@ from greencrawl.store.errors import Unstorable
 from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.recent import Recents
 from greencrawl.worker.delivery.results import Result
+from greencrawl.worker.orders.figures import Figures
 from greencrawl.worker.session.backoff import delays, until_available
 from greencrawl.worker.session.held import Sessions
 from greencrawl.worker.session.in_hand import InHand
@@ -109,6 +110,7 @@ class Writer:
         backlog_bytes: int = BACKLOG_BYTES,
         linger: float = LINGER_SECONDS,
         in_hand: InHand | None = None,
+        figures: Figures | None = None,
         clock: Clock = monotonic,
     ) -> None:
         """``spawn`` starts the greenlet of a batch, and watches it: it is not to fail.
@@ -116,6 +118,7 @@ class Writer:
         Results count in ``in_hand``, too.
         """
         self._in_hand = in_hand or InHand(clock=clock)
+        self._figures = figures or Figures()
         self._spawn = spawn
         self._store = store
         self._frontier = frontier
@@ -137,6 +140,11 @@ class Writer:
         self._batches = BoundedSemaphore(BATCHES)
         self._recent = Recents(clock)
 
+    @property
+    def backlog_bytes(self) -> int:
+        """What waits to be stored takes so many bytes, about."""
+        return self._bytes
+
     def wait_for_room(self) -> None:
         """Block while more than the backlog is waiting."""
         while self._bytes >= self._backlog_bytes:
@@ -148,6 +156,7 @@ class Writer:
     def put(self, result: Result) -> None:
         """Hand over a result; blocks like :meth:`wait_for_room`, which should come first."""
         self._sessions.submitted(result.held)
+        self._figures.note(result.outcome)
         self.wait_for_room()
         result.weight = result.bytes
         self._count(result.weight)

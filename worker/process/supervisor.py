@@ -26,9 +26,11 @@ from math import inf
 from pathlib import Path
 
 from greencrawl.schema.errors import GreencrawlError
-from greencrawl.schema.log import logger
+from greencrawl.schema.log import logger, set_level
 from greencrawl.schema.records import FailureKind
 from greencrawl.schema.settings import Settings
+from greencrawl.worker.orders.kept import OrdersFile
+from greencrawl.worker.orders.options import processes
 from greencrawl.worker.process.crash_record import CrashRecord
 
 EX_CONFIG = 78
@@ -95,6 +97,8 @@ class Child:
     died: float = 0.0
     """When the last process was found dead; 0: there was none yet."""
     start_at: float = 0.0
+    leaving_since: float | None = None
+    """When it was told to end, since fewer processes are wanted."""
     cause: FailureKind = field(default=FailureKind.PROCESS_DEATH)
 
 
@@ -115,6 +119,8 @@ class Supervisor:
         self._look = min(1.0, settings.stall_seconds / 4)
         self._looked_at = clock()
         self._lock = -1
+        self._orders = OrdersFile(folder(settings) / f"{settings.worker_id}.orders")
+        self._wanted = 0
         self._children: list[Child] = []
         self._stopping_since: float | None = None
         self._status = 0
@@ -128,11 +134,7 @@ class Supervisor:
         self._lock = lock_id(self._settings)
         signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
         try:
-            for number in range(self._settings.processes or len(os.sched_getaffinity(0))):
-                path = folder(self._settings) / f"{self._settings.worker_id}-{number}.marker"
-                child = Child(number, CrashRecord(path))
-                self._children.append(child)
-                self._start(child)
+            self._follow()
             while any(child.process for child in self._children) or self._stopping_since is None:
                 self._wait()
                 self._look_after()
@@ -177,8 +179,32 @@ class Supervisor:
 
     # -- children
 
+    def _follow(self) -> None:
+        """Have as many children as are ordered; those of the highest numbers are too many."""
+        options = self._orders.read().options
+        set_level(options.log_level or self._settings.log_level)
+        self._wanted = processes(self._settings, options)
+        for child in self._children:
+            if child.number >= self._wanted and child.leaving_since is None:
+                log.info("child_to_end", child=child.number, wanted=self._wanted)
+                child.leaving_since, child.start_at = self._clock(), inf
+                if child.process:
+                    child.process.send_signal(signal.SIGTERM)
+        self._children = [
+            child
+            for child in self._children
+            if child.process is not None or child.number < self._wanted
+        ]
+        for number in sorted(set(range(self._wanted)) - {one.number for one in self._children}):
+            path = folder(self._settings) / f"{self._settings.worker_id}-{number}.marker"
+            child = Child(number, CrashRecord(path))
+            self._children.append(child)
+            self._start(child)
+
     def _look_after(self) -> None:
         now = self._clock()
+        if self._stopping_since is None:
+            self._follow()
         self._allow_for_delay(now - self._looked_at - self._look)
         self._looked_at = now
         for child in self._children:
@@ -189,6 +215,7 @@ class Supervisor:
                 self._after_death(child)
             else:
                 self._check_beats(child, now)
+                self._check_leaving(child, now)
         if self._stopping_since is not None and now - self._stopping_since > self._grace:
             log.warning("children_killed_after_grace", grace_seconds=self._grace)
             self._kill_all()
@@ -199,6 +226,8 @@ class Supervisor:
             return
         for child in self._children:
             child.beaten += late_seconds
+            if child.leaving_since is not None:
+                child.leaving_since += late_seconds
         if self._stopping_since is not None:
             self._stopping_since += late_seconds
 
@@ -239,14 +268,24 @@ class Supervisor:
         child.beaten = now
         child.process.kill()
 
+    def _check_leaving(self, child: Child, now: float) -> None:
+        """Kill one that does not end in the time that a stop may take."""
+        if child.leaving_since is not None and now - child.leaving_since > self._grace:
+            log.warning("child_killed_after_grace", child=child.number)
+            child.leaving_since = now
+            if child.process:
+                child.process.kill()
+
     def _after_death(self, child: Child) -> None:
         """Note how a child ended, and when its successor starts."""
         assert child.process
         status, child.process = child.process.returncode, None
         child.died = self._clock()
-        if self._stopping_since is not None:
+        if self._stopping_since is not None or child.leaving_since is not None:
             if status:
                 log.warning("child_stopped_uncleanly", child=child.number, status=status)
+            if child.leaving_since is not None and child.number < self._wanted:  # after all
+                child.leaving_since, child.start_at = None, child.died
             return
         suspect = child.crash_record.note_death(child.cause)
         explained = suspect is not None  # the same page will not do it again: it is read alone

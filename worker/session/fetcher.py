@@ -16,6 +16,7 @@ from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import GreencrawlError, Unavailable
 from greencrawl.schema.records import Failure, Fetched, HostReport, PutOff
 from greencrawl.worker.crawls import CrawlContext
+from greencrawl.worker.orders.rate import Rate
 from greencrawl.worker.session.backoff import AWAY_PATIENCE_SECONDS, delays
 from greencrawl.worker.session.caps import Caps, NoShare
 from greencrawl.worker.session.held import Held
@@ -23,6 +24,8 @@ from greencrawl.worker.session.in_hand import Crowded, InHand
 from greencrawl.worker.session.pace import Pace
 from greencrawl.worker.traps.traps import NO_JUDGE
 
+TURN_SECONDS = 1.0
+"""Between two looks of a request that waits for its turn whether its session is to end."""
 CROWDED_SECONDS = 20.0
 """How long a host rests whose answer found no memory."""
 
@@ -70,8 +73,10 @@ class Visit:
         fetcher: Fetcher,
         stopping: Event,
         in_hand: InHand | None = None,
+        rate: Rate | None = None,
     ) -> None:
         self._in_hand = in_hand or InHand()
+        self._rate = rate or Rate()
         self._holds = 0
         self.held = held
         self.context = context
@@ -142,6 +147,8 @@ class Visit:
         """
         self.let_go()
         self.rest(self._pace.wait_seconds())
+        if self._rate.limited:
+            self._wait_for_turn()
         try:
             with self.held.waiting(request=True):
                 answer = self._fetcher.fetch(
@@ -160,6 +167,7 @@ class Visit:
         except Crowded as error:
             self._requests += 1
             self.put_off(PutOff.MEMORY, CROWDED_SECONDS, str(error))
+        self._rate.requests += 1 if isinstance(answer, Fetched) else answer.requests
         if isinstance(answer, Fetched):
             self._requests += 1
             self._holds = len(answer.body)
@@ -193,10 +201,20 @@ class Visit:
         """Send nothing for so long. Raises VisitOver when the session must end, or has failed."""
         if self._failed:
             raise VisitOver(self._failed)
-        if seconds > 0:
-            self._stopping.wait(seconds)
+        if seconds > 0 and not self.held.ended:
+            self.held.pause(self._stopping.wait, seconds)
         if self.held.ended or self._stopping.is_set():
             raise VisitOver(self.held.ended or "stopping")
+
+    def _wait_for_turn(self) -> None:
+        """Wait until the worker may send one more request. Raises VisitOver as :meth:`rest`."""
+        turn = self._rate.turn()
+        try:
+            while not turn.is_set():
+                self.held.pause(turn.wait, TURN_SECONDS)
+                self.rest(0.0)
+        finally:
+            turn.left = True
 
     def until_available(self, action: Callable[[], T]) -> T:
         """Call ``action`` until it is not answered by Unavailable, while the lease lasts.

@@ -11,6 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import gevent
+import greenlet
+
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.records import CloseItem, HostReport, ItemStatus, Session
 from greencrawl.worker.process.inflight_table import InflightTable
@@ -42,6 +45,31 @@ class Held:
     cut: Callable[[], bool] | None = None
     inflight: InflightTable | None = None
     row: int | None = None
+    resting: greenlet.greenlet | None = None
+    """Who waits until the next request may leave."""
+
+    def pause(self, wait: Callable[[float | None], object], seconds: float | None) -> None:
+        """``wait`` for so long, unless it is roused before."""
+        self.resting = gevent.getcurrent()
+        try:
+            wait(seconds)
+            if self.resting is None:  # roused at the same moment: it is on its way
+                gevent.sleep(seconds or 1.0)
+        except Roused:
+            pass
+        finally:
+            self.resting = None
+
+    def rouse(self) -> None:
+        """End its pause, if it has one: it is to look again whether it goes on."""
+        resting, self.resting = self.resting, None
+        if resting is not None:
+            gevent.get_hub().loop.run_callback(resting.throw, Roused())
+
+    def end_soon(self) -> None:
+        """No further request; what was not fetched goes back, and the host is free."""
+        self.ended = self.ended or "stop"
+        self.rouse()
 
     def waiting(self, *, request: bool) -> Waiting:
         """Note for as long as the body runs that it waits; ``request``: for its host."""
@@ -51,6 +79,10 @@ class Held:
     def lost(self) -> bool:
         """True when another may hold the host: nothing more is asked of it or said about it."""
         return self.ended == "stale"
+
+
+class Roused(Exception):
+    """Raised in the pause of a session, by :meth:`Held.rouse`."""
 
 
 class Waiting:

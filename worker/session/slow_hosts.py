@@ -52,8 +52,7 @@ class SlowHosts:
     """The slow sessions of one process. Not locked: its methods never yield to the hub."""
 
     def __init__(self, greenlets: int) -> None:
-        self._most = SLOW_SHARE * greenlets
-        self._fresh = max(1, round(FRESH_SHARE * greenlets))
+        self.resize(greenlets)
         self._slow_hosts: OrderedDict[str, None] = OrderedDict()
         self._doubtful: set[Held] = set()
         self._slow_sessions: set[Held] = set()
@@ -63,6 +62,20 @@ class SlowHosts:
         """When hosts unheard of were handed back lately."""
         self.rest = REST_SECONDS
         """How long the host rests, about, that was handed back last."""
+
+    def resize(self, greenlets: int) -> None:
+        """There are so many greenlets from now on; see :meth:`end_beyond`."""
+        self._greenlets = greenlets
+        self._most = SLOW_SHARE * greenlets
+        self._fresh = max(1, round(FRESH_SHARE * greenlets))
+
+    def end_beyond(self, sessions: Iterable[Held]) -> None:
+        """Have those end that are more than there may be, of each sort; the latest first."""
+        going = [held for held in sessions if held.fetching and not held.ended]
+        slow = [held for held in going if held in self._slow_sessions or held in self._silent]
+        others = [held for held in going if held not in self._slow_sessions | self._silent]
+        for held in [*slow[self._most :], *others[self._greenlets :]]:
+            held.end_soon()
 
     @property
     def slow(self) -> int:

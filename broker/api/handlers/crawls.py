@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from greencrawl.broker.api.messages import Answer, SeedQuery, StopRequest
-from greencrawl.broker.service import operating, seeding
+from greencrawl.broker.api.messages import Answer, CrawlChange, SeedQuery, StopRequest
+from greencrawl.broker.service import changing, operating, seeding
 from greencrawl.broker.service.asking import host_name
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.records import (
@@ -38,6 +38,16 @@ def list_crawls(service: Service) -> list[Crawl]:
 def get_crawl(service: Service, crawl: str) -> Crawl:
     """One crawl with its options, roots and state."""
     return service.store.crawl(crawl)
+
+
+def patch_crawl(service: Service, crawl: str, body: CrawlChange) -> Crawl:
+    """Change some options of a crawl, and leave the others as they are.
+
+    Workers follow within a second: sessions end where the crawl's ``delay`` or ``slots`` changed,
+    and what was not fetched goes back; all else holds from the next page on. New ``seeds`` are
+    queued. With a ``revision`` it is answered 409 if the crawl has another one by now.
+    """
+    return changing.change(service, crawl, body.options, revision=body.revision, by=body.by)
 
 
 def delete_crawl(service: Service, crawl: str) -> Crawl:

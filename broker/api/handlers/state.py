@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from greencrawl.broker.api.messages import Health, RepairReply, RepairRequest, StatsQuery, UrlQuery
-from greencrawl.broker.service import explain
+from greencrawl.broker.service import explain, watching
 from greencrawl.broker.service.asking import host_name
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.errors import Unavailable
@@ -47,7 +47,7 @@ def get_repair(service: Service) -> RepairReply:
 
 
 def get_stats(service: Service, query: StatsQuery) -> Stats:
-    """Counters of one crawl or of all, the slowest hosts, resting hosts, and who works.
+    """Counters of one crawl or of all, the slowest hosts, resting hosts, who works, and alerts.
 
     Counters only: nothing is scanned. Of a Redis node that does not answer nothing is counted;
     ``away`` names it.
@@ -59,7 +59,8 @@ def get_stats(service: Service, query: StatsQuery) -> Stats:
     rest = service.frontier.resting()
     away = tuple(service.frontier.nodes_away().values())
     workers, twice = service.frontier.workers()
-    return Stats(counters, slowest, *rest, away, workers, twice)
+    alerts = tuple(watching.open_alerts(service))
+    return Stats(counters, slowest, *rest, away, workers, twice, alerts)
 
 
 def get_health(service: Service) -> Health:

@@ -18,6 +18,8 @@ from greencrawl.schema.errors import Unavailable
 ACTIVITY, OVERFLOW = b"activity", b"overflow"
 QUOTA = b"quota"
 """Of these crawls somebody needs quota (``quotas.py``): for whoever shares it out."""
+ORDERS = b"orders"
+"""Somebody ordered something: all that is ordered is to be read again."""
 ANY, NONE = 0, -1
 """Instead of a crawl's number: it is not known which; it concerns none."""
 MOST = 100

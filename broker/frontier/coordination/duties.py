@@ -42,6 +42,8 @@ PURGE = "purge"
 RETENTION = "retention"
 REPLAY = "replay"
 """What is owed to nodes that were away."""
+COORDINATOR = "coordinator"
+"""Samples, alerts, members that are lost: see ``greencrawl.broker.tasks.coordinator``."""
 
 
 def clock(node: str) -> str:
@@ -60,7 +62,10 @@ class Duties:
         """Name → when it may be taken again."""
         self._held: dict[str, tuple[int, float]] = {}
         """Name → its epoch, and until when it is held, by our own clock."""
+        self._stood_for: set[str] = set()
         self._asked: dict[str, float] = {}
+        self._failing: tuple[float, str] | None = None
+        self._unanswered: float | None = None
         self._changed = Event()
         self._greenlet: gevent.Greenlet[..., Any] | None = None
 
@@ -70,6 +75,19 @@ class Duties:
         """Take these whenever nobody else has them."""
         for name in names:
             self._wanted.setdefault(name, 0.0)
+
+    def stand_for(self, name: str) -> None:
+        """Renew this one while it is held, and take it by :meth:`take` alone: who is to have it
+        first is decided elsewhere."""
+        self._stood_for.add(name)
+
+    @property
+    def failing(self) -> tuple[float, str] | None:
+        """Since when the store has taken no renewal, by :func:`monotonic`, and why; None if it
+        takes them. One that is under way counts from when it began."""
+        if self._failing is None and self._unanswered is not None:
+            return self._unanswered, "it gives no answer"
+        return self._failing
 
     def get(self, name: str) -> Duty | None:
         """The duty, if this broker has it as far as it knows."""
@@ -153,14 +171,27 @@ class Duties:
     def renew(self) -> None:
         """Renew what this broker has, and take what is free. Raises Unavailable."""
         now = monotonic()
-        self._renew([name for name, after in self._wanted.items() if after <= now])
+        self._renew(
+            [
+                name for name, after in self._wanted.items()
+                if after <= now and (name not in self._stood_for or self.get(name) is not None)
+            ]
+        )  # fmt: skip
 
     def _renew(self, names: list[str]) -> None:
         if not names:
             return
         before = dict(self._held)
         until = monotonic() + DUTY_SECONDS  # counted from before the store is asked
-        found = self._store.take_duties(self.holder, names)
+        self._unanswered = since = monotonic()
+        try:
+            found = self._store.take_duties(self.holder, names)
+            self._failing = None
+        except Unavailable as error:
+            self._failing = self._failing[0] if self._failing else since, str(error)
+            raise
+        finally:
+            self._unanswered = None
         for name in names:
             if self._wanted[name] > monotonic():  # given up meanwhile
                 continue

@@ -15,6 +15,10 @@
                        partition (``lua/shared/common.lua``): for a broker that was not told
 ``gc:workers``, ``gc:claimed``  sorted sets worker → logical ms when it was heard of, or refused
                        since another has its name (``coordination/workers.py``)
+``gc:members``         sorted set member → logical ms when it was heard of; ``gc:facts`` hash member
+                       → its incarnation and what it told (``coordination/members.py``)
+``gc:writable``, ``gc:outage``  that the store has taken a write lately, and since when it takes
+                       none (``coordination/outages.py``)
 ``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight, ver
                        (``lua/crawls/crawl.lua``); quota, low, round (``lua/crawls/quota.lua``);
                        counters adm, wait, leased, later, over, fin, stored, dead, retries, bytes,
@@ -73,10 +77,11 @@ needed. What bounds each of them:
   is good), a session a place of a worker;
 - a number: ``gc:wake``, and what a broker has not read yet of its messages is bounded by Redis
   (``client-output-buffer-limit pubsub``);
-- time: ``ws`` a day, the record of a deleted crawl an hour; a minute ``still`` (of crawls of which
-  something was leased since), ``workers`` and ``claimed``; some seconds
-  ``ad``; and requests of logins at other hosts (``e``, ``eq``, ``er``: one a waiting session, at
-  most 1000 a host).
+- time and a number: ``gc:members`` and ``gc:facts``, half a minute, 2000 members;
+- time: ``outage`` a week, ``ws`` a day, the record of a deleted crawl an hour; a minute ``still``
+  (of crawls of which something was leased since), ``workers`` and ``claimed``; some seconds ``ad``
+  and ``writable``; and requests of logins at other hosts (``e``, ``eq``, ``er``: one a waiting
+  session, at most 1000 a host).
 """
 
 from __future__ import annotations
@@ -90,6 +95,10 @@ WAKE = "gc:wake"
 STILL = "gc:still"
 WORKERS = "gc:workers"
 CLAIMED = "gc:claimed"
+MEMBERS = "gc:members"
+FACTS = "gc:facts"
+WRITABLE = "gc:writable"
+OUTAGE = "gc:outage"
 
 
 def partition(number: int) -> str:

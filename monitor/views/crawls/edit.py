@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from greencrawl.broker.service import seeding
+from greencrawl.broker.service import changing, seeding
 from greencrawl.broker.service.operating import said
 from greencrawl.monitor import options as fields
 from greencrawl.monitor.look import Action, Data, Form, Goto, Look, Shown, View
@@ -14,6 +14,8 @@ from greencrawl.schema.records import CrawlOptions, CreateCrawl
 from greencrawl.schema.records.fields import CrawlName
 
 INVALID = 422
+BY = "monitor"
+"""Who changed it, as the log of orders has it: the Monitor knows roles, and no names."""
 
 
 def new(look: Look) -> Data:
@@ -59,7 +61,8 @@ def check(look: Look, form: Form) -> Goto | Shown:
         data: Data = {"name": name, "revision": revision, "differences": differences}
         return Shown("difference", {**data, "sent": fields.sent(options)})
     try:
-        seeding.change(look.service, name, options, revision)
+        given = msgspec.to_builtins(options)
+        changing.change(look.service, name, given, revision=revision, by=BY)
     except GreencrawlError as error:
         return _again("edit", form, name, _problems(error), revision)
     return Goto(place(name), "saved")

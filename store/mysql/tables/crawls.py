@@ -34,10 +34,13 @@ from greencrawl.store.rows import Codec, Row
 PURGE_ROWS = {
     "contents": 200, "pages": 1000, "bodies": 100, "digests": 1000, "versions": 1000,
     "finals": 1000, "attempts": 1000, "seed_batches": 20, "overflow": 1000,
-    "hook_failures": 1000,
+    "hook_failures": 1000, "samples": 1000,
 }  # fmt: skip
 """Table → rows deleted in one transaction; replicas repeat it as one piece."""
-_LAST = ("periods", "rounds", "hook_sums", "refusals", "limits", "hosts", "sums", "times", "purges")
+_LAST = (
+    "periods", "rounds", "hook_sums", "refusals", "limits", "hosts", "sums", "times",
+    "crawl_changes", "purges",
+)  # fmt: skip
 
 _READ = (
     "SELECT id, name, state, options, roots, revision, created_ms, started_ms, finished_ms, "

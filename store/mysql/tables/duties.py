@@ -41,6 +41,12 @@ def _others(row: Row, holder: str, now_ms: int) -> bool:
     return bool(known != holder.encode() and now_ms < until <= now_ms + DUTY_MS)
 
 
+def holder(db: Db, name: str) -> str:
+    """See ``Store.duty_holder``."""
+    found, now = _rows(db, [name]), _now_ms(db)
+    return "".join(row[1].decode() for row in found if _others(row, "", now))
+
+
 def take(db: Db, holder: str, names: Sequence[str]) -> dict[str, int]:
     """Take or renew what nobody else holds; name → epoch."""
     there = {row[0].decode() for row in _rows(db, names)}

@@ -26,12 +26,13 @@ from greencrawl.store.sqlite.tables import contents
 
 PURGE_ROWS = {
     "pages": 200, "bodies": 200, "versions": 2000, "finals": 2000, "attempts": 2000,
-    "seed_batches": 20, "overflow": 2000, "hook_failures": 2000,
+    "seed_batches": 20, "overflow": 2000, "hook_failures": 2000, "samples": 2000,
 }  # fmt: skip
 """Table → rows deleted in one step, so that a step holds the write lock for milliseconds."""
 _KEYS = {
     "versions": "(crawl, fingerprint, fetched_ms)",
     "hook_failures": "(crawl, fingerprint, function)",
+    "samples": "(crawl, minute)",
 }
 
 _READ = (
@@ -203,6 +204,7 @@ def purge_step(db: sqlite3.Connection, crawl: int) -> int | None:
             return removed
     db.execute("DELETE FROM periods WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM rounds WHERE crawl = ?", (crawl,))
+    db.execute("DELETE FROM crawl_changes WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM hosts WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM limits WHERE crawl = ?", (crawl,))
     db.execute("DELETE FROM refusals WHERE crawl = ?", (crawl,))

@@ -23,6 +23,15 @@ def others(db: sqlite3.Connection, holder: str, names: Sequence[str], now_ms: in
     return {name for (name,) in found}
 
 
+def holder(db: sqlite3.Connection, name: str, now_ms: int) -> str:
+    """See ``Store.duty_holder``."""
+    row = db.execute(
+        "SELECT holder FROM duties WHERE name = ? AND until_ms > ? AND until_ms <= ?",
+        (name, now_ms, now_ms + DUTY_MS),
+    ).fetchone()
+    return str(row[0]) if row else ""
+
+
 def take(db: sqlite3.Connection, holder: str, names: Sequence[str], now_ms: int) -> dict[str, int]:
     """Take or renew what nobody else holds; name → epoch."""
     held = {}

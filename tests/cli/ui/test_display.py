@@ -10,7 +10,15 @@ from rich.console import Console, RenderableType
 
 from greencrawl.cli.commands import status
 from greencrawl.cli.ui import display
-from greencrawl.schema.records import CrawlStats, HookCount, HookRefusal, HostState, NodeAway, Stats
+from greencrawl.schema.records import (
+    Alert,
+    CrawlStats,
+    HookCount,
+    HookRefusal,
+    HostState,
+    NodeAway,
+    Stats,
+)
 
 STATS = CrawlStats(
     crawl="example",
@@ -54,6 +62,13 @@ def test_failures_of_a_hook_are_told_by_message_the_commonest_first() -> None:
     stats = msgspec.structs.replace(STATS, hooks=hooks)
     assert display.line(stats, 0.0, 1.0).endswith(f"; hook failed: {said}")
     assert said in _text(display.panel(stats, 0.0, 1.0, HOSTS), 400)
+
+
+def test_status_shows_alerts_that_are_open() -> None:
+    one = Alert(kind="disk_full", subject="m", text="A disk\x1b of m is full.", since_ms=0)
+    shown = _text(status.table(Stats((STATS,), alerts=(one,))), 400)
+    said = "alert: A disk  of m is full. (disk_full, since 1970-01-01 00:00:00 UTC)"
+    assert said in shown
 
 
 def test_links_that_were_rewritten_are_told_where_there_are_any() -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from greencrawl.schema.records import NodeOptions
 from greencrawl.schema.settings import load
+from greencrawl.worker.orders.kept import Kept, OrdersFile
 from greencrawl.worker.process.crash_record import CrashRecord
 from greencrawl.worker.process.supervisor import Child, Supervisor
 from tests.support.system import wait_until
@@ -235,3 +238,63 @@ def test_suspect_of_a_killed_supervisor_is_not_charged(tmp_path: Path) -> None:
     with hangs as worker:
         worker.wait_starts(2)
         assert [verdict for _, verdict in worker.starts()] == ["-", "-"]
+
+
+def test_as_many_children_run_as_are_ordered_and_those_beyond_end_in_order(
+    tmp_path: Path,
+) -> None:
+    with SupervisorProcess(tmp_path, BEAT, stall_seconds="1") as worker:
+        worker.wait_starts(1)
+        file = OrdersFile(worker.data / "worker" / "w.orders")
+        file.write(Kept(1, NodeOptions(processes=3)))
+        worker.wait_starts(1, child=1)
+        worker.wait_starts(1, child=2)
+        pids = [worker.starts(number)[0][0] for number in range(3)]
+        file.write(Kept(2, NodeOptions(processes=1)))
+        wait_until(lambda: not alive(pids[1:]), 10, "two have ended")
+        file.write(Kept(3))
+        time.sleep(0.5)
+        assert alive(pids[:1])
+        assert len(worker.starts(0)) == len(worker.starts(1)) == 1
+        assert "child_died" not in worker.log
+        file.write(Kept(4, NodeOptions(processes=2)))
+        worker.wait_starts(2, child=1)
+
+
+def test_a_child_that_does_not_end_when_it_is_one_too_many_is_killed_and_comes_back_if_wanted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 100.0
+    settings = load(
+        {
+            "GREENCRAWL_DATA": str(tmp_path),
+            "GREENCRAWL_WORKER_ID": "w",
+            "GREENCRAWL_REQUEST_SECONDS": "1",
+            "GREENCRAWL_PROCESSES": "2",
+        }
+    )
+    stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1); time.sleep(60)"
+    supervisor = Supervisor(settings, clock=lambda: now, command=(sys.executable, "-c", stubborn))
+    supervisor._lock = os.open(tmp_path, os.O_RDONLY)
+    file = OrdersFile(tmp_path / "worker" / "w.orders")
+    try:
+        supervisor._follow()
+        time.sleep(0.3)  # it does as if it had not heard
+        file.write(Kept(1, NodeOptions(processes=1)))
+        supervisor._follow()
+        second = supervisor._children[1].process
+        assert second is not None
+        file.write(Kept(2))
+        for _ in range(20):
+            now += 1.0
+            supervisor._look_after()
+        assert "child_killed_after_grace" in capsys.readouterr().err
+        second.wait(5)
+        supervisor._look_after()  # it is found dead
+        supervisor._look_after()
+        again = supervisor._children[1].process
+        assert again is not None
+        assert again.pid != second.pid
+    finally:
+        supervisor._kill_all()
+        os.close(supervisor._lock)

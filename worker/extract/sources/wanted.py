@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from greencrawl.schema.records.link_sources import DEFAULT
+from greencrawl.schema.text.link_sources import DEFAULT
 
 ELEMENTS = {
     "a": "a",
@@ -22,7 +22,7 @@ ELEMENTS = {
 class Wanted:
     """The names of ``sources``, and whether what pages need to be shown (``requisites``) is wanted.
 
-    The names are those of ``greencrawl.schema.records.link_sources``.
+    The names are those of ``greencrawl.schema.text.link_sources``.
     """
 
     sources: frozenset[str] = DEFAULT

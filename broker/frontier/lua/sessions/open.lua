@@ -51,7 +51,8 @@ local function open_one(token, id, c, h, delay, floor)
   put(h, 'busy', num(h.busy) + 1)
   if delay > 0 then put(h, 'sole', 1) end
   local s = {'crawl', id, 'host', h.name, 'worker', worker, 'inc', inc, 'seq', seq, 'open', 1,
-             'opened', now, 'end', now + life, 'left', #tasks, 'delay', delay, 'floor', floor}
+             'opened', now, 'end', now + life, 'left', #tasks, 'delay', delay, 'floor', floor,
+             'asked', c.delay}
   for i, t in ipairs(tasks) do s[#s + 1] = 't' .. i; s[#s + 1] = t end
   redis.call('HSET', P .. ':s:' .. token, unpack(s))
   redis.call('ZADD', P .. ':sd', now + ttl + longest, token)

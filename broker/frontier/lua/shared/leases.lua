@@ -162,7 +162,8 @@ local function give_back(token, s, h, only, charge)
 end
 
 -- Free the slot that a session holds. Its fetching ended at `ended` at the latest (0: it sent nothing);
--- the host rests from then for its delay.
+-- the host rests from then for its delay: that which the session kept, unless its crawl asks for a shorter
+-- one by now.
 local function free_slot(token, s, h, ended)
   s.open = '0'
   redis.call('HSET', P .. ':s:' .. token, 'open', 0)
@@ -170,6 +171,8 @@ local function free_slot(token, s, h, ended)
   if h.busy == nil then h.sole = nil end
   if ended > 0 then
     h.last = math.max(num(h.last), ended)
-    h.next = math.max(num(h.next), ended + math.max(delay_of(h), num(s.delay)))
+    local rest, c = math.max(delay_of(h), num(s.delay)), crawl_of(s.crawl)
+    if c and s.asked and c.delay < num(s.asked) then rest = math.max(delay_of(h), c.delay) end
+    h.next = math.max(num(h.next), ended + rest)
   end
 end

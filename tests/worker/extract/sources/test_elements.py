@@ -8,7 +8,7 @@ import pytest
 
 from greencrawl.schema.net.scope import check_options
 from greencrawl.schema.records import CrawlOptions
-from greencrawl.schema.records.link_sources import DEFAULT, SOURCES, chosen_sources
+from greencrawl.schema.text.link_sources import DEFAULT, SOURCES, chosen_sources
 from greencrawl.worker.extract import outline
 from greencrawl.worker.extract.links import Resolved
 from greencrawl.worker.extract.sources.gathered import MOST_REFERENCES

@@ -1,0 +1,63 @@
+"""Members: who works together, and what nodes are ordered."""
+
+from __future__ import annotations
+
+from greencrawl.broker.api.messages import (
+    MembersQuery,
+    MembersReply,
+    OrderRequest,
+    OrdersLogQuery,
+    OrdersLogReply,
+)
+from greencrawl.broker.api.problems import HttpProblem
+from greencrawl.broker.service.members import UnknownNode
+from greencrawl.broker.service.service import Service
+from greencrawl.schema.records import MemberReply, MemberRequest, Ordered, Orders
+
+
+def follow_orders(service: Service, body: MemberRequest) -> MemberReply:
+    """Say that a process is there, and learn its orders.
+
+    Waits up to ``wait`` seconds until they are others than those of ``revision``, or until options
+    of a crawl are changed. Idempotent.
+    """
+    return service.follow(body)
+
+
+def list_members(service: Service, query: MembersQuery) -> MembersReply:
+    """The processes that work together: what they told last, and what their nodes are ordered."""
+    found = service.members.list(gone=query.gone)
+    if query.node:
+        found = [one for one in found if one.node == query.node]
+    return MembersReply(tuple(found))
+
+
+def get_orders(service: Service) -> Orders:
+    """What nodes are ordered now; ``*`` stands for all of them."""
+    return service.members.refresh()
+
+
+def patch_orders(service: Service, body: OrderRequest) -> Ordered:
+    """Order a node, or all by ``*``: what is named changes, and holds until it is ``unset``.
+
+    Its processes follow within a second, and those of a worker also while no broker answers. With a
+    ``revision`` it is answered 409 if the node's orders have another one by now.
+    """
+    try:
+        found = service.members.order(
+            body.member, body.options, body.unset, by_whom=body.by, revision=body.revision
+        )
+    except UnknownNode as error:
+        raise HttpProblem(404, str(error)) from error
+    if found is None:
+        raise HttpProblem(409, f"the orders of {body.member} are of another revision by now")
+    return found
+
+
+def list_orders_log(service: Service, query: OrdersLogQuery) -> OrdersLogReply:
+    """Who ordered what and when, and who changed options of crawls, the latest first."""
+    found = service.members.log(
+        query.limit, before=query.before, node=query.member, crawl=query.crawl
+    )
+    following = found[-1].revision if len(found) == query.limit else 0
+    return OrdersLogReply(tuple(found), following)

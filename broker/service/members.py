@@ -1,0 +1,249 @@
+"""Members and their orders, as one broker knows them.
+
+Whoever works together says so by one call, which waits until there are other orders for it. What is
+ordered stands in the store; each broker has read all of it, and reads it again when another broker
+says that something was ordered, and once a second if the number of the latest order has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import gevent
+from gevent.event import Event
+from gevent.lock import BoundedSemaphore
+
+from greencrawl.broker.frontier.coordination.activity import NONE, ORDERS, ActivityEvent
+from greencrawl.broker.frontier.coordination.members import Beats
+from greencrawl.schema.clock import Clock, epoch_ms, monotonic
+from greencrawl.schema.errors import GreencrawlError, Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import (
+    ALL,
+    Facts,
+    Member,
+    MemberReply,
+    MemberRequest,
+    MemberState,
+    MemberStatus,
+    NodeOptions,
+    OptionName,
+    OrderChange,
+    Ordered,
+    Orders,
+)
+from greencrawl.store.base import NEVER, Store
+
+log = logger("members")
+
+LOOK_SECONDS = 1.0
+"""Between two looks at the number of the latest order."""
+JOINED_MOST = 5000
+"""Members that are remembered to have joined; of more the oldest is asked for again."""
+LOST = "lost"
+"""Why a member is gone that has not said so."""
+
+Announce = Callable[[bytes, Collection[int]], None]
+
+
+class UnknownNode(GreencrawlError, LookupError):
+    """Raised for orders to a node that no member is of."""
+
+
+class Members:
+    """See the module's text. ``run`` is the body of a greenlet."""
+
+    def __init__(
+        self,
+        store: Store,
+        beats: Beats,
+        ordering: ActivityEvent,
+        announce: Announce,
+        clock: Clock = monotonic,
+    ) -> None:
+        self._store = store
+        self._beats = beats
+        self._ordering = ordering
+        self._announce = announce
+        self._clock = clock
+        self._orders: Orders | None = None
+        self._reading = BoundedSemaphore(1)
+        self._changed = Event()
+        self._joined: dict[str, int] = {}
+        """Member → its incarnation that has a row."""
+        self.loggers: Callable[[str], tuple[str, ...]] = lambda _: ()
+        """Addresses of the loggers that a member is to send to, by its id."""
+
+    # -- orders
+
+    def run(self) -> None:
+        """Follow what other brokers are told, for ever."""
+        while True:
+            self._ordering.wait(LOOK_SECONDS)
+            self._ordering.take()
+            try:
+                self.refresh()
+            except Unavailable as error:
+                log.info("orders_not_read", reason=str(error))
+                gevent.sleep(LOOK_SECONDS)
+            except Exception:  # a defect must not leave this broker deaf
+                log.exception("orders_not_read")
+                gevent.sleep(LOOK_SECONDS)
+
+    def refresh(self) -> Orders:
+        """Read what is ordered, if that has changed, and tell who waits. Raises Unavailable."""
+        with self._reading:
+            known = self._orders
+            if known is None or self._store.orders_revision() != known.revision:
+                self._orders = known = self._store.orders()
+                self._changed.set()
+                self._changed.clear()
+            return known
+
+    def orders(self) -> Orders:
+        """All that is ordered, as it was read last. Raises Unavailable before the first time."""
+        return self._orders or self.refresh()
+
+    def order(
+        self,
+        node: str,
+        options: NodeOptions,
+        unset: tuple[OptionName, ...] = (),
+        *,
+        by_whom: str = "",
+        revision: int | None = None,
+    ) -> Ordered | None:
+        """Order a node, or all; None if its orders have another revision than that given.
+
+        Raises UnknownNode where no member was ever of the node, Unavailable.
+        """
+        if node != ALL and node not in {member.node for member in self._store.members()}:
+            raise UnknownNode(f"no node {node}: `greencrawl nodes` lists them")
+        found = self._store.put_orders(node, options, unset, by_whom, epoch_ms(), revision=revision)
+        self._tell()
+        return found
+
+    def crawl_changed(
+        self, crawl: int, name: str, changed: Mapping[str, Any], by_whom: str = ""
+    ) -> None:
+        """Options of a crawl were changed: workers are to hear of it now. Raises Unavailable."""
+        self._store.note_crawl_change(crawl, name, changed, by_whom, epoch_ms())
+        self._tell()
+
+    def _tell(self) -> None:
+        self.refresh()
+        self._announce(ORDERS, (NONE,))
+
+    def log(
+        self, limit: int, *, before: int = NEVER, node: str = "", crawl: str = ""
+    ) -> list[OrderChange]:
+        """Who ordered what, the latest first. Raises Unavailable."""
+        return self._store.orders_log(limit, before=before, member=node, crawl=crawl)
+
+    def options_of(self, node: str) -> tuple[int, NodeOptions]:
+        """(revision, options) in force for a node: its own before those of all."""
+        own = everybody = Ordered(member=node)
+        for one in self.orders().nodes:
+            if one.member == node:
+                own = one
+            elif one.member == ALL:
+                everybody = one
+        revision = max(own.revision, everybody.revision)
+        return revision, own.options.over(everybody.options)
+
+    # -- members
+
+    def follow(self, request: MemberRequest) -> MemberReply:
+        """Hear of a member, and answer when it has to know something else, or has waited enough.
+
+        Raises Unavailable.
+        """
+        if request.leaving:
+            self.leave(request.id, request.incarnation, request.why or "stopped", request.facts)
+            return MemberReply()
+        if not self._hear(request):
+            return MemberReply(superseded=True)
+        until = self._clock() + request.wait
+        while True:
+            orders = self.orders()
+            reply = self._reply(request, orders)
+            left = until - self._clock()
+            if left <= 0 or reply.revision != request.revision or reply.crawls:
+                return reply
+            if self._orders is orders:  # else something came while the answer was made
+                self._changed.wait(left)
+
+    def _reply(self, request: MemberRequest, orders: Orders) -> MemberReply:
+        revision, options = self.options_of(request.node)
+        crawls: dict[int, int] = {}
+        if request.crawls:
+            # Beyond what is known here: the store was put back to an older copy.
+            since = request.crawls if request.crawls <= orders.revision + 1 else 0
+            crawls = {crawl: at for crawl, at in orders.crawls.items() if at >= since}
+        return MemberReply(
+            revision=revision,
+            options=options,
+            crawls=crawls,
+            next=orders.revision + 1,
+            log_to=self.loggers(request.id),
+        )
+
+    def _hear(self, request: MemberRequest) -> bool:
+        """Note its beat, and its row if it is new; False if a later life of it is known.
+
+        The row comes first: who has a beat has one, whichever broker wrote it.
+        """
+        who, life, facts = request.id, request.incarnation, request.facts
+        try:
+            status = self._beats.beat(who, life, facts, begins=False)
+        except Unavailable:
+            status = "known" if self._joined.get(who) == life else "new"
+        if status == "older":
+            return False
+        if status == "known":
+            return True
+        self._store.put_member(
+            Member(
+                id=who, node=request.node, kind=request.kind, incarnation=life,
+                version=request.version, address=request.address, joined_ms=epoch_ms(),
+                facts=facts,
+            )
+        )  # fmt: skip
+        self._joined.pop(who, None)
+        self._joined[who] = life
+        if len(self._joined) > JOINED_MOST:
+            del self._joined[next(iter(self._joined))]
+        try:
+            return self._beats.beat(who, life, facts, begins=True) != "older"
+        except Unavailable as error:  # people do not see it until the next beat
+            log.info("beat_not_noted", member=who, reason=str(error))
+            return True
+
+    def leave(self, member: str, incarnation: int, why: str, facts: Facts) -> None:
+        """It has ended in order. Raises Unavailable."""
+        self._joined.pop(member, None)
+        self._beats.gone(member, incarnation)
+        self._store.member_left(member, incarnation, why, epoch_ms(), facts)
+
+    def list(self, *, gone: bool = False) -> list[MemberState]:
+        """Those that are there, or should be; with ``gone`` also those that have left, or are lost.
+
+        Raises Unavailable.
+        """
+        heard = self._beats.heard()
+        found = []
+        for row in self._store.members():
+            if row.left_ms and not gone:
+                continue
+            beat = heard.get(row.id)
+            told = {name: getattr(row, name) for name in Member.__struct_fields__}
+            if row.left_ms:
+                status: MemberStatus = "lost" if row.why == LOST else "left"
+                found.append(MemberState(**told, status=status))
+            elif beat is not None and beat.incarnation >= row.incarnation:
+                told["facts"] = beat.facts
+                found.append(MemberState(**told, status="here", heard_ms=beat.heard_ms))
+            else:
+                found.append(MemberState(**told, status="silent"))
+        return found

@@ -1,0 +1,39 @@
+"""What the coordinator keeps, as people are shown it: points of plots, and open alerts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
+
+from greencrawl.broker.service.service import Service
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import Alert, Counted, Sample
+from greencrawl.store.base import MINUTE_MS
+
+SUMS = ("pages", "bytes", "errors", "unchanged")
+"""Counters of which a point says how much came since the one before."""
+LEVELS = ("waiting", "leased", "later", "overflow", "dead", "parked", "hosts")
+
+
+def points(rows: Sequence[Counted]) -> list[Sample]:
+    """What came between each two rows. Where Redis lost its counters nothing did."""
+    return [
+        Sample(
+            at_ms=after.minute * MINUTE_MS,
+            seconds=(after.minute - before.minute) * 60,
+            **{name: max(0, getattr(after, name) - getattr(before, name)) for name in SUMS},
+            **{name: getattr(after, name) for name in LEVELS},
+        )
+        for before, after in pairwise(rows)
+    ]
+
+
+def open_alerts(service: Service) -> list[Alert]:
+    """What is not as it should be, the oldest first. Raises Unavailable."""
+    found = [one for one in service.store.alerts() if one.began_ms]
+    with suppress(Unavailable):  # of Redis: the store answers
+        outage = service.frontier.outages.open()
+        if outage is not None:
+            found.append(outage.alert())
+    return found

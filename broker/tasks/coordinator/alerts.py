@@ -1,0 +1,205 @@
+"""What people are to be told of: when it begins, and when it is over.
+
+The store keeps which alerts are open, under the epoch of the coordinator's duty, so that another
+coordinator goes on where the last one ended: it tells nothing twice, and counts the time that
+something has lasted from when the first one saw it. What cannot be known now – Redis does not
+answer, or too little was seen yet – neither begins an alert nor ends one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import WITHHELD, Alert, AlertKind, Crawl, CrawlStats, Member
+from greencrawl.store.base import Store
+
+log = logger("alerts")
+
+LASTS_SECONDS: dict[AlertKind, float] = {
+    "node_lost": 0.0, "links_owed": 300.0, "store_not_writable": 0.0, "crawl_stuck": 900.0,
+    "disk_full": 0.0, "hook_failing": 0.0,
+}  # fmt: skip
+"""How long each has to last before it is told."""
+CALM_SECONDS = 30.0
+"""What has not been seen for so long is over."""
+OPEN = 500
+"""Alerts that are open at once, at most: what is beyond is in the log alone."""
+FULL = 0.9
+"""Share of a disk that is taken when it counts as full."""
+FORGOTTEN_MS = 7 * 86_400_000
+"""A node that has been lost for so long is no news any more."""
+REPLACED_MS = 120_000
+"""A broker that came so long before another was noted as lost may have taken its place."""
+HOOK_PAGES = 10
+"""So many pages are looked at together to tell whether a hook fails."""
+HOOK_SHARE = 0.5
+SUBJECT, TEXT = 300, 1000
+"""Characters, at most."""
+
+Found = Mapping[AlertKind, Mapping[str, str | None] | None]
+"""Kind → subject → what there is to say; None where that cannot be told now."""
+Key = tuple[AlertKind, str]
+
+
+class Changes(NamedTuple):
+    """Alerts to be written, and those that never counted and are not there any more."""
+
+    put: list[Alert]
+    forget: list[Alert]
+
+
+class Alerts:
+    """Which alerts are open, brought up to what was found. State is the store's, but for pauses."""
+
+    def __init__(self) -> None:
+        self._gone: dict[Key, float] = {}
+        """Open alert → since when it was not seen any more, by the caller's clock."""
+
+    def begin(self) -> None:
+        """Another has been the coordinator."""
+        self._gone.clear()
+
+    def look(self, store: Store, found: Found, now: float, now_ms: int) -> bool:
+        """Write what begins and what is over; whether there is something to tell.
+
+        ``now`` is monotonic, in seconds. Raises Unavailable, and DutyLost.
+        """
+        changes = self.changes(store.alerts(), found, now, now_ms)
+        if changes.forget:
+            store.forget_alerts(changes.forget)
+        if changes.put:
+            store.put_alerts(changes.put)
+        for one in changes.put:
+            if one.over_ms:
+                log.info("alert_over", alert=one.kind, subject=one.subject)
+            elif one.began_ms:
+                log.warning("alert_began", alert=one.kind, subject=one.subject, text=one.text)
+        return any(one.began_ms for one in changes.put)
+
+    def changes(self, known: Sequence[Alert], found: Found, now: float, now_ms: int) -> Changes:
+        """What changes of the alerts that are ``known`` to be open."""
+        left: dict[Key, Alert] = {(one.kind, one.subject): one for one in known}
+        put, forget, count = list[Alert](), list[Alert](), len(left)
+        for kind, subjects in found.items():
+            for subject, text in (subjects or {}).items():
+                seen = left.pop((kind, subject[:SUBJECT]), None)
+                self._gone.pop((kind, subject[:SUBJECT]), None)
+                if text is None:
+                    continue
+                if seen is None and count >= OPEN:
+                    log.error("alert_not_kept", alert=kind, subject=subject, text=text)
+                    continue
+                if seen is None:
+                    count += 1
+                    seen = Alert(
+                        kind=kind, subject=subject[:SUBJECT], text=text[:TEXT], since_ms=now_ms
+                    )
+                    if LASTS_SECONDS[kind]:
+                        put.append(seen)
+                        continue
+                if not seen.began_ms and now_ms - seen.since_ms >= LASTS_SECONDS[kind] * 1000:
+                    put.append(replace(seen, text=text[:TEXT], began_ms=now_ms))
+        for key, alert in left.items():
+            if found.get(alert.kind) is None:
+                continue
+            if not alert.began_ms:
+                forget.append(alert)
+            elif now - self._gone.setdefault(key, now) >= CALM_SECONDS:
+                del self._gone[key]
+                put.append(replace(alert, over_ms=now_ms))
+        return Changes(put, forget)
+
+
+# -- what is looked for
+
+
+def lost_nodes(members: Sequence[Member], now_ms: int) -> dict[str, str]:
+    """Nodes of which no member is there, the last of them having been lost.
+
+    A broker's name has its port, and a command that was killed starts its next broker on another
+    one: so a broker is not missed where another has come on its machine since, or just before.
+    """
+    brokers = [one for one in members if one.kind == "broker" and not one.left_ms]
+    of: dict[str, list[Member]] = {}
+    for member in members:
+        of.setdefault(member.node, []).append(member)
+    found = {}
+    for node, some in of.items():
+        last = max(some, key=lambda one: one.left_ms)
+        here = any(one.left_ms == 0 for one in some)
+        replaced = last.kind == "broker" and any(
+            one.facts.machine == last.facts.machine and one.joined_ms > last.left_ms - REPLACED_MS
+            for one in brokers
+        )
+        news = last.why == "lost" and now_ms - last.left_ms < FORGOTTEN_MS
+        if news and not here and not replaced:
+            found[node] = f"The {last.kind} {node} sends no sign of life any more."
+    return found
+
+
+def owed(debts: Iterable[str], addresses: Mapping[str, str]) -> dict[str, str]:
+    """Redis nodes (ids) that are owed links."""
+    named = {addresses.get(node, node) for node in debts}
+    return {name: f"The Redis node {name} is owed links: it does not answer." for name in named}
+
+
+def full_disks(members: Iterable[Member]) -> dict[str, str]:
+    """Machines one of whose disks is nearly full, as the processes tell that are there."""
+    used: dict[str, float] = {}
+    for member in members:
+        if not member.left_ms and member.facts.disk_used > FULL:
+            name = member.facts.machine or member.node
+            used[name] = max(used.get(name, 0.0), member.facts.disk_used)
+    return {name: f"A disk of {name} is {share:.1%} full." for name, share in used.items()}
+
+
+class CrawlWatch:
+    """Crawls that stand still, and hooks that fail: seen by comparing two looks at the counters."""
+
+    def __init__(self) -> None:
+        self._moved: dict[int, tuple[int, ...]] = {}
+        self._hooks: dict[int, tuple[int, int]] = {}
+        """Crawl → pages on which its hook failed, and pages, when it was judged last."""
+        self.stuck: dict[str, str | None] | None = None
+        """Crawl → why; None before the first look."""
+        self.failing: dict[str, str | None] | None = None
+
+    def look(self, seen: Sequence[tuple[Crawl, CrawlStats]]) -> None:
+        """Compare the counters of all active crawls with those of the look before."""
+        judged, self.failing, self.stuck = self.failing or {}, {}, {}
+        known, self._moved = self._moved, {crawl.id: _moved(stats) for crawl, stats in seen}
+        hooks, self._hooks = self._hooks, {}
+        for crawl, stats in seen:
+            waits = stats.waiting + stats.overflow
+            if stats.stuck:
+                self.stuck[crawl.name] = f"No worker takes the crawl {crawl.name}: see its hook."
+            elif crawl.id not in known:
+                self.stuck[crawl.name] = None
+            elif waits and not stats.leased and known[crawl.id] == self._moved[crawl.id]:
+                what = f"{waits:,} URLs wait, nothing is fetched, and nothing changes"
+                self.stuck[crawl.name] = f"The crawl {crawl.name} stands still: {what}."
+            now = sum(one.pages for one in stats.hooks), stats.stored
+            failed, pages = (a - b for a, b in zip(now, hooks.get(crawl.id, now), strict=True))
+            if 0 <= pages < HOOK_PAGES:  # too few to judge by
+                self._hooks[crawl.id] = hooks.get(crawl.id, now)
+                if crawl.id not in hooks or crawl.name in judged:
+                    self.failing[crawl.name] = judged.get(crawl.name)
+                continue
+            self._hooks[crawl.id] = now
+            if failed >= HOOK_SHARE * pages > 0:
+                self.failing[crawl.name] = (
+                    f"The hook of the crawl {crawl.name} failed on {failed:,} of {pages:,} pages."
+                )
+
+
+def _moved(stats: CrawlStats) -> tuple[int, ...]:
+    return (stats.finished, stats.retries, stats.admitted, stats.stored, stats.unchanged)
+
+
+def errors(stats: CrawlStats) -> int:
+    """Tries that failed, of a crawl."""
+    return sum(count for kind, count in stats.failures.items() if kind not in WITHHELD)

@@ -1,0 +1,328 @@
+"""The coordinator: one broker that keeps an eye on all, and decides nothing that is correct.
+
+It keeps the samples that plots are made of, notes members of which nothing is heard any more,
+drops what is old of all that, and says what people should know
+(:mod:`greencrawl.broker.tasks.coordinator.alerts`). It holds a duty, and each of its writes is
+checked against the duty's epoch in its own transaction. The duty is taken at a vacancy alone: by
+the broker with the highest id at once, by the next one a second later, and so on; so nobody is
+deposed when a broker with a higher id comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+import gevent
+from gevent import Greenlet
+from msgspec.structs import replace
+
+from greencrawl.broker.frontier.coordination.duties import COORDINATOR
+from greencrawl.broker.service.members import LOST
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.coordinator import alerts
+from greencrawl.broker.tasks.coordinator.alerts import Alerts, CrawlWatch
+from greencrawl.broker.tasks.coordinator.outage import OutageWatch
+from greencrawl.broker.tasks.coordinator.webhook import Teller, Webhook
+from greencrawl.broker.tasks.duty_timeout import DutyTimeout
+from greencrawl.broker.tasks.throttle import rested
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.errors import DutyLost, Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import (
+    BEAT_SECONDS,
+    Counted,
+    Crawl,
+    CrawlStats,
+    Duty,
+    Member,
+)
+from greencrawl.store.base import MINUTE_MS, Store
+
+log = logger("coordinator")
+
+LOOK_SECONDS = 0.5
+"""Between two looks whether the duty is free, a read of one row: whoever is to have it sees that
+before the next one has waited for a second."""
+RANK_SECONDS = 1.0
+"""How much longer each broker waits than the one before it."""
+RANKS = 8
+"""No broker waits for more than so many others."""
+CHECK_SECONDS = 5.0
+"""Between two looks at the members, and at what there may be an alert of."""
+LOST_SECONDS = 60.0
+"""A member of which nothing was heard for so long is lost."""
+CUT_SECONDS = 10.0
+"""For so long the duty is left to others where Redis nodes do not answer here."""
+HOUR_SECONDS = 3600.0
+DAY_MS = 86_400_000
+TOGETHER = 32
+"""Crawls that are counted in one call."""
+ROWS = 100
+"""Samples in one transaction."""
+SAME_MINUTES = 15
+"""Of a crawl in which nothing changes there is a row in so many minutes."""
+STEPS = 20
+"""Of dropping what is old, between two checks."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What one broker is to keep an eye on: its own id, where alerts go, and for how long samples
+    stay."""
+
+    member: str
+    webhook: Webhook | None = None
+    sample_days: int = 90
+
+
+class Coordinator:
+    """One greenlet a broker. ``start()`` it, ``stop()`` it before its duties."""
+
+    def __init__(self, service: Service, watched: Watched) -> None:
+        self._service = service
+        self._watched = watched
+        self._alerts = Alerts()
+        self._outage = OutageWatch(service, watched.webhook)
+        self._timeout = DutyTimeout(service.clock)
+        self._vacant_since: float | None = None
+        self._not_before = 0.0
+        self._greenlet: Greenlet[[], None] | None = None
+        self._teller = Teller(watched.webhook, self._held) if watched.webhook is not None else None
+        service.duties.stand_for(COORDINATOR)
+        self._begin(None)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._greenlet = gevent.spawn(self._run)
+        self._outage.start()
+        if self._teller is not None:
+            self._teller.start()
+
+    def stop(self) -> None:
+        """End at once: what is under way is undone, what is left is for the next."""
+        if self._greenlet is not None:
+            self._greenlet.kill()
+        if self._teller is not None:
+            self._teller.stop()
+        self._outage.stop()
+
+    def _run(self) -> None:
+        stopping = self._service.stopping
+        while not stopping.is_set():
+            try:
+                self.look(epoch_ms())
+            except DutyLost as error:
+                log.info("coordinator_passed_on", reason=str(error))
+                self._service.duties.lost(COORDINATOR)
+            except Unavailable as error:
+                log.info("coordinator_waits", reason=str(error))
+            except Exception:
+                log.exception("coordinator_failed")
+            stopping.wait(LOOK_SECONDS)
+
+    def _held(self) -> Store | None:
+        duty = self._service.duties.get(COORDINATOR)
+        return None if duty is None else self._service.store.under(duty)
+
+    # -- the election
+
+    def look(self, now_ms: int) -> None:
+        """Do what is due if the duty is ours, or take it if it is our turn. ``now_ms``: epoch.
+
+        Raises Unavailable, and DutyLost if another broker has taken it meanwhile.
+        """
+        duty = self._service.duties.get(COORDINATOR) or self._stand()
+        if duty is None:
+            return
+        if duty != self._duty:
+            self._begin(duty)
+            if self._teller is not None:
+                self._teller.wake()
+        self.step(duty, now_ms)
+
+    def _stand(self) -> Duty | None:
+        """Take the duty if nobody has it, and no broker with a higher id is there to take it."""
+        now, duties = self._service.clock(), self._service.duties
+        if now < self._not_before:
+            return None
+        holder = self._service.store.duty_holder(COORDINATOR)
+        if holder not in ("", duties.holder):
+            self._vacant_since = None
+            return None
+        if self._vacant_since is None:
+            self._vacant_since = now
+        if not holder and now - self._vacant_since < RANK_SECONDS * self._rank():
+            return None
+        self._vacant_since = None
+        return duties.take(COORDINATOR)
+
+    def _rank(self) -> int:
+        """How many brokers with a higher id are there, as far as that is known."""
+        heard = self._service.frontier.beats.heard()
+        known = [one for one in self._service.store.members() if one.kind == "broker"]
+        higher = [one for one in known if not one.left_ms and one.id > self._watched.member]
+        return min(len([one for one in higher if not heard or one.id in heard]), RANKS)
+
+    def _begin(self, duty: Duty | None) -> None:
+        """Know nothing: another broker may have had the duty in between."""
+        self._duty = duty
+        self._minute = 0
+        self._check_at = self._sweep_at = 0.0
+        self._watch = CrawlWatch()
+        self._active: frozenset[int] = frozenset()
+        self._samples = Samples()
+        self._silent: dict[str, float] = {}
+        """Member → since when nothing was heard of it, by our clock."""
+        self._away: frozenset[str] = frozenset()
+        self._alerts.begin()
+        if duty is not None:
+            self._timeout.hold(duty)
+
+    # -- under the duty
+
+    def step(self, duty: Duty, now_ms: int) -> None:
+        """Do what is due, under the duty. Raises Unavailable and DutyLost."""
+        now, store = self._service.clock(), self._service.store.under(duty)
+        if now < self._check_at:
+            return
+        self._check_at = now + CHECK_SECONDS
+        tell = False
+        try:
+            if now_ms // MINUTE_MS != self._minute:
+                self._sample(store, now_ms)
+                self._minute = now_ms // MINUTE_MS
+            tell = self._outage.over(store, now_ms)
+        except DutyLost:
+            raise
+        except Unavailable as error:  # if it is the store all else will say so, too
+            log.info("no_sample", reason=str(error))
+        members = self._members(store, now, now_ms)
+        found: alerts.Found = {
+            "node_lost": alerts.lost_nodes(members, now_ms),
+            "links_owed": alerts.owed(store.debts(), store.addresses()),
+            "crawl_stuck": self._watch.stuck,
+            "hook_failing": self._watch.failing,
+            "disk_full": alerts.full_disks(members),
+        }
+        tell = self._alerts.look(store, found, now, now_ms) or tell
+        if tell and self._teller is not None:
+            self._teller.wake()
+        if now >= self._sweep_at and self._sweep(store, now_ms):
+            self._sweep_at = now + HOUR_SECONDS
+        self._leave_if_cut_off()
+
+    def _leave_if_cut_off(self) -> None:
+        """Leave the duty to others if nodes give no answer here for a while."""
+        if not self._service.frontier.nodes_away():
+            self._timeout.helped()
+        elif self._timeout.hindered():
+            self._not_before = self._service.clock() + CUT_SECONDS
+            self._service.duties.give_up(COORDINATOR, CUT_SECONDS)
+
+    # -- samples
+
+    def _sample(self, store: Store, now_ms: int) -> None:
+        """Count all crawls that are under way, and those that were until now."""
+        crawls = [
+            crawl for crawl in store.crawls()
+            if crawl.state == "active" or crawl.stopping or crawl.id in self._active
+        ]  # fmt: skip
+        seen, frontier = list[tuple[Crawl, CrawlStats]](), self._service.frontier
+        for start in range(0, len(crawls), TOGETHER):
+            some = crawls[start : start + TOGETHER]
+            counts = frontier.count(some)
+            if counts is None or frontier.nodes_away():
+                return  # what is there was not counted: sums would fall, and rise again
+            for crawl in some:
+                stats = frontier.stats(crawl, counts)
+                seen.append((crawl, self._service.with_hook(crawl, stats)))
+        rows = self._samples.due([counted(*one, now_ms // MINUTE_MS) for one in seen])
+        for start in range(0, len(rows), ROWS):
+            store.put_samples(rows[start : start + ROWS])
+        active = [one for one in seen if one[0].state == "active"]
+        self._active = frozenset(crawl.id for crawl, _ in active)
+        self._watch.look(active)
+
+    # -- members
+
+    def _members(self, store: Store, now: float, now_ms: int) -> list[Member]:
+        """Note members that are lost, and those that are there again; all of them, as of now.
+
+        A beat is on the first node that answered its broker. So whenever another node has begun or
+        ceased to answer here, all members have a while to be heard of again; and nobody is lost as
+        long as not even our own beat is there.
+        """
+        heard = self._service.frontier.beats.heard()
+        away = frozenset(self._service.frontier.nodes_away())
+        judging = self._watched.member in heard
+        if away != self._away or not judging:
+            self._away = away
+            self._silent.clear()
+        found = []
+        for one in store.members():
+            beat = heard.get(one.id)
+            if beat is not None and beat.incarnation >= one.incarnation:
+                self._silent.pop(one.id, None)
+                if one.left_ms and one.why == LOST:
+                    store.put_member(replace(one, facts=beat.facts))
+                    one = replace(one, left_ms=0, why="")
+                one = replace(one, facts=beat.facts)
+            elif judging and not one.left_ms:
+                since = self._silent.setdefault(one.id, now)
+                if now - since >= LOST_SECONDS - BEAT_SECONDS:
+                    if store.member_left(one.id, one.incarnation, LOST, now_ms):
+                        log.warning("member_lost", member=one.id, node=one.node)
+                    one = replace(one, left_ms=now_ms, why=LOST)
+                    del self._silent[one.id]
+            found.append(one)
+        return found
+
+    # -- retention
+
+    def _sweep(self, store: Store, now_ms: int) -> bool:
+        """Drop some of what is old, of what only people look at; whether that was all."""
+        before = now_ms - self._watched.sample_days * DAY_MS
+        steps = chain(store.drop_samples(before), store.drop_alerts(before))
+        dropped = list(rested(islice(steps, STEPS), self._service.clock))
+        if count := sum(dropped):
+            log.info("dropped", what="samples and alerts", count=count)
+        return len(dropped) < STEPS
+
+
+class Samples:
+    """Which samples are worth a row: those that differ from the one before, and the last of those
+    that did not, so that plots have the same edges; and one in a while of what stays as it is."""
+
+    def __init__(self) -> None:
+        self._written: dict[int, Counted] = {}
+        self._same: dict[int, Counted] = {}
+        """Crawl → the latest that was left out."""
+
+    def due(self, seen: Sequence[Counted]) -> list[Counted]:
+        """Those of this minute, and of the minute before, that are to be written."""
+        rows = []
+        known, self._written = self._written, {}
+        before, self._same = self._same, {}
+        for one in seen:
+            last = known.get(one.crawl)
+            same = last is not None and replace(one, minute=last.minute) == last
+            if last is not None and same and one.minute - last.minute < SAME_MINUTES:
+                self._written[one.crawl], self._same[one.crawl] = last, one
+                continue
+            if not same and one.crawl in before:
+                rows.append(before[one.crawl])
+            rows.append(one)
+            self._written[one.crawl] = one
+        return rows
+
+
+def counted(crawl: Crawl, stats: CrawlStats, minute: int) -> Counted:
+    """The sample of a crawl's counters."""
+    return Counted(
+        crawl=crawl.id, minute=minute, pages=stats.stored, bytes=stats.bytes,
+        errors=alerts.errors(stats), unchanged=stats.unchanged, waiting=stats.waiting,
+        leased=stats.leased, later=stats.later, overflow=stats.overflow, dead=stats.dead,
+        parked=stats.parked, hosts=stats.hosts,
+    )  # fmt: skip

@@ -1,0 +1,196 @@
+"""Alerts are posted to the operator's webhook: by the coordinator, from what the store keeps.
+
+The rows are the queue: what could not be delivered is tried again with growing pauses, by whoever
+is the coordinator then. A message is noted as delivered after the webhook took it, so one whose
+sender died in between is sent twice; its ``id`` is the same both times. Nothing else waits for it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from base64 import b64encode
+from collections.abc import Callable
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Literal
+from urllib.parse import unquote, urlsplit
+
+import gevent
+from gevent import Greenlet
+from gevent.event import Event
+from msgspec import Struct
+from msgspec.structs import replace
+
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.errors import DutyLost, Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import Alert, AlertKind
+from greencrawl.schema.settings import mask_path
+from greencrawl.schema.wire import to_json
+from greencrawl.store.base import Store
+
+log = logger("alerts")
+
+ANSWER_SECONDS = 10.0
+"""For a whole request, look-up and TLS included."""
+FIRST_SECONDS = 1.0
+MOST_SECONDS = 300.0
+"""Pauses after a failure: twice as long each time, from the first to the most."""
+FAILURES = 16
+"""In a row that are counted: the pause is the longest long before."""
+LATE_MS = 86_400_000
+"""So long after an alert was over its messages are dropped, if they cannot be delivered."""
+ANSWER_BYTES = 4096
+REFUSED = frozenset(range(400, 500)) - {408, 425, 429}
+"""Statuses that say of this one message that it is not wanted: the others go on before it."""
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    """The JSON object that is posted. ``id`` is the same each time the same message is sent.
+
+    ``kind``, ``subject`` and ``text`` are those of the :class:`Alert`; moments are epoch ms.
+    """
+
+    id: str
+    state: Literal["began", "over"]
+    kind: AlertKind
+    subject: str
+    text: str
+    began_ms: int
+    over_ms: int = 0
+
+
+def next_message(alert: Alert) -> Message:
+    """The first of an alert's two messages that was not delivered."""
+    state: Literal["began", "over"] = "over" if alert.told else "began"
+    return Message(
+        id=f"{alert.kind}/{alert.subject}/{alert.since_ms}/{state}",
+        state=state, kind=alert.kind, subject=alert.subject, text=alert.text,
+        began_ms=alert.began_ms, over_ms=alert.over_ms if alert.told else 0,
+    )  # fmt: skip
+
+
+class NotDelivered(Exception):
+    """The webhook did not take a message; ``refused`` if it is this message's fault."""
+
+    def __init__(self, why: str, *, refused: bool = False) -> None:
+        super().__init__(why)
+        self.refused = refused
+
+
+class Webhook:
+    """Where messages are posted. Its URL may hold a secret anywhere: no error speaks of it."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self.shown = mask_path(url)
+        self._secure = parts.scheme == "https"
+        self._host, self._port = parts.hostname or "", parts.port
+        self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._headers = {"Content-Type": "application/json", "User-Agent": "greencrawl"}
+        if parts.username is not None:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            self._headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+
+    def post(self, message: Message) -> None:
+        """Send it once. Raises NotDelivered unless it is answered with a status of 2xx in time."""
+        try:
+            with gevent.Timeout(ANSWER_SECONDS, TimeoutError("no answer in time")):
+                status = self._status(message)
+        except (OSError, HTTPException) as error:
+            raise NotDelivered(str(error) or type(error).__name__) from error
+        if not 200 <= status < 300:
+            raise NotDelivered(f"it answered {status}", refused=status in REFUSED)
+
+    def _status(self, message: Message) -> int:
+        connection = (
+            HTTPSConnection(
+                self._host, self._port, timeout=ANSWER_SECONDS, context=ssl.create_default_context()
+            )
+            if self._secure
+            else HTTPConnection(self._host, self._port, timeout=ANSWER_SECONDS)
+        )
+        try:
+            headers = {**self._headers, "Idempotency-Key": message.id.encode().hex()}
+            connection.request("POST", self._target, to_json(message), headers)
+            answer = connection.getresponse()
+            answer.read(ANSWER_BYTES)
+            return answer.status
+        finally:
+            connection.close()
+
+
+class Teller:
+    """One greenlet a broker, which posts while the broker is the coordinator."""
+
+    def __init__(self, webhook: Webhook, held: Callable[[], Store | None]) -> None:
+        """``held`` gives the store under the duty, None while another has it."""
+        self._webhook = webhook
+        self._held = held
+        self._due = Event()
+        self._failures = 0
+        self._greenlet: Greenlet[[], None] | None = None
+
+    def start(self) -> None:
+        """Begin to wait for something to tell."""
+        self._greenlet = gevent.spawn(self._run)
+
+    def stop(self) -> None:
+        """End at once; what was not delivered is for the next coordinator."""
+        if self._greenlet is not None:
+            self._greenlet.kill()
+
+    def wake(self) -> None:
+        """There may be something to tell."""
+        self._due.set()
+
+    def _run(self) -> None:
+        while True:
+            self._due.wait()
+            self._due.clear()
+            try:
+                delivered = self.tell(epoch_ms())
+            except DutyLost as error:
+                log.info("alerts_passed_on", reason=str(error))
+                continue
+            except Unavailable as error:
+                log.info("alerts_wait", reason=str(error))
+                delivered = False
+            except Exception:
+                log.exception("alerts_failed")
+                delivered = False
+            if delivered:
+                self._failures = 0
+                continue
+            gevent.sleep(min(FIRST_SECONDS * 2**self._failures, MOST_SECONDS))
+            self._failures = min(self._failures + 1, FAILURES)
+            self._due.set()
+
+    def tell(self, now_ms: int) -> bool:
+        """Post what there is to tell, the oldest first; False if something is left to try again.
+
+        Raises Unavailable, and DutyLost if another broker is the coordinator by now.
+        """
+        store, left = self._held(), False
+        if store is None:
+            return True
+        for alert in store.untold_alerts():
+            while alert.told < 1 + (alert.over_ms > 0):
+                if self._held() is None:
+                    return True
+                store.note_told(alert)  # raises DutyLost: somebody else is to post it
+                try:
+                    self._webhook.post(next_message(alert))
+                except NotDelivered as error:
+                    late = alert.over_ms and now_ms - alert.over_ms >= LATE_MS
+                    log.warning(
+                        "alert_dropped" if late else "alert_not_delivered", alert=alert.kind,
+                        subject=alert.subject, to=self._webhook.shown, reason=str(error),
+                    )  # fmt: skip
+                    if not late and not error.refused:
+                        return False
+                    if not late:
+                        left = True
+                        break
+                alert = replace(alert, told=alert.told + 1)
+                store.note_told(alert)
+        return not left

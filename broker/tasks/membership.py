@@ -1,0 +1,91 @@
+"""A broker among the members: it says that it is there, and keeps what it is ordered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gevent
+from msgspec.structs import replace
+
+from greencrawl import __version__
+from greencrawl.broker.service.service import Service
+from greencrawl.schema import own_process
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.log import logger, set_level
+from greencrawl.schema.records import InForce, MemberRequest
+from greencrawl.schema.settings import Settings
+
+WAIT_SECONDS = 10.0
+"""Between two beats."""
+PAUSE_SECONDS = 1.0
+"""Before another try, while the store or Redis is away."""
+
+log = logger("members")
+
+
+class Membership:
+    """``start()`` it, ``stop()`` it."""
+
+    def __init__(self, service: Service, settings: Settings, address: str, port: int) -> None:
+        """``address`` is where the broker listens, ``port`` what tells it from others of its
+        machine."""
+        self._service = service
+        self._own_level = settings.log_level
+        self._source = settings.source("log_level")
+        self._folders = settings.folders
+        name = f"{settings.worker_id}-broker-{port}"
+        self._request = MemberRequest(
+            id=name,
+            node=name,
+            kind="broker",
+            incarnation=epoch_ms(),
+            version=__version__,
+            address=address,
+            wait=WAIT_SECONDS,
+        )
+        self._greenlets: list[gevent.Greenlet[..., Any]] = []
+
+    @property
+    def member(self) -> str:
+        """Its id among the members."""
+        return self._request.id
+
+    def start(self) -> None:
+        """Join, and follow."""
+        self._greenlets = [gevent.spawn(self._service.members.run), gevent.spawn(self._run)]
+
+    def stop(self) -> None:
+        """Leave."""
+        gevent.killall(self._greenlets)
+        request = self._request
+        try:
+            self._service.members.leave(
+                request.id, request.incarnation, "stopped", own_process.facts()
+            )
+        except Unavailable as error:
+            log.info("leave_not_noted", reason=str(error))
+
+    def _run(self) -> None:
+        level = InForce(self._own_level, self._source)
+        while True:
+            facts = replace(own_process.facts(self._folders), options={"log_level": level})
+            try:
+                reply = self._service.members.follow(replace(self._request, facts=facts))
+            except Unavailable as error:
+                log.info("orders_not_read", reason=str(error))
+                gevent.sleep(PAUSE_SECONDS)
+                continue
+            except Exception:  # a defect must not make an outage of it
+                log.exception("membership_failed")
+                gevent.sleep(WAIT_SECONDS)
+                continue
+            if reply.superseded:  # another has this port by now
+                gevent.sleep(WAIT_SECONDS)
+                continue
+            ordered = reply.options.log_level
+            level = InForce(
+                ordered or self._own_level, "order" if ordered is not None else self._source
+            )
+            set_level(str(level.value))
+            self._request = replace(self._request, revision=reply.revision)

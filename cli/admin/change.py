@@ -1,0 +1,30 @@
+"""``greencrawl set``: single options of a crawl, while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from greencrawl.cli import choose, key_values, reach
+from greencrawl.cli.ui.display import printable
+from greencrawl.schema.records import CrawlOptions
+
+
+@click.command()
+@click.argument("crawl")
+@click.argument("options", nargs=-1, required=True, metavar="KEY=VALUE…")
+@reach.data_option
+def set(crawl: str, options: Sequence[str], data: str | None) -> None:
+    """Change options of a crawl, and leave the others as they are: `greencrawl set news delay=2`.
+
+    KEY is an option of docs/configuration.md; `KEY=` sets the default. A list is given value by
+    value (`exclude=a exclude=b`) or as JSON. Workers follow within a second.
+    """
+    wanted = key_values.parsed(options, CrawlOptions)
+    broker = reach.required(reach.load(data))
+    known = choose.one(broker.crawls(), crawl)
+    changed = broker.change(known.name, wanted, by=key_values.person())
+    for name in wanted:
+        value = getattr(changed.options, name)
+        click.echo(printable(f"{changed.name}: {name} = {value}"))

@@ -1,0 +1,66 @@
+"""``KEY=VALUE`` arguments of a command, by the fields of a record."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import msgspec
+import msgspec.inspect as inspect
+
+from greencrawl.cli.options import unwrap
+
+_YES = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
+
+
+def parsed(pairs: Sequence[str], record: type[msgspec.Struct]) -> dict[str, Any]:
+    """Field → its value; None where the text is empty: to be as if it had not been said.
+
+    A list is given value by value, or as JSON, and so is what is a table of its own. Raises
+    UsageError, which names what is wrong.
+    """
+    info = inspect.type_info(record)
+    assert isinstance(info, inspect.StructType)
+    known = {field.name: unwrap(field)[0] for field in info.fields}
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        name = key.strip().replace("-", "_")
+        if not equals or name not in known:
+            names = ", ".join(known)
+            raise click.UsageError(f"{pair!r} is not KEY=VALUE, where KEY is one of: {names}")
+        if isinstance(known[name], inspect.VarTupleType) and text and text[:1] != "[":
+            found[name] = [*(found.get(name) or []), text]
+        else:
+            found[name] = _value(known[name], text)
+    given = {name: value for name, value in found.items() if value is not None}
+    try:
+        made = msgspec.to_builtins(msgspec.convert(given, record, strict=False))
+    except msgspec.ValidationError as error:
+        raise click.UsageError(str(error)) from error
+    return {name: made[name] if name in given else None for name in found}
+
+
+def _value(kind: inspect.Type, text: str) -> Any:
+    if not text:
+        return None
+    if isinstance(kind, inspect.BoolType):
+        return _YES.get(text.lower(), text)
+    if text[:1] in "[{":
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise click.UsageError(f"{text[:100]!r} is no JSON: {error}") from error
+    return text
+
+
+def person() -> str:
+    """Who calls the command, for the log of orders."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # no such user in this container
+        name = "unknown"
+    return f"{name}@{socket.gethostname()}"[:100]

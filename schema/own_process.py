@@ -1,0 +1,49 @@
+"""What this process has used so far of its machine."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import socket
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.records import Facts
+
+_STATM = Path("/proc/self/statm")
+_PAGE_BYTES = resource.getpagesize()
+_BEGAN_MS = epoch_ms()
+
+
+def rss_bytes() -> int:
+    """Memory of this process that is in RAM; the most that it ever was where the kernel does not
+    say more."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(_STATM.read_text().split()[1]) * _PAGE_BYTES
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def disk_used(folders: Iterable[Path]) -> float:
+    """Share that is taken of the fullest of the disks that hold these folders; 0 to 1."""
+    shares = [0.0]
+    for folder in folders:
+        with suppress(OSError):
+            disk = shutil.disk_usage(folder)
+            shares.append(disk.used / max(1, disk.used + disk.free))
+    return min(1.0, max(shares))
+
+
+def facts(folders: Iterable[Path] = ()) -> Facts:
+    """What every process tells of itself; ``folders`` are those that it writes to."""
+    return Facts(
+        pid=os.getpid(),
+        machine=socket.gethostname()[:255],
+        began_ms=_BEGAN_MS,
+        cpu_seconds=round(time.process_time(), 3),
+        rss_bytes=rss_bytes(),
+        disk_used=round(disk_used(folders), 4),
+    )

@@ -1,0 +1,222 @@
+"""Members: the processes that work together, what each tells of itself, and what it is ordered.
+
+A *node* is what an operator starts: a worker with its processes, a broker, a logger. Each of its
+processes is a *member*. Orders go to a node, or to all (:data:`ALL`), and hold until they are taken
+back.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+from msgspec.structs import asdict
+
+from greencrawl.schema.records.fields import Count, WorkerId
+
+MemberKind = Literal["worker", "broker", "logger"]
+
+ALL = "*"
+"""Stands for all nodes in orders."""
+NODE = r"^(\*|[A-Za-z0-9][A-Za-z0-9._-]{0,99})$"
+NodeName = Annotated[str, Meta(pattern=NODE, description="Name of a node, or * for all")]
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+BEAT_SECONDS = 30.0
+"""A member of which nothing was heard for so long is silent."""
+FAILURES = 60
+"""Kinds of failures that a member tells of at most."""
+
+
+class NodeOptions(
+    Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
+    """What a node may be ordered while it works. What is None is not ordered."""
+
+    processes: Annotated[
+        Annotated[int, Meta(ge=1, le=1024)] | None, Meta(description="Processes of a worker")
+    ] = None
+    greenlets: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000)] | None,
+        Meta(description="Hosts that one process of a worker fetches from at once"),
+    ] = None
+    requests_per_second: Annotated[
+        Annotated[float, Meta(ge=0, le=100_000)] | None,
+        Meta(
+            description="Requests a second of all processes of a worker together; 0: no limit",
+        ),
+    ] = None
+    paused: Annotated[
+        bool | None,
+        Meta(description="Lease no more hosts; what is leased is fetched to its end"),
+    ] = None
+    drain: Annotated[
+        bool | None,
+        Meta(
+            description="Lease no more hosts, and hand back what is leased after the requests "
+            "under way"
+        ),
+    ] = None
+    log_level: Annotated[LogLevel | None, Meta(description="Least level of what is logged")] = None
+
+    def over(self, under: NodeOptions) -> NodeOptions:
+        """Both of them: what is ordered here counts before what is ordered ``under`` it."""
+        ordered = {name: value for name, value in asdict(self).items() if value is not None}
+        return NodeOptions(**{**asdict(under), **ordered})
+
+    def without(self, names: tuple[OptionName, ...]) -> NodeOptions:
+        """All but these."""
+        return NodeOptions(**{k: v for k, v in asdict(self).items() if k not in names})
+
+
+OptionName = Literal[
+    "processes", "greenlets", "requests_per_second", "paused", "drain", "log_level"
+]
+"""The fields of :class:`NodeOptions`."""
+
+OptionSource = Literal["default", "environment", "order"]
+
+
+Short = Annotated[str, Meta(max_length=40)]
+
+
+class InForce(Struct, frozen=True):
+    """An option as a member keeps it, and who said so."""
+
+    value: int | float | bool | Short | None
+    source: OptionSource
+
+
+class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a member tells of itself. All counters are since its process began; seconds, bytes.
+
+    ``machine`` is the host name; ``greenlets`` are allowed and ``sessions`` under way; ``held`` are
+    leased, with those whose results are still on their way, which take ``backlog_bytes``.
+    ``requests_per_second`` and ``pages_per_second`` are those since it told the last time.
+    ``failures`` are by kind. ``log_queued`` and ``log_dropped`` are lines for a logger.
+    """
+
+    pid: Count = 0
+    machine: Annotated[str, Meta(max_length=255)] = ""
+    began_ms: Count = 0
+    cpu_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    rss_bytes: Count = 0
+    greenlets: Count = 0
+    sessions: Count = 0
+    held: Count = 0
+    requests: Count = 0
+    pages: Count = 0
+    bytes: Count = 0
+    requests_per_second: Annotated[float, Meta(ge=0)] = 0.0
+    pages_per_second: Annotated[float, Meta(ge=0)] = 0.0
+    backlog_bytes: Count = 0
+    failures: Annotated[dict[Short, Count], Meta(max_length=FAILURES)] = field(default_factory=dict)
+    options: Annotated[dict[Short, InForce], Meta(max_length=20)] = field(default_factory=dict)
+    """Those that it keeps now, of :class:`NodeOptions`."""
+    disk_used: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """Share that is taken of the fullest disk that it writes to."""
+    log_queued: Count = 0
+    log_dropped: Count = 0
+
+
+class MemberRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of ``POST /v1/members``: I am here, and keep the orders of ``revision`` (0: none).
+
+    Answered after up to ``wait`` seconds, at once if there are others. ``incarnation`` tells the
+    lives of a member apart, a later one has a higher one. ``crawls``: tell of changes of crawls
+    from this revision on; 0: of none. ``leaving`` is its last word, and ``why`` says more of it.
+    """
+
+    id: WorkerId
+    node: WorkerId
+    kind: MemberKind
+    incarnation: Count
+    version: Annotated[str, Meta(max_length=40)] = ""
+    address: Annotated[str, Meta(max_length=255)] = ""
+    facts: Facts = Facts()
+    revision: Count = 0
+    crawls: Count = 0
+    wait: Annotated[float, Meta(ge=0, le=20)] = 0.0
+    leaving: bool = False
+    why: Annotated[str, Meta(max_length=300)] = ""
+
+
+class MemberReply(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The orders in force for a member, of ``revision``.
+
+    ``crawls``: id → revision of orders at which its options were changed. ``next`` is what to say
+    as ``crawls`` the next time. ``log_to`` are addresses of loggers, the first of them first.
+    ``superseded``: a later life of this member is known.
+    """
+
+    revision: int = 0
+    options: NodeOptions = NodeOptions()
+    crawls: dict[int, int] = field(default_factory=dict)
+    next: int = 0
+    log_to: tuple[str, ...] = ()
+    superseded: bool = False
+
+
+class Member(Struct, frozen=True, kw_only=True):
+    """A member as the store keeps it: written when it joins, leaves, or is lost.
+
+    ``left_ms`` is 0 while it is there, and ``why`` says how it went: ``stopped``, ``lost`` …
+    """
+
+    id: str
+    node: str
+    kind: MemberKind
+    incarnation: int
+    version: str = ""
+    address: str = ""
+    joined_ms: int = 0
+    left_ms: int = 0
+    why: str = ""
+    facts: Facts = Facts()
+
+
+MemberStatus = Literal["here", "silent", "left", "lost"]
+
+
+class MemberState(Member, frozen=True, kw_only=True):
+    """A member as people are told: ``facts`` are the latest that it has told.
+
+    ``heard_ms`` (epoch) is when that was, 0 if it is longer ago than half a minute.
+    """
+
+    status: MemberStatus
+    heard_ms: int = 0
+
+
+class Ordered(Struct, frozen=True, kw_only=True):
+    """What a node (or ``*``, all) is ordered; ``revision`` rises with each order to anybody."""
+
+    member: str
+    revision: int = 0
+    options: NodeOptions = NodeOptions()
+    by_whom: str = ""
+    at_ms: int = 0
+
+
+class Orders(Struct, frozen=True):
+    """All that is ordered, up to ``revision``; ``crawls`` is id → revision of its last change."""
+
+    revision: int = 0
+    nodes: tuple[Ordered, ...] = ()
+    crawls: dict[int, int] = field(default_factory=dict)
+
+
+class OrderChange(Struct, frozen=True, kw_only=True):
+    """Who ordered what, and when. ``revision`` is its number.
+
+    ``member`` is a node or ``*``, or "" where options of ``crawl`` were changed. What is null in
+    ``changed`` was taken back.
+    """
+
+    revision: int
+    member: str = ""
+    crawl: str = ""
+    changed: dict[str, Any]
+    by_whom: str = ""
+    at_ms: int = 0

@@ -1,0 +1,1 @@
+"""What operators see and order: members and orders, a module each."""

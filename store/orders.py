@@ -1,0 +1,15 @@
+"""What an order changes, as its log keeps it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import asdict
+
+from greencrawl.schema.records import NodeOptions
+
+
+def changes(before: NodeOptions, after: NodeOptions) -> dict[str, Any]:
+    """Option → its value from now on, of those that differ; None: it is ordered no more."""
+    known = asdict(before)
+    return {name: value for name, value in asdict(after).items() if value != known[name]}

@@ -1,0 +1,246 @@
+"""Members and orders at brokers that share a store: joining, following, and who is shown how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import gevent
+import pytest
+from msgspec.structs import replace
+
+from greencrawl.broker.api.handlers import members as handlers
+from greencrawl.broker.api.handlers.crawls import patch_crawl
+from greencrawl.broker.api.messages import (
+    CrawlChange,
+    MembersQuery,
+    OrderRequest,
+    OrdersLogQuery,
+)
+from greencrawl.broker.api.problems import HttpProblem
+from greencrawl.broker.service import members
+from greencrawl.broker.service.members import Members, UnknownNode
+from greencrawl.broker.service.service import Service
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import (
+    ALL,
+    CrawlOptions,
+    Facts,
+    MemberReply,
+    MemberRequest,
+    NodeOptions,
+)
+from greencrawl.store import open_store
+from tests.support.queue_double import QueueDouble
+
+HERE = MemberRequest(id="w-0", node="w", kind="worker", incarnation=5, version="1", crawls=1)
+
+
+class Rig:
+    """Two brokers over one store, which hear of each other what ``tell`` passes on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
+        self.queues = QueueDouble(), QueueDouble()
+        self.queues[1].beats = self.queues[0].beats  # one Redis
+        self.services = [Service(queue, self.store) for queue in self.queues]
+        self.following = [gevent.spawn(one.members.run) for one in self.services]
+
+    @property
+    def members(self) -> tuple[Members, Members]:
+        one, other = (service.members for service in self.services)
+        return one, other
+
+    def tell(self) -> None:
+        """What the first has announced comes to the second."""
+        for _, crawls in self.queues[0].announced:
+            self.queues[1].ordering.hear(crawls)
+        self.queues[0].announced.clear()
+
+    def close(self) -> None:
+        gevent.killall(self.following)
+        self.store.close()
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_member_is_written_once_and_heard_at_any_broker(rig: Rig) -> None:
+    one, other = rig.members
+    one.follow(HERE)
+    (joined,) = one.list()
+    other.follow(replace(HERE, facts=Facts(pages=3)))
+    (seen,) = one.list()
+    assert (seen.status, seen.facts.pages) == ("here", 3)
+    assert rig.store.members()[0].facts == Facts(), "as when it joined: beats write no row"
+    assert seen.joined_ms == joined.joined_ms
+    assert not other.follow(replace(HERE, incarnation=6)).superseded
+    assert one.follow(HERE).superseded, "an earlier life of it"
+    assert [member.incarnation for member in one.list()] == [6], "nobody is listed twice"
+
+
+def test_a_member_that_is_not_heard_of_is_silent_and_one_that_left_is_shown_on_demand(
+    rig: Rig,
+) -> None:
+    one, other = rig.members
+    one.follow(HERE)
+    rig.queues[0].beats.known.clear()
+    assert [member.status for member in one.list()] == ["silent"]
+    rig.store.member_left("w-0", 5, "lost", 1000)
+    assert one.list() == []
+    assert [member.status for member in one.list(gone=True)] == ["lost"]
+    other.follow(HERE)
+    assert [member.status for member in one.list()] == ["here"], "it is there again"
+    other.follow(replace(HERE, leaving=True, why="stopped", facts=Facts(pages=9)))
+    (left,) = one.list(gone=True)
+    assert (left.status, left.why, left.facts.pages) == ("left", "stopped", 9)
+
+
+def test_who_waits_at_one_broker_is_answered_at_once_when_another_is_told(rig: Rig) -> None:
+    one, other = rig.members
+    first = other.follow(HERE)
+    waiting = gevent.spawn(other.follow, replace(HERE, wait=20, crawls=first.next))
+    gevent.sleep(0.01)
+    ordered = one.order("w", NodeOptions(greenlets=50), by_whom="ann")
+    assert ordered is not None
+    began = monotonic()
+    rig.tell()
+    reply = waiting.get(timeout=5)
+    assert monotonic() - began < 0.5
+    assert (reply.revision, reply.options) == (ordered.revision, NodeOptions(greenlets=50))
+    again = replace(HERE, revision=reply.revision, crawls=reply.next)
+    assert other.follow(again) == replace(reply, next=reply.next), "it knows them by now"
+
+
+def test_an_order_whose_message_is_lost_is_seen_at_the_next_look(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members, "LOOK_SECONDS", 0.05)
+    one, other = rig.members
+    other.follow(HERE)
+    waiting = gevent.spawn(other.follow, replace(HERE, wait=20))
+    gevent.sleep(0.01)
+    one.order("w", NodeOptions(paused=True))
+    waiting.join(5)
+    assert waiting.ready(), "it waits still"
+    assert waiting.value.options == NodeOptions(paused=True)
+
+
+def test_orders_of_a_node_count_before_those_of_all(rig: Rig) -> None:
+    one, _ = rig.members
+    one.follow(HERE)
+    one.order("w", NodeOptions(greenlets=50))
+    one.order(ALL, NodeOptions(greenlets=9, drain=True))
+    revision, options = one.options_of("w")
+    assert (revision, options) == (2, NodeOptions(greenlets=50, drain=True))
+    assert one.options_of("other") == (2, NodeOptions(greenlets=9, drain=True))
+    one.order("w", NodeOptions(), ("greenlets",))
+    assert one.options_of("w") == (3, NodeOptions(greenlets=9, drain=True))
+    with pytest.raises(UnknownNode):
+        one.order("nobody", NodeOptions(drain=True))
+
+
+def test_a_change_of_a_crawl_is_told_once_to_whoever_asks_for_such(rig: Rig) -> None:
+    _, other = rig.members
+    crawl = rig.store.put_crawl("news", CrawlOptions(), ["a.example"])
+    first = other.follow(HERE)
+    assert first.crawls == {}
+    changed = patch_crawl(rig.services[0], "news", CrawlChange({"delay": 3.0}, by="ann"))
+    assert (changed.options.delay, changed.revision) == (3.0, crawl.revision + 1)
+    rig.tell()
+    gevent.sleep(0.05)
+    told = other.follow(replace(HERE, crawls=first.next))
+    assert told.crawls.keys() == {crawl.id}
+    assert other.follow(replace(HERE, crawls=told.next)).crawls == {}
+    assert other.follow(replace(HERE, crawls=0)).crawls == {}, "a process that just began"
+    assert other.follow(replace(HERE, crawls=99)).crawls.keys() == {crawl.id}, (
+        "the store is an older copy by now: rather once too often"
+    )
+    (entry,) = handlers.list_orders_log(rig.services[0], OrdersLogQuery(crawl="news")).items
+    assert (entry.changed, entry.by_whom) == ({"delay": 3.0}, "ann")
+
+
+def test_options_that_are_not_named_stay_and_wrong_ones_change_nothing(rig: Rig) -> None:
+    service = rig.services[0]
+    rig.store.put_crawl("news", CrawlOptions(depth=3, tries=2), ["a.example"])
+    changed = patch_crawl(service, "news", CrawlChange({"depth": 4, "tries": None}))
+    assert (changed.options.depth, changed.options.tries) == (4, CrawlOptions().tries)
+    assert rig.queues[0].crawls[changed.id] == changed, "partitions are told"
+    for wrong in ({"delay": -1}, {"no": 1}, {"slots": 2, "delay": 1.0}, {"seeds": ["x://"]}):
+        with pytest.raises((HttpProblem, ValueError)):
+            patch_crawl(service, "news", CrawlChange(wrong))
+    with pytest.raises(HttpProblem, match="409"):
+        patch_crawl(service, "news", CrawlChange({"depth": 5}, revision=changed.revision - 1))
+    assert rig.store.crawl("news") == changed
+
+
+def test_what_another_changes_meanwhile_stays(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    service, store = rig.services[0], rig.store
+    store.put_crawl("news", CrawlOptions(), ["a.example"])
+    once = iter([True])
+    put = store.put_crawl
+
+    def late(*given: object, **more: object) -> object:
+        if next(once, False):
+            put("news", CrawlOptions(tries=9), ["a.example"])
+        return put(*given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store, "put_crawl", late)
+    changed = patch_crawl(service, "news", CrawlChange({"depth": 7}))
+    assert (changed.options.depth, changed.options.tries) == (7, 9)
+
+
+def test_without_redis_members_join_and_follow_all_the_same(rig: Rig) -> None:
+    one, _ = rig.members
+    rig.queues[0].beats.away = True
+    assert one.follow(HERE).options == NodeOptions()
+    assert one.follow(HERE).options == NodeOptions()
+    assert [member.status for member in one.list()] == ["silent"]
+    rig.queues[0].beats.away = False
+    one.follow(HERE)
+    assert [member.status for member in one.list()] == ["here"]
+
+
+def test_a_broker_that_has_not_read_the_orders_says_no_such_thing_as_that_there_are_none(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> int:
+        raise Unavailable("the store")
+
+    fresh = Members(rig.store, rig.queues[0].beats, rig.queues[0].ordering, lambda *_: None)
+    fresh.follow(HERE)
+    fresh = Members(rig.store, rig.queues[0].beats, rig.queues[0].ordering, lambda *_: None)
+    monkeypatch.setattr(rig.store, "orders", away)
+    with pytest.raises(Unavailable):
+        fresh.follow(HERE)
+
+
+def test_a_poll_ends_when_the_broker_stops(rig: Rig) -> None:
+    service = rig.services[0]
+    waiting = gevent.spawn(handlers.follow_orders, service, replace(HERE, wait=20))
+    gevent.sleep(0.05)
+    service.end_polls()
+    with pytest.raises(Unavailable):
+        waiting.get(timeout=5)
+
+
+def test_orders_by_the_api_are_refused_for_whom_nobody_knows_and_for_an_older_revision(
+    rig: Rig,
+) -> None:
+    service = rig.services[0]
+    assert isinstance(handlers.follow_orders(service, HERE), MemberReply)
+    assert len(handlers.list_members(service, MembersQuery(node="w")).members) == 1
+    assert handlers.list_members(service, MembersQuery(node="v")).members == ()
+    with pytest.raises(HttpProblem, match="404"):
+        handlers.patch_orders(service, OrderRequest("v", NodeOptions(drain=True)))
+    first = handlers.patch_orders(service, OrderRequest("w", NodeOptions(drain=True)))
+    with pytest.raises(HttpProblem, match="409"):
+        handlers.patch_orders(service, OrderRequest("w", NodeOptions(drain=False), revision=0))
+    assert handlers.get_orders(service).nodes == (first,)
+    log = handlers.list_orders_log(service, OrdersLogQuery(limit=1))
+    assert (len(log.items), log.next) == (1, first.revision)

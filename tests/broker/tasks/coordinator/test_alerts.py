@@ -1,0 +1,436 @@
+"""What there is an alert of, and that each is told once, whoever is the coordinator."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gevent
+import pytest
+from gevent.event import Event
+from msgspec.structs import replace
+
+from greencrawl.broker.tasks.coordinator import alerts as alerts_module
+from greencrawl.broker.tasks.coordinator import outage as outage_module
+from greencrawl.broker.tasks.coordinator import webhook as webhook_module
+from greencrawl.broker.tasks.coordinator.alerts import (
+    CALM_SECONDS,
+    FORGOTTEN_MS,
+    Alerts,
+    CrawlWatch,
+    full_disks,
+    lost_nodes,
+    owed,
+)
+from greencrawl.broker.tasks.coordinator.outage import FAILING_SECONDS
+from greencrawl.broker.tasks.coordinator.webhook import LATE_MS, NotDelivered, Webhook, next_message
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.errors import DutyLost, Unavailable
+from greencrawl.schema.records import (
+    Alert,
+    Crawl,
+    CrawlOptions,
+    CrawlStats,
+    Facts,
+    HookCount,
+    Member,
+)
+from tests.support.certificates import authority, signed
+from tests.support.raw_server import RawServer, answer, send, send_then_stall
+from tests.support.watched import Rig, told
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    monkeypatch.setattr("greencrawl.broker.frontier.coordination.duties.ASK_SECONDS", 0.0)
+    made = Rig(tmp_path)
+    yield made
+    made.stop()
+
+
+# -- from what was found to what is open
+
+
+def looked(found: dict[Any, Any], known: list[Alert], book: Alerts, now: float) -> list[Alert]:
+    changes = book.changes(known, found, now, round(now * 1000))
+    rows = {(one.kind, one.subject): one for one in [*known, *changes.put]}
+    for one in changes.forget:
+        del rows[one.kind, one.subject]
+    return [one for one in rows.values() if not one.over_ms]
+
+
+def test_an_alert_begins_when_it_has_lasted_and_ends_when_it_was_not_seen_for_a_while() -> None:
+    book, open_ = Alerts(), list[Alert]()
+    owes = {"links_owed": {"n1": "It is owed."}}
+    open_ = looked(owes, open_, book, 1000.0)
+    assert [(one.since_ms, one.began_ms) for one in open_] == [(1_000_000, 0)]
+    open_ = looked(owes, open_, book, 1299.9)
+    assert [one.began_ms for one in open_] == [0]
+    open_ = looked(owes, open_, book, 1300.0)
+    assert [one.began_ms for one in open_] == [1_300_000]
+    none: dict[Any, Any] = {"links_owed": {}}
+    open_ = looked(none, open_, book, 1400.0)
+    open_ = looked(owes, open_, book, 1420.0)
+    open_ = looked(none, open_, book, 1440.0)
+    open_ = looked(none, open_, book, 1439.9 + CALM_SECONDS)
+    assert len(open_) == 1, "it was seen in between"
+    assert looked(none, open_, book, 1440.0 + CALM_SECONDS) == []
+
+
+def test_what_did_not_last_is_forgotten_and_what_is_not_known_changes_nothing() -> None:
+    book = Alerts()
+    seen = looked({"links_owed": {"n1": "."}}, [], book, 1.0)
+    assert looked({"links_owed": None}, seen, book, 900.0) == seen
+    assert looked({"links_owed": {"n1": None}}, seen, book, 900.0) == seen
+    assert looked({}, seen, book, 900.0) == seen
+    assert looked({"links_owed": {}}, seen, book, 2.0) == []
+
+
+def test_only_so_many_alerts_are_open_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alerts_module, "OPEN", 3)
+    many = {"node_lost": {f"w-{n}": "." for n in range(9)}}
+    assert len(looked(many, [], Alerts(), 1.0)) == 3
+
+
+# -- what is looked for
+
+
+def member(name: str, node: str, left_ms: int = 0, why: str = "", **facts: Any) -> Member:
+    return Member(
+        id=name, node=node, kind="worker", incarnation=1, left_ms=left_ms, why=why,
+        facts=Facts(**facts),
+    )  # fmt: skip
+
+
+def test_a_node_is_lost_when_none_of_its_members_is_there_and_the_last_was_lost() -> None:
+    some = [
+        member("a-0", "a", 5, "lost"), member("a-1", "a"),
+        member("b-0", "b", 5, "lost"), member("b-1", "b", 4, "stopped"),
+        member("c-0", "c", 4, "lost"), member("c-1", "c", 5, "stopped"),
+        member("d-0", "d", 5, "stopped"),
+    ]  # fmt: skip
+    assert set(lost_nodes(some, 10)) == {"b"}
+    assert lost_nodes(some, 5 + FORGOTTEN_MS) == {}
+
+
+def test_a_broker_that_was_killed_and_started_on_another_port_is_not_lost() -> None:
+    killed = Member(
+        id="m-broker-1", node="m-broker-1", kind="broker", incarnation=1, left_ms=1_000_000,
+        why="lost", facts=Facts(machine="m"),
+    )  # fmt: skip
+    other = replace(killed, id="m-broker-2", node="m-broker-2", left_ms=0, why="")
+    assert lost_nodes([killed, replace(other, joined_ms=960_000)], 1_000_000) == {}
+    for stands in (
+        replace(other, joined_ms=1000),
+        replace(other, joined_ms=960_000, facts=Facts(machine="n")),
+        replace(other, joined_ms=960_000, kind="worker"),
+    ):
+        assert set(lost_nodes([killed, stands], 1_000_000)) == {"m-broker-1"}
+
+
+def test_a_disk_is_full_by_what_processes_tell_that_are_there() -> None:
+    some = [
+        member("a-0", "a", disk_used=0.9), member("b-0", "b", disk_used=0.95, machine="m"),
+        member("b-1", "b", disk_used=0.96, machine="m"), member("c-0", "c", 5, disk_used=1.0),
+    ]  # fmt: skip
+    assert full_disks(some) == {"m": "A disk of m is 96.0% full."}
+
+
+def test_a_redis_node_that_is_owed_links_is_named_by_its_address() -> None:
+    assert set(owed({"n1": 1, "n2": 1}, {"n1": "redis://a"})) == {"redis://a", "n2"}
+
+
+CRAWL = Crawl(id=1, name="news", state="active", options=CrawlOptions(), roots=())
+
+
+def counted(**counts: Any) -> list[tuple[Crawl, CrawlStats]]:
+    return [(CRAWL, CrawlStats(crawl="news", state="active", **counts))]
+
+
+def test_a_crawl_stands_still_when_urls_wait_and_nothing_changes() -> None:
+    watch = CrawlWatch()
+    assert watch.stuck is None
+    watch.look(counted(waiting=3, finished=5))
+    assert watch.stuck == {"news": None}, "there is nothing to compare yet"
+    watch.look(counted(waiting=2, finished=6))
+    assert watch.stuck == {}
+    watch.look(counted(waiting=2, finished=6, leased=1))
+    assert watch.stuck == {}
+    watch.look(counted(waiting=2, finished=6))
+    assert watch.stuck == {"news": "The crawl news stands still: 2 URLs wait, nothing is fetched, "
+                           "and nothing changes."}  # fmt: skip
+    watch.look(counted(finished=6))
+    assert watch.stuck == {}
+    watch.look(counted(stuck=True))
+    assert set(watch.stuck) == {"news"}
+    watch.look([])
+    assert watch.stuck == {}
+
+
+def failing(pages: int, failed: int) -> list[tuple[Crawl, CrawlStats]]:
+    return counted(stored=pages, hooks=(HookCount("on_page", "m", failed),) if failed else ())
+
+
+def test_a_hook_fails_when_it_did_on_half_of_the_pages_since_the_last_look() -> None:
+    watch = CrawlWatch()
+    watch.look(failing(100, 50))
+    assert watch.failing == {"news": None}, "that was before"
+    watch.look(failing(109, 59))
+    assert watch.failing == {"news": None}, "too few pages"
+    watch.look(failing(110, 54))
+    assert watch.failing == {}
+    watch.look(failing(120, 59))
+    assert watch.failing == {"news": "The hook of the crawl news failed on 5 of 10 pages."}
+    watch.look(failing(121, 59))
+    assert set(watch.failing) == {"news"}, "until there is something else to say"
+    watch.look(failing(140, 59))
+    assert watch.failing == {}
+
+
+# -- each is told once, whoever is the coordinator
+
+
+def test_each_alert_is_told_once_when_it_begins_and_once_when_it_is_over(rig: Rig) -> None:
+    with RawServer(answer(status="204 No Content")) as server:
+        hook = Webhook(server.url("/hook"))
+        one, other, third = (rig.broker(name, hook) for name in ("b-3", "b-2", "b-1"))
+        rig.join("w-0", node="w")
+        one.look()
+        rig.silence("w-0")
+        rig.passed(40, one)
+        assert one.tell()
+        assert told(server.bodies) == [("node_lost", "w", "began")]
+        rig.vacate(one)
+        rig.silence("b-3")
+        other.look()
+        assert other.holds
+        rig.passed(60, other)
+        assert other.tell()
+        rig.join("w-0", node="w")
+        rig.passed(5, other)
+        rig.vacate(other)
+        rig.silence("b-2")
+        third.look()
+        assert third.holds
+        rig.passed(CALM_SECONDS + 5, third)
+        for broker in (one, other):  # they believe that they have the duty
+            with pytest.raises(DutyLost):
+                broker.tell()
+        assert third.tell()
+        began, over = told(server.bodies)[0], ("node_lost", "w", "over")
+        assert [message for message in told(server.bodies) if message[1] == "w"] == [began, over]
+        first, last = (json.loads(server.bodies[n]) for n in (0, -1))
+        ids = [json.loads(body)["id"] for body in server.bodies]
+        assert len(set(ids)) == len(ids)
+        assert first["began_ms"] == json.loads(server.bodies[ids.index(first["id"])])["began_ms"]
+        assert last["text"]
+
+
+def test_what_one_could_not_tell_the_next_one_tells(rig: Rig) -> None:
+    replies = [send(b""), answer(status="500 Oops"), answer(), answer()]
+    with RawServer(lambda sock: replies.pop(0)(sock)) as server:
+        hook = Webhook(server.url())
+        one, other = rig.broker("b-2", hook), rig.broker("b-1", hook)
+        rig.join("w-0", node="w")
+        one.look()
+        rig.silence("w-0")
+        rig.passed(40, one)
+        assert not one.tell()
+        assert not one.tell()
+        rig.join("w-0", node="w")
+        rig.passed(CALM_SECONDS + 5, one)
+        rig.vacate(one)
+        other.look()
+        rig.now += 1.5
+        other.look()
+        assert other.holds
+        assert other.tell()
+        assert told(server.bodies)[2:] == [("node_lost", "w", "began"), ("node_lost", "w", "over")]
+        assert other.tell()
+        assert len(server.bodies) == 4
+
+
+def put(rig: Rig, *alerts: Alert) -> None:
+    rig.store.put_alerts(alerts)
+
+
+def alert(subject: str, **more: Any) -> Alert:
+    return Alert(
+        kind="node_lost", subject=subject, text="It is löst.", since_ms=1000, began_ms=1000, **more
+    )
+
+
+def test_a_message_that_is_refused_holds_up_no_other_and_is_dropped_at_last(rig: Rig) -> None:
+    def reply(sock: Any) -> object:
+        bad = json.loads(server.bodies[-1])["subject"] == "bad"
+        return answer(status="400 Bad Request" if bad else "200 OK")(sock)
+
+    with RawServer(reply) as server:
+        broker = rig.broker("b", Webhook(server.url()))
+        broker.look()
+        put(rig, alert("bad"), alert("good"))
+        assert not broker.tell()
+        assert [subject for _, subject, _ in told(server.bodies)] == ["bad", "good"]
+        put(rig, alert("bad", over_ms=rig.now_ms))
+        assert not broker.tell()
+        put(rig, alert("bad", over_ms=rig.now_ms - LATE_MS))
+        assert broker.tell()
+        assert rig.store.untold_alerts() == []
+
+
+def test_who_is_not_the_coordinator_tells_nothing(rig: Rig) -> None:
+    with RawServer(answer()) as server:
+        hook = Webhook(server.url())
+        one, other = rig.broker("b-2", hook), rig.broker("b-1", hook)
+        one.look()
+        put(rig, alert("w"))
+        assert other.tell()
+        assert server.bodies == []
+
+
+# -- the webhook
+
+
+def test_a_message_is_json_with_an_id_that_stays(rig: Rig) -> None:
+    with RawServer(answer()) as server:
+        url = server.url("/a/b?token=s%20x").replace("http://", "http://me:pa%20ss@")
+        seen = alert("wörker", over_ms=2000)
+        Webhook(url).post(next_message(seen))
+        Webhook(url).post(next_message(replace(seen, told=1)))
+    assert server.paths == ["/a/b?token=s%20x"] * 2
+    pair = b64encode(b"me:pa ss").decode()
+    assert f"Authorization: Basic {pair}\r\n" in server.requests[0]
+    assert "Content-Type: application/json\r\n" in server.requests[0]
+    assert json.loads(server.bodies[0]) == {
+        "id": "node_lost/wörker/1000/began", "state": "began", "kind": "node_lost",
+        "subject": "wörker", "text": "It is löst.", "began_ms": 1000, "over_ms": 0,
+    }  # fmt: skip
+    over = json.loads(server.bodies[1])
+    assert (over["state"], over["over_ms"]) == ("over", 2000)
+    assert over["id"] == "node_lost/wörker/1000/over"
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "refused"),
+    [
+        (send(b""), False), (send(b"nonsense\r\n\r\n"), False), (answer(status="503 Away"), False),
+        (answer(status="302 Found", location="http://elsewhere.example/"), False),
+        (answer(status="429 Slow Down"), False), (answer(status="404 Not Found"), True),
+        (send_then_stall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1"), False),
+    ],
+)  # fmt: skip
+def test_what_is_no_success_is_no_delivery(
+    monkeypatch: pytest.MonkeyPatch, behaviour: Any, refused: bool
+) -> None:
+    monkeypatch.setattr(webhook_module, "ANSWER_SECONDS", 0.1)
+    with RawServer(behaviour) as server, pytest.raises(NotDelivered) as caught:
+        Webhook(server.url("/secret-path?token=secret")).post(next_message(alert("w")))
+    assert caught.value.refused == refused
+    assert "secret" not in str(caught.value)
+
+
+def test_a_webhook_of_nobody_and_one_with_an_unknown_certificate(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*signed(authority(tmp_path), "own", host="localhost"))
+    with RawServer(answer(), tls=context) as server, pytest.raises(NotDelivered):
+        Webhook(server.url("/", "localhost")).post(next_message(alert("w")))
+    with pytest.raises(NotDelivered, match="refused"):
+        Webhook(server.url().replace("https", "http")).post(next_message(alert("w")))
+
+
+def test_its_greenlet_tries_again_with_growing_pauses_and_the_log_has_no_secret(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pauses: list[float] = []
+    real = gevent.sleep
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        real(0)
+
+    monkeypatch.setattr(webhook_module.gevent, "sleep", sleep)
+    replies = [answer(status="500 Oops")] * 4 + [answer()]
+    with RawServer(lambda sock: replies.pop(0)(sock)) as server:
+        broker = rig.broker("b", Webhook(server.url("/secret?token=secret")))
+        broker.look()
+        put(rig, alert("w"))
+        teller = broker.coordinator._teller
+        assert teller is not None
+        teller.start()
+        teller.wake()
+        with gevent.Timeout(5):
+            while rig.store.untold_alerts():
+                real(0.001)
+        teller.stop()
+    assert pauses[:4] == [1.0, 2.0, 4.0, 8.0]
+    said = capsys.readouterr().err
+    assert said.count("alert_not_delivered") == 4
+    assert "secret" not in said
+
+
+# -- the store takes no writes
+
+
+def test_an_outage_of_the_store_is_told_once_by_one_broker_and_is_over_by_the_coordinator(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RawServer(answer()) as server:
+        hook = Webhook(server.url())
+        one, other = rig.broker("b-2", hook), rig.broker("b-1", hook)
+        one.look()
+        assert rig.queue.outages.now_writable
+
+        def refuse(*_: Any) -> Any:
+            raise Unavailable("disk full")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(type(rig.store), "take_duties", refuse)
+            for broker in (one, other):
+                broker.service.duties.want("upkeep")
+                with pytest.raises(Unavailable):
+                    broker.service.duties.renew()
+                broker.coordinator._outage.look()
+            later = monotonic() + FAILING_SECONDS
+            broken.setattr(outage_module, "monotonic", lambda: later)
+            one.coordinator._outage.look()
+            assert rig.queue.outages.note is None, "somebody else has just written"
+            rig.queue.outages.now_writable = False  # in time
+            one.coordinator._outage.look()
+            other.coordinator._outage.look()
+            with gevent.Timeout(5):
+                while not (note := rig.queue.outages.note) or not note.told:
+                    gevent.sleep(0.001)
+        rig.vacate(one)
+        rig.silence("b-2")
+        other.look()
+        assert other.holds
+        assert rig.queue.outages.note is None
+        other.tell()
+        kinds = [(kind, state) for kind, _, state in told(server.bodies)]
+        assert kinds == [("store_not_writable", "began"), ("store_not_writable", "over")]
+        assert "disk full" in json.loads(server.bodies[0])["text"]
+
+
+def test_a_store_that_gives_no_answer_takes_no_writes_either(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, answered = rig.broker("b"), Event()
+    broker.service.duties.want("upkeep")
+    monkeypatch.setattr(type(rig.store), "take_duties", lambda *_: answered.wait() and {})
+    renewing = gevent.spawn(broker.service.duties.renew)
+    gevent.sleep(0)
+    broker.coordinator._outage.look()
+    assert rig.queue.outages.note is None
+    later = monotonic() + FAILING_SECONDS
+    monkeypatch.setattr(outage_module, "monotonic", lambda: later)
+    broker.coordinator._outage.look()
+    assert rig.queue.outages.note is not None
+    rig.queue.outages.end()
+    answered.set()
+    renewing.get()
+    broker.coordinator._outage.look()
+    assert rig.queue.outages.note is None

@@ -1,0 +1,411 @@
+"""Who is the coordinator, what it keeps, and that one of before changes nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from greencrawl.broker.frontier.coordination.duties import COORDINATOR
+from greencrawl.broker.frontier.coordination.outages import Outage
+from greencrawl.broker.tasks.coordinator.coordinator import (
+    CHECK_SECONDS,
+    CUT_SECONDS,
+    DAY_MS,
+    LOOK_SECONDS,
+    LOST_SECONDS,
+    RANK_SECONDS,
+    SAME_MINUTES,
+    Samples,
+    Watched,
+)
+from greencrawl.schema.errors import DutyLost, Unavailable
+from greencrawl.schema.records import BEAT_SECONDS, Alert, Counted, CrawlStats, Facts
+from greencrawl.store.base import MINUTE_MS
+from tests.support.cut import CutStore
+from tests.support.paced import Pace, PacedStore
+from tests.support.watched import START_MS, Broker, Rig
+
+DUTIES = "greencrawl.broker.frontier.coordination.duties"
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    monkeypatch.setattr(f"{DUTIES}.ASK_SECONDS", 0.0)
+    made = Rig(tmp_path)
+    yield made
+    made.stop()
+
+
+# -- the election
+
+
+def test_the_broker_with_the_highest_id_takes_a_vacancy_at_once(rig: Rig) -> None:
+    lower, highest, middle = (rig.broker(name) for name in ("b-1", "b-3", "b-2"))
+    for broker in (lower, middle, highest):
+        broker.look()
+    assert [broker.holds for broker in (lower, middle, highest)] == [False, False, True]
+
+
+def test_where_the_highest_has_died_the_next_one_waits_a_second_and_the_third_two(rig: Rig) -> None:
+    lower, highest, middle = (rig.broker(name) for name in ("b-1", "b-3", "b-2"))
+    highest.look()
+    rig.vacate(highest)  # its beat is still there
+    steps = 0
+    while not middle.holds:
+        lower.look()
+        middle.look()
+        assert not lower.holds
+        rig.now += LOOK_SECONDS
+        steps += 1
+    assert steps == RANK_SECONDS / LOOK_SECONDS + 1
+    rig.vacate(middle)
+    rig.silence("b-3")
+    rig.silence("b-2")
+    lower.look()
+    assert lower.holds, "nobody that is heard of comes before it"
+
+
+def test_without_beats_it_goes_by_who_has_joined(rig: Rig) -> None:
+    lower, _ = rig.broker("b-1"), rig.broker("b-2")
+    rig.queue.beats.away = True
+    lower.look()
+    assert not lower.holds
+    rig.now += RANK_SECONDS
+    lower.look()
+    assert lower.holds
+
+
+def test_who_is_the_coordinator_stays_it_when_a_higher_id_comes(rig: Rig) -> None:
+    first = rig.broker("b-1")
+    first.look()
+    higher = rig.broker("b-9")
+    for _ in range(30):
+        higher.look()
+        higher.service.duties.renew()
+        first.look()
+        rig.now += 1
+    assert first.holds
+    assert not higher.holds
+
+
+def test_the_duty_is_not_taken_with_the_others_when_those_are_renewed(rig: Rig) -> None:
+    lower, _ = rig.broker("b-1"), rig.broker("b-2")
+    lower.look()
+    lower.service.duties.want(COORDINATOR, "upkeep")
+    lower.service.duties.renew()
+    assert lower.service.duties.get("upkeep") is not None
+    assert not lower.holds
+
+
+def test_no_broker_waits_for_more_than_eight_seconds(rig: Rig) -> None:
+    last = rig.broker("a")
+    for number in range(20):
+        rig.join(f"b-{number}", kind="broker")
+    last.look()
+    rig.now += 8
+    last.look()
+    assert last.holds
+
+
+def test_a_coordinator_that_does_not_reach_a_node_leaves_the_duty_to_others(rig: Rig) -> None:
+    one, other = rig.broker("b-2"), rig.broker("b-1")
+    one.look()
+    rig.queue.lost_node = "n1"
+    rig.passed(16, one)
+    assert not one.holds
+    other.look()
+    rig.now += RANK_SECONDS
+    one.look()
+    other.look()
+    assert other.holds
+    rig.vacate(other)
+    one.service.duties.give_up("x", 0)  # its own clock is the true one, and has not moved
+    rig.now += CUT_SECONDS
+    assert one.coordinator._not_before < rig.now
+
+
+# -- under an old epoch
+
+
+def dump(rig: Rig) -> dict[str, list[Any]]:
+    db = sqlite3.connect(rig.store.path)  # type: ignore[attr-defined]
+    try:
+        tables = ("samples", "alerts", "members")
+        return {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in tables}
+    finally:
+        db.close()
+
+
+def test_one_of_before_that_wakes_up_writes_nothing(rig: Rig) -> None:
+    frozen, other = rig.broker("b-2"), rig.broker("b-1")
+    rig.join("w-0")
+    frozen.look()
+    duty = frozen.service.duties.get(COORDINATOR)
+    assert duty is not None
+    rig.silence("w-0")
+    rig.passed(BEAT_SECONDS - CHECK_SECONDS, frozen)
+    rig.vacate(frozen)
+    rig.silence("b-2")
+    other.look()
+    assert other.holds
+    before = dump(rig)
+    rig.now += 3 * MINUTE_MS / 1000  # all is due: a sample, a member lost, an alert
+    rig.store.owe(["n1"])
+    assert frozen.service.duties.get(COORDINATOR) == duty, "it believes that it has it"
+    for _ in range(3):
+        with pytest.raises(DutyLost):
+            frozen.coordinator.step(duty, rig.now_ms)
+        rig.now += CHECK_SECONDS
+    assert dump(rig) == before
+    frozen.service.duties.lost(COORDINATOR)
+    assert other.holds
+    rig.passed(BEAT_SECONDS + 2 * CHECK_SECONDS, other)
+    assert dump(rig) != before, "and there was something to write"
+
+
+def all_due(rig: Rig, frozen: Broker, turn: int) -> None:
+    """A sample, a member that is lost and one that is back, alerts that begin and end, old rows."""
+    coordinator, now_ms = frozen.coordinator, rig.now_ms
+    rig.now += MINUTE_MS / 1000
+    for name in (f"lost-{turn}", f"back-{turn}", f"long-{turn}"):
+        rig.join(name)
+    rig.silence(f"lost-{turn}")
+    coordinator._silent[f"lost-{turn}"] = -1000.0
+    for name in (f"back-{turn}", f"long-{turn}"):
+        rig.store.member_left(name, 1, "lost", now_ms)
+    rig.silence(f"long-{turn}")
+    over = Alert(kind="node_lost", subject=f"x-{turn}", text=".", since_ms=1, began_ms=1)
+    brief = Alert(kind="crawl_stuck", subject=f"x-{turn}", text=".", since_ms=1)
+    rig.store.put_alerts([over, brief, replace(over, subject=f"old-{turn}", over_ms=5)])
+    coordinator._alerts._gone["node_lost", f"x-{turn}"] = -1000.0
+    rig.store.put_samples([Counted(crawl=rig.crawl, minute=turn)])
+    coordinator._samples = Samples()
+    coordinator._sweep_at = coordinator._check_at = 0.0
+    rig.queue.outages.note = Outage(turn, "It takes no writes.")
+
+
+def test_one_of_before_writes_nothing_between_whichever_calls_it_stood_still(rig: Rig) -> None:
+    pace = Pace()
+    frozen = rig.broker("b-2", store=PacedStore(pace, rig.store))
+    for calls in count(1):
+        frozen.look()
+        duty = frozen.service.duties.get(COORDINATOR)
+        assert duty is not None
+        frozen.coordinator._watch.look([])
+        all_due(rig, frozen, calls)
+        step = pace.begin("coordinator", partial(frozen.coordinator.step, duty, rig.now_ms))
+        if step.step(calls):
+            break
+        rig.vacate(frozen)
+        rig.store.take_duties("another", [COORDINATOR])
+        before = dump(rig)
+        with suppress(DutyLost):
+            step.step(999)
+        assert dump(rig) == before, f"after it stood before {step.before}"
+        rig.store.release_duties("another", [COORDINATOR])
+        frozen.service.duties.lost(COORDINATOR)
+    assert calls > 12, "each of its calls was stood before"
+
+
+def test_one_that_was_cut_off_from_the_store_has_lost_the_duty_when_it_is_back(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, counting = CutStore(rig.store), Counting(rig, monkeypatch)
+    cut, other = rig.broker("b-2", store=store), rig.broker("b-1")
+    cut.look()
+    duty = cut.service.duties.get(COORDINATOR)
+    assert duty is not None
+    rig.now += CHECK_SECONDS
+    store.cut = True
+    with pytest.raises(Unavailable):
+        cut.look()
+    rig.vacate(cut)  # it ends by itself
+    other.look()
+    rig.now += RANK_SECONDS
+    other.look()
+    assert other.holds
+    store.cut = False
+    counting.now["stored"] = 1
+    before = dump(rig)
+    rig.now += MINUTE_MS / 1000
+    with pytest.raises(DutyLost):
+        cut.coordinator.step(duty, rig.now_ms)
+    assert dump(rig) == before
+    cut.service.duties.lost(COORDINATOR)
+    cut.look()
+    assert other.holds, "though its id is the higher one"
+
+
+# -- samples
+
+
+class Counting:
+    """What the frontier has counted: ``now`` may be changed at any time."""
+
+    def __init__(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now: dict[str, Any] = {}
+        monkeypatch.setattr(
+            rig.queue,
+            "stats",
+            lambda crawl, _=None: CrawlStats(crawl=crawl.name, state=crawl.state, **self.now),
+        )
+
+
+def minutes(rig: Rig) -> list[int]:
+    return [one.minute - START_MS // MINUTE_MS for one in rig.store.samples(rig.crawl)]
+
+
+def test_a_crawl_that_is_under_way_has_one_sample_a_minute(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
+    counts = {
+        "stored": 5, "bytes": 600, "waiting": 7, "leased": 1, "later": 2, "overflow": 3, "dead": 4,
+        "parked": 6, "unchanged": 8, "hosts": 9,
+    }  # fmt: skip
+    counting.now = {**counts, "failures": {"timeout": 2, "http_5xx": 3, "noindex": 4}}
+    broker.look()
+    for pages in (6, 7):
+        counting.now["stored"] = pages
+        rig.passed(60, broker)
+    assert minutes(rig) == [0, 1, 2]
+    counts["pages"] = counts.pop("stored")
+    first = Counted(crawl=rig.crawl, minute=START_MS // MINUTE_MS, errors=5, **counts)
+    assert rig.store.samples(rig.crawl)[0] == first
+    assert [one.pages for one in rig.store.samples(rig.crawl)] == [5, 6, 7]
+
+
+def test_a_crawl_in_which_nothing_changes_has_the_ends_of_that_time_and_one_in_a_while(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
+    counting.now["stored"] = 5
+    broker.look()
+    rig.passed(20 * 60, broker)
+    counting.now["stored"] = 6
+    rig.passed(60, broker)
+    assert minutes(rig) == [0, SAME_MINUTES, 20, 21]
+    counting.now["stored"] = 7
+    rig.passed(60, broker)
+    assert minutes(rig)[-2:] == [21, 22]
+
+
+def test_the_next_coordinator_adds_no_second_sample_of_a_minute(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = rig.broker("b-2"), rig.broker("b-1")
+    counting = Counting(rig, monkeypatch)
+    counting.now["stored"] = 1
+    one.look()
+    rig.vacate(one)
+    rig.silence("b-2")
+    counting.now["stored"] = 2
+    other.look()
+    assert other.holds
+    assert [found.pages for found in rig.store.samples(rig.crawl)] == [1]
+
+
+def test_there_is_no_sample_while_a_node_is_away_and_one_after_a_crawl_has_ended(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
+    monkeypatch.setattr(broker.coordinator, "_leave_if_cut_off", lambda: None)
+    broker.look()
+    rig.queue.lost_node = "n1"
+    counting.now["stored"] = 1
+    rig.passed(150, broker)
+    monkeypatch.setattr(rig.queue, "count", lambda _: {})  # it ceased to answer just then
+    rig.passed(60, broker)
+    assert minutes(rig) == [0]
+    rig.queue.lost_node = ""
+    rig.passed(60, broker)
+    rig.store.set_state(rig.crawl, "done", "finished")
+    for pages in range(3, 6):
+        counting.now["stored"] = pages
+        rig.passed(60, broker)
+    assert minutes(rig) == [0, 4, 5], "the first, one when it was back, and the end"
+
+
+def test_a_redis_that_is_away_holds_up_no_alert(rig: Rig) -> None:
+    broker = rig.broker("b-1")
+    broker.look()
+    rig.queue.away = True
+    rig.store.owe(["n1"])
+    rig.passed(320, broker)
+    assert [one.kind for one in rig.alerts] == ["links_owed"]
+
+
+def test_old_samples_go_and_alerts_that_are_long_over(rig: Rig) -> None:
+    broker = rig.broker("b-1")
+    broker.look()
+    old = Counted(crawl=rig.crawl, minute=(rig.now_ms - 91 * DAY_MS) // MINUTE_MS)
+    kept = replace(old, minute=old.minute + 2 * 1440)
+    rig.store.put_samples([old, kept])
+    rig.passed(3600, broker)
+    assert rig.store.samples(rig.crawl)[0].minute == kept.minute
+    assert Watched("b").sample_days == 90
+
+
+# -- members
+
+
+def here(rig: Rig) -> list[str]:
+    return [one.id for one in rig.store.members() if not one.left_ms]
+
+
+def lost(rig: Rig) -> list[str]:
+    return [one.id for one in rig.store.members() if one.why == "lost"]
+
+
+def test_a_member_that_was_not_heard_of_for_a_minute_is_lost_and_comes_back(rig: Rig) -> None:
+    broker = rig.broker("b-1")
+    rig.join("w-0")
+    rig.join("w-1")
+    broker.look()
+    rig.silence("w-0")  # which is so half a minute after its last beat
+    rig.passed(LOST_SECONDS - BEAT_SECONDS, broker)
+    assert lost(rig) == []
+    rig.passed(CHECK_SECONDS, broker)
+    assert lost(rig) == ["w-0"]
+    rig.queue.beats.beat("w-0", 1, Facts(pages=2), begins=True)
+    rig.passed(CHECK_SECONDS, broker)
+    assert here(rig) == ["b-1", "w-0", "w-1"]
+
+
+def test_nobody_is_lost_where_not_even_our_own_beat_is_heard(rig: Rig) -> None:
+    broker = rig.broker("b-1")
+    rig.join("w-0")
+    broker.look()
+    rig.queue.beats.away = True  # as a Redis that has lost all of them
+    rig.passed(300, broker)
+    assert lost(rig) == []
+    rig.queue.beats.away = False
+    rig.silence("w-0")
+    rig.passed(LOST_SECONDS - BEAT_SECONDS, broker)
+    assert lost(rig) == []
+    rig.passed(CHECK_SECONDS, broker)
+    assert lost(rig) == ["w-0"]
+
+
+def test_all_have_time_to_be_heard_of_again_where_another_node_is_away(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = rig.broker("b-1")
+    rig.join("w-0")
+    broker.look()
+    rig.silence("w-0")
+    rig.passed(20, broker)
+    monkeypatch.setattr(broker.coordinator, "_leave_if_cut_off", lambda: None)
+    rig.queue.lost_node = "n1"
+    rig.passed(25, broker)
+    assert lost(rig) == []
+    rig.passed(15, broker)
+    assert lost(rig) == ["w-0"]

@@ -1,0 +1,224 @@
+"""The coordinator's duty moves between real brokers: killed, frozen and continued, cut off."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.records import CrawlOptions, Member
+from greencrawl.store import open_store
+from greencrawl.store.base import Store
+from tests.support.broker_process import BrokerProcess
+from tests.support.effort import by_night
+from tests.support.proxy import TcpProxy
+from tests.support.raw_server import RawServer, answer
+from tests.support.redis_server import RedisServer
+from tests.support.system import wait_until
+from tests.support.watched import told
+
+TAKEN_SECONDS = 20.0
+"""Within which another broker has the duty."""
+
+
+class Brokers:
+    """Three of them, whose ids are in the order of their letters, on one store and one Redis."""
+
+    def __init__(self, folder: Path, redis: RedisServer, hook: RawServer) -> None:
+        self._path = folder / "content.sqlite"
+        url = f"sqlite:///{self._path}"
+        self.store: Store = open_store(url)
+        self.store.put_crawl("news", CrawlOptions(), ["a.example"])
+        self.hook = hook
+        self.of = {
+            letter: BrokerProcess(
+                folder / letter, worker_id=letter, store=url, alert=hook.url("/secret"),
+                redis=redis.url,
+            )
+            for letter in "abc"
+        }  # fmt: skip
+
+    def events(self, letter: str) -> list[dict[str, Any]]:
+        """What a broker said, a line each."""
+        if not (self.of[letter].folder / "log").exists():
+            return []
+        return [json.loads(line) for line in self.of[letter].log().splitlines()]
+
+    @property
+    def coordinator(self) -> str:
+        """The letter of who has the duty now, "" while nobody has."""
+        taken = [
+            (event["epoch"], letter) for letter in self.of for event in self.events(letter)
+            if event["event"] == "duty_taken" and event["duty"] == "coordinator"
+        ]  # fmt: skip
+        held = self.store.duty_holder("coordinator")
+        return max(taken)[1] if held and taken and max(taken)[0] == self.epoch() else ""
+
+    def epoch(self) -> int:
+        db = sqlite3.connect(self._path)
+        try:
+            sql = "SELECT epoch FROM duties WHERE name = 'coordinator'"
+            return int(db.execute(sql).fetchone()[0])
+        finally:
+            db.close()
+
+    def becomes(self, letter: str) -> None:
+        wait_until(
+            lambda: self.coordinator == letter, TAKEN_SECONDS, f"{letter} is the coordinator",
+            every=0.1,
+        )  # fmt: skip
+
+    def lose(self, node: str) -> None:
+        """A node is lost that was never there."""
+        self.store.put_member(Member(id=f"{node}-0", node=node, kind="worker", incarnation=1))
+        self.store.member_left(f"{node}-0", 1, "lost", epoch_ms())
+
+    def find(self, node: str) -> None:
+        """It is back, and is stopped in order."""
+        self.store.put_member(Member(id=f"{node}-0", node=node, kind="worker", incarnation=2))
+        self.store.member_left(f"{node}-0", 2, "stopped", epoch_ms())
+
+    def freeze(self, letter: str) -> None:
+        os.kill(self._pid(letter), signal.SIGSTOP)
+
+    def go_on(self, letter: str) -> None:
+        os.kill(self._pid(letter), signal.SIGCONT)
+
+    def _pid(self, letter: str) -> int:
+        process = self.of[letter].process
+        assert process is not None
+        return process.pid
+
+    def messages(self, subject: str) -> list[str]:
+        """What the webhook heard of a subject: the states of its messages."""
+        return [state for _, about, state in told(self.hook.bodies) if about == subject]
+
+    def hears(self, subject: str, state: str, seconds: float = 15.0) -> None:
+        wait_until(lambda: state in self.messages(subject), seconds, f"{subject}: {state}")
+
+
+@pytest.fixture
+def brokers(tmp_path: Path, redis_server: RedisServer) -> Iterator[Brokers]:
+    with ExitStack() as stack:
+        hook = stack.enter_context(RawServer(answer()))
+        made = Brokers(tmp_path, redis_server, hook)
+        stack.callback(made.store.close)
+        for broker in made.of.values():
+            stack.callback(broker.kill)
+        yield made
+        assert "secret" not in str([made.events(letter) for letter in made.of])
+
+
+def test_the_highest_id_follows_one_that_was_killed_and_the_next_one_that_was_frozen(
+    brokers: Brokers,
+) -> None:
+    brokers.of["a"].start()
+    brokers.becomes("a")
+    brokers.lose("w")
+    brokers.of["b"].start()
+    brokers.of["c"].start()
+    brokers.hears("w", "began")
+    assert brokers.coordinator == "a", "nobody is deposed"
+    brokers.of["a"].kill()
+    brokers.becomes("c")
+    brokers.freeze("c")
+    brokers.becomes("b")
+    epoch = brokers.epoch()
+    brokers.go_on("c")
+    brokers.lose("x")
+    brokers.hears("x", "began")
+    assert brokers.epoch() == epoch, "it takes nothing back"
+    assert brokers.messages("w") == brokers.messages("x") == ["began"]
+    for letter in "bc":
+        assert brokers.of[letter].stop() == 0
+    assert brokers.store.duty_holder("coordinator") == "", "given back"
+
+
+@by_night
+def test_one_that_was_frozen_for_a_minute_before_a_write_writes_nothing(brokers: Brokers) -> None:
+    for letter in "cab":
+        brokers.of[letter].start()
+    brokers.becomes("c")
+    lock = sqlite3.connect(brokers._path, isolation_level=None)
+    brokers.lose("w")
+    lock.execute("BEGIN IMMEDIATE")
+    time.sleep(5.5)  # it comes to write the alert, and waits
+    brokers.freeze("c")
+    lock.execute("ROLLBACK")
+    lock.close()
+    brokers.becomes("b")
+    brokers.hears("w", "began")
+    time.sleep(60)
+    before = [alert for alert in brokers.store.alerts() if alert.subject == "w"]
+    brokers.go_on("c")
+    wait_until(
+        lambda: any(
+            event["event"] == "coordinator_passed_on" or event["event"] == "duty_passed_on"
+            for event in brokers.events("c")
+        ),
+        TAKEN_SECONDS,
+        "it finds out",
+    )
+    time.sleep(10)
+    assert brokers.coordinator == "b"
+    assert [alert for alert in brokers.store.alerts() if alert.subject == "w"] == before
+    assert brokers.messages("w") == ["began"]
+    brokers.find("w")
+    brokers.hears("w", "over", 60.0)
+    brokers.of["b"].kill()
+    brokers.becomes("c")
+    time.sleep(10)
+    assert brokers.messages("w") == ["began", "over"]
+
+
+@by_night
+def test_one_that_is_cut_off_from_redis_leaves_the_duty_to_another(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    with ExitStack() as stack:
+        hook = stack.enter_context(RawServer(answer()))
+        brokers = Brokers(tmp_path, redis_server, hook)
+        stack.callback(brokers.store.close)
+        proxy = stack.enter_context(TcpProxy(("127.0.0.1", redis_server.port)))
+        brokers.of["c"].settings["redis"] = f"redis://127.0.0.1:{proxy.port}"
+        for letter in "cb":
+            stack.callback(brokers.of[letter].kill)
+            brokers.of[letter].start()
+        brokers.becomes("c")
+        proxy.hold()
+        wait_until(lambda: brokers.coordinator == "b", 30.0, "b is the coordinator")
+        proxy.mend()
+        time.sleep(10)
+        assert brokers.coordinator == "b"
+
+
+@by_night
+def test_a_store_that_takes_no_writes_is_told_once_and_once_when_it_does_again(
+    brokers: Brokers,
+) -> None:
+    for letter in "cb":
+        brokers.of[letter].start()
+    brokers.becomes("c")
+    lock = sqlite3.connect(brokers._path, isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    brokers.hears("store", "began", 60.0)
+    brokers.of["c"].kill()
+    time.sleep(30)
+    assert brokers.messages("store") == ["began"]
+    client = brokers.of["b"].client()
+    assert [one.kind for one in client.alerts()] == ["store_not_writable"]
+    lock.execute("ROLLBACK")
+    lock.close()
+    brokers.hears("store", "over", 90.0)
+    time.sleep(15)
+    assert brokers.messages("store") == ["began", "over"]
+    assert client.alerts() == []

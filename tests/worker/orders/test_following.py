@@ -1,0 +1,148 @@
+"""Following a broker that answers, is away, or says that options of crawls were changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import gevent
+import pytest
+from gevent.queue import Queue
+
+from greencrawl.schema.errors import Refused, Unavailable
+from greencrawl.schema.records import Facts, MemberReply, MemberRequest, NodeOptions
+from greencrawl.worker.orders.following import Follower
+from greencrawl.worker.orders.kept import Kept, OrdersFile
+
+HERE = MemberRequest(id="w-0", node="w", kind="worker", incarnation=7)
+
+
+class Broker:
+    """Answers what a test puts in, one after the other; an exception is raised."""
+
+    def __init__(self) -> None:
+        self.asked: list[MemberRequest] = []
+        self.answers: Queue[MemberReply | Exception] = Queue()
+
+    def follow(self, request: MemberRequest) -> MemberReply:
+        self.asked.append(request)
+        answer = self.answers.get()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Process:
+    def __init__(self) -> None:
+        self.kept: list[NodeOptions] = []
+        self.changed: list[set[int]] = []
+        self.error: Exception | None = None
+        self.pages = 0
+
+    def keep(self, options: NodeOptions) -> None:
+        self.kept.append(options)
+
+    def change(self, crawls: Collection[int]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.changed.append(set(crawls))
+
+    def facts(self, options: NodeOptions) -> Facts:
+        return Facts(pages=self.pages)
+
+
+class Rig:
+    def __init__(self, folder: Path) -> None:
+        self.broker, self.process, self.now = Broker(), Process(), 100.0
+        self.file = OrdersFile(folder / "w.orders")
+        self.follower = self.made()
+
+    def made(self) -> Follower:
+        return Follower(HERE, self.broker, self.file, self.process, clock=lambda: self.now)
+
+    def start(self) -> None:
+        self.follower.start()
+        self.life = gevent.spawn(self.follower.run)
+
+    def answer(self, answer: MemberReply | Exception) -> MemberRequest:
+        """Answer the call under way; returns the one that follows."""
+        count = len(self.broker.asked)
+        self.broker.answers.put(answer)
+        with gevent.Timeout(5):
+            while len(self.broker.asked) == count:
+                gevent.sleep(0.001)
+        return self.broker.asked[-1]
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    def delays() -> Iterator[float]:
+        while True:
+            yield 0.001
+
+    monkeypatch.setattr("greencrawl.worker.orders.following.delays", delays)
+    monkeypatch.setattr("greencrawl.worker.orders.following.UNKNOWN_SECONDS", 0.001)
+    made = Rig(tmp_path)
+    made.start()
+    gevent.sleep(0.001)
+    yield made
+    made.life.kill()
+
+
+def test_orders_are_kept_and_written_down_and_not_asked_for_again(rig: Rig) -> None:
+    options = NodeOptions(greenlets=5, processes=3)
+    following = rig.answer(MemberReply(revision=4, options=options, next=5, log_to=("a",)))
+    assert rig.process.kept == [NodeOptions(), options]
+    assert rig.file.read() == Kept(4, options)
+    assert (following.revision, following.crawls) == (4, 5)
+    assert following.wait > 0
+    assert rig.follower.log_to == ("a",)
+    rig.answer(MemberReply(revision=4, options=options, next=5))
+    assert len(rig.process.kept) == 2, "they are the same"
+
+
+def test_orders_of_before_hold_at_a_start_and_while_no_broker_answers(rig: Rig) -> None:
+    options = NodeOptions(paused=True)
+    rig.answer(MemberReply(revision=4, options=options, next=5))
+    for away in (Unavailable("away"), Refused(404, {}), Unavailable("away")):
+        asked = rig.answer(away)
+        assert asked.revision == 4
+    assert rig.process.kept == [NodeOptions(), options]
+    rig.life.kill()
+    rig.process.kept.clear()
+    rig.made().start()
+    assert rig.process.kept == [options]
+
+
+def test_a_store_that_was_put_back_to_an_older_copy_is_followed(rig: Rig) -> None:
+    rig.answer(MemberReply(revision=9, options=NodeOptions(drain=True), next=10))
+    rig.answer(MemberReply(revision=2, options=NodeOptions(), next=3))
+    assert rig.process.kept[-1] == NodeOptions()
+    assert rig.file.read() == Kept(2)
+
+
+def test_changes_of_crawls_are_told_until_they_could_be_read(rig: Rig) -> None:
+    rig.answer(MemberReply(next=3))
+    rig.process.error = Unavailable("the store")
+    asked = rig.answer(MemberReply(crawls={7: 3}, next=4))
+    assert asked.crawls == 3, "it asks for them again"
+    rig.process.error = None
+    asked = rig.answer(MemberReply(crawls={7: 3}, next=4))
+    assert asked.crawls == 4
+    assert rig.process.changed == [{7}]
+
+
+def test_rates_are_those_since_it_told_the_last_time(rig: Rig) -> None:
+    rig.process.pages, rig.now = 40, rig.now + 10
+    assert rig.answer(MemberReply(next=1)).facts.pages_per_second == 4.0
+    rig.process.pages, rig.now = 60, rig.now + 5
+    assert rig.answer(Unavailable("not heard")).facts.pages_per_second == 4.0
+    rig.process.pages, rig.now = 70, rig.now + 5
+    assert rig.answer(MemberReply(next=1)).facts.pages_per_second == 2.0
+
+
+def test_its_last_word_is_that_it_leaves(rig: Rig) -> None:
+    rig.life.kill()
+    rig.broker.answers.put(Unavailable("nobody has to hear it"))
+    rig.follower.leave()
+    assert rig.broker.asked[-1].leaving

@@ -1,0 +1,47 @@
+"""The file of orders: what is read of it whatever happened to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from greencrawl.schema.records import NodeOptions
+from greencrawl.worker.orders.kept import Kept, OrdersFile
+
+ORDERS = Kept(3, NodeOptions(processes=4, drain=False))
+
+
+def test_what_one_process_writes_others_read(tmp_path: Path) -> None:
+    path = tmp_path / "w.orders"
+    one, other = OrdersFile(path), OrdersFile(path)
+    assert other.read() == Kept()
+    one.write(ORDERS)
+    assert other.read() == ORDERS
+    one.write(Kept(4))
+    assert other.read() == Kept(4)
+    path.unlink()
+    assert other.read() == Kept(), "an operator has thrown it away"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"revision":1,"options":{"later":1}}', b"\xff"])
+def test_a_file_that_cannot_be_read_leaves_what_was_known_and_is_written_anew(
+    tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "w.orders"
+    file = OrdersFile(path)
+    file.write(ORDERS)
+    path.write_bytes(content)
+    assert file.read() == ORDERS
+    assert OrdersFile(path).read() == Kept()
+    file.write(ORDERS)
+    assert OrdersFile(path).read() == ORDERS
+
+
+def test_a_folder_that_takes_no_file_harms_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = OrdersFile(tmp_path / "missing" / "w.orders")
+    file.write(ORDERS)
+    assert "orders_not_kept" in capsys.readouterr().err

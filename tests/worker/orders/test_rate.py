@@ -1,0 +1,94 @@
+"""A rate for a whole worker: turns of all its processes in one row, handed out in order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gevent
+import pytest
+
+from greencrawl.schema.clock import monotonic
+from greencrawl.worker.orders.rate import CREDIT_SECONDS, Rate, SharedTurns
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_turns_of_all_processes_are_one_row(tmp_path: Path) -> None:
+    clock = Clock()
+    one, other = (SharedTurns(tmp_path / "rate", clock=clock) for _ in range(2))
+    assert one.take() is None, "there is no limit"
+    one.set(20)
+    began = one.take()
+    assert began is not None
+    turns = [taker.take() for taker in (other, one, one, other)]
+    assert turns == pytest.approx([began + 0.05 * n for n in range(1, 5)])
+
+
+def test_a_pause_is_not_made_up_for_by_a_burst(tmp_path: Path) -> None:
+    clock = Clock()
+    turns = SharedTurns(tmp_path / "rate", clock=clock)
+    turns.set(100)
+    turns.take()
+    clock.now += 60
+    late = [turns.take() or 0.0 for _ in range(20)]
+    assert sum(at <= clock.now for at in late) <= CREDIT_SECONDS * 100 + 1
+
+
+def test_another_rate_holds_from_now_on_and_the_same_one_changes_nothing(tmp_path: Path) -> None:
+    clock = Clock()
+    turns, other = (SharedTurns(tmp_path / "rate", clock=clock) for _ in range(2))
+    turns.set(0.01)
+    turns.take()
+    turns.take()
+    turns.set(10)
+    assert (turns.take() or 0.0) <= clock.now + 0.1, "nobody waits for a turn of before"
+    ahead = [turns.take() for _ in range(10)][-1]
+    other.set(10)
+    assert other.take() == pytest.approx((ahead or 0.0) + 0.1), "set by a second process"
+    other.set(0)
+    assert turns.take() is None
+
+
+def test_what_was_noted_before_a_reboot_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = SharedTurns(tmp_path / "rate", clock=lambda: 1e9)
+    turns.set(5)
+    turns.take()
+    monkeypatch.setattr("greencrawl.worker.orders.rate.boot_id", lambda: "another")
+    fresh = SharedTurns(tmp_path / "rate", clock=lambda: 10.0)
+    assert fresh.take() is None
+    fresh.set(5)
+    assert fresh.take() == pytest.approx(10.0, abs=0.3)
+
+
+def test_requests_go_in_the_order_in_which_they_came_and_who_left_takes_no_turn(
+    tmp_path: Path,
+) -> None:
+    rate = Rate(SharedTurns(tmp_path / "rate"))
+    rate.set(20)
+    assert rate.limited
+    went: list[int] = []
+    turns = [rate.turn() for _ in range(6)]
+    for number, turn in enumerate(turns):
+        turn.rawlink(lambda _, number=number: went.append(number))
+    turns[1].left = turns[3].left = True
+    began = monotonic()
+    assert turns[5].wait(2)
+    assert went == [0, 2, 4, 5]
+    assert 0.08 < monotonic() - began < 0.5
+
+
+def test_those_that_wait_go_at_once_when_the_limit_is_lifted(tmp_path: Path) -> None:
+    rate = Rate(SharedTurns(tmp_path / "rate"))
+    rate.set(0.01)
+    turns = [rate.turn() for _ in range(5)]
+    gevent.sleep(0.02)
+    rate.set(0)
+    assert all(turn.wait(1) for turn in turns)
+    assert not rate.limited

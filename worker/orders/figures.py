@@ -1,0 +1,26 @@
+"""What a process has done since it began, for those who watch it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from greencrawl.schema.records import Done, Outcome
+
+
+class Figures:
+    """Counters. Each outcome of a task is noted once."""
+
+    def __init__(self) -> None:
+        self.pages = 0
+        self.bytes = 0
+        self.failures: Counter[str] = Counter()
+        """By kind, as a crawl's counters have them."""
+
+    def note(self, outcome: Outcome) -> None:
+        """A task came to this."""
+        if isinstance(outcome, Done):
+            self.pages += outcome.stored
+            self.bytes += outcome.bytes
+            if outcome.kind == "ok":
+                return
+        self.failures[outcome.kind] += 1

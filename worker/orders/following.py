@@ -1,0 +1,144 @@
+"""A process of a worker among the members: it tells of itself, and follows what is ordered.
+
+One call to a broker does both: it waits there until something else is ordered, and is made again.
+What was ordered last holds while no broker answers, and at the next start, from a file
+(``greencrawl.worker.orders.kept``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Protocol
+
+import gevent
+from msgspec.structs import replace
+
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.errors import Refused, Unavailable
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import Facts, MemberReply, MemberRequest, NodeOptions
+from greencrawl.worker.orders.kept import Kept, OrdersFile
+from greencrawl.worker.session.backoff import delays
+
+log = logger("orders")
+
+WAIT_SECONDS = 10.0
+"""A call waits for so long at most: what is told of a process is not older."""
+DRAIN_SECONDS = 0.5
+"""The same while a process hands back what it holds, for which somebody waits."""
+UNKNOWN_SECONDS = 30.0
+"""Before a broker is asked again that does not know the call: it is of an earlier version."""
+LEAVE_SECONDS = 2.0
+"""For the last word of a process that ends."""
+
+
+class Broker(Protocol):
+    """The part of ``greencrawl.broker.client.BrokerClient`` that is needed here."""
+
+    def follow(self, request: MemberRequest) -> MemberReply:
+        """See there. Raises Unavailable, Refused."""
+
+
+class Process(Protocol):
+    """The part of ``greencrawl.worker.orders.ordered.Ordered`` that is needed here."""
+
+    def keep(self, options: NodeOptions) -> None:
+        """Work as is ordered from now on."""
+
+    def change(self, crawls: Collection[int]) -> None:
+        """Options of these crawls (ids) were changed. Raises Unavailable."""
+
+    def facts(self, options: NodeOptions) -> Facts:
+        """What it tells of itself while it keeps ``options``."""
+
+
+class Follower:
+    """``run`` is a greenlet's body. ``start`` keeps what the file says, before anything else."""
+
+    def __init__(
+        self,
+        request: MemberRequest,
+        broker: Broker,
+        file: OrdersFile,
+        process: Process,
+        *,
+        clock: Clock = monotonic,
+    ) -> None:
+        self._request = request
+        self._broker = broker
+        self._file = file
+        self._process = process
+        self._clock = clock
+        self._options = NodeOptions()
+        self._told = self._telling = (clock(), 0, 0)
+        """When it told of itself last, and of how many requests and pages; and what it tells now,
+        which may not be heard."""
+        self.log_to: tuple[str, ...] = ()
+        """Addresses of loggers, as the broker said last."""
+
+    def start(self) -> None:
+        """Keep the orders that this worker had."""
+        kept = self._file.read()
+        self._request = replace(self._request, revision=kept.revision)
+        self._options = kept.options
+        self._process.keep(kept.options)
+
+    def run(self) -> None:
+        """Follow for ever."""
+        backoff, silent = delays(), False
+        wait = 0.0
+        while True:
+            try:
+                reply = self._broker.follow(self._asked(wait))
+                if reply.crawls:
+                    self._process.change(reply.crawls)
+            except (Unavailable, Refused) as error:
+                if not silent:
+                    log.info("cannot_follow", reason=str(error))
+                silent = True
+                gevent.sleep(UNKNOWN_SECONDS if isinstance(error, Refused) else next(backoff))
+                wait = 0.0
+                continue
+            backoff, silent = delays(), False
+            if reply.superseded:  # another goes by this name, and follows for both
+                gevent.sleep(WAIT_SECONDS)
+                continue
+            self._take(reply)
+            draining = self._options.drain and self._request.facts.held > 0
+            wait = DRAIN_SECONDS if draining else WAIT_SECONDS
+
+    def leave(self) -> None:
+        """Say the last word, if there is a broker to hear it."""
+        last = replace(self._asked(0.0), leaving=True, why="stopped")
+        with suppress(Unavailable, Refused):
+            gevent.with_timeout(LEAVE_SECONDS, self._broker.follow, last, timeout_value=None)
+
+    def _asked(self, wait: float) -> MemberRequest:
+        facts, now = self._process.facts(self._options), self._clock()
+        before, requests, pages = self._told
+        seconds = now - before
+        if seconds > 0:
+            facts = replace(
+                facts,
+                requests_per_second=round((facts.requests - requests) / seconds, 2),
+                pages_per_second=round((facts.pages - pages) / seconds, 2),
+            )
+        self._telling = now, facts.requests, facts.pages
+        self._request = replace(self._request, facts=facts, wait=wait)
+        return self._request
+
+    def _take(self, reply: MemberReply) -> None:
+        self._told = self._telling
+        self.log_to = reply.log_to
+        if reply.revision != self._request.revision or reply.options != self._options:
+            log.info("ordered", revision=reply.revision, **_said(reply.options))
+            self._options = reply.options
+            self._file.write(Kept(reply.revision, reply.options))
+            self._process.keep(reply.options)
+        self._request = replace(self._request, revision=reply.revision, crawls=reply.next)
+
+
+def _said(options: NodeOptions) -> dict[str, object]:
+    given = {name: getattr(options, name) for name in options.__struct_fields__}
+    return {name: value for name, value in given.items() if value is not None}

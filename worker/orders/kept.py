@@ -1,0 +1,69 @@
+"""Orders as a worker keeps them beside its other files: they hold while no broker answers.
+
+Its processes write them, and read them at their start; the supervisor, which talks to nobody, looks
+there how many processes are wanted. The file is replaced as a whole, so who reads it finds either
+orders or those before.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from greencrawl.schema.log import logger
+from greencrawl.schema.records import NodeOptions
+
+log = logger("orders")
+
+
+class Kept(Struct, frozen=True):
+    """Orders and their revision."""
+
+    revision: int = 0
+    options: NodeOptions = NodeOptions()
+
+
+class OrdersFile:
+    """The file of one worker. Its processes share it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read_at: tuple[int, int, int] | None = None
+        """Which file was read; None: there was none, or it could not be."""
+        self._unreadable = False
+        self._kept = Kept()
+
+    def read(self) -> Kept:
+        """What was written last; no orders where there is no file, or none that can be read."""
+        try:
+            state = self._path.stat()
+            at = (state.st_mtime_ns, state.st_ino, state.st_size)
+            if at != self._read_at:
+                self._kept = msgspec.json.decode(self._path.read_bytes(), type=Kept)
+                self._read_at, self._unreadable = at, False
+        except FileNotFoundError:
+            self._kept, self._read_at, self._unreadable = Kept(), None, False
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            # Of a later version, or damaged: what was known goes on, and a broker says it again.
+            if not self._unreadable:
+                log.warning("orders_unreadable", path=str(self._path), reason=str(error))
+            self._read_at, self._unreadable = None, True
+        return self._kept
+
+    def write(self, kept: Kept) -> None:
+        """Replace it, unless it says the same. A disk that is full is told of, and harms nobody."""
+        if self.read() == kept and not self._unreadable:
+            return
+        fresh = self._path.with_suffix(f".{os.getpid()}")
+        try:
+            fresh.write_bytes(msgspec.json.encode(kept))
+            fresh.replace(self._path)
+            self._kept = kept
+        except OSError as error:
+            log.warning("orders_not_kept", path=str(self._path), reason=str(error))
+            with suppress(OSError):
+                fresh.unlink()
