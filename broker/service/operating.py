@@ -24,6 +24,14 @@ from greencrawl.schema.records import (
     SeedReply,
 )
 
+
+class Missing(HttpProblem):
+    """Raised for what is not there: a 404."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(404, what)
+
+
 AGAIN = 1000
 """Pages that are asked for again at once."""
 

@@ -6,7 +6,7 @@ from greencrawl.monitor.look import Action, File, View
 from greencrawl.monitor.views import overview
 from greencrawl.monitor.views.crawls import crawl, edit, export, failures, traps
 from greencrawl.monitor.views.stored import pages, url
-from greencrawl.monitor.views.system import frontier, hosts, store
+from greencrawl.monitor.views.system import frontier, hosts, nodes, store
 
 VIEWS: tuple[View, ...] = (
     *overview.VIEWS,
@@ -16,9 +16,11 @@ VIEWS: tuple[View, ...] = (
     *url.VIEWS,
     *failures.VIEWS,
     *traps.VIEWS,
+    *nodes.VIEWS[:2],
     *hosts.VIEWS,
     *frontier.VIEWS,
     *store.VIEWS,
+    *nodes.VIEWS[2:],
 )
 ACTIONS: tuple[Action, ...] = (
     *crawl.ACTIONS,
@@ -27,6 +29,7 @@ ACTIONS: tuple[Action, ...] = (
     *failures.ACTIONS,
     *traps.ACTIONS,
     *hosts.ACTIONS,
+    *nodes.ACTIONS,
     *frontier.ACTIONS,
 )
 FILES: tuple[File, ...] = (*export.FILES, *pages.FILES)

@@ -15,10 +15,14 @@ from greencrawl.schema.records import (
     Attempt,
     Commit,
     Crawl,
+    Facts,
     Final,
     FrontierIdentity,
     HookRun,
     HostPatch,
+    InForce,
+    MemberRequest,
+    NodeOptions,
     StoredPage,
 )
 from greencrawl.schema.text.spans import blocks_of, main_of
@@ -259,6 +263,42 @@ def test_the_store_says_what_it_has(admin: Desk, crawl: Crawl) -> None:
     html = admin.get("/monitor/store").text
     assert "SQLite" in html
     assert links(html, "/monitor/pages?crawl=") == ["/monitor/pages?crawl=blog"]
+
+
+def test_nodes_are_shown_ordered_and_drained(admin: Desk) -> None:
+    assert "Nobody is here" in admin.get("/monitor/nodes").text
+    facts = Facts(
+        machine="box", pages_per_second=2.5, rss_bytes=5_000_000, greenlets=300, sessions=7,
+        options={"greenlets": InForce(300, "environment")}, failures={"timeout": 3},
+    )  # fmt: skip
+    for number in (0, 1):
+        admin.service.members.follow(
+            MemberRequest(id=f"w-{number}", node="w", kind="worker", incarnation=5, facts=facts)
+        )
+    admin.service.members.leave("w-1", 5, "stopped", facts)
+    admin.monitor.app()._shared.forget()
+    html = admin.get("/monitor/nodes").text
+    assert links(html, "/monitor/nodes/") == [f"/monitor/nodes/{one}" for one in ("*", "w", "w")]
+    assert "left" in html
+    drained = admin.post("/monitor/nodes/w", admin.stamp(), **{"o.drain": "true"})
+    assert drained.headers["location"] == "/monitor/nodes?said=ordered"
+    assert "draining" in admin.get("/monitor/nodes").text
+    one = admin.get("/monitor/nodes/w").text
+    for said in ("7 of 300", "its environment", "too slow 3", "box"):
+        assert said in one
+    revision = {"revision": "1", "stay": "1"}
+    fields = {"o.drain": "", "o.greenlets": "50", "o.log_level": "debug", "o.processes": ""}
+    admin.post("/monitor/nodes/w", admin.stamp(), **fields, **revision)
+    assert admin.service.members.options_of("w")[1] == NodeOptions(greenlets=50, log_level="debug")
+    assert admin.post("/monitor/nodes/w", admin.stamp(), **fields, **revision).status_code == 400
+    wrong = admin.post("/monitor/nodes/w", admin.stamp(), **{"o.greenlets": "many"})
+    assert wrong.status_code == 400
+    assert admin.post("/monitor/nodes/x", admin.stamp(), **{"o.drain": "true"}).status_code == 404
+    assert admin.get("/monitor/nodes/x").status_code == 404
+    admin.post("/monitor/nodes/*", admin.stamp(), **{"o.paused": "true"})
+    log = admin.get("/monitor/orders").text
+    for said in ("All nodes", "greenlets", "taken back", "monitor"):
+        assert said in log
 
 
 def test_pages_say_what_is_away_and_what_to_do(admin: Desk, crawl: Crawl) -> None:
