@@ -166,6 +166,11 @@ def test_dead_letters_are_told_by_kind_and_tried_again(admin: Desk, crawl: Crawl
     one = admin.get("/monitor/failures?crawl=blog&kind=reset").text
     assert f"{HOST}gone" in one
     assert f"{HOST}d1" not in one
+    admin.store.commit(Commit(finals=[final(crawl, "away", "gone", "gone")]))
+    gone = admin.get("/monitor/failures?crawl=blog&kind=gone").text
+    assert links(gone, "/monitor/url?url=http") == [
+        f"/monitor/url?url={HOST.replace(':', '%3A')}away&crawl=blog"
+    ]
     answer = admin.post("/monitor/failures/requeue", admin.stamp(), crawl="blog")
     assert answer.headers["location"].endswith("said=requeued&n=61")
     assert len(admin.queue.seen[crawl.id]) == 61

@@ -58,21 +58,20 @@ def _kinds(look: Look, crawl: Crawl) -> tuple[Counter[str], bool]:
 
 
 def _some(look: Look, crawl: Crawl, kind: str) -> tuple[list[Final], str]:
-    """Dead letters, of a kind where one is asked for, and the cursor behind them: "" at the end."""
-    after, found, looked = look.asked("after"), list[Final](), 0
-    while looked < COUNTED:
+    """Dead letters, or where a kind is asked for whatever came to its end by that; and the cursor
+    behind them: "" at the end."""
+    after = look.asked("after")
+    if not kind:
         with cursor():
-            rows = look.service.store.dead(crawl.id, STEP if kind else SHOWN, after)
-        for at, final in rows:
-            after = at
-            if not kind or final.kind == kind:
-                found.append(final)
-            if len(found) == SHOWN:
-                return found, after
-        looked += len(rows)
-        if len(rows) < (STEP if kind else SHOWN):
-            return found, ""
-    return found, after
+            rows = look.service.store.dead(crawl.id, SHOWN, after)
+        return [final for _, final in rows], rows[-1][0] if len(rows) == SHOWN else ""
+    found: list[Final] = []
+    with cursor():
+        for looked, (at, final) in enumerate(look.service.store.finals(crawl.id, after=after), 1):
+            found += [final] if final.kind == kind else []
+            if len(found) == SHOWN or looked == COUNTED:
+                return found, at
+    return found, ""
 
 
 def _examples(look: Look, crawl: Crawl, function: str, message: str) -> list[HookFailure]:
