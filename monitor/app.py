@@ -14,7 +14,7 @@ import gevent
 from markupsafe import Markup
 from msgspec import Struct
 
-from greencrawl.broker.service.operating import said
+from greencrawl.broker.service.faces.operating import said
 from greencrawl.broker.service.service import Service
 from greencrawl.monitor.access import Access, NotAllowed, Session
 from greencrawl.monitor.figures import Figures

@@ -13,7 +13,7 @@ import msgspec
 import msgspec.inspect as inspect
 from msgspec import Struct
 
-from greencrawl.broker.service.operating import said
+from greencrawl.broker.service.faces.operating import said
 from greencrawl.monitor.look import Form
 from greencrawl.schema.records import CrawlOptions
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 import falcon
 
 from greencrawl.broker.api.problems import HttpProblem
-from greencrawl.broker.service.callers import host_in, is_loopback, is_own
+from greencrawl.broker.service.faces.callers import host_in, is_loopback, is_own
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.settings import Settings
 

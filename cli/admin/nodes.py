@@ -12,8 +12,8 @@ import click
 import msgspec
 
 from greencrawl.broker.api.messages import OrderRequest
-from greencrawl.broker.api.security import is_loopback
 from greencrawl.broker.client import BrokerClient
+from greencrawl.broker.service.faces.callers import is_loopback
 from greencrawl.cli import key_values, reach
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.ui.display import duration, failures_text, moment, printable, size

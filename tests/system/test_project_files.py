@@ -75,7 +75,8 @@ def test_the_file_that_answers_a_question_is_there(
 @pytest.mark.parametrize("name", ["SECURITY.md", "CONTRIBUTING.md", "docs/glossary.md"])
 def test_files_that_a_text_names_are_there(name: str) -> None:
     said = text(name)
-    named = re.findall(r"`((?:broker|cli|deploy|docs|monitor|schema|store|tests|worker)/[\w./-]*)`", said)
+    folders = "broker|cli|deploy|docs|monitor|schema|store|tests|worker"
+    named = re.findall(rf"`((?:{folders})/[\w./-]*)`", said)
     linked = re.findall(r"\]\((?!https?:|#)([^)#]+)", said)
     for place in named:
         assert (ROOT / place).exists(), place

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from greencrawl.broker.api.messages import Answer, CrawlChange, SeedQuery, StopRequest
-from greencrawl.broker.service import changing, operating, seeding
-from greencrawl.broker.service.asking import host_name
+from greencrawl.broker.service import changing, seeding
+from greencrawl.broker.service.faces import operating
+from greencrawl.broker.service.faces.asking import host_name
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.records import (
     Crawl,

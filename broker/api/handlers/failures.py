@@ -11,8 +11,8 @@ from greencrawl.broker.api.messages import (
     HooksReply,
     RequeueRequest,
 )
-from greencrawl.broker.service import operating
-from greencrawl.broker.service.asking import cursor
+from greencrawl.broker.service.faces import operating
+from greencrawl.broker.service.faces.asking import cursor
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.records import SeedReply
 

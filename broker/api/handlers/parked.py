@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from greencrawl.broker.api.messages import ParkedQuery, ParkedReply, ReleaseParkedRequest
 from greencrawl.broker.api.problems import HttpProblem
-from greencrawl.broker.service import operating
+from greencrawl.broker.service.faces import operating
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.records import SeedReply
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from greencrawl.broker.service import operating, seeding
+from greencrawl.broker.service import seeding
+from greencrawl.broker.service.faces import operating
 from greencrawl.monitor.look import Action, Data, Form, Goto, Look, Shown, View
 from greencrawl.monitor.views.overview import failures_of
 from greencrawl.schema.errors import Unavailable

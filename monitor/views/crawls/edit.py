@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from greencrawl.broker.service import changing, seeding
-from greencrawl.broker.service.operating import said
+from greencrawl.broker.service.faces.operating import said
 from greencrawl.monitor import options as fields
 from greencrawl.monitor.look import Action, Data, Form, Goto, Look, Shown, View
 from greencrawl.monitor.views.crawls.crawl import place

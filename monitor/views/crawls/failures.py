@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from urllib.parse import urlencode
 
-from greencrawl.broker.service import operating
-from greencrawl.broker.service.asking import cursor
+from greencrawl.broker.service.faces import operating
+from greencrawl.broker.service.faces.asking import cursor
 from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View
 from greencrawl.monitor.views.choosing import chosen
 from greencrawl.schema.errors import InvalidConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from greencrawl.broker.service import operating
+from greencrawl.broker.service.faces import operating
 from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View
 from greencrawl.monitor.views.choosing import chosen
 from greencrawl.schema.records import EVERY_SHAPE

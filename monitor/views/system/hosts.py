@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from greencrawl.broker.service.asking import host_name
+from greencrawl.broker.service.faces.asking import host_name
 from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import HostPatch, HostState

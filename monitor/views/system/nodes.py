@@ -8,11 +8,12 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
+from greencrawl.broker.service.faces.operating import Missing
 from greencrawl.broker.service.members import UnknownNode
-from greencrawl.broker.service.operating import Missing
 from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.records import ALL, MemberState, NodeOptions, OptionName, Ordered
+from greencrawl.store.base import NEVER
 
 BY = "monitor"
 GONE = 20
@@ -37,7 +38,8 @@ class Node(Struct, frozen=True, kw_only=True):
 
     def sum(self, fact: str) -> float:
         """Of a fact, over its processes that are here."""
-        return sum(getattr(one.facts, fact) for one in self.members if one.status == "here")
+        here = (one.facts for one in self.members if one.status == "here")
+        return sum(float(getattr(facts, fact)) for facts in here)
 
     @property
     def disk(self) -> float:
@@ -121,13 +123,13 @@ def order(look: Look, form: Form) -> Goto:
 def orders(look: Look) -> Data:
     """Who ordered what, and who changed options of crawls, the latest first."""
     before = look.asked("before")
-    more = {"before": int(before)} if before.isdecimal() and len(before) < 16 else {}
-    rows = look.service.members.log(LOGGED, **more)
+    later = before.isdecimal() and len(before) < 16
+    rows = look.service.members.log(LOGGED, before=int(before) if later else NEVER)
     full = len(rows) == LOGGED
     return {
         "rows": [(one, _changes(one.changed)) for one in rows],
         "next": f"?before={rows[-1].revision}" if full else "",
-        "first": not more,
+        "first": not later,
         "all": ALL,
     }
 
