@@ -1,22 +1,26 @@
 """Counters of crawls as pages show them: asked for once a second, and kept for an hour for plots.
 
-Samples are taken while somebody looks, and for a quarter of an hour after that.
+Samples are taken while somebody looks, and for a quarter of an hour after that; plots go further
+back by what the coordinator has noted.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import pairwise
 
 import gevent
 from msgspec import Struct
 
 from greencrawl.broker.service.service import Service
+from greencrawl.broker.service.watching import points
 from greencrawl.monitor.shared import Shared
 from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.log import logger
 from greencrawl.schema.records import Crawl, CrawlStats, Stats
+from greencrawl.schema.records import Sample as Point
 
 log = logger("monitor")
 
@@ -26,6 +30,10 @@ FIRST_SECONDS = (1.0, 2.0)
 KEPT = 720
 """Samples: an hour of them."""
 LOOKED_SECONDS = 900.0
+SPANS = {"hour": 3600, "day": 86_400, "month": 30 * 86_400}
+"""What plots go back, in seconds."""
+STORED_SECONDS = 30.0
+"""What is noted once a minute is read so seldom."""
 ENDED_SECONDS = 10.0
 """Counters of a crawl that does not go on are kept for so long."""
 
@@ -92,17 +100,31 @@ class Figures:
             return None
         return _rate(self._samples[-2], self._samples[-1], [name])
 
-    def plot(self, names: Sequence[str]) -> tuple[list[int], list[float]]:
-        """(seconds since 1970, pages a second) of these crawls together, an hour back at most."""
-        at: list[int] = []
-        rates: list[float] = []
-        before: Sample | None = None
-        for sample in self._samples:
-            if before is not None:
-                at.append(sample.at_ms // 1000)
-                rates.append(round(_rate(before, sample, names), 2))
-            before = sample
-        return at, rates
+    def plot(self, crawls: Sequence[Crawl], span: str = "hour") -> tuple[list[int], list[float]]:
+        """(seconds since 1970, pages a second) of these crawls together, an hour, a day or a month
+        back: what a broker has noted each minute, and in the hour what this one notes. Raises
+        Unavailable."""
+        found: dict[int, float] = {}
+        for crawl in crawls:
+            for point in self._stored(crawl, span):
+                at = point.at_ms // 1000
+                found[at] = found.get(at, 0.0) + point.pages / max(point.seconds, 1)
+        own = list(pairwise(self._samples)) if span == "hour" else []
+        if own:
+            began = own[0][0].at_ms // 1000
+            found = {at: rate for at, rate in found.items() if at < began}
+            names = [crawl.name for crawl in crawls]
+            found |= {after.at_ms // 1000: _rate(before, after, names) for before, after in own}
+        at = sorted(found)
+        return at, [round(found[one], 2) for one in at]
+
+    def _stored(self, crawl: Crawl, span: str) -> list[Point]:
+        since_ms = epoch_ms() - SPANS[span] * 1000
+
+        def read() -> list[Point]:
+            return points(self._service.store.samples(crawl.id, since_ms))
+
+        return self._shared.get(("samples", crawl.id, span), read, STORED_SECONDS)
 
     def _sample(self) -> None:
         first = list(FIRST_SECONDS)

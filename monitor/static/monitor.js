@@ -5,7 +5,8 @@
 const EVERY_MS = 2000;
 const LATE_MS = 10000;
 const LEAST_SECONDS = 300;
-const MINUTES = [1, 2, 5, 10, 15, 30].map((one) => one * 60);
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 7200, 14400].map((one) => one * 60);
+const DAYS_SECONDS = 2 * 86400;
 const lost = document.getElementById("lost");
 
 // -- parts
@@ -108,7 +109,13 @@ function draw(place) {
   if (data[0].length < 2 || !window.uPlot) return;
   if (known) return known.setData(data);
   place.replaceChildren();
-  const clock = new Intl.DateTimeFormat(document.documentElement.lang, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  const language = document.documentElement.lang;
+  const clock = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  const calendar = new Intl.DateTimeFormat(language, { month: "short", day: "numeric" });
+  const said = (plot, at) => {
+    const days = plot.scales.x.max - plot.scales.x.min > DAYS_SECONDS;
+    return at.map((one) => (days ? calendar : clock).format(one * 1000));
+  };
   const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
   plots.set(place, new uPlot({
     width: place.clientWidth,
@@ -117,7 +124,7 @@ function draw(place) {
     scales: { x: { range: (_, first, last) => [Math.min(first, last - LEAST_SECONDS), last] }, y: { range: (_, least, most) => [0, Math.max(1, most * 1.1)] } },
     series: [{}, { label: place.dataset.label, stroke: colour("--green"), width: 1.5, points: { show: false } }],
     axes: [
-      { ...axis, space: 80, incrs: MINUTES, values: (_, at) => at.map((one) => clock.format(one * 1000)) },
+      { ...axis, space: 80, incrs: STEPS, values: said },
       { ...axis, size: 46 },
     ],
   }, data, place));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from greencrawl.broker.service.watching import open_alerts
 from greencrawl.monitor.look import Data, Look, View
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import WITHHELD, Crawl, CrawlStats
@@ -54,7 +55,8 @@ def part(look: Look) -> Data:
         "active": [row.crawl.name for row in rows if row.crawl.state == "active"],
         "system": system,
         "why": whys[0] if whys and not named else "",
-        "plot": figures.plot([crawl.name for crawl in crawls]),
+        "plot": figures.plot(crawls),
+        "alerts": look.shared.get("alerts", lambda: open_alerts(look.service)),
         "stuck": [row for row in rows if row.stats is not None and row.stats.stuck],
     }
 

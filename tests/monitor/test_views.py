@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html import unescape
 from pathlib import Path
@@ -9,11 +10,14 @@ from urllib.parse import quote
 
 import pytest
 
+from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.net.urls import fingerprint
 from greencrawl.schema.records import (
     Admission,
+    Alert,
     Attempt,
     Commit,
+    Counted,
     Crawl,
     Facts,
     Final,
@@ -268,6 +272,28 @@ def test_the_store_says_what_it_has(admin: Desk, crawl: Crawl) -> None:
     html = admin.get("/monitor/store").text
     assert "SQLite" in html
     assert links(html, "/monitor/pages?crawl=") == ["/monitor/pages?crawl=blog"]
+
+
+def test_plots_go_back_by_what_was_noted_each_minute(admin: Desk, crawl: Crawl) -> None:
+    minute = epoch_ms() // 60_000
+    rows = [Counted(crawl=crawl.id, minute=minute - ago, pages=600 - ago) for ago in (600, 30, 29)]
+    admin.store.put_samples(rows)
+    values = {}
+    for span in ("hour", "day", "month", "year"):
+        html = unescape(admin.get(f"/monitor/crawls/blog?span={span}&part=1").text)
+        found = re.search(r'data-plot="(.*?)" data-label', html)
+        assert found is not None
+        values[span] = json.loads(found[1])[1]
+    assert values["day"] == values["month"] == [round(570 / (570 * 60), 2), round(1 / 60, 2)]
+    assert values["hour"] == values["year"]
+    alert = Alert(
+        kind="disk_full", subject="box", text="<b>box is full", since_ms=1, began_ms=minute * 60_000
+    )
+    admin.store.put_alerts([alert])
+    admin.monitor.app()._shared.forget()
+    html = admin.get("/monitor/").text
+    assert "A disk is nearly full" in html
+    assert "&lt;b&gt;box is full" in html
 
 
 def test_nodes_are_shown_ordered_and_drained(admin: Desk) -> None:

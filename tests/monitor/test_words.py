@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import string
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from greencrawl.monitor.figures import SPANS
 from greencrawl.monitor.views.table import VIEWS
 from greencrawl.monitor.words import LANGUAGES, TEXTS, language_of, words
-from greencrawl.schema.records import FailureKind, PutOff
+from greencrawl.schema.records import AlertKind, FailureKind, PutOff
 from tests.support.checkout import ROOT
 
 MONITOR = ROOT / "monitor"
@@ -20,6 +22,8 @@ COMPOSED = {
     "nav": [view.name for view in VIEWS],
     "kind": list(FailureKind),
     "put_off": list(PutOff),
+    "alert": list(get_args(AlertKind)),
+    "plot": [*SPANS, *(f"of_{span}" for span in SPANS)],
     "state": ["active", "paused", "resting", "stopping", "done"],
 }
 """Tables of which templates put the keys together."""

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.faces import operating
+from greencrawl.monitor.figures import SPANS
 from greencrawl.monitor.look import Action, Data, Form, Goto, Look, Shown, View
 from greencrawl.monitor.views.overview import failures_of
 from greencrawl.schema.errors import Unavailable
@@ -23,6 +24,7 @@ def place(name: str, more: str = "") -> str:
 def part(look: Look) -> Data:
     """How it stands."""
     crawl = look.figures.crawl(look.path["crawl"])
+    span = look.asked("span") if look.asked("span") in SPANS else "hour"
     stats, why = None, ""
     try:
         stats = look.figures.stats(crawl)
@@ -35,7 +37,9 @@ def part(look: Look) -> Data:
         "stats": stats,
         "why": why,
         "rate": look.figures.rate(crawl.name) if crawl.state == "active" else None,
-        "plot": look.figures.plot([crawl.name]),
+        "plot": look.figures.plot([crawl], span),
+        "span_of": span,
+        "spans": tuple(SPANS),
         "failures": failures,
         "withheld": {kind: n for kind, n in withheld.items() if n and kind in WITHHELD},
     }
