@@ -42,7 +42,9 @@ _WANTED = {
 }
 """What an option must be, where msgspec's own words would not tell a person."""
 
-_TABLES = {"auth": "docs/authentication.md", "sources": "docs/sources.md"}
+_TABLES = {
+    "auth": "docs/authentication.md", "sources": "docs/sources.md", "kernels": "docs/kernels.md"
+}  # fmt: skip
 """Options that are lists of tables, and what says how to write them."""
 
 
@@ -152,7 +154,7 @@ def _problem(text: str) -> tuple[str, str]:
 
 
 def _problem_of_table(path: str, unknown: str, text: str) -> tuple[str, str]:
-    """What is wrong with an entry of ``auth`` or ``sources``; ``unknown`` is a field it has not."""
+    """What is wrong with an entry of one of these lists; ``unknown`` is a field it has not."""
     option = path.partition("[")[0]
     if path == option:
         return path, f"must be a list of tables: write [[{option}]]; see {_TABLES[option]}"

@@ -208,7 +208,7 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "HOOKS": (
         "",
         variables.modules,
-        "Modules that crawls may name as hooks or logins, comma-separated: `module`, "
+        "Modules that crawls may name as hooks, kernels or logins, comma-separated: `module`, "
         "`module:Class`, `package.*`, or `*` for all; empty: all on a broker with tokens, "
         "none on one without; "
         "the same on all workers and brokers",

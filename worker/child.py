@@ -135,6 +135,7 @@ class Worker:
         self._crawls = Crawls(self._store, permits=self._permits)
         self._rate = Rate(SharedTurns(base / f"{settings.worker_id}.rate"))
         self._figures = Figures()
+        self._fetching = Quarantine(settings.stall_seconds)
         self._build(name, begin(base / f"{name}.incarnation"))
 
     def _build(self, name: str, incarnation: Incarnation) -> None:
@@ -168,7 +169,7 @@ class Worker:
             auth=self._keeper(),
             writer=self._writer,
             results=self._results,
-            guarded=Guarded(self._crash_record, self._quarantine),
+            guarded=Guarded(self._crash_record, self._quarantine, self._fetching),
             stopping=self._stopping,
             keep_all=settings.bodies != "sql",
             in_hand=self._in_hand,
@@ -276,6 +277,7 @@ class Worker:
             return status
         finally:
             self._quarantine.close()
+            self._fetching.close()
             self._shares.close()
             self._downloader.close()
             self._store.close()

@@ -58,9 +58,9 @@ from greencrawl.worker import child
 from greencrawl.worker.crawls import context_of
 from greencrawl.worker.http.client import Downloader
 from greencrawl.worker.http.connections import Connection, Connections
+from greencrawl.worker.kernels.http import read
 from greencrawl.worker.process.crash_record import Suspect
 from greencrawl.worker.process.inflight_table import InflightTable
-from greencrawl.worker.reading import read
 from greencrawl.worker.session.fetcher import Visit
 from greencrawl.worker.session.held import Held, Sessions
 from greencrawl.worker.session.slow_hosts import SlowHosts

@@ -56,6 +56,7 @@ from greencrawl.schema.records import (
     Stamp,
     UrlState,
 )
+from greencrawl.schema.text.kernel_rules import own_code
 from greencrawl.store.base import Store
 
 
@@ -328,7 +329,7 @@ class Service:
 
     def with_hook(self, crawl: Crawl, found: CrawlStats) -> CrawlStats:
         """Its counters, and what became of its hook. Raises Unavailable."""
-        if not crawl.options.hook:
+        if not own_code(crawl.options):
             return found
         refused = self.refusals.of(crawl)
         return replace(

@@ -40,6 +40,7 @@ from greencrawl.worker.auth import LoginRefused
 from greencrawl.worker.auth.kinds.registry import make
 from greencrawl.worker.auth.state.secrets import Secrets
 from greencrawl.worker.extract.main import NO_MAIN_TEXT, available
+from greencrawl.worker.kernels.choosing import Kernels
 
 NOTHING = 1
 """Exit code of a crawl that ended and has stored nothing at all."""
@@ -127,6 +128,7 @@ def crawl(
             code, result = _elsewhere(Job(wanted, settings, fresh, stay))
         else:
             hooks.load(wanted.hook)
+            Kernels(wanted)
             _check_logins(wanted, settings)
             code, result = _here(Job(wanted, settings, fresh, stay), wipe=demo)
     if result is not None:

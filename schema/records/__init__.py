@@ -4,6 +4,7 @@ Times called ``*_ms`` are milliseconds (epoch where they name a moment); fields 
 called ``ttl``, ``wait`` and ``delay`` are seconds, as a person would type them.
 """
 
+from greencrawl.schema.records.auth import KernelRule
 from greencrawl.schema.records.crawl import (
     EVERY_SHAPE,
     FINISHED,
@@ -17,7 +18,6 @@ from greencrawl.schema.records.crawl import (
     CrawlState,
     CreateCrawl,
     Order,
-    Purge,
     Scope,
     kept_options,
 )
@@ -42,6 +42,7 @@ from greencrawl.schema.records.host import (
     HostReport,
     HostState,
     NodeAway,
+    Purge,
     PutOff,
 )
 from greencrawl.schema.records.lease import (
@@ -213,6 +214,7 @@ __all__ = [
     "InForce",
     "ItemStatus",
     "ItemsReply",
+    "KernelRule",
     "LeaseReply",
     "LeaseRequest",
     "Link",

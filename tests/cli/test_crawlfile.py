@@ -163,6 +163,12 @@ def test_sources_are_enough_to_start_from(tmp_path: Path) -> None:
     [
         ("[auth]\nkind = 'basic'", "auth: must be a list of tables: write [[auth]]"),
         ("[sources]\nurl = 'a'", "sources: must be a list of tables: write [[sources]]"),
+        ("[kernels]\nmatch = 'a'", "kernels: must be a list of tables: write [[kernels]]"),
+        ("[[kernels]]\nname = 'a'", "see docs/kernels.md"),
+        (
+            "[[kernels]]\nmatch = 'http://*'\nkernel = 'x'",
+            "kernels[0].kernel: must be http, sitemap",
+        ),
         ("[[auth]]\nkind = 'forms'", "auth[0].kind: must be one of basic, digest, bearer, "),
         ("[[auth]]\nname = 'a'", "auth[0]: "),
         ("[[auth]]\nkind = 'basic'\nname = 'My-Site'", "auth[0].name: must be 1 to 32 of a-z"),

@@ -31,6 +31,7 @@ QUESTIONS = [
     "Where is the wait after a 503 decided?",
     "Where would I add a kind of failure?",
     "… a command?",
+    "… a kernel?",
     "… an export format?",
     "… a kind of login?",
     "… an option of a crawl?",

@@ -22,7 +22,8 @@ from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, Link, Page, 
 from greencrawl.worker.crawls import context_of
 from greencrawl.worker.extract.main.library import Extracted, readable
 from greencrawl.worker.hooks import ITEM_BYTES, MOST_ITEMS, HookError, Hooks, load
-from greencrawl.worker.reading import Reading, read
+from greencrawl.worker.kernels.http import read
+from greencrawl.worker.kernels.reading import Reading
 from tests.support.checkout import ROOT
 
 PAGE = Page(url="http://h/", links=[Link("http://h/a"), Link("http://h/b")])
@@ -333,7 +334,7 @@ import sys
 from examples.prices import on_page
 from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, Task
 from greencrawl.worker.crawls import context_of
-from greencrawl.worker.reading import read
+from greencrawl.worker.kernels.http import read
 options = CrawlOptions(hook="examples.prices")
 context = context_of(Crawl(id=1, name="t", state="active", options=options, roots=("h",)))
 body = b"<p>EUR 3"

@@ -7,7 +7,7 @@ import pytest
 from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, Task
 from greencrawl.worker.crawls import context_of
 from greencrawl.worker.extract import extract
-from greencrawl.worker.reading import read
+from greencrawl.worker.kernels.http import read
 
 URL = "https://example.org/docs/index.html"
 
