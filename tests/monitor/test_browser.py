@@ -138,6 +138,21 @@ def _still(world: World) -> bool:
     return len(world.web.hits) == before
 
 
+def test_a_node_is_drained_and_goes_on(world: World) -> None:
+    with world.page() as page:
+        page.goto(f"{world.home}nodes")
+        page.click("#nodes button[aria-label^=Drain]", goes=True)
+        assert "draining" in page.text("#nodes")
+        (ordered,) = world.system.call("GET", "/v1/orders")["nodes"]
+        assert ordered["options"] == {"drain": True}
+        page.click("#nodes button[aria-label^='Go on']", goes=True)
+        assert "draining" not in page.text("#nodes")
+        page.goto(f"{world.home}orders")
+        assert "taken back" in page.text("#orders")
+    world.crawl("drained", "0")
+    world.system.wait_done(30, "drained")
+
+
 def test_a_url_says_why_it_was_not_fetched(world: World) -> None:
     world.crawl("why", "0", "nothing")
     world.system.wait_done(30, "why")
@@ -311,25 +326,26 @@ def test_axe_finds_nothing_serious(world: World, language: str, dark: bool) -> N
     if "axe" not in {crawl["name"] for crawl in world.system.call("GET", "/v1/crawls")}:
         world.crawl("axe", "0", "nothing")
         world.system.wait_done(30, "axe")
-    paths = ["", "crawls/axe", "crawls/axe/edit"]
+    paths = ["", "crawls/axe"]
     if LONG:
-        paths += ["new", "pages", "url", f"url?url={world.url('axe')}", "failures", "traps"]
+        paths += ["crawls/axe/edit", "new", "pages", "url", f"url?url={world.url('axe')}"]
+        paths += ["failures", "traps", "hosts", "frontier", "store", "nodes", "orders", "nothing"]
     found = {}
     with world.page(dark=dark, language=language) as page:
         for path in paths:
             page.goto(world.home + path)
             page.run("document.querySelectorAll('details').forEach((one) => { one.open = true })")
-            if bad := findings(page):
-                found[path] = bad
-        page.goto(f"{world.home}pages?crawl=axe")
-        page.click("#pages th a", goes=True)
-        if bad := findings(page):
-            found["page"] = bad
-    with world.browser.page(dark=dark, language=language) as page:
-        page.goto(world.home)
-        if bad := findings(page):
-            found["login"] = bad
-    assert found == {}
+            found[path] = findings(page)
+        for start, link in (("pages?crawl=axe", "#pages th a"), ("nodes", "#nodes th a")):
+            if LONG:
+                page.goto(world.home + start)
+                page.click(link, goes=True)
+                found[link] = findings(page)
+    if LONG:
+        with world.browser.page(dark=dark, language=language) as page:
+            page.goto(world.home)
+            found["login"] = findings(page)
+    assert {path: bad for path, bad in found.items() if bad} == {}
 
 
 def test_pages_fit_a_phone(world: World) -> None:
@@ -337,7 +353,15 @@ def test_pages_fit_a_phone(world: World) -> None:
     world.system.wait_done(30, "phone")
     with world.page(width=390) as page:
         page.resize(390, 800, phone=True)
-        for path in ("", "crawls/phone", "crawls/phone/edit", "pages", "failures", "traps", "new"):
+        for path in (
+            "",
+            "crawls/phone",
+            "crawls/phone/edit",
+            "pages",
+            "failures",
+            "nodes",
+            "hosts",
+        ):
             page.goto(world.home + path)
             wide = page.run("document.documentElement.scrollWidth - innerWidth")
             assert wide <= 0, path
