@@ -115,8 +115,8 @@ class Figures:
             found = {at: rate for at, rate in found.items() if at < began}
             names = [crawl.name for crawl in crawls]
             found |= {after.at_ms // 1000: _rate(before, after, names) for before, after in own}
-        at = sorted(found)
-        return at, [round(found[one], 2) for one in at]
+        moments = sorted(found)
+        return moments, [round(found[one], 2) for one in moments]
 
     def _stored(self, crawl: Crawl, span: str) -> list[Point]:
         since_ms = epoch_ms() - SPANS[span] * 1000

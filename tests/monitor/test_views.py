@@ -172,9 +172,9 @@ def test_dead_letters_are_told_by_kind_and_tried_again(admin: Desk, crawl: Crawl
     assert f"{HOST}d1" not in one
     admin.store.commit(Commit(finals=[final(crawl, "away", "gone", "gone")]))
     gone = admin.get("/monitor/failures?crawl=blog&kind=gone").text
-    assert links(gone, "/monitor/url?url=http") == [
-        f"/monitor/url?url={HOST.replace(':', '%3A')}away&crawl=blog"
-    ]
+    listed = gone.partition('id="hooks"')[0]
+    assert len(links(listed, "/monitor/url?url=http")) == 1
+    assert f"{HOST}away" in listed
     answer = admin.post("/monitor/failures/requeue", admin.stamp(), crawl="blog")
     assert answer.headers["location"].endswith("said=requeued&n=61")
     assert len(admin.queue.seen[crawl.id]) == 61
