@@ -315,7 +315,8 @@ def _words(request: falcon.Request) -> Words:
 
 def _local(path: Any) -> str:
     """A page of ours to go to; anything else is the first one."""
-    known = isinstance(path, str) and path.startswith(HOME) and path.isprintable()
+    known = isinstance(path, str) and path.startswith(HOME) and path.isascii()
+    known = known and path.isprintable()
     return path if known and "\\" not in path else HOME
 
 

@@ -106,7 +106,14 @@ def test_who_logs_out_needs_to_log_in(admin: Desk) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["https://evil.example/", "//evil.example/", "/monitor/\\evil", "/v1/stats", "/monitor/\n"],
+    [
+        "https://evil.example/",
+        "//evil.example/",
+        "/monitor/\\evil",
+        "/v1/stats",
+        "/monitor/\n",
+        "/monitor/中",
+    ],
 )
 def test_a_log_in_leads_nowhere_else(desk: Desk, path: str) -> None:
     form = desk.get("/monitor/login")
