@@ -1,6 +1,9 @@
 """``python -m greencrawl.broker``: one broker process, until SIGTERM or SIGINT."""
 
-from greencrawl.schema import garbage
+from greencrawl.schema import garbage, starting
+
+starting.begin("broker")
+
 from greencrawl.schema.greenlets import patch_all
 
 garbage.starting()
@@ -32,7 +35,7 @@ from greencrawl.schema import crash_points
 from greencrawl.schema import log
 from greencrawl.schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig, Unavailable
 from greencrawl.schema.net.permits import Permits
-from greencrawl.schema.settings import Settings, load, masked
+from greencrawl.schema.settings import Settings, changed, load
 from greencrawl.store import Store, open_store
 from greencrawl.store.steward import steward_of
 
@@ -162,7 +165,7 @@ def main(arguments: list[str]) -> int:
         settings = load()
         log.configure("broker", settings.log_level)
         crash_points.arm(settings.fault)
-        log.logger("broker").info("settings", **masked(settings))
+        log.logger("broker").info("settings", **changed(settings))
         garbage.started()
         run(settings)
     except (InvalidConfig, FrontierMismatch) as error:

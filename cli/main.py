@@ -15,6 +15,7 @@ import click
 from greencrawl import __version__
 from greencrawl.cli import env_file
 from greencrawl.cli.ui import advice
+from greencrawl.schema import starting
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Refused
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -66,6 +67,7 @@ class _Commands(click.Group):
         if name not in _COMMANDS:
             return None
         found: click.Command = getattr(import_module(f"greencrawl.cli.{_COMMANDS[name]}"), name)
+        starting.done()
         return found
 
 

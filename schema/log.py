@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from typing import TextIO, cast
 
 # Where they are installed structlog takes these along, for renderers that are not used here and for
@@ -18,13 +19,19 @@ finally:
 
 
 class _StandardError:
-    """Standard error as it is at each line: it may have been exchanged since."""
+    """Standard error as it is at each line: it may have been exchanged since.
+
+    A line that cannot be written, as on a full disk, is lost: nobody who logs is to end by that.
+    """
 
     def write(self, text: str) -> int:
-        return sys.stderr.write(text)
+        with suppress(OSError):
+            sys.stderr.write(text)
+        return len(text)
 
     def flush(self) -> None:
-        sys.stderr.flush()
+        with suppress(OSError):
+            sys.stderr.flush()
 
 
 _FACTORY = structlog.PrintLoggerFactory(cast(TextIO, _StandardError()))

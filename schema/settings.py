@@ -362,8 +362,14 @@ def mask_path(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname}{port}/***" if url else ""
 
 
+def changed(settings: Settings) -> dict[str, str]:
+    """For the log at start: the values that are not the defaults, :func:`masked`."""
+    usual = masked(load({}))
+    return {key: text for key, text in masked(settings).items() if text != usual[key]}
+
+
 def masked(settings: Settings) -> dict[str, str]:
-    """Effective values for the log at start; tokens and passwords in URLs are masked."""
+    """Effective values as text; tokens and passwords in URLs are masked."""
     shown: dict[str, str] = {}
     for key in KEYS:
         value = getattr(settings, key.lower())
