@@ -1,6 +1,7 @@
 """``python -m greencrawl.broker``: one broker process, until SIGTERM or SIGINT."""
 
-from greencrawl.schema import garbage, starting
+from greencrawl.schema import garbage
+from greencrawl.schema.process import starting
 
 starting.begin("broker")
 
@@ -100,7 +101,9 @@ def run(settings: Settings) -> None:
             upkeep, refill, purging = Upkeep(service), Refill(service), Purging(service)
             limits = Limits(settings.journal_months, settings.journal_days, settings.version_days)
             retention = Retention(service, limits)
-            face = HttpApp(service, Guard(settings.worker_token, settings.admin_token))
+            face = HttpApp(
+                service, Guard(settings.worker_token, settings.admin_token), settings.data
+            )
             monitor = Monitor(service, settings.admin_token, settings.view_token)
             for path in ("/", "/monitor", "/monitor/"):
                 face.mount(path, monitor)

@@ -1,6 +1,6 @@
 """``python -m greencrawl.cli``: the command ``greencrawl``."""
 
-from greencrawl.schema import starting
+from greencrawl.schema.process import starting
 
 starting.begin("greencrawl")
 

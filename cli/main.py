@@ -15,8 +15,8 @@ import click
 from greencrawl import __version__
 from greencrawl.cli import env_file
 from greencrawl.cli.ui import advice
-from greencrawl.schema import starting
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Refused
+from greencrawl.schema.process import starting
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _TOKEN = "; set GREENCRAWL_ADMIN_TOKEN to the broker's"

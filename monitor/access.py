@@ -19,7 +19,7 @@ from hashlib import sha256
 import falcon
 from msgspec import Struct
 
-from greencrawl.broker.service.faces.callers import host_in, is_loopback, is_own
+from greencrawl.schema.bearer import host_in, is_loopback, is_own
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import GreencrawlError
 

@@ -45,6 +45,7 @@ class Settings:
 
     data: Path
     bind: tuple[str, int]
+    metrics_bind: tuple[str, int] | None
     broker: tuple[str, ...]
     redis: tuple[str, ...]
     store: str
@@ -129,6 +130,13 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "127.0.0.1:8765",
         variables.bind,
         "host:port the broker listens on; beyond loopback it needs tokens",
+    ),
+    "METRICS_BIND": (
+        "",
+        variables.optional_bind,
+        "host:port, as 127.0.0.1:8766, at which a worker's supervisor serves metrics of all its "
+        "processes at /metrics; beyond loopback it needs GREENCRAWL_WORKER_TOKEN; empty: none are "
+        "served",
     ),
     "BROKER": (
         "http://127.0.0.1:8765",
@@ -224,8 +232,12 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         variables.text,
         "Token with which people log in to the Monitor and see all, but change nothing; secret",
     ),
-    "TLS_CERT": ("", variables.text, "Certificate file (PEM) of the broker's listener"),
-    "TLS_KEY": ("", variables.text, "Key file (PEM) of the broker's listener"),
+    "TLS_CERT": (
+        "",
+        variables.text,
+        "Certificate file (PEM) of the listeners: the broker's, and that of a worker's metrics",
+    ),
+    "TLS_KEY": ("", variables.text, "Key file (PEM) of the listeners"),
     "TLS_CA": ("", variables.text, "CA file (PEM) against which clients verify the broker"),
     "PROCESSES": ("0", variables.number(int, 0, 1024), "Worker processes; 0: one per core"),
     "GREENLETS": (
@@ -377,8 +389,8 @@ def masked(settings: Settings) -> dict[str, str]:
             shown[key] = "***" if value else ""
         elif key == "ALERT":
             shown[key] = mask_path(value)
-        elif key == "BIND":
-            shown[key] = f"{value[0]}:{value[1]}"
+        elif key in ("BIND", "METRICS_BIND"):
+            shown[key] = f"{value[0]}:{value[1]}" if value else ""
         elif isinstance(value, tuple):
             shown[key] = ",".join(mask_url(str(part)) for part in value)
         else:

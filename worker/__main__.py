@@ -6,7 +6,8 @@ The supervisor is plain Python on purpose (signals, waitpid); only these are mad
 
 import sys
 
-from greencrawl.schema import garbage, starting
+from greencrawl.schema import garbage
+from greencrawl.schema.process import starting
 
 garbage.starting()
 starting.begin("worker")
@@ -63,6 +64,9 @@ def main(arguments: list[str]) -> int:
     garbage.started()
     try:
         return supervisor.Supervisor(settings).run()
+    except InvalidConfig as error:
+        print(f"worker: {error}", file=sys.stderr)
+        return 2
     except GreencrawlError as error:
         print(f"worker: {error}", file=sys.stderr)
         return 1

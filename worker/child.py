@@ -49,6 +49,8 @@ from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.engine import Engine, Limits
 from greencrawl.worker.extract import pool_trees, stops
 from greencrawl.worker.http.client import Downloader
+from greencrawl.worker.metrics.meter import Meter
+from greencrawl.worker.metrics.tallies import file_of, joined
 from greencrawl.worker.orders.figures import Figures
 from greencrawl.worker.orders.following import Follower
 from greencrawl.worker.orders.kept import OrdersFile
@@ -110,6 +112,8 @@ class Worker:
         self._settings = settings
         self._stopping = stopping
         self._permits = Permits.of(settings)
+        counted = file_of(base, settings.worker_id, number) if settings.metrics_bind else None
+        self._tallies = joined(counted)
         self._crash_record = CrashRecord(base / f"{name}.marker", Semaphore(1), blocked())
         self._store = until_available(
             lambda: open_store(settings.store_url, settings.bodies), "store"
@@ -130,6 +134,7 @@ class Worker:
             allow_ports=settings.allow_ports,
             dns_servers=settings.dns_servers,
             in_hand=self._in_hand,
+            tallies=self._tallies,
         )
         self._quarantine = Quarantine(settings.stall_seconds)
         self._crawls = Crawls(self._store, permits=self._permits)
@@ -161,6 +166,7 @@ class Worker:
             spawn=lambda *call: self._engine.spawn(*call),
             in_hand=self._in_hand,
             figures=self._figures,
+            tallies=self._tallies,
         )
         self._pipeline = Pipeline(
             store=self._store,
@@ -199,6 +205,7 @@ class Worker:
             blocked=blocked().since,
             stopping=self._stopping,
         )
+        parts = (self._sessions, self._writer, self._crawls, self._rate, self._figures)
         self._follower = Follower(
             MemberRequest(
                 id=name,
@@ -209,15 +216,20 @@ class Worker:
             ),
             self._broker,
             OrdersFile(folder(settings) / f"{settings.worker_id}.orders"),
-            Ordered(
-                settings,
-                self._engine,
-                self._sessions,
-                self._writer,
-                self._crawls,
-                self._rate,
-                self._figures,
-            ),
+            Ordered(settings, self._engine, *parts),
+        )
+        self._meter = Meter(
+            self._tallies,
+            {
+                "sessions_held": lambda: len(self._sessions),
+                "greenlets_busy": lambda: self._sessions.fetching,
+                "greenlets_allowed": lambda: self._engine.greenlets,
+                "writer_queue_bytes": lambda: self._writer.backlog_bytes,
+                "writer_queue_results": lambda: self._writer.queue_results,
+                "in_hand_bytes": lambda: self._in_hand.bytes,
+                "idle_connections": lambda: self._downloader.idle_connections,
+            },
+            {"hub_blocked_seconds": lambda: blocked().seconds},
         )
         log.info("worker_up", worker=name, incarnation=incarnation.number, pid=os.getpid())
         if not stops():
@@ -269,12 +281,13 @@ class Worker:
                 charging.kill()
                 return 0
             charging.get()
-            self._follower.start()
-            following = self._engine.spawn(self._follower.run)
-            status = self._engine.run(self._settings.request_seconds + 10.0)
-            following.kill()
-            self._follower.leave()
-            return status
+            with self._meter.running():
+                self._follower.start()
+                following = self._engine.spawn(self._follower.run)
+                status = self._engine.run(self._settings.request_seconds + 10.0)
+                following.kill()
+                self._follower.leave()
+                return status
         finally:
             self._quarantine.close()
             self._fetching.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,10 +68,11 @@ class Requests:
 class HttpApp:
     """The WSGI application of one broker process and what it counts."""
 
-    def __init__(self, service: Service, guard: Guard) -> None:
+    def __init__(self, service: Service, guard: Guard, data: Path | None = None) -> None:
+        """``data`` is the folder of whose disk the metrics tell."""
         self.service = service
         self.guard = guard
-        self.metrics = Metrics(service)
+        self.metrics = Metrics(service, data)
         self.requests = Requests()
         self.operations = (*OPERATIONS, *self._about_itself())
         self._document = openapi.document(self.operations)
@@ -110,9 +112,9 @@ class HttpApp:
             return application(environ, started)
 
     def _about_itself(self) -> tuple[Operation, ...]:
-        def get_metrics(service: Service) -> Text:
-            """Metrics in Prometheus' text format."""
-            return self.metrics.text()
+        def get_metrics(service: Service, accept: str) -> Text:
+            """Metrics in Prometheus' text format, or in OpenMetrics where that is accepted."""
+            return self.metrics.text(accept)
 
         def get_openapi(service: Service) -> Text:
             """This document."""
@@ -133,7 +135,7 @@ class HttpApp:
     def _responder(self, operation: Operation) -> Callable[..., None]:
         found = openapi.hints(operation)
         body_type, query_type = found.get("body"), found.get("query")
-        usual = int(operation.statuses[0])
+        usual, negotiated = int(operation.statuses[0]), "accept" in found
         seconds = self.metrics.seconds.labels(operation.name)
 
         def respond(request: falcon.Request, response: falcon.Response, **path: str) -> None:
@@ -143,6 +145,8 @@ class HttpApp:
                     raise _closing()
                 self.guard.check(request, operation.role)
                 given: dict[str, Any] = dict(path)
+                if negotiated:
+                    given["accept"] = request.get_header("Accept") or ""
                 if query_type is not None:
                     given["query"] = bodies.query(request, query_type)
                 elif request.params:

@@ -7,17 +7,17 @@ refused (cross-site request forgery and DNS rebinding). Pages of its own are the
 
 from __future__ import annotations
 
-import hmac
 from enum import StrEnum
 
 import falcon
 
 from greencrawl.broker.api.problems import HttpProblem
-from greencrawl.broker.service.faces.callers import host_in, is_loopback, is_own
+from greencrawl.schema import bearer
+from greencrawl.schema.bearer import is_loopback
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.settings import Settings
 
-CHALLENGE = {"WWW-Authenticate": 'Bearer realm="greencrawl"'}
+CHALLENGE = {"WWW-Authenticate": bearer.CHALLENGE}
 
 
 class Role(StrEnum):
@@ -75,8 +75,8 @@ class Guard:
     """Decides whether a request may pass; holds the two tokens, empty when the broker is open."""
 
     def __init__(self, worker_token: str, admin_token: str) -> None:
-        self._worker = worker_token.encode()
-        self._admin = admin_token.encode()
+        self._worker = worker_token
+        self._admin = admin_token
 
     @property
     def open(self) -> bool:
@@ -98,22 +98,15 @@ class Guard:
 
     def _role_of(self, header: str) -> Role | None:
         """The role whose token ``header`` carries. Both are always compared, in constant time."""
-        scheme, _, given = header.partition(" ")
-        token = given.strip().encode("utf-8", "replace")
-        is_worker = hmac.compare_digest(token, self._worker)
-        is_admin = hmac.compare_digest(token, self._admin)
-        if scheme.lower() != "bearer" or not token:
-            return None
+        is_worker, is_admin = bearer.matches(header, self._worker, self._admin)
         if is_admin:
             return Role.ADMIN
         return Role.WORKER if is_worker else None
 
 
 def _refuse_foreign_pages(request: falcon.Request) -> None:
-    named = request.get_header("Host") or "localhost"
-    host = host_in(named)
-    if not is_loopback(host):
-        raise HttpProblem(403, f"without tokens only loopback names are served, not {host[:100]!r}")
-    origin = request.get_header("Origin")
-    if origin is not None and not is_own(origin, request.scheme, named):
-        raise HttpProblem(403, "without tokens other web pages (Origin) are not served")
+    why = bearer.foreign(
+        request.get_header("Host"), request.get_header("Origin"), scheme=request.scheme
+    )
+    if why:
+        raise HttpProblem(403, why)

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from greencrawl import __version__
 from greencrawl.broker.service.service import Service
-from greencrawl.schema import own_process
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.log import logger, set_level
+from greencrawl.schema.process import own_process
 from greencrawl.schema.records import InForce, MemberRequest
 from greencrawl.schema.settings import Settings
 

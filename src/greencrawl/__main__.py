@@ -3,7 +3,7 @@
 Of a checkout, whose executable runs this, the file ``.env`` beside the Procfile is read, too.
 """
 
-from greencrawl.schema import starting
+from greencrawl.schema.process import starting
 
 starting.begin("greencrawl")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from greencrawl.schema import starting
+from greencrawl.schema.process import starting
 from tests.cli.local.test_processes import until
 from tests.support.checkout import ROOT
 

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from greencrawl.schema import own_process
 from greencrawl.schema.log import set_level
+from greencrawl.schema.process import own_process
 from greencrawl.schema.records import FAILURES, Facts, NodeOptions
 from greencrawl.schema.settings import Settings
 from greencrawl.worker.crawls import Crawls

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from greencrawl.broker.api.security import check_settings
-from greencrawl.broker.service.faces.callers import is_loopback
+from greencrawl.schema.bearer import is_loopback
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.settings import load
 

@@ -65,7 +65,7 @@ def missing(error: BaseException) -> str:
 def _mend() -> str:
     from pathlib import Path
 
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     if (root / "Procfile").is_file():
         where = f"{root}/.venv"
         if Path(sys.prefix) == Path(where):
