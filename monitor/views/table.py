@@ -6,7 +6,7 @@ from greencrawl.monitor.look import Action, File, View
 from greencrawl.monitor.views import overview
 from greencrawl.monitor.views.crawls import crawl, edit, export, failures, traps
 from greencrawl.monitor.views.stored import pages, url
-from greencrawl.monitor.views.system import frontier, hosts, nodes, store
+from greencrawl.monitor.views.system import frontier, hosts, logs, nodes, store
 
 VIEWS: tuple[View, ...] = (
     *overview.VIEWS,
@@ -20,6 +20,7 @@ VIEWS: tuple[View, ...] = (
     *hosts.VIEWS,
     *frontier.VIEWS,
     *store.VIEWS,
+    *logs.VIEWS,
     *nodes.VIEWS[2:],
 )
 ACTIONS: tuple[Action, ...] = (

@@ -329,7 +329,17 @@ def test_axe_finds_nothing_serious(world: World, language: str, dark: bool) -> N
     paths = ["", "crawls/axe"]
     if LONG:
         paths += ["crawls/axe/edit", "new", "pages", "url", f"url?url={world.url('axe')}"]
-        paths += ["failures", "traps", "hosts", "frontier", "store", "nodes", "orders", "nothing"]
+        paths += [
+            "failures",
+            "traps",
+            "hosts",
+            "frontier",
+            "store",
+            "nodes",
+            "orders",
+            "logs",
+            "nothing",
+        ]
     found = {}
     with world.page(dark=dark, language=language) as page:
         for path in paths:

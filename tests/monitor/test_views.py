@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from greencrawl.broker.logs.records import LoggerSilent, LogLine, LogsQuery, LogsReply
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.net.urls import fingerprint
 from greencrawl.schema.records import (
@@ -330,6 +331,34 @@ def test_nodes_are_shown_ordered_and_drained(admin: Desk) -> None:
     log = admin.get("/monitor/orders").text
     for said in ("All nodes", "greenlets", "taken back", "monitor"):
         assert said in log
+
+
+def test_lines_of_all_processes_are_read_and_escaped(
+    admin: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "No logger is here" in admin.get("/monitor/logs").text
+    asked: list[LogsQuery] = []
+    line = LogLine(
+        at_ms=1, member="w-0", incarnation=1, sequence=1, level="error", event="page_failed",
+        said={"url": EVIL, "n": 5, "event": "page_failed"},
+    )  # fmt: skip
+    silent = LoggerSilent(logger="http://b", why="refused")
+
+    def answer(query: LogsQuery) -> LogsReply:
+        asked.append(query)
+        return LogsReply(items=(line,), next="1-1-1-w-0", loggers=("http://a",), silent=(silent,))
+
+    monkeypatch.setattr(admin.service.loggers, "logs", answer)
+    html = admin.get("/monitor/logs?level=warning&node=w&since=2h").text
+    assert (asked[-1].level, asked[-1].node, asked[-1].newest) == ("warning", "w", True)
+    assert "page_failed" in html
+    assert "Logger http://b does not answer" in html
+    assert links(html, "?level") == ["?level=warning&node=w&since=2h&after=1-1-1-w-0"]
+    assert not [mark for mark in MARKS if "<" in mark and mark in html]
+    for query in ("since=soon", "level=loud", "after=x", "node=%3Cb%3E"):
+        wrong = admin.get(f"/monitor/logs?{query}")
+        assert wrong.status_code == 200
+        assert 'class="alert"' in wrong.text, query
 
 
 def test_pages_say_what_is_away_and_what_to_do(admin: Desk, crawl: Crawl) -> None:
