@@ -224,16 +224,8 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "the same on all workers and brokers",
     ),
     "WORKER_TOKEN": ("", variables.text, "Bearer token of workers; secret"),
-    "ADMIN_TOKEN": (
-        "",
-        variables.text,
-        "Bearer token of administrators: seeding, crawls, hosts; secret",
-    ),
-    "VIEW_TOKEN": (
-        "",
-        variables.text,
-        "Token with which people log in to the Monitor and see all, but change nothing; secret",
-    ),
+    "ADMIN_TOKEN": ("", variables.text, "Bearer token of administrators: crawls, hosts; secret"),
+    "VIEW_TOKEN": ("", variables.text, "Token to look at the Monitor, and change nothing; secret"),
     "TLS_CERT": (
         "",
         variables.text,
