@@ -33,6 +33,7 @@ from greencrawl.broker.tasks.calendar import Calendar
 from greencrawl.broker.tasks.refill import Refill
 from greencrawl.broker.tasks.retention import Limits, Retention
 from greencrawl.broker.tasks.upkeep import Upkeep
+from greencrawl.monitor.mount import Monitor
 from greencrawl.schema import crash_points
 from greencrawl.schema import log
 from greencrawl.schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig, Unavailable
@@ -107,6 +108,9 @@ def run(settings: Settings, sender: Sender) -> None:
             face = HttpApp(
                 service, Guard(settings.worker_token, settings.admin_token), settings.data
             )
+            monitor = Monitor(service, settings.admin_token, settings.view_token)
+            for path in ("/", "/monitor", "/monitor/"):
+                face.mount(path, monitor)
             server = Server(face, listening, context)
             address = f"{settings.bind[0]}:{server.port}"
             membership = Membership(service, settings, address, server.port, sender)
@@ -124,6 +128,7 @@ def run(settings: Settings, sender: Sender) -> None:
             coordinator.start()
             log.logger("broker").info("listening", host=settings.bind[0], port=server.port)
             stop.wait()
+            monitor.stop()
             server.stop()
             coordinator.stop()
             membership.stop()
