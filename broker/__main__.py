@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import gevent
 from gevent.event import Event
@@ -40,7 +41,7 @@ from greencrawl.schema.errors import FrontierMismatch, GreencrawlError, InvalidC
 from greencrawl.schema.net.permits import Permits
 from greencrawl.schema.settings import Settings, changed, load
 from greencrawl.store import Store, open_store
-from greencrawl.store.steward import steward_of
+from greencrawl.store.steward import ring_of, steward_of
 
 USAGE, FAILURE = 2, 1
 """Exit codes: wrong settings, and what could not be reached."""
@@ -99,7 +100,10 @@ def run(settings: Settings, sender: Sender) -> None:
                     duties=duties,
                 )
                 frontier.start()
-            service = Service(frontier, store, duties=duties, permits=Permits.of(settings))
+            service = Service(
+                frontier, store, duties=duties, permits=Permits.of(settings),
+                ring=partial(ring_of, steward),
+            )  # fmt: skip
             service.loggers.token, service.loggers.ca = settings.worker_token, settings.tls_ca
             upkeep, refill, purging = Upkeep(service), Refill(service), Purging(service)
             calendar = Calendar(service)

@@ -1,14 +1,78 @@
-"""Whether a store wants to be looked after, and who does it."""
+"""Whether a store wants to be looked after, who does it, and what it has seen of the servers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from greencrawl.store.mysql.cluster import topology
 
 if TYPE_CHECKING:
+    from greencrawl.store.mysql.cluster.steward.servers import Report
     from greencrawl.store.mysql.cluster.steward.steward import Steward
+
+
+class RingServer(Struct, frozen=True, kw_only=True):
+    """A server of a ring. ``lag_seconds`` is how far it is behind whom it ``follows``: None where
+    that cannot be told; ``why`` says why it could not be asked."""
+
+    name: str
+    role: Literal["writer", "partner", "master", "replica"]
+    up: bool
+    follows: str = ""
+    lag_seconds: float | None = None
+    why: str = ""
+
+
+class Ring(Struct, frozen=True, kw_only=True):
+    """Who takes writes since which reign, and who acknowledges them: "" for nobody.
+
+    ``notes`` say what is wrong, and what to do; ``seen_ms`` is when all this was so (epoch).
+    """
+
+    epoch: int = 0
+    writer: str = ""
+    partner: str = ""
+    servers: tuple[RingServer, ...] = ()
+    notes: tuple[str, ...] = ()
+    seen_ms: int = 0
+
+
+def ring_of(steward: Steward | None) -> Ring | None:
+    """What a steward that runs has seen in its last round. It asks nobody; None before the first
+    round, and for a store without a steward."""
+    if steward is None or steward.seen is None:
+        return None
+    report, seen_ms = steward.seen
+    term = report.term
+    masters = {str(server) for server in steward.topology.masters}
+    return Ring(
+        epoch=term.epoch if term is not None else 0,
+        writer=term.writer if term is not None else "",
+        partner=term.partner if term is not None else "",
+        servers=_servers(report, masters),
+        notes=report.notes,
+        seen_ms=seen_ms,
+    )
+
+
+def _servers(report: Report, masters: set[str]) -> tuple[RingServer, ...]:
+    roles: dict[str, Literal["writer", "partner"]] = {}
+    if report.term is not None:
+        roles = {report.term.partner: "partner", report.term.writer: "writer"}
+    return tuple(
+        RingServer(
+            name=one.name,
+            role=roles.get(one.name, "master" if one.name in masters else "replica"),
+            up=one.up,
+            follows=one.following.leader if one.following is not None else "",
+            lag_seconds=one.following.behind_seconds if one.following is not None else None,
+            why=one.error,
+        )
+        for one in report.servers
+    )
 
 
 def steward_of(url: str, account: str = "") -> Steward | None:

@@ -6,7 +6,7 @@ The frontier is seen through :class:`Queue`, which names exactly what the face n
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
@@ -61,6 +61,7 @@ from greencrawl.schema.records import (
 )
 from greencrawl.schema.text.kernel_rules import own_code
 from greencrawl.store.base import Store
+from greencrawl.store.steward import Ring
 
 
 class Sums(Protocol):
@@ -276,8 +277,11 @@ class Service:
         *,
         duties: Duties | None = None,
         permits: Permits = OWN,
+        ring: Callable[[], Ring | None] = lambda: None,
     ) -> None:
+        """``ring`` tells how the servers of the store stand, where it is a ring of masters."""
         self.permits = permits
+        self.ring = ring
         self.frontier = frontier
         self.store = store
         self.duties = duties or Duties(store)

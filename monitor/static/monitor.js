@@ -121,7 +121,7 @@ function draw(place) {
     width: place.clientWidth,
     height: place.clientHeight,
     cursor: { y: false, drag: { x: false } },
-    scales: { x: { range: (_, first, last) => [Math.min(first, last - LEAST_SECONDS), last] }, y: { range: (_, least, most) => [0, Math.max(1, most * 1.1)] } },
+    scales: { x: { range: (_, first, last) => [Math.min(first, last - LEAST_SECONDS), last] }, y: { range: (_, least, most) => [0, most > 0 ? most * 1.1 : 1] } },
     series: [{}, { label: place.dataset.label, stroke: colour("--green"), width: 1.5, points: { show: false } }],
     axes: [
       { ...axis, space: 80, incrs: STEPS, values: said },
@@ -164,3 +164,5 @@ document.addEventListener("keydown", (event) => {
 
 document.querySelectorAll("[data-plot]").forEach(draw);
 document.querySelectorAll("[data-live]").forEach(follow);
+// On a phone the menu is a row, of which the page's own place may be out of sight.
+document.querySelector("nav [aria-current=page]")?.scrollIntoView({ block: "nearest", inline: "center" });

@@ -48,9 +48,12 @@ def part(look: Look) -> Data:
         "rows": rows,
         "sums": {
             "rate": sum(rates) if rates else None,
-            "stored": sum(stats.stored for stats in known),
-            "open": sum(stats.open for stats in known),
-            "leased": sum(stats.leased for stats in known),
+            **{
+                name: sum(getattr(stats, name) for stats in known)
+                if len(known) == len(rows)
+                else None
+                for name in ("stored", "open", "leased")
+            },
         },
         "active": [row.crawl.name for row in rows if row.crawl.state == "active"],
         "system": system,

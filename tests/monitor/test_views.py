@@ -28,9 +28,11 @@ from greencrawl.schema.records import (
     InForce,
     MemberRequest,
     NodeOptions,
+    Refusal,
     StoredPage,
 )
 from greencrawl.schema.text.spans import blocks_of, main_of
+from greencrawl.store.steward import Ring, RingServer
 from tests.monitor.hostile import EVIL, MARKS
 from tests.monitor.rig import VIEW, Desk
 
@@ -267,6 +269,34 @@ def test_the_frontier_shows_nodes_that_are_away_and_is_repaired(admin: Desk) -> 
     admin.post("/monitor/frontier/repair", admin.stamp(), all="1")
     assert admin.queue.repaired == [False, True]
     assert "redis://a: done" in admin.get("/monitor/frontier?again").text
+
+
+def test_a_crawl_says_who_cannot_import_its_hook(admin: Desk, crawl: Crawl) -> None:
+    refusal = Refusal(crawl=crawl.id, hook="shop", reason="<b>no module named shop")
+    admin.store.put_refusals("kew-0", "kew", [refusal], 2**45)
+    html = admin.get("/monitor/crawls/blog").text
+    assert "kew-0 cannot import it:" in html
+    assert "&lt;b&gt;no module named shop" in html
+
+
+def test_the_store_says_how_its_servers_stand(admin: Desk) -> None:
+    servers = (
+        RingServer(name="m1:3306", role="writer", up=True),
+        RingServer(name="m2:3306", role="partner", up=True, follows="m1:3306", lag_seconds=0.0),
+        RingServer(name="r1:3306", role="replica", up=False, why="<b>connection refused"),
+    )
+    ring = Ring(epoch=7, writer="m1:3306", partner="m2:3306", servers=servers, seen_ms=epoch_ms())
+    admin.service.ring = lambda: ring
+    html = admin.get("/monitor/store").text
+    assert "m1:3306 takes writes, in reign 7;" in html
+    assert "m2:3306 acknowledges them." in html
+    row = html.partition('data-key="r1:3306"')[2].partition("</tr>")[0]
+    assert "away" in row
+    assert "&lt;b&gt;connection refused" in row
+    admin.service.ring = lambda: Ring(notes=("nobody may decide: 2 of 5 answer",), seen_ms=1)
+    html = admin.get("/monitor/store?later=1").text
+    assert "nobody may decide: 2 of 5 answer" in html
+    assert "Nobody may take writes now." in html
 
 
 def test_the_store_says_what_it_has(admin: Desk, crawl: Crawl) -> None:

@@ -74,10 +74,12 @@ def seed(look: Look, form: Form) -> Goto | Shown:
     urls = form.lines("urls")
     if not urls:
         return Goto(place(name), "no_seeds")
-    reply = seeding.seed(look.service, name, urls, form.text("force") == "1")
+    force = form.text("force") == "1"
+    reply = seeding.seed(look.service, name, urls, force)
     if reply.rejected or reply.pending:
         return Shown("seeded", _of_reply(look, reply))
-    return Goto(place(name), "seeded" if reply.added else "seeds_known", reply.added)
+    queued = reply.added + (reply.duplicate if force else 0)
+    return Goto(place(name), "seeded" if queued else "seeds_known", queued)
 
 
 def _of_reply(look: Look, reply: SeedReply) -> Data:

@@ -92,7 +92,11 @@ def again(look: Look, form: Form) -> Goto:
     if not form.text("function"):
         raise InvalidConfig([("function", "is missing")])
     reply = operating.fetch_failed(look.service, name, form.text("function"), form.text("message"))
-    return Goto(f"/monitor/failures?{urlencode({'crawl': name})}", "hook_again", reply.added)
+    return Goto(
+        f"/monitor/failures?{urlencode({'crawl': name})}",
+        "hook_again",
+        reply.added + reply.duplicate,
+    )
 
 
 VIEWS = (View(name="failures", path="/monitor/failures", frame=show, nav=True),)

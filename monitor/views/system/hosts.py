@@ -9,8 +9,10 @@ import msgspec
 from greencrawl.broker.service.faces.asking import host_name
 from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.records import HostPatch, HostState
+from greencrawl.schema.records import Crawl, HostPatch, HostState
 
+CRAWLS = 5
+"""Links to pages of a host: in the newest crawls that may have some."""
 SHOWN = 200
 """Blocked hosts, and hosts with a delay of an operator, each."""
 
@@ -36,12 +38,23 @@ def host(look: Look) -> Data:
     """How one stands. Raises InvalidUrl for what is no host."""
     name = host_name(look.path["host"])
     state = look.service.frontier.host(name)
-    return {"host": state, "operator_ms": look.service.store.delay(name)}
+    return {"name": name, "host": state, "operator_ms": look.service.store.delay(name)}
 
 
 def name(look: Look) -> Data:
     """What stands still: its name, in the frontier's spelling."""
-    return {"name": host_name(look.path["host"]), "crawls": look.figures.crawls()}
+    name = host_name(look.path["host"])
+    mine = [one for one in look.figures.crawls() if _in_scope(one, name)]
+    return {"name": name, "crawls": mine[-CRAWLS:]}
+
+
+def _in_scope(crawl: Crawl, name: str) -> bool:
+    """Whether pages of a host may be in a crawl, by its roots."""
+    bare = name.partition(":")[0]
+    return any(
+        root == "*" or root.partition("/")[0] == name or f".{bare}".endswith(f".{root}")
+        for root in crawl.roots
+    )
 
 
 def change(look: Look, form: Form) -> Goto:

@@ -49,7 +49,7 @@ def _fields(given: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         (name, value if isinstance(value, str) else msgspec.json.encode(value).decode())
         for name, value in given.items()
-        if name not in ("event", "level", "timestamp")
+        if name not in ("event", "level", "timestamp", "process")
     ]
 
 

@@ -81,7 +81,7 @@ def node(look: Look) -> Data:
     if name != ALL and not members:
         raise Missing(f"no node is called {name[:100]!r}")
     there = [one for one in members if not one.left_ms]
-    return {"name": name, "members": there or members[-1:], "names": NAMES, "all": ALL}
+    return {"name": name, "members": there or members[-1:], "said": _text}
 
 
 def form(look: Look) -> Data:

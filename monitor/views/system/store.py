@@ -11,21 +11,41 @@ from greencrawl.schema.records import Crawl
 COUNT_SECONDS = 60.0
 """Sums of a crawl are asked for so seldom: that looks at more than a row."""
 BATCHES = 100
+LAG_SECONDS = 10.0
 
 
 def part(look: Look) -> Data:
     """What the contract of a store tells."""
     store = look.service.store
-    stamp = store.clock()
     pending = store.pending_seeds(BATCHES)
+    mysql = type(store).__module__.startswith("greencrawl.store.mysql")
+    ring = look.service.ring()
     return {
-        "mysql": type(store).__module__.startswith("greencrawl.store.mysql"),
-        "clock": stamp.clock,
+        "mysql": mysql,
+        "ring": ring,
+        "lags": _lags(look) if mysql and ring is None else {},
+        "bytes": _size(look),
         "pending": len(pending),
         "more_pending": len(pending) == BATCHES,
         "purges": look.service.purges(),
         "counts": [(crawl, _counts(look, crawl)) for crawl in reversed(look.figures.crawls())],
     }
+
+
+def _size(look: Look) -> int | None:
+    """What its files or tables take; None where that cannot be had now."""
+    try:
+        return look.shared.get("size", look.service.store.size, COUNT_SECONDS)
+    except Unavailable:
+        return None
+
+
+def _lags(look: Look) -> dict[str, float | None]:
+    """Of replicas whose masters are no ring; each has to be asked."""
+    try:
+        return look.shared.get("lags", look.service.store.lags, LAG_SECONDS)
+    except Unavailable:
+        return {}
 
 
 def _counts(look: Look, crawl: Crawl) -> dict[str, int]:

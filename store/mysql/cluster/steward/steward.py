@@ -26,7 +26,7 @@ from functools import partial
 
 import gevent
 
-from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.clock import Clock, epoch_ms, monotonic
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig
 from greencrawl.schema.log import logger
 from greencrawl.store.mysql.cluster.observe import together
@@ -65,6 +65,8 @@ class Steward:
         )
         self._masters = Masters(self.servers, clock)
         self._said: dict[str, float] = {}
+        self.seen: tuple[Report, int] | None = None
+        """What the last round saw, and when (epoch ms)."""
 
     def run(self) -> None:
         """Rounds for ever; a greenlet's body."""
@@ -84,6 +86,7 @@ class Steward:
     def round(self) -> Report:
         """Look, and do what is due. Raises NoMajority, InvalidConfig."""
         report = self.look()
+        self.seen = report, epoch_ms()
         if report.term is None:
             return report
         if report.term.writer not in map(str, self.topology.masters):

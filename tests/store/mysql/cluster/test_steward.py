@@ -16,6 +16,7 @@ from greencrawl.store.mysql.cluster.steward.servers import Report
 from greencrawl.store.mysql.cluster.steward.steward import Steward
 from greencrawl.store.mysql.cluster.steward.takeover import Takeovers
 from greencrawl.store.mysql.cluster.topology import parse
+from greencrawl.store.steward import ring_of, steward_of
 from tests.store.mysql.cluster.test_register import Memory, plain
 
 URL = "mysql://u:p@m1,m2/db?replicas=r1"
@@ -259,3 +260,24 @@ def test_notes_say_what_to_do() -> None:
     assert "gtid_strict_mode" in said(RING, WRITER, replace(PARTNER, strict=False))
     assert "AFTER_SYNC" in said(RING, replace(WRITER, wait_point="AFTER_COMMIT"), PARTNER)
     assert "does not name it" in said(WriterTerm(1, "elsewhere:3306"), WRITER)
+
+
+def test_what_a_steward_has_seen_is_told_without_a_question() -> None:
+    steward = steward_of(URL)
+    assert steward is not None
+    assert ring_of(steward) is None  # no round yet
+    copy = replace(COPY, behind_seconds=2.5)
+    replica = replace(PARTNER, server=R1, following=copy)
+    steward.seen = Report(RING, (WRITER, PARTNER, gone(replica)), ("mend it",)), 12
+    ring = ring_of(steward)
+    assert ring is not None
+    assert (ring.epoch, ring.writer, ring.partner) == (3, A, B)
+    assert (ring.notes, ring.seen_ms) == (("mend it",), 12)
+    assert [(one.role, one.up, one.follows, one.lag_seconds) for one in ring.servers] == [
+        ("writer", True, "", None), ("partner", True, A, None), ("replica", False, A, 2.5),
+    ]  # fmt: skip
+    steward.seen = Report(None, (WRITER, PARTNER)), 13
+    ring = ring_of(steward)
+    assert ring is not None
+    assert (ring.writer, [one.role for one in ring.servers]) == ("", ["master", "master"])
+    assert ring_of(steward_of("sqlite:///x.sqlite")) is None
