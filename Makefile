@@ -60,8 +60,9 @@ lint: setup-dev  ## ruff, mypy --strict, import-linter
 	@.venv/bin/mypy
 	@PYTHONPATH=src .venv/bin/lint-imports
 
-screenshots: setup-dev packages  ## Draw the pictures of docs/monitor.md anew
-	@$(PYTHON) -m tests.monitor.screenshots
+screenshots: setup-dev  ## Draw the pictures of docs/monitor.md anew; ARGS="FOLDER": all pages
+	@sh .ci/packages pictures
+	@$(PYTHON) -m tests.monitor.screenshots $(ARGS)
 
 docs: setup  ## Write the generated tables of the docs and .env.example again
 	@$(PYTHON) -m greencrawl.cli.tables

@@ -1,7 +1,7 @@
 # Included by the Makefile. Benchmarks print their figures, write bench/results/, and fail if a claim
 # does not hold.
 
-.PHONY: setup-bench bench bench-full bench-lasting bench-pages bench-frontier bench-replay suites extract playback faults cluster-faults attacks traps
+.PHONY: setup-bench bench bench-full bench-lasting bench-pages bench-frontier bench-replay bench-monitor suites extract playback faults cluster-faults attacks traps
 
 setup-bench:
 	@sh .ci/setup requirements-bench.txt
@@ -44,6 +44,9 @@ attacks: setup-dev packages  ## One bad host beside ten good ones, one attack af
 
 bench-pages: setup-dev packages  ## A million pages: lists and export in constant memory; both stores
 	@$(PYTHON) -m bench.store.million
+
+bench-monitor: setup-dev packages  ## A hundred open pages of the Monitor beside leases; a first visit
+	@$(PYTHON) -m bench.scale.monitor $(ARGS)
 
 cluster-faults: setup-dev packages  ## The same for a cluster of five MariaDB servers; ROWS="1 5"
 	@$(PYTHON) -m bench.faults.cluster $(ROWS)

@@ -1,7 +1,8 @@
 """Pictures of the Monitor for docs/monitor.md: ``python -m tests.monitor.screenshots [FOLDER]``.
 
-It starts a crawler and small sites on loopback, and looks at them while they are crawled. With a
-FOLDER all pages are drawn there, wide and narrow, light and dark, to be looked at.
+Three nodes, a logger and small sites on loopback; the store has twenty crawls and 100,000 pages
+(``scenery.py``). With a FOLDER all pages are drawn there, to be looked at: wide and narrow, light
+and dark, in both languages; then an empty system, and one whose Redis and whose store are away.
 """
 
 from gevent import monkey
@@ -10,106 +11,256 @@ monkey.patch_all()
 
 import sys  # noqa: E402
 import tempfile  # noqa: E402
+from collections.abc import Iterator, Mapping  # noqa: E402
+from contextlib import ExitStack, contextmanager  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 import gevent  # noqa: E402
 
+from greencrawl.store import open_store  # noqa: E402
+from tests.monitor import scenery  # noqa: E402
 from tests.support.cdp import Browser, Page  # noqa: E402
 from tests.support.checkout import ROOT  # noqa: E402
-from tests.support.shared_system import shared_system  # noqa: E402
+from tests.support.dns_server import DnsServer, Zone  # noqa: E402
+from tests.support.logger_process import LoggerProcess  # noqa: E402
+from tests.support.mariadb import MariaDb  # noqa: E402
+from tests.support.redis_server import RedisServer  # noqa: E402
 from tests.support.site_server import Answer, Request, SiteServer  # noqa: E402
-from tests.support.system import System  # noqa: E402
+from tests.support.system import System, wait_until  # noqa: E402
 
-TOKEN = "the-admins-token"
+ADMIN, WORKER = "the-admins-token", "a-workers-token"
 TARGET = ROOT / "docs" / "monitor"
-PLANTS = ("Fern", "Mint", "Basil", "Orchid", "Cactus", "Tea", "Willow", "Thyme", "Moss", "Lily")
-WARM_SECONDS = 25.0
-"""For a plot that shows something."""
+ADDRESSES = [f"127.0.1.{n}" for n in range(1, 9)]
+WARM_SECONDS = 20.0
+"""For rates, and for what nodes tell of themselves."""
 NARROW, WIDE = 390, 1280
+NODES = ("kyoto", "kew", "wuhan")
+PATHS = {
+    "overview": "", "crawl": "crawls/gardens", "crawl-hook": "crawls/shops",
+    "crawl-done": "crawls/botany-papers", "edit": "crawls/gardens/edit", "new": "new",
+    "pages": "pages?crawl=herbarium-2025", "url": "", "page": "", "hosts": "hosts", "host": "",
+    "failures": "failures?crawl=shops", "traps": "traps?crawl=gardens", "frontier": "frontier",
+    "store": "store", "nodes": "nodes", "node": "nodes/kew", "orders": "orders", "logs": "logs",
+}  # fmt: skip
+LOOKS = (("en", False, WIDE), ("en", False, NARROW), ("zh-CN", True, WIDE), ("zh-CN", True, NARROW))
 
 
 def site(request: Request) -> Answer:
-    """Some thousand pages on plants; a few of them are broken."""
-    if not request.target.strip("/").isdigit() and request.target != "/":
-        return Answer(404)
-    number = int(request.target.strip("/") or 0)
+    """Pages on plants without an end; a few of them are broken."""
+    last = request.target.rpartition("/")[2]
+    number = int(last) if last.isdigit() else 0
     if number % 23 == 22:
-        return Answer(500 if number % 2 else 404)
-    plant = PLANTS[number % len(PLANTS)]
-    words = f"{plant} likes half a day of light, and water when the soil is dry. " * 3
+        return Answer(500 if number % 46 == 45 else 404)
+    plant = scenery.PLANTS[number % len(scenery.PLANTS)]
+    text = scenery.TEXT.format(plant=plant)
     links = "".join(
         f'<a href="/{n}">{n}</a> ' for n in (3 * number + 1, 3 * number + 2, 3 * number + 3)
     )
     body = f"<title>{plant}, plant {number}</title><nav>Home Plants Shop</nav><h1>{plant}</h1>"
-    body += f"<p>{words}</p><p>{words}</p>{links if number < 3000 else ''}"
-    return Answer(200, body.encode(), wait=0.01 * (number % 7))
+    return Answer(200, f"{body}<p>{text}</p>{links}".encode(), wait=0.02 * (number % 7))
 
 
-def crawls(system: System, port: int, addresses: list[str]) -> None:
-    for n, (name, delay) in enumerate(
-        (("gardens", 0.05), ("shops", 0.1), ("guides", 0.2), ("news", 1))
-    ):
-        seeds = [f"http://{address}:{port}/" for address in addresses[2 * n : 2 * n + 2]]
-        limit = {"max_pages": 40} if name == "guides" else {}
-        system.crawl(seeds, name, delay=delay, contact="https://example.org/bot", **limit)
-    system.call("POST", "/v1/crawls/news/pause")
+class Nodes:
+    """A broker, three nodes and a logger, each in a folder of its own."""
+
+    def __init__(self, stack: ExitStack, folder: Path, names: DnsServer | None, store: str) -> None:
+        self.redis = RedisServer(folder / "redis").start()
+        stack.callback(self.redis.stop)
+        self.store = store
+        self.shared = {
+            "store": store, "admin_token": ADMIN, "worker_token": WORKER, 
+            "dns_servers": names.address if names is not None else "",
+        }  # fmt: skip
+        self.broker = stack.enter_context(
+            System(folder / "b", [self.redis.url], worker_id="broker-1", **self.shared)
+        )
+        self.broker.start_broker()
+        self.home = f"http://127.0.0.1:{self.broker.port}/monitor/"
+        self._stack = stack
+        self._folder = folder
+
+    def work(self) -> None:
+        """Start the nodes and the logger."""
+        address = f"http://127.0.0.1:{self.broker.port}"
+        logger = LoggerProcess(self._folder / "logger", broker=address, worker_token=WORKER)
+        self._stack.callback(logger.stop)
+        logger.start()
+        for number, name in enumerate(NODES):
+            worker = System(
+                self._folder / name, [self.redis.url], worker_id=name, broker=address,
+                processes=1 + number % 2, **self.shared,
+            )  # fmt: skip
+            self._stack.enter_context(worker).start_worker()
+
+        def heard() -> bool:
+            found = self.broker.call("GET", "/v1/members")["members"]
+            return {one["node"] for one in found} >= {*NODES}
+
+        wait_until(heard, 60, "all nodes are members")
 
 
-def everything(page: Page, home: str, folder: Path) -> None:
+def seeded(nodes: Nodes, port: int) -> None:
+    """Give the store all that the pictures show, and have Redis learn of it."""
+    store = open_store(nodes.store)
+    scenery.paint(store, port)
+    store.close()
+    nodes.broker.call("POST", "/v1/repair", {"all": True})
+
+    def repaired() -> bool:
+        found = nodes.broker.call("GET", "/v1/repair")["nodes"]
+        return all(one["phase"] in ("none", "done") for one in found)
+
+    gevent.sleep(1.0)  # for it to begin
+    wait_until(repaired, 120, "Redis knows what is stored")
+    for scene in scenery.SCENES:
+        if scene.state == "active":
+            urls = scenery.options_of(scene, port).seeds
+            more = [f"{url}{n}" for url in urls for n in range(1000, 1200)]
+            nodes.broker.call("POST", f"/v1/crawls/{scene.name}/urls", {"urls": [*urls, *more]})
+
+
+def ordered(nodes: Nodes, port: int) -> None:
+    """What people have ordered nodes, and done to hosts."""
+    orders: list[tuple[str, dict[str, object]]] = [
+        ("*", {"log_level": "info"}),
+        ("kew", {"requests_per_second": 40}),
+        ("wuhan", {"drain": True}),
+        ("wuhan", {"drain": None, "greenlets": 200}),
+    ]
+    for member, options in orders:
+        given = {name: value for name, value in options.items() if value is not None}
+        unset = [name for name, value in options.items() if value is None]
+        body = {"member": member, "options": given, "unset": unset, "by": "amelie"}
+        nodes.broker.call("PATCH", "/v1/orders", body)
+    nodes.broker.call("PATCH", f"/v1/hosts/forum.shops.example:{port}", {"block": 5400})
+    nodes.broker.call("PATCH", f"/v1/hosts/docs.gardens.example:{port}", {"delay": 5})
+
+
+def logged_in(page: Page, home: str) -> None:
+    page.goto(home)
+    page.fill("#token", ADMIN)
+    page.click("form.login button", goes=True)
+
+
+def drawn(page: Page, home: str, folder: Path, paths: Mapping[str, str], before: str = "") -> None:
     """Each page in each look, to be looked at."""
-    page.goto(f"{home}pages?crawl=guides")
-    found = page.run("document.querySelector('#pages th a').pathname").removeprefix("/monitor/")
-    paths = {
-        "overview": "", "crawl": "crawls/gardens", "edit": "crawls/gardens/edit", "new": "new",
-        "pages": "pages?crawl=guides", "page": found, "url": "url?url=http://127.0.1.1:1/",
-        "hosts": "hosts", "failures": "failures?crawl=gardens", "traps": "traps",
-        "frontier": "frontier", "store": "store",
-    }  # fmt: skip
-    for language in ("en", "zh-CN"):
+    for language, dark, width in LOOKS:
         page.speak(language)
-        for dark in (False, True):
-            page.look(dark=dark)
-            for width in (WIDE, NARROW):
-                page.resize(width, 900, phone=width == NARROW)
-                for name, path in paths.items():
-                    page.goto(home + path)
-                    look = f"{name}-{language[:2]}-{'dark' if dark else 'light'}-{width}.png"
-                    page.picture(folder / look)
+        page.look(dark=dark)
+        page.resize(width, 900, phone=width == NARROW)
+        for name, path in paths.items():
+            page.goto(home + path)
+            look = f"{before}{name}-{language[:2]}-{width}.png"
+            page.picture(folder / look)
+
+
+@contextmanager
+def world(folder: Path, browser: Browser) -> Iterator[tuple[Nodes, Page]]:
+    """All of it, at work."""
+    zone = Zone(ADDRESSES[0:1])
+    with (
+        ExitStack() as stack,
+        SiteServer(site, ADDRESSES) as web,
+        DnsServer({"example": zone}) as names,
+        browser.page(width=WIDE, height=800) as page,
+    ):
+        store = f"sqlite:///{folder / 'content.sqlite'}"
+        nodes = Nodes(stack, folder, names, store)
+        seeded(nodes, web.port)
+        nodes.work()
+        ordered(nodes, web.port)
+        logged_in(page, nodes.home)
+        gevent.sleep(WARM_SECONDS)
+        yield nodes, page
+
+
+def all_pages(nodes: Nodes, page: Page, folder: Path) -> None:
+    """Of the system at work, then without its Redis."""
+    page.goto(f"{nodes.home}pages?crawl=herbarium-2025")
+    found = page.run("document.querySelector('#pages th a').pathname").removeprefix("/monitor/")
+    page.goto(f"{nodes.home}failures?crawl=gardens")
+    url = page.run("document.querySelector('#letters th a').href").partition("/monitor/")[2]
+    page.goto(f"{nodes.home}crawls/gardens/edit")
+    first = page.run("new URL(document.querySelector('#o-seeds').value.split('\\n')[0]).host")
+    host = f"hosts/{first}"
+    drawn(page, nodes.home, folder, {**PATHS, "page": found, "url": url, "host": host})
+    nodes.redis.stop()
+    gevent.sleep(3.0)  # until it is noticed
+    away = {name: PATHS[name] for name in ("overview", "crawl", "frontier", "hosts", "nodes")}
+    drawn(page, nodes.home, folder, away, "no-redis-")
+
+
+def empty(folder: Path, browser: Browser, target: Path) -> None:
+    """A system that was just started; its store is then taken away."""
+    names = (
+        "overview",
+        "pages",
+        "hosts",
+        "failures",
+        "traps",
+        "frontier",
+        "store",
+        "nodes",
+        "orders",
+        "logs",
+    )
+    bare = {name: name for name in names} | {"overview": "", "url": "url"}
+    with ExitStack() as stack:
+        database = MariaDb(folder / "db").start()
+        stack.callback(database.stop)
+        nodes = Nodes(stack, folder, None, database.url)
+        page = stack.enter_context(browser.page(width=WIDE, height=800))
+        page.goto(nodes.home)
+        page.picture(target / "login.png")
+        logged_in(page, nodes.home)
+        drawn(page, nodes.home, target, bare, "empty-")
+        nodes.broker.crawl(["http://127.0.0.1:9/"], "lonely")
+        drawn(page, nodes.home, target, {"overview": "", "crawl": "crawls/lonely"}, "no-worker-")
+        database.stop()
+        away = {
+            "overview": "",
+            "crawl": "crawls/lonely",
+            "pages": "pages",
+            "store": "store",
+            "orders": "orders",
+        }
+        drawn(page, nodes.home, target, away, "no-store-")
+
+
+def for_the_docs(nodes: Nodes, page: Page) -> None:
+    """The pictures of docs/monitor.md."""
+    TARGET.mkdir(exist_ok=True)
+    page.goto(nodes.home)
+    page.picture(TARGET / "overview.png", whole=False)
+    page.goto(f"{nodes.home}crawls/gardens/edit")
+    page.fill("#o-delay", "0.5")
+    page.fill("#o-exclude", "/search\\?")
+    page.click("form.options button.main", goes=True)
+    page.resize(WIDE, 420)
+    page.picture(TARGET / "difference.png", whole=False)
+    page.look(dark=True)
+    page.resize(NARROW, 800, phone=True)
+    page.goto(f"{nodes.home}crawls/gardens")
+    page.picture(TARGET / "phone.png", whole=False)
 
 
 def main(arguments: list[str]) -> int:
-    addresses = [f"127.0.1.{n}" for n in range(1, 9)]
-    with (
-        tempfile.TemporaryDirectory() as temporary,
-        SiteServer(site, addresses) as web,
-        shared_system(Path(temporary), admin_token=TOKEN, worker_token="a-workers-token") as system,
-        Browser(Path(temporary) / "browser") as browser,
-        browser.page(width=WIDE, height=800) as page,
-    ):
-        home = f"http://127.0.0.1:{system.port}/monitor/"
-        crawls(system, web.port, addresses)
-        page.goto(home)
-        page.fill("#token", TOKEN)
-        page.click("form.login button", goes=True)
-        gevent.sleep(WARM_SECONDS)
-        if arguments:
-            folder = Path(arguments[0])
-            folder.mkdir(parents=True, exist_ok=True)
-            everything(page, home, folder)
-            return 0
-        TARGET.mkdir(exist_ok=True)
-        page.goto(home)
-        page.picture(TARGET / "overview.png", whole=False)
-        page.goto(f"{home}crawls/gardens/edit")
-        page.fill("#o-delay", "0.5")
-        page.fill("#o-exclude", "/search\\?")
-        page.click("form.options button.main", goes=True)
-        page.resize(WIDE, 420)
-        page.picture(TARGET / "difference.png", whole=False)
-        page.look(dark=True)
-        page.resize(NARROW, 800, phone=True)
-        page.goto(f"{home}crawls/gardens")
-        page.picture(TARGET / "phone.png", whole=False)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        with Browser(folder / "browser") as browser:
+            if not arguments:
+                with world(folder / "world", browser) as (nodes, page):
+                    for_the_docs(nodes, page)
+                return 0
+            target = Path(arguments[0])
+            target.mkdir(parents=True, exist_ok=True)
+            if "world" in arguments[1:] or not arguments[1:]:
+                with world(folder / "world", browser) as (nodes, page):
+                    for_the_docs(nodes, page)
+                    page.resize(WIDE, 900)
+                    all_pages(nodes, page, target)
+            if "empty" in arguments[1:] or not arguments[1:]:
+                empty(folder / "empty", browser, target)
     return 0
 
 
