@@ -124,7 +124,7 @@ function draw(place) {
     scales: { x: { range: (_, first, last) => [Math.min(first, last - LEAST_SECONDS), last] }, y: { range: (_, least, most) => [0, most > 0 ? most * 1.1 : 1] } },
     series: [{}, { label: place.dataset.label, stroke: colour("--green"), width: 1.5, points: { show: false } }],
     axes: [
-      { ...axis, space: 80, incrs: STEPS, values: said },
+      { ...axis, size: 28, space: 80, incrs: STEPS, values: said },
       { ...axis, size: 46 },
     ],
   }, data, place));

@@ -228,7 +228,7 @@ def _samples(
     hours = range(first, near, 60)
     pages = 0.0
     for minute in [*hours, *range(near, last + 1)]:
-        share = rows / max(len(hours), 1) if minute < near else 60 * scene.hosts / scene.delay / 8
+        share = rows / max(len(hours), 1) if minute < near else 60 * scene.hosts / scene.delay / 2
         pages += share * chance.uniform(0.6, 1.4)
         yield Counted(crawl=crawl.id, minute=minute, pages=round(pages), bytes=round(pages) * 300)
 
