@@ -1,7 +1,9 @@
 """``python -m greencrawl.cli``: the command ``greencrawl``."""
 
+from greencrawl.schema import garbage
 from greencrawl.schema.greenlets import patch_all
 
+garbage.starting()
 patch_all()
 
 import sys
@@ -15,6 +17,7 @@ def run(*more: Path) -> int:
 
     ``.env`` in the current folder is read first, then ``more`` such files.
     """
+    garbage.started()
     return main(env_files=(Path(".env"), *more))
 
 
