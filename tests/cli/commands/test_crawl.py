@@ -29,6 +29,7 @@ from greencrawl.worker.extract.main import NO_MAIN_TEXT, available
 from tests.support.checkout import ROOT
 from tests.support.dns_server import DnsServer, Zone
 from tests.support.ports import free_port
+from tests.support.template import popen
 
 SLOW = ("--delay", "0.1", "--processes", "1")
 FAST = ("--delay", "0", "--slots", "4", "--processes", "1")
@@ -82,7 +83,7 @@ class Command:
             "GREENCRAWL_ALLOW_NETWORKS": "127.0.0.0/8",
             **{f"GREENCRAWL_{name.upper()}": value for name, value in settings.items()},
         }
-        process = subprocess.Popen(
+        process = popen(
             [sys.executable, "-P", "-m", "greencrawl.cli", *arguments],
             cwd=self.folder,
             env=environ,
