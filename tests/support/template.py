@@ -154,8 +154,7 @@ def _blocking(descriptor: int) -> socket.socket:
 
 def _without_gevent() -> list[Any]:
     """``os.fork``, ``os.waitpid`` and ``os.close``: gevent's close only when its hub runs."""
-    found: list[Any] = monkey.get_original("os", ["fork", "waitpid", "close"])
-    return found
+    return [monkey.get_original("os", name) for name in ("fork", "waitpid", "close")]
 
 
 # -- in the template
