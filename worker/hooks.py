@@ -256,6 +256,12 @@ def imported(module: str, field: str) -> ModuleType:
 
     Raises InvalidConfig, which names ``field``, when it cannot be imported.
     """
+    if module.endswith(".py") or "/" in module:
+        path = module.removeprefix("./").removesuffix(".py").strip("/").replace("/", ".")
+        what = f"{module!r} is a file: name it as Python imports it"
+        if not module.startswith(("/", "../")):
+            what += f", {path!r}, in the folder that holds {path.partition('.')[0]!r}"
+        raise InvalidConfig([(field, what)])
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
@@ -264,6 +270,8 @@ def imported(module: str, field: str) -> ModuleType:
         return importlib.import_module(module)
     except RAISED as error:
         what = f"cannot import {module!r}: {described(error)}{_renamed(error)}"
+        if isinstance(error, ModuleNotFoundError) and module.startswith(error.name or "\0"):
+            what += f"; modules are looked for in {here} and among those that are installed"
         raise InvalidConfig([(field, what)]) from error
 
 

@@ -993,6 +993,20 @@ class MysqlStore:
         while dropped := self._cluster.write(lambda db: alerted.drop(db, before_ms)):
             yield dropped
 
+    # -- for who watches it
+
+    def size(self) -> int:
+        """See :class:`greencrawl.store.base.Store`. It is the server's estimate."""
+        sql = (
+            "SELECT COALESCE(SUM(data_length + index_length), 0) "
+            "FROM information_schema.tables WHERE table_schema = DATABASE()"
+        )
+        return int(self._cluster.read(lambda db: _all(db, sql))[0][0])
+
+    def lags(self) -> dict[str, float | None]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.lags()
+
     def close(self) -> None:
         """Close connections and files. Idempotent."""
         self._cluster.close()

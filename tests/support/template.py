@@ -16,6 +16,7 @@ import json
 import os
 import random
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -188,6 +189,7 @@ def _serve(asked: socket.socket) -> dict[str, Any] | None:
 
 def _run(request: dict[str, Any], rest: list[str]) -> None:
     gevent.reinit()  # what was imported made a hub: its epoll would be that of all
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
@@ -207,6 +209,7 @@ def _prepare() -> list[str]:
     import greencrawl.cli.__main__
     import greencrawl.cli.reach  # noqa: F401
 
+    sys.excepthook = sys.__excepthook__  # each sets its own, as it does with Ctrl-C
     for name in [name for name in sys.modules if name.partition(".")[0] == "greencrawl"]:
         del sys.modules[name]
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
@@ -215,11 +218,8 @@ def _prepare() -> list[str]:
 
 def main() -> None:
     rest = _prepare()
-    try:
-        request = _serve(_blocking(int(sys.argv[1])))
-    except KeyboardInterrupt:  # Ctrl-C comes to the whole group
-        return
-    if request is not None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C comes to the whole group
+    if (request := _serve(_blocking(int(sys.argv[1])))) is not None:
         _run(request, rest)
 
 

@@ -82,9 +82,27 @@ def test_bad_module_is_refused_at_start(folder: Path, source: str, said: str) ->
     assert caught.value.problems[0][0] == "hook"
 
 
-def test_missing_module_is_refused_at_start() -> None:
-    with pytest.raises(InvalidConfig, match=r"cannot import 'no\.such'"):
+def test_missing_module_is_refused_at_start_with_where_it_was_looked_for(folder: Path) -> None:
+    with pytest.raises(InvalidConfig, match=r"cannot import 'no\.such'") as caught:
         load("no.such")
+    assert f"modules are looked for in {folder} and among" in str(caught.value)
+    with pytest.raises(InvalidConfig) as caught:
+        load("json.nothing")
+    assert "looked for" in str(caught.value)
+    (folder / "mine.py").write_text("import nothing_of_that_name")
+    with pytest.raises(InvalidConfig) as caught:
+        load("mine")
+    assert "looked for" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [("x.py", "x"), ("./own/x.py", "own.x"), ("own/x", "own.x"), ("/srv/x.py", "")],
+)
+def test_a_file_is_named_as_python_imports_it(given: str, named: str) -> None:
+    with pytest.raises(InvalidConfig, match="is a file: name it as Python imports it") as caught:
+        load(given)
+    assert (f", {named!r}, in the folder that holds" in str(caught.value)) is bool(named)
 
 
 OLD_IMPORTS = [
