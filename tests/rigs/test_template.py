@@ -91,7 +91,7 @@ print("redis" in sys.modules, [name for name in sys.modules if "greencrawl" in n
 def test_two_brokers_of_one_template_share_nothing(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
-    brokers = [BrokerProcess(tmp_path / name, redis=redis_server.url) for name in "ab"]
+    brokers = [BrokerProcess(tmp_path / "data", redis=redis_server.url) for _ in range(2)]
     try:
         for one in brokers:
             one.start()
