@@ -13,7 +13,7 @@ from hypothesis import settings  # noqa: E402
 
 from greencrawl.schema import log  # noqa: E402
 from greencrawl.store.mysql.cluster.local import cluster  # noqa: E402
-from tests.support import ports, template  # noqa: E402
+from tests.support import ports  # noqa: E402
 from tests.support.effort import LONG  # noqa: E402
 from tests.support.redis_server import RedisServer  # noqa: E402
 
@@ -25,7 +25,6 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [SRC, os.environ.get("PY
 settings.register_profile("day", derandomize=True)
 if not LONG:
     settings.load_profile("day")
-    template.allow()
 
 # A command that a test runs in this process would set the level of all its loggers for good.
 log.configure = lambda *_: None

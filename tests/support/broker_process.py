@@ -12,7 +12,6 @@ from pathlib import Path
 from greencrawl.broker.client import BrokerClient
 from tests.support.checkout import ROOT
 from tests.support.ports import free_port
-from tests.support.template import popen
 
 START_SECONDS = 60.0
 
@@ -45,7 +44,7 @@ class BrokerProcess:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
         given = {f"GREENCRAWL_{key.upper()}": value for key, value in self.settings.items()}
         with (self.folder / "log").open("a") as log:
-            self.process = popen(
+            self.process = subprocess.Popen(
                 [sys.executable, "-m", "greencrawl.broker"],
                 cwd=ROOT,
                 env={**kept, **given},

@@ -25,7 +25,6 @@ import psutil
 from greencrawl.schema.settings import AUTH, AUTH_FIELDS
 from tests.support.checkout import ROOT
 from tests.support.ports import free_port
-from tests.support.template import popen
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
@@ -192,7 +191,7 @@ class System:
             environment |= {f"GREENCRAWL_{k}": v for k, v in self.secrets.items()}
         if fault:
             environment["GREENCRAWL_FAULT"] = fault
-        process = popen(
+        process = subprocess.Popen(
             [self._python, "-m", f"greencrawl.{part}"],
             cwd=self._checkout,
             env=environment,

@@ -21,7 +21,6 @@ from tests.broker.frontier.test_frontier import until
 from tests.support.broker_process import BrokerProcess
 from tests.support.checkout import ROOT
 from tests.support.redis_server import RedisServer
-from tests.support.template import popen
 
 URLS = 40_000
 
@@ -41,7 +40,7 @@ class Scene:
 
     def command(self, *options: str) -> subprocess.Popen[str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
-        return popen(
+        return subprocess.Popen(
             [sys.executable, "-m", "greencrawl.cli", "repair", *options],
             cwd=ROOT,
             env={**kept, "GREENCRAWL_BROKER": self.broker.url, "GREENCRAWL_DATA": str(self.folder)},

@@ -30,7 +30,6 @@ from tests.support.checkout import ROOT
 from tests.support.dns_server import DnsServer, Zone
 from tests.support.effort import by_night
 from tests.support.ports import free_port
-from tests.support.template import popen
 
 SLOW = ("--delay", "0.1", "--processes", "1")
 FAST = ("--delay", "0", "--slots", "4", "--processes", "1")
@@ -84,7 +83,7 @@ class Command:
             "GREENCRAWL_ALLOW_NETWORKS": "127.0.0.0/8",
             **{f"GREENCRAWL_{name.upper()}": value for name, value in settings.items()},
         }
-        process = popen(
+        process = subprocess.Popen(
             [sys.executable, "-P", "-m", "greencrawl.cli", *arguments],
             cwd=self.folder,
             env=environ,
