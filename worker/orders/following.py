@@ -23,7 +23,7 @@ from greencrawl.worker.session.backoff import delays
 
 log = logger("orders")
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 15.0
 """A call waits for so long at most: what is told of a process is not older."""
 DRAIN_SECONDS = 0.5
 """The same while a process hands back what it holds, for which somebody waits."""
