@@ -1,6 +1,10 @@
 """``python -m greencrawl.broker``: one broker process, until SIGTERM or SIGINT."""
 
 from greencrawl.schema import garbage
+from greencrawl.schema.process import starting
+
+starting.begin("broker")
+
 from greencrawl.schema.greenlets import patch_all
 
 garbage.starting()
@@ -19,6 +23,7 @@ from greencrawl.broker.frontier.coordination.duties import Duties
 from greencrawl.broker.frontier.nodes.embedded import EmbeddedRedis
 from greencrawl.broker.frontier.frontier import Frontier
 from greencrawl.broker.api.security import Guard, check_settings
+from greencrawl.broker.logs.sender import Sender
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.coordinator.coordinator import Coordinator, Watched
 from greencrawl.broker.tasks.coordinator.webhook import Webhook
@@ -31,7 +36,7 @@ from greencrawl.schema import crash_points
 from greencrawl.schema import log
 from greencrawl.schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig, Unavailable
 from greencrawl.schema.net.permits import Permits
-from greencrawl.schema.settings import Settings, load, masked
+from greencrawl.schema.settings import Settings, changed, load
 from greencrawl.store import Store, open_store
 from greencrawl.store.steward import steward_of
 
@@ -61,7 +66,7 @@ def breaking_off(stop: Event) -> Iterator[None]:
         stop.unlink(throw)
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, sender: Sender) -> None:
     """Serve until told to stop. Raises a GreencrawlError if it cannot start."""
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -93,13 +98,16 @@ def run(settings: Settings) -> None:
                 )
                 frontier.start()
             service = Service(frontier, store, duties=duties, permits=Permits.of(settings))
+            service.loggers.token, service.loggers.ca = settings.worker_token, settings.tls_ca
             upkeep, refill, purging = Upkeep(service), Refill(service), Purging(service)
             limits = Limits(settings.journal_months, settings.journal_days, settings.version_days)
             retention = Retention(service, limits)
-            face = HttpApp(service, Guard(settings.worker_token, settings.admin_token))
+            face = HttpApp(
+                service, Guard(settings.worker_token, settings.admin_token), settings.data
+            )
             server = Server(face, listening, context)
             address = f"{settings.bind[0]}:{server.port}"
-            membership = Membership(service, settings, address, server.port)
+            membership = Membership(service, settings, address, server.port, sender)
             webhook = Webhook(settings.alert) if settings.alert else None
             coordinator = Coordinator(
                 service, Watched(membership.member, webhook, settings.sample_days)
@@ -121,6 +129,7 @@ def run(settings: Settings) -> None:
             refill.stop()
             purging.stop()
             frontier.stop(clean=embedded is not None)
+            sender.stop()
         finally:
             duties.stop()
             store.close()
@@ -157,9 +166,10 @@ def main(arguments: list[str]) -> int:
         settings = load()
         log.configure("broker", settings.log_level)
         crash_points.arm(settings.fault)
-        log.logger("broker").info("settings", **masked(settings))
+        sender = Sender(settings.data, settings.worker_token, settings.tls_ca)
+        log.logger("broker").info("settings", **changed(settings))
         garbage.started()
-        run(settings)
+        run(settings, sender)
     except (InvalidConfig, FrontierMismatch) as error:
         print(f"broker: {error}", file=sys.stderr)
         return USAGE

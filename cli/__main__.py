@@ -1,9 +1,14 @@
 """``python -m greencrawl.cli``: the command ``greencrawl``."""
 
+from greencrawl.schema.process import starting
+
+starting.begin("greencrawl")
+
 from greencrawl.schema.greenlets import patch_all
 
 patch_all()
 
+import io
 import sys
 from pathlib import Path
 
@@ -15,6 +20,9 @@ def run(*more: Path) -> int:
 
     ``.env`` in the current folder is read first, then ``more`` such files.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+            stream.reconfigure(errors="replace")  # a title may be in any script
     return main(env_files=(Path(".env"), *more))
 
 

@@ -19,6 +19,8 @@ from greencrawl.schema.records.auth import Auth
 from greencrawl.schema.settings import AUTH_FIELDS
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?!\d)")  # localhost:8080 has none
+_MISTYPED = re.compile(r"https?(?:[;/\\]|:{2})[;:/\\]*", re.IGNORECASE)  # https//example.org
+_PORT = re.compile(r"[^/?#]*:(?P<port>[0-9]+)(?:[/?#]|$)")
 _FIELD = re.compile(r" - at `\$\.?(?P<path>[^`]*)`")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
 
@@ -42,7 +44,9 @@ _WANTED = {
 }
 """What an option must be, where msgspec's own words would not tell a person."""
 
-_TABLES = {"auth": "docs/authentication.md", "sources": "docs/sources.md"}
+_TABLES = {
+    "auth": "docs/authentication.md", "sources": "docs/sources.md", "kernels": "docs/kernels.md"
+}  # fmt: skip
 """Options that are lists of tables, and what says how to write them."""
 
 
@@ -51,8 +55,8 @@ def build(
 ) -> CreateCrawl:
     """The crawl that the command line describes.
 
-    ``arguments`` are URLs (``https://`` is put before one without a scheme) and at most one TOML
-    file; ``options`` win over the file. The crawl's name is ``name``, else the file's ``name``,
+    ``arguments`` are URLs (:func:`with_scheme` completes them) and at most one TOML file;
+    ``options`` win over the file. The crawl's name is ``name``, else the file's ``name``,
     else the file's own, else the first seed's host: the same command always means the same crawl.
 
     Raises :class:`InvalidConfig` naming the option that is wrong.
@@ -66,6 +70,9 @@ def build(
         if not _SCHEME.match(url) and Path(url).is_file():
             what = f"{url} is a file: one that describes a crawl ends in .toml"
             raise InvalidConfig([("seeds", f"{what}; a list of URLs goes there as `seeds`")])
+        if url.startswith(("/", "./", "../", "~")):
+            what = f"{url} is the path of a file: give a URL, or a file that ends in .toml"
+            raise InvalidConfig([("seeds", what)])
     seeds = values.get("seeds", [])
     if not isinstance(seeds, list) or not all(isinstance(seed, str) for seed in seeds):
         raise InvalidConfig([("seeds", "must be a list of URLs")])
@@ -97,16 +104,41 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def with_scheme(text: str) -> str:
-    """``text`` as a URL: ``https://`` is put before what has no scheme."""
-    return text.strip() if _SCHEME.match(text.strip()) else f"https://{text.strip()}"
+    """``text`` as a URL: ``https://`` is put before what has no scheme.
+
+    ``http://`` where it names a port, but for those that end in 443: what is tried out on a port of
+    its own speaks no TLS.
+    """
+    text = text.strip()
+    if has_scheme(text):
+        return text
+    port = _PORT.match(text)
+    return f"{'http' if port and not port['port'].endswith('443') else 'https'}://{text}"
+
+
+def has_scheme(text: str) -> bool:
+    """Whether a person wrote the scheme of a URL."""
+    return bool(_SCHEME.match(text.strip()))
 
 
 def seed_url(text: str) -> str:
     """The canonical URL of what a person typed: ``example.org`` is ``https://example.org/``."""
+    if slip := _MISTYPED.match(text.strip()):
+        raise InvalidConfig([("seeds", f"{text.strip()[:200]!r} is no URL{_meant(slip[0], text)}")])
     try:
         return canonicalise(with_scheme(text))
     except InvalidUrl as error:
-        raise InvalidConfig([("seeds", str(error))]) from error
+        begin = _SCHEME.match(text.strip())
+        meant = _meant(begin[0], text) if begin else ""
+        raise InvalidConfig([("seeds", f"{error}{meant}")]) from error
+
+
+def _meant(begin: str, text: str) -> str:
+    """A guess at a URL whose scheme, ``begin``, is misspelt; "" for another one."""
+    similar = difflib.get_close_matches(begin.rstrip(":;/\\").lower(), ("http", "https"), n=1)
+    rest = text.strip()[len(begin) :].lstrip(":;/\\")
+    known = text.lower().startswith(("http://", "https://"))
+    return f"; did you mean {similar[0]}://{rest[:200]}?" if similar and not known else ""
 
 
 def default_name(source: str) -> str:
@@ -152,7 +184,7 @@ def _problem(text: str) -> tuple[str, str]:
 
 
 def _problem_of_table(path: str, unknown: str, text: str) -> tuple[str, str]:
-    """What is wrong with an entry of ``auth`` or ``sources``; ``unknown`` is a field it has not."""
+    """What is wrong with an entry of one of these lists; ``unknown`` is a field it has not."""
     option = path.partition("[")[0]
     if path == option:
         return path, f"must be a list of tables: write [[{option}]]; see {_TABLES[option]}"

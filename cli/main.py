@@ -16,6 +16,7 @@ from greencrawl import __version__
 from greencrawl.cli import env_file
 from greencrawl.cli.ui import advice
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Refused
+from greencrawl.schema.process import starting
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _TOKEN = "; set GREENCRAWL_ADMIN_TOKEN to the broker's"
@@ -35,6 +36,7 @@ _COMMANDS = {
     "explain": "commands.explain",
     "dead": "commands.dead",
     "traps": "commands.traps",
+    "logs": "reading.logs",
     "hooks": "commands.hooks",
     "login": "commands.login",
     "pause": "commands.operate",
@@ -66,6 +68,7 @@ class _Commands(click.Group):
         if name not in _COMMANDS:
             return None
         found: click.Command = getattr(import_module(f"greencrawl.cli.{_COMMANDS[name]}"), name)
+        starting.done()
         return found
 
 

@@ -45,7 +45,7 @@ UNSAID = {
 }
 """What holds where an option that may be left unsaid is."""
 
-_APART = frozenset({"seeds", "auth", "sources", "recrawl"})
+_APART = frozenset({"seeds", "auth", "sources", "kernels", "recrawl"})
 """Seeds are the arguments; what is a table of its own stands in a TOML file."""
 
 

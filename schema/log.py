@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TextIO, cast
 
 # Where they are installed structlog takes these along, for renderers that are not used here and for
@@ -18,13 +20,19 @@ finally:
 
 
 class _StandardError:
-    """Standard error as it is at each line: it may have been exchanged since."""
+    """Standard error as it is at each line: it may have been exchanged since.
+
+    A line that cannot be written, as on a full disk, is lost: nobody who logs is to end by that.
+    """
 
     def write(self, text: str) -> int:
-        return sys.stderr.write(text)
+        with suppress(OSError):
+            sys.stderr.write(text)
+        return len(text)
 
     def flush(self) -> None:
-        sys.stderr.flush()
+        with suppress(OSError):
+            sys.stderr.flush()
 
 
 _FACTORY = structlog.PrintLoggerFactory(cast(TextIO, _StandardError()))
@@ -37,6 +45,33 @@ structlog.configure(  # until a process says more: never standard output, nor va
     ],
     logger_factory=_FACTORY,
 )
+
+
+Sink = Callable[[str], None]
+"""Takes a line, as JSON; from any thread, and without raising."""
+
+_sink: Sink | None = None
+_json = structlog.processors.JSONRenderer()
+_console = structlog.dev.ConsoleRenderer()
+
+
+def attach(sink: Sink | None) -> None:
+    """From now on give each line to ``sink`` as well; None: to nobody else."""
+    global _sink
+    _sink = sink
+
+
+def _as_json(given: object, method: str, event: structlog.types.EventDict) -> str:
+    text = str(_json(given, method, event))
+    if _sink is not None:
+        _sink(text)
+    return text
+
+
+def _for_people(given: object, method: str, event: structlog.types.EventDict) -> str:
+    if _sink is not None:
+        _sink(str(_json(given, method, event)))
+    return str(_console(given, method, event))  # it takes the event to pieces
 
 
 class _Logger(structlog.BoundLoggerBase):
@@ -56,11 +91,7 @@ def configure(process: str, level: str = "info") -> None:
 
     ``process`` is added to every line; ``level`` is one of debug, info, warning, error.
     """
-    renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer()
-        if sys.stderr.isatty()
-        else structlog.processors.JSONRenderer()
-    )
+    renderer = _for_people if sys.stderr.isatty() else _as_json
 
     def name_process(
         _logger: object, _method: str, event: structlog.types.EventDict

@@ -45,6 +45,7 @@ class Settings:
 
     data: Path
     bind: tuple[str, int]
+    metrics_bind: tuple[str, int] | None
     broker: tuple[str, ...]
     redis: tuple[str, ...]
     store: str
@@ -74,6 +75,8 @@ class Settings:
     host_bytes: int
     credentials: str
     session_key: str
+    logger_bind: tuple[str, int]
+    logger_days: int
     log_level: str
     fault: str
     said: frozenset[str] = field(default=frozenset(), compare=False)
@@ -128,6 +131,13 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "127.0.0.1:8765",
         variables.bind,
         "host:port the broker listens on; beyond loopback it needs tokens",
+    ),
+    "METRICS_BIND": (
+        "",
+        variables.optional_bind,
+        "host:port, as 127.0.0.1:8766, at which a worker's supervisor serves metrics of all its "
+        "processes at /metrics; beyond loopback it needs GREENCRAWL_WORKER_TOKEN; empty: none are "
+        "served",
     ),
     "BROKER": (
         "http://127.0.0.1:8765",
@@ -207,7 +217,7 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "HOOKS": (
         "",
         variables.modules,
-        "Modules that crawls may name as hooks or logins, comma-separated: `module`, "
+        "Modules that crawls may name as hooks, kernels or logins, comma-separated: `module`, "
         "`module:Class`, `package.*`, or `*` for all; empty: all on a broker with tokens, "
         "none on one without; "
         "the same on all workers and brokers",
@@ -218,8 +228,12 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         variables.text,
         "Bearer token of administrators: seeding, crawls, hosts; secret",
     ),
-    "TLS_CERT": ("", variables.text, "Certificate file (PEM) of the broker's listener"),
-    "TLS_KEY": ("", variables.text, "Key file (PEM) of the broker's listener"),
+    "TLS_CERT": (
+        "",
+        variables.text,
+        "Certificate file (PEM) of the listeners: the broker's, and that of a worker's metrics",
+    ),
+    "TLS_KEY": ("", variables.text, "Key file (PEM) of the listeners"),
     "TLS_CA": ("", variables.text, "CA file (PEM) against which clients verify the broker"),
     "PROCESSES": ("0", variables.number(int, 0, 1024), "Worker processes; 0: one per core"),
     "GREENLETS": (
@@ -271,6 +285,16 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "Key, the same on all machines, under which workers share what logins leave behind, by "
         "Redis; "
         "`openssl rand -base64 32` makes one; empty: each machine logs in by itself; secret",
+    ),
+    "LOGGER_BIND": (
+        "127.0.0.1:8766",
+        variables.bind,
+        "host:port a logger listens on; beyond loopback it needs GREENCRAWL_WORKER_TOKEN",
+    ),
+    "LOGGER_DAYS": (
+        "14",
+        variables.number(int, 1, 3650),
+        "Days of which a logger keeps what was said, today among them",
     ),
     "LOG_LEVEL": (
         "info",
@@ -333,8 +357,7 @@ def load(environ: Mapping[str, str] | None = None, **overrides: str) -> Settings
 
 def _unknown(key: str) -> str:
     if key.startswith(AUTH):
-        fields = ", ".join(AUTH_FIELDS).upper()
-        return f"unknown variable: {PREFIX}{AUTH}NAME_ is followed by one of {fields}"
+        return f"unknown variable: {PREFIX}{AUTH}NAME_… ends in {', '.join(AUTH_FIELDS).upper()}"
     if key in RENAMED:
         return f"is called {PREFIX}{RENAMED[key]} now"
     return "unknown variable; see docs/configuration.md"
@@ -356,19 +379,22 @@ def mask_path(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname}{port}/***" if url else ""
 
 
+def changed(settings: Settings) -> dict[str, str]:
+    """For the log at start: the values that are not the defaults, :func:`masked`."""
+    return dict(sorted(masked(settings).items() - masked(load({})).items()))
+
+
 def masked(settings: Settings) -> dict[str, str]:
-    """Effective values for the log at start; tokens and passwords in URLs are masked."""
+    """Effective values as text; tokens and passwords in URLs are masked."""
     shown: dict[str, str] = {}
     for key in KEYS:
         value = getattr(settings, key.lower())
         if key in SECRETS:
             shown[key] = "***" if value else ""
-        elif key == "ALERT":
-            shown[key] = mask_path(value)
-        elif key == "BIND":
-            shown[key] = f"{value[0]}:{value[1]}"
+        elif key in ("BIND", "METRICS_BIND", "LOGGER_BIND"):
+            shown[key] = f"{value[0]}:{value[1]}" if value else ""
         elif isinstance(value, tuple):
             shown[key] = ",".join(mask_url(str(part)) for part in value)
         else:
             shown[key] = mask_url(str(value))
-    return shown
+    return {**shown, "ALERT": mask_path(settings.alert)}

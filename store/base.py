@@ -670,5 +670,16 @@ class Store(Protocol):
     def drop_alerts(self, before_ms: int) -> Iterator[int]:
         """Drop those that were over before, telling after each step how many."""
 
+    # -- for who watches it
+    def size(self) -> int:
+        """Bytes that its files or tables take, about; bodies in files are not counted. It may take
+        a while on MySQL."""
+
+    def lags(self) -> dict[str, float | None]:
+        """Replica → seconds that it is behind at most, None where that cannot be told.
+
+        The oftener this is called, the nearer it is. None at all where there are no replicas.
+        """
+
     def close(self) -> None:
         """Free connections and files. Idempotent; every other call raises Closed from then on."""

@@ -7,8 +7,10 @@ The supervisor is plain Python on purpose (signals, waitpid); only these are mad
 import sys
 
 from greencrawl.schema import garbage
+from greencrawl.schema.process import starting
 
 garbage.starting()
+starting.begin("worker")
 
 if "--child" in sys.argv or "--quarantine" in sys.argv:
     from greencrawl.schema.greenlets import patch_all
@@ -17,7 +19,7 @@ if "--child" in sys.argv or "--quarantine" in sys.argv:
 
 from greencrawl.schema import log
 from greencrawl.schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig
-from greencrawl.schema.settings import Settings, load, masked
+from greencrawl.schema.settings import Settings, changed, load
 from greencrawl.worker.process import supervisor
 
 
@@ -58,10 +60,13 @@ def main(arguments: list[str]) -> int:
     log.configure(f"worker-{arguments[1]}" if is_child else "worker", settings.log_level)
     if is_child:
         return _child(settings, numbers[0])
-    log.logger("supervisor").info("settings", **masked(settings))
+    log.logger("supervisor").info("settings", **changed(settings))
     garbage.started()
     try:
         return supervisor.Supervisor(settings).run()
+    except InvalidConfig as error:
+        print(f"worker: {error}", file=sys.stderr)
+        return 2
     except GreencrawlError as error:
         print(f"worker: {error}", file=sys.stderr)
         return 1

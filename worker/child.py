@@ -17,6 +17,7 @@ from gevent.lock import Semaphore
 from greencrawl import __version__
 from greencrawl.broker.client import BrokerClient
 from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.logs.sender import Sender
 from greencrawl.schema import crash_points, garbage
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.log import logger
@@ -49,6 +50,8 @@ from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.engine import Engine, Limits
 from greencrawl.worker.extract import pool_trees, stops
 from greencrawl.worker.http.client import Downloader
+from greencrawl.worker.metrics.gauges import meter_of
+from greencrawl.worker.metrics.tallies import file_of, joined
 from greencrawl.worker.orders.figures import Figures
 from greencrawl.worker.orders.following import Follower
 from greencrawl.worker.orders.kept import OrdersFile
@@ -91,10 +94,16 @@ def broker_of(settings: Settings) -> BrokerClient:
     return BrokerClient(settings.broker, settings.worker_token, ca=settings.tls_ca, timeout=seconds)
 
 
+def sender_of(settings: Settings) -> Sender:
+    """What this process says from now on goes to the loggers, where there are some."""
+    return Sender(settings.data, settings.worker_token, settings.tls_ca)
+
+
 class Worker:
     """All parts of one process. Raises FrontierMismatch and InvalidConfig; waits for the rest.
 
-    ``broker`` takes the place of the client of ``settings.broker``, as benchmarks need it.
+    ``broker`` takes the place of the client of ``settings.broker``, as benchmarks need it;
+    ``sender`` has what this process has said already.
     """
 
     def __init__(
@@ -104,12 +113,16 @@ class Worker:
         stopping: Event,
         *,
         broker: BrokerClient | None = None,
+        sender: Sender | None = None,
     ) -> None:
         name = f"{settings.worker_id}-{number}"
         base = folder(settings)
         self._settings = settings
         self._stopping = stopping
+        self._sender = sender or sender_of(settings)
         self._permits = Permits.of(settings)
+        counted = file_of(base, settings.worker_id, number) if settings.metrics_bind else None
+        self._tallies = joined(counted)
         self._crash_record = CrashRecord(base / f"{name}.marker", Semaphore(1), blocked())
         self._store = until_available(
             lambda: open_store(settings.store_url, settings.bodies), "store"
@@ -130,11 +143,13 @@ class Worker:
             allow_ports=settings.allow_ports,
             dns_servers=settings.dns_servers,
             in_hand=self._in_hand,
+            tallies=self._tallies,
         )
         self._quarantine = Quarantine(settings.stall_seconds)
         self._crawls = Crawls(self._store, permits=self._permits)
         self._rate = Rate(SharedTurns(base / f"{settings.worker_id}.rate"))
         self._figures = Figures()
+        self._fetching = Quarantine(settings.stall_seconds)
         self._build(name, begin(base / f"{name}.incarnation"))
 
     def _build(self, name: str, incarnation: Incarnation) -> None:
@@ -160,6 +175,7 @@ class Worker:
             spawn=lambda *call: self._engine.spawn(*call),
             in_hand=self._in_hand,
             figures=self._figures,
+            tallies=self._tallies,
         )
         self._pipeline = Pipeline(
             store=self._store,
@@ -168,7 +184,7 @@ class Worker:
             auth=self._keeper(),
             writer=self._writer,
             results=self._results,
-            guarded=Guarded(self._crash_record, self._quarantine),
+            guarded=Guarded(self._crash_record, self._quarantine, self._fetching),
             stopping=self._stopping,
             keep_all=settings.bodies != "sql",
             in_hand=self._in_hand,
@@ -198,6 +214,8 @@ class Worker:
             blocked=blocked().since,
             stopping=self._stopping,
         )
+        held, writer = self._sessions, self._writer
+        parts = held, writer, self._crawls, self._rate, self._figures, self._sender
         self._follower = Follower(
             MemberRequest(
                 id=name,
@@ -208,16 +226,17 @@ class Worker:
             ),
             self._broker,
             OrdersFile(folder(settings) / f"{settings.worker_id}.orders"),
-            Ordered(
-                settings,
-                self._engine,
-                self._sessions,
-                self._writer,
-                self._crawls,
-                self._rate,
-                self._figures,
-            ),
+            Ordered(settings, self._engine, *parts),
         )
+        self._meter = meter_of(
+            self._tallies,
+            self._engine,
+            self._sessions,
+            self._writer,
+            self._in_hand,
+            self._downloader,
+        )
+        self._sender.begin(name, incarnation.number)
         log.info("worker_up", worker=name, incarnation=incarnation.number, pid=os.getpid())
         if not stops():
             log.warning("reader_not_compiled", mend=MEND)
@@ -268,17 +287,20 @@ class Worker:
                 charging.kill()
                 return 0
             charging.get()
-            self._follower.start()
-            following = self._engine.spawn(self._follower.run)
-            status = self._engine.run(self._settings.request_seconds + 10.0)
-            following.kill()
-            self._follower.leave()
-            return status
+            with self._meter.running():
+                self._follower.start()
+                following = self._engine.spawn(self._follower.run)
+                status = self._engine.run(self._settings.request_seconds + 10.0)
+                following.kill()
+                self._follower.leave()
+                return status
         finally:
             self._quarantine.close()
+            self._fetching.close()
             self._shares.close()
             self._downloader.close()
             self._store.close()
+            self._sender.stop()
 
     def _charge(self) -> None:
         """Charge the page that killed or hung our predecessor, and that page alone.
@@ -361,19 +383,15 @@ def main(settings: Settings, number: int) -> int:
     """Body of ``python -m greencrawl.worker --child N``: returns the exit status."""
     crash_points.arm(settings.fault)
     before_start()
+    sender = sender_of(settings)
     stopping = Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         gevent.signal_handler(signum, stopping.set)
-    starting = gevent.spawn(Worker, settings, number, stopping)
+    starting = gevent.spawn(Worker, settings, number, stopping, sender=sender)
 
-    def give_up_starting() -> None:
-        stopping.wait()
-        starting.kill()
-
-    impatient = gevent.spawn(give_up_starting)
+    stopping.rawlink(lambda _: starting.kill(block=False))
     worker = starting.get()
     garbage.started()
-    impatient.kill()
     if not isinstance(worker, Worker):  # told to stop while Redis, say, is awaited
         return 0
     return worker.run()

@@ -1,4 +1,4 @@
-"""What a worker knows about each crawl, per revision: options, compiled scope, hooks, headers."""
+"""What a worker knows about each crawl, per revision: options, scope, hooks, kernels, headers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.net.request import ACCEPT_JSON, crawl_headers, shown
 from greencrawl.schema.records import Crawl, CrawlOptions, Refusal, StoredPage, Validators
 from greencrawl.schema.records.auth import Form, OAuth2, Own
+from greencrawl.schema.text.kernel_rules import own_code, own_kernels
 from greencrawl.schema.text.link_sources import chosen_sources
 from greencrawl.store.base import Detail
 from greencrawl.worker import hooks
 from greencrawl.worker.extract.listing import Listing, listing_of
 from greencrawl.worker.extract.sources.wanted import Wanted
 from greencrawl.worker.hooks import Hooks
+from greencrawl.worker.kernels.choosing import NO_KERNELS, Kernels
 from greencrawl.worker.link_checker import Checker
 from greencrawl.worker.robots.parser import product_token
 from greencrawl.worker.session.backoff import until_available
@@ -33,7 +35,7 @@ from greencrawl.worker.session.caps import Caps
 log = logger("worker")
 
 TRY_AGAIN_SECONDS = 20.0
-"""Between two attempts to import a hook that could not be imported."""
+"""Between two attempts to import what could not be imported."""
 REFUSALS = 100
 """Crawls that a lease names as refused at most."""
 
@@ -77,6 +79,8 @@ class CrawlContext:
         """What sessions are opened by: delay and slots."""
         return self.options.delay, self.options.slots
 
+    kernels: Kernels = NO_KERNELS
+
     @cached_property
     def options(self) -> CrawlOptions:
         """Those of the crawl."""
@@ -116,7 +120,9 @@ class CrawlContext:
 
     def listing(self, url: str) -> Listing | None:
         """The source of which the canonical ``url`` is a page, if any."""
-        return listing_of(self.listings, url) if self.listings else None
+        if not self.listings or self.kernels.at(url) is not None:
+            return None
+        return listing_of(self.listings, url)
 
     def headers_for(self, url: str) -> dict[str, str]:
         """What is sent when the canonical ``url`` is asked for, before credentials and hooks."""
@@ -126,7 +132,8 @@ class CrawlContext:
 
 
 def context_of(crawl: Crawl) -> CrawlContext:
-    """Compile a crawl's options. Raises InvalidConfig if its hook cannot be imported here."""
+    """Compile a crawl's options. Raises InvalidConfig if its hook, or a kernel, cannot be imported
+    here."""
     rules = scope.compile(crawl)
     options = crawl.options
     agent = options.user_agent
@@ -138,6 +145,7 @@ def context_of(crawl: Crawl) -> CrawlContext:
         agent=product_token(agent),
         headers=crawl_headers(options),
         listings=tuple(Listing(source) for source in options.sources),
+        kernels=Kernels(options) if options.kernels else NO_KERNELS,
     )
 
 
@@ -154,8 +162,8 @@ IDLE_SECONDS = 300.0
 class Crawls:
     """Contexts by crawl id; reloaded when a session names a newer revision.
 
-    A crawl whose hook is not permitted, or cannot be imported, is refused, and tried again every
-    :data:`TRY_AGAIN_SECONDS`: somebody may have installed it.
+    A crawl whose hook or kernel is not permitted, or cannot be imported, is refused, and tried
+    again every :data:`TRY_AGAIN_SECONDS`: somebody may have installed it.
     """
 
     def __init__(
@@ -173,7 +181,7 @@ class Crawls:
     def get(self, crawl: int, revision: int) -> CrawlContext:
         """The context, at least as new as ``revision``; waits while the store is away.
 
-        Raises UnknownCrawl when the crawl was deleted, Refused when its hook cannot be imported.
+        Raises UnknownCrawl when the crawl was deleted, Refused when its code cannot be imported.
         """
         context = self._contexts.get(crawl)
         if context is not None and context.crawl.revision >= revision:
@@ -188,7 +196,7 @@ class Crawls:
 
     def latest(self, context: CrawlContext) -> CrawlContext:
         """What is known of the crawl by now: its options may have been changed."""
-        return self._contexts.get(context.crawl.id) or context
+        return self._contexts.peek(context.crawl.id) or context
 
     def renew(self, crawl: int) -> CrawlContext | None:
         """Options of a crawl were changed: read it again.
@@ -205,21 +213,21 @@ class Crawls:
     def put(self, crawl: Crawl) -> CrawlContext:
         """Take over a crawl that was read, or widened, just now. Raises Refused."""
         try:
-            if why := self._permits.module(crawl.options.hook):
-                raise InvalidConfig([("hook", why)])
+            for named in (crawl.options.hook, *own_kernels(crawl.options)):
+                if why := self._permits.module(named):
+                    raise InvalidConfig([("hook", why)])
             context = self._paced(context_of(crawl))
         except InvalidConfig as error:
             reason = "; ".join(why for _, why in error.problems)
             if crawl.id not in self._refused:
-                hook = crawl.options.hook
-                log.warning("hook_unusable", hook=hook, reason=reason)
-            refusal = Refusal(crawl.id, crawl.options.hook, reason[:300])
+                log.warning("hook_unusable", hook=own_code(crawl.options), reason=reason)
+            refusal = Refusal(crawl.id, own_code(crawl.options), reason[:300])
             self._refused[crawl.id] = crawl.revision, refusal
             self._contexts.drop(crawl.id)
             raise Refused(reason) from error
         self._contexts[crawl.id] = context
         if self._refused.pop(crawl.id, None) is not None:
-            log.info("hook_usable", hook=crawl.options.hook)
+            log.info("hook_usable", hook=own_code(crawl.options))
         return context
 
     def _paced(self, context: CrawlContext) -> CrawlContext:

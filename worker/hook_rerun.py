@@ -32,8 +32,8 @@ from greencrawl.store.errors import BodyAway
 from greencrawl.worker.crawls import CrawlContext, context_of
 from greencrawl.worker.delivery.recent import Recent
 from greencrawl.worker.hooks import OF_PAGES, stable
+from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.process.quarantine import DiedInQuarantine, RaisedInQuarantine
-from greencrawl.worker.reading import Reading
 from greencrawl.worker.refetch import as_fetched
 
 TOGETHER_PAGES = 50

@@ -120,7 +120,7 @@ class Hooks:
             fields = self.on_page(_copy(page), answer)
             encoded = wire.to_json(fields)
         except RAISED as error:
-            raise HookError("on_page", _described(error)) from error
+            raise HookError("on_page", described(error)) from error
         if fields is None:
             return None
         if not isinstance(fields, dict):
@@ -132,23 +132,10 @@ class Hooks:
         they are more or longer than is kept: then none is."""
         if self.items is None:
             return b""
-        found: list[bytes] = []
-        size = 0
         try:
-            for item in self.items(_copy(page)) or ():
-                encoded = wire.to_json(item)
-                if not encoded.startswith(b"{"):
-                    raise TypeError(f"must yield dicts, not {type(item).__name__}")
-                size += len(encoded)
-                if len(encoded) > ITEM_BYTES:
-                    raise ValueError(f"a record of more than {ITEM_BYTES:,} bytes of JSON")
-                if len(found) == MOST_ITEMS or size > ITEMS_BYTES:
-                    most = f"{MOST_ITEMS:,} records or {ITEMS_BYTES:,} bytes of JSON"
-                    raise ValueError(f"more than {most} on a page")
-                found.append(encoded)
+            return packed(self.items(_copy(page)) or ())
         except RAISED as error:
-            raise HookError("items", _described(error)) from error
-        return b"[%b]" % b",".join(found) if found else b""
+            raise HookError("items", described(error)) from error
 
     def chosen_links(self, page: Extracted) -> list[Link]:
         """Call ``links``. Raises HookError; all links of the page without such a function."""
@@ -158,7 +145,7 @@ class Hooks:
         try:
             chosen = list(self.links(given, list(given.links)))
         except RAISED as error:
-            raise HookError("links", _described(error)) from error
+            raise HookError("links", described(error)) from error
         if not all(map(_is_link, chosen)):
             raise HookError("links", "must return a list of Link, with a url that is a string")
         return chosen
@@ -170,13 +157,32 @@ class Hooks:
         try:
             chosen = dict(self.request(task, dict(headers)))
         except RAISED as error:
-            raise HookError("request", _described(error)) from error
+            raise HookError("request", described(error)) from error
         for name, value in chosen.items():
             if not isinstance(name, str) or not isinstance(value, str):
                 raise HookError("request", "must return a dict of strings")
             if any(c in name + value for c in "\r\n\0"):
                 raise HookError("request", f"header {name!r} holds a line break")
         return chosen
+
+
+def packed(items: Iterable[dict[str, Any]]) -> bytes:
+    """Records as a JSON array, b"" for none. Raises TypeError for what is no dict, ValueError where
+    they are more or longer than is kept, and whatever ``items`` raises."""
+    found: list[bytes] = []
+    size = 0
+    for item in items:
+        encoded = wire.to_json(item)
+        if not encoded.startswith(b"{"):
+            raise TypeError(f"must yield dicts, not {type(item).__name__}")
+        size += len(encoded)
+        if len(encoded) > ITEM_BYTES:
+            raise ValueError(f"a record of more than {ITEM_BYTES:,} bytes of JSON")
+        if len(found) == MOST_ITEMS or size > ITEMS_BYTES:
+            most = f"{MOST_ITEMS:,} records or {ITEMS_BYTES:,} bytes of JSON"
+            raise ValueError(f"more than {most} on a page")
+        found.append(encoded)
+    return b"[%b]" % b",".join(found) if found else b""
 
 
 RAISED = (Exception, SystemExit, KeyboardInterrupt, gevent.Timeout)
@@ -250,6 +256,12 @@ def imported(module: str, field: str) -> ModuleType:
 
     Raises InvalidConfig, which names ``field``, when it cannot be imported.
     """
+    if module.endswith(".py") or "/" in module:
+        path = module.removeprefix("./").removesuffix(".py").strip("/").replace("/", ".")
+        what = f"{module!r} is a file: name it as Python imports it"
+        if not module.startswith(("/", "../")):
+            what += f", {path!r}, in the folder that holds {path.partition('.')[0]!r}"
+        raise InvalidConfig([(field, what)])
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
@@ -257,7 +269,9 @@ def imported(module: str, field: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except RAISED as error:
-        what = f"cannot import {module!r}: {_described(error)}{_renamed(error)}"
+        what = f"cannot import {module!r}: {described(error)}{_renamed(error)}"
+        if isinstance(error, ModuleNotFoundError) and module.startswith(error.name or "\0"):
+            what += f"; modules are looked for in {here} and among those that are installed"
         raise InvalidConfig([(field, what)]) from error
 
 
@@ -285,5 +299,6 @@ def _problem(function: object, count: int, *, yields: bool) -> str:
     return ""
 
 
-def _described(error: BaseException) -> str:
+def described(error: BaseException) -> str:
+    """An error's type and message."""
     return f"{type(error).__name__}: {error}"

@@ -1,11 +1,11 @@
 """The life of a task, and the only place that knows the order of the stages.
 
-traps → robots → hook ``request`` → authentication, download → verdict on the status → reading
-(extraction → hooks ``on_page`` and ``links``, or what a sitemap lists → link checker) → journal →
-writer. A session's tasks go through it one after the other; the writer stores and settles them
-behind our back, in batches. What runs the user's code and libxml is guarded
-(``greencrawl.worker.process.guarded``); what a task's end leaves for the writer is made in
-``greencrawl.worker.delivery.results``.
+traps → robots → hook ``request`` → kernel's ``fetch`` (authentication, download) → verdict on the
+status → kernel's ``read`` (hooks ``on_page`` and ``links``, link checker) → journal → writer. What
+an answer is, and who reads it, ``greencrawl.worker.kernels`` knows. A session's tasks go through it
+one after the other; the writer stores and settles them behind our back, in batches. What runs the
+user's code and libxml is guarded (``greencrawl.worker.process.guarded``); what a task's end leaves
+for the writer is made in ``greencrawl.worker.delivery.results``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.access import is_action
-from greencrawl.schema.net.request import shown
 from greencrawl.schema.net.scope import redirect_root
 from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import (
@@ -40,14 +39,17 @@ from greencrawl.worker.delivery.results import ACTION, Results
 from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.directives.folding import Folding
 from greencrawl.worker.directives.withholding import withhold
-from greencrawl.worker.extract import is_html, is_plain, is_style
 from greencrawl.worker.hooks import HookError
 from greencrawl.worker.http.client import LeaseExpired
+from greencrawl.worker.kernels import choosing
+from greencrawl.worker.kernels.http import heard, keeps_body
+from greencrawl.worker.kernels.json_list import elsewhere
+from greencrawl.worker.kernels.judged import visit_for
+from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.link_checker import redirect_problem, redirected
 from greencrawl.worker.orders.rate import Rate
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
-from greencrawl.worker.reading import Reading, heard, is_no_sitemap, is_sitemap, keeps_body
 from greencrawl.worker.refetch import asking, conditions, is_unchanged, reread
 from greencrawl.worker.robots.cache import RobotsCache, RobotsRules
 from greencrawl.worker.robots.reservations import SiteReservations
@@ -55,7 +57,7 @@ from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.fetcher import Fetcher, Visit, VisitOver
 from greencrawl.worker.session.held import Held, unused
 from greencrawl.worker.session.in_hand import InHand
-from greencrawl.worker.sitemaps.origins import Origins, least_cap
+from greencrawl.worker.sitemaps.origins import Origins
 from greencrawl.worker.traps.traps import Traps
 
 log = logger("worker")
@@ -235,6 +237,7 @@ class Pipeline:
             return
         failure = answer if isinstance(answer, Failure) else retry.classify(answer)
         if failure is not None:
+            failure = visit.context.kernels.noted(task.url, failure)
             if dear:
                 failure = replace(failure, detail="; ".join(filter(None, (failure.detail, dear))))
             took = answer.elapsed_ms if isinstance(answer, Fetched) else 0
@@ -249,17 +252,16 @@ class Pipeline:
     ) -> Fetched | Failure:
         context = visit.context
         headers = asking(visit.conditions, task, context.headers_for(task.url))
-        visit.least_cap = least_cap(task)
         if context.hooks.request is not None:
             try:
                 headers = self._guarded.request_headers(visit, task, headers)
             except HookError as error:
                 problems[error.function] = error.what
-        judge = partial(self._guarded.verdict, visit, task)
-        answer = self._auth.get(visit, task.url, headers, judge)
+        kernel = choosing.fetching(context, task)
+        asking_for = visit_for(kernel)(visit, task, self._auth, self._guarded, self._robots)
+        answer = self._guarded.fetch(kernel, asking_for, visit, headers)
         if isinstance(answer, Fetched):
             answer.site = site
-            answer.request = context.shown if headers is context.headers else shown(headers)
         return answer
 
     def _answer_robots(self, visit: Visit, task: Task) -> None:
@@ -311,9 +313,8 @@ class Pipeline:
             return
         target = canonicalise(location, task.url)
         context = visit.context
-        if context.listing(task.url) is not None and context.listing(target) is None:
-            where = f"the source is elsewhere, at {target}: name that one"
-            failure = Failure(FailureKind.REDIRECT, where, fetched.status)
+        if moved := elsewhere(context, task.url, target):
+            failure = Failure(FailureKind.REDIRECT, moved, fetched.status)
             self._fail(visit, task, failure, fetched.elapsed_ms, problems)
             return
         if self._frontier.fingerprint(target) == self._frontier.fingerprint(task.url):  # known then
@@ -338,43 +339,37 @@ class Pipeline:
     ) -> None:
         """Read it, if it is to be read. ``dear``: why undoing its encodings was charged."""
         context, options, guarded = visit.context, visit.context.options, self._guarded
-        listed = fetched.status != 204 and context.listing(task.url) is not None
-        if fetched.packed and (listed or not is_sitemap(context, task, fetched)):
+        way = choosing.reading(context, task, fetched)
+        if fetched.packed and not way.in_steps:
             guarded.unpack(visit, fetched)
-        said, head = fetched.content_type, fetched.body[:1024]
-        html = listed or is_html(said, head)
-        sitemap = not listed and is_sitemap(context, task, fetched, html=html)
-        if html and task.kind == TaskKind.REQUISITE:
-            html = (task := guarded.as_page(visit, task)).kind.is_page
-        reading, plain = Reading(), task.kind.is_page and is_plain(said, task.url, head)
-        if not sitemap:
+            way = choosing.reading(context, task, fetched)
+        if way.page and task.kind is TaskKind.REQUISITE:
+            task = guarded.as_page(visit, task)
+            way = way if task.kind.is_page else choosing.NOTHING
+        if not way.in_steps:
             fetched.cut(options.max_body_bytes)
-        if not sitemap and is_no_sitemap(context, task, html=html):
-            reading = Reading(failure="neither a sitemap, nor a feed, nor a list of URLs")
-        elif sitemap or html or plain or (options.requisites == "on" and is_style(said)):
+        reading = Reading(failure=way.refused)
+        if way.reads:
             self._writer.wait_for_room()  # with its text and links a page is twice as large
-            reading = (guarded.read_sitemap if sitemap else guarded.read)(visit, task, fetched)
-        if sitemap and task.kind.is_page and reading.failure:  # a page it is
-            reading = Reading(unread=reading.failure)
-        if reading.failure:
-            sort = FailureKind.SITEMAP if task.kind.is_sitemap else FailureKind.PARSE
-            kind = FailureKind.COSTLY if reading.costly else sort
-            failure = Failure(kind, reading.failure, fetched.status)
+            reading = guarded.read(visit, task, fetched, way.kernel)
+        failure = way.failure(task, reading, fetched.status)
+        if failure is not None:
             self._fail(visit, task, failure, fetched.elapsed_ms, problems)
             return
         row = self._results.page(context.crawl.id, task, fetched)
         if not reading.encoding:  # what is read as a page is read with what its headers say
             heard(context, fetched, row)
         reading.fill(row)
-        if not (html or plain or self._keep_all or keeps_body(options, said)):
+        if not (way.keeps or self._keep_all or keeps_body(options, fetched.content_type)):
             row.body = b""
-        visit.judge.note(task, row, reading if html else None)
-        if html and options.canonical == "fold":
+        visit.judge.note(task, row, way.evidence(reading))
+        if way.html and options.canonical == "fold":
             excluded = partial(self._guarded.excluded_by, visit, task, link=True)
             self._folding.fold(visit, task, row, excluded)
-        if task.kind.is_page and not (sitemap or listed):
+        if task.kind.is_page and not way.lists:
             row.links[:0] = self._origins.links(context.crawl, task, self._robots.sitemaps)
-        self._store_page(visit, task, fetched, row, problems | reading.problems, reading, dear)
+        problems |= reading.problems
+        self._store_page(visit, task, fetched, row, problems, reading, dear, way.name)
 
     def _store_page(
         self,
@@ -385,12 +380,14 @@ class Pipeline:
         problems: dict[str, str],
         reading: Reading,
         dear: str = "",
+        kernel: str = "",
     ) -> None:
-        """Hand it to the writer, with what else ``reading`` tells. ``dear`` is that of a page."""
+        """Hand it to the writer, with what else ``reading`` tells. ``dear`` is that of a page;
+        ``kernel`` has read it, "" for the default one."""
         if row.directives is not None and row.directives.withheld:
             withhold(row)
         notes, rewritten = reading.notes(dear), reading.rewritten
-        result = self._results.stored(visit.held, task, fetched, row, notes, rewritten)
+        result = self._results.stored(visit.held, task, fetched, row, notes, rewritten, kernel)
         if reading.skipped:
             result.finals += self._results.skipped(row.crawl, task, reading.skipped)
         if visit.context.hooks.any:

@@ -30,10 +30,10 @@ from greencrawl.store.errors import BodyAway
 from greencrawl.worker import retry
 from greencrawl.worker.crawls import CrawlContext, RootStore
 from greencrawl.worker.delivery.results import Result, Results
-from greencrawl.worker.extract import is_html, is_style
+from greencrawl.worker.kernels import choosing
+from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.link_checker import redirected
 from greencrawl.worker.process.guarded import Guarded
-from greencrawl.worker.reading import Reading, is_sitemap
 from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.fetcher import Visit
 
@@ -50,10 +50,10 @@ def conditions(
     """Number of a task → header fields that ask only for what has changed; none for most.
 
     Read once a session, and only if some task of it is a refetch; waits while the store is away.
-    None are sent for a crawl that logs in or has a hook: an answer is then not the same for all, or
-    the request not ours, and the hook is to see what is fetched.
+    None are sent for a crawl that logs in, has a hook, or a kernel that asks by itself: an answer
+    is then not the same for all, or the request not ours, and they are to see what is fetched.
     """
-    if context.hooks.any or context.options.auth:
+    if context.hooks.any or context.options.auth or context.kernels.fetching:
         return NONE
     tasks = {
         fingerprint(task.url): task.number
@@ -145,16 +145,9 @@ def _links(
         return [redirected(task, target)] if leads else [], {}
     if not page.body or guarded.excluded_by(visit, task, task.url):
         return [], {}
-    context = visit.context
     fetched = as_fetched(page)
-    listed = context.listing(task.url) is not None
-    html = listed or is_html(fetched.content_type, page.body[:1024])
-    if not listed and is_sitemap(context, task, fetched, html=html):
-        reading = guarded.read_sitemap(visit, task, fetched)
-    elif html or (context.options.requisites == "on" and is_style(fetched.content_type)):
-        reading = guarded.read(visit, task, fetched)
-    else:
-        reading = Reading()
+    way = choosing.reading(visit.context, task, fetched)
+    reading = guarded.read(visit, task, fetched, way.kernel) if way.reads else Reading()
     failed = reading.failure or "links" in reading.problems
     return [] if failed else reading.links, reading.problems
 

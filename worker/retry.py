@@ -148,6 +148,10 @@ TABLE: Mapping[FailureKind, Policy] = MappingProxyType(
             "dead", "large, and came as next to nothing: read alone, and stored all the same"
         ),
         _K.HOOK: _final("dead", "the user's own function raised; requeue once it is mended"),
+        _K.KERNEL: _final(
+            "dead",
+            "the user's own kernel raised, or asked for what it may not; requeue once it is mended",
+        ),
         _K.PARSE: _final("dead", "extraction raised"),
         _K.LINKS: _final(
             "dead",

@@ -48,6 +48,8 @@ from greencrawl.schema.records import (
     ItemStatus,
     LeaseReply,
     LeaseRequest,
+    MemberReply,
+    MemberRequest,
     ReconcileReply,
     ReconcileRequest,
     Session,
@@ -58,9 +60,9 @@ from greencrawl.worker import child
 from greencrawl.worker.crawls import context_of
 from greencrawl.worker.http.client import Downloader
 from greencrawl.worker.http.connections import Connection, Connections
+from greencrawl.worker.kernels.http import read
 from greencrawl.worker.process.crash_record import Suspect
 from greencrawl.worker.process.inflight_table import InflightTable
-from greencrawl.worker.reading import read
 from greencrawl.worker.session.fetcher import Visit
 from greencrawl.worker.session.held import Held, Sessions
 from greencrawl.worker.session.slow_hosts import SlowHosts
@@ -170,6 +172,11 @@ class Hosts:
     def reconcile(self, _: ReconcileRequest) -> ReconcileReply:
         """Nothing was leased before."""
         return ReconcileReply(sessions=0, tasks=0)
+
+    def follow(self, request: MemberRequest) -> MemberReply:
+        """Nothing is ordered."""
+        gevent.sleep(request.wait)
+        return MemberReply()
 
     def ready(self) -> bool:
         """Always."""

@@ -35,7 +35,7 @@ from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, StoredPage, 
 from greencrawl.worker.child import before_start
 from greencrawl.worker.crawls import CrawlContext, context_of
 from greencrawl.worker.extract.page import stops
-from greencrawl.worker.reading import read
+from greencrawl.worker.kernels.http import read
 from greencrawl.worker.traps.novelty import Novelty
 from greencrawl.worker.traps.traps import NO_JUDGE, Judge, Traps
 from tests.support.site_server import Answer, Request, Site, SiteServer

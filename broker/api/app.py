@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,10 +65,11 @@ class Requests:
 class HttpApp:
     """The WSGI application of one broker process and what it counts."""
 
-    def __init__(self, service: Service, guard: Guard) -> None:
+    def __init__(self, service: Service, guard: Guard, data: Path | None = None) -> None:
+        """``data`` is the folder of whose disk the metrics tell."""
         self.service = service
         self.guard = guard
-        self.metrics = Metrics(service)
+        self.metrics = Metrics(service, data)
         self.requests = Requests()
         self.operations = (*OPERATIONS, *self._about_itself())
         self._document = openapi.document(self.operations)
@@ -79,9 +81,9 @@ class HttpApp:
             self.wsgi.add_route(path, self._resource(path))
 
     def _about_itself(self) -> tuple[Operation, ...]:
-        def get_metrics(service: Service) -> Text:
-            """Metrics in Prometheus' text format."""
-            return self.metrics.text()
+        def get_metrics(service: Service, accept: str) -> Text:
+            """Metrics in Prometheus' text format, or in OpenMetrics where that is accepted."""
+            return self.metrics.text(accept)
 
         def get_openapi(service: Service) -> Text:
             """This document."""
@@ -102,7 +104,7 @@ class HttpApp:
     def _responder(self, operation: Operation) -> Callable[..., None]:
         found = openapi.hints(operation)
         body_type, query_type = found.get("body"), found.get("query")
-        usual = int(operation.statuses[0])
+        usual, negotiated = int(operation.statuses[0]), "accept" in found
         seconds = self.metrics.seconds.labels(operation.name)
 
         def respond(request: falcon.Request, response: falcon.Response, **path: str) -> None:
@@ -112,6 +114,8 @@ class HttpApp:
                     raise _closing()
                 self.guard.check(request, operation.role)
                 given: dict[str, Any] = dict(path)
+                if negotiated:
+                    given["accept"] = request.get_header("Accept") or ""
                 if query_type is not None:
                     given["query"] = bodies.query(request, query_type)
                 elif request.params:
@@ -166,19 +170,19 @@ def _closing() -> HttpProblem:
     return HttpProblem(503, "this broker is stopping; try another", headers=headers)
 
 
-def listener(bind: tuple[str, int]) -> socket.socket:
+def listener(bind: tuple[str, int], variable: str = "GREENCRAWL_BIND") -> socket.socket:
     """A listening socket with TCP_NODELAY, which accepted connections inherit.
 
     Without it headers and body leave in two writes and meet the peer's delayed acknowledgement:
-    735 requests/s instead of about 10,000. Raises :class:`InvalidConfig` if the address cannot
-    be had.
+    735 requests/s instead of about 10,000. Raises :class:`InvalidConfig`, which names the
+    ``variable``, if the address cannot be had.
     """
     host, port = bind
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
-        raise InvalidConfig([("GREENCRAWL_BIND", f"{host}: {error}")]) from error
+        raise InvalidConfig([(variable, f"{host}: {error}")]) from error
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -186,7 +190,7 @@ def listener(bind: tuple[str, int]) -> socket.socket:
         listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
-        raise InvalidConfig([("GREENCRAWL_BIND", f"{host}:{port}: {error.strerror}")]) from error
+        raise InvalidConfig([(variable, f"{host}:{port}: {error.strerror}")]) from error
     listening.setblocking(False)
     return listening
 

@@ -154,6 +154,8 @@ def _responses(
         content = {"text/plain": {"schema": {"type": "string"}}}
         if operation.path.endswith(".json"):
             content = {"application/json": {"schema": {"type": "object"}}}
+        elif operation.path == "/metrics":
+            content["application/openmetrics-text"] = {"schema": {"type": "string"}}
         elif operation.path.endswith("/body"):
             content = {"application/octet-stream": {"schema": {"type": "string"}}}
     else:

@@ -7,18 +7,17 @@ refused (cross-site request forgery and DNS rebinding).
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
 from enum import StrEnum
-from urllib.parse import urlsplit
 
 import falcon
 
 from greencrawl.broker.api.problems import HttpProblem
+from greencrawl.schema import bearer
+from greencrawl.schema.bearer import is_loopback
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.settings import Settings
 
-CHALLENGE = {"WWW-Authenticate": 'Bearer realm="greencrawl"'}
+CHALLENGE = {"WWW-Authenticate": bearer.CHALLENGE}
 
 
 class Role(StrEnum):
@@ -28,16 +27,6 @@ class Role(StrEnum):
     ANY = "any"
     WORKER = "worker"
     ADMIN = "admin"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether ``host`` (a name or an address, no port) is this machine and nothing else."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def check_settings(settings: Settings) -> None:
@@ -74,8 +63,8 @@ class Guard:
     """Decides whether a request may pass; holds the two tokens, empty when the broker is open."""
 
     def __init__(self, worker_token: str, admin_token: str) -> None:
-        self._worker = worker_token.encode()
-        self._admin = admin_token.encode()
+        self._worker = worker_token
+        self._admin = admin_token
 
     @property
     def open(self) -> bool:
@@ -97,20 +86,13 @@ class Guard:
 
     def _role_of(self, header: str) -> Role | None:
         """The role whose token ``header`` carries. Both are always compared, in constant time."""
-        scheme, _, given = header.partition(" ")
-        token = given.strip().encode("utf-8", "replace")
-        is_worker = hmac.compare_digest(token, self._worker)
-        is_admin = hmac.compare_digest(token, self._admin)
-        if scheme.lower() != "bearer" or not token:
-            return None
+        is_worker, is_admin = bearer.matches(header, self._worker, self._admin)
         if is_admin:
             return Role.ADMIN
         return Role.WORKER if is_worker else None
 
 
 def _refuse_foreign_pages(request: falcon.Request) -> None:
-    host = urlsplit(f"//{request.get_header('Host') or 'localhost'}").hostname or ""
-    if not is_loopback(host):
-        raise HttpProblem(403, f"without tokens only loopback names are served, not {host[:100]!r}")
-    if request.get_header("Origin") is not None:
-        raise HttpProblem(403, "without tokens no requests from web pages (Origin) are served")
+    why = bearer.foreign(request.get_header("Host"), request.get_header("Origin"))
+    if why:
+        raise HttpProblem(403, why)

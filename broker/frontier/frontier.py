@@ -48,6 +48,7 @@ from greencrawl.broker.frontier.recovery.debts import Debts
 from greencrawl.broker.frontier.recovery.opening import Recovery, settled
 from greencrawl.broker.frontier.recovery.owner import mark_clean
 from greencrawl.broker.frontier.recovery.replay import Parts
+from greencrawl.broker.frontier.recovery.vitals import NodeVitals, look
 from greencrawl.broker.frontier.robots import Robots
 from greencrawl.broker.frontier.scans import Scans
 from greencrawl.broker.frontier.scripts.calls import Scripts
@@ -181,7 +182,8 @@ class Frontier:
             self.overflowing, reopen,
         )  # fmt: skip
         self.count, self.look, self.scan = scans.count, scans.look, scans.scan
-        self.stilled, self.stats, self.ready = scans.stilled, scans.stats, scans.ready
+        self.stilled, self.ready = scans.stilled, scans.ready
+        self.stats, self.stats_of = scans.stats, scans.stats_of
 
         self.shares = Addresses(calls, placement).shares
         robots, logins = Robots(calls, placement), Logins(calls, placement)
@@ -297,10 +299,11 @@ class Frontier:
             except Unavailable as error:
                 log.info("no_tick", node=node.shown, reason=str(error))
 
-    def metrics(self) -> dict[str, float]:
-        """Gauges of this process for Prometheus."""
-        return {
-            "lease_calls_waiting": self.leasing.waiting,
-            "redis_nodes": len(self.nodes),
-            "redis_nodes_away": len(self.nodes_away()),
-        }
+    @property
+    def lease_calls_waiting(self) -> int:
+        """Calls of workers that wait here for a session."""
+        return self.leasing.waiting
+
+    def vitals(self) -> list[NodeVitals]:
+        """How each Redis node is; asks those that answer. Raises nothing."""
+        return [look(node, self.recovery) for node in self.nodes]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -111,7 +112,8 @@ class Hosts:
         known = UrlState(crawl=crawl.name, url=url, host=host)
         if place == b"waiting":
             state = self.host(host)
-            why = f"waiting: number {detail} of {host}'s queue{_held_up(state)}"
+            held_up = self._node_rests(p, now) or _held_up(state)
+            why = f"waiting: number {detail} of {host}'s queue{held_up}"
             return msgspec.structs.replace(known, state="waiting", why=why)
         if place == b"leased":
             why = f"leased by worker {detail.decode()}: being fetched or about to be"
@@ -120,15 +122,34 @@ class Hosts:
             errors = part.task_of(0, host, "A" + more.decode()).errors
             seconds = max(detail - now, 0) / 1000
             why = f"failed {errors} time(s); the next try is due in {seconds:.0f} s"
+            why += self._node_rests(p, now)
             return msgspec.structs.replace(known, state="later", why=why)
         if place == b"overflow":
             why = f"waiting in the overflow: {host} or its node has as much in memory as it may"
+            why += self._node_rests(p, now)
             return msgspec.structs.replace(known, state="overflow", why=why)
         if seen:
             return msgspec.structs.replace(known, state="seen", why="admitted to the queue earlier")
         return msgspec.structs.replace(
             known, why="never seen: no seed and no fetched page led to it"
         )
+
+    def _node_rests(self, partition: int, now: int) -> str:
+        """That no session opens at a node yet, which lost what it knew; "" where that is past."""
+        node = self._placement.node_of[partition]
+        till, owed = node.command("HMGET", keys.OWNER, "rest", "owed")
+        left_ms = float(till or 0) - now
+        if left_ms > 0:
+            return (
+                f"; Redis at {node.shown} was restarted without all that it knew: nothing of its "
+                f"hosts is fetched until {_clock(epoch_ms() + left_ms)}, when no request from "
+                "before can be under way any more"
+            )
+        return f"; Redis at {node.shown} is still given what it lost" if owed else ""
+
+
+def _clock(ms: float) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%H:%M:%S UTC")
 
 
 def _held_up(state: HostState) -> str:

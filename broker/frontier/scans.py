@@ -70,12 +70,15 @@ class Scans:
 
         It costs a node little more than those of one: what a script needs to begin is half of it.
         """
-        ids = [crawl.id for crawl in crawls]
         try:
-            calls = dict.fromkeys(self._placement.partitions, to_msgpack(ids))
-            replies = self._calls("count", calls)
+            return self._counts(crawls)
         except Unavailable:
             return None
+
+    def _counts(self, crawls: Sequence[Crawl], *, partial: bool = False) -> Counts:
+        ids = [crawl.id for crawl in crawls]
+        calls = dict.fromkeys(self._placement.partitions, to_msgpack(ids))
+        replies = self._calls("count", calls, partial=partial)
         found: Counts = {id_: {} for id_ in ids}
         for p, reply in replies.items():
             for id_, row in zip(ids, part.counted(reply), strict=True):
@@ -151,15 +154,21 @@ class Scans:
 
         ``counts`` are those that :meth:`count` has just found.
         """
-        totals, _ = self._sum(crawl.id, counts, partial=True)
-        sums = msgspec.structs.asdict(totals)
-        return CrawlStats(
-            crawl=crawl.name,
-            state=crawl.state,
-            reason=crawl.reason,
-            wakes_ms=crawl.wakes_ms,
-            **sums,
-        )
+        return self.stats_of([crawl], counts)[0]
+
+    def stats_of(self, crawls: Sequence[Crawl], counts: Counts | None = None) -> list[CrawlStats]:
+        """The same of some dozens of crawls at most, one at least; it costs little more."""
+        counts = counts or self._counts(crawls, partial=True)
+        return [
+            CrawlStats(
+                crawl=crawl.name,
+                state=crawl.state,
+                reason=crawl.reason,
+                wakes_ms=crawl.wakes_ms,
+                **msgspec.structs.asdict(self._sum(crawl.id, counts)[0]),
+            )
+            for crawl in crawls
+        ]
 
     def ready(self) -> str | None:
         """None, or why the frontier cannot serve now: no node answers."""
@@ -170,13 +179,11 @@ class Scans:
             return str(error)
         return None
 
-    def _sum(
-        self, crawl: int, counts: Counts | None = None, *, partial: bool = False
-    ) -> tuple[Totals, dict[int, list[Any]]]:
+    def _sum(self, crawl: int, counts: Counts | None = None) -> tuple[Totals, dict[int, list[Any]]]:
         """Counters of a crawl, and what each partition has answered. Raises Unavailable."""
         if counts is None:
             calls = dict.fromkeys(self._placement.partitions, to_msgpack([crawl]))
-            replies = self._calls("count", calls, partial=partial)
+            replies = self._calls("count", calls)
         else:
             replies = counts[crawl]
         totals = total(flat for _, flat, *_ in replies.values())

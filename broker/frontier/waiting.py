@@ -16,6 +16,7 @@ from greencrawl.schema.clock import monotonic
 from greencrawl.schema.crawl_cache import CrawlCache
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Crawl, LeaseRequest, Session
+from greencrawl.schema.text.kernel_rules import own_code
 
 CALLER: ContextVar[Callable[[], bool] | None] = ContextVar("CALLER", default=None)
 """Whether who made the call that this greenlet answers is still there; None: it is not known."""
@@ -106,8 +107,9 @@ class Waiter:
         return self._caller is None or self._caller()
 
     def takes(self, crawl: Crawl) -> bool:
-        """Whether its worker takes sessions of the crawl, as far as its hook is still the same."""
-        return self._refuses.get(crawl.id) != crawl.options.hook or not crawl.options.hook
+        """Whether its worker takes sessions of the crawl, as far as its code is still the same."""
+        named = self._refuses.get(crawl.id)
+        return not named or named != own_code(crawl.options)
 
 
 class Returning:

@@ -26,6 +26,7 @@ from greencrawl.schema.records import (
 from greencrawl.schema.text.again import again_text
 from greencrawl.schema.text.declared import declared_text
 from greencrawl.schema.text.guessed import guessed_text
+from greencrawl.schema.text.kernel_rules import KernelRules
 from greencrawl.schema.text.parked import parked_text
 
 ATTEMPTS = 20
@@ -60,6 +61,8 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
         why = state.why
         if crawl.state != "active":
             why = f"the crawl is {crawl.state}{_because(crawl)}; {why}"
+        kernel = KernelRules(crawl.options.kernels).named(url)
+        why += f"; the kernel {kernel} is for it" if kernel else ""
         state = msgspec.structs.replace(state, why=why)
     elif page is not None:
         again = again_text(crawl, url, _moment)
@@ -104,7 +107,14 @@ def _of_page(crawl: Crawl, page: StoredPage, attempts: Sequence[Attempt]) -> str
         where = f", redirecting to {page.final_url}{because}"
     fetched = f"fetched at {_moment(page.fetched_ms)} with status {page.status}"
     said = declared_text(page.url, page.canonical, page.directives)
-    return f"{fetched}{where}{'; ' if said else ''}{said}{_noted(page, attempts)}"
+    beside = _read(page, attempts) + _noted(page, attempts)
+    return f"{fetched}{where}{'; ' if said else ''}{said}{beside}"
+
+
+def _read(page: StoredPage, attempts: Sequence[Attempt]) -> str:
+    """By which kernel a page was read, if not by the default one."""
+    same = (a for a in attempts if a.kind == "ok" and a.at_ms == page.fetched_ms and a.detail)
+    return "".join(f"; read by the {attempt.detail}" for attempt in same)
 
 
 def _noted(page: StoredPage, attempts: Sequence[Attempt]) -> str:

@@ -1,4 +1,4 @@
-"""Which workers cannot import a crawl's hook, told with each of their leases.
+"""Which workers cannot import a crawl's hook or kernels, told with each of their leases.
 
 The store has it, so that every broker can say so; it is written when it changes, and while it lasts
 once in :data:`LIFE_SECONDS` / 2. Which workers there are at all is known only of this broker.
@@ -10,6 +10,7 @@ from greencrawl.schema.clock import Clock, epoch_ms, monotonic
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.records import Crawl, CrawlStats, HookRefusal, LeaseRequest, Refusal
+from greencrawl.schema.text.kernel_rules import own_code
 from greencrawl.store.base import Store
 
 LIFE_SECONDS = 120.0
@@ -57,8 +58,8 @@ class Refusals:
                 self._written.pop(worker, None)
 
     def of(self, crawl: Crawl) -> tuple[HookRefusal, ...]:
-        """Workers that refuse the crawl's present hook. Raises Unavailable."""
-        hook = crawl.options.hook
+        """Workers that refuse the crawl for its present code. Raises Unavailable."""
+        hook = own_code(crawl.options)
         found = self._store.refusals(epoch_ms())
         return tuple(one for number, one in found if (number, one.hook) == (crawl.id, hook))
 

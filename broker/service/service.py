@@ -22,8 +22,10 @@ from greencrawl.broker.frontier.coordination.duties import Duties
 from greencrawl.broker.frontier.coordination.members import Beats
 from greencrawl.broker.frontier.coordination.outages import Outages
 from greencrawl.broker.frontier.overflow import PartitionMemory
+from greencrawl.broker.frontier.recovery.vitals import NodeVitals
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.frontier.scripts.partition import Drain, Drained, Mode
+from greencrawl.broker.logs.asking import Loggers
 from greencrawl.broker.service.admission_batcher import AdmissionBatcher
 from greencrawl.broker.service.hook_refusals import Refusals
 from greencrawl.broker.service.lease_dedup import LeaseDedup
@@ -56,6 +58,7 @@ from greencrawl.schema.records import (
     Stamp,
     UrlState,
 )
+from greencrawl.schema.text.kernel_rules import own_code
 from greencrawl.store.base import Store
 
 
@@ -215,6 +218,9 @@ class Queue(Protocol):
     def stats(self, crawl: Crawl, counts: Counts | None = None) -> CrawlStats:
         """Counters of a crawl, as far as nodes answer; ``counts`` are what :meth:`count` found."""
 
+    def stats_of(self, crawls: Sequence[Crawl]) -> list[CrawlStats]:
+        """The same of some dozens of crawls at most; it costs little more."""
+
     def host(self, host: str) -> HostState:
         """What is known of a host, by its canonical name."""
 
@@ -245,8 +251,12 @@ class Queue(Protocol):
     def ready(self) -> str | None:
         """Why nothing can be served now, or None. Raises nothing."""
 
-    def metrics(self) -> dict[str, float]:
-        """Name → value, of the gauges of this process. Raises nothing."""
+    @property
+    def lease_calls_waiting(self) -> int:
+        """Calls of workers that wait for a session at this process."""
+
+    def vitals(self) -> list[NodeVitals]:
+        """How each Redis node is. Raises nothing."""
 
 
 class Service:
@@ -275,6 +285,8 @@ class Service:
         """Seed batches that a request is admitting right now."""
         self.refusals = Refusals(store, clock)
         self.members = Members(store, frontier.beats, frontier.ordering, frontier.announce, clock)
+        self.loggers = Loggers(lambda: store.members(), clock=clock)
+        self.members.loggers = self.loggers.of
         self._leases = LeaseDedup(clock)
         self._polls: set[greenlet.greenlet] = set()
 
@@ -328,7 +340,7 @@ class Service:
 
     def with_hook(self, crawl: Crawl, found: CrawlStats) -> CrawlStats:
         """Its counters, and what became of its hook. Raises Unavailable."""
-        if not crawl.options.hook:
+        if not own_code(crawl.options):
             return found
         refused = self.refusals.of(crawl)
         return replace(

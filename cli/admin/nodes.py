@@ -12,11 +12,11 @@ import click
 import msgspec
 
 from greencrawl.broker.api.messages import OrderRequest
-from greencrawl.broker.api.security import is_loopback
 from greencrawl.broker.client import BrokerClient
 from greencrawl.cli import key_values, reach
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.ui.display import duration, failures_text, moment, printable, size
+from greencrawl.schema.bearer import is_loopback
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig
 from greencrawl.schema.records import ALL, MemberState, NodeOptions, Ordered

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from rich.console import Console
 from greencrawl.cli import crawlfile, reach
 from greencrawl.cli.commands.explain import in_store
 from greencrawl.cli.local import permits
-from greencrawl.cli.local.data_folder import LOCK, await_broker, held
+from greencrawl.cli.local.allowed import allowed_now
+from greencrawl.cli.local.data_folder import LOCK, REDIS_SERVER_LOCK, await_broker, held
 from greencrawl.cli.local.processes import Processes, environment, kept_port
 from greencrawl.cli.local.site_server import Site, serve
 from greencrawl.cli.local.stopping import on_signals
@@ -40,6 +42,7 @@ from greencrawl.worker.auth import LoginRefused
 from greencrawl.worker.auth.kinds.registry import make
 from greencrawl.worker.auth.state.secrets import Secrets
 from greencrawl.worker.extract.main import NO_MAIN_TEXT, available
+from greencrawl.worker.kernels.choosing import Kernels
 
 NOTHING = 1
 """Exit code of a crawl that ended and has stored nothing at all."""
@@ -115,6 +118,8 @@ def crawl(
     """
     asked = given(options) | ({"recrawl": {"every": every}} if every else {})
     settings = reach.load(data, processes=None if processes is None else str(processes))
+    if summary_file is not None:
+        summary.check_writable(summary_file)
     with ExitStack() as site:
         if demo:
             if targets:
@@ -127,6 +132,7 @@ def crawl(
             code, result = _elsewhere(Job(wanted, settings, fresh, stay))
         else:
             hooks.load(wanted.hook)
+            Kernels(wanted)
             _check_logins(wanted, settings)
             code, result = _here(Job(wanted, settings, fresh, stay), wipe=demo)
     if result is not None:
@@ -225,15 +231,18 @@ def _at_address(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
         if wipe:
             _empty(settings.data)
         known = _stored(job)
-        if known is not None and _is_over(known[0], job):
+        again = _allowed(job)
+        if known is not None and not again and _is_over(known[0], job):
             _say(_over(known[0]))
             return 0, known[1]
         processes = Processes(
             _environment(settings, address, _known(job)),
             settings.data / "logs",
             settings.request_seconds,
+            settings.data / REDIS_SERVER_LOCK if settings.embedded_redis else None,
         )
         broker = reach.client(settings, address)
+        ready = partial(reach.is_ready, broker)
         if job.wanted.main_text == "on" and not available():
             _say(f"no main text is stored: {NO_MAIN_TEXT}")
         end: End | None = None
@@ -242,11 +251,13 @@ def _at_address(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
             """Count what was stored while the workers ended."""
             nonlocal end
             if end is not None and end.stopped:
-                end = last_look(broker, end)
+                end = stop.within(partial(last_look, broker, end)) or end
 
         try:
-            processes.start(lambda: reach.is_ready(broker), stop.asked)
-            end = follow(broker, job.wanted, stop, processes, fresh=job.fresh, stay=job.stay)
+            processes.start(lambda: bool(stop.within(ready)), stop.asked)
+            end = follow(
+                broker, job.wanted, stop, processes, fresh=job.fresh, stay=job.stay, again=again
+            )
         finally:
             if stop.asked.is_set():
                 _say("stopping: requests under way end first (Ctrl-C again kills)")
@@ -291,6 +302,16 @@ def _stored(job: Job) -> tuple[Crawl, Summary] | None:
             return None
         hint = export_hint(known[0].name, job.settings.data)
         return known[0], summary.of_store(store, known[0], mask_url(job.settings.store_url), hint)
+
+
+def _allowed(job: Job) -> list[str]:
+    """URLs of the crawl that were refused for their address, and are allowed by now."""
+    path = reach.sqlite_path(job.settings)
+    if path is not None and not path.exists():
+        return []
+    with reach.store(job.settings, upgrade=True) as store:
+        known = [crawl for crawl in store.crawls() if crawl.name == job.wanted.name]
+        return allowed_now(store, known[0], job.settings) if known else []
 
 
 def export_hint(name: str, data: Path) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 import msgspec
 
 from greencrawl.cli import choose, reach
-from greencrawl.cli.crawlfile import with_scheme
+from greencrawl.cli.crawlfile import has_scheme, with_scheme
 from greencrawl.cli.ui import advice
 from greencrawl.cli.ui.display import moment, printable
 from greencrawl.schema.errors import GreencrawlError, InvalidUrl
@@ -37,8 +39,15 @@ def explain(url: str, crawl: str | None, data: str | None) -> None:
     """
     settings = reach.load(data)
     broker = reach.answering(settings)
-    url = with_scheme(url)
-    states = broker.url(url, crawl) if broker else _offline(settings, url, crawl)
+
+    def ask(at: str) -> list[UrlState]:
+        return broker.url(at, crawl) if broker else _offline(settings, at, crawl)
+
+    asked = with_scheme(url)
+    states = ask(asked)
+    if not has_scheme(url):
+        asked, states = _likelier(asked, states, ask)
+        click.echo(printable(f"without a scheme, taken for {asked}"), err=True)
     if not states:
         raise GreencrawlError("there is no crawl yet; start one with `greencrawl crawl URL`")
     for state in states:
@@ -50,6 +59,19 @@ def explain(url: str, crawl: str | None, data: str | None) -> None:
             click.echo(f"  {version_line(version)}")
     if broker is None:
         click.echo("no broker is running: this is what the store knows", err=True)
+
+
+def _likelier(
+    asked: str, states: list[UrlState], ask: Callable[[str], list[UrlState]]
+) -> tuple[str, list[UrlState]]:
+    """What a person may mean who wrote no scheme: the other one, if only that is known."""
+    if any(state.state not in ("unseen", "invalid") for state in states):
+        return asked, states
+    scheme, _, rest = asked.partition("://")
+    other = f"{'http' if scheme == 'https' else 'https'}://{rest}"
+    found = ask(other)
+    known = any(state.state not in ("unseen", "invalid") for state in found)
+    return (other, found) if known else (asked, states)
 
 
 def attempt_line(attempt: Attempt) -> str:

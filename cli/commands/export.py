@@ -12,6 +12,7 @@ import click
 
 from greencrawl.cli import choose, reach
 from greencrawl.cli.reading.stored import TEXTS, with_text
+from greencrawl.cli.ui.display import size
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, InvalidUrl
 from greencrawl.schema.net.urls import canonicalise, host_of
 from greencrawl.schema.records import Crawl, PageFilter
@@ -227,7 +228,7 @@ def _summary(position: Position, output: Path, *, finals: bool, items: bool) -> 
     parts = [f"records of {position.pages:,} pages" if items else f"{position.pages:,} pages"]
     if finals:
         parts.append(f"{position.finals:,} URLs without a page")
-    text = f"{', '.join(parts)}: {position.length / 1e6:,.1f} MB in {output}"
+    text = f"{', '.join(parts)}: {size(position.length)} in {output}"
     return f"{text}\n{_unkept(position)}" if position.no_body else text
 
 
@@ -256,7 +257,7 @@ class _Progress:
         rows = position.rows
         rate = (rows - self._begun) / max(now - self._start, 0.001)
         of = f" of about {self._total:,}" if rows <= self._total else ""
-        line = f"{rows:,}{of} rows, {position.length / 1e6:,.1f} MB, {rate:,.0f} rows/s"
+        line = f"{rows:,}{of} rows, {size(position.length)}, {rate:,.0f} rows/s"
         click.echo("\r" + line.ljust(self._width), nl=False, err=True)
         self._width = len(line)
 

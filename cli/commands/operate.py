@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from greencrawl.broker.client import BrokerClient
@@ -9,7 +11,7 @@ from greencrawl.cli import choose, reach
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.ui.display import moment, printable
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.records import NodeAway
+from greencrawl.schema.records import NodeAway, Purge
 
 LOOK_SECONDS = 0.5
 """Between two questions how far a deletion is."""
@@ -57,7 +59,8 @@ def stop(crawl: str | None, now: bool, data: str | None) -> None:
     with on_signals() as asked:
         while changed.stopping and not asked.asked.wait(LOOK_SECONDS):
             try:
-                changed = broker.crawl(changed.name)
+                ask = partial(broker.crawl, changed.name)
+                changed = asked.within(ask, grace_seconds=0.0) or changed
             except Unavailable as error:  # that of `greencrawl crawl` ends with its crawl
                 with reach.store(settings) as store:
                     changed = store.crawl(changed.name)
@@ -105,13 +108,16 @@ def _follow(broker: BrokerClient, instance: int, host: str) -> None:
     far = waits = ""
     with on_signals() as stop:
         while True:
-            found = [p for p in broker.purges() if (p.instance, p.host) == (instance, host)]
+            listed = stop.within(broker.purges, grace_seconds=0.0)
+            if listed is None:
+                click.echo("the broker goes on", err=True)
+                return
+            found = [p for p in listed if (p.instance, p.host) == (instance, host)]
             if not found:
                 click.echo(f"{host}: purged" if host else "deleted")
                 return
-            of = f" of about {found[0].total:,}" if found[0].total else ""
             before = far, waits
-            far = f"{found[0].removed:,}{of} removed"
+            far = removed_text(found[0])
             waits = "; ".join(map(_waits, found[0].away))
             if far != before[0]:
                 click.echo(far, err=True)
@@ -120,6 +126,12 @@ def _follow(broker: BrokerClient, instance: int, host: str) -> None:
             if stop.asked.wait(LOOK_SECONDS):
                 click.echo("the broker goes on", err=True)
                 return
+
+
+def removed_text(purge: Purge) -> str:
+    """How far a deletion is; of how many is left out where more were there than were counted."""
+    of = f" of about {purge.total:,}" if purge.total >= purge.removed > 0 else ""
+    return f"{purge.removed:,}{of} removed"
 
 
 _GOES_ON = "It goes on by itself then, also without this command (Ctrl-C)."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import click
 import msgspec
@@ -30,7 +31,8 @@ from greencrawl.cli.ui.display import (
     withheld_text,
     workers_text,
 )
-from greencrawl.schema.records import Crawl, CrawlStats, Stats
+from greencrawl.cli.ui.summary import failures_in
+from greencrawl.schema.records import FINISHED, Crawl, CrawlStats, Stats
 from greencrawl.schema.settings import Settings
 from greencrawl.store.base import Store
 
@@ -52,7 +54,8 @@ def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> N
     settings = reach.load(data)
     broker = reach.required(settings) if watch else reach.answering(settings)
     if broker is None:
-        stats, note = _offline(settings, crawl), "no broker is running: counts are the store's"
+        stats = _offline(settings, crawl)
+        note = "no broker is running: counts are the store's, which does not know what waits (?)"
         click.echo(note, err=True)
     elif watch:
         _watch(broker, crawl)
@@ -62,7 +65,7 @@ def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> N
     if as_json:
         click.echo(msgspec.json.encode(stats).decode())
     else:
-        _console().print(table(stats), highlight=False)
+        _console().print(table(stats, whole=broker is not None), highlight=False)
 
 
 def _console() -> Console:
@@ -70,33 +73,33 @@ def _console() -> Console:
     return console if console.is_terminal else Console(width=160)
 
 
-def table(stats: Stats) -> RenderableType:
-    """A row for each crawl, then the slowest hosts. Numbers that may be more are marked ``>=``."""
+def table(stats: Stats, *, whole: bool = True) -> RenderableType:
+    """A row for each crawl, then the slowest hosts. Numbers that may be more are marked ``>=``.
+
+    Unless they are ``whole`` what only Redis knows is a question mark, but of a crawl that is done.
+    """
     rows = Table(box=None, pad_edge=False)
-    names = (
-        "crawl",
-        "state",
-        "stored",
-        "waiting",
-        "overflow",
-        "in flight",
-        "later",
-        "dead",
-        "parked",
-        "bytes",
-    )
-    for number, name in enumerate(names):
-        rows.add_column(name, justify="left" if number < 2 else "right")
-    rows.add_column("failures")
+    # The last two are rarely of use, and would not fit into 80 columns beside the others.
+    spare = [name for name in ("overflow", "parked") if any(getattr(c, name) for c in stats.crawls)]
+    for name in ("crawl", "state"):
+        rows.add_column(name, overflow="fold")
+    for name in ("stored", "waiting", "in flight", "later", "dead", "bytes", *spare):
+        rows.add_column(name, justify="right", no_wrap=True)
     least = ">=" if stats.away else ""  # what a node that is away holds is not counted
     for one in stats.crawls:
         state = f"{one.state} ({one.reason})" if one.reason else one.state
-        counts = (
-            one.stored, one.waiting, one.overflow, one.leased, one.later, one.dead, one.parked
-        )  # fmt: skip
-        numbers = [least + text for text in (*(f"{n:,}" for n in counts), size(one.bytes))]
-        cells = (one.crawl, state, *numbers, failures_text(failed(one.failures)))
+        known = whole or one.reason == FINISHED
+        of_redis = (one.waiting, one.leased, one.later)
+        waiting = [f"{least}{count:,}" if known else "?" for count in of_redis]
+        more = [f"{least}{getattr(one, name):,}" for name in spare]
+        stored, dead = f"{least}{one.stored:,}", f"{least}{one.dead:,}"
+        cells = (one.crawl, state, stored, *waiting, dead, f"{least}{size(one.bytes)}", *more)
         rows.add_row(*map(Text, cells))
+    failures = [
+        Text(f"{one.crawl}: failures: {failures_text(some)}")
+        for one in stats.crawls
+        if (some := failed(one.failures)) or len(stats.crawls) == 1
+    ]
     hooks = [
         Text(
             f"{one.crawl}: hook failed: {hooks_text(one.hooks)}; see "
@@ -124,13 +127,15 @@ def table(stats: Stats) -> RenderableType:
     workers = [Text(text)] if (text := workers_text(stats)) else []
     alerts = [Text(alert_text(one), style="yellow") for one in stats.alerts]
     tail = [*hooks, *rewritten, *kept, *refused, *rest, *away, *alerts]
-    return Group(rows, slowest, *workers, *again, *put_off, *tail)
+    return Group(rows, *failures, slowest, *workers, *again, *put_off, *tail)
 
 
 def _watch(broker: BrokerClient, crawl: str | None) -> None:
     with on_signals() as stop, Live(console=_console(), auto_refresh=False) as live:
         while True:
-            stats = broker.stats(crawl)
+            stats = stop.within(partial(broker.stats, crawl), grace_seconds=0.0)
+            if stats is None:
+                return
             live.update(table(stats), refresh=True)
             done = all(one.state == "done" for one in stats.crawls)
             if done or stop.asked.wait(WATCH_SECONDS):
@@ -146,7 +151,6 @@ def _offline(settings: Settings, crawl: str | None) -> Stats:
 
 def _of_store(store: Store, crawl: Crawl) -> CrawlStats:
     counts = store.counts(crawl.id)
-    final = {kind: counts[kind] for kind in ("gone", "excluded") if counts[kind]}
     return CrawlStats(
         crawl=crawl.name,
         state=crawl.state,
@@ -158,6 +162,6 @@ def _of_store(store: Store, crawl: Crawl) -> CrawlStats:
         dead=counts["dead"],
         parked=counts["parked"],
         bytes=counts["bytes"],
-        failures=final,
+        failures=failures_in(store, crawl),
         hooks=tuple(store.hook_counts(crawl.id)),
     )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 import click
-from gevent.event import Event
 
 from greencrawl.cli import reach
 from greencrawl.cli.local import permits
-from greencrawl.cli.local.data_folder import await_broker, held
+from greencrawl.cli.local.data_folder import REDIS_SERVER_LOCK, await_broker, held
 from greencrawl.cli.local.processes import Processes, environment
-from greencrawl.cli.local.stopping import on_signals
+from greencrawl.cli.local.stopping import Stop, on_signals
 from greencrawl.schema.settings import Settings
 
 LOOK_SECONDS = 1.0
@@ -42,18 +42,20 @@ def up(data: str | None, processes: int | None) -> None:
         processes=str(settings.processes),
     )
     with on_signals() as stop, held(settings.data, "up", address):
-        pair = Processes(environ, None, settings.request_seconds)
+        redis = settings.data / REDIS_SERVER_LOCK if settings.embedded_redis else None
+        pair = Processes(environ, None, settings.request_seconds, redis)
         try:
             await_broker(settings.data, stop.asked, lambda text: click.echo(text, err=True))
-            _serve(pair, settings, address, stop.asked)
+            _serve(pair, settings, address, stop)
         finally:
             pair.stop(stop.impatient)
     click.echo("stopped", err=True)
 
 
-def _serve(pair: Processes, settings: Settings, address: str, asked: Event) -> None:
+def _serve(pair: Processes, settings: Settings, address: str, stop: Stop) -> None:
     broker = reach.client(settings, address)
-    pair.start(lambda: reach.is_ready(broker), asked)
+    ready, asked = partial(reach.is_ready, broker), stop.asked
+    pair.start(lambda: bool(stop.within(ready)), asked)
     if not asked.is_set():
         click.echo(f"broker at {address}, data in {settings.data}; Ctrl-C stops", err=True)
     while not asked.wait(LOOK_SECONDS):

@@ -21,6 +21,8 @@ from greencrawl.schema.errors import GreencrawlError
 LOCK = "greencrawl.lock"
 REDIS_LOCK = Path("redis") / "lock"
 """What a broker with an embedded Redis holds (``greencrawl.broker.frontier.nodes.embedded``)."""
+REDIS_SERVER_LOCK = Path("redis") / "server.lock"
+"""What that Redis holds itself, with its process id in it."""
 ORPHAN_SECONDS = 60.0
 """A broker whose command was killed ends within a second or two; a large Redis takes longer."""
 LOOK_SECONDS = 0.1
@@ -58,7 +60,8 @@ def held(data: Path, command: str, broker: str) -> Iterator[None]:
     except BlockingIOError:
         raise FolderInUse(data, holder(data)) from None
     except OSError as error:
-        raise GreencrawlError(f"cannot use the data folder {data}: {error.strerror}") from error
+        why = f"cannot use the data folder {data}: {error.strerror}"
+        raise GreencrawlError(f"{why}; give another with --data") from error
     try:
         yield
     finally:

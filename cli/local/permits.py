@@ -14,6 +14,7 @@ from greencrawl.schema.net.providers import login_urls
 from greencrawl.schema.records import CrawlOptions
 from greencrawl.schema.records.auth import Own
 from greencrawl.schema.settings import Settings
+from greencrawl.schema.text.kernel_rules import own_kernels
 from greencrawl.worker.auth.state.secrets import tables_of
 
 
@@ -41,6 +42,7 @@ def of_crawls(settings: Settings, crawls: Iterable[CrawlOptions]) -> dict[str, s
     for options in crawls:
         if options.hook:
             modules[options.hook] = None
+        modules.update(dict.fromkeys(own_kernels(options)))
         for entry in options.auth:
             if isinstance(entry, Own):
                 modules[entry.login] = None

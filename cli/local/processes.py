@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -20,6 +20,7 @@ from typing import IO, Any
 import msgspec
 from gevent.event import Event
 
+from greencrawl.schema import file_lock
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import GreencrawlError
 
@@ -30,9 +31,14 @@ RESTARTS = 5
 RESTARTS_WITHIN = 60.0
 """A child that dies more often than ``RESTARTS`` times in so many seconds ends the command."""
 
+LOGGED = 800
+"""Characters of a log's last line that are told."""
+
 BROKER_STOP_SECONDS = 20.0
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+REDIS = "embedded Redis"
 
 
 class ProcessFailed(GreencrawlError):
@@ -138,6 +144,12 @@ class Child:
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
+    def thaw(self) -> None:
+        """Let it go on if somebody has stopped it (SIGSTOP), and all that it has started."""
+        if self._process is not None and self.code is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGCONT)
+
     def _die_with_parent(self) -> Callable[[], None] | None:
         """What the child does before exec: have the kernel signal it when its parent dies."""
         if sys.platform != "linux":
@@ -161,12 +173,18 @@ class Processes:
     """One broker and one worker.
 
     ``logs`` is the folder of their log files; None sends what they say to our own output.
-    ``request_seconds`` is how long a worker may need to let its last requests end.
+    ``request_seconds`` is how long a worker may need to let its last requests end. ``redis`` is the
+    file that an embedded Redis holds.
     """
 
     def __init__(
-        self, environ: Mapping[str, str], logs: Path | None, request_seconds: float
+        self,
+        environ: Mapping[str, str],
+        logs: Path | None,
+        request_seconds: float,
+        redis: Path | None = None,
     ) -> None:
+        self._redis = redis
         self.broker = Child("broker", environ, logs and logs / "broker.log")
         # When we are killed the broker ends at once, though in order. Workers could not hand back
         # to it what they hold, and would keep the next command out while they tried.
@@ -194,11 +212,26 @@ class Processes:
         """Start again what has died; returns a line on each. Raises :class:`ProcessFailed`."""
         return [death for child in (self.broker, self.worker) if (death := child.restart_dead())]
 
+    def frozen(self) -> list[tuple[str, int]]:
+        """Names and ids of those of our processes that somebody has stopped (SIGSTOP)."""
+        known = [(self.broker.name, self.broker.pid), (self.worker.name, self.worker.pid)]
+        note = None if self._redis is None else file_lock.holder(self._redis)
+        if note and note.isdigit():
+            known.append((REDIS, int(note)))
+        return [(name, pid) for name, pid in known if pid and _is_stopped(pid)]
+
     def stop(self, impatient: Event, between: Callable[[], None] = lambda: None) -> None:
         """Stop the workers, then the broker; at once when ``impatient`` is or becomes set.
 
-        ``between`` is called while the broker still answers though no worker is left.
+        ``between`` is called while the broker still answers though no worker is left. Those that
+        stand still go on first: they could not end in order, nor would the others.
         """
+        for name, pid in self.frozen():
+            if name == REDIS:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGCONT)
+        self.broker.thaw()
+        self.worker.thaw()
         self.worker.stop(self._worker_stop_seconds, impatient)
         try:
             if self.broker.code is None and self.broker.pid and not impatient.is_set():
@@ -216,6 +249,23 @@ def environment(base: Mapping[str, str], **settings: str) -> dict[str, str]:
     }
 
 
+def frozen_text(frozen: Sequence[tuple[str, int]]) -> str:
+    """What to tell of processes that stand still, "" where none does."""
+    return "; ".join(
+        f"the {name}, process {pid}, was stopped by somebody: `kill -CONT {pid}` lets it go on"
+        for name, pid in frozen
+    )
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a process stands still by SIGSTOP; False where the system does not tell (proc(5))."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] in ("T", "t")
+
+
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
@@ -231,7 +281,7 @@ def _last_line(log: Path) -> str:
     except OSError as error:
         return f"its log cannot be read ({error.strerror})"
     said = [line.strip() for line in lines if line.strip()]
-    return _told(said[-1])[:400] if said else "it logged nothing"
+    return _told(said[-1])[:LOGGED] if said else "it logged nothing"
 
 
 def _told(line: str) -> str:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import gevent
 from gevent.event import Event
 
+T = TypeVar("T")
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+GRACE_SECONDS = 2.0
+"""A call that is under way at the first signal may take so long to end by itself."""
+
+
+class _BrokenOff(BaseException):
+    """Raised in a call that waits for somebody who is silent, when a person waits as well."""
 
 
 class Stop:
@@ -29,6 +39,29 @@ class Stop:
         """Take note of one signal."""
         (self.impatient if self.asked.is_set() else self.asked).set()
         self.number = self.number or number
+
+    def within(self, call: Callable[[], T], grace_seconds: float = GRACE_SECONDS) -> T | None:
+        """What ``call`` returns; None if it still waits so long after somebody asked to stop.
+
+        It must be a call that may be broken off wherever it waits.
+        """
+        ours = gevent.getcurrent()
+        timers: list[gevent.Greenlet[..., None]] = []
+        broken_off = _BrokenOff()
+
+        def later(_: Event) -> None:
+            timers.append(gevent.spawn_later(grace_seconds, ours.throw, broken_off))
+
+        self.asked.rawlink(later)
+        try:
+            return call()
+        except _BrokenOff as error:
+            if error is not broken_off:
+                raise
+            return None
+        finally:
+            self.asked.unlink(later)
+            gevent.killall(timers, block=False)
 
 
 @contextmanager

@@ -239,6 +239,7 @@ class Display:
         self._rate = Rate(clock)
         self._printed = float("-inf")
         self._note = self._key = ""
+        self._shown: tuple[CrawlStats, float, Sequence[HostState]] | None = None
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
     def __enter__(self) -> Display:
@@ -263,8 +264,9 @@ class Display:
     def show(self, stats: CrawlStats, slowest: Sequence[HostState] = ()) -> None:
         """Show the crawl as it is now. Cheap to call often; the end is always shown."""
         rate = self._rate.update(stats.stored)
+        self._shown = stats, rate, slowest
         if self._live is not None:
-            self._live.update(panel(stats, rate, self.seconds, slowest, self._note), refresh=True)
+            self._draw(self._live)
         elif stats.state == "done" or self._clock() - self._printed >= PLAIN_SECONDS:
             self._printed = self._clock()
             self._console.print(
@@ -274,12 +276,22 @@ class Display:
     def note(self, text: str, key: str = "") -> None:
         """Say something beside the numbers ("" takes it away); printed once elsewhere.
 
-        ``key`` names what is said where only its numbers change.
+        ``key`` names what is said where only its numbers change. On a terminal it is seen at once,
+        though there be no numbers, or none any more.
         """
         key = key or text
         if text and key != self._key and self._live is None:
             self._console.print(text, soft_wrap=True, markup=False, highlight=False)
-        self._note, self._key = text, key
+        changed, self._note, self._key = text != self._note, text, key
+        if changed and self._live is not None:
+            self._draw(self._live)
+
+    def _draw(self, live: Live) -> None:
+        if self._shown is None:
+            live.update(Text(self._note, style="yellow"), refresh=True)
+        else:
+            stats, rate, slowest = self._shown
+            live.update(panel(stats, rate, self.seconds, slowest, self._note), refresh=True)
 
 
 def again_texts(one: CrawlStats) -> list[str]:

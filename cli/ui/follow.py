@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TypeVar
 
+import gevent
 from msgspec import convert
 from msgspec.structs import replace as replace_struct
 from rich.console import Console
 
 from greencrawl.broker.client import BrokerClient
-from greencrawl.cli.local.processes import Processes
+from greencrawl.cli.local.processes import Processes, frozen_text
 from greencrawl.cli.local.stopping import Stop
 from greencrawl.cli.ui import advice, summary
-from greencrawl.cli.ui.display import Display, away_text, refused_text, rest_text
+from greencrawl.cli.ui.display import Display, away_text, printable, refused_text, rest_text
 from greencrawl.cli.ui.summary import Summary
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import InvalidConfig, Refused, Unavailable
@@ -31,6 +33,7 @@ from greencrawl.schema.records import (
     HostPatch,
     HostState,
     Round,
+    SeedRequest,
     Stats,
 )
 from greencrawl.schema.text.again import not_anew_text
@@ -42,6 +45,12 @@ POLL_SECONDS = 0.5
 
 QUIET_SECONDS = 5.0
 """So long may URLs wait with none in flight before the display says why."""
+
+BATCH = 1000
+"""URLs in a request that has some fetched again."""
+
+SILENT_SECONDS = 10.0
+"""So long may a broker be silent before the display says so."""
 
 ONLY_RETRIES = (
     "only retries are left, and none is due yet: `greencrawl explain URL` says why; "
@@ -55,8 +64,9 @@ HOSTS = 10
 """So many of the seeds' hosts are asked about."""
 
 ALL_REST = (
-    "the hosts of all URLs that wait have to rest: they asked for it, or a process that died may "
-    "still have a request under way there; it goes on by itself, `greencrawl explain URL` says when"
+    "the hosts of all URLs that wait have to rest: they asked for it, or did not answer, or a "
+    "process that died may still have a request under way there; it goes on by itself, "
+    "`greencrawl explain URL` says when"
 )
 
 
@@ -97,12 +107,14 @@ def follow(
     *,
     fresh: bool,
     stay: bool = False,
+    again: Sequence[str] = (),
 ) -> End | None:
     """Create or update the crawl and show it until it is done or ``stop`` is asked for.
 
-    With ``fresh`` all of it is asked for again; ``stay`` goes on while it rests between two
-    periods. One that was paused or stopped is resumed: a person names it. A broker that is away is
-    waited for, and our own processes are started again when they die. None when it was stopped
+    With ``fresh`` all of it is asked for again, else those URLs that are to be fetched ``again``;
+    ``stay`` goes on while it rests between two periods. One that was paused or stopped is resumed:
+    a person names it. A broker that is away is waited for, and our own processes are started again
+    when they die. None when it was stopped
     before there was anything to count. Raises :class:`greencrawl.schema.errors.Refused` when the
     broker will not have the crawl, InvalidConfig when it would not have it anew, and
     :class:`greencrawl.cli.local.processes.ProcessFailed` when our processes keep dying.
@@ -115,12 +127,23 @@ def follow(
             while not stop.asked.is_set():
                 for death in processes.restart_dead() if processes else ():
                     display.note(f"{death}; started again")
+                silent = gevent.spawn_later(SILENT_SECONDS, say_silent)
                 try:
-                    return call()
+                    return stop.within(call)
                 except Unavailable as error:
-                    display.note(f"waiting for the broker: {error}")
+                    waits = f"waiting for the broker: {error}"
+                    display.note(still() or waits)
                     stop.asked.wait(POLL_SECONDS)
+                finally:
+                    silent.kill(block=False)
             return None
+
+        def still() -> str:
+            return frozen_text(processes.frozen()) if processes else ""
+
+        def say_silent() -> None:
+            silence = f"the broker has not answered for {SILENT_SECONDS:g} s"
+            display.note(f"{silence}: {still() or 'it is waited for'}")
 
         anew = fresh and ask(lambda: known_at(broker, name)) is not None
         if anew and (why := not_anew_text(name, wanted)):
@@ -128,6 +151,9 @@ def follow(
         created = ask(lambda: broker.put_crawl(wanted))
         if anew and created is not None:
             ask(lambda: broker.begin_round(name))
+        for start in range(0, 0 if anew else len(again), BATCH):
+            some = SeedRequest(tuple(again[start : start + BATCH]), force=True)
+            ask(partial(broker.seed, name, some))
         if created is not None and (created.state == "paused" or created.reason == STOPPED):
             ask(lambda: broker.resume(name))
         if created is not None:
@@ -143,16 +169,21 @@ def follow(
             if end.last.leased or not end.last.waiting:
                 busy = display.seconds
             resting = display.seconds - busy > QUIET_SECONDS
-            note = ONLY_RETRIES if _only_retries(end.last) else ""
+            note = ""
+            if _only_retries(end.last):
+                note = (ask(lambda: _first(broker, wanted)) or "") + ONLY_RETRIES
             if end.last.refused:
                 note = refused_text(end.last)
             elif stats.rest_hosts:
                 note = rest_text(stats)
             elif note or resting:
-                note = ask(lambda: _blocked(broker, wanted)) or note or ALL_REST
+                note = ask(lambda: _blocked(broker, wanted)) or note
+                note = note or (ask(lambda: _first(broker, wanted)) or "") + ALL_REST
             if stats.away:
                 note = away_text(stats.away[0])
+            note = still() or note
             key = "crash" if note and note == rest_text(stats) else ""
+            key = "waits" if note.endswith((ONLY_RETRIES, ALL_REST)) else key
             display.note(advice.complete(note), key)
             ended = not end.stopped and not (stay and end.rests)
             if ended or stop.asked.wait(POLL_SECONDS):
@@ -192,6 +223,15 @@ def _hosts(wanted: CreateCrawl) -> list[str]:
     if not wanted.auth:
         return []
     return list(dict.fromkeys(host_of(canonicalise(url)) for _, url in starts(wanted)))[:HOSTS]
+
+
+def _first(broker: BrokerClient, wanted: CreateCrawl) -> str:
+    """Why the URL that the crawl begins at was not fetched yet, "" where it was."""
+    for state in broker.url(starts(wanted)[0][1], wanted.name):
+        if state.state in ("later", "waiting"):
+            tries = [f"{one.detail or one.kind}; " for one in state.attempts[:1]]
+            return printable(f"{state.url}: {''.join(tries)}{state.why}. ")
+    return ""
 
 
 def last_look(broker: BrokerClient, end: End) -> End:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from greencrawl.cli.ui.display import (
     size,
     withheld,
 )
-from greencrawl.schema.errors import GreencrawlError
+from greencrawl.schema.errors import GreencrawlError, InvalidConfig
 from greencrawl.schema.records import Crawl, CrawlStats, HookCount, HookRefusal, HostState
 from greencrawl.store.base import Store
 
@@ -37,10 +38,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What a crawl came to. ``seconds`` and ``pages_per_second`` are of this run of the command;
     everything else is of the crawl as a whole. ``pages`` are those with a status of 2xx.
 
-    ``failures`` counts outcomes by kind; ``gone`` are URLs that do not exist (404, 410), ``dead``
-    those given up after their tries, ``excluded`` those kept out by rule (robots.txt, and links
-    that log out or change something: the kind ``action``), ``parked`` those of shapes that bring
-    nothing new.
+    ``failures`` counts URLs without a page by the kind of failure, as `status` does without a
+    broker; a broker elsewhere counts every try. ``gone`` are URLs that do not exist (404, 410),
+    ``dead`` those given up after their tries, ``excluded`` those kept out by rule (robots.txt, and
+    links that log out or change something: the kind ``action``), ``parked`` those of shapes that
+    bring nothing new.
     ``hooks`` counts pages on which the crawl's hook failed, by function and message; ``refused``
     are workers that could not import it.
     ``put_off`` counts sessions that ended by no fault of their hosts', whose URLs went back.
@@ -122,10 +124,6 @@ def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary
     """
     crawl = store.crawl(summary.crawl)
     counts = store.counts(crawl.id)
-    failures = dict(summary.failures)
-    if crawl.options.auth:  # links of pages, of which the broker's counters know nothing
-        actions = sum(final.kind == "action" for _, final in store.finals(crawl.id))
-        failures |= {"action": actions} if actions else {}
     return msgspec.structs.replace(
         summary,
         state="stopped" if summary.state == "active" else summary.state,
@@ -133,7 +131,7 @@ def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary
         gone=counts["gone"],
         dead=counts["dead"],
         excluded=counts["excluded"],
-        failures=dict(sorted(failures.items())),
+        failures=failures_in(store, crawl),
         hosts=counts["hosts"],
         slowest_hosts=_slowest(store, crawl),
         store=url,
@@ -149,8 +147,7 @@ def of_store(store: Store, crawl: Crawl, url: str, export: str) -> Summary:
     ``seconds`` are those from its first start to its end, 0 while it has none. ``failures`` count
     final states but parked ones; what is waiting is not known without the frontier (0).
     """
-    finals = (final for _, final in store.finals(crawl.id))
-    failures = Counter(final.kind for final in finals if final.state != "parked")
+    failures = failures_in(store, crawl)
     ran = crawl.finished_ms - crawl.started_ms
     seconds = ran / 1000 if crawl.started_ms and ran > 0 else 0.0
     counts = store.counts(crawl.id)
@@ -162,7 +159,7 @@ def of_store(store: Store, crawl: Crawl, url: str, export: str) -> Summary:
         bytes=counts["bytes"],
         seconds=seconds,
         pages_per_second=round(counts["pages"] / seconds, 3) if seconds else 0.0,
-        failures=dict(sorted(failures.items())),
+        failures=failures,
         gone=counts["gone"],
         dead=counts["dead"],
         excluded=counts["excluded"],
@@ -176,11 +173,27 @@ def of_store(store: Store, crawl: Crawl, url: str, export: str) -> Summary:
     )
 
 
+def failures_in(store: Store, crawl: Crawl) -> dict[str, int]:
+    """Final states of a crawl but parked ones by the kind of failure, as a summary counts them."""
+    finals = (final for _, final in store.finals(crawl.id))
+    kinds = Counter(final.kind for final in finals if final.state != "parked")
+    return dict(sorted(kinds.items()))
+
+
 def _slowest(store: Store, crawl: Crawl) -> tuple[HostTime, ...]:
     return tuple(
         HostTime(host, round(seconds, 3), answers)
         for host, seconds, answers in store.slowest_hosts(crawl.id, SLOWEST)
     )
+
+
+def check_writable(file: Path) -> None:
+    """Raises InvalidConfig where a summary could not be written at the end of a long crawl."""
+    where = file if file.exists() else file.parent
+    if not where.exists():
+        raise InvalidConfig([("--summary", f"there is no folder {where}: make it first")])
+    if not os.access(where, os.W_OK):
+        raise InvalidConfig([("--summary", f"{where} may not be written")])
 
 
 def write(summary: Summary, file: Path) -> None:

@@ -1,12 +1,12 @@
 """What crawls may name of the operator's: modules to import, and secrets to send.
 
-Whoever may create a crawl writes its ``hook`` and its ``auth``; the modules and the secrets are the
-operator's. A broker with tokens lets nobody create a crawl but those who hold one: what they
-write counts, unless ``GREENCRAWL_HOOKS``, or ``hosts`` beside a secret, says less. A broker without
-tokens serves every account of its machine. There a crawl names no module that ``GREENCRAWL_HOOKS``
-does not list, and no secret without ``hosts`` that say where it may go. The broker looks when a
-crawl is created, by its environment: it has no secrets. The worker looks before it imports or
-sends, by what stands beside the secrets.
+Whoever may create a crawl writes its ``hook``, its ``kernels`` and its ``auth``; the modules and
+the secrets are the operator's. A broker with tokens lets nobody create a crawl but those who hold
+one: what they write counts, unless ``GREENCRAWL_HOOKS``, or ``hosts`` beside a secret, says less. A
+broker without tokens serves every account of its machine. There a crawl names no module that
+``GREENCRAWL_HOOKS`` does not list, and no secret without ``hosts`` that say where it may go. The
+broker looks when a crawl is created, by its environment: it has no secrets. The worker looks before
+it imports or sends, by what stands beside the secrets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from greencrawl.schema.net.origins import Origins
 from greencrawl.schema.net.providers import login_urls
 from greencrawl.schema.net.urls import canonicalise, origin_of
 from greencrawl.schema.records import CrawlOptions
-from greencrawl.schema.records.auth import Auth, Own
+from greencrawl.schema.records.auth import BUILT_IN_KERNELS, Auth, Own
 from greencrawl.schema.settings import AUTH, PREFIX, Settings
 
 ANY = "*"
@@ -93,6 +93,9 @@ class Permits:
         """What a crawl names and may not, as a broker sees it: (field, what is wrong)."""
         if why := self.module(options.hook):
             yield "hook", why
+        for index, rule in enumerate(options.kernels):
+            if rule.kernel not in BUILT_IN_KERNELS and (why := self.module(rule.kernel)):
+                yield f"kernels[{index}].kernel", why
         for index, entry in enumerate(options.auth):
             if isinstance(entry, Own) and (why := self.module(entry.login)):
                 yield f"auth[{index}].login", why

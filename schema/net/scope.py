@@ -14,6 +14,7 @@ from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.access import Skip, check_auth, check_sources, skipped, skips
 from greencrawl.schema.net.urls import canonicalise, host_of, registrable_domain, site_of, task_path
 from greencrawl.schema.records import LEVELS, Crawl, CrawlOptions, Order, Scope, Task, TaskKind
+from greencrawl.schema.text.kernel_rules import check_kernels
 from greencrawl.schema.text.link_sources import chosen_sources, unknown_sources
 from greencrawl.schema.text.patterns import Patterns, problem
 
@@ -254,6 +255,7 @@ def check_options(options: CrawlOptions) -> list[tuple[str, str]]:
     problems += [(f"links[{index}]", what) for index, what in unknown_sources(options.links)]
     problems += check_auth(options.auth)
     problems += check_sources(options.sources)
+    problems += check_kernels(options.kernels)
     if options.slots > 1 and options.delay > 0:
         problems.append(("slots", f"more than one needs delay = 0, not {options.delay:g}"))
     if options.recrawl is not None:

@@ -5,6 +5,9 @@ called ``ttl``, ``wait`` and ``delay`` are seconds, as a person would type them.
 that a name is meant to be taken from here.
 """
 
+from greencrawl.schema.records.auth import (
+    KernelRule as KernelRule,
+)
 from greencrawl.schema.records.crawl import (
     EVERY_SHAPE as EVERY_SHAPE,
     FINISHED as FINISHED,
@@ -18,7 +21,6 @@ from greencrawl.schema.records.crawl import (
     CrawlState as CrawlState,
     CreateCrawl as CreateCrawl,
     Order as Order,
-    Purge as Purge,
     Scope as Scope,
     kept_options as kept_options,
 )
@@ -43,6 +45,7 @@ from greencrawl.schema.records.host import (
     HostReport as HostReport,
     HostState as HostState,
     NodeAway as NodeAway,
+    Purge as Purge,
     PutOff as PutOff,
 )
 from greencrawl.schema.records.lease import (

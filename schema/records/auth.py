@@ -1,7 +1,8 @@
-"""What a crawl says about authentication, and about JSON APIs that list what to fetch.
+"""What a crawl says in tables of its own: of authentication, of JSON APIs that list what to fetch,
+and of kernels.
 
-No secret stands here. An entry has a name; user names, passwords, keys and tokens are found under
-that name in the environment or in a file with mode 0600 on the workers
+No secret stands here. An entry of ``auth`` has a name; user names, passwords, keys and tokens are
+found under that name in the environment or in a file with mode 0600 on the workers
 (``greencrawl.worker.auth.state.secrets``), so that neither the broker nor the store ever has them.
 
 *Where credentials go*: each entry lists the origins that it is for. ``example.org`` means https on
@@ -172,3 +173,19 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     items: Expression
     next: Annotated[str, Meta(max_length=1024)] = ""
     cursor: Annotated[str, Meta(max_length=64)] = ""
+
+
+BUILT_IN_KERNELS = ("http", "json", "sitemap", "feed")
+"""Names of kernels that are chosen by content; any but ``json``, which needs a source, may be
+named for URLs as well."""
+
+
+class KernelRule(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """URLs that are fetched and read by one kernel.
+
+    ``match`` is a whole canonical URL in which ``*`` stands for any characters; of several that
+    match the first counts. ``kernel`` is ``http``, ``sitemap`` or ``feed``, or ``module:Class``.
+    """
+
+    match: Pattern
+    kernel: Annotated[str, Meta(min_length=1, max_length=128)]

@@ -1,4 +1,4 @@
-"""A crawl: what a person asks for, how it stands, and what is to be deleted of it."""
+"""A crawl: what a person asks for, and how it stands."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from greencrawl.schema.records.auth import Auth, Source
+from greencrawl.schema.records.auth import Auth, KernelRule, Source
 from greencrawl.schema.records.fields import Count, CrawlName, Pattern, Seconds, Url
-from greencrawl.schema.records.host import NodeAway
 from greencrawl.schema.records.recrawl import Recrawl
 
 Scope = Literal["host", "domain", "prefix", "any"]
@@ -268,6 +267,10 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     sources: Annotated[
         tuple[Source, ...], Meta(description="JSON APIs that list what to fetch")
     ] = ()
+    kernels: Annotated[
+        tuple[KernelRule, ...],
+        Meta(max_length=100, description="How URLs are fetched and read, by pattern"),
+    ] = ()
     keep_versions: Annotated[
         Count,
         Meta(
@@ -284,7 +287,7 @@ _LATER = frozenset(
     {
         "auth", "sources", "address_rate", "address_connections", "domain_rate", "noindex", "tdm",
         "canonical", "nofollow", "follow_actions", "traps", "host_pages", "links", "shape_pages",
-        "normalise", "requisites", "sitemaps", "recrawl", "main_text", "keep_versions",
+        "normalise", "requisites", "sitemaps", "recrawl", "main_text", "keep_versions", "kernels",
     }
 )  # fmt: skip
 """Options that the first release does not know."""
@@ -380,21 +383,3 @@ class Crawl(Struct, frozen=True, kw_only=True):
     def stopping(self) -> bool:
         """Done once nothing of it is leased, unless a person resumes or seeds it before."""
         return self.state == "paused" and self.reason in (STOPPING, STOPPING_NOW)
-
-
-class Purge(Struct, frozen=True, kw_only=True):
-    """A deletion under way: of a crawl, or of what waits of one host in it.
-
-    ``instance`` is the crawl's id: its name may belong to another by now. ``total`` counts stored
-    rows, or tasks of the host, when it began (0: not counted yet); ``removed`` is how far it is.
-    ``away`` are Redis nodes that it waits for: it goes on by itself when they are back.
-    """
-
-    id: int
-    crawl: str
-    instance: int
-    host: str = ""
-    asked_ms: int = 0
-    total: int = 0
-    removed: int = 0
-    away: tuple[NodeAway, ...] = ()

@@ -142,7 +142,8 @@ class Session(Struct, frozen=True, kw_only=True):
 
 
 class Refusal(Struct, frozen=True, forbid_unknown_fields=True):
-    """A crawl of which a worker takes no session: it cannot import its ``hook``."""
+    """A crawl of which a worker takes no session: it cannot import its ``hook``, or a
+    kernel: all that it has to import, as it was named then."""
 
     crawl: Count
     hook: Annotated[str, Meta(max_length=256)]

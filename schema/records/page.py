@@ -40,6 +40,7 @@ class FailureKind(StrEnum):
     COSTLY = "costly"  # reading it took more CPU than is granted
     DENSE = "dense"  # the page is stored, but came as next to nothing of its size
     HOOK = "hook"  # the user's own function raised
+    KERNEL = "kernel"  # the user's own kernel raised, or asked for what it may not
     PARSE = "parse"  # extraction raised
     LINKS = "links"  # it is stored, but has more links than are followed or kept
     SITEMAP = "sitemap"  # it cannot be read, or not to its end: then it is stored all the same

@@ -34,6 +34,11 @@ def bind(value: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def optional_bind(value: str) -> tuple[str, int] | None:
+    """:func:`bind`, or None for ""."""
+    return bind(value) if value.strip() else None
+
+
 def addresses(*schemes: str) -> Callable[[str], tuple[str, ...]]:
     """A reader of addresses with one of these schemes, none twice."""
 

@@ -3,6 +3,10 @@
 Of a checkout, whose executable runs this, the file ``.env`` beside the Procfile is read, too.
 """
 
+from greencrawl.schema.process import starting
+
+starting.begin("greencrawl")
+
 import sys
 from pathlib import Path
 

@@ -141,7 +141,9 @@ class Resumable:
         try:
             number = os.open(self.part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            raise GreencrawlError(f"cannot write {self.part}: {error.strerror}") from error
+            folder = self.part.parent
+            why = error.strerror if folder.is_dir() else f"there is no folder {folder}"
+            raise GreencrawlError(f"cannot write {self.part}: {why}") from error
         file = FileIO(number, "r+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -826,6 +826,20 @@ class MysqlStore:
 
     drop_alerts = steps(alert_rows.drop)
 
+    # -- for who watches it
+
+    def size(self) -> int:
+        """See :class:`greencrawl.store.base.Store`. It is the server's estimate."""
+        sql = (
+            "SELECT COALESCE(SUM(data_length + index_length), 0) "
+            "FROM information_schema.tables WHERE table_schema = DATABASE()"
+        )
+        return int(self._cluster.read(lambda db: _all(db, sql))[0][0])
+
+    def lags(self) -> dict[str, float | None]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.lags()
+
     def close(self) -> None:
         """Close connections and files. Idempotent."""
         self._cluster.close()

@@ -758,6 +758,17 @@ class SqliteStore:
 
     drop_alerts = steps(alert_rows.drop)
 
+    # -- for who watches it
+
+    def size(self) -> int:
+        """See :class:`greencrawl.store.base.Store`."""
+        files = (self.path, self.path.with_name(f"{self.path.name}-wal"))
+        return sum(path.stat().st_size for path in files if path.exists())
+
+    def lags(self) -> dict[str, float | None]:
+        """There are no replicas."""
+        return {}
+
     def close(self) -> None:
         """Finish what is under way and free threads and files. Idempotent."""
         for lane in (self._commits.lane, self._questions, self._scans):

@@ -28,6 +28,47 @@ def test_seed_without_scheme_is_taken_as_https() -> None:
 
 
 @pytest.mark.parametrize(
+    ("typed", "seed"),
+    [
+        ("localhost:8000", "http://localhost:8000/"),
+        ("127.0.0.1:8080/a?b=c:1", "http://127.0.0.1:8080/a?b=c:1"),
+        ("[::1]:81", "http://[::1]:81/"),
+        ("example.org:8443/x", "https://example.org:8443/x"),
+        ("example.org:443", "https://example.org/"),
+        ("example.org/a:80", "https://example.org/a:80"),
+    ],
+)
+def test_a_port_without_a_scheme_is_taken_as_http_unless_it_is_one_of_tls(
+    typed: str, seed: str
+) -> None:
+    assert crawlfile.build((typed,), {}).seeds == (seed,)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "htps://example.org/a",
+        "htttp://example.org/a",
+        "https//example.org/a",
+        "http::example.org/a",
+    ],
+)
+def test_a_misspelt_scheme_is_told_with_what_was_meant(typed: str) -> None:
+    meant = "http" if typed.startswith(("http:", "htttp")) else "https"
+    assert f"did you mean {meant}://example.org/a?" in wrong(typed)
+
+
+def test_another_scheme_is_no_slip_of_the_pen() -> None:
+    assert "did you mean" not in wrong("ftp://example.org/")
+    assert "did you mean" not in wrong("http://")
+
+
+@pytest.mark.parametrize("typed", ["./site/", "/srv/site/index.html", "../x", "~/x"])
+def test_a_path_is_not_taken_for_a_host(typed: str) -> None:
+    assert f"{typed} is the path of a file" in wrong(typed)
+
+
+@pytest.mark.parametrize(
     ("seed", "name"),
     [
         ("example.org/deep/page", "example.org"),
@@ -163,6 +204,12 @@ def test_sources_are_enough_to_start_from(tmp_path: Path) -> None:
     [
         ("[auth]\nkind = 'basic'", "auth: must be a list of tables: write [[auth]]"),
         ("[sources]\nurl = 'a'", "sources: must be a list of tables: write [[sources]]"),
+        ("[kernels]\nmatch = 'a'", "kernels: must be a list of tables: write [[kernels]]"),
+        ("[[kernels]]\nname = 'a'", "see docs/kernels.md"),
+        (
+            "[[kernels]]\nmatch = 'http://*'\nkernel = 'x'",
+            "kernels[0].kernel: must be http, sitemap",
+        ),
         ("[[auth]]\nkind = 'forms'", "auth[0].kind: must be one of basic, digest, bearer, "),
         ("[[auth]]\nname = 'a'", "auth[0]: "),
         ("[[auth]]\nkind = 'basic'\nname = 'My-Site'", "auth[0].name: must be 1 to 32 of a-z"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,15 @@ def test_without_venv_the_command_says_make_setup(checkout: Path, tmp_path: Path
     assert done.returncode == 1
     assert "make setup" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_ctrl_c_waits_while_python_starts(checkout: Path, tmp_path: Path) -> None:
+    shown = "from signal import *; print(SIGINT in pthread_sigmask(SIG_BLOCK, []))"
+    script(checkout / ".venv" / "bin" / "python", "")
+    python = checkout / ".venv" / "bin" / "python"
+    python.write_text(f"#!{sys.executable}\n{shown}\n")  # a shell would take the mask away
+    done = run(checkout / "greencrawl", "status", cwd=tmp_path)
+    assert done.stdout == "True\n"
 
 
 def test_command_finds_its_checkout_through_links_from_any_folder(

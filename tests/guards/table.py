@@ -16,11 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-KINDS = [
-    "duties", "states", "quotas", "debts", "recovery", "names", "attacks", "actions", "http",
-    "parked", "traps", "urls", "directives", "links", "sitemaps", "hosts", "stores", "members",
-    "coordinator",
-]  # fmt: skip
+KINDS = sorted(path.stem for path in HERE.glob("*.toml"))
 MACHINES = {
     "duties": "tests.broker.frontier.coordination.test_duties_machine",
     "recovery": "tests.broker.frontier.recovery.test_recovery_machine",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from greencrawl.schema.errors import InvalidConfig
-from greencrawl.schema.settings import KEYS, Settings, load, mask_url, masked
+from greencrawl.schema.settings import KEYS, Settings, changed, load, mask_url, masked
 
 
 def test_defaults_need_no_environment() -> None:
@@ -126,6 +126,15 @@ def test_secrets_never_appear_in_what_is_logged_or_refused() -> None:
         assert "s3cret" not in str(refused.value)
     assert mask_url("redis://db.example") == "redis://db.example"
     assert mask_url("sqlite:////srv/a:b@c/x.sqlite") == "sqlite:////srv/a:b@c/x.sqlite"
+
+
+def test_only_what_is_not_the_default_is_logged_at_the_start() -> None:
+    assert changed(load({})) == {}
+    given = {"GREENCRAWL_PROCESSES": "2", "GREENCRAWL_ADMIN_TOKEN": "s3cret-a"}
+    assert changed(load({**given, "GREENCRAWL_GREENLETS": "300"})) == {
+        "PROCESSES": "2",
+        "ADMIN_TOKEN": "***",
+    }
 
 
 @pytest.mark.parametrize("password", ["s3/cret", "s3#cret", "s3?cret", "s3@cret", "s3:cret@/x"])

@@ -12,6 +12,7 @@ from greencrawl.broker.frontier.coordination.activity import ActivityEvent
 from greencrawl.broker.frontier.coordination.members import Beat, BeatStatus
 from greencrawl.broker.frontier.coordination.outages import Outage
 from greencrawl.broker.frontier.overflow import PartitionMemory
+from greencrawl.broker.frontier.recovery.vitals import NodeVitals
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.frontier.scripts.partition import Mode, state_of
 from greencrawl.broker.service.service import Service
@@ -237,6 +238,9 @@ class QueueDouble:
         self.last = items
         return ["gone" for _ in items]
 
+    def stats_of(self, crawls: Sequence[Crawl], counts: Counts | None = None) -> list[CrawlStats]:
+        return [self.stats(crawl) for crawl in crawls]
+
     def stats(self, crawl: Crawl, counts: Counts | None = None) -> CrawlStats:
         self._check()
         sums = self.sums.get(crawl.id) or Sums()
@@ -283,9 +287,10 @@ class QueueDouble:
     def ready(self) -> str | None:
         return "redis://a is away" if self.away else None
 
-    def metrics(self) -> dict[str, float]:
-        self._check()
-        return {"waiting_calls": 3.0}
+    lease_calls_waiting = 3
+
+    def vitals(self) -> list[NodeVitals]:
+        return [NodeVitals(id="a", node="redis://a", up=not self.away, epoch=2, used_bytes=1000)]
 
 
 class OutagesDouble:

@@ -234,6 +234,15 @@ class StoreContract(
         store.put_addresses({"a": "redis://1", "b": "redis://2"})
         assert store.addresses() == {"a": "redis://1", "b": "redis://2"}
 
+    def test_a_store_has_a_size_and_replicas_only_where_there_are_some(
+        self, store: Store, crawl: int
+    ) -> None:
+        before = store.size()
+        assert before > 1000
+        store.commit(Commit([page(crawl, n, body=b"%d" % n * 9000) for n in range(40)]))
+        assert store.size() >= before
+        assert store.lags() == {}
+
     def test_a_duty_has_one_holder_until_it_is_given_back(self, open_store: Opener) -> None:
         first, second = open_store(), open_store()
         assert first.take_duties("a", ["tick", "purge"]) == {"tick": 1, "purge": 1}

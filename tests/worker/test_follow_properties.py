@@ -14,7 +14,7 @@ from greencrawl.schema.net.urls import canonicalise
 from greencrawl.schema.records import Admission, Crawl, CrawlOptions, Fetched, Link, Page, Task
 from greencrawl.worker.crawls import CrawlContext, context_of
 from greencrawl.worker.extract import extract
-from greencrawl.worker.reading import read
+from greencrawl.worker.kernels.http import read
 from tests.support.effort import examples
 
 URL = "https://h.example.org/docs/a/page.html?q=1"

@@ -23,8 +23,9 @@ from greencrawl.worker import hooks
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.hook_rerun import TOGETHER_PAGES, HookRerun
 from greencrawl.worker.hooks import Hooks
+from greencrawl.worker.kernels.http import read
+from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.process.quarantine import DiedInQuarantine
-from greencrawl.worker.reading import Reading, read
 from tests.support.store_records import links, page
 
 BODY = b"<title>T</title><a href=/one>1</a><a href=/two>2</a>"

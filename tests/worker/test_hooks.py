@@ -22,7 +22,8 @@ from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, Link, Page, 
 from greencrawl.worker.crawls import context_of
 from greencrawl.worker.extract.main.library import Extracted, readable
 from greencrawl.worker.hooks import ITEM_BYTES, MOST_ITEMS, HookError, Hooks, load
-from greencrawl.worker.reading import Reading, read
+from greencrawl.worker.kernels.http import read
+from greencrawl.worker.kernels.reading import Reading
 from tests.support.checkout import ROOT
 
 PAGE = Page(url="http://h/", links=[Link("http://h/a"), Link("http://h/b")])
@@ -81,9 +82,27 @@ def test_bad_module_is_refused_at_start(folder: Path, source: str, said: str) ->
     assert caught.value.problems[0][0] == "hook"
 
 
-def test_missing_module_is_refused_at_start() -> None:
-    with pytest.raises(InvalidConfig, match=r"cannot import 'no\.such'"):
+def test_missing_module_is_refused_at_start_with_where_it_was_looked_for(folder: Path) -> None:
+    with pytest.raises(InvalidConfig, match=r"cannot import 'no\.such'") as caught:
         load("no.such")
+    assert f"modules are looked for in {folder} and among" in str(caught.value)
+    with pytest.raises(InvalidConfig) as caught:
+        load("json.nothing")
+    assert "looked for" in str(caught.value)
+    (folder / "mine.py").write_text("import nothing_of_that_name")
+    with pytest.raises(InvalidConfig) as caught:
+        load("mine")
+    assert "looked for" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [("x.py", "x"), ("./own/x.py", "own.x"), ("own/x", "own.x"), ("/srv/x.py", "")],
+)
+def test_a_file_is_named_as_python_imports_it(given: str, named: str) -> None:
+    with pytest.raises(InvalidConfig, match="is a file: name it as Python imports it") as caught:
+        load(given)
+    assert (f", {named!r}, in the folder that holds" in str(caught.value)) is bool(named)
 
 
 OLD_IMPORTS = [
@@ -333,7 +352,7 @@ import sys
 from examples.prices import on_page
 from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, Task
 from greencrawl.worker.crawls import context_of
-from greencrawl.worker.reading import read
+from greencrawl.worker.kernels.http import read
 options = CrawlOptions(hook="examples.prices")
 context = context_of(Crawl(id=1, name="t", state="active", options=options, roots=("h",)))
 body = b"<p>EUR 3"

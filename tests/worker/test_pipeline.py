@@ -50,13 +50,15 @@ from greencrawl.worker.extract.main import available
 from greencrawl.worker.extract.main.library import extract
 from greencrawl.worker.hooks import Hooks
 from greencrawl.worker.http.client import LeaseExpired
+from greencrawl.worker.kernels.choosing import read_alone
+from greencrawl.worker.kernels.reading import Reading
+from greencrawl.worker.kernels.visit import TaskVisit
 from greencrawl.worker.link_checker import MAX_REDIRECTS
 from greencrawl.worker.pipeline import Pipeline
 from greencrawl.worker.process.costly import PARKED_AFTER
 from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
-from greencrawl.worker.reading import Reading, read
 from greencrawl.worker.robots import parser
 from greencrawl.worker.robots.cache import ASK_AGAIN_SECONDS, RobotsRules
 from greencrawl.worker.session.fetcher import CROWDED_SECONDS, Visit
@@ -209,11 +211,26 @@ class QuarantineDouble:
     read_: list[str] = field(default_factory=list)
     error: Exception | None = None
 
-    def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
+    def read(
+        self, context: CrawlContext, task: Task, fetched: Fetched, kernel: str = "http"
+    ) -> Reading:
         self.read_.append(task.url)
         if self.error is not None:
             raise self.error
-        return read(context, task, fetched, alone=True)
+        return read_alone(context, kernel, task, fetched)
+
+    def fetch(
+        self,
+        context: CrawlContext,
+        visit: TaskVisit,
+        task: Task,
+        kernel: str,
+        headers: Mapping[str, str],
+    ) -> Fetched | Failure:
+        self.read_.append(task.url)
+        if self.error is not None:
+            raise self.error
+        return context.kernels.by_name[kernel].fetch(visit, task, headers)
 
     def request_headers(
         self, context: CrawlContext, task: Task, headers: dict[str, str]
@@ -1189,7 +1206,7 @@ def test_extraction_that_raises_is_charged_to_its_page_alone(
     def outline(*_: Any, **__: Any) -> Any:
         raise RuntimeError("tree")
 
-    monkeypatch.setattr("greencrawl.worker.reading.outline", outline)
+    monkeypatch.setattr("greencrawl.worker.kernels.http.outline", outline)
     world.site.answers["http://h/a"] = html("x")
     world.run("http://h/a", "http://h/b")
     first, second = world.stores.results
@@ -1360,7 +1377,7 @@ def test_suspect_goes_back_uncharged_when_there_is_no_process_to_read_it(world: 
 def test_page_that_is_dear_to_read_is_stored_counted_and_journalled(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("reading.BASE_SECONDS", "reading.SECONDS_PER_WIRE_BYTE"):
+    for name in ("kernels.http.BASE_SECONDS", "kernels.http.SECONDS_PER_WIRE_BYTE"):
         monkeypatch.setattr(f"greencrawl.worker.{name}", 0.0)
     monkeypatch.setattr("greencrawl.worker.process.costly.PARKED_SECONDS", 0.0)
     dear = html("<title>T</title>" + "<p>word" * 40_000)
@@ -1382,7 +1399,7 @@ def test_page_that_is_dear_to_read_is_stored_counted_and_journalled(
 def test_page_whose_parse_has_no_end_is_given_up_alone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def without_end(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
+    def without_end(context: CrawlContext, task: Task, fetched: Fetched, kernel: str) -> Reading:
         return Reading(failure="its parse had not ended after 2.0 s of CPU", cpu=2.0)
 
     monkeypatch.setattr(world.quarantine, "read", without_end)

@@ -13,6 +13,7 @@ from greencrawl.schema.records import (
     Failure,
     FailureKind,
     Fetched,
+    KernelRule,
     Session,
     Task,
     TaskKind,
@@ -101,6 +102,7 @@ def test_refetches_of_a_session_are_looked_up_together_and_nothing_else_is() -> 
     [
         {"hook": "tests.support.deadly_hook"},
         {"auth": (Basic(name="shop", hosts=("a.example",)),)},
+        {"kernels": (KernelRule(match="*", kernel="tests.support.own_kernels:Asking"),)},
     ],
 )
 def test_a_crawl_with_a_hook_or_a_login_asks_for_all_of_a_page(options: dict[str, Any]) -> None:

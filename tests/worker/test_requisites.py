@@ -19,8 +19,9 @@ from greencrawl.schema.records import (
     pack_redirects,
     unpack_redirects,
 )
+from greencrawl.worker.kernels.reading import MAX_NEEDED
+from greencrawl.worker.kernels.style import MAX_IMPORTS, MAX_SHEETS
 from greencrawl.worker.link_checker import MAX_REDIRECTS
-from greencrawl.worker.reading import MAX_IMPORTS, MAX_NEEDED, MAX_SHEETS
 from tests.worker.test_pipeline import World, html, status
 
 REQUISITE = TaskKind.REQUISITE

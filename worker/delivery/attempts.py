@@ -58,8 +58,13 @@ class Journal:
             worker=self._worker,
         )
 
-    def success(self, crawl: int, fingerprint: int, task: Task, fetched: Fetched) -> Attempt:
-        """The record of a try that brought an answer: the triple, with kind ``ok``."""
+    def success(
+        self, crawl: int, fingerprint: int, task: Task, fetched: Fetched, kernel: str = ""
+    ) -> Attempt:
+        """The record of a try that brought an answer: the triple, with kind ``ok``.
+
+        ``kernel`` names who has read it, "" for the default one.
+        """
         return Attempt(
             crawl=crawl,
             fingerprint=fingerprint,
@@ -67,6 +72,7 @@ class Journal:
             code=fetched.status,
             kind="ok",
             errors=task.errors,
+            detail=f"kernel {kernel}" if kernel else "",
             at_ms=fetched.fetched_ms,
             elapsed_ms=fetched.elapsed_ms,
             worker=self._worker,

@@ -243,12 +243,14 @@ class Results:
         page: StoredPage,
         notes: Mapping[FailureKind, str],
         rewritten: int = 0,
+        kernel: str = "",
     ) -> Result:
         """A page and its attempt. It counts as stored by the store's own measure: its status.
 
         ``notes``, such as that it was costly, are journalled beside it; the first is counted as a
         failure by its kind. A page without them whose content is withheld is counted by why.
-        ``rewritten`` counts its links that ``normalise`` has changed.
+        ``rewritten`` counts its links that ``normalise`` has changed. ``kernel`` has read it, ""
+        for the default one.
         """
         done = Done(page.status // 100 == 2, fetched.wire_bytes, rewritten=rewritten)
         if done.stored and page.directives is not None and page.directives.withheld:
@@ -258,7 +260,7 @@ class Results:
             task=task.number,
             outcome=done,
             page=page,
-            attempts=[self._journal.success(page.crawl, page.fingerprint, task, fetched)],
+            attempts=[self._journal.success(page.crawl, page.fingerprint, task, fetched, kernel)],
         )
         if notes:
             result.attempts[:0] = [

@@ -35,7 +35,10 @@ from greencrawl.schema.log import logger
 from greencrawl.schema.records import (
     Admission,
     Commit,
+    Dead,
+    Done,
     FinishItem,
+    Retry,
     Stamp,
     StoredPage,
 )
@@ -44,6 +47,8 @@ from greencrawl.store.errors import Unstorable
 from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.recent import Recents
 from greencrawl.worker.delivery.results import Result
+from greencrawl.worker.metrics.table import COMMIT_BUCKETS, SLOT, by_label
+from greencrawl.worker.metrics.tallies import Tallies
 from greencrawl.worker.orders.figures import Figures
 from greencrawl.worker.session.backoff import delays, until_available
 from greencrawl.worker.session.held import Sessions
@@ -63,6 +68,12 @@ PATIENCE_SECONDS = 0.2
 BACKLOG_BYTES = 16 * 1024 * 1024
 OWE_TRIES = 4
 """Before a node that answers, but takes nothing, is owed the links."""
+_PAGES, _COMMIT_SECONDS = SLOT["pages"], SLOT["commit_seconds"]
+_FAILURES = by_label("failures")
+_OUTCOMES = {
+    kind: by_label("tasks")[name]
+    for kind, name in ((Done, "done"), (Retry, "retry"), (Dead, "dead"))
+}
 
 
 class Committer(Protocol):
@@ -111,12 +122,14 @@ class Writer:
         linger: float = LINGER_SECONDS,
         in_hand: InHand | None = None,
         figures: Figures | None = None,
+        tallies: Tallies | None = None,
         clock: Clock = monotonic,
     ) -> None:
         """``spawn`` starts the greenlet of a batch, and watches it: it is not to fail.
 
         Results count in ``in_hand``, too.
         """
+        self._tallies = tallies or Tallies()
         self._in_hand = in_hand or InHand(clock=clock)
         self._figures = figures or Figures()
         self._spawn = spawn
@@ -132,8 +145,7 @@ class Writer:
         self._due = math.inf
         """When the next batch leaves."""
         self._some = Event()
-        self._sooner = Event()
-        """Set when it leaves sooner than was thought."""
+        self._sooner = Event()  # set when it leaves sooner than was thought
         self._room = Event()
         self._idle = Event()
         self._idle.set()
@@ -144,6 +156,11 @@ class Writer:
     def backlog_bytes(self) -> int:
         """What waits to be stored takes so many bytes, about."""
         return self._bytes
+
+    @property
+    def queue_results(self) -> int:
+        """Results that are in no batch yet."""
+        return len(self._waiting)
 
     def wait_for_room(self) -> None:
         """Block while more than the backlog is waiting."""
@@ -241,6 +258,7 @@ class Writer:
             log.info("committed_again", pages=len(pages), stamp=stamp.clock)
             gevent.sleep(delay)
         crash_points.point("worker.after_admit")
+        self._tally(batch)
         for result in batch:
             session = result.held.session
             self._finishing.put(
@@ -256,6 +274,17 @@ class Writer:
         self._batches.release()
         if not self._bytes:
             self._idle.set()
+
+    def _tally(self, batch: Sequence[Result]) -> None:
+        add = self._tallies.add
+        for result in batch:
+            outcome = result.outcome
+            add(_OUTCOMES[type(outcome)])
+            if isinstance(outcome, Done) and outcome.stored:
+                add(_PAGES)
+            for attempt in result.attempts:
+                if attempt.kind in _FAILURES:  # else it brought a page
+                    add(_FAILURES[attempt.kind])
 
     def _away(self, pages: Iterable[StoredPage]) -> frozenset[str]:
         """Nodes that are away, and that links of these pages belong to."""
@@ -284,7 +313,10 @@ class Writer:
 
         def commit() -> Stamp:
             work.owes = self._away(work.pages) | self._late(batch)
-            return self._store.commit(work)
+            began = self._clock()
+            stamp = self._store.commit(work)
+            self._tallies.observe(_COMMIT_SECONDS, COMMIT_BUCKETS, self._clock() - began)
+            return stamp
 
         return until_available(commit, "store")
 

@@ -151,6 +151,22 @@ def _complete(
     return none
 
 
+def live(root: etree._Element, *tags: str) -> Iterator[etree._Element]:
+    """The elements of a tree that have one of these tags, in document order; none that stands in a
+    ``template``, which is of no document before a script copies it.
+
+    One with ``shadowrootmode`` is shown as it stands.
+    """
+    inert: set[etree._Element] = set()
+    for element in root.iter(*tags, "template"):
+        if element in inert:
+            continue
+        if element.tag != "template":
+            yield element
+        elif element.get("shadowrootmode") is None:
+            inert.update(element.iter(*tags, "template"))
+
+
 def base_of(elements: Iterable[etree._Element], url: str, encoding: str) -> str | None:
     """The canonical URL of the first ``<base href>``, None without one that is a URL."""
     for element in elements:

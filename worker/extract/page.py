@@ -29,6 +29,7 @@ from greencrawl.worker.extract.links import (
     Resolved,
     base_of,
     collect,
+    live,
     references,
     walked,
 )
@@ -230,7 +231,7 @@ def _outline(
         text, found, others, taken = quick
     else:
         text, taken = read_text(root, url, samples)
-        elements = list(root.iter(*READ))
+        elements = list(live(root, *READ))
         tags = [element.tag for element in elements]
         others = [element for element, tag in zip(elements, tags, strict=True) if tag != "a"]
         base = base_of(others, url, encoding)
@@ -307,7 +308,20 @@ def _parse(body: bytes, seconds: float = 0.0, brief: bool = False) -> etree._Ele
     if root is not None and swallows(root):
         root = None  # its memory is the next one's
         root = parsed(close_raw(body), _parser, seconds, brief)
+    if root is not None and (b"</template" in body or b"</TEMPLATE" in body):
+        _open_templates(root)
     return root
+
+
+def _open_templates(root: etree._Element) -> None:
+    """Mark templates as shown where one may have swallowed what stands behind it.
+
+    An element that is open in it, as a ``td`` may be, hides its end from the parser, which says so.
+    """
+    said = "Opening and ending tag mismatch: template "
+    if any(error.message.startswith(said) for error in _parser.error_log):
+        for template in root.iter("template"):
+            template.set("shadowrootmode", "open")
 
 
 def _flattened(body: bytes, brief: bool) -> bytes:

@@ -23,7 +23,7 @@
 #endif
 
 enum kind { INLINE, BLOCK, HIDDEN, NOSCRIPT };
-enum role { UNREAD, ANCHOR, AREA, BASE, FRAME, IMAGE, LINK, META, TITLE };
+enum role { UNREAD, ANCHOR, AREA, BASE, FRAME, IMAGE, LINK, META, TEMPLATE, TITLE };
 
 /* Names of elements to their kinds: open addressing, filled once. The lists come as macros. */
 #define SLOTS 512
@@ -82,7 +82,7 @@ static enum role role_of(const char *name) {
         enum role role;
     } read[] = {{"a", ANCHOR},     {"area", AREA}, {"base", BASE}, {"frame", FRAME},
                 {"iframe", FRAME}, {"img", IMAGE}, {"link", LINK}, {"meta", META},
-                {"title", TITLE}};
+                {"template", TEMPLATE}, {"title", TITLE}};
     for (size_t i = 0; i < sizeof(read) / sizeof *read; i++)
         if (strcmp(name, read[i].name) == 0)
             return read[i].role;
@@ -544,10 +544,16 @@ static int take(struct links *links, const xmlNode *node, enum role role) {
         if (links->anchor.alt == NULL || !*links->anchor.alt)
             links->anchor.alt = content_of(attribute_of(node, "alt"));
         break;
+    case TEMPLATE:
     case UNREAD:
         break;
     }
     return 1;
+}
+
+/* Whether an element's content is of no document: what scripts copy; see links.py. */
+static int is_inert(const xmlNode *node, enum role role) {
+    return role == TEMPLATE && attribute_of(node, "shadowrootmode") == NULL;
 }
 
 /* Append what is visible under `root`, and its links unless `links` is NULL; false if there is no
@@ -600,7 +606,7 @@ static int walk(struct text *text, struct links *links, const xmlNode *root, int
                     }
                 }
             }
-            if (hidden == NULL || links != NULL)
+            if (hidden == NULL || (links != NULL && !is_inert(node, found->role)))
                 child = node->children;
         }
         if (child != NULL) {

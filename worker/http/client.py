@@ -32,12 +32,20 @@ from greencrawl.worker.http.names.system import Lookup
 from greencrawl.worker.http.receiving import LEAST_RATE, RATE_SECONDS, Receiver, put_aside
 from greencrawl.worker.http.response import Answer
 from greencrawl.worker.http.tls import tls_context
+from greencrawl.worker.metrics.table import RESPONSE_BUCKETS, SLOT
+from greencrawl.worker.metrics.tallies import Tallies
 from greencrawl.worker.session.in_hand import InHand, Part, PutAside
 
 MAX_IDLE = 600
 WAITED_SECONDS = 0.01
 """Who waited for longer at the gate looks again whether his connection is still good."""
 
+_REQUESTS, _BYTES, _SECONDS = (
+    SLOT[name] for name in ("requests", "received_bytes", "response_seconds")
+)
+_CONNECTIONS, _HANDSHAKES, _HANDSHAKE_SECONDS = (
+    SLOT[name] for name in ("connections", "tls_handshakes", "tls_handshake_seconds")
+)
 _PORTS = {"http": 80, "https": 443}
 _ORIGIN = re.compile(
     r"(https?)://(?:[^/?#@\s]*@)?(\[[0-9a-fA-F:.]+\]|[^/?#@:\[\]\s]+)(?::(\d{1,5}))?"
@@ -124,22 +132,33 @@ class Downloader:
         tls: ssl.SSLContext | None = None,
         gate: Gate | None = None,
         allow_ports: Collection[int] = (),
+        tallies: Tallies | None = None,
         clock: Clock = monotonic,
     ) -> None:
+        self._tallies = tallies or Tallies()
         self._gate = gate
         self._refused_ports = BAD_PORTS | SERVICE_PORTS.difference(allow_ports)
         self._request_seconds = request_seconds
         self._in_hand = in_hand or InHand(clock=clock)
         self._receiver = Receiver(self._in_hand, least_rate, rate_seconds, clock)
         self._clock = clock
-        self._resolver = Resolver(allow_networks, resolver, servers=dns_servers, clock=clock)
+        self._resolver = Resolver(
+            allow_networks, resolver, servers=dns_servers, tallies=self._tallies, clock=clock
+        )
         self._connections = Connections(
             max_idle=max_idle,
             tls=tls or tls_context(),
             connect_seconds=connect_seconds,
             idle_seconds=idle_seconds,
+            opened=self._opened,
             clock=clock,
         )
+
+    def _opened(self, scheme: str, seconds: float) -> None:
+        self._tallies.add(_CONNECTIONS)
+        if scheme == "https":
+            self._tallies.add(_HANDSHAKES)
+            self._tallies.add(_HANDSHAKE_SECONDS, seconds)
 
     def fetch(
         self,
@@ -274,6 +293,7 @@ class Downloader:
         try:
             if self._clock() >= request.deadline:
                 raise LeaseExpired(f"the lease ended before {request.url} was asked for")
+            self._tallies.add(_REQUESTS)
             connection.ask(request.message, request.until)
             failure = self._receiver.read(
                 connection, request.until, request.max_body_bytes, answer, part, request.pack
@@ -305,6 +325,8 @@ class Downloader:
         took_ms: int,
     ) -> Fetched | Failure:
         """The record of what arrived, its content-encoding undone. Raises Crowded."""
+        self._tallies.add(_BYTES, len(answer.body))
+        self._tallies.observe(_SECONDS, RESPONSE_BUCKETS, took_ms / 1000)
         most, pack = request.max_body_bytes, request.pack
         decoded = self._receiver.decode(request.until, most, answer, part, pack)
         if decoded.error and not _status_is_the_answer(answer):

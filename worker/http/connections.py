@@ -15,7 +15,7 @@ from gevent import getcurrent, monkey, socket, ssl
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.records import Failure, FailureKind
 from greencrawl.worker.http.addresses import address_name
-from greencrawl.worker.http.tls import connect_failure
+from greencrawl.worker.http.tls import connect_failure, wrapped
 from greencrawl.worker.process.blocked import blocked
 
 if TYPE_CHECKING:
@@ -249,10 +249,12 @@ class Connections:
         tls: ssl.SSLContext,
         idle_seconds: float = IDLE_SECONDS,
         connect_seconds: float = CONNECT_SECONDS,
+        opened: Callable[[str, float], object] = lambda scheme, seconds: None,
         clock: Clock = monotonic,
     ) -> None:
-        self._max_idle = max_idle
-        self._tls = tls
+        """``opened`` is told of each new connection, and how long its TLS took to agree on."""
+        self._opened = opened
+        self._max_idle, self._tls = max_idle, tls
         self._idle_seconds = idle_seconds
         self.connect_seconds = connect_seconds
         self._clock = clock
@@ -347,12 +349,11 @@ class Connections:
             sock.settimeout(timeout)
             sock.connect((address, origin.port))
             if origin.scheme == "https":
-                name = origin.host.rstrip(".")
-                sock = self._tls.wrap_socket(
-                    sock, server_hostname=name, do_handshake_on_connect=False
-                )
+                sock = wrapped(self._tls, sock, origin.host)
             connection, sock = Connection(origin, address, sock, self._clock), None
+            began = self._clock()
             connection.shake_hands(until)
+            self._opened(origin.scheme, self._clock() - began)
             ready, connection = connection, None
             return ready
         except TimeoutError:

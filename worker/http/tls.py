@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 from pathlib import Path
 
 import certifi
@@ -25,6 +26,13 @@ def connect_failure(error: OSError) -> Failure:
     if error.errno == errno.ETIMEDOUT:
         return Failure(FailureKind.CONNECT_TIMEOUT, detail)
     return Failure(FailureKind.UNREACHABLE, detail)
+
+
+def wrapped(context: ssl.SSLContext, sock: socket.socket, host: str) -> ssl.SSLSocket:
+    """TLS on a socket that is connected to ``host``; no byte of it has left yet."""
+    return context.wrap_socket(
+        sock, server_hostname=host.rstrip("."), do_handshake_on_connect=False
+    )
 
 
 def tls_context() -> ssl.SSLContext:

@@ -30,6 +30,8 @@ class Blocked:
         self._late: deque[tuple[int, int, float, float]] = deque(maxlen=_KEPT)
         self.count = 0
         """How many there were: whoever sees it rise has been waiting meanwhile."""
+        self.seconds = 0.0
+        """How long they took together."""
 
     def begin(self) -> tuple[float, int]:
         """What :meth:`end` is to be given."""
@@ -41,6 +43,7 @@ class Blocked:
         now = self._clock()
         if now - began >= LEAST_SECONDS and self._loop.iteration == turn:
             self.count += 1
+            self.seconds += now - began
             self._late.append((self.count, turn, began, now))
 
     def before_this(self, count: int) -> float:

@@ -1,5 +1,5 @@
-"""Hosts whose pages take more CPU than they are granted (``greencrawl.worker.reading.granted``), be
-it to read them, or to undo their content-encodings.
+"""Hosts whose pages take more CPU than they are granted, be it to read them, or to undo their
+content-encodings (``greencrawl.worker.kernels.http.granted``).
 
 The pages of such a host, and of others of its registrable domain, are read in a process of their
 own until some in a row were cheap again, and so are those of all hosts on a machine where

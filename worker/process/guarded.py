@@ -7,6 +7,7 @@ is read in a process of its own (``greencrawl.worker.process.quarantine``).
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from typing import Protocol
@@ -19,13 +20,19 @@ from greencrawl.schema.records.auth import Form, Own
 from greencrawl.worker.auth.base import Grant, Kind, Verdict
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.extract import TooDear, is_doubtful, stops
+from greencrawl.worker.kernels import Kernel
+from greencrawl.worker.kernels.http import HTTP, granted
+from greencrawl.worker.kernels.judged import JudgedVisit
+from greencrawl.worker.kernels.own import OwnKernel
+from greencrawl.worker.kernels.reading import Reading
+from greencrawl.worker.kernels.sitemap import Sitemap
+from greencrawl.worker.kernels.visit import TaskVisit
 from greencrawl.worker.link_checker import as_page
 from greencrawl.worker.process.costly import REST, CostlyHosts, dense, unpacking
-from greencrawl.worker.process.crash_record import CrashRecord, Suspect
+from greencrawl.worker.process.crash_record import CrashRecord, Parsing, Suspect
 from greencrawl.worker.process.quarantine import DiedInQuarantine
 from greencrawl.worker.process.steps import Budget
 from greencrawl.worker.process.turns import TookTooLong, in_turns
-from greencrawl.worker.reading import Reading, granted, granted_sitemap, read, sitemap_steps
 from greencrawl.worker.session.fetcher import Visit
 
 _LONG_BYTES = 32 * 1024
@@ -58,8 +65,20 @@ class Reader(Protocol):
     when the process does not come up, and RaisedInQuarantine with what nobody foresaw there.
     """
 
-    def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
-        """Read a page there."""
+    def read(
+        self, context: CrawlContext, task: Task, fetched: Fetched, kernel: str = HTTP.name
+    ) -> Reading:
+        """Read a page there, by the kernel of that name."""
+
+    def fetch(
+        self,
+        context: CrawlContext,
+        visit: TaskVisit,
+        task: Task,
+        kernel: str,
+        headers: Mapping[str, str],
+    ) -> Fetched | Failure:
+        """Ask for a page by the user's own kernel of that name, which runs there."""
 
     def request_headers(
         self, context: CrawlContext, task: Task, headers: dict[str, str]
@@ -82,9 +101,14 @@ class Guarded:
     :class:`Reader` does.
     """
 
-    def __init__(self, crash_record: CrashRecord, quarantine: Reader) -> None:
+    def __init__(
+        self, crash_record: CrashRecord, quarantine: Reader, fetching: Reader | None = None
+    ) -> None:
+        """``fetching`` is the process in which kernels ask for suspects: another one, since the
+        answers that they get may have to be judged in the first."""
         self._crash_record = crash_record
         self._quarantine = quarantine
+        self._fetching = fetching or quarantine
         self._costly = CostlyHosts()
         self._sitemap = BoundedSemaphore(1)
 
@@ -133,28 +157,55 @@ class Guarded:
         with visit.held.waiting(request=False):
             return self._quarantine.verdict(visit.context, task, kind.entry.name, fetched, grant)
 
-    def read(self, visit: Visit, task: Task, fetched: Fetched) -> Reading:
-        """Read a page: see ``greencrawl.worker.reading.read``.
+    def fetch(
+        self, kernel: Kernel, asking: TaskVisit, visit: Visit, headers: Mapping[str, str]
+    ) -> Fetched | Failure:
+        """``Kernel.fetch``. A user's own is named in the crash record, but while it waits for an
+        answer. Raises VisitOver and LeaseExpired."""
+        task = asking.task
+        if not isinstance(asking, JudgedVisit):
+            return kernel.fetch(asking, task, headers)
+        try:
+            if task.suspect:
+                with visit.held.waiting(request=False):
+                    answer = self._fetching.fetch(visit.context, asking, task, kernel.name, headers)
+            else:
+                asking.mark = mark = _Mark(self._crash_record.parsing(_suspect(visit, task)))
+                mark.enter()
+                try:
+                    answer = kernel.fetch(asking, task, headers)
+                finally:
+                    mark.leave()
+        finally:
+            asking.end()
+            visit.let_go()
+        visit.hold(len(answer.body) if isinstance(answer, Fetched) else 0)
+        return answer
 
-        One that takes too long is read alone, and its host is charged.
-        """
-        doubtful = not stops() and is_doubtful(fetched.body)
+    def read(self, visit: Visit, task: Task, fetched: Fetched, kernel: Kernel = HTTP) -> Reading:
+        """``Kernel.read``. An answer that takes too long is read alone, and its host is charged,
+        unless it is the user's own kernel that takes long."""
+        if isinstance(kernel, Sitemap):
+            return self._read_in_steps(visit, task, fetched, kernel)
+        doubtful = kernel is HTTP and not stops() and is_doubtful(fetched.body)
         packed = dense(fetched)
         if packed or task.suspect or doubtful or self._costly.suspects(visit.host, fetched.address):
-            reading = self._read_alone(visit, task, fetched, 0.0)
+            reading = self._read_alone(visit, task, fetched, 0.0, kernel)
             reading.dense = packed
             return reading
         try:
             with self._crash_record.parsing(_suspect(visit, task)):
-                reading = read(visit.context, task, fetched)
+                reading = kernel.read(visit.context, task, fetched)
         except TooDear as error:
-            return self._read_alone(visit, task, fetched, error.spent)
+            return self._read_alone(visit, task, fetched, error.spent, kernel)
         if reading.cpu and reading.cpu > granted(fetched):
             self._charge(visit, fetched, reading, granted(fetched))
         return reading
 
-    def read_sitemap(self, visit: Visit, task: Task, fetched: Fetched) -> Reading:
-        """Read a sitemap, with turns for others: ``greencrawl.worker.reading.sitemap_steps``.
+    def _read_in_steps(
+        self, visit: Visit, task: Task, fetched: Fetched, kernel: Sitemap
+    ) -> Reading:
+        """Read a sitemap or feed, with turns for others.
 
         One long sitemap is read at a time, that less memory is taken. A crawl whose patterns may
         backtrack for ever has it read alone. A host whose sitemaps take too long is charged. What
@@ -162,11 +213,11 @@ class Guarded:
         """
         if task.suspect or visit.context.backtracks:
             with visit.held.waiting(request=False):
-                reading = self._quarantine.read(visit.context, task, fetched)
+                reading = self._quarantine.read(visit.context, task, fetched, kernel.name)
         else:
             _pack(visit, fetched)
             budget = Budget(SITEMAP_SECONDS)
-            steps = sitemap_steps(visit.context, task, fetched, budget)
+            steps = kernel.steps(visit.context, task, fetched, budget)
             suspect = _suspect(visit, task)
             size = max(len(fetched.body), fetched.packed)
             with self._sitemap if size > _LONG_BYTES else nullcontext():
@@ -174,9 +225,9 @@ class Guarded:
                     guard = partial(self._crash_record.parsing, suspect)
                     reading, took = in_turns(steps, budget, guard)
                 except TookTooLong as error:
-                    reading, took = Reading(failure=str(error)), error.seconds
+                    reading, took = kernel.without(task, str(error)), error.seconds
             reading.cpu = took
-        most = granted_sitemap(fetched, reading)
+        most = kernel.granted(fetched, reading)
         if reading.cpu > most:
             self._charge(visit, fetched, reading, most)
         self.unpack(visit, fetched)
@@ -199,14 +250,17 @@ class Guarded:
             self._bill(visit, answer, answer.unpacking, said=said)
         return said
 
-    def _read_alone(self, visit: Visit, task: Task, fetched: Fetched, spent: float) -> Reading:
+    def _read_alone(
+        self, visit: Visit, task: Task, fetched: Fetched, spent: float, kernel: Kernel
+    ) -> Reading:
         """``spent`` seconds of CPU went into it here already."""
         try:
             with visit.held.waiting(request=False):
-                reading = self._quarantine.read(visit.context, task, fetched)
+                reading = self._quarantine.read(visit.context, task, fetched, kernel.name)
         except DiedInQuarantine as error:
             # What the user's functions hang in is no fault of the host's.
-            if error.seconds and not visit.context.hooks.wanted:
+            own = isinstance(kernel, OwnKernel) or visit.context.hooks.wanted
+            if error.seconds and not own:
                 spent += error.seconds
                 self._charge(visit, fetched, Reading(cpu=spent), granted(fetched))
             raise
@@ -231,6 +285,23 @@ class Guarded:
         why = self._costly.charge(visit.host, address, cpu, most)
         if why:
             visit.fail(str(FailureKind.COSTLY), 0.0, f"{why}; of the last, {said}" if said else why)
+
+
+class _Mark:
+    """The name of a task in the crash record, put there and taken out again."""
+
+    def __init__(self, parsing: Parsing) -> None:
+        self._parsing = parsing
+        self._inside = False
+
+    def enter(self) -> None:
+        self._parsing.__enter__()
+        self._inside = True
+
+    def leave(self) -> None:
+        if self._inside:
+            self._inside = False
+            self._parsing.__exit__()
 
 
 def _suspect(visit: Visit, task: Task) -> Suspect:

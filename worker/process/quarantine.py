@@ -7,8 +7,8 @@ process dies or stands still, that task alone is charged, by the worker, which g
 is harmless costs a process for a minute. Pages of costly hosts (``costly.py``) are read here, too.
 
 The worker starts the process at the first suspect and ends it when it has had none for a while; it
-serves one suspect at a time, at a lower priority than the crawl's. Requests and answers are msgpack
-with a length before, over a socket pair, so that what a user's function prints goes where it always
+serves one suspect at a time, at a lower priority than the crawl's. Requests and answers
+(``messages.py``) go over a socket pair, so that what a user's function prints goes where it always
 does. The kernel kills it with its worker (PR_SET_PDEATHSIG).
 """
 
@@ -18,20 +18,18 @@ import ctypes
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import gevent
 import msgspec
 from gevent.lock import BoundedSemaphore
-from msgspec import Struct
 
 from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.permits import Permits
-from greencrawl.schema.records import Crawl, Failure, FailureKind, Fetched, Task
+from greencrawl.schema.records import Failure, FailureKind, Fetched, Task
 from greencrawl.schema.settings import load
 from greencrawl.worker.auth.base import Grant, Verdict
 from greencrawl.worker.auth.kinds import form_page
@@ -40,7 +38,33 @@ from greencrawl.worker.auth.state.secrets import Secrets
 from greencrawl.worker.crawls import CrawlContext, context_of
 from greencrawl.worker.extract import pool_trees
 from greencrawl.worker.hooks import HookError
-from greencrawl.worker.reading import Reading, read
+from greencrawl.worker.kernels.choosing import read_alone
+from greencrawl.worker.kernels.http import HTTP
+from greencrawl.worker.kernels.reading import Reading
+from greencrawl.worker.kernels.visit import TaskVisit
+from greencrawl.worker.process.messages import (
+    ANSWER,
+    REQUEST,
+    Answer,
+    Asked,
+    FetchAnswer,
+    FetchRequest,
+    HeadersAnswer,
+    HeadersRequest,
+    JudgeAnswer,
+    JudgeRequest,
+    Raised,
+    ReadAnswer,
+    ReadRequest,
+    RemoteVisit,
+    Request,
+    Told,
+    VerdictAnswer,
+    VerdictRequest,
+    receive,
+    send,
+    told,
+)
 
 IDLE_SECONDS = 60.0
 START_SECONDS = 120.0
@@ -49,7 +73,6 @@ STEPS = 8
 NICENESS = 10
 """A page that spins must not take half of a core from the crawl."""
 
-_LENGTH = struct.Struct("<Q")
 _PR_SET_PDEATHSIG = 1
 
 log = logger("alone")
@@ -70,79 +93,6 @@ class NoProcess(GreencrawlError):
 
 class RaisedInQuarantine(GreencrawlError):
     """Raised when reading raised there what nobody foresaw; the message is the error's own."""
-
-
-class ReadRequest(Struct, frozen=True, tag="read"):
-    """Read a page."""
-
-    crawl: Crawl
-    task: Task
-    fetched: Fetched
-
-
-class HeadersRequest(Struct, frozen=True, tag="headers"):
-    """Ask the user's ``request`` for headers."""
-
-    crawl: Crawl
-    task: Task
-    headers: dict[str, str]
-
-
-class JudgeRequest(Struct, frozen=True, tag="judge"):
-    """Ask the crawl's patterns whether ``url`` is fetched; ``link`` as for ``Rules.judge``."""
-
-    crawl: Crawl
-    task: Task
-    url: str
-    link: bool
-
-
-class VerdictRequest(Struct, frozen=True, tag="verdict"):
-    """Ask an entry of the crawl's ``auth`` whether an answer shows that we are in."""
-
-    crawl: Crawl
-    task: Task
-    entry: str
-    fetched: Fetched
-    grant: Grant | None
-
-
-class ReadAnswer(Struct, frozen=True, tag="read"):
-    """What came of a :class:`ReadRequest`."""
-
-    reading: Reading
-
-
-class HeadersAnswer(Struct, frozen=True, tag="headers"):
-    """``problem`` is the user's function's error, or ""."""
-
-    headers: dict[str, str]
-    problem: str = ""
-
-
-class JudgeAnswer(Struct, frozen=True, tag="judge"):
-    """Why ``url`` is excluded; None if it is fetched."""
-
-    reason: str | None
-
-
-class VerdictAnswer(Struct, frozen=True, tag="verdict"):
-    """One of the two."""
-
-    verdict: Verdict | None = None
-    failure: Failure | None = None
-
-
-class Raised(Struct, frozen=True, tag="raised"):
-    """What nobody foresaw: the error's type and message."""
-
-    what: str
-
-
-Request = ReadRequest | HeadersRequest | JudgeRequest | VerdictRequest
-Answer = ReadAnswer | HeadersAnswer | JudgeAnswer | VerdictAnswer | Raised
-_REQUEST: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
-_ANSWER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 
 class Quarantine:
@@ -174,14 +124,35 @@ class Quarantine:
         """The process that is there now, if any."""
         return self._process.pid if self._process else None
 
-    def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
-        """:func:`greencrawl.worker.reading.read` there.
+    def read(
+        self, context: CrawlContext, task: Task, fetched: Fetched, kernel: str = HTTP.name
+    ) -> Reading:
+        """``Kernel.read`` of that name there.
 
         Raises DiedInQuarantine, NoProcess and RaisedInQuarantine.
         """
-        answer = self._ask(ReadRequest(context.crawl, task, fetched))
+        answer = self._ask(ReadRequest(context.crawl, task, fetched, kernel))
         assert isinstance(answer, ReadAnswer)
         return answer.reading
+
+    def fetch(
+        self,
+        context: CrawlContext,
+        visit: TaskVisit,
+        task: Task,
+        kernel: str,
+        headers: Mapping[str, str],
+    ) -> Fetched | Failure:
+        """``Kernel.fetch`` of that name there; its requests are made here, by ``visit``.
+
+        Raises DiedInQuarantine, NoProcess, RaisedInQuarantine, and what ``visit`` raises.
+        """
+        request = FetchRequest(context.crawl, task, kernel, dict(headers))
+        answer = self._ask(
+            request, lambda one: visit.send(one.method, one.url, one.headers, one.body)
+        )
+        assert isinstance(answer, FetchAnswer)
+        return answer.told.said
 
     def request_headers(
         self, context: CrawlContext, task: Task, headers: dict[str, str]
@@ -219,7 +190,9 @@ class Quarantine:
             self._ending = None
         self._end()
 
-    def _ask(self, request: Request) -> Answer:
+    def _ask(
+        self, request: Request, sends: Callable[[Asked], Fetched | Failure] | None = None
+    ) -> Answer:
         with self._turn:
             if self._ending is not None:
                 self._ending.kill(block=False)
@@ -227,6 +200,9 @@ class Quarantine:
             sock = self._peer()
             try:
                 answer = self._exchange(sock, request)
+                while isinstance(answer, Asked):
+                    assert sends is not None
+                    answer = self._exchange(sock, told(sends(answer)))
             except BaseException:  # whatever it was, nobody knows what would be read next
                 self._end()
                 raise
@@ -235,12 +211,12 @@ class Quarantine:
             raise RaisedInQuarantine(answer.what)
         return answer
 
-    def _exchange(self, sock: socket.socket, request: Request) -> Answer:
+    def _exchange(self, sock: socket.socket, request: Request | Told) -> Answer:
         try:
             sock.settimeout(self._stall_seconds)
-            _send(sock, msgspec.msgpack.encode(request))
+            send(sock, msgspec.msgpack.encode(request))
             self._await(sock)
-            data = _receive(sock)
+            data = receive(sock)
         except TimeoutError:
             detail = f"read alone, it did not end within {self._stall_seconds:g} s"
             raise DiedInQuarantine(FailureKind.STALLED, detail, self._stall_seconds) from None
@@ -250,7 +226,7 @@ class Quarantine:
             raise DiedInQuarantine(
                 FailureKind.PROCESS_DEATH, f"read alone, it ended with {self._last()}"
             )
-        return _ANSWER.decode(data)
+        return ANSWER.decode(data)
 
     def _await(self, sock: socket.socket) -> None:
         """Until the answer begins. Raises TimeoutError.
@@ -294,7 +270,7 @@ class Quarantine:
                 )
             self._socket = ours
             ours.settimeout(START_SECONDS)
-            if _receive(ours) is not None:
+            if receive(ours) is not None:
                 log.info("quarantine_started", pid=self._process.pid)
                 return ours
         except OSError as error:
@@ -323,27 +299,6 @@ class Quarantine:
             self._process = None
 
 
-def _send(sock: socket.socket, data: bytes) -> None:
-    sock.sendall(_LENGTH.pack(len(data)))
-    sock.sendall(data)
-
-
-def _receive(sock: socket.socket) -> bytes | None:
-    """The next message, or None when the other end has gone."""
-    head = _exactly(sock, _LENGTH.size)
-    return None if head is None else _exactly(sock, _LENGTH.unpack(head)[0])
-
-
-def _exactly(sock: socket.socket, size: int) -> bytes | None:
-    data = bytearray()
-    while len(data) < size:
-        some = sock.recv(min(size - len(data), 1 << 20))
-        if not some:
-            return None
-        data += some
-    return bytes(data)
-
-
 # -- the process itself
 
 
@@ -358,20 +313,24 @@ def main(descriptor: int, parent: int) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker says when it is over
     contexts: dict[int, CrawlContext] = {}
     with socket.socket(fileno=descriptor) as sock:
-        _send(sock, b"")
-        while (data := _receive(sock)) is not None:
-            _send(sock, _encoded(_serve(contexts, _REQUEST.decode(data))))
+        send(sock, b"")
+        while (data := receive(sock)) is not None:
+            send(sock, _encoded(_serve(contexts, REQUEST.decode(data), sock)))
     return 0
 
 
-def _serve(contexts: dict[int, CrawlContext], request: Request) -> Answer:
+def _serve(contexts: dict[int, CrawlContext], request: Request, sock: socket.socket) -> Answer:
     try:
         crawl = request.crawl
         context = contexts.get(crawl.id)
         if context is None or context.crawl != crawl:
             context = contexts[crawl.id] = context_of(crawl)
         if isinstance(request, ReadRequest):
-            return ReadAnswer(read(context, request.task, request.fetched, alone=True))
+            return ReadAnswer(read_alone(context, request.kernel, request.task, request.fetched))
+        if isinstance(request, FetchRequest):
+            visit = RemoteVisit(sock, request.task, context.options.max_body_bytes)
+            kernel = context.kernels.by_name[request.kernel]
+            return FetchAnswer(told(kernel.fetch(visit, request.task, request.headers)))
         if isinstance(request, JudgeRequest):
             return JudgeAnswer(context.rules.judge(request.task, request.url, request.link))
         if isinstance(request, VerdictRequest):

@@ -29,6 +29,8 @@ from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.log import logger, set_level
 from greencrawl.schema.records import FailureKind
 from greencrawl.schema.settings import Settings
+from greencrawl.worker.metrics import table, tallies
+from greencrawl.worker.metrics.exporter import Exporter
 from greencrawl.worker.orders.kept import OrdersFile
 from greencrawl.worker.orders.options import processes
 from greencrawl.worker.process.crash_record import CrashRecord
@@ -44,6 +46,8 @@ _LOCK_SECONDS = 3.0
 _START_SECONDS = 120.0
 _PR_SET_PDEATHSIG = 1
 _WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
+_STARTS, _PROCESS_ID = table.SLOT["process_starts"], table.SLOT["process_id"]
+_DEATHS = table.by_label("process_deaths")
 
 log = logger("supervisor")
 
@@ -88,6 +92,7 @@ class Child:
 
     number: int
     crash_record: CrashRecord
+    tallies: tallies.Tallies = field(default_factory=tallies.Tallies)
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     beats: int = 0
@@ -122,29 +127,51 @@ class Supervisor:
         self._orders = OrdersFile(folder(settings) / f"{settings.worker_id}.orders")
         self._wanted = 0
         self._children: list[Child] = []
+        self._exporter: Exporter | None = None
         self._stopping_since: float | None = None
         self._status = 0
 
     def run(self) -> int:
-        """Supervise until SIGTERM or SIGINT; returns the exit status. Raises IdInUse.
+        """Supervise until SIGTERM or SIGINT; returns the exit status.
 
         The first signal lets children finish the pages in flight, for at most the longest request
-        and some; a second one, or the end of that grace, kills them.
+        and some; a second one, or the end of that grace, kills them. Raises IdInUse, InvalidConfig.
         """
         self._lock = lock_id(self._settings)
         signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
         try:
+            self._serve_metrics()
             self._follow()
             while any(child.process for child in self._children) or self._stopping_since is None:
                 self._wait()
                 self._look_after()
         finally:
             self._kill_all()
+            if self._exporter is not None:
+                self._exporter.close()
             os.close(self._lock)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
         if self._status:
             log.error("no_child_comes_up", advice="the lines above say why")
         return self._status
+
+    def _serve_metrics(self) -> None:
+        """From now on, if they are wanted. What processes before ours counted is forgotten."""
+        place = folder(self._settings)
+        for path in tallies.files_of(place, self._settings.worker_id).values():
+            path.unlink()
+        if self._settings.metrics_bind is not None:
+            self._exporter = Exporter(self._settings, place, self._clock)
+            self._exporter.look(_bind_to_parent)
+
+    def _child(self, number: int) -> Child:
+        """One that is about to be started; it goes on counting where an earlier one ended."""
+        place, worker = folder(self._settings), self._settings.worker_id
+        child = Child(number, CrashRecord(place / f"{worker}-{number}.marker"))
+        if self._settings.metrics_bind is not None:
+            file = tallies.file_of(place, worker, number)
+            child.tallies = tallies.attach(file) or tallies.create(file)
+        return child
 
     # -- signals
 
@@ -196,8 +223,7 @@ class Supervisor:
             if child.process is not None or child.number < self._wanted
         ]
         for number in sorted(set(range(self._wanted)) - {one.number for one in self._children}):
-            path = folder(self._settings) / f"{self._settings.worker_id}-{number}.marker"
-            child = Child(number, CrashRecord(path))
+            child = self._child(number)
             self._children.append(child)
             self._start(child)
 
@@ -216,6 +242,8 @@ class Supervisor:
             else:
                 self._check_beats(child, now)
                 self._check_leaving(child, now)
+        if self._exporter is not None:
+            self._exporter.look(_bind_to_parent)
         if self._stopping_since is not None and now - self._stopping_since > self._grace:
             log.warning("children_killed_after_grace", grace_seconds=self._grace)
             self._kill_all()
@@ -244,6 +272,8 @@ class Supervisor:
         child.cause = FailureKind.PROCESS_DEATH
         child.started = child.beaten = self._clock()
         child.beats = 0
+        child.tallies.add(_STARTS)
+        child.tallies.set(_PROCESS_ID, child.process.pid)
         log.info("child_started", child=child.number, pid=child.process.pid)
 
     def _check_beats(self, child: Child, now: float) -> None:
@@ -281,12 +311,14 @@ class Supervisor:
         assert child.process
         status, child.process = child.process.returncode, None
         child.died = self._clock()
+        child.tallies.clear_gauges()
         if self._stopping_since is not None or child.leaving_since is not None:
             if status:
                 log.warning("child_stopped_uncleanly", child=child.number, status=status)
             if child.leaving_since is not None and child.number < self._wanted:  # after all
                 child.leaving_since, child.start_at = None, child.died
             return
+        child.tallies.add(_DEATHS[str(child.cause)])
         suspect = child.crash_record.note_death(child.cause)
         explained = suspect is not None  # the same page will not do it again: it is read alone
         long_ago = self._clock() - child.started > 60

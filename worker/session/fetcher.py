@@ -78,6 +78,7 @@ class Visit:
         self._in_hand = in_hand or InHand()
         self._rate = rate or Rate()
         self._holds = 0
+        self._kept = 0
         self.held = held
         self.context = context
         self._fetcher = fetcher
@@ -145,7 +146,7 @@ class Visit:
         The answer counts as in hand until :meth:`let_go`, or the next request. Raises VisitOver,
         and LeaseExpired (of the downloader) when the lease ran out meanwhile.
         """
-        self.let_go()
+        self._let_go_last()
         self.rest(self._pace.wait_seconds())
         if self._rate.limited:
             self._wait_for_turn()
@@ -187,10 +188,26 @@ class Visit:
         return None if known else self.held
 
     def let_go(self) -> None:
-        """The last answer is with the writer, or of no use any more."""
+        """The last answer is with the writer, or of no use any more; so are those kept with it."""
+        self._let_go_last()
+        if self._kept:
+            self._in_hand.add(-self._kept)
+            self._kept = 0
+
+    def _let_go_last(self) -> None:
         if self._holds:
             self._in_hand.add(-self._holds)
             self._holds = 0
+
+    def keep(self) -> None:
+        """The last answer stays in hand, beside what comes next, until :meth:`let_go`."""
+        self._kept += self._holds
+        self._holds = 0
+
+    def hold(self, size: int) -> None:
+        """All that is in hand from now on is one answer of so many bytes."""
+        self.let_go()
+        self.repacked(size)
 
     def repacked(self, size: int) -> None:
         """The last answer takes so many bytes from now on."""

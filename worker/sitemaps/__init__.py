@@ -1,7 +1,7 @@
 """Sitemaps and feeds: which an origin has, what of an answer is one, and what it lists.
 
-No I/O, and nothing of the other stages: ``greencrawl.worker.reading`` puts what is listed to the
-link checker. See docs/discovery.md.
+No I/O, and nothing of the other stages: ``greencrawl.worker.kernels.sitemap`` puts what is listed
+to the link checker. See docs/discovery.md.
 
 ==============  ===========================================================
 ``origins``     the sitemaps of an origin, once a crawl

@@ -8,7 +8,7 @@ from typing import Literal
 
 from greencrawl.schema.net.urls import task_path
 
-Form = Literal["xml", "text", ""]
+Form = Literal["sitemap", "feed", "text", ""]
 
 GZIP = b"\x1f\x8b"
 HEAD_BYTES = 4096
@@ -16,21 +16,24 @@ HEAD_BYTES = 4096
 
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _ROOT = re.compile(rb"<(?![?!])(?:[\w.-]+:)?([\w.-]+)")
-_ROOTS = frozenset({b"urlset", b"sitemapindex", b"rss", b"feed", b"rdf"})
+_ROOTS: dict[bytes, Form] = {
+    b"urlset": "sitemap", b"sitemapindex": "sitemap", b"rss": "feed", b"feed": "feed",
+    b"rdf": "feed",
+}  # fmt: skip
 _SCHEMES = (b"http://", b"https://")
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _NAMED = re.compile(r"(?:sitemap[^/]*|[^/]+\.(?:xml|rss|atom|rdf|txt))(?:\.gz)?/?", re.IGNORECASE)
 
 
 def form_of(body: bytes) -> Form:
-    """What ``body`` is. Only the roots of sitemaps and feeds are XML here."""
+    """What ``body`` is, in XML by its root, or as a list of URLs."""
     head = _head(body)
     for mark in _MARKS:
         head = head.removeprefix(mark)
     head = head.replace(b"\0", b"").lstrip()
     if head.startswith(b"<"):
         root = _ROOT.search(_COMMENT.sub(b"", head))
-        return "xml" if root is not None and root[1].lower() in _ROOTS else ""
+        return "" if root is None else _ROOTS.get(root[1].lower(), "")
     return "text" if _is_list(head) else ""
 
 

@@ -88,7 +88,7 @@ def listed_steps(
     if not form:
         return Listed(failure="neither a sitemap, nor a feed, nor a list of URLs")
     unpacked, kept = Unpacked(body, cut=cut), _Kept(url)
-    steps = _xml_steps if form == "xml" else _text_steps
+    steps = _text_steps if form == "text" else _xml_steps
     fault = yield from steps(unpacked, kept, budget)
     if budget.over:
         fault = f"after {budget.seconds:g} s of CPU no more was read"

@@ -15,8 +15,6 @@ from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.scope import level_for
 from greencrawl.schema.net.urls import SITEMAP_PLACE, canonicalise, host_of, origin_of, site_of
 from greencrawl.schema.records import Admission, Crawl, Task, TaskKind
-from greencrawl.worker.sitemaps.forms import is_named_so
-from greencrawl.worker.sitemaps.unpacking import MAX_BYTES
 
 MAX_NAMED = 1000
 """Sitemaps of one robots.txt that count."""
@@ -82,12 +80,3 @@ def _named(origin: str, lines: Sequence[str]) -> list[str]:
                 continue
         urls[url] = None
     return list(urls)
-
-
-def least_cap(task: Task) -> int:
-    """Bytes that the body of a task's answer may have, whatever its crawl allows to pages: a
-    sitemap's, for one, and for a seed that has the name of one. 0 for others."""
-    if task.depth and task.kind is TaskKind.PAGE:  # as good as all
-        return 0
-    lists = task.kind.is_sitemap or (task.is_seed and is_named_so(task.url))
-    return MAX_BYTES if lists else 0

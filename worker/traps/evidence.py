@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from greencrawl.schema.records import StoredPage
-from greencrawl.worker.reading import Reading
+from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.traps.novelty import Found
 from greencrawl.worker.traps.queries import plain
 

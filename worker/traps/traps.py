@@ -14,7 +14,7 @@ from zlib import crc32
 
 from greencrawl.schema.records import EVERY_SHAPE, Crawl, StoredPage, Task, TaskKind
 from greencrawl.worker.crawls import CrawlContext
-from greencrawl.worker.reading import Reading
+from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.traps import record as records
 from greencrawl.worker.traps.evidence import HINTS
 from greencrawl.worker.traps.hosts import DONE, HostTraps

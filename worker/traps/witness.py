@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import LEVELS, StoredPage, Task
-from greencrawl.worker.reading import Reading
+from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.traps import parameters
 from greencrawl.worker.traps.evidence import (
     HINT_SCORES,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 import gevent
@@ -66,6 +67,11 @@ class Duties:
         self._asked: dict[str, float] = {}
         self._failing: tuple[float, str] | None = None
         self._unanswered: float | None = None
+        self.renewals = 0
+        """Times that the store was asked to renew or give, and did."""
+        self.renewal_seconds = 0.0
+        """That these took."""
+        self._renewed = -inf
         self._changed = Event()
         self._greenlet: gevent.Greenlet[..., Any] | None = None
 
@@ -93,6 +99,16 @@ class Duties:
         """The duty, if this broker has it as far as it knows."""
         epoch, until = self._held.get(name, (0, 0.0))
         return Duty(name, epoch) if monotonic() < until else None
+
+    def held(self) -> dict[str, int]:
+        """Name → epoch, of those that this broker has as far as it knows."""
+        now = monotonic()
+        return {name: epoch for name, (epoch, until) in self._held.items() if now < until}
+
+    @property
+    def renewed_ago(self) -> float:
+        """Seconds since the store last took a renewal; infinite before the first."""
+        return monotonic() - self._renewed
 
     def take(self, name: str) -> Duty | None:
         """The duty, taken now if it is free, and wanted from now on; None if another has it.
@@ -187,6 +203,9 @@ class Duties:
         try:
             found = self._store.take_duties(self.holder, names)
             self._failing = None
+            self._renewed = monotonic()
+            self.renewals += 1
+            self.renewal_seconds += self._renewed - (until - DUTY_SECONDS)
         except Unavailable as error:
             self._failing = self._failing[0] if self._failing else since, str(error)
             raise

@@ -27,13 +27,25 @@ class Moved(Unavailable):
     """Raised when a partition's epoch is not the caller's: read the placement again."""
 
 
+FULL_DISK = "MISCONF"
+"""Redis refuses writes that it cannot put on disk."""
+
+
+def full_disk_text(shown: str) -> str:
+    """What a person needs to know of that, rather than Redis' own words on scripts."""
+    return (
+        f"Redis at {shown} cannot write to its disk: is it full? Nothing is lost; make room, and "
+        "it goes on by itself"
+    )
+
+
 def translated(error: Exception, script: str, shown: str) -> Exception:
     """What a script's error means: the server is away, or the script is wrong."""
     text = str(error)
-    if "MISCONF" in text:  # it refuses writes that it cannot put on disk
-        return Unavailable(f"Redis at {shown} cannot write to its disk: is it full? ({text})")
+    if FULL_DISK in text:
+        return Unavailable(full_disk_text(shown))
     if isinstance(error, OutOfMemoryError) or "OOM" in text:
-        return Full(f"Redis at {shown} is at its memory limit: {text}")
+        return Full(f"Redis at {shown} is at its memory limit (maxmemory): nothing more is queued")
     if isinstance(error, AWAY_TYPES) or any(word in text for word in AWAY):
         return Unavailable(f"Redis at {shown} is away: {text}")
     return RuntimeError(f"script {script} failed: {text}")

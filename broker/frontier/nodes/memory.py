@@ -62,8 +62,7 @@ def watch(node: Node, partitions: int, host_bytes: int, duty: Duty | None = None
     partition, ``idle_hosts`` and ``forced`` numbers of
     idle hosts and of fingerprints of forced batches a partition, ``full`` 1 near the limit.
     """
-    info = _info(node)
-    used, limit = info["used_memory"], info["maxmemory"] or info["total_system_memory"] // 2
+    used, limit = used_and_limit(node)
     full = used > limit * (ROOM_SHARE if node.full else FULL_SHARE)
     if full != node.full:
         log.warning("node_memory", node=node.shown, full=full, used_bytes=used, limit_bytes=limit)
@@ -79,6 +78,12 @@ def watch(node: Node, partitions: int, host_bytes: int, duty: Duty | None = None
         "budget", budget, "host_budget", host_bytes, "robots_budget", robots,
         "traps_budget", traps, "idle_hosts", idle, "forced", forced, "full", int(full),
     )  # fmt: skip
+
+
+def used_and_limit(node: Node) -> tuple[int, int]:
+    """Bytes that the node's data take, and that they may take. Raises Unavailable."""
+    info = _info(node)
+    return info["used_memory"], info["maxmemory"] or info["total_system_memory"] // 2
 
 
 def _info(node: Node) -> dict[str, int]:

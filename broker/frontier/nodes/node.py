@@ -26,7 +26,14 @@ from redis.retry import Retry
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.breaker import Breaker
 from greencrawl.broker.frontier.nodes.clock import LATE_MS, TOLERANCE_MS, Exchange, NodeClock
-from greencrawl.broker.frontier.nodes.failures import Fenced, Moved, Restarted, translated
+from greencrawl.broker.frontier.nodes.failures import (
+    FULL_DISK,
+    Fenced,
+    Moved,
+    Restarted,
+    full_disk_text,
+    translated,
+)
 from greencrawl.broker.frontier.nodes.lua_scripts import NO_SIGN, SCRIPTS, UNTIMED
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import DutyLost, Unavailable
@@ -107,6 +114,8 @@ class Node:
             return  # it refuses, for a reason of its own, but it answers
 
     def _unavailable(self, error: Exception) -> Unavailable:
+        if FULL_DISK in str(error):
+            return Unavailable(full_disk_text(self.shown))
         return Unavailable(f"Redis at {self.shown} is away: {error}")
 
     def _failed(self, error: Exception) -> Unavailable:

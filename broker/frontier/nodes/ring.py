@@ -42,6 +42,27 @@ def new_identity(nodes: int, partitions: int) -> FrontierIdentity:
     )
 
 
+def _of_another_store(node: Node, frontier: str) -> str:
+    """What to do where a new store meets a Redis that serves another one."""
+    return (
+        f"Redis at {node.shown} holds frontier {frontier}, which this store does not know: it "
+        "belongs to another GREENCRAWL_STORE. To go on with that one, give that "
+        f"store{_begin_anew(node)}"
+    )
+
+
+def _begin_anew(node: Node) -> str:
+    kind, _, path = node.shown.partition("://")
+    if kind != "unix":
+        return ". To begin anew, give an empty Redis"
+    folder = path.rpartition("/")[0]  # of the embedded one
+    return (
+        ". To begin anew, give another folder by --data or GREENCRAWL_DATA, or delete "
+        f"{folder} while nothing runs: what the other store has stays, and fills Redis again when "
+        "it is used here"
+    )
+
+
 def _check_rules(identity: FrontierIdentity) -> None:
     ours = {"suffixes": SUFFIXES, "canonicaliser": CANONICALISER, "layout": keys.LAYOUT}
     for name, value in ours.items():
@@ -78,10 +99,7 @@ def assemble(
             raise Unavailable("there is no frontier yet: start a broker first")
         for node, owner in zip(nodes, owners, strict=True):
             if owner:
-                raise FrontierMismatch(
-                    f"Redis at {node.shown} holds frontier {owner.get('frontier')}, which this "
-                    "store does not know: give its store by GREENCRAWL_STORE, or an empty Redis"
-                )
+                raise FrontierMismatch(_of_another_store(node, owner.get("frontier", "")))
         state = "new"
         identity = store.create_frontier(new_identity(len(nodes), partitions))
     _check_rules(identity)
@@ -108,6 +126,7 @@ def assemble(
             raise FrontierMismatch(
                 f"Redis at {node.shown} belongs to frontier {owner.get('frontier')}, "
                 f"the store to {identity.id}: give the nodes that this frontier was made on"
+                f"{_begin_anew(node)}"
             )
         if owner["id"] in placed:
             raise FrontierMismatch(

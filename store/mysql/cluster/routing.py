@@ -310,6 +310,25 @@ class Cluster:
                 self._caught_up[server] = (monotonic(), found)
             yield server
 
+    def lags(self) -> dict[str, float | None]:
+        """Replica → seconds that it is behind at most; None where that cannot be told.
+
+        Raises Unavailable without a writer.
+        """
+        noted = self._position()
+        if noted is None:
+            return {}
+        self._history.add(noted)
+
+        def lag(server: Server) -> float | None:
+            try:
+                here = self._read(Route(server, 0), _position_of("gtid_slave_pos"))
+            except Unavailable:
+                return None
+            return self._history.lag_seconds(here)
+
+        return {str(server): lag(server) for server in self.topology.replicas}
+
     def _position_if_caught_up(self, server: Server) -> Position | None:
         """Where a replica is; None if it is further behind than the bound."""
         if self._history.age_seconds() > CAUGHT_UP_SECONDS / 2:

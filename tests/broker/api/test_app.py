@@ -383,8 +383,11 @@ def test_metrics_count_requests_and_survive_an_outage(api: Api) -> None:
     text = api.call("GET", "/metrics").text
     assert 'greencrawl_http_requests_total{operation="create_crawl",status="201"} 1.0' in text
     assert 'greencrawl_http_requests_total{operation="get_crawl",status="404"} 1.0' in text
-    assert 'greencrawl_crawl_waiting{crawl="test"} 1.0' in text
-    assert "greencrawl_frontier_waiting_calls 3.0" in text
+    assert 'greencrawl_crawl_waiting_urls{crawl="test"} 1.0' in text
+    assert "greencrawl_lease_calls_waiting 3.0" in text
+    asked = api.call("GET", "/metrics", headers={"Accept": "application/openmetrics-text"})
+    assert asked.headers["content-type"].startswith("application/openmetrics-text")
+    assert asked.text.endswith("# EOF\n")
     api.queue.away = True
     text = api.call("GET", "/metrics").text
     assert "greencrawl_frontier_up 0.0" in text

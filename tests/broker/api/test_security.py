@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from greencrawl.broker.api.security import check_settings, is_loopback
+from greencrawl.broker.api.security import check_settings
+from greencrawl.schema.bearer import is_loopback
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.settings import load
 

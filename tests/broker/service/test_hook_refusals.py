@@ -12,11 +12,13 @@ from msgspec.structs import replace
 
 from greencrawl.broker.service.hook_refusals import LIFE_SECONDS, Refusals
 from greencrawl.schema.errors import Unavailable, UnknownCrawl
+from greencrawl.schema.net.permits import Permits
 from greencrawl.schema.records import (
     Crawl,
     CrawlOptions,
     CrawlStats,
     HookRefusal,
+    KernelRule,
     LeaseRequest,
     Refusal,
 )
@@ -96,6 +98,39 @@ def test_another_hook_of_the_crawl_is_tried_at_once(folder: Path) -> None:
     assert crawls.refusals() == ()
 
 
+def test_a_kernel_that_cannot_be_imported_is_refused_as_a_hook_is(folder: Path) -> None:
+    source, hands = Source("own_module"), Hands()
+    (folder / "own_module.py").write_text("def on_page(page, fetched): ...\n")
+    assert source.crawl_ is not None
+    kernels = (KernelRule(match="*", kernel="own_kernel:Kernel"),)
+    options = replace(source.crawl_.options, kernels=kernels)
+    source.crawl_ = replace(source.crawl_, options=options)
+    crawls = Crawls(source, hands)
+    with pytest.raises(Refused, match="cannot import 'own_kernel'"):
+        crawls.get(1, 1)
+    (refusal,) = crawls.refusals()
+    assert refusal.hook == "own_module, own_kernel:Kernel"
+    source.crawl_ = replace(source.crawl_, options=replace(options, hook=""), revision=2)
+    with pytest.raises(Refused, match="cannot import 'own_kernel'"):
+        crawls.get(1, 2)
+    lines = ["from tests.support.own_kernels import Plain", "class Kernel(Plain): ..."]
+    (folder / "own_kernel.py").write_text("\n".join(lines))
+    hands.now += TRY_AGAIN_SECONDS
+    assert crawls.refusals() == ()
+    assert "lines" in crawls.get(1, 2).kernels.by_name
+
+
+def test_a_kernel_that_is_not_permitted_is_not_imported(folder: Path) -> None:
+    source = Source("")
+    assert source.crawl_ is not None
+    kernels = (KernelRule(match="*", kernel="own_kernel:Kernel"),)
+    source.crawl_ = replace(source.crawl_, options=CrawlOptions(kernels=kernels))
+    (folder / "own_kernel.py").write_text("raise AssertionError('it was imported')")
+    permits = Permits(("other",), confined=True)
+    with pytest.raises(Refused, match="GREENCRAWL_HOOKS"):
+        Crawls(source, Hands(), permits).get(1, 1)
+
+
 def test_a_crawl_that_was_deleted_is_refused_no_more(folder: Path) -> None:
     source, hands = Source("own_module"), Hands()
     crawls = Crawls(source, hands)
@@ -138,6 +173,8 @@ def test_what_a_worker_refuses_is_told_by_every_broker_until_it_takes_it(
     told = (HookRefusal("w-0", "one", "own", "no module"),)
     assert here.of(crawl) == there.of(crawl) == told
     assert here.of(replace(crawl, options=CrawlOptions(hook="other"))) == ()
+    kernels = (KernelRule(match="*", kernel="a:B"),)
+    assert here.of(replace(crawl, options=CrawlOptions(hook="own", kernels=kernels))) == ()
     here.note(request("w-0"))
     assert here.of(crawl) == there.of(crawl) == ()
 

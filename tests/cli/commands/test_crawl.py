@@ -28,6 +28,7 @@ from greencrawl.store import open_store
 from greencrawl.worker.extract.main import NO_MAIN_TEXT, available
 from tests.support.checkout import ROOT
 from tests.support.dns_server import DnsServer, Zone
+from tests.support.effort import by_night
 from tests.support.ports import free_port
 
 SLOW = ("--delay", "0.1", "--processes", "1")
@@ -466,6 +467,20 @@ def test_crawl_that_stored_nothing_fails_and_says_why(command: Command) -> None:
     assert "`greencrawl explain http://127.0.0.1:1/` says more" in err
     code, _, err = command.here("crawl", "http://127.0.0.1:1/", "--processes", "1")
     assert (code, "is finished" in err) == (1, True)
+
+
+@by_night
+def test_an_address_that_was_refused_is_fetched_once_it_is_allowed(
+    command: Command, root: str
+) -> None:
+    code, _, err = command.run("crawl", root, *FAST, allow_networks="")
+    assert code == 1
+    assert "address_forbidden 1 (in a private" in err
+    code, _, err = command.run("crawl", root, *FAST)
+    assert code == 0
+    assert "31 pages stored" in err
+    code, _, err = command.run("crawl", root, *FAST)
+    assert "is finished" in err
 
 
 def test_a_watched_crawl_that_stored_nothing_fails_and_says_why(

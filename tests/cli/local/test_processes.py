@@ -18,13 +18,16 @@ from gevent.event import Event
 from greencrawl.broker.api.app import listener
 from greencrawl.cli.local import processes
 from greencrawl.cli.local.processes import (
+    REDIS,
     Child,
     Processes,
     ProcessFailed,
     environment,
+    frozen_text,
     kept_port,
 )
-from greencrawl.cli.local.stopping import on_signals
+from greencrawl.cli.local.stopping import Stop, on_signals
+from greencrawl.schema import file_lock
 from greencrawl.schema.clock import monotonic
 from tests.support.checkout import ROOT
 
@@ -247,6 +250,47 @@ def test_workers_of_a_killed_command_do_not_linger(folder: Path) -> None:
     until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
     until((folder / "stops").exists)
     assert (folder / "stops").read_text() == "broker\n"
+
+
+def test_who_stands_still_is_named_and_goes_on_to_end_in_order(folder: Path) -> None:
+    for name in ("broker", "worker"):
+        module(folder, name, OBEDIENT)
+    lock = folder / "server.lock"
+    stays = "import sys, time; sys.stdin.read(0); time.sleep(60)"
+    redis = subprocess.Popen([sys.executable, "-c", stays])
+    held = file_lock.take(lock, str(redis.pid).encode())
+    pair = Processes(environment(os.environ), folder / "logs", 1.0, lock)
+    try:
+        start(pair, folder)
+        assert pair.frozen() == []
+        three = {"broker": pair.broker.pid, "worker": pair.worker.pid, REDIS: redis.pid}
+        for pid in three.values():
+            os.kill(pid, signal.SIGSTOP)
+        until(lambda: len(pair.frozen()) == 3)
+        assert dict(pair.frozen()) == three
+        said = frozen_text(pair.frozen())
+        for name, pid in three.items():
+            assert f"the {name}, process {pid}, was stopped by somebody: `kill -CONT {pid}`" in said
+        began = monotonic()
+        pair.stop(NEVER)
+        assert monotonic() - began < 10
+        assert (folder / "stops").read_text() == "worker\nbroker\n"
+        until(lambda: psutil.Process(redis.pid).status() != psutil.STATUS_STOPPED)
+    finally:
+        redis.kill()
+        redis.wait()
+        os.close(held)
+
+
+def test_a_call_that_waits_is_broken_off_some_time_after_somebody_asks_to_stop() -> None:
+    stop = Stop()
+    assert stop.within(lambda: 3) == 3
+    gevent.spawn_later(0.05, stop.signal, signal.SIGINT)
+    began = monotonic()
+    assert stop.within(lambda: gevent.sleep(10), grace_seconds=0.05) is None
+    assert monotonic() - began < 5
+    assert stop.within(lambda: gevent.sleep(0.01) or 4, grace_seconds=5.0) == 4, "it may end"
+    gevent.sleep(0.1)  # nothing is thrown later
 
 
 def test_first_signal_asks_and_second_is_impatient() -> None:

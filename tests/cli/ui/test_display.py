@@ -202,6 +202,16 @@ def test_on_a_terminal_the_panel_shows_counts_hosts_and_note() -> None:
         assert part in text
 
 
+def test_on_a_terminal_a_note_is_seen_though_no_numbers_come() -> None:
+    out = io.StringIO()
+    with display.Display(Console(file=out, force_terminal=True, width=100), Hands()) as shown:
+        shown.note("waiting for the broker")
+        assert "waiting for the broker" in out.getvalue()
+        shown.show(STATS)
+        shown.note("it has not answered for 10 s")
+        assert "it has not answered for 10 s" in out.getvalue()
+
+
 def test_counts_without_a_node_that_is_away_are_marked_as_the_least() -> None:
     one = CrawlStats(crawl="a", state="active", reason="", stored=1234, waiting=3)
     away = (NodeAway("redis://b", 1, "Redis at redis://b is away"),)
@@ -210,6 +220,29 @@ def test_counts_without_a_node_that_is_away_are_marked_as_the_least() -> None:
         Console(file=out, width=160).print(status.table(Stats((one,), away=nodes)))
         assert "1,234" in out.getvalue()
         assert (">=1,234" in out.getvalue()) is marked
+
+
+@pytest.mark.parametrize("parked", [0, 7])
+def test_the_table_fits_into_80_columns(parked: int) -> None:
+    one = CrawlStats(
+        crawl="docs.example.org", state="done", reason="finished", stored=12_345, waiting=345,
+        parked=parked, bytes=123_456_789, failures={"timeout": 1, "gone": 3},
+    )  # fmt: skip
+    out = io.StringIO()
+    Console(file=out, width=80).print(status.table(Stats((one,))))
+    said = out.getvalue()
+    assert "…" not in said
+    for part in ("12,345", "345", "123.5 MB", "in flight", "failures: gone 3, timeout 1"):
+        assert part in said
+    assert ("parked" in said) is bool(parked)
+
+
+def test_what_only_redis_knows_is_no_number_where_it_is_not_asked() -> None:
+    for reason, marks in (("", 3), ("max_pages", 3), ("finished", 0)):
+        one = CrawlStats(crawl="a", state="done", reason=reason, stored=5)
+        out = io.StringIO()
+        Console(file=out, width=80).print(status.table(Stats((one,)), whole=False))
+        assert out.getvalue().count("?") == marks
 
 
 def test_it_says_that_nobody_works_and_that_hosts_share_an_id() -> None:

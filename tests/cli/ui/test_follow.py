@@ -6,22 +6,28 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
+import gevent
 import pytest
 from msgspec.structs import replace
 
 from greencrawl.broker.client import BrokerClient
+from greencrawl.cli.local.processes import Processes
 from greencrawl.cli.local.stopping import Stop
 from greencrawl.cli.ui import follow as module
 from greencrawl.cli.ui.follow import ALL_REST, follow, last_look, round_text
+from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import InvalidConfig, Unavailable
 from greencrawl.schema.records import (
+    Attempt,
     CrawlStats,
     CreateCrawl,
     HookRefusal,
     HostPatch,
     HostState,
     Round,
+    SeedRequest,
     Stats,
+    UrlState,
 )
 from greencrawl.schema.records.auth import Form, Source
 
@@ -41,6 +47,7 @@ def broker(*looks: dict[str, Any]) -> BrokerClient:
 
     made = SimpleNamespace(
         put_crawl=lambda _: SimpleNamespace(state="active", reason=""),
+        url=lambda *_: [],
         rounds=lambda _: [],
         stats=stats,
     )
@@ -128,6 +135,69 @@ def test_a_crawl_with_a_limit_is_left_as_it_is_instead_of_had_anew(limit: str) -
     known = SimpleNamespace(crawl=lambda _: SimpleNamespace(state="done"))  # nothing else is asked
     with pytest.raises(InvalidConfig, match=rf"--fresh: crawl x has {limit}, .*\(--crawl\)"):
         follow(cast("BrokerClient", known), wanted, Stop(), None, fresh=True)
+
+
+def test_a_silent_broker_is_named_and_left_soon_after_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "SILENT_SECONDS", 0.05)
+    stop = Stop()
+    made = broker({"state": "active"})
+    made.stats = lambda _: gevent.sleep(60)  # type: ignore[assignment,method-assign]
+    frozen = SimpleNamespace(restart_dead=lambda: [], frozen=lambda: [("broker", 42)])
+    gevent.spawn_later(0.2, stop.signal, 2)
+    began = monotonic()
+    processes = cast("Processes", frozen)
+    assert follow(made, WANTED, stop, processes, fresh=False) is None
+    assert monotonic() - began < 10
+    said = capsys.readouterr().err
+    assert "has not answered for 0.05 s: the broker, process 42, was stopped by somebody" in said
+
+
+def test_a_frozen_redis_is_named_while_the_broker_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+    stop = Stop()
+    stands = SimpleNamespace(restart_dead=lambda: [], frozen=lambda: [("embedded Redis", 7)])
+    gevent.spawn_later(0.1, stop.signal, 2)
+    follow(broker(), WANTED, stop, cast("Processes", stands), fresh=False)
+    assert "the embedded Redis, process 7, was stopped by somebody" in capsys.readouterr().err
+
+
+def test_where_only_retries_are_left_the_first_try_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+    waits = {"state": "active", "later": 1}
+    made = broker(waits, waits, waits, {"state": "done"})
+    attempt = Attempt(
+        crawl=1, fingerprint=2, url="https://example.org/", code=0, kind="refused", errors=1,
+        detail="Connection refused",
+    )  # fmt: skip
+    left = iter(range(60, 0, -1))
+
+    def url(at: str, crawl: str) -> list[UrlState]:
+        why = f"failed 1 time(s); the next try is due in {next(left)} s"
+        return [UrlState(crawl=crawl, url=at, state="later", why=why, attempts=(attempt,))]
+
+    monkeypatch.setattr(made, "url", url, raising=False)
+    follow(made, WANTED, Stop(), None, fresh=False)
+    said = capsys.readouterr().err
+    wanted = (
+        "https://example.org/: Connection refused; failed 1 time(s); the next try is due in 60 s"
+    )
+    assert wanted in said
+    assert said.count("only retries are left") == 1
+
+
+def test_urls_that_are_allowed_by_now_are_forced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BATCH", 2)
+    made, asked = broker({"state": "done"}), list[SeedRequest]()
+    monkeypatch.setattr(made, "seed", lambda _, request: asked.append(request), raising=False)
+    follow(made, WANTED, Stop(), None, fresh=False, again=["http://a/", "http://b/", "http://c/"])
+    assert [one.urls for one in asked] == [("http://a/", "http://b/"), ("http://c/",)]
+    assert all(one.force for one in asked)
 
 
 def test_last_look_counts_what_was_stored_meanwhile() -> None:

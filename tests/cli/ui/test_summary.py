@@ -151,5 +151,5 @@ def test_links_that_a_login_skips_are_counted_by_their_kind(store: Store) -> Non
     store.commit(Commit(finals=finals))
     stats = replace(STATS, crawl="club")
     found = summary.with_store(summary.of_run(stats, (), 1.0, 0), store, "", "")
-    assert found.failures == {"action": 2, "robots": 4, "timeout": 2}
+    assert found.failures == {"action": 2, "robots": 1}
     assert found.excluded == 3

@@ -7,7 +7,7 @@ import pytest
 from greencrawl.schema import settings
 from greencrawl.schema.net.permits import OWN, Permits, permitted_hosts
 from greencrawl.schema.net.providers import login_urls
-from greencrawl.schema.records import CrawlOptions
+from greencrawl.schema.records import CrawlOptions, KernelRule
 from greencrawl.schema.records.auth import Auth, Basic, Form, OAuth2, Own
 
 OPEN = Permits.of(settings.load({}), {})
@@ -105,9 +105,12 @@ def test_every_problem_of_a_crawl_has_its_field() -> None:
     }
     environ = {f"GREENCRAWL_AUTH_{name}_HOSTS": hosts for name, hosts in said.items()}
     permits = Permits.of(settings.load({}), environ)
-    found = dict(permits.problems(CrawlOptions(hook="mine", auth=entries)))
+    kernels = (KernelRule(match="*", kernel="http"), KernelRule(match="*", kernel="a:B"))
+    options = CrawlOptions(hook="mine", kernels=kernels, auth=entries)
+    found = dict(permits.problems(options))
     assert list(found) == [
         "hook",
+        "kernels[1].kernel",
         "auth[0].hosts",
         "auth[1].login",
         "auth[4].hosts",

@@ -252,7 +252,7 @@ def test_one_process_at_a_time_writes_a_file(store: Store, tmp_path: Path) -> No
 
 
 def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    with pytest.raises(GreencrawlError, match=r"^cannot write .*out\.part: No such file"):
+    with pytest.raises(GreencrawlError, match=r"^cannot write .*out\.part: there is no folder"):
         Resumable(tmp_path / "missing" / "out", {}, 0)
 
 

@@ -28,7 +28,8 @@ from greencrawl.worker.crawls import CrawlContext, context_of
 from greencrawl.worker.extract import text
 from greencrawl.worker.extract.links import Resolved
 from greencrawl.worker.extract.page import add_links, outline
-from greencrawl.worker.reading import Reading, read
+from greencrawl.worker.kernels.http import read
+from greencrawl.worker.kernels.reading import Reading
 
 URL = "https://h.example/list/"
 needs_compiled = pytest.mark.skipif(text.compiled is None, reason="nothing is compiled")
@@ -235,7 +236,7 @@ import sys
 from greencrawl.schema.net import action_data
 from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, Task
 from greencrawl.worker.crawls import context_of
-from greencrawl.worker.reading import read
+from greencrawl.worker.kernels.http import read
 made = CrawlOptions(scope="any")
 context = context_of(Crawl(id=1, name="t", state="active", options=made, roots=("*",)))
 body = b"<a href=/logout>Log out</a>"

@@ -7,7 +7,8 @@ import pytest
 from greencrawl.schema.records import Crawl, CrawlOptions, Fetched, Task
 from greencrawl.worker.crawls import context_of
 from greencrawl.worker.extract import extract
-from greencrawl.worker.reading import read
+from greencrawl.worker.extract.page import add_links, outline
+from greencrawl.worker.kernels.http import read
 
 URL = "https://example.org/docs/index.html"
 
@@ -45,6 +46,29 @@ def test_that_bound_holds_where_links_are_not_made() -> None:
 def test_frames_are_followed() -> None:
     html = "<frameset><frame src=a.html><frame src=b.html></frameset>"
     assert urls(html) == ["https://example.org/docs/a.html", "https://example.org/docs/b.html"]
+
+
+TEMPLATES = [
+    ("<template><a href=/x>x</a></template><a href=/y>y</a>", "y"),
+    ("<div><template><div><template><a href=/x></a></template></div><a href=/x2></a></template>"
+     "<a href=/y>y</a></div>", "y"),
+    ("<template><base href=/z/><iframe src=/x></iframe></template><a href=/y>y</a>", "y"),
+    ("<template shadowrootmode=open><a href=/x>x</a></template><a href=/y>y</a>", "x y"),
+    ("<template><p>open</template><a href=/y>y</a>", "y"),
+    ("<template><tr><td>open</template><a href=/y>y</a>", "y"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("html", "followed"), TEMPLATES)
+@pytest.mark.parametrize("before", ["", "<base href=https://example.org/docs/>"])
+def test_what_stands_in_a_template_is_no_link_before_a_script_copies_it(
+    html: str, followed: str, before: str
+) -> None:
+    wanted = [f"https://example.org/{one}" for one in followed.split()]
+    assert urls(before + html) == wanted
+    page, found = outline((before + html).encode(), URL, "text/html")
+    add_links(page, found)
+    assert [link.url for link in page.links] == wanted
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from greencrawl.schema.text import expressions
 from greencrawl.worker.crawls import CrawlContext, context_of
 from greencrawl.worker.extract import listing as module
 from greencrawl.worker.extract.listing import MAX_BYTES, MAX_ITEMS, Listing, ListingError
-from greencrawl.worker.reading import Reading, read
+from greencrawl.worker.kernels import choosing
+from greencrawl.worker.kernels.reading import Reading
 
 URL = "https://api.example/items?kind=a&max=5"
 
@@ -263,7 +264,8 @@ def context(**given: Any) -> CrawlContext:
 
 def reading(given: bytes, task: Task, **options: Any) -> Reading:
     answer = Fetched(task.url, 200, {"content-type": "text/html"}, given)
-    return read(context(**options), task, answer)
+    of = context(**options)
+    return choosing.reading(of, task, answer).kernel.read(of, task, answer)
 
 
 def test_items_are_a_link_away_and_the_next_page_is_not() -> None:

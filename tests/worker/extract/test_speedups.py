@@ -16,6 +16,7 @@ from lxml import etree
 from greencrawl.worker.extract import links, speedups, text
 from greencrawl.worker.extract.compile import compile, main
 from greencrawl.worker.extract.page import _parse, outline
+from tests.worker.extract.test_links import TEMPLATES
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
 
@@ -70,7 +71,8 @@ def test_what_follows_the_end_of_the_document_is_read(compiled: ModuleType) -> N
 
 LINKS = [
     *(f"<{name}>".encode() for name in (*links.READ, "abbr", "b", "P", "o:a", "svg", "math")),
-    *(f"</{name}>".encode() for name in (*links.READ, "svg")),
+    *(f"</{name}>".encode() for name in (*links.READ, "svg", "template")),
+    *(b"<template>", b"<template shadowrootmode=open>"),
     *(
         f"<{name} {attributes}>".encode()
         for name in ("a", "A", "svg:a", "area", "iframe", "link", "base")
@@ -131,6 +133,16 @@ PLACES = [
     *("/.", "/../", "./", ":", ";", "#", "#x", "/.#", " ", "\t", "中", "ä", "\\", "'", "|", "*"),
     *("x" * 1980, "y" * 8192),
 ]  # fmt: skip
+
+
+@needs_compiler
+@pytest.mark.parametrize(("html", "followed"), TEMPLATES)
+def test_it_passes_over_what_stands_in_a_template(
+    compiled: ModuleType, monkeypatch: pytest.MonkeyPatch, html: str, followed: str
+) -> None:
+    found = compiled.outline(_parse(html.encode()), URL, AGENT, 100, False, False)
+    assert [url.rpartition("/")[2] for url in found[1]] == followed.split()
+    read_twice(compiled, monkeypatch, html.encode())
 
 
 @needs_compiler

@@ -13,6 +13,8 @@ from gevent import socket, ssl
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.records import Failure, FailureKind, Fetched
 from greencrawl.worker.http.client import Downloader
+from greencrawl.worker.metrics.table import SLOT
+from greencrawl.worker.metrics.tallies import Tallies
 from tests.support.raw_server import RawServer, answer, send_then_stall
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
@@ -63,6 +65,31 @@ def test_certificate_of_the_name_is_accepted_and_the_connection_kept(
             assert (found.body, found.address) == (b"secret", "127.0.0.1")
         assert (server.connections, len(server.requests)) == (1, 3)
     assert seen == ["site.example"]
+
+
+def test_handshakes_connections_and_look_ups_are_counted_with_their_time(
+    serving: ssl.SSLContext, certificates: Path
+) -> None:
+    context = ssl.create_default_context(cafile=str(certificates / "cert.pem"))
+    counted = Tallies()
+    names = iter((["127.0.0.1"], ["127.0.0.1"]))
+    downloader = Downloader(
+        LOOPBACK, 60, resolver=lambda name: next(names), tls=context, tallies=counted
+    )
+
+    def counts(*names: str) -> list[float]:
+        return [counted.get(SLOT[name]) for name in names]
+
+    try:
+        with RawServer(answer(b"secret"), tls=serving) as server:
+            for _ in range(3):
+                fetch(downloader, server.url(name="site.example"))
+            assert isinstance(fetch(downloader, server.url(name="other.example")), Failure)
+    finally:
+        downloader.close()
+    assert counts("requests", "received_bytes") == [3, 18]
+    assert counts("connections", "tls_handshakes", "dns_lookups") == [1, 1, 2]
+    assert all(0 < seconds < 5 for seconds in counts("tls_handshake_seconds", "dns_lookup_seconds"))
 
 
 @pytest.mark.parametrize("name", ["other.example", "127.0.0.1"])

@@ -102,13 +102,14 @@ def test_a_slow_host_is_slow_whatever_was_read_before_it_answered(
 
 
 def test_a_hook_that_lets_others_run_blocks_nobody(crash_record: CrashRecord) -> None:
-    before = blocked().count
+    before, seconds = blocked().count, blocked().seconds
     with crash_record.parsing(PAGE):
         gevent.sleep(0.05)
-    assert blocked().count == before
+    assert (blocked().count, blocked().seconds) == (before, seconds)
     with crash_record.parsing(PAGE):
         plain_sleep(0.05)
     assert blocked().count == before + 1
+    assert 0.05 <= blocked().seconds - seconds < 1
 
 
 def test_who_waited_while_the_process_was_busy_does_not_crawl() -> None:

@@ -23,12 +23,12 @@ from greencrawl.schema.records import (
     Task,
 )
 from greencrawl.schema.records.auth import Form
-from greencrawl.worker import reading
 from greencrawl.worker.auth.base import Grant
 from greencrawl.worker.auth.kinds import form_page
 from greencrawl.worker.auth.kinds.registry import make
 from greencrawl.worker.crawls import context_of
 from greencrawl.worker.http.client import Downloader
+from greencrawl.worker.kernels import http as reading
 from greencrawl.worker.process import costly, guarded
 from greencrawl.worker.process.costly import (
     CHEAP_AGAIN,

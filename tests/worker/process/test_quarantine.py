@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -16,18 +16,29 @@ import psutil
 import pytest
 from gevent.monkey import get_original
 
-from greencrawl.schema.records import Crawl, CrawlOptions, Directives, FailureKind, Fetched, Task
+from greencrawl.schema.records import (
+    Crawl,
+    CrawlOptions,
+    Directives,
+    Failure,
+    FailureKind,
+    Fetched,
+    KernelRule,
+    Task,
+)  # fmt: skip
 from greencrawl.schema.records.auth import Own
 from greencrawl.worker.auth.base import Grant
 from greencrawl.worker.crawls import CrawlContext, context_of
 from greencrawl.worker.extract.text import compiled
 from greencrawl.worker.hooks import HookError
+from greencrawl.worker.kernels.visit import TaskVisit
 from greencrawl.worker.process.quarantine import (
     DiedInQuarantine,
     NoProcess,
     Quarantine,
     RaisedInQuarantine,
 )
+from greencrawl.worker.session.fetcher import VisitOver
 from tests.support.checkout import ROOT
 from tests.support.system import wait_until
 from tests.support.worker_process import alive
@@ -115,6 +126,56 @@ def test_a_parse_that_no_look_foresees_is_ended_there(alone: Quarantine) -> None
     assert found.failure.startswith("its parse had not ended after 2.")
     assert found.cpu > 2
     assert alone.read(context(), *page("harmless")).title == "harmless"
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [("kill", FailureKind.PROCESS_DEATH), ("sleep", FailureKind.STALLED)],
+)
+def test_a_kernel_asks_and_reads_there_and_its_requests_are_made_here(
+    alone: Quarantine, word: str, kind: FailureKind
+) -> None:
+    rule = KernelRule(match="*", kernel="tests.support.own_kernels:Asking")
+    options = CrawlOptions(kernels=(rule,))
+    of = context_of(Crawl(id=5, name="t", state="active", options=options, roots=("h",)))
+    visit = Requests()
+    task = Task(1, "http://h/joined", deliveries=4)
+    answer = alone.fetch(of, visit, task, "asking", {"accept": "*/*"})
+    assert isinstance(answer, Fetched)
+    assert answer.body == b"http://h/joined/more"
+    assert visit.asked == [("GET", "http://h/joined", 1), ("GET", "/more", 2)]
+    reading = alone.read(of, task, answer, "asking")
+    assert (reading.title, reading.fields) == ("http://h/joined/more", {"pid": alone.pid})
+    with impatient(alone), pytest.raises(DiedInQuarantine) as died:
+        alone.fetch(of, visit, Task(1, f"http://h/{word}"), "asking", {})
+    assert died.value.kind is kind
+
+
+def test_a_visit_that_is_over_ends_a_kernel_there(alone: Quarantine) -> None:
+    rule = KernelRule(match="*", kernel="tests.support.own_kernels:Asking")
+    of = context_of(
+        Crawl(id=5, name="t", state="active", options=CrawlOptions(kernels=(rule,)), roots=("h",))
+    )
+    visit = Requests(VisitOver("stopping"))
+    with pytest.raises(VisitOver):
+        alone.fetch(of, visit, Task(1, "http://h/joined"), "asking", {})
+    assert alone.pid is None, "nobody knows what it would say next"
+
+
+class Requests(TaskVisit):
+    """A visit that answers with what it was asked for."""
+
+    def __init__(self, over: Exception | None = None) -> None:
+        self.asked: list[tuple[str, str, int]] = []
+        self._raises = over
+
+    def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> Fetched | Failure:
+        if self._raises is not None:
+            raise self._raises
+        self.asked.append((method, url, len(headers)))
+        return Fetched(url, 200, {}, url.encode())
 
 
 def test_request_hook_is_asked_there(alone: Quarantine) -> None:

@@ -22,7 +22,7 @@ from greencrawl.schema.records import (
     Task,
     TaskKind,
 )
-from greencrawl.worker.reading import MAX_NESTED
+from greencrawl.worker.kernels.sitemap import MAX_NESTED
 from greencrawl.worker.retry import GIVE_UP_FAILURES
 from greencrawl.worker.sitemaps.origins import MAX_ELSEWHERE, MAX_NAMED, Origins
 from greencrawl.worker.sitemaps.unpacking import MAX_BYTES

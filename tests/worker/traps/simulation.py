@@ -18,7 +18,7 @@ from greencrawl.schema.log import configure
 from greencrawl.schema.records import LEVELS, Admission, Crawl, CrawlOptions, StoredPage, Task
 from greencrawl.worker.crawls import context_of
 from greencrawl.worker.extract.text import compiled
-from greencrawl.worker.reading import Reading
+from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.traps.novelty import Novelty, samples_of
 from greencrawl.worker.traps.traps import Judge, Traps
 from tests.worker.traps import pages, thin

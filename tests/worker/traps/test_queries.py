@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from greencrawl.schema.records import Admission, Crawl, CrawlOptions, StoredPage, Task
-from greencrawl.worker.reading import Reading
+from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.traps.novelty import Novelty
 from greencrawl.worker.traps.queries import plain
 from greencrawl.worker.traps.traps import Traps

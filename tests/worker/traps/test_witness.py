@@ -12,8 +12,8 @@ from greencrawl.schema.records import (
     Task,
     TaskKind,
 )
+from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.link_checker import redirected
-from greencrawl.worker.reading import Reading
 from greencrawl.worker.traps.hosts import HostTraps
 from greencrawl.worker.traps.novelty import Novelty, samples_of
 from greencrawl.worker.traps.traps import Traps

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from lxml import etree
 
-from greencrawl.worker.extract.links import READ, base_of, label_of, references
+from greencrawl.worker.extract.links import READ, base_of, label_of, live, references
 from greencrawl.worker.extract.sources.elements import gather_elements
 from greencrawl.worker.extract.sources.gathered import Gathered
 from greencrawl.worker.extract.sources.headers import gather_headers
@@ -48,7 +48,7 @@ def _read_document(
     texts: bool,
 ) -> None:
     """Read a document of a srcdoc, links and all; one within it is passed over."""
-    elements = list(root.iter(*READ))
+    elements = list(live(root, *READ))
     base = base_of(elements, base, encoding) or base
     if "srcdoc" in wanted.sources:
         plain = [element for element in elements if wanted.reads(element.tag)]

@@ -8,6 +8,7 @@ from itertools import islice
 from lxml import etree
 
 from greencrawl.schema.net.urls import resolved
+from greencrawl.worker.extract.links import live
 
 MOST_REFERENCES = 20_000
 """References of a page that are looked at, all sources together."""
@@ -22,7 +23,7 @@ _TOGETHER = 500
 
 def elements(root: etree._Element, *tags: str) -> Iterator[etree._Element]:
     """Those of a tree that have one of these tags, in document order, to the bound."""
-    return islice(root.iter(*tags), MOST_ELEMENTS)
+    return islice(live(root, *tags), MOST_ELEMENTS)
 
 
 class Gathered:

@@ -37,8 +37,11 @@ from greencrawl.worker.http.names.system import (
     system_lookup,
     unanswered,
 )
+from greencrawl.worker.metrics.table import SLOT
+from greencrawl.worker.metrics.tallies import Tallies
 from greencrawl.worker.session.caps import NoShare
 
+_LOOKUPS, _LOOKUP_SECONDS = SLOT["dns_lookups"], SLOT["dns_lookup_seconds"]
 MAX_NAMES = 10_000
 """Names that are kept; the least recently used go first."""
 MAX_ADDRESSES = 8
@@ -77,8 +80,10 @@ class Resolver:
         servers: Sequence[str] = (),
         hosts_file: Path = HOSTS,
         max_names: int = MAX_NAMES,
+        tallies: Tallies | None = None,
         clock: Clock = monotonic,
     ) -> None:
+        self._tallies = tallies or Tallies()
         self._allow = tuple(allow_networks)
         self._system = tuple(servers) == (SYSTEM,)
         threads = SYSTEM_THREADS if self._system else LOOKUP_THREADS
@@ -137,12 +142,14 @@ class Resolver:
         asking.greenlet.kill(block=False)
 
     def _ask(self, name: str) -> tuple[str, ...] | Failure | NoShare:
-        me = gevent.getcurrent()
+        me, began = gevent.getcurrent(), self._clock()
         try:
             found = self._find(name)
         except NoShare as error:
             return error
         finally:
+            self._tallies.add(_LOOKUPS)
+            self._tallies.add(_LOOKUP_SECONDS, self._clock() - began)
             asking = self._under_way.get(name)
             if asking is not None and asking.greenlet is me:
                 del self._under_way[name]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -398,6 +400,28 @@ def test_a_clean_stop_is_believed_only_at_the_epoch_it_was_made_in(rig: Rig) -> 
     assert rig.server.client.hget(keys.OWNER, "clean") == "1"
     assert rig.refilled().waiting == 2
     assert rig.server.client.hget(keys.OWNER, "rest") is not None
+
+
+def test_it_is_said_until_when_a_node_rests_that_lost_what_it_knew(rig: Rig) -> None:
+    rig.seed("h.example/")
+    copy = rig.saved()
+    rig.put_back(copy)
+    rig.refilled()
+    till_ms = float(rig.server.client.hget(keys.OWNER, "rest") or 0)
+    left = (till_ms - rig.frontier.nodes[0].now_ms()) / 1000
+    assert left > 0
+    rig.server.client.hset(keys.OWNER, "rest", round(till_ms + 60_000))
+    before = datetime.now(UTC) + timedelta(seconds=left + 60)
+    said = rig.frontier.where(rig.store.crawl(rig.crawl.id), "http://h.example/").why
+    found = re.search(r"nothing of its hosts is fetched until (\d\d):(\d\d):(\d\d) UTC", said)
+    assert found, said
+    hour, minute, second = map(int, found.groups())
+    told = 3600 * hour + 60 * minute + second
+    expected = 3600 * before.hour + 60 * before.minute + before.second
+    assert (told - expected + 5) % 86_400 < 10
+    rig.server.client.hset(keys.OWNER, "rest", round(till_ms - 1000 * left))
+    crawl = rig.store.crawl(rig.crawl.id)
+    assert "fetched until" not in rig.frontier.where(crawl, "http://h.example/").why
 
 
 # -- while it goes on

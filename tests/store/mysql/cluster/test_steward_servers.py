@@ -512,9 +512,15 @@ def test_replica_is_read_only_within_the_lag_bound(ring: Ring) -> None:
             seen.add(cluster.scan(server))
             gevent.sleep(0.05)
         assert ids["r1"] not in seen
+        lags = {
+            name: cluster.lags()[f"127.0.0.1:{ring.local.ports[name]}"] for name in ("r1", "r2")
+        }
+        assert lags["r2"] is not None
+        assert lags["r2"] < 2 < (lags["r1"] or 999), "r1 is behind all that is known, or by seconds"
         ring.local.servers["r2"].kill()
         ring.local.servers["r3"].kill()
         assert cluster.scan(server) == ids[ring.term()[1]]
+        assert cluster.lags()[f"127.0.0.1:{ring.local.ports['r3']}"] is None
     for name in ("r2", "r3"):
         ring.local.servers[name].start()
     cluster.close()

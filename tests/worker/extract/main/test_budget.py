@@ -14,7 +14,7 @@ from greencrawl.worker.extract.main import spans_of
 from greencrawl.worker.extract.main.bylines import MOST_SEARCHED, Marked, Texts
 from greencrawl.worker.extract.main.metadata import metadata
 from greencrawl.worker.extract.page import outline, tree_of
-from greencrawl.worker.reading import granted
+from greencrawl.worker.kernels.http import granted
 
 URL = "http://example.org/a"
 TYPE = "text/html; charset=utf-8"

@@ -1,0 +1,184 @@
+"""What pages a day need, for docs/operations.md: drawn from results of the benchmarks.
+
+Nothing is measured here. Every figure is computed from what a benchmark has found of one process,
+one node, or one server; half of that is planned for, so that there is room for peaks and for what
+is made up after an outage.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from bench.rig.record import PLOTS, shown
+from bench.rig.report import RESULTS
+from bench.scale.scaling import PAGE_BYTES, STORED_BYTES
+
+DOCUMENT = PLOTS.parent / "operations.md"
+PAGES_A_DAY = (100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000)
+DAY_SECONDS = 86_400
+PLANNED = 0.5
+"""Of what a process, a node or a server can do."""
+KEPT_DAYS = 30
+"""A crawl's URLs are known to Redis for as long as it lasts."""
+LINKS = 2
+"""New URLs of a page, as in the benchmarks."""
+NODE_BYTES = 32e9
+"""Memory of a Redis node, ``maxmemory``."""
+SEEN_SHARE = 0.4
+"""Of it, what the URLs that are known may take: half is for those that wait."""
+PARTITIONS, PARTITIONS_A_NODE = 64, 16
+SQLITE_PAGES = 1_000_000
+"""A day, up to which one machine is thought to do: SQLite is a file of one machine."""
+HOSTS = "2000"
+"""Of the runs of the wide benchmark, those whose CPU counts: hosts are met for the first time."""
+
+
+@dataclass(frozen=True)
+class Carries:
+    """Pages a second of one: worker process, broker, Redis node, writer of the MySQL cluster,
+    SQLite file; and bytes that a URL takes which Redis knows."""
+
+    worker: float
+    broker: float
+    redis: float
+    mysql: float
+    sqlite: float
+    seen_bytes: float
+
+
+def carries(results: Path = RESULTS) -> Carries:
+    """What the benchmarks have found. Raises OSError, KeyError where one was not run."""
+    runs = _read("wide", results)["runs"]["hosts"][HOSTS]["runs"]["ours"]
+
+    def of_core(part: str) -> float:
+        return statistics.median(one["free"]["pages_s"] / one["free"]["busy"][part] for one in runs)
+
+    return Carries(
+        worker=of_core("worker"),
+        broker=of_core("broker"),
+        redis=of_core("redis"),
+        mysql=_read("store-mysql", results)["figures"]["store x4"]["pages_a_second"],
+        sqlite=_read("store", results)["store busy"][0],
+        seen_bytes=_read("frontier-seen-waiting", results)["figures"]["seen 10,000,000 URLs"][
+            "bytes_a_URL"
+        ],
+    )
+
+
+def row(pages: int, one: Carries) -> tuple[str, ...]:
+    """The cells for so many pages a day."""
+    rate = pages / DAY_SECONDS
+
+    def processes(capacity: float, least: int = 1) -> int:
+        return max(ceil(rate / (capacity * PLANNED)), least)
+
+    several = pages > SQLITE_PAGES
+    least = 2 if several else 1
+    known = pages * KEPT_DAYS * LINKS * one.seen_bytes
+    nodes = max(processes(one.redis, least), ceil(known / (NODE_BYTES * SEEN_SHARE)))
+    partitions = PARTITIONS
+    while partitions < nodes * PARTITIONS_A_NODE:
+        partitions *= 2
+    store, full = ("MySQL, five servers", one.mysql) if several else ("SQLite", one.sqlite)
+    return (
+        f"{pages:,}",
+        shown(rate),
+        str(processes(one.worker)),
+        str(processes(one.broker, least)),
+        f"{nodes} of {shown(max(known / SEEN_SHARE / nodes / 1e9, 0.5))} GB",
+        str(partitions),
+        f"{store}; {rate / full:.1%} of it",
+        f"{shown(pages * STORED_BYTES / 1e9)} GB",
+        f"{shown(rate * PAGE_BYTES * 8 / 1e6)} Mbit/s",
+        shown(rate * 1.3),
+    )
+
+
+COLUMNS = (
+    "pages a day", "a second", "worker processes", "brokers", "Redis nodes, memory", "partitions",
+    "store", "disk a day, each server", "network", "hosts at once",
+)  # fmt: skip
+
+
+def table(one: Carries) -> str:
+    """The table, and where its figures come from."""
+    lines = [COLUMNS, tuple("---" for _ in COLUMNS), *(row(pages, one) for pages in PAGES_A_DAY)]
+    where = [
+        ("figure", "from", "in `bench/results/`"),
+        ("---", "---", "---"),
+        (
+            "worker processes",
+            f"{shown(one.worker)} pages/s of a core, TLS and names new",
+            "`wide.json`",
+        ),
+        (
+            "brokers",
+            f"{shown(one.broker)} pages/s of a core; two, so that one may stop",
+            "`wide.json`",
+        ),
+        (
+            "Redis nodes",
+            f"{shown(one.redis)} pages/s of a core; {shown(one.seen_bytes)} bytes for each URL "
+            f"that is known, of {KEPT_DAYS} days with {LINKS} new URLs a page, in "
+            f"{SEEN_SHARE:.0%} of at most {NODE_BYTES / 1e9:.0f} GB; two, so that one may be away",
+            "`wide.json`, `frontier-seen-waiting.json`",
+        ),
+        (
+            "partitions",
+            f"{PARTITIONS_A_NODE} a node at least, since they are fixed when the frontier is made",
+            "not measured",
+        ),
+        (
+            "store",
+            f"the writer commits {shown(one.mysql)} pages/s, a SQLite file beside a busy worker "
+            f"{shown(one.sqlite)}",
+            "`store-mysql.json`, `store.json`",
+        ),
+        (
+            "disk",
+            f"{STORED_BYTES:,} bytes a page, [below](#room-for-100-million-pages); with bodies in "
+            "WARC files about half of it in these",
+            "measured on 300,000 pages, as told there",
+        ),
+        ("network", f"pages of {PAGE_BYTES:,} bytes as they are transferred", "a sum"),
+        ("hosts at once", "a delay of 1 s and answers after 0.3 s", "a sum"),
+    ]
+    return f"{_lines(lines)}\n\n{_lines(where)}"
+
+
+def _lines(rows: Sequence[tuple[str, ...]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+_MARKED = re.compile(r"(<!-- sizing: begin -->\n).*?(\n<!-- sizing: end -->)", re.DOTALL)
+
+
+def filled(text: str, one: Carries) -> str:
+    """``text`` with the table between its markers. Raises ValueError without them."""
+    new, count = _MARKED.subn(lambda match: match[1] + table(one) + match[2], text)
+    if count != 1:
+        raise ValueError("no markers of the table are there")
+    return new
+
+
+def _read(name: str, results: Path) -> Mapping[str, Any]:
+    found: dict[str, Any] = json.loads((results / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def write(document: Path = DOCUMENT) -> None:
+    """Draw the table again."""
+    text = document.read_text(encoding="utf-8")
+    document.write_text(filled(text, carries()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(write())

@@ -1,0 +1,100 @@
+"""The README and its Chinese twin: the same commands, headings and figures, which hold."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+
+from greencrawl.cli.main import greencrawl
+from tests.support.checkout import ROOT
+
+ENGLISH = ROOT / "README.md"
+CHINESE = ROOT / "docs" / "README.zh-CN.md"
+MOST_LINES = 180
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def prose(path: Path) -> str:
+    return re.sub(r"^```.*?^```$", "", read(path), flags=re.MULTILINE | re.DOTALL)
+
+
+def code(path: Path) -> list[str]:
+    """The lines of all blocks of code; comments behind a blank are in the page's language."""
+    blocks = re.findall(r"^```\w+\n(.*?)^```$", read(path), re.MULTILINE | re.DOTALL)
+    return [re.sub(r"\s{2,}# .*", "", line) for block in blocks for line in block.splitlines()]
+
+
+def headings(path: Path) -> list[str]:
+    """The marks before each heading, in order."""
+    return re.findall(r"^(#+) \S", prose(path), re.MULTILINE)
+
+
+def commands(path: Path) -> list[str]:
+    """The first cells of the table of commands."""
+    return re.findall(r"^\| (`.*?`) \| ", read(path), re.MULTILINE)
+
+
+def options(path: Path) -> list[list[str]]:
+    """The options and commands that each row of that table names beside its first cell."""
+    rows = re.findall(r"^\| `.*?` \| (.*) \|$", read(path), re.MULTILINE)
+    return [re.findall(r"`([^`]+)`", row) for row in rows]
+
+
+def links(path: Path) -> list[str]:
+    """Where its links lead, from the root of the checkout, each once, but for the twin."""
+    found = re.findall(r"\]\(([^)#]+)", read(path))
+    places = [(path.parent / one).resolve().relative_to(ROOT.resolve()) for one in found]
+    return [str(one) for one in dict.fromkeys(places) if not one.name.startswith("README.zh")]
+
+
+def figures(path: Path) -> list[str]:
+    return re.findall(r"\b\d[\d,.]*\d\b", prose(path))
+
+
+@pytest.mark.parametrize("what", [code, headings, commands, options, figures])
+def test_the_chinese_readme_says_line_by_line_what_the_english_one_says(what: object) -> None:
+    pairs = zip_longest(what(ENGLISH), what(CHINESE))  # type: ignore[operator]
+    assert [pair for pair in pairs if pair[0] != pair[1]] == []
+
+
+def test_the_chinese_readme_leads_to_the_same_pages() -> None:
+    english = links(ENGLISH)
+    chinese = [one for one in links(CHINESE) if one != "README.md"]
+    assert sorted(english) == sorted(chinese)
+    assert [one for one in english if not (ROOT / one).exists()] == []
+
+
+def test_the_readme_names_every_command_and_stays_short() -> None:
+    cells = " ".join(re.sub(r"\[.*?\]", "", cell) for cell in commands(ENGLISH))
+    named = set(re.findall(r"[a-z]+", cells))
+    assert set(greencrawl.list_commands(None)) - named == set()  # type: ignore[arg-type]
+    assert len(read(ENGLISH).splitlines()) <= MOST_LINES
+
+
+def test_nobody_is_advised_to_write_secrets_into_units() -> None:
+    operations = read(ROOT / "docs" / "operations.md")
+    assert re.findall(r"[^.`]*`honcho export[^`]*`", operations) == [
+        " Do not use `honcho export systemd`"
+    ]
+    assert "honcho export" not in read(ENGLISH) + read(CHINESE)
+
+
+def test_what_one_writer_and_one_redis_carry_is_what_was_measured() -> None:
+    said = " ".join(read(ENGLISH).split())
+    results = ROOT / "bench" / "results"
+    sqlite = json.loads(read(results / "store.json"))["store x8"][0]
+    mysql = json.loads(read(results / "store-mysql.json"))["figures"]["store x4"]["pages_a_second"]
+    assert f"SQLite took {sqlite:,.0f} pages a second, a MySQL server {mysql:,.0f}" in said
+    scaling = read(ROOT / "docs" / "scaling.md")
+    carried = re.findall(r"^\| Redis(?:, all links new)? \| .*? \| ([\d,]+) \|", scaling, re.M)
+    new, usual = carried
+    assert f"carries {usual} pages a second, {new} where all links are new" in said
+    (seen,) = re.findall(r"^\| Redis: all URLs seen \| (.*?) \|", scaling, re.M)
+    assert f"a billion URLs seen take {seen} of its memory" in said

@@ -1,0 +1,101 @@
+"""What a kernel makes of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct, field
+
+from greencrawl.schema.records import Admission, Directives, FailureKind, Link, StoredPage
+from greencrawl.worker.link_checker import MAX_LINKS
+
+MAX_NEEDED = 500
+"""URLs that one style sheet needs, at most."""
+
+
+class Reading(Struct, kw_only=True, omit_defaults=True):
+    """What a page says. ``items`` is as in :class:`StoredPage`; ``problems`` are errors of the
+    user's functions, by function.
+
+    ``skipped`` are links that are not followed since they log out or change something, and why.
+    ``failure`` says why a page cannot be read: what it would have led to is not known.
+    ``omitted`` counts its links beyond those that are followed, ``unneeded`` what a style sheet
+    needs beyond what is kept, ``rewritten`` links that the crawl's ``normalise`` has changed.
+    ``links_cut``: of its header Link some were left out.
+    ``samples`` and ``canonical`` are the page's, see ``greencrawl.worker.traps``, and so are
+    ``spans``; ``directives`` says, too, whether what was read is to be kept.
+    ``cpu`` is what reading took of the CPU, the user's functions apart, in seconds; 0 where that is
+    next to nothing. ``costly`` says how it went beyond what was granted, "" if it did not, and
+    ``dense`` why it was read alone where it came as next to nothing.
+    ``listed`` counts what a sitemap lists, and ``unread`` says what was not read of it.
+
+    A user's own kernel says ``title``, ``text``, ``language``, ``canonical``, ``fields`` and
+    ``failure``, and instead of ``links`` and ``items``: URLs that it has ``found``, a link away and
+    relative to the page's if need be; the list's ``further`` pages, which are no deeper; and
+    ``records``, each a dict that JSON can hold (``greencrawl.worker.kernels.own``).
+    """
+
+    title: str = ""
+    text: str = ""
+    spans: bytes = b""
+    language: str = ""
+    encoding: str = ""
+    fields: dict[str, Any] | None = None
+    items: bytes = b""
+    links: list[Admission] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+    failure: str = ""
+    omitted: int = 0
+    unneeded: int = 0
+    links_cut: bool = False
+    rewritten: int = 0
+    samples: bytes = b""
+    canonical: str = ""
+    directives: Directives | None = None
+    cpu: float = 0.0
+    costly: str = ""
+    dense: str = ""
+    listed: int = 0
+    unread: str = ""
+    found: Sequence[Link | str] = ()
+    further: Sequence[str] = ()
+    records: Sequence[dict[str, Any]] = ()
+
+    def fill(self, row: StoredPage) -> None:
+        """Put into ``row`` what was read; what headers said stays where the body says nothing."""
+        row.title, row.text, row.spans = self.title, self.text, self.spans
+        row.language = self.language
+        row.encoding, row.fields, row.items = self.encoding, self.fields, self.items
+        row.links = self.links
+        row.canonical = self.canonical or row.canonical
+        row.directives = self.directives or row.directives
+
+    def notes(self, dear: str) -> dict[FailureKind, str]:
+        """What else is to be known of a page that is stored.
+
+        ``dear``: why undoing its encodings was charged, "" if it was not.
+        """
+        notes = {}
+        if dear or self.costly:
+            notes[FailureKind.COSTLY] = "; ".join(filter(None, (dear, self.costly)))
+        if self.dense:
+            notes[FailureKind.DENSE] = self.dense
+        if left_out := self._left_out():
+            notes[FailureKind.LINKS] = "; ".join(left_out)
+        if self.unread:
+            notes[FailureKind.SITEMAP] = self.unread
+        return notes
+
+    def _left_out(self) -> list[str]:
+        said = []
+        if self.omitted:
+            followed = f"of a page {MAX_LINKS:,} are followed"
+            said.append(f"{self.omitted:,} links were left out: {followed}")
+        if self.unneeded:
+            kept = f"of a style sheet {MAX_NEEDED:,} are kept"
+            said.append(f"{self.unneeded:,} URLs were left out: {kept}")
+        if self.links_cut:
+            said.append("its header Link is too long: links at its end were left out")
+        return said

@@ -1,0 +1,155 @@
+"""The kernels of sitemaps and of feeds, which are read alike: in steps, since they may be long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from greencrawl.schema.net.scope import level_for
+from greencrawl.schema.records import (
+    INDEX_STEP,
+    Admission,
+    Failure,
+    Fetched,
+    Page,
+    Task,
+    TaskKind,
+)
+from greencrawl.worker.kernels.http import BASE_SECONDS, SECONDS_PER_WIRE_BYTE, Http
+from greencrawl.worker.kernels.reading import Reading
+from greencrawl.worker.process.steps import UNBOUNDED, Budget, Steps, finish
+from greencrawl.worker.sitemaps.forms import Form, form_of, is_named_so
+from greencrawl.worker.sitemaps.listed import Listed, listed_steps
+from greencrawl.worker.sitemaps.unpacking import MAX_BYTES
+
+if TYPE_CHECKING:
+    from greencrawl.worker.crawls import CrawlContext
+    from greencrawl.worker.kernels.visit import TaskVisit
+
+SECONDS_PER_URL = 40e-6
+"""CPU that each URL of a sitemap is granted beside what is granted to any page."""
+
+MAX_NESTED = 3
+"""Indexes that a sitemap may lie in. The protocol has one, and sites two."""
+
+_URLS_A_STEP = 500
+
+
+class Sitemap(Http):
+    """Reads what lists URLs and is no page; its body may be larger than a page's."""
+
+    name = "sitemap"
+
+    def fetch(self, visit: TaskVisit, task: Task, headers: Mapping[str, str]) -> Fetched | Failure:
+        """One GET, whose answer may be as long as a sitemap, and come packed."""
+        visit.allow(MAX_BYTES)
+        return visit.get(task.url, headers)
+
+    def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
+        """All of it at once, where nobody waits."""
+        return finish(self.steps(context, task, fetched))
+
+    def steps(
+        self, context: CrawlContext, task: Task, fetched: Fetched, budget: Budget = UNBOUNDED
+    ) -> Steps[Reading]:
+        """Read it with turns for others: :func:`sitemap_steps`."""
+        reading = yield from sitemap_steps(context, task, fetched, budget)
+        return self.without(task, reading.failure) if reading.failure else reading
+
+    def without(self, task: Task, why: str) -> Reading:
+        """Nothing was read of it: a page it is all the same, if it was asked for as one."""
+        return Reading(unread=why) if task.kind.is_page else Reading(failure=why)
+
+    def granted(self, fetched: Fetched, reading: Reading) -> float:
+        """Seconds of CPU that reading may take: by what came, and by what it lists."""
+        sent = SECONDS_PER_WIRE_BYTE * (fetched.wire_bytes or len(fetched.body))
+        return BASE_SECONDS + sent + SECONDS_PER_URL * reading.listed
+
+
+class Feed(Sitemap):
+    """Reads RSS, Atom and RDF."""
+
+    name = "feed"
+
+
+SITEMAP, FEED = Sitemap(), Feed()
+_KERNELS: dict[Form, Sitemap | None] = {
+    "sitemap": SITEMAP, "text": SITEMAP, "feed": FEED, "": None,
+}  # fmt: skip
+
+
+def is_asked(task: Task) -> bool:
+    """Whether a task asks for a sitemap, or is a seed that has the name of one."""
+    if task.depth and task.kind is TaskKind.PAGE:  # as good as all
+        return False
+    return task.kind.is_sitemap or (task.is_seed and is_named_so(task.url))
+
+
+def found_in(
+    context: CrawlContext, task: Task, fetched: Fetched, *, html: bool = False
+) -> Sitemap | None:
+    """The kernel of an answer that lists URLs: of what is asked for as a sitemap if it is one, and
+    of any page that has the root of one or of a feed. A plain list of URLs is one if it is a seed
+    and its name says so.
+
+    ``html``: it says that it is, which is believed of pages that are no seeds.
+    """
+    asked = task.kind is not TaskKind.PAGE and task.kind.is_sitemap
+    if task.kind is TaskKind.REQUISITE:
+        return None
+    if not (asked or task.is_seed) and (html or context.options.sitemaps == "off"):
+        return None
+    form = form_of(fetched.body)
+    if form == "text" and not (asked or (task.is_seed and is_named_so(task.url))):
+        return None
+    return _KERNELS[form]
+
+
+def is_no_sitemap(context: CrawlContext, task: Task, *, html: bool) -> bool:
+    """Whether what was asked for as a sitemap, and is none, is not a page of the crawl either."""
+    if task.kind is TaskKind.PAGE or not task.kind.is_sitemap:
+        return False
+    return not html or context.rules.excluded_by(task.url, task.depth) is not None
+
+
+def sitemap_steps(
+    context: CrawlContext, task: Task, fetched: Fetched, budget: Budget = UNBOUNDED
+) -> Steps[Reading]:
+    """Read a sitemap. What it lists is at its own depth, or a link away from a page.
+
+    Sitemaps of an index stay at that depth as well, and lie in one index more. Once the ``budget``
+    is over nothing more is read; what was read before counts.
+    """
+    listed = yield from listed_steps(fetched.body, task.url, budget, cut=fetched.truncated)
+    if listed.failure:
+        return Reading(failure=listed.failure)
+    depth = task.depth if task.kind.is_sitemap else task.depth + 1
+    reading = Reading(unread=listed.note, listed=len(listed.urls) + len(listed.sitemaps))
+    yield from _sitemaps_steps(context, task, depth, listed, reading)
+    checker = context.checker
+    for at in range(0, len(listed.urls), _URLS_A_STEP):
+        page = Page(url=task.url, base=task.url)
+        reading.links += checker.follow(page, listed.urls[at : at + _URLS_A_STEP], (), depth - 1)
+        reading.skipped |= checker.take_skipped()
+        reading.rewritten += page.rewritten_links
+        yield
+    return reading
+
+
+def _sitemaps_steps(
+    context: CrawlContext, task: Task, depth: int, listed: Listed, reading: Reading
+) -> Steps[None]:
+    """Add those of an index that may be asked for, in their turn among the pages of their level."""
+    nested = task.redirects // INDEX_STEP if task.kind.is_sitemap else 0
+    if listed.sitemaps and nested >= MAX_NESTED:
+        more = f"{len(listed.sitemaps):,} sitemaps in more than {MAX_NESTED} indexes are not read"
+        reading.unread = "; ".join(filter(None, (reading.unread, more)))
+        return
+    level = level_for(context.options.order, depth, 1.0, "")
+    index = Task(0, task.url, depth, kind=TaskKind.SITEMAP)
+    for number, url in enumerate(listed.sitemaps):
+        if url != task.url and context.rules.judge(index, url) is None:
+            within = (nested + 1) * INDEX_STEP
+            reading.links.append(Admission(url, depth, level, within, TaskKind.SITEMAP))
+        if not number % _URLS_A_STEP:
+            yield

@@ -1,0 +1,1 @@
+"""What a worker counts, in memory shared with its supervisor, and who serves it."""

@@ -1,0 +1,202 @@
+"""What a worker and the process that reads its suspects say to each other, and how: msgpack with a
+length before."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from greencrawl.schema.net.urls import host_of
+from greencrawl.schema.records import Crawl, Failure, FailureKind, Fetched, Task
+from greencrawl.worker.auth.base import Grant, Verdict
+from greencrawl.worker.kernels.reading import Reading
+from greencrawl.worker.kernels.visit import TaskVisit
+
+_LENGTH = struct.Struct("<Q")
+
+
+class ReadRequest(Struct, frozen=True, tag="read"):
+    """Read a page by a kernel."""
+
+    crawl: Crawl
+    task: Task
+    fetched: Fetched
+    kernel: str
+
+
+class FetchRequest(Struct, frozen=True, tag="fetch"):
+    """Ask for a page by a user's own kernel; each :class:`Asked` it makes is answered."""
+
+    crawl: Crawl
+    task: Task
+    kernel: str
+    headers: dict[str, str]
+
+
+class HeadersRequest(Struct, frozen=True, tag="headers"):
+    """Ask the user's ``request`` for headers."""
+
+    crawl: Crawl
+    task: Task
+    headers: dict[str, str]
+
+
+class JudgeRequest(Struct, frozen=True, tag="judge"):
+    """Ask the crawl's patterns whether ``url`` is fetched; ``link`` as for ``Rules.judge``."""
+
+    crawl: Crawl
+    task: Task
+    url: str
+    link: bool
+
+
+class VerdictRequest(Struct, frozen=True, tag="verdict"):
+    """Ask an entry of the crawl's ``auth`` whether an answer shows that we are in."""
+
+    crawl: Crawl
+    task: Task
+    entry: str
+    fetched: Fetched
+    grant: Grant | None
+
+
+class Asked(Struct, frozen=True, tag="asked"):
+    """A request that a kernel there wants to be made; no answer yet."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Told(Struct, frozen=True):
+    """What came of a request: one of the two. It is no answer, and no request."""
+
+    fetched: Fetched | None = None
+    failure: Failure | None = None
+
+    @property
+    def said(self) -> Fetched | Failure:
+        """That one."""
+        found = self.fetched or self.failure
+        assert found is not None
+        return found
+
+
+class FetchAnswer(Struct, frozen=True, tag="fetch"):
+    """What came of a :class:`FetchRequest`."""
+
+    told: Told
+
+
+class ReadAnswer(Struct, frozen=True, tag="read"):
+    """What came of a :class:`ReadRequest`."""
+
+    reading: Reading
+
+
+class HeadersAnswer(Struct, frozen=True, tag="headers"):
+    """``problem`` is the user's function's error, or ""."""
+
+    headers: dict[str, str]
+    problem: str = ""
+
+
+class JudgeAnswer(Struct, frozen=True, tag="judge"):
+    """Why ``url`` is excluded; None if it is fetched."""
+
+    reason: str | None
+
+
+class VerdictAnswer(Struct, frozen=True, tag="verdict"):
+    """One of the two."""
+
+    verdict: Verdict | None = None
+    failure: Failure | None = None
+
+
+class Raised(Struct, frozen=True, tag="raised"):
+    """What nobody foresaw: the error's type and message."""
+
+    what: str
+
+
+Request = ReadRequest | FetchRequest | HeadersRequest | JudgeRequest | VerdictRequest
+Answer = ReadAnswer | FetchAnswer | HeadersAnswer | JudgeAnswer | VerdictAnswer | Raised | Asked
+REQUEST: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
+ANSWER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+TOLD: msgspec.msgpack.Decoder[Told] = msgspec.msgpack.Decoder(Told)
+
+
+def told(said: Fetched | Failure) -> Told:
+    """What came of a request, for the way."""
+    return Told(said) if isinstance(said, Fetched) else Told(failure=said)
+
+
+def send(sock: socket.socket, data: bytes) -> None:
+    """Send a message. Raises OSError."""
+    sock.sendall(_LENGTH.pack(len(data)))
+    sock.sendall(data)
+
+
+def receive(sock: socket.socket) -> bytes | None:
+    """The next message, or None when the other end has gone. Raises OSError."""
+    head = _exactly(sock, _LENGTH.size)
+    return None if head is None else _exactly(sock, _LENGTH.unpack(head)[0])
+
+
+def _exactly(sock: socket.socket, size: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < size:
+        some = sock.recv(min(size - len(data), 1 << 20))
+        if not some:
+            return None
+        data += some
+    return bytes(data)
+
+
+class RemoteVisit(TaskVisit):
+    """The visit of a suspect's task, as seen from this process: the worker makes its requests."""
+
+    __slots__ = ("_busy", "_most", "_sock")
+
+    def __init__(self, sock: socket.socket, task: Task, most: int) -> None:
+        self.task = task
+        self.over = None
+        self._sock = sock
+        self._most = most
+        self._busy = False
+
+    @property
+    def host(self) -> str:
+        """See ``TaskVisit.host``."""
+        return host_of(self.task.url)
+
+    @property
+    def max_body_bytes(self) -> int:
+        """See ``TaskVisit.max_body_bytes``."""
+        return self._most
+
+    def get(self, url: str, headers: Mapping[str, str]) -> Fetched | Failure:
+        """See ``TaskVisit.get``."""
+        return self.send("GET", url, headers)
+
+    def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> Fetched | Failure:
+        """See ``TaskVisit.send``. Raises EOFError when the worker has gone, and ValidationError."""
+        if self._busy:
+            return Failure(FailureKind.KERNEL, "one request at a time", requests=0)
+        asked = msgspec.msgpack.encode(Asked(method, url, dict(headers), body))
+        ANSWER.decode(asked)  # what the worker could not read is the kernel's error
+        self._busy = True
+        send(self._sock, asked)
+        data = receive(self._sock)
+        self._busy = False
+        if data is None:
+            raise EOFError("the worker has gone")
+        return TOLD.decode(data).said
