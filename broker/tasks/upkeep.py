@@ -329,15 +329,13 @@ class Upkeep:
             if limit_reached(crawl, frontier.stats(crawl), self._spent_seconds(crawl)):
                 frontier.stop_leasing(crawl)
 
-    def _end_at_limit(
-        self, crawl: Crawl, sums: Totals, states: frozenset[str], limit: str
-    ) -> float:
+    def _end_at_limit(self, crawl: Crawl, sums: Totals, states: frozenset[str], why: str) -> float:
         """Stop leasing, and set it done when nothing is leased: then nothing can be any more."""
         if states != {"stop"}:
-            log.info("limit_reached", crawl=crawl.name, limit=limit)
+            log.info("limit_reached", crawl=crawl.name, limit=why)
             self._service.frontier.stop_leasing(crawl)
         elif not sums.leased:
-            self._done(crawl, limit)
+            self._done(crawl, why)
         return BUSY_SECONDS
 
     def _spent_seconds(self, crawl: Crawl) -> float:
