@@ -108,7 +108,10 @@ from greencrawl.schema.records.page import (
     Page as Page,
 )
 from greencrawl.schema.records.recrawl import (
+    Due as Due,
+    Observation as Observation,
     Period as Period,
+    Planned as Planned,
     Recrawl as Recrawl,
     Round as Round,
     RoundKind as RoundKind,

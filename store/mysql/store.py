@@ -25,6 +25,7 @@ from greencrawl.schema.records import (
     Crawl,
     CrawlOptions,
     CrawlState,
+    Due,
     Duty,
     Final,
     FrontierIdentity,
@@ -32,6 +33,7 @@ from greencrawl.schema.records import (
     Mark,
     Overflow,
     PageFilter,
+    Planned,
     Purge,
     Round,
     SeedBatch,
@@ -54,12 +56,13 @@ from greencrawl.store.bodies import Bodies, Place
 from greencrawl.store.errors import BodyAway, Unstorable
 from greencrawl.store.lanes import read, scan, steps, write
 from greencrawl.store.mysql import commits, migrations, page_limit, rows, streams
-from greencrawl.store.mysql import periods as period_rows
 from greencrawl.store.mysql.cluster.routing import Cluster
 from greencrawl.store.mysql.cluster.topology import Topology
 from greencrawl.store.mysql.connection import LONG_SECONDS, Db
 from greencrawl.store.mysql.group_commit import Grouped
 from greencrawl.store.mysql.ids import Numbers
+from greencrawl.store.mysql.recrawl import calendar
+from greencrawl.store.mysql.recrawl import periods as period_rows
 from greencrawl.store.mysql.system import alerts as alert_rows
 from greencrawl.store.mysql.system import members as member_rows
 from greencrawl.store.mysql.system import orders as order_rows
@@ -467,6 +470,31 @@ class MysqlStore:
             == overflow_rows.FREED_ROWS
         ):
             pass
+
+    # -- the calendar
+
+    add_calendar = write(calendar.add)
+    calendar_places = read(calendar.places)
+    calendar_due = read(calendar.due)
+    calendar_taken = write(calendar.taken)
+    drop_calendar = write(calendar.drop)
+
+    def postpone_calendar(self, crawl: int, partition: int, row: Due) -> None:
+        """See :class:`greencrawl.store.base.Store`. In bounded steps."""
+        step = partial(calendar.postpone, crawl=crawl, partition=partition, row=row)
+        while self._cluster.write(step) == calendar.FREED_ROWS:
+            pass
+
+    def free_calendar(self, partition: int, epoch: int) -> None:
+        """See :class:`greencrawl.store.base.Store`. In bounded steps."""
+        step = partial(calendar.free, partition=partition, epoch=epoch)
+        while self._cluster.write(step) == calendar.FREED_ROWS:
+            pass
+
+    def planned(self, crawl: int, fingerprint: int) -> Planned | None:
+        """See :class:`greencrawl.store.base.Store`."""
+        row = self._cluster.read(lambda db: calendar.row_of(db, crawl, fingerprint))
+        return row.planned if row else None
 
     # -- the worker's commit
 

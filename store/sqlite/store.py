@@ -28,6 +28,7 @@ from greencrawl.schema.records import (
     Crawl,
     CrawlOptions,
     CrawlState,
+    Due,
     Duty,
     Final,
     FrontierIdentity,
@@ -35,6 +36,7 @@ from greencrawl.schema.records import (
     Mark,
     Overflow,
     PageFilter,
+    Planned,
     Purge,
     Round,
     SeedBatch,
@@ -57,11 +59,12 @@ from greencrawl.store.errors import BodyAway
 from greencrawl.store.lanes import read, scan, steps, write
 from greencrawl.store.rows import Codec, Row
 from greencrawl.store.sqlite import page_limit
-from greencrawl.store.sqlite import periods as period_rows
 from greencrawl.store.sqlite.commits import Committer
 from greencrawl.store.sqlite.connection import SqliteThread, transaction, translated
 from greencrawl.store.sqlite.group_commit import Grouped
 from greencrawl.store.sqlite.migrations import prepare, refuse_early
+from greencrawl.store.sqlite.recrawl import calendar
+from greencrawl.store.sqlite.recrawl import periods as period_rows
 from greencrawl.store.sqlite.system import alerts as alert_rows
 from greencrawl.store.sqlite.system import members as member_rows
 from greencrawl.store.sqlite.system import orders as order_rows
@@ -495,6 +498,30 @@ class SqliteStore:
             == overflow_rows.FREED_ROWS
         ):
             pass
+
+    # -- the calendar
+
+    add_calendar = write(calendar.add)
+    calendar_places = read(calendar.places)
+    calendar_due = read(calendar.due)
+    calendar_taken = write(calendar.taken)
+    drop_calendar = write(calendar.drop)
+
+    def postpone_calendar(self, crawl: int, partition: int, row: Due) -> None:
+        """See :class:`greencrawl.store.base.Store`. In bounded steps."""
+        step = partial(calendar.postpone, crawl=crawl, partition=partition, row=row)
+        while self._write(step) == calendar.FREED_ROWS:
+            pass
+
+    def free_calendar(self, partition: int, epoch: int) -> None:
+        """See :class:`greencrawl.store.base.Store`. In bounded steps."""
+        while self._write(lambda db: calendar.free(db, partition, epoch)) == calendar.FREED_ROWS:
+            pass
+
+    def planned(self, crawl: int, fingerprint: int) -> Planned | None:
+        """See :class:`greencrawl.store.base.Store`."""
+        row = self._questions.run(lambda db: calendar.row_of(db, crawl, fingerprint))
+        return row.planned if row else None
 
     # -- the worker's commit
 
