@@ -18,6 +18,7 @@ monkey.patch_all()
 import argparse  # noqa: E402
 import http.client  # noqa: E402
 import random  # noqa: E402
+import signal  # noqa: E402
 import statistics  # noqa: E402
 import subprocess  # noqa: E402
 import sys  # noqa: E402
@@ -29,6 +30,7 @@ from pathlib import Path  # noqa: E402
 
 import gevent  # noqa: E402
 import psutil  # noqa: E402
+from gevent.event import Event  # noqa: E402
 
 from greencrawl.broker.client import BrokerClient  # noqa: E402
 from greencrawl.schema.records import (  # noqa: E402
@@ -43,6 +45,7 @@ from tests.support.system import System  # noqa: E402
 
 PAGES = 100
 EVERY_SECONDS = 2.0
+STARTED_SECONDS = 3.0
 LEASES_PER_SECOND = 40
 WAIT_SECONDS = 0.5
 MOST_EMPTY = 0.1
@@ -64,6 +67,7 @@ class Leases:
         """Calls that were answered without a session: all hosts of a look were taken."""
 
     def run(self, seconds: float) -> list[float]:
+        """Go on for so long; how long each lease took, in seconds."""
         took = []
         until = time.monotonic() + seconds
         due = time.monotonic()
@@ -98,14 +102,19 @@ class Leases:
 
 
 def look(port: int) -> int:
-    """Follow a hundred pages, until the process is ended."""
+    """Follow a hundred pages, until the process is ended: while they are seen, by signals."""
+    seen = Event()
+    gevent.signal_handler(signal.SIGUSR1, seen.set)
+    gevent.signal_handler(signal.SIGUSR2, seen.clear)
 
     def follow(number: int) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
         place = PLACES[number % len(PLACES)]
         tag = ""
-        gevent.sleep(random.random() * EVERY_SECONDS)
         while True:
+            if not seen.is_set():
+                seen.wait()
+                gevent.sleep(random.random() * EVERY_SECONDS)
             headers = {"If-None-Match": tag} if tag else {}
             connection.request("GET", f"/monitor/{place}?part=1", headers=headers)
             answer = connection.getresponse()
@@ -119,13 +128,13 @@ def look(port: int) -> int:
 
 
 @contextmanager
-def looking(port: int) -> Iterator[None]:
-    """A hundred pages are open meanwhile."""
+def pages(port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A hundred pages are open meanwhile, that nobody sees yet."""
     command = [sys.executable, "-m", "bench.scale.monitor", "look", "--port", str(port)]
     with subprocess.Popen(command) as process:
         try:
-            time.sleep(2 * EVERY_SECONDS)  # all have been drawn once
-            yield
+            time.sleep(STARTED_SECONDS)
+            yield process
             assert process.poll() is None, "those who look have failed"
         finally:
             process.terminate()
@@ -171,13 +180,17 @@ def open_pages(system: System, rounds: int, seconds: float) -> bool:
     alone: list[float] = []
     watched: list[float] = []
     cores: list[float] = []
-    for _ in range(rounds):
-        without, idle = window()
-        with looking(system.port):
+    with pages(system.port) as looking:
+        for _ in range(rounds):
+            without, idle = window()
+            looking.send_signal(signal.SIGUSR1)
+            time.sleep(EVERY_SECONDS)  # all have been drawn once
             beside, busy = window()
-        alone += without
-        watched += beside
-        cores.append((busy - idle) / PAGES)
+            looking.send_signal(signal.SIGUSR2)
+            time.sleep(EVERY_SECONDS)
+            alone += without
+            watched += beside
+            cores.append((busy - idle) / PAGES)
     calls = len(alone) + len(watched)
     assert leases.empty <= MOST_EMPTY * calls, f"{leases.empty} of {calls} leases were empty"
     slower = p99(watched) / p99(alone)
@@ -242,7 +255,7 @@ def main(arguments: Sequence[str]) -> int:
     good = True
     with tempfile.TemporaryDirectory(prefix="monitor-") as name, broker(Path(name)) as system:
         if options.what in (None, "open"):
-            rounds, seconds = (1, 8.0) if options.short else (5, 12.0)
+            rounds, seconds = (3, 3.0) if options.short else (20, 3.0)
             good &= open_pages(system, rounds, seconds)
         if options.what in (None, "paint"):
             good &= paint(system, Path(name))
