@@ -76,6 +76,14 @@ class Strokes:
         done.over = time.monotonic()
         self.done.append(done)
 
+    def put_back(self) -> bool:
+        """Whether a node came back, or is to, in a state that is earlier than the one it had."""
+        return any(
+            one.event.kind in ("older", "promote")
+            or (one.event.kind == "kill" and str(one.event.arguments["part"])[:1] in NODES)
+            for one in list(self.done)
+        )
+
     def _run(self, done: Done) -> None:
         event = done.event
         try:
