@@ -89,7 +89,7 @@ def read(sql: Sql, crawl: int) -> Plan | None:
         found = rows(f"SELECT name, state FROM crawls WHERE id = {mark} AND deleted = 0")
         if not found:
             return None
-        plan = Plan(mark, *map(_text, found[0]))
+        plan = Plan(mark, _text(found[0][0]), _text(found[0][1]))
         for started_ms, ended_ms in rows(
             f"SELECT started_ms, ended_ms FROM periods WHERE crawl = {mark} ORDER BY number"
         ):

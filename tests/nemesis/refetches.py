@@ -280,7 +280,7 @@ def judge(
     by_stroke: dict[str, list[float]] = defaultdict(list)
     count = Count(leased=came_back)
     for place, log in _times([*hits, *parked]).items():
-        again = place in (turns or {})
+        dated = place in (turns or {})
         pairs = _pairs(log, (turns or {}).get(place, ()))
         if not pairs:
             continue
@@ -294,7 +294,7 @@ def judge(
             how = {
                 one.stroke: said
                 for one in harms
-                if (said := one.explains(place, first, second, leases, again=again))
+                if (said := one.explains(place, first, second, leases, again=dated))
             }
             causes |= how.keys()
             if not how:
