@@ -23,6 +23,7 @@ from greencrawl.broker.frontier.coordination.duties import Duties
 from greencrawl.broker.frontier.nodes.embedded import EmbeddedRedis
 from greencrawl.broker.frontier.frontier import Frontier
 from greencrawl.broker.api.security import Guard, check_settings
+from greencrawl.broker.logs.sender import Sender
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.coordinator.coordinator import Coordinator, Watched
 from greencrawl.broker.tasks.coordinator.webhook import Webhook
@@ -65,7 +66,7 @@ def breaking_off(stop: Event) -> Iterator[None]:
         stop.unlink(throw)
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, sender: Sender) -> None:
     """Serve until told to stop. Raises a GreencrawlError if it cannot start."""
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -97,6 +98,7 @@ def run(settings: Settings) -> None:
                 )
                 frontier.start()
             service = Service(frontier, store, duties=duties, permits=Permits.of(settings))
+            service.loggers.token, service.loggers.ca = settings.worker_token, settings.tls_ca
             upkeep, refill, purging = Upkeep(service), Refill(service), Purging(service)
             limits = Limits(settings.journal_months, settings.journal_days, settings.version_days)
             retention = Retention(service, limits)
@@ -105,7 +107,7 @@ def run(settings: Settings) -> None:
             )
             server = Server(face, listening, context)
             address = f"{settings.bind[0]}:{server.port}"
-            membership = Membership(service, settings, address, server.port)
+            membership = Membership(service, settings, address, server.port, sender)
             webhook = Webhook(settings.alert) if settings.alert else None
             coordinator = Coordinator(
                 service, Watched(membership.member, webhook, settings.sample_days)
@@ -127,6 +129,7 @@ def run(settings: Settings) -> None:
             refill.stop()
             purging.stop()
             frontier.stop(clean=embedded is not None)
+            sender.stop()
         finally:
             duties.stop()
             store.close()
@@ -163,9 +166,10 @@ def main(arguments: list[str]) -> int:
         settings = load()
         log.configure("broker", settings.log_level)
         crash_points.arm(settings.fault)
+        sender = Sender(settings.data, settings.worker_token, settings.tls_ca)
         log.logger("broker").info("settings", **changed(settings))
         garbage.started()
-        run(settings)
+        run(settings, sender)
     except (InvalidConfig, FrontierMismatch) as error:
         print(f"broker: {error}", file=sys.stderr)
         return USAGE

@@ -33,11 +33,11 @@ from greencrawl.broker.api.messages import (
     RequeueRequest,
     StopRequest,
 )
+from greencrawl.broker.logs.records import LogsQuery, LogsReply, parameters
 from greencrawl.broker.transport import KeepAlive, Lost, Reply, Transport
 from greencrawl.schema.errors import InvalidConfig, Refused, Unavailable
 from greencrawl.schema.records import (
     Alert,
-    CloseItem,
     CloseRequest,
     Crawl,
     CreateCrawl,
@@ -72,7 +72,6 @@ LEASE_MARGIN_SECONDS = 10.0
 """A lease's answer may come this much later than its wait."""
 CHANGES_SECONDS = 60.0
 """A list of changes looks at many pages."""
-
 SEED_SECONDS = 300.0
 """A batch of seeds is answered when it is durable, and queued but for nodes that are away: that
 takes long when it is large."""
@@ -152,7 +151,9 @@ class BrokerClient:
         try:
             return self._items("/v1/sessions/close", request)
         except Refused as refused:
-            plain = tuple(_without_traps(item) for item in request.items)
+            plain = tuple(
+                replace(item, report=replace(item.report, traps=b"")) for item in request.items
+            )
             if refused.status != 400 or plain == request.items:
                 raise
             # a broker of the version before does not know that field, and has done nothing
@@ -201,6 +202,10 @@ class BrokerClient:
         """Who works together; with ``gone`` also those that have left."""
         query = answers.query(node=node or None, gone="true" if gone else None)
         return self._call("GET", "/v1/members" + query, None, MembersReply)
+
+    def logs(self, query: LogsQuery) -> LogsReply:
+        """Lines that processes logged; ask again with ``next`` as ``after`` until that is ""."""
+        return self._call("GET", "/v1/logs" + parameters(query), None, LogsReply)
 
     def orders(self) -> Orders:
         """What nodes are ordered."""
@@ -268,9 +273,8 @@ class BrokerClient:
 
     def url(self, url: str, crawl: str | None = None) -> list[UrlState]:
         """Where a URL stands: an answer for each crawl, or for the one that is named."""
-        return self._call(
-            "GET", "/v1/urls" + answers.query(url=url, crawl=crawl), None, list[UrlState]
-        )
+        path = "/v1/urls" + answers.query(url=url, crawl=crawl)
+        return self._call("GET", path, None, list[UrlState])
 
     def host(self, host: str) -> HostState:
         """Delay, slots, blocks and backlog of ``host[:port]``."""
@@ -344,9 +348,8 @@ class BrokerClient:
 
     def parked(self, crawl: str, limit: int = 100) -> ParkedReply:
         """Shapes by which URLs of a crawl are parked."""
-        return self._call(
-            "GET", "/v1/parked" + answers.query(crawl=crawl, limit=limit), None, ParkedReply
-        )
+        path = "/v1/parked" + answers.query(crawl=crawl, limit=limit)
+        return self._call("GET", path, None, ParkedReply)
 
     def release_parked(self, crawl: str, shape: str | None) -> SeedReply:
         """Let go what is parked by a shape, None: by any. ``added`` says how many were queued."""
@@ -394,7 +397,3 @@ class BrokerClient:
                 self._current = (index + 1) % len(self._addresses)
                 break
         raise Unavailable("; ".join(failures))
-
-
-def _without_traps(item: CloseItem) -> CloseItem:
-    return replace(item, report=replace(item.report, traps=b"")) if item.report.traps else item

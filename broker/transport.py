@@ -63,9 +63,20 @@ class KeepAlive:
         else:
             self.pool = ConnectionPool(host, port, host, port, **common)
 
-    def send(self, method: str, path: str, body: bytes, token: str, seconds: float) -> Reply | Lost:
-        """Send one request, once. Idle connections that the broker closed are passed over."""
-        head = self._head(method, path, len(body), token)
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        token: str,
+        seconds: float,
+        kind: tuple[str, ...] = ("Content-Type: application/json",),
+    ) -> Reply | Lost:
+        """Send one request, once. Idle connections that the broker closed are passed over.
+
+        ``kind`` are the header fields that say what the body is.
+        """
+        head = self._head(method, path, len(body), token, kind)
         try:
             connection = self.pool.get_socket()
         except OSError as error:
@@ -89,10 +100,12 @@ class KeepAlive:
         """Close idle connections."""
         self.pool.close()
 
-    def _head(self, method: str, path: str, length: int, token: str) -> bytes:
+    def _head(
+        self, method: str, path: str, length: int, token: str, kind: tuple[str, ...]
+    ) -> bytes:
         lines = [f"{method} {self._prefix}{path} HTTP/1.1", f"Host: {self._host}"]
         if token:
             lines.append(f"Authorization: Bearer {token}")
         if length or method in ("POST", "PATCH"):
-            lines += ["Content-Type: application/json", f"Content-Length: {length}"]
+            lines += [*kind, f"Content-Length: {length}"]
         return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")

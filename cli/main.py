@@ -36,6 +36,7 @@ _COMMANDS = {
     "explain": "commands.explain",
     "dead": "commands.dead",
     "traps": "commands.traps",
+    "logs": "reading.logs",
     "hooks": "commands.hooks",
     "login": "commands.login",
     "pause": "commands.operate",

@@ -31,6 +31,11 @@ class CrawlCache(Generic[K, V]):
         self[key] = entry[1]
         return entry[1]
 
+    def peek(self, key: K) -> V | None:
+        """The value, which does not count as used by that; None if there is none."""
+        entry = self._used.get(key)
+        return None if entry is None else entry[1]
+
     def __setitem__(self, key: K, value: V) -> None:
         now = self._clock()
         self._used[key] = now, value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TextIO, cast
 
@@ -46,6 +47,33 @@ structlog.configure(  # until a process says more: never standard output, nor va
 )
 
 
+Sink = Callable[[str], None]
+"""Takes a line, as JSON; from any thread, and without raising."""
+
+_sink: Sink | None = None
+_json = structlog.processors.JSONRenderer()
+_console = structlog.dev.ConsoleRenderer()
+
+
+def attach(sink: Sink | None) -> None:
+    """From now on give each line to ``sink`` as well; None: to nobody else."""
+    global _sink
+    _sink = sink
+
+
+def _as_json(given: object, method: str, event: structlog.types.EventDict) -> str:
+    text = str(_json(given, method, event))
+    if _sink is not None:
+        _sink(text)
+    return text
+
+
+def _for_people(given: object, method: str, event: structlog.types.EventDict) -> str:
+    if _sink is not None:
+        _sink(str(_json(given, method, event)))
+    return str(_console(given, method, event))  # it takes the event to pieces
+
+
 class _Logger(structlog.BoundLoggerBase):
     """What loggers are made of: its methods are those of the level in force."""
 
@@ -63,11 +91,7 @@ def configure(process: str, level: str = "info") -> None:
 
     ``process`` is added to every line; ``level`` is one of debug, info, warning, error.
     """
-    renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer()
-        if sys.stderr.isatty()
-        else structlog.processors.JSONRenderer()
-    )
+    renderer = _for_people if sys.stderr.isatty() else _as_json
 
     def name_process(
         _logger: object, _method: str, event: structlog.types.EventDict

@@ -75,6 +75,8 @@ class Settings:
     host_bytes: int
     credentials: str
     session_key: str
+    logger_bind: tuple[str, int]
+    logger_days: int
     log_level: str
     fault: str
     said: frozenset[str] = field(default=frozenset(), compare=False)
@@ -284,6 +286,16 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "Redis; "
         "`openssl rand -base64 32` makes one; empty: each machine logs in by itself; secret",
     ),
+    "LOGGER_BIND": (
+        "127.0.0.1:8766",
+        variables.bind,
+        "host:port a logger listens on; beyond loopback it needs GREENCRAWL_WORKER_TOKEN",
+    ),
+    "LOGGER_DAYS": (
+        "14",
+        variables.number(int, 1, 3650),
+        "Days of which a logger keeps what was said, today among them",
+    ),
     "LOG_LEVEL": (
         "info",
         variables.choice("debug", "info", "warning", "error"),
@@ -345,8 +357,7 @@ def load(environ: Mapping[str, str] | None = None, **overrides: str) -> Settings
 
 def _unknown(key: str) -> str:
     if key.startswith(AUTH):
-        fields = ", ".join(AUTH_FIELDS).upper()
-        return f"unknown variable: {PREFIX}{AUTH}NAME_ is followed by one of {fields}"
+        return f"unknown variable: {PREFIX}{AUTH}NAME_… ends in {', '.join(AUTH_FIELDS).upper()}"
     if key in RENAMED:
         return f"is called {PREFIX}{RENAMED[key]} now"
     return "unknown variable; see docs/configuration.md"
@@ -370,8 +381,7 @@ def mask_path(url: str) -> str:
 
 def changed(settings: Settings) -> dict[str, str]:
     """For the log at start: the values that are not the defaults, :func:`masked`."""
-    usual = masked(load({}))
-    return {key: text for key, text in masked(settings).items() if text != usual[key]}
+    return dict(sorted(masked(settings).items() - masked(load({})).items()))
 
 
 def masked(settings: Settings) -> dict[str, str]:
@@ -381,12 +391,10 @@ def masked(settings: Settings) -> dict[str, str]:
         value = getattr(settings, key.lower())
         if key in SECRETS:
             shown[key] = "***" if value else ""
-        elif key == "ALERT":
-            shown[key] = mask_path(value)
-        elif key in ("BIND", "METRICS_BIND"):
+        elif key in ("BIND", "METRICS_BIND", "LOGGER_BIND"):
             shown[key] = f"{value[0]}:{value[1]}" if value else ""
         elif isinstance(value, tuple):
             shown[key] = ",".join(mask_url(str(part)) for part in value)
         else:
             shown[key] = mask_url(str(value))
-    return shown
+    return {**shown, "ALERT": mask_path(settings.alert)}

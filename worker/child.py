@@ -17,6 +17,7 @@ from gevent.lock import Semaphore
 from greencrawl import __version__
 from greencrawl.broker.client import BrokerClient
 from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.logs.sender import Sender
 from greencrawl.schema import crash_points, garbage
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.log import logger
@@ -49,7 +50,7 @@ from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.engine import Engine, Limits
 from greencrawl.worker.extract import pool_trees, stops
 from greencrawl.worker.http.client import Downloader
-from greencrawl.worker.metrics.meter import Meter
+from greencrawl.worker.metrics.gauges import meter_of
 from greencrawl.worker.metrics.tallies import file_of, joined
 from greencrawl.worker.orders.figures import Figures
 from greencrawl.worker.orders.following import Follower
@@ -93,10 +94,16 @@ def broker_of(settings: Settings) -> BrokerClient:
     return BrokerClient(settings.broker, settings.worker_token, ca=settings.tls_ca, timeout=seconds)
 
 
+def sender_of(settings: Settings) -> Sender:
+    """What this process says from now on goes to the loggers, where there are some."""
+    return Sender(settings.data, settings.worker_token, settings.tls_ca)
+
+
 class Worker:
     """All parts of one process. Raises FrontierMismatch and InvalidConfig; waits for the rest.
 
-    ``broker`` takes the place of the client of ``settings.broker``, as benchmarks need it.
+    ``broker`` takes the place of the client of ``settings.broker``, as benchmarks need it;
+    ``sender`` has what this process has said already.
     """
 
     def __init__(
@@ -106,11 +113,13 @@ class Worker:
         stopping: Event,
         *,
         broker: BrokerClient | None = None,
+        sender: Sender | None = None,
     ) -> None:
         name = f"{settings.worker_id}-{number}"
         base = folder(settings)
         self._settings = settings
         self._stopping = stopping
+        self._sender = sender or sender_of(settings)
         self._permits = Permits.of(settings)
         counted = file_of(base, settings.worker_id, number) if settings.metrics_bind else None
         self._tallies = joined(counted)
@@ -205,7 +214,8 @@ class Worker:
             blocked=blocked().since,
             stopping=self._stopping,
         )
-        parts = (self._sessions, self._writer, self._crawls, self._rate, self._figures)
+        held, writer = self._sessions, self._writer
+        parts = held, writer, self._crawls, self._rate, self._figures, self._sender
         self._follower = Follower(
             MemberRequest(
                 id=name,
@@ -218,19 +228,15 @@ class Worker:
             OrdersFile(folder(settings) / f"{settings.worker_id}.orders"),
             Ordered(settings, self._engine, *parts),
         )
-        self._meter = Meter(
+        self._meter = meter_of(
             self._tallies,
-            {
-                "sessions_held": lambda: len(self._sessions),
-                "greenlets_busy": lambda: self._sessions.fetching,
-                "greenlets_allowed": lambda: self._engine.greenlets,
-                "writer_queue_bytes": lambda: self._writer.backlog_bytes,
-                "writer_queue_results": lambda: self._writer.queue_results,
-                "in_hand_bytes": lambda: self._in_hand.bytes,
-                "idle_connections": lambda: self._downloader.idle_connections,
-            },
-            {"hub_blocked_seconds": lambda: blocked().seconds},
+            self._engine,
+            self._sessions,
+            self._writer,
+            self._in_hand,
+            self._downloader,
         )
+        self._sender.begin(name, incarnation.number)
         log.info("worker_up", worker=name, incarnation=incarnation.number, pid=os.getpid())
         if not stops():
             log.warning("reader_not_compiled", mend=MEND)
@@ -294,6 +300,7 @@ class Worker:
             self._shares.close()
             self._downloader.close()
             self._store.close()
+            self._sender.stop()
 
     def _charge(self) -> None:
         """Charge the page that killed or hung our predecessor, and that page alone.
@@ -376,19 +383,15 @@ def main(settings: Settings, number: int) -> int:
     """Body of ``python -m greencrawl.worker --child N``: returns the exit status."""
     crash_points.arm(settings.fault)
     before_start()
+    sender = sender_of(settings)
     stopping = Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         gevent.signal_handler(signum, stopping.set)
-    starting = gevent.spawn(Worker, settings, number, stopping)
+    starting = gevent.spawn(Worker, settings, number, stopping, sender=sender)
 
-    def give_up_starting() -> None:
-        stopping.wait()
-        starting.kill()
-
-    impatient = gevent.spawn(give_up_starting)
+    stopping.rawlink(lambda _: starting.kill(block=False))
     worker = starting.get()
     garbage.started()
-    impatient.kill()
     if not isinstance(worker, Worker):  # told to stop while Redis, say, is awaited
         return 0
     return worker.run()

@@ -196,7 +196,7 @@ class Crawls:
 
     def latest(self, context: CrawlContext) -> CrawlContext:
         """What is known of the crawl by now: its options may have been changed."""
-        return self._contexts.get(context.crawl.id) or context
+        return self._contexts.peek(context.crawl.id) or context
 
     def renew(self, crawl: int) -> CrawlContext | None:
         """Options of a crawl were changed: read it again.

@@ -48,6 +48,8 @@ from greencrawl.schema.records import (
     ItemStatus,
     LeaseReply,
     LeaseRequest,
+    MemberReply,
+    MemberRequest,
     ReconcileReply,
     ReconcileRequest,
     Session,
@@ -170,6 +172,11 @@ class Hosts:
     def reconcile(self, _: ReconcileRequest) -> ReconcileReply:
         """Nothing was leased before."""
         return ReconcileReply(sessions=0, tasks=0)
+
+    def follow(self, request: MemberRequest) -> MemberReply:
+        """Nothing is ordered."""
+        gevent.sleep(request.wait)
+        return MemberReply()
 
     def ready(self) -> bool:
         """Always."""

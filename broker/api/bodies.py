@@ -44,10 +44,11 @@ def media_type(request: falcon.Request) -> str:
     return (request.content_type or "").partition(";")[0].strip().lower()
 
 
-def read(request: falcon.Request) -> bytes:
-    """The whole body. Raises a problem: 413 beyond the limit, 408 too slow, 415 when encoded."""
+def read(request: falcon.Request, *, encoded: bool = False) -> bytes:
+    """The whole body. Raises a problem: 413 beyond the limit, 408 too slow, 415 when encoded,
+    unless it may be ``encoded``."""
     encoding = (request.get_header("Content-Encoding") or "identity").strip().lower()
-    if encoding != "identity":
+    if encoding != "identity" and not encoded:
         raise HttpProblem(
             415, f"Content-Encoding {encoding[:40]!r} is not supported; send it plain"
         )

@@ -18,6 +18,7 @@ from greencrawl.broker.api.handlers import (
     crawls,
     failures,
     leases,
+    logs,
     members,
     pages,
     parked,
@@ -206,6 +207,13 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(method="GET", path="/v1/repair", role=Role.ADMIN, run=state.get_repair),
     Operation(method="GET", path="/v1/stats", role=Role.ANY, run=state.get_stats),
+    Operation(
+        method="GET",
+        path="/v1/logs",
+        role=Role.ADMIN,
+        run=logs.list_logs,
+        problems=(_TOO_LONG,),
+    ),
     Operation(method="GET", path="/healthz", role=Role.OPEN, run=state.get_health),
     Operation(method="GET", path="/readyz", role=Role.OPEN, run=state.get_ready),
 )

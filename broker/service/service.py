@@ -25,6 +25,7 @@ from greencrawl.broker.frontier.overflow import PartitionMemory
 from greencrawl.broker.frontier.recovery.vitals import NodeVitals
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.frontier.scripts.partition import Drain, Drained, Mode
+from greencrawl.broker.logs.asking import Loggers
 from greencrawl.broker.service.admission_batcher import AdmissionBatcher
 from greencrawl.broker.service.hook_refusals import Refusals
 from greencrawl.broker.service.lease_dedup import LeaseDedup
@@ -284,6 +285,8 @@ class Service:
         """Seed batches that a request is admitting right now."""
         self.refusals = Refusals(store, clock)
         self.members = Members(store, frontier.beats, frontier.ordering, frontier.announce, clock)
+        self.loggers = Loggers(lambda: store.members(), clock=clock)
+        self.members.loggers = self.loggers.of
         self._leases = LeaseDedup(clock)
         self._polls: set[greenlet.greenlet] = set()
 

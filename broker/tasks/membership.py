@@ -8,6 +8,7 @@ import gevent
 from msgspec.structs import replace
 
 from greencrawl import __version__
+from greencrawl.broker.logs.sender import Sender
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import Unavailable
@@ -27,9 +28,11 @@ log = logger("members")
 class Membership:
     """``start()`` it, ``stop()`` it."""
 
-    def __init__(self, service: Service, settings: Settings, address: str, port: int) -> None:
+    def __init__(
+        self, service: Service, settings: Settings, address: str, port: int, sender: Sender
+    ) -> None:
         """``address`` is where the broker listens, ``port`` what tells it from others of its
-        machine."""
+        machine; ``sender`` has what it says."""
         self._service = service
         self._own_level = settings.log_level
         self._source = settings.source("log_level")
@@ -44,6 +47,7 @@ class Membership:
             address=address,
             wait=WAIT_SECONDS,
         )
+        self._sender = sender
         self._greenlets: list[gevent.Greenlet[..., Any]] = []
 
     @property
@@ -53,6 +57,7 @@ class Membership:
 
     def start(self) -> None:
         """Join, and follow."""
+        self._sender.begin(self._request.id, self._request.incarnation)
         self._greenlets = [gevent.spawn(self._service.members.run), gevent.spawn(self._run)]
 
     def stop(self) -> None:
@@ -69,7 +74,12 @@ class Membership:
     def _run(self) -> None:
         level = InForce(self._own_level, self._source)
         while True:
-            facts = replace(own_process.facts(self._folders), options={"log_level": level})
+            facts = replace(
+                own_process.facts(self._folders),
+                options={"log_level": level},
+                log_queued=self._sender.queued,
+                log_dropped=self._sender.dropped,
+            )
             try:
                 reply = self._service.members.follow(replace(self._request, facts=facts))
             except Unavailable as error:
@@ -83,6 +93,7 @@ class Membership:
             if reply.superseded:  # another has this port by now
                 gevent.sleep(WAIT_SECONDS)
                 continue
+            self._sender.tell(reply.log_to)
             ordered = reply.options.log_level
             level = InForce(
                 ordered or self._own_level, "order" if ordered is not None else self._source

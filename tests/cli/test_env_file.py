@@ -116,7 +116,7 @@ def test_a_checkout_has_a_file_of_its_own_which_comes_second(tmp_path: Path) -> 
     elsewhere.mkdir()
     for name in ("__init__.py", "__main__.py"):
         shutil.copy(ROOT / "src" / "greencrawl" / name, package)
-    for room in ("schema", "store", "broker", "worker", "cli"):
+    for room in ("schema", "store", "broker", "logger", "worker", "cli"):
         (package / room).symlink_to(ROOT / room)
     (checkout / ".env").write_text("GREENCRAWL_DATA=of-the-checkout\n")
 

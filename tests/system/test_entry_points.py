@@ -13,7 +13,7 @@ from tests.support.checkout import ROOT
 HOME = ROOT
 
 
-@pytest.mark.parametrize("module", ["broker", "worker"])
+@pytest.mark.parametrize("module", ["broker", "worker", "logger"])
 def test_an_argument_is_answered_with_the_usage(module: str, tmp_path: Path) -> None:
     environment = {"GREENCRAWL_DATA": str(tmp_path), "GREENCRAWL_BIND": "127.0.0.1:0"}
     ended = subprocess.run(
@@ -51,6 +51,7 @@ LIBRARIES = {*NEVER, *FOR_PEOPLE, "gevent", "lxml", "redis", "falcon", "msgspec"
             {*NEVER, *FOR_PEOPLE, "redis", "falcon"},
         ),
         ("import greencrawl.broker.__main__", {*NEVER, *FOR_PEOPLE, "lxml"}),
+        ("import greencrawl.logger.__main__", {*NEVER, *FOR_PEOPLE, "lxml"}),
         ("import greencrawl.cli.main", {*NEVER, "lxml", "redis"}),
         ("import greencrawl", {*LIBRARIES, "importlib.metadata", "greencrawl.schema"}),
         ("from greencrawl import canonicalise, fingerprint", LIBRARIES - {"msgspec", "zstandard"}),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from greencrawl.cli.main import main
 from tests.support import oracle
 from tests.support.redis_server import RedisServer
 from tests.support.shared_system import shared_system
@@ -72,6 +73,36 @@ def test_an_order_is_followed_by_all_processes_and_shown_with_its_source(system:
         ("ann", {"greenlets": None, "log_level": None}),
         ("ann", {"greenlets": 7, "log_level": "warning"}),
     ]
+
+
+def test_commands_list_nodes_order_drain_them_and_change_crawls(
+    system: System, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GREENCRAWL_BROKER", f"http://127.0.0.1:{system.port}")
+
+    def said(*words: str, code: int = 0) -> str:
+        assert main(words) == code
+        read = capsys.readouterr()
+        return read.out + read.err
+
+    listed = [line.split("\t") for line in said("nodes").splitlines()]
+    assert [line[1:4] for line in listed] == [
+        ["broker", "here", "1 processes"], ["worker", "here", "2 processes"],
+    ]  # fmt: skip
+    assert "greenlets=11" in said("order", NODE, "greenlets=11", "paused=no")
+    wait_until(lambda: kept(system, "greenlets", 11), 5, "it is kept")
+    told = said("nodes", NODE)
+    for line in ("greenlets = 11 (order)", "paused = no (order)", "processes = 2 (environment)"):
+        assert f"  {line}" in told
+    assert "paused=no" in told.splitlines()[-1] or "greenlets=11" in told, "who ordered it"
+    assert "no node elsewhere" in said("order", "elsewhere", "drain=yes", code=1)
+    assert "drained" in said("drain", NODE)
+    said("order", NODE, "drain=", "greenlets=", "paused=")
+    wait_until(lambda: kept(system, "drain", False, "default"), 5, "it is taken back")
+    system.crawl([], name="changed", delay=5)
+    assert "delay = 0.5" in said("set", "changed", "delay=0.5", "exclude=/private/")
+    found = system.call("GET", "/v1/crawls/changed")["options"]
+    assert (found["delay"], found["exclude"], found["sitemaps"]) == (0.5, ["/private/"], "off")
 
 
 def test_fewer_and_more_greenlets_and_processes_lose_no_lease_and_fetch_nothing_twice(

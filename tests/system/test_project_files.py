@@ -19,6 +19,8 @@ import yaml
 
 from greencrawl.broker.api.app import DRAIN_SECONDS
 from greencrawl.broker.api.security import check_settings
+from greencrawl.logger import __main__ as logger_main
+from greencrawl.logger.joining import LEAVE_SECONDS
 from greencrawl.schema.settings import Settings, load
 from greencrawl.worker.process.supervisor import Supervisor
 from tests.support.checkout import ROOT
@@ -142,7 +144,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
         where = file.read_text(encoding="utf-8").replace("/opt/greencrawl", str(ROOT))
         (tmp_path / file.name).write_text(where, encoding="utf-8")
     units = sorted(tmp_path.iterdir())
-    assert len(units) == 2
+    assert len(units) == 3
     done = subprocess.run(
         ["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False
     )
@@ -151,10 +153,11 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("name", ["broker", "worker"])
+@pytest.mark.parametrize("name", ["broker", "worker", "logger"])
 def test_a_unit_starts_what_the_procfile_starts(name: str) -> None:
     started = unit(name)["ExecStart"].removeprefix("/opt/greencrawl/")
-    assert f"{name}: {started}" in text("Procfile").splitlines()
+    optional = "#" if name == "logger" else ""
+    assert f"{optional}{name}: {started}" in text("Procfile").splitlines()
     assert unit(name)["RestartPreventExitStatus"] == "2"
     assert unit(name)["EnvironmentFile"] == f"/etc/greencrawl/{name}.env"
 
@@ -162,18 +165,21 @@ def test_a_unit_starts_what_the_procfile_starts(name: str) -> None:
 def test_what_stops_a_service_waits_longer_than_its_own_grace() -> None:
     worker = Supervisor(load({}))._grace
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
-    for name, least in (("broker", DRAIN_SECONDS), ("worker", worker)):
+    for name, least in (("broker", DRAIN_SECONDS), ("worker", worker), ("logger", LEAVE_SECONDS)):
         assert unit(name)["KillMode"] == "mixed"
         assert seconds_of(unit(name)["TimeoutStopSec"]) >= least + 10
         assert seconds_of(services[name]["stop_grace_period"]) >= least + 10
 
 
-@pytest.mark.parametrize("name", ["broker", "worker"])
-def test_examples_of_settings_are_accepted(name: str) -> None:
+@pytest.mark.parametrize(("name", "least"), [("broker", 5), ("worker", 5), ("logger", 3)])
+def test_examples_of_settings_are_accepted(name: str, least: int) -> None:
     said = (DEPLOY / "systemd" / f"{name}.env.example").read_text(encoding="utf-8")
     given = dict(line[1:].split("=", 1) for line in said.splitlines() if line[:5] == "#GREE")
-    assert len(given) >= 5
+    assert len(given) >= least
     settings = load(filled(given))
+    if name == "logger":
+        logger_main.check_settings(settings)
+        return
     assert settings.redis
     if name == "broker":
         check_settings(settings)
@@ -205,7 +211,11 @@ def settings_of(service: str) -> Settings:
 
 def test_broker_and_worker_of_the_compose_file_accept_their_settings() -> None:
     services = compose()["services"]
-    assert set(services) == {"broker", "worker", "redis", "mariadb"}
+    assert set(services) == {"broker", "worker", "logger", "redis", "mariadb"}
+    assert services["logger"]["profiles"] == ["logger"]  # only where it is asked for
+    logger_main.check_settings(settings_of("logger"))
+    assert settings_of("logger").broker == settings_of("worker").broker
+    assert settings_of("logger").worker_token == settings_of("broker").worker_token
     broker, worker = settings_of("broker"), settings_of("worker")
     check_settings(broker)
     assert (broker.redis, broker.store) == (worker.redis, worker.store)
@@ -214,7 +224,7 @@ def test_broker_and_worker_of_the_compose_file_accept_their_settings() -> None:
     database = services["mariadb"]["environment"]
     user, password = database["MARIADB_USER"], database["MARIADB_PASSWORD"]
     assert broker.store == f"mysql://{user}:{password}@mariadb/{database['MARIADB_DATABASE']}"
-    for name in ("broker", "worker"):
+    for name in ("broker", "worker", "logger"):
         (module,) = services[name]["command"]
         assert text("Procfile").count(f"-m {module}\n") == 1
     for name in ("redis", "mariadb"):

@@ -14,7 +14,7 @@ from tests.support.checkout import ROOT
 
 ENGLISH = ROOT / "README.md"
 CHINESE = ROOT / "docs" / "README.zh-CN.md"
-MOST_LINES = 175
+MOST_LINES = 180
 
 
 def read(path: Path) -> str:

@@ -7,7 +7,7 @@ What was ordered last holds while no broker answers, and at the next start, from
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Protocol
 
@@ -49,6 +49,9 @@ class Process(Protocol):
     def change(self, crawls: Collection[int]) -> None:
         """Options of these crawls (ids) were changed. Raises Unavailable."""
 
+    def tell(self, loggers: Iterable[str]) -> None:
+        """These loggers are there: addresses."""
+
     def facts(self, options: NodeOptions) -> Facts:
         """What it tells of itself while it keeps ``options``."""
 
@@ -74,8 +77,6 @@ class Follower:
         self._told = self._telling = (clock(), 0, 0)
         """When it told of itself last, and of how many requests and pages; and what it tells now,
         which may not be heard."""
-        self.log_to: tuple[str, ...] = ()
-        """Addresses of loggers, as the broker said last."""
 
     def start(self) -> None:
         """Keep the orders that this worker had."""
@@ -130,7 +131,7 @@ class Follower:
 
     def _take(self, reply: MemberReply) -> None:
         self._told = self._telling
-        self.log_to = reply.log_to
+        self._process.tell(reply.log_to)
         if reply.revision != self._request.revision or reply.options != self._options:
             log.info("ordered", revision=reply.revision, **_said(reply.options))
             self._options = reply.options

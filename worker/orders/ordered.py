@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
+from greencrawl.broker.logs.sender import Sender
 from greencrawl.schema.log import set_level
 from greencrawl.schema.process import own_process
 from greencrawl.schema.records import FAILURES, Facts, NodeOptions
@@ -31,6 +32,7 @@ class Ordered:
         crawls: Crawls,
         rate: Rate,
         figures: Figures,
+        sender: Sender,
     ) -> None:
         self._settings = settings
         self._engine = engine
@@ -39,6 +41,7 @@ class Ordered:
         self._crawls = crawls
         self._rate = rate
         self._figures = figures
+        self._sender = sender
 
     def keep(self, options: NodeOptions) -> None:
         """Work as is ordered from now on. How many processes there are is the supervisor's part."""
@@ -63,6 +66,10 @@ class Ordered:
                 if held.session.crawl == crawl and held.session.revision < context.paced_since:
                     held.end_soon()
 
+    def tell(self, loggers: Iterable[str]) -> None:
+        """These loggers are there: what the process says goes to one of them."""
+        self._sender.tell(loggers)
+
     def facts(self, options: NodeOptions) -> Facts:
         """What the process tells of itself while it keeps ``options``."""
         figures = self._figures
@@ -77,4 +84,6 @@ class Ordered:
             backlog_bytes=self._writer.backlog_bytes,
             failures=dict(figures.failures.most_common(FAILURES)),
             options=in_force(self._settings, options),
+            log_queued=self._sender.queued,
+            log_dropped=self._sender.dropped,
         )

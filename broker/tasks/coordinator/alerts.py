@@ -168,32 +168,54 @@ class CrawlWatch:
         """Crawl → why; None before the first look."""
         self.failing: dict[str, str | None] | None = None
 
-    def look(self, seen: Sequence[tuple[Crawl, CrawlStats]]) -> None:
-        """Compare the counters of all active crawls with those of the look before."""
-        judged, self.failing, self.stuck = self.failing or {}, {}, {}
-        known, self._moved = self._moved, {crawl.id: _moved(stats) for crawl, stats in seen}
-        hooks, self._hooks = self._hooks, {}
+    def look(self, seen: Sequence[tuple[Crawl, CrawlStats]], active: Sequence[Crawl]) -> None:
+        """Compare the counters that were ``seen`` with those of the look before.
+
+        Of ``active`` crawls that were not counted now all stays as it is.
+        """
+        names = {crawl.name for crawl in active}
+        self.stuck = {name: why for name, why in (self.stuck or {}).items() if name in names}
+        self.failing = {name: why for name, why in (self.failing or {}).items() if name in names}
+        for book in (self._moved, self._hooks):
+            for gone in book.keys() - {crawl.id for crawl in active}:
+                del book[gone]
         for crawl, stats in seen:
-            waits = stats.waiting + stats.overflow
-            if stats.stuck:
-                self.stuck[crawl.name] = f"No worker takes the crawl {crawl.name}: see its hook."
-            elif crawl.id not in known:
-                self.stuck[crawl.name] = None
-            elif waits and not stats.leased and known[crawl.id] == self._moved[crawl.id]:
-                what = f"{waits:,} URLs wait, nothing is fetched, and nothing changes"
-                self.stuck[crawl.name] = f"The crawl {crawl.name} stands still: {what}."
-            now = sum(one.pages for one in stats.hooks), stats.stored
-            failed, pages = (a - b for a, b in zip(now, hooks.get(crawl.id, now), strict=True))
-            if 0 <= pages < HOOK_PAGES:  # too few to judge by
-                self._hooks[crawl.id] = hooks.get(crawl.id, now)
-                if crawl.id not in hooks or crawl.name in judged:
-                    self.failing[crawl.name] = judged.get(crawl.name)
-                continue
-            self._hooks[crawl.id] = now
-            if failed >= HOOK_SHARE * pages > 0:
-                self.failing[crawl.name] = (
-                    f"The hook of the crawl {crawl.name} failed on {failed:,} of {pages:,} pages."
-                )
+            self._look_whether_it_stands_still(crawl, stats, self.stuck)
+            self._look_at_its_hook(crawl, stats, self.failing)
+
+    def _look_whether_it_stands_still(
+        self, crawl: Crawl, stats: CrawlStats, stuck: dict[str, str | None]
+    ) -> None:
+        known, moved = self._moved.get(crawl.id), _moved(stats)
+        self._moved[crawl.id] = moved
+        waits = stats.waiting + stats.overflow
+        stuck.pop(crawl.name, None)
+        if stats.stuck:
+            stuck[crawl.name] = f"No worker takes the crawl {crawl.name}: see its hook."
+        elif known is None:
+            stuck[crawl.name] = None
+        elif waits and not stats.leased and known == moved:
+            what = f"{waits:,} URLs wait, nothing is fetched, and nothing changes"
+            stuck[crawl.name] = f"The crawl {crawl.name} stands still: {what}."
+
+    def _look_at_its_hook(
+        self, crawl: Crawl, stats: CrawlStats, failing: dict[str, str | None]
+    ) -> None:
+        now = sum(one.pages for one in stats.hooks), stats.stored
+        known = self._hooks.get(crawl.id)
+        if known is None:
+            failing[crawl.name] = None
+        failed, pages = (a - b for a, b in zip(now, known or now, strict=True))
+        if known is not None and 0 <= pages < HOOK_PAGES:
+            return  # too few to judge by
+        self._hooks[crawl.id] = now
+        if known is None:
+            return
+        failing.pop(crawl.name, None)
+        if failed >= HOOK_SHARE * pages > 0:
+            failing[crawl.name] = (
+                f"The hook of the crawl {crawl.name} failed on {failed:,} of {pages:,} pages."
+            )
 
 
 def _moved(stats: CrawlStats) -> tuple[int, ...]:

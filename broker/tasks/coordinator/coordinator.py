@@ -10,7 +10,7 @@ deposed when a broker with a higher id comes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -61,6 +61,9 @@ TOGETHER = 32
 """Crawls that are counted in one call."""
 ROWS = 100
 """Samples in one transaction."""
+STILL_MINUTES = 5
+"""A crawl in which nothing is leased, and nothing has changed since it was counted, is counted
+after so many minutes again: a hundred of them would cost Redis as much as all else that is idle."""
 SAME_MINUTES = 15
 """Of a crawl in which nothing changes there is a row in so many minutes."""
 STEPS = 20
@@ -173,6 +176,8 @@ class Coordinator:
         self._watch = CrawlWatch()
         self._active: frozenset[int] = frozenset()
         self._samples = Samples()
+        self._count_at: dict[int, int] = {}
+        """Crawl → the minute in which it is counted again."""
         self._silent: dict[str, float] = {}
         """Member → since when nothing was heard of it, by our clock."""
         self._away: frozenset[str] = frozenset()
@@ -229,21 +234,28 @@ class Coordinator:
             crawl for crawl in store.crawls()
             if crawl.state == "active" or crawl.stopping or crawl.id in self._active
         ]  # fmt: skip
-        seen, frontier = list[tuple[Crawl, CrawlStats]](), self._service.frontier
-        for start in range(0, len(crawls), TOGETHER):
-            some = crawls[start : start + TOGETHER]
+        minute, frontier = now_ms // MINUTE_MS, self._service.frontier
+        due = [crawl for crawl in crawls if minute >= self._count_at.get(crawl.id, 0)]
+        seen = list[tuple[Crawl, CrawlStats]]()
+        for start in range(0, len(due), TOGETHER):
+            some = due[start : start + TOGETHER]
             counts = frontier.count(some)
             if counts is None or frontier.nodes_away():
                 return  # what is there was not counted: sums would fall, and rise again
             for crawl in some:
                 stats = frontier.stats(crawl, counts)
                 seen.append((crawl, self._service.with_hook(crawl, stats)))
-        rows = self._samples.due([counted(*one, now_ms // MINUTE_MS) for one in seen])
+        known = {crawl.id for crawl in crawls}
+        rows = self._samples.due([counted(*one, minute) for one in seen], known)
         for start in range(0, len(rows), ROWS):
             store.put_samples(rows[start : start + ROWS])
-        active = [one for one in seen if one[0].state == "active"]
-        self._active = frozenset(crawl.id for crawl, _ in active)
-        self._watch.look(active)
+        for crawl, stats in seen:
+            still = crawl.id in self._samples.still and not stats.leased
+            self._count_at[crawl.id] = minute + STILL_MINUTES if still else 0
+        self._count_at = {id_: at for id_, at in self._count_at.items() if id_ in known}
+        active = [crawl for crawl in crawls if crawl.state == "active"]
+        self._active = frozenset(crawl.id for crawl in active)
+        self._watch.look([one for one in seen if one[0].state == "active"], active)
 
     # -- members
 
@@ -299,20 +311,28 @@ class Samples:
         self._written: dict[int, Counted] = {}
         self._same: dict[int, Counted] = {}
         """Crawl → the latest that was left out."""
+        self.still: set[int] = set()
+        """Crawls of which the latest sample was as the one before."""
 
-    def due(self, seen: Sequence[Counted]) -> list[Counted]:
-        """Those of this minute, and of the minute before, that are to be written."""
+    def due(self, seen: Sequence[Counted], known: Collection[int]) -> list[Counted]:
+        """Of the samples of this minute those to be written, and of earlier ones.
+
+        ``known`` are all crawls that are under way, be they among them or not.
+        """
         rows = []
-        known, self._written = self._written, {}
-        before, self._same = self._same, {}
+        self._written = {id_: one for id_, one in self._written.items() if id_ in known}
+        self._same = {id_: one for id_, one in self._same.items() if id_ in known}
+        self.still.intersection_update(known)
         for one in seen:
-            last = known.get(one.crawl)
-            same = last is not None and replace(one, minute=last.minute) == last
-            if last is not None and same and one.minute - last.minute < SAME_MINUTES:
-                self._written[one.crawl], self._same[one.crawl] = last, one
-                continue
-            if not same and one.crawl in before:
-                rows.append(before[one.crawl])
+            last, before = self._written.get(one.crawl), self._same.pop(one.crawl, None)
+            if last is None or replace(one, minute=last.minute) != last:
+                self.still.discard(one.crawl)
+                rows += [before] if before is not None else []
+            else:
+                self.still.add(one.crawl)
+                if one.minute - last.minute < SAME_MINUTES:
+                    self._same[one.crawl] = one
+                    continue
             rows.append(one)
             self._written[one.crawl] = one
         return rows

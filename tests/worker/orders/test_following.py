@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import gevent
@@ -38,6 +38,7 @@ class Process:
         self.changed: list[set[int]] = []
         self.error: Exception | None = None
         self.pages = 0
+        self.loggers: Iterable[str] = ()
 
     def keep(self, options: NodeOptions) -> None:
         self.kept.append(options)
@@ -46,6 +47,9 @@ class Process:
         if self.error is not None:
             raise self.error
         self.changed.append(set(crawls))
+
+    def tell(self, loggers: Iterable[str]) -> None:
+        self.loggers = loggers
 
     def facts(self, options: NodeOptions) -> Facts:
         return Facts(pages=self.pages)
@@ -96,7 +100,7 @@ def test_orders_are_kept_and_written_down_and_not_asked_for_again(rig: Rig) -> N
     assert rig.file.read() == Kept(4, options)
     assert (following.revision, following.crawls) == (4, 5)
     assert following.wait > 0
-    assert rig.follower.log_to == ("a",)
+    assert rig.process.loggers == ("a",)
     rig.answer(MemberReply(revision=4, options=options, next=5))
     assert len(rig.process.kept) == 2, "they are the same"
 

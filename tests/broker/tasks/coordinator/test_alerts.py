@@ -154,20 +154,22 @@ def counted(**counts: Any) -> list[tuple[Crawl, CrawlStats]]:
 def test_a_crawl_stands_still_when_urls_wait_and_nothing_changes() -> None:
     watch = CrawlWatch()
     assert watch.stuck is None
-    watch.look(counted(waiting=3, finished=5))
+    watch.look(counted(waiting=3, finished=5), [CRAWL])
     assert watch.stuck == {"news": None}, "there is nothing to compare yet"
-    watch.look(counted(waiting=2, finished=6))
+    watch.look(counted(waiting=2, finished=6), [CRAWL])
     assert watch.stuck == {}
-    watch.look(counted(waiting=2, finished=6, leased=1))
+    watch.look(counted(waiting=2, finished=6, leased=1), [CRAWL])
     assert watch.stuck == {}
-    watch.look(counted(waiting=2, finished=6))
+    watch.look(counted(waiting=2, finished=6), [CRAWL])
     assert watch.stuck == {"news": "The crawl news stands still: 2 URLs wait, nothing is fetched, "
                            "and nothing changes."}  # fmt: skip
-    watch.look(counted(finished=6))
+    watch.look(counted(finished=6), [CRAWL])
     assert watch.stuck == {}
-    watch.look(counted(stuck=True))
+    watch.look(counted(stuck=True), [CRAWL])
     assert set(watch.stuck) == {"news"}
-    watch.look([])
+    watch.look([], [CRAWL])
+    assert set(watch.stuck) == {"news"}, "it was not counted"
+    watch.look([], [])
     assert watch.stuck == {}
 
 
@@ -177,17 +179,17 @@ def failing(pages: int, failed: int) -> list[tuple[Crawl, CrawlStats]]:
 
 def test_a_hook_fails_when_it_did_on_half_of_the_pages_since_the_last_look() -> None:
     watch = CrawlWatch()
-    watch.look(failing(100, 50))
+    watch.look(failing(100, 50), [CRAWL])
     assert watch.failing == {"news": None}, "that was before"
-    watch.look(failing(109, 59))
+    watch.look(failing(109, 59), [CRAWL])
     assert watch.failing == {"news": None}, "too few pages"
-    watch.look(failing(110, 54))
+    watch.look(failing(110, 54), [CRAWL])
     assert watch.failing == {}
-    watch.look(failing(120, 59))
+    watch.look(failing(120, 59), [CRAWL])
     assert watch.failing == {"news": "The hook of the crawl news failed on 5 of 10 pages."}
-    watch.look(failing(121, 59))
+    watch.look(failing(121, 59), [CRAWL])
     assert set(watch.failing) == {"news"}, "until there is something else to say"
-    watch.look(failing(140, 59))
+    watch.look(failing(140, 59), [CRAWL])
     assert watch.failing == {}
 
 

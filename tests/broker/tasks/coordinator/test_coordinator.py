@@ -23,6 +23,7 @@ from greencrawl.broker.tasks.coordinator.coordinator import (
     LOST_SECONDS,
     RANK_SECONDS,
     SAME_MINUTES,
+    STILL_MINUTES,
     Samples,
     Watched,
 )
@@ -199,7 +200,7 @@ def test_one_of_before_writes_nothing_between_whichever_calls_it_stood_still(rig
         frozen.look()
         duty = frozen.service.duties.get(COORDINATOR)
         assert duty is not None
-        frozen.coordinator._watch.look([])
+        frozen.coordinator._watch.look([], [])
         all_due(rig, frozen, calls)
         step = pace.begin("coordinator", partial(frozen.coordinator.step, duty, rig.now_ms))
         if step.step(calls):
@@ -287,7 +288,7 @@ def test_a_crawl_in_which_nothing_changes_has_the_ends_of_that_time_and_one_in_a
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
-    counting.now["stored"] = 5
+    counting.now = {"stored": 5, "leased": 1}
     broker.look()
     rig.passed(20 * 60, broker)
     counting.now["stored"] = 6
@@ -296,6 +297,24 @@ def test_a_crawl_in_which_nothing_changes_has_the_ends_of_that_time_and_one_in_a
     counting.now["stored"] = 7
     rig.passed(60, broker)
     assert minutes(rig)[-2:] == [21, 22]
+
+
+def test_a_crawl_that_is_idle_is_counted_less_often_until_something_changes(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
+    asked: list[int] = []
+    counting.now["stored"] = 5
+    monkeypatch.setattr(
+        rig.queue, "count", lambda some: asked.append((rig.now_ms - START_MS) // MINUTE_MS) or {}
+    )
+    broker.look()
+    rig.passed(10 * 60, broker)
+    assert asked == [0, 1, 1 + STILL_MINUTES]
+    counting.now["stored"] = 6
+    rig.passed(4 * 60, broker)
+    assert asked[3:] == [11, 12], "and as it was again"
+    assert minutes(rig) == [0, 6, 11]
 
 
 def test_the_next_coordinator_adds_no_second_sample_of_a_minute(

@@ -1,0 +1,128 @@
+"""Which loggers there are, and what all of them have: asked at once, merged by time.
+
+A logger answers with all it has up to some line. So what is before the least of these lines is
+complete, but for loggers that did not answer, which are named. A line that two loggers have – the
+answer of one was lost, and it was sent to the other – is told once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+import gevent
+import msgspec
+from msgspec.structs import replace
+
+from greencrawl.broker import answers
+from greencrawl.broker.logs.choosing import ranked
+from greencrawl.broker.logs.records import (
+    LoggerSilent,
+    LogLine,
+    LogsQuery,
+    LogsReply,
+    cursor,
+    key_of,
+    parameters,
+)
+from greencrawl.broker.transport import KeepAlive, Reply
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
+from greencrawl.schema.records import Member
+from greencrawl.schema.wire import from_json
+
+LOOK_SECONDS = 3.0
+"""For so long it is remembered which loggers there are."""
+ASK_SECONDS = 5.0
+"""A logger is waited for so long."""
+MOST_LOGGERS = 64
+
+MemberList = Callable[[], Iterable[Member]]
+
+
+class Loggers:
+    """The loggers among the members. ``token`` and ``ca`` are what they are asked with."""
+
+    def __init__(
+        self, members: MemberList, token: str = "", ca: str = "", clock: Clock = monotonic
+    ) -> None:
+        self._members = members
+        self._clock = clock
+        self.token = token
+        self.ca = ca
+        self._connections: dict[str, KeepAlive] = {}
+        self._addresses: tuple[str, ...] = ()
+        self._looked = -LOOK_SECONDS
+
+    def addresses(self) -> tuple[str, ...]:
+        """Where the loggers are that have not left; as they were last, while the store is away."""
+        if self._clock() - self._looked >= LOOK_SECONDS:
+            self._looked = self._clock()
+            with suppress(Unavailable):
+                there = (one for one in self._members() if one.kind == "logger" and not one.left_ms)
+                found = {one.address for one in there if one.address}
+                self._addresses = tuple(sorted(found)[:MOST_LOGGERS])
+        return self._addresses
+
+    def of(self, member: str) -> tuple[str, ...]:
+        """The loggers of a member, the one that it is to tell first."""
+        found = self.addresses()
+        return tuple(ranked(member, found)) if found else ()
+
+    def logs(self, query: LogsQuery) -> LogsReply:
+        """What all loggers have; see :class:`LogsReply`. Raises InvalidConfig for a query that they
+        refuse."""
+        asked = self.addresses()
+        for gone in self._connections.keys() - set(asked):
+            self._connections.pop(gone).close()
+        asking = [gevent.spawn(self._ask, address, query) for address in asked]
+        gevent.joinall(asking, timeout=2 * ASK_SECONDS)
+        replies, silent = [], []
+        for address, one in zip(asked, asking, strict=True):
+            found = one.value if one.ready() else "no answer in time"
+            one.kill(block=False)
+            if isinstance(found, LogsReply):
+                replies.append((address, found))
+            elif isinstance(found, InvalidConfig):
+                raise found
+            else:
+                silent.append(LoggerSilent(address, str(found)[:300]))
+        merged = merge([reply for _, reply in replies], query.limit, newest=query.newest)
+        return replace(
+            merged, loggers=tuple(address for address, _ in replies), silent=tuple(silent)
+        )
+
+    def _ask(self, address: str, query: LogsQuery) -> LogsReply | InvalidConfig | str:
+        """The answer of one, or why there is none."""
+        if address not in self._connections:
+            try:
+                self._connections[address] = KeepAlive(address, self.ca)
+            except GreencrawlError as error:
+                return str(error)
+        path = "/v1/logs" + parameters(query)
+        answer = self._connections[address].send("GET", path, b"", self.token, ASK_SECONDS)
+        if not isinstance(answer, Reply) or answer.status != 200:
+            why = answers.why(answer)
+            refused = isinstance(answer, Reply) and answer.status == 400
+            return InvalidConfig([("query", why)]) if refused else why
+        try:
+            return from_json(answer.body, LogsReply)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return f"not a logger's answer: {error}"
+
+
+def merge(replies: Sequence[LogsReply], limit: int, *, newest: bool = False) -> LogsReply:
+    """The answers of several loggers as one of ``limit`` lines at most."""
+    ends = [key_of(one.next) for one in replies if one.next]
+    end = (max(ends) if newest else min(ends)) if ends else None
+    lines: dict[tuple[str, int, int], LogLine] = {}
+    for reply in replies:
+        for line in reply.items:
+            if end is None or (line.key >= end if newest else line.key <= end):
+                lines.setdefault((line.member, line.incarnation, line.sequence), line)
+    found = sorted(lines.values(), key=lambda line: line.key, reverse=newest)
+    if len(found) > limit:
+        found = found[:limit]
+        end = found[-1].key
+    items = tuple(reversed(found)) if newest else tuple(found)
+    return LogsReply(items=items, next=cursor(end) if end is not None else "")

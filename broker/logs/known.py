@@ -1,0 +1,54 @@
+"""Which loggers a node knows of, also when no broker answers: noted in its spool's folder.
+
+Once a broker has named a logger the node keeps lines for it, though it is away. When none was named
+for a day nobody will come for them: they are dropped, and nothing is kept until one is named again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+
+FORGET_SECONDS = 86_400.0
+_AGAIN_SECONDS = 600.0
+"""The note says so often at least that they are still there."""
+
+
+class Known:
+    """``loggers`` are those that were named last; empty: none is known."""
+
+    def __init__(self, folder: Path, forget_seconds: float = FORGET_SECONDS) -> None:
+        self._folder = folder
+        self._file = folder / "loggers"
+        self._forget_seconds = forget_seconds
+        self._noted = 0.0
+        self.loggers: tuple[str, ...] = ()
+        with suppress(OSError):
+            self._noted = self._file.stat().st_mtime
+            self.loggers = tuple(self._file.read_text().split())
+        self._expire()
+
+    def tell(self, loggers: tuple[str, ...]) -> bool:
+        """A broker names these now. Whether lines are to be kept."""
+        if not loggers:
+            self._expire()
+        elif loggers != self.loggers or time.time() - self._noted > _AGAIN_SECONDS:
+            self.loggers = loggers
+            self._note()
+        return bool(self.loggers)
+
+    def _expire(self) -> None:
+        if self.loggers and time.time() - self._noted > self._forget_seconds:
+            self.loggers = ()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _note(self) -> None:
+        self._noted = time.time()
+        fresh = self._file.with_suffix(f".{os.getpid()}")
+        with suppress(OSError):  # it is known here all the same
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            fresh.write_text("\n".join(self.loggers))
+            fresh.replace(self._file)

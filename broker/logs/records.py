@@ -1,0 +1,136 @@
+"""What processes, loggers and brokers tell each other of log lines."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
+
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
+
+from greencrawl.schema.records.fields import CRAWL_NAME, WorkerId
+from greencrawl.schema.text.moments import SINCE
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
+"""From the least to the most."""
+
+MOST_LINE_BYTES = 32 * 1024
+"""A longer line is shortened where it is said, and refused by a logger."""
+
+POST_BYTES = 512 * 1024
+"""Of lines in one post, and a second."""
+
+Level = Literal["debug", "info", "warning", "error", "critical"]
+Sequence = Annotated[int, Meta(ge=0, le=2**62)]
+Cursor = Annotated[
+    str,
+    Meta(max_length=200, pattern=r"^[A-Za-z0-9._-]*$", description="`next` of the page before"),
+]
+
+
+class PostQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Of ``POST /v1/logs`` at a logger: whose lines these are. They are numbered from ``first`` on.
+
+    ``after``: the sender still holds lines that this logger is to have taken, up to this one. With
+    ``flush`` the answer comes when all that was taken of this member is on disk.
+    """
+
+    member: WorkerId
+    incarnation: Sequence
+    first: Annotated[int, Meta(ge=1, le=2**62)]
+    after: Sequence = 0
+    flush: bool = False
+
+
+class PostReply(Struct, frozen=True, kw_only=True):
+    """Up to which number a logger has taken the lines of a member's life, and up to which they are
+    on disk. Where ``taken`` is below what was sent, what is between is to be sent again."""
+
+    taken: int
+    kept: int
+
+
+class LogLine(Struct, frozen=True, kw_only=True):
+    """A line. ``member``, ``incarnation`` and ``sequence`` name it; ``said`` are its fields."""
+
+    at_ms: int
+    member: str
+    incarnation: int
+    sequence: int
+    level: Level
+    event: str
+    said: dict[str, Any]
+
+    @property
+    def key(self) -> tuple[int, str, int, int]:
+        """By which lines are in order."""
+        return self.at_ms, self.member, self.incarnation, self.sequence
+
+
+class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Of the question what was logged."""
+
+    since: Annotated[
+        str, Meta(max_length=60, description=f"Only lines of then or later: {SINCE}")
+    ] = "15m"
+    until: Annotated[str, Meta(max_length=60, description="Only lines of before: as `since`")] = ""
+    node: Annotated[
+        str,
+        Meta(
+            max_length=100,
+            pattern=r"^[A-Za-z0-9._-]*$",
+            description="Only what this member said, or the processes of this node",
+        ),
+    ] = ""
+    level: Annotated[Level, Meta(description="Least level")] = "debug"
+    crawl: Annotated[
+        str,
+        Meta(
+            max_length=100,
+            pattern=rf"{CRAWL_NAME[:-1]}(,[0-9]+)?$|^$",
+            description="Only lines whose field `crawl` says this",
+        ),
+    ] = ""
+    url: Annotated[
+        str, Meta(max_length=2000, description="Only lines that have this text in them")
+    ] = ""
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Lines an answer, at most")] = 200
+    newest: Annotated[
+        bool, Meta(description="The last lines, not the first; `next` leads to earlier ones")
+    ] = False
+    after: Cursor = ""
+
+
+class LoggerSilent(Struct, frozen=True):
+    """A logger that did not answer, and why: what it has is missing."""
+
+    logger: str
+    why: str
+
+
+class LogsReply(Struct, frozen=True, kw_only=True):
+    """Lines by time, each once. ``next`` names what follows, "" if nothing does; few lines, or
+    none, may come with it. ``loggers`` have answered, ``silent`` have not."""
+
+    items: tuple[LogLine, ...] = ()
+    next: str = ""
+    loggers: tuple[str, ...] = ()
+    silent: tuple[LoggerSilent, ...] = ()
+
+
+def parameters(query: LogsQuery) -> str:
+    """A question as it stands in a URL, behind a question mark."""
+    given = {name: value for name, value in asdict(query).items() if value not in ("", False)}
+    return "?" + urlencode({**given, **({"newest": "true"} if query.newest else {})})
+
+
+def cursor(key: tuple[int, str, int, int]) -> str:
+    """A line's key as the text of :data:`Cursor`."""
+    at_ms, member, incarnation, sequence = key
+    return f"{at_ms}-{incarnation}-{sequence}-{member}"
+
+
+def key_of(text: str) -> tuple[int, str, int, int]:
+    """The key of a cursor. Raises ValueError."""
+    at_ms, incarnation, sequence, member = text.split("-", 3)
+    return int(at_ms), member, int(incarnation), int(sequence)

@@ -1,0 +1,328 @@
+"""How a process gets its lines to a logger: one greenlet, a batch a second at most.
+
+Lines wait in a :class:`Ring` until a logger has them on disk. It is told up to where by the answer
+to each post; what it has taken and not yet written is sent again, to another one, where it fails.
+While none takes them, or they are more than may be sent, the :class:`Spool` has them. What is in
+the spool goes first, so that the lines of a process come in their order.
+
+A logger that has a line already leaves it out, so that to send one again does no harm.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import gevent
+import msgspec
+import zstandard
+from gevent.event import Event
+
+from greencrawl.broker.logs.choosing import ranked
+from greencrawl.broker.logs.known import Known
+from greencrawl.broker.logs.records import POST_BYTES, PostReply
+from greencrawl.broker.logs.ring import RING_BYTES, Ring
+from greencrawl.broker.logs.spool import SPOOL_BYTES, Batch, Spool
+from greencrawl.broker.transport import KeepAlive, Lost, Reply
+from greencrawl.schema import log as logs
+from greencrawl.schema.clock import Clock, monotonic
+from greencrawl.schema.wire import from_json
+
+log = logs.logger("logs")
+
+EVERY_SECONDS = 1.0
+"""Between two batches."""
+CALL_SECONDS = 5.0
+"""A logger is waited for so long."""
+LAST_SECONDS = 2.0
+"""The same when the process ends."""
+REST_SECONDS = 1.0
+MOST_REST_SECONDS = 30.0
+"""A logger that failed is left alone for so long, twice as long after each time."""
+ASK_SECONDS = 20.0
+"""After a post without another one it is asked whether the lines are on disk."""
+LEFT_SECONDS = 60.0
+"""Between two looks for what dead processes left."""
+_PACKED = ("Content-Type: application/x-ndjson", "Content-Encoding: zstd")
+_REFUSED = frozenset({400, 404, 405, 413, 415})
+"""Whoever is answered so need not ask again."""
+
+
+class Sender:
+    """See the module's text. ``folder`` is the data folder; the other settings are a worker's.
+
+    :meth:`begin` says who this process is, :meth:`tell` which loggers there are. What is said
+    before either is known waits in the ring. Where nobody knows of a logger nothing is done.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        token: str,
+        ca: str = "",
+        *,
+        ring_bytes: int = RING_BYTES,
+        spool_bytes: int = SPOOL_BYTES,
+        every_seconds: float = EVERY_SECONDS,
+        clock: Clock = monotonic,
+        connect: Callable[[str, str], KeepAlive] = KeepAlive,
+    ) -> None:
+        self.ring = Ring(ring_bytes)
+        self._base = folder / "spool"
+        self._known = Known(self._base)
+        self._spool_bytes = spool_bytes
+        self._every = every_seconds
+        self._half = ring_bytes // 2
+        self._token, self._ca = token, ca
+        self._clock, self._connect = clock, connect
+        self._connections: dict[str, KeepAlive] = {}
+        self._resting: dict[str, tuple[float, float]] = {}
+        """Logger → (until when, for how long) it is left alone."""
+        self._spool: Spool | None = None
+        self._left: Iterator[Spool] = iter(())
+        self._found: Spool | None = None
+        """What a dead process left, and is being sent."""
+        self._member = ""
+        self._incarnation = 0
+        self._logger = ""
+        self._sent = 0
+        """Lines up to here were taken by ``_logger``."""
+        self._asked = 0.0
+        self._looked = -LEFT_SECONDS
+        self._told = 0
+        self._trouble = ""
+        self._stopping = Event()
+        self._there = Event()
+        self._running: gevent.Greenlet[..., Any] | None = None
+        logs.attach(self.ring.append)
+
+    # -- what the process says of itself
+
+    def begin(self, member: str, incarnation: int) -> None:
+        """This process is that member. Begins to send as soon as a logger is known."""
+        self._member, self._incarnation = member, incarnation
+        self._spool = Spool(self._base, member, incarnation, self._spool_bytes)
+        if self._known.loggers:
+            self._come(self._spool)
+        self._running = gevent.spawn(self._run)
+
+    def tell(self, loggers: Iterable[str]) -> None:
+        """These loggers are there now, as a broker says."""
+        given = tuple(loggers)
+        if not self._known.tell(given):
+            self._forget()
+        elif self._spool is not None and not self._there.is_set():
+            self._come(self._spool)
+
+    @property
+    def queued(self) -> int:
+        """Lines in memory that no logger has on disk."""
+        return len(self.ring) if self._there.is_set() else 0
+
+    @property
+    def dropped(self) -> int:
+        """Lines of this node that were lost here for want of room, since this process began."""
+        return self.ring.dropped
+
+    def stop(self) -> None:
+        """Send what is left, or leave it in the spool for the next process."""
+        self._stopping.set()
+        if self._running is not None:
+            self._running.join(LAST_SECONDS)
+            self._running.kill()
+        if self._there.is_set() and self._spool is not None:
+            self._last_words()
+            self._spool.close()
+        if self._found is not None:
+            self._found.close()
+        for connection in self._connections.values():
+            connection.close()
+
+    # -- the greenlet
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            gevent.wait([self._there, self._stopping], count=1)
+            while self._there.is_set() and not self._stopping.wait(self._every):
+                try:
+                    self._step()
+                except OSError as error:  # of the spool's folder
+                    self._say_trouble(str(error))
+                except Exception:  # a defect must not end it: it would not be told, either
+                    log.exception("lines_not_sent")
+                    self._stopping.wait(MOST_REST_SECONDS)
+
+    def _step(self) -> None:
+        spool = self._spool
+        assert spool is not None
+        logger = self._choose()
+        if not logger:
+            if len(self.ring):
+                self.ring.empty()
+        elif batch := spool.claim():
+            self._send_spooled(logger, spool, batch)
+        elif not self._send_ring(logger):
+            self._send_left(logger)
+        if self.ring.bytes > self._half:
+            self.ring.empty()
+        self._say_trouble(spool.trouble)
+        if logger and logger not in self._resting:
+            self._say_dropped()
+
+    def _choose(self) -> str:
+        """The logger to tell now, "" if none answers. Which it is may have changed."""
+        rested = [one for one in self._known.loggers if not self._rests(one)]
+        chosen = next(iter(ranked(self._member, rested)), "")
+        if chosen != self._logger:
+            if self._logger in rested and self._sent >= self.ring.first:
+                self._post(self._logger, self._sent + 1, [], flush=True)
+            if chosen and self._logger != chosen:
+                log.info("logs_go_to", logger=chosen)
+            elif not chosen and self._logger:
+                log.warning("no_logger_answers", loggers=list(self._known.loggers))
+            self._logger = chosen
+            self._sent = 0
+        return chosen
+
+    def _send_ring(self, logger: str) -> bool:
+        """Whether there was something to send, or to ask."""
+        sent = max(self._sent, self.ring.first - 1)
+        first, lines = self.ring.after(sent, POST_BYTES)
+        full = self.ring.bytes > self._half // 2
+        if not lines:
+            waits = len(self.ring) and self._clock() - self._asked > ASK_SECONDS
+            return bool(waits) and self._post(logger, first, [], flush=full)
+        self._post(logger, first, lines, flush=full)
+        return True
+
+    def _send_spooled(self, logger: str, spool: Spool, batch: Batch) -> None:
+        last = batch.first + len(batch.lines) - 1
+        try:
+            reply = self._call(logger, spool, batch.first, batch.lines, flush=True)
+        except BaseException:  # we are ending: nothing later may be sent before it
+            spool.back(batch)
+            raise
+        if reply is not None and reply.kept >= last:
+            spool.done(batch)
+        else:
+            spool.back(batch)
+
+    def _send_left(self, logger: str) -> None:
+        """Send a batch of what processes of this node left that have died."""
+        if self._found is None:
+            self._found = next(self._left, None)
+        if self._found is None:
+            if self._clock() - self._looked > LEFT_SECONDS:
+                self._looked = self._clock()
+                self._left = Spool.left(self._base, self._spool_bytes)
+        elif batch := self._found.claim():
+            self._send_spooled(logger, self._found, batch)
+        else:
+            if lines := self._found.dropped:
+                log.warning("log_lines_dropped", lines=lines, member=self._found.member)
+                self._found.told()
+            self._found.close()
+            self._found = None
+
+    # -- calls
+
+    def _post(self, logger: str, first: int, lines: list[str], *, flush: bool = False) -> bool:
+        """Send lines of the ring; whether they were answered for."""
+        spool = self._spool
+        assert spool is not None
+        after = self._sent if self._sent >= self.ring.first else 0
+        self._asked = self._clock()
+        reply = self._call(logger, spool, first, lines, after=after, flush=flush)
+        if reply is None:
+            self._sent = 0
+            return False
+        self._sent = reply.taken
+        self.ring.forget(reply.kept)
+        return True
+
+    def _call(
+        self,
+        logger: str,
+        spool: Spool,
+        first: int,
+        lines: list[str],
+        *,
+        after: int = 0,
+        flush: bool = False,
+    ) -> PostReply | None:
+        """One post; None where it failed: then the logger is left alone for a while."""
+        path = (
+            f"/v1/logs?member={spool.member}&incarnation={spool.incarnation}&first={first}"
+            f"&after={after}&flush={'true' if flush else 'false'}"
+        )
+        body = zstandard.ZstdCompressor(level=1).compress("\n".join(lines).encode())
+        seconds = LAST_SECONDS if self._stopping.is_set() else CALL_SECONDS
+        answer = self._connection(logger).send("POST", path, body, self._token, seconds, _PACKED)
+        if isinstance(answer, Reply) and answer.status == 200:
+            with suppress(msgspec.DecodeError):
+                self._resting.pop(logger, None)
+                return from_json(answer.body, PostReply)
+        self._rest(logger, answer)
+        if isinstance(answer, Reply) and answer.status in _REFUSED:
+            # Sent again it would be refused again, and nothing after it would ever be sent.
+            self.ring.dropped += len(lines)
+            last = first + len(lines) - 1
+            return PostReply(taken=last, kept=last)
+        return None
+
+    def _rest(self, logger: str, answer: Reply | Lost) -> None:
+        _, before = self._resting.get(logger, (0.0, 0.0))
+        seconds = min(max(2 * before, REST_SECONDS), MOST_REST_SECONDS)
+        self._resting[logger] = (self._clock() + seconds, seconds)
+        if not before:
+            why = answer.why if isinstance(answer, Lost) else f"it answered {answer.status}"
+            log.info("logger_failed", logger=logger, reason=why)
+
+    def _rests(self, logger: str) -> bool:
+        until, _ = self._resting.get(logger, (0.0, 0.0))
+        return until > self._clock()
+
+    def _connection(self, logger: str) -> KeepAlive:
+        if logger not in self._connections:
+            self._connections[logger] = self._connect(logger, self._ca)
+        return self._connections[logger]
+
+    # -- ends
+
+    def _come(self, spool: Spool) -> None:
+        """There is a logger: from now on no line is to be lost."""
+        self.ring.spill = spool.append
+        logs.attach(self.ring.append)
+        self._there.set()
+
+    def _forget(self) -> None:
+        """There is no logger: what is said is for standard error alone."""
+        self._there.clear()
+        logs.attach(None)
+        self.ring.clear()
+        self._logger = ""
+
+    def _last_words(self) -> None:
+        spool = self._spool
+        assert spool is not None
+        with suppress(OSError, gevent.Timeout), gevent.Timeout(2 * LAST_SECONDS):
+            if (logger := self._choose()) and not spool:
+                first, lines = self.ring.after(max(self._sent, self.ring.first - 1), POST_BYTES)
+                self._post(logger, first, lines, flush=True)
+        if len(self.ring):
+            self.ring.empty()
+
+    def _say_dropped(self) -> None:
+        if self.dropped > self._told:
+            log.warning("log_lines_dropped", lines=self.dropped - self._told)
+            self._told = self.dropped
+            if self._spool is not None:
+                self._spool.told()
+
+    def _say_trouble(self, trouble: str) -> None:
+        if trouble and trouble != self._trouble:
+            log.warning("spool_not_written", reason=trouble, pid=os.getpid())
+        self._trouble = trouble

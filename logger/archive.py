@@ -1,0 +1,162 @@
+"""What a logger has on disk: ``logs/DAY/MEMBER.ndjson.zst``, by the day on which a line was said.
+
+A frame counts when it and, where it is the first of a file, its folder are on disk. A process that
+died in the middle of one left a torn end, which is cut off before anything is read or written.
+Whole days are dropped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from pathlib import Path
+
+from greencrawl.logger import frames
+from greencrawl.logger.frames import Frame
+from greencrawl.logger.lines import Line
+from greencrawl.schema.log import logger
+
+log = logger("archive")
+
+DAY_MS = 86_400_000
+SUFFIX = ".ndjson.zst"
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_LIVES = 10_000
+"""Of so many lives of members the last line is remembered; of others the files are asked."""
+
+
+def day_of(at_ms: int) -> str:
+    """``2026-03-01``, in UTC."""
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)).strftime("%Y-%m-%d")
+
+
+class Archive:
+    """Files in ``folder``, of ``days`` days. One thread at a time may write of a member.
+
+    Raises OSError where the folder cannot be used.
+    """
+
+    def __init__(self, folder: Path, days: int) -> None:
+        self.folder = folder
+        self._days = days
+        self._last: OrderedDict[tuple[str, int], int] = OrderedDict()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._mend()
+
+    # -- writing
+
+    def last(self, member: str, incarnation: int) -> int:
+        """The number of the last line of a member's life that is on disk; 0: none is."""
+        life = member, incarnation
+        if life not in self._last:
+            self._note(life, self._look_up(member, incarnation))
+        self._last.move_to_end(life)
+        return self._last[life]
+
+    def append(self, member: str, incarnation: int, first: int, lines: Sequence[Line]) -> None:
+        """Keep lines with successive numbers, all on disk when it returns.
+
+        Raises OSError: then what :meth:`last` says is kept, and the rest is not.
+        """
+        for day, of_day in groupby(lines, key=lambda line: line.at_ms // DAY_MS):
+            part = list(of_day)
+            path = self.folder / day_of(day * DAY_MS) / f"{member}{SUFFIX}"
+            self._write(path, incarnation, first, part)
+            first += len(part)
+            self._note((member, incarnation), first - 1)
+
+    def placed(self, line: Line, now_ms: int) -> Line:
+        """A line as one of a day that is kept: of the nearest, where its clock says another."""
+        low, high = now_ms - (self._days - 1) * DAY_MS, now_ms + DAY_MS
+        return line._replace(at_ms=min(max(line.at_ms, low), high))
+
+    def drop(self, now_ms: int) -> list[str]:
+        """Drop the days that are over for long enough; returns them."""
+        oldest = day_of(now_ms - (self._days - 1) * DAY_MS)
+        gone = [day for day in self.days() if day < oldest]
+        for day in gone:
+            shutil.rmtree(self.folder / day, ignore_errors=True)
+        return gone
+
+    def _write(self, path: Path, incarnation: int, first: int, lines: list[Line]) -> None:
+        path.parent.mkdir(exist_ok=True)
+        with (
+            path.open("ab", buffering=0) as file,
+            frames.index_of(path).open("ab", buffering=0) as index,
+        ):
+            sizes = [os.fstat(one.fileno()).st_size for one in (file, index)]
+            frame, data = frames.pack(sizes[0], incarnation, first, lines)
+            try:
+                _write_all(file.fileno(), data)
+                os.fsync(file.fileno())
+                _write_all(index.fileno(), frame.record())
+                if not sizes[0]:
+                    _sync(path.parent)
+                    _sync(self.folder)
+            except OSError:
+                for one, size in zip((file, index), sizes, strict=True):
+                    os.ftruncate(one.fileno(), size)
+                raise
+
+    def _look_up(self, member: str, incarnation: int) -> int:
+        found = 0
+        for day in self.days():
+            with suppress(FileNotFoundError):
+                there = frames.frames(self.folder / day / f"{member}{SUFFIX}")
+                found = max([found, *(f.last for f in there if f.incarnation == incarnation)])
+        return found
+
+    def _note(self, life: tuple[str, int], last: int) -> None:
+        self._last[life] = last
+        while len(self._last) > _LIVES:
+            self._last.popitem(last=False)
+
+    # -- reading
+
+    def days(self) -> list[str]:
+        """The days of which there is something, in order."""
+        names = (path.name for path in self.folder.iterdir())
+        return sorted(name for name in names if _DAY.fullmatch(name))
+
+    def files(self, day: str) -> Iterator[tuple[str, Path]]:
+        """Of a day each member with its file."""
+        with suppress(FileNotFoundError):
+            for path in sorted((self.folder / day).glob(f"*{SUFFIX}")):
+                yield path.name.removesuffix(SUFFIX), path
+
+    def frames(self, path: Path) -> list[Frame]:
+        """What is in a file; nothing if it has just been dropped."""
+        try:
+            return frames.frames(path)
+        except FileNotFoundError:
+            return []
+
+    def _mend(self) -> None:
+        for day in self.days():
+            for _, path in self.files(day):
+                try:
+                    if not frames.is_mended(path):
+                        raise FileNotFoundError
+                except FileNotFoundError:
+                    if cut := frames.mend(path):
+                        log.warning("torn_end_cut", file=f"{day}/{path.name}", bytes=cut)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,141 @@
+"""The spool: what no logger takes, each line once, and the oldest dropped and counted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from greencrawl.broker.logs.spool import FILE_BYTES, Spool
+from tests.logger.test_archive import no_file_beyond
+
+LINE = "x" * 1023
+A_FILE = FILE_BYTES // 1024
+"""Lines of a whole file."""
+
+
+DIES = f"""
+import os, sys
+from pathlib import Path
+from greencrawl.broker.logs.spool import Spool
+spool = Spool(Path(sys.argv[1]), "w-0", 7, 8 * {FILE_BYTES})
+spool.append(1, ["x" * 1023] * {10 * A_FILE})
+spool.claim()
+spool.append({10 * A_FILE + 1}, ["the last"])
+os._exit(0)
+"""
+"""Of its lines some are dropped, and some are being sent when it dies."""
+
+
+def drained(spool: Spool) -> list[int]:
+    """The numbers of all lines that are in it, in the order in which they come out."""
+    found: list[int] = []
+    while batch := spool.claim():
+        assert len(batch.lines) <= A_FILE + 2
+        found += range(batch.first, batch.first + len(batch.lines))
+        spool.done(batch)
+    return found
+
+
+def test_lines_come_out_in_order_and_once(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, "w-0", 7)
+    assert (bool(spool), spool.claim(), list(tmp_path.iterdir())) == (False, None, [])
+    spool.append(1, ["a", "b"])
+    spool.append(3, [LINE] * (2 * A_FILE))
+    spool.append(1000, ["c"])  # a gap: what is between was sent
+    assert spool
+    batch = spool.claim()
+    assert batch is not None
+    assert (batch.first, batch.lines[:3]) == (1, ["a", "b", LINE])
+    spool.back(batch)
+    assert drained(spool) == [*range(1, 3 + 2 * A_FILE), 1000]
+    assert not spool
+    spool.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_beyond_its_size_the_oldest_of_all_are_dropped_and_counted(tmp_path: Path) -> None:
+    most = 8 * FILE_BYTES
+    one, other = Spool(tmp_path, "w-0", 7, most), Spool(tmp_path, "w-1", 7, most)
+    dropped = one.append(1, [LINE] * (4 * A_FILE))
+    for number in range(20):
+        dropped += other.append(1 + number * A_FILE, [LINE] * A_FILE)
+    left = drained(one), drained(other)
+    assert left[0] == []
+    assert left[1][-1] == 20 * A_FILE
+    assert left[1] == list(range(left[1][0], 20 * A_FILE + 1))
+    assert 6 * A_FILE <= len(left[1]) <= 8 * A_FILE
+    assert dropped == 24 * A_FILE - len(left[1]) == one.dropped + other.dropped
+
+
+def test_what_is_being_sent_is_not_dropped(tmp_path: Path) -> None:
+    most = 4 * FILE_BYTES
+    spool = Spool(tmp_path, "w-0", 7, most)
+    spool.append(1, [LINE] * A_FILE)
+    batch = spool.claim()
+    assert batch is not None
+    dropped = spool.append(A_FILE + 1, [LINE] * (9 * A_FILE))
+    spool.back(batch)
+    found = drained(spool)
+    assert found[:A_FILE] == list(range(1, A_FILE + 1))
+    assert dropped + len(found) == 10 * A_FILE
+
+
+def test_another_process_sends_what_a_dead_one_left_and_not_what_a_living_one_has(
+    tmp_path: Path,
+) -> None:
+    living = Spool(tmp_path, "w-1", 8)
+    living.append(1, ["a"])
+    subprocess.run([sys.executable, "-c", DIES, str(tmp_path)], check=True)
+    found_dead = list(Spool.left(tmp_path))
+    assert [(one.member, one.incarnation) for one in found_dead] == [("w-0", 7)]
+    (left,) = found_dead
+    assert list(Spool.left(tmp_path)) == []  # it is taken
+    found = drained(left)
+    assert found[-1] == 10 * A_FILE + 1
+    assert len(found) + left.dropped == 10 * A_FILE + 1
+    left.told()
+    left.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["w-1@8"]
+    assert drained(living) == [1]
+
+
+def test_a_line_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "w-0@7"
+    folder.mkdir()
+    (folder / f"{5:020}.open").write_text('{"a": 1}\n{"b": ')
+    (folder / f"{9:020}.123.claimed").write_text('{"c": 1}\n')
+    (tmp_path / "..@x").mkdir()  # of nobody
+    (left,) = Spool.left(tmp_path)
+    assert drained(left) == [5, 9]
+
+
+def test_a_spool_that_was_given_up_is_made_anew(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool", "w-0", 7)
+    spool.append(1, [LINE] * A_FILE)
+    shutil.rmtree(tmp_path / "spool")
+    assert spool.append(A_FILE + 1, ["a"]) == 0
+    assert drained(spool) == [A_FILE + 1]
+
+
+def test_what_cannot_be_written_is_dropped_and_counted(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, "w-0", 7)
+    spool.append(1, ["a"] * 10)
+    with no_file_beyond(64):
+        assert spool.append(11, ["b"] * 100) == 100
+    assert "too large" in spool.trouble
+    assert spool.append(111, ["c"]) == 0
+    assert drained(spool) == [*range(1, 11), 111]
+    assert spool.dropped == 100
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_drops_all(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    spool = Spool(tmp_path, "w-0", 7)
+    assert spool.append(1, ["a"]) == 1
+    assert spool.trouble

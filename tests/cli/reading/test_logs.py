@@ -1,0 +1,30 @@
+"""``greencrawl logs``: how a line is shown. What it finds: tests/system/test_logs.py."""
+
+from __future__ import annotations
+
+from greencrawl.broker.logs.records import LogLine
+from greencrawl.cli.reading.logs import text_of
+
+
+def test_a_line_is_one_line_for_people() -> None:
+    said = {"event": "page_failed", "url": "https://example.org/", "n": 3, "level": "error"}
+    line = LogLine(
+        at_ms=1_790_000_000_000, member="w-0", incarnation=1, sequence=2, level="error",
+        event="page_failed", said=said,
+    )  # fmt: skip
+    shown = text_of(line)
+    assert shown.split() == [
+        "2026-09-21", "14:13:20", "UTC", "w-0", "error", "page_failed",
+        "url=https://example.org/", "n=3",
+    ]  # fmt: skip
+
+
+def test_nothing_in_a_line_reaches_the_terminal_as_a_control_character() -> None:
+    hostile = "\x1b]0;title\x07\x1b[2J\r\n\u202e\u2028\x9b31m"
+    line = LogLine(
+        at_ms=1, member="w-0", incarnation=1, sequence=2, level="info", event=hostile,
+        said={"event": hostile, hostile: hostile, "list": [hostile], "more": {hostile: [hostile]}},
+    )  # fmt: skip
+    shown = text_of(line)
+    assert shown.isprintable()
+    assert "title" in shown

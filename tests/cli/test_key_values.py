@@ -1,0 +1,66 @@
+"""KEY=VALUE arguments: what they become, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+
+from greencrawl.cli import key_values
+from greencrawl.schema.records import CrawlOptions, NodeOptions
+
+
+@pytest.mark.parametrize(
+    ("pairs", "found"),
+    [
+        (["greenlets=50", "paused=yes"], {"greenlets": 50, "paused": True}),
+        (["drain=off", "requests-per-second=2.5"], {"drain": False, "requests_per_second": 2.5}),
+        (["greenlets=", "log_level=debug"], {"greenlets": None, "log_level": "debug"}),
+    ],
+)
+def test_orders_are_read_by_the_fields_of_their_record(
+    pairs: list[str], found: dict[str, Any]
+) -> None:
+    assert key_values.parsed(pairs, NodeOptions) == found
+
+
+@pytest.mark.parametrize(
+    ("pairs", "found"),
+    [
+        (["delay=2", "traps=on"], {"delay": 2.0, "traps": "on"}),
+        (["exclude=a=b", "exclude=c"], {"exclude": ("a=b", "c")}),
+        (['exclude=["a","b"]', "include="], {"exclude": ("a", "b"), "include": None}),
+        (['recrawl={"every": "1d"}'], {"recrawl": {"mode": "period", "every": "1d"}}),
+    ],
+)
+def test_options_of_a_crawl_are_single_values_lists_or_json(
+    pairs: list[str], found: dict[str, Any]
+) -> None:
+    assert key_values.parsed(pairs, CrawlOptions) == found
+
+
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        ("greenlets", "KEY=VALUE"),
+        ("speed=5", "one of: processes"),
+        ("greenlets=many", "greenlets"),
+        ("greenlets=0", ">= 1"),
+        ("paused=perhaps", "paused"),
+        ("log_level={", "no JSON"),
+    ],
+)
+def test_what_is_wrong_is_named(pair: str, said: str) -> None:
+    with pytest.raises(click.UsageError, match=said):
+        key_values.parsed([pair], NodeOptions)
+
+
+def test_whoever_orders_is_named_also_without_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "@" in key_values.person()
+
+    def nobody() -> str:
+        raise KeyError("uid not found")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    assert key_values.person().startswith("unknown@")
