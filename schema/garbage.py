@@ -1,8 +1,8 @@
 """When a process looks for garbage that counting references does not find: cycles of objects.
 
-What a process imports stays, some 100,000 objects, and each full look goes through all that there
-is. So nobody looks while it starts, which takes a third less CPU, and what is there then is never
-looked at again. Afterwards cycles are rare, and so is the search.
+The objects that a process imports stay, some 100,000, and each full collection goes through all
+that there are. So no collection runs while it starts, which takes a third less CPU. Afterwards the
+objects that exist then are never scanned again. Afterwards cycles are rare, and so is the search.
 """
 
 from __future__ import annotations

@@ -64,10 +64,10 @@ TWO = """## Two processes on two cores
 
 Two workers, a broker, Redis and the benchmark's web server share two cores, so two workers cannot
 be twice as fast as one. What the CPU allows is computed from the CPU seconds that a page costs all
-processes – with one worker or with two, whichever is less –, into two cores. What two workers reach
-of that falls short by what stays idle, because they wait for one another, and by what a page costs
-more than with one, because they share caches and one database. It can also cost less: then what
-stays idle counts alone, and the share is not above 1.
+processes – with one worker or with two, whichever is less –, into two cores. Two workers
+reach less than that for two reasons: some time stays idle, because they wait for one another, and a
+page costs more than with one, because they share caches and one database. A page can also cost
+less: then only the idle time counts, and the share is not above 1.
 """
 
 ADVICE = (

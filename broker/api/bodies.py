@@ -1,4 +1,5 @@
-"""Reading request bodies: bounded, sniffed so that plain curl works, decoded into records."""
+"""Reads request bodies: they are bounded, sniffed so that plain curl works, and decoded into
+records."""
 
 from __future__ import annotations
 

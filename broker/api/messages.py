@@ -1,6 +1,6 @@
 """Records that only the broker's HTTP face and its clients exchange: problems, queries, lists.
 
-What other rooms share as well stands in ``greencrawl.schema.records``.
+Records that other folders share as well are in ``greencrawl.schema.records``.
 """
 
 from __future__ import annotations
@@ -335,7 +335,7 @@ class StatsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     crawl: Annotated[CrawlName, Meta(description="One crawl; left out: all")] | None = None
 
 
-By = Annotated[str, Meta(max_length=100, description="Who wants it, as the log is to say")]
+By = Annotated[str, Meta(max_length=100, description="The person who asks for it, for the log")]
 
 
 class CrawlChange(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,4 +1,5 @@
-"""What Prometheus reads at ``/metrics``: requests of this process, and how frontier and store are.
+"""The metrics that Prometheus reads at ``/metrics``: requests of this process, and the state of
+frontier and store.
 
 Names follow Prometheus' conventions. Labels have few values: operations, statuses, crawls (the
 first :data:`MOST_CRAWLS`), functions of hooks, Redis nodes, duties, replicas. docs/operations.md

@@ -1,4 +1,4 @@
-"""What goes wrong, as problem details (RFC 9457) that name the bad field.
+"""Errors as problem details (RFC 9457) that name the bad field.
 
 Handlers raise the project's own errors; :func:`of` alone decides which HTTP status each becomes.
 Nothing of an unexpected error reaches the client: it is logged, and answered by a bare 500.

@@ -1,4 +1,4 @@
-"""What partitions are told of crawls: their states, versions and politeness, and their end."""
+"""Partitions are told of crawls: their states, versions and politeness, and their end."""
 
 from __future__ import annotations
 

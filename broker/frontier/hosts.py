@@ -1,4 +1,5 @@
-"""What is known of hosts and of single URLs, and what operators and the store set at hosts."""
+"""The state of hosts and of single URLs, and the values that operators and the store set at
+hosts."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Who gets which host next: one leasing greenlet per broker.
+"""Decides which call gets which host next: one leasing greenlet per broker.
 
-It keeps, for each partition and crawl, when the earliest host is due (crawl 0: when ``tend`` has
-something to do), sleeps until the first of these moments, and hands what it leases to the waiting
-calls: the one with most room is given no more partitions than bring it about level with the others
-that wait, and with those that were served a moment ago and are about to ask again: else what comes
-due while one reads its answer would all go to another. After a second in which nothing was given, a
-call that has just come waits for a moment for others, so that processes that begin together share
-what is due. A call whose caller has died is given nothing. Crawls share by weight.
+For each partition and crawl it keeps when the earliest host is due (crawl 0: when ``tend`` has
+something to do). It sleeps until the first of these moments and hands what it leases to the waiting
+calls. The call with most room gets only as many partitions as bring it about level with the others
+that wait. Calls that were served a moment ago and will ask again count too: else all that comes due
+while one of them reads its answer would go to another. After a second in which nothing was given, a
+new call waits a moment for others, so that processes that begin together share what is due. A call
+whose caller has died is given nothing. Crawls share by weight.
 """
 
 from __future__ import annotations

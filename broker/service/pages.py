@@ -1,4 +1,4 @@
-"""What is stored, for people: lists of pages, one page, its text and its body.
+"""Stored content for people: lists of pages, one page, its text and its body.
 
 The command asks the same of a store when no broker runs. A list is read through the store's
 streams, which hold up no question and no commit; patterns are searched in a native thread.

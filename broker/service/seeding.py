@@ -1,9 +1,9 @@
 """Seeds: canonicalise, judge by the crawl's rules, log in the store, admit to the frontier.
 
-The order is the promise: a batch is in the replay log *before* the frontier sees it, and the
-caller is answered only when every partition has admitted it, but for those of a node that is away
-while others answer: what belongs there is answered as pending. Whatever dies in between leaves a
-pending batch, which the upkeep admits again; the seen-set makes that harmless.
+The order is the promise: a batch is in the replay log *before* the frontier sees it. The caller is
+answered only when every partition has admitted it. The exception is a node that is away while
+others answer: URLs of that node are answered as pending. If any process dies in between, a pending
+batch is left, which the upkeep admits again; the seen-set makes that harmless.
 """
 
 from __future__ import annotations

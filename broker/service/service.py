@@ -1,4 +1,5 @@
-"""What every handler of the HTTP face works with: the frontier, the store, and what is going on.
+"""The parts that every handler of the HTTP face uses: the frontier, the store, and what is going
+on.
 
 The frontier is seen through :class:`Queue`, which names exactly what the face needs of it.
 """

@@ -1,4 +1,4 @@
-"""What the coordinator keeps, as people are shown it: points of plots, and open alerts."""
+"""The coordinator's records, as people are shown them: points of plots, and open alerts."""
 
 from __future__ import annotations
 

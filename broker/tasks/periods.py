@@ -1,7 +1,8 @@
 """Crawls that begin again: they rest when they are finished, and wake up for their next period.
 
-It is upkeep's work, under its duty. A period begins with a forced batch of seeds, which is in the
-replay log in the same transaction as the row of the period: whoever dies when, it is one batch.
+It is upkeep's work, under its duty. A period begins with a forced batch of seeds. The batch is in
+the replay log in the same transaction as the row of the period, so it is one batch, whichever
+process dies at whatever time.
 """
 
 from __future__ import annotations

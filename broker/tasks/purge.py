@@ -1,10 +1,10 @@
 """Deletions in the background: of whole crawls, and of what waits of one host in a crawl.
 
-What is asked for is a row in the store before the caller is answered, and the row goes when nothing
-is left: whatever dies in between, the next broker goes on. A crawl is unknown from the moment its
-deletion is asked for; first it goes from the frontier, then its rows. Of a host, each URL that was
-waiting gets a final state (excluded: purged) before it is let go of; pages that are stored stay,
-and what is leased is finished. One broker does it, under a duty.
+A request is a row in the store before the caller is answered, and the row goes when nothing is
+left. If a broker dies in between, the next one goes on. A crawl is unknown from the moment its
+deletion is asked for; first it goes from the frontier, then its rows. For a host, each waiting URL
+gets a final state (excluded: purged) before it is dropped. Stored pages stay, and leased URLs are
+finished. One broker does it, under a duty.
 
 What is on a node that is away waits for it, and holds up no other deletion.
 """

@@ -1,4 +1,5 @@
-"""What one broker does by itself: pending seeds, the store's clock, limits, and the end of a crawl.
+"""The upkeep that one broker does by itself: pending seeds, the store's clock, limits, and the end
+of a crawl.
 
 It has the duty; each of its writes is checked against the duty's epoch, and the others tell it what
 goes on through them, at most every :data:`BUSY_SECONDS`. A crawl is scanned when something was

@@ -1,4 +1,4 @@
-"""What workers call: they lease, extend and close sessions, and settle tasks."""
+"""The calls of workers: they lease, extend and close sessions, and settle tasks."""
 
 from __future__ import annotations
 

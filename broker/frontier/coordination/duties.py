@@ -1,10 +1,10 @@
-"""What one broker at a time does: which duties this one has.
+"""Work that one broker at a time does: the duties that this broker has.
 
 A duty is a row in the store with a holder, an epoch and an end. One greenlet a broker renews what
 it has and takes what is free, in one short transaction every few seconds. Nothing depends on the
-clocks of two machines: a holder that stood still may believe that it has what another took since,
-but every write under a duty is checked against the epoch, in the store (``Store.under``) and in
-Redis (``lua/shared/common.lua``), and raises DutyLost.
+clocks of two machines. A holder that stood still may believe that it has a duty that another took
+since. But every write under a duty is checked against the epoch, in the store (``Store.under``) and
+in Redis (``lua/shared/common.lua``), and raises DutyLost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What members have told lately, as all brokers hear it: beats that end by themselves.
+"""The latest reports of members, as all brokers hear them: beats that end by themselves.
 
 Kept in Redis, by the clock of the node: on the first node that answers, so it is looked for on
 all. Lost with Redis, and told again with the next beat. Nothing is decided by it but what people

@@ -2,9 +2,9 @@
 
 Scripts publish when a partition becomes due earlier. Messages can be lost: after a reconnect, and
 every few seconds while someone waits, the number of messages published is compared with those
-heard. While sessions are out a broker calls each node three times within the longest pause that is
-no outage; by that the node knows one (``lua/shared/clock.lua``). With none out nothing has to be
-said, and an idle system costs Redis the cheap looks of those who wait.
+heard. While sessions are out, a broker calls each node three times within the longest pause that is
+no outage. The node recognises an outage by that (``lua/shared/clock.lua``). With none out nothing
+has to be said, and an idle system costs Redis the cheap looks of those who wait.
 """
 
 from __future__ import annotations

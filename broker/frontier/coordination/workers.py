@@ -1,8 +1,8 @@
 """Which worker processes are at work, as all brokers have heard, and which names two claim.
 
 Kept in Redis for a short time only, by the clock of the node: on the first node that answers, so it
-is looked for on all. A worker that waits for something to do asks for a lease every 20 s or so; one
-that has its hands full may ask for none as long as its sessions last.
+is looked for on all. A worker that waits for work asks for a lease every 20 s or so. A busy one may
+ask for none as long as its sessions last.
 """
 
 from __future__ import annotations

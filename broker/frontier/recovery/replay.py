@@ -2,8 +2,8 @@
 
 The crawls come first, then what was queued from the overflow, marks of what is settled, seeds, the
 links of pages, operators' delays, and blocks. All of it is idempotent: one that was cut off is
-begun again. What a window costs goes by what happened within it, not by what the store or the node
-hold.
+begun again. The cost of a window depends on what happened within it, not on what the store or the
+node hold.
 """
 
 from __future__ import annotations

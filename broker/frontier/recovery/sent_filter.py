@@ -1,4 +1,4 @@
-"""What a replay has put into a node already, as far as a bounded memory tells.
+"""Remembers what a replay has put into a node already, within a bounded memory.
 
 Most links of a log lead to URLs that other pages link to as well. Redis would answer each of them
 "known"; asking costs twenty times what it takes to look here.

@@ -1,9 +1,9 @@
-"""What people are to be told of: when it begins, and when it is over.
+"""Alerts for people: when each begins, and when it is over.
 
-The store keeps which alerts are open, under the epoch of the coordinator's duty, so that another
-coordinator goes on where the last one ended: it tells nothing twice, and counts the time that
-something has lasted from when the first one saw it. What cannot be known now – Redis does not
-answer, or too little was seen yet – neither begins an alert nor ends one.
+The store keeps which alerts are open, under the epoch of the coordinator's duty. So another
+coordinator goes on where the last one ended: it tells nothing twice, and it counts how long
+something has lasted from when the first one saw it. If something cannot be known now (Redis does
+not answer, or too little was seen yet), this neither begins an alert nor ends one.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The coordinator: one broker that keeps an eye on all, and decides nothing that is correct.
+"""The coordinator: one broker that watches all, and decides nothing that must be correct.
 
-It keeps the samples that plots are made of, notes members of which nothing is heard any more,
-drops what is old of all that, and says what people should know
+It keeps the samples for plots, notes members of which nothing is heard any more, and drops old rows
+of all that. It also says what people should know
 (:mod:`greencrawl.broker.tasks.coordinator.alerts`). It holds a duty, and each of its writes is
-checked against the duty's epoch in its own transaction. The duty is taken at a vacancy alone: by
-the broker with the highest id at once, by the next one a second later, and so on; so nobody is
-deposed when a broker with a higher id comes.
+checked against the duty's epoch in its own transaction. The duty is taken only when nobody has it:
+by the broker with the highest id at once, by the next one a second later, and so on. So a holder
+keeps it when a broker with a higher id comes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Alerts are posted to the operator's webhook: by the coordinator, from what the store keeps.
 
 The rows are the queue: what could not be delivered is tried again with growing pauses, by whoever
-is the coordinator then. A message is noted as delivered after the webhook took it, so one whose
-sender died in between is sent twice; its ``id`` is the same both times. Nothing else waits for it.
+is the coordinator then. A message is noted as delivered after the webhook took it. So if its sender
+dies in between it is sent twice; its ``id`` is the same both times. Nothing else waits for it.
 """
 
 from __future__ import annotations
