@@ -1,4 +1,4 @@
-"""What a crawl allows an address and a domain to be asked for."""
+"""The number of requests that a crawl allows to an address and to a domain."""
 
 from __future__ import annotations
 
