@@ -8,7 +8,7 @@ REPLAY ?=
 export PYTHON3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev packages crawl cluster cluster-stop test nightly test-weights test-cluster nemesis guards lint docs package clean
+.PHONY: help setup setup-dev packages crawl cluster cluster-stop test nightly test-weights test-cluster nemesis guards lint screenshots docs package clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 14
@@ -59,6 +59,9 @@ lint: setup-dev  ## ruff, mypy --strict, import-linter
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 	@PYTHONPATH=src .venv/bin/lint-imports
+
+screenshots: setup-dev packages  ## Draw the pictures of docs/monitor.md anew
+	@$(PYTHON) -m tests.monitor.screenshots
 
 docs: setup  ## Write the generated tables of the docs and .env.example again
 	@$(PYTHON) -m greencrawl.cli.tables

@@ -13,6 +13,8 @@ bench-full: setup-bench packages  ## Their full forms, and the benchmarks of the
 	@$(PYTHON) -m bench.all $(ARGS)
 	@$(MAKE) bench-lasting bench-frontier bench-replay bench-pages
 	@$(PYTHON) -m bench.store.mysql
+	@$(PYTHON) -m bench.store.calendar
+	@$(PYTHON) -m bench.store.again
 	@$(PYTHON) -m bench.scale.memory
 	@$(PYTHON) -m bench.scale.scaling  # it also shows figures of the parts
 

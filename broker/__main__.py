@@ -29,9 +29,11 @@ from greencrawl.broker.tasks.coordinator.coordinator import Coordinator, Watched
 from greencrawl.broker.tasks.coordinator.webhook import Webhook
 from greencrawl.broker.tasks.membership import Membership
 from greencrawl.broker.tasks.purge import Purging
+from greencrawl.broker.tasks.calendar import Calendar
 from greencrawl.broker.tasks.refill import Refill
 from greencrawl.broker.tasks.retention import Limits, Retention
 from greencrawl.broker.tasks.upkeep import Upkeep
+from greencrawl.monitor.mount import Monitor
 from greencrawl.schema import crash_points
 from greencrawl.schema import log
 from greencrawl.schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig, Unavailable
@@ -100,11 +102,15 @@ def run(settings: Settings, sender: Sender) -> None:
             service = Service(frontier, store, duties=duties, permits=Permits.of(settings))
             service.loggers.token, service.loggers.ca = settings.worker_token, settings.tls_ca
             upkeep, refill, purging = Upkeep(service), Refill(service), Purging(service)
+            calendar = Calendar(service)
             limits = Limits(settings.journal_months, settings.journal_days, settings.version_days)
             retention = Retention(service, limits)
             face = HttpApp(
                 service, Guard(settings.worker_token, settings.admin_token), settings.data
             )
+            monitor = Monitor(service, settings.admin_token, settings.view_token)
+            for path in ("/", "/monitor", "/monitor/"):
+                face.mount(path, monitor)
             server = Server(face, listening, context)
             address = f"{settings.bind[0]}:{server.port}"
             membership = Membership(service, settings, address, server.port, sender)
@@ -114,6 +120,7 @@ def run(settings: Settings, sender: Sender) -> None:
             )
             upkeep.start()
             refill.start()
+            calendar.start()
             purging.start()
             retention.start()
             server.start()
@@ -121,12 +128,14 @@ def run(settings: Settings, sender: Sender) -> None:
             coordinator.start()
             log.logger("broker").info("listening", host=settings.bind[0], port=server.port)
             stop.wait()
+            monitor.stop()
             server.stop()
             coordinator.stop()
             membership.stop()
             retention.stop()
             upkeep.stop()
             refill.stop()
+            calendar.stop()
             purging.stop()
             frontier.stop(clean=embedded is not None)
             sender.stop()

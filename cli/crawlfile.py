@@ -40,6 +40,7 @@ _WANTED = {
     "user_agent": 'must be a product token, as in "mybot" or "mybot/1.0"',
     "traps": 'must be "on" or "off", in quotes',
     "recrawl": 'must be a table: [recrawl] with every = "1d"; see docs/recrawl.md',
+    "recrawl.depth": 'must be a number from 0 on, or "all"',
     "recrawl.every": "must be a number of s, m, h, d or w, as in 90m, at most 6 digits",
     "contact": "must be printable ASCII on one line: an address or a URL",
 }
@@ -77,7 +78,10 @@ def build(
     seeds = values.get("seeds", [])
     if not isinstance(seeds, list) or not all(isinstance(seed, str) for seed in seeds):
         raise InvalidConfig([("seeds", "must be a list of URLs")])
+    recrawl = values.get("recrawl")
     values |= options
+    if isinstance(recrawl, dict) and "recrawl" in options:  # an option says a part of the table
+        values["recrawl"] = recrawl | options["recrawl"]
     values["seeds"] = list(dict.fromkeys(seed_url(text) for text in [*seeds, *urls]))
     if not values["seeds"] and not values.get("sources"):
         what = "give at least one URL, or a TOML file with `seeds` or `sources`"

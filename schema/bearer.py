@@ -37,11 +37,31 @@ def matches(header: str, *tokens: str) -> tuple[bool, ...]:
     return tuple(usable and one for one in same)
 
 
-def foreign(host: str | None, origin: str | None) -> str:
-    """Why an open listener refuses a request with these headers; "" if it does not."""
-    name = urlsplit(f"//{host or 'localhost'}").hostname or ""
+def host_in(header: str | None) -> str:
+    """The name or address in a ``Host`` header, without its port; "" for what is none."""
+    try:
+        return urlsplit(f"//{header or ''}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def is_own(origin: str, scheme: str, host: str | None) -> bool:
+    """Whether an ``Origin`` header names the very server that a ``Host`` header does.
+
+    Browsers leave out the port in both where it is the scheme's own.
+    """
+    return bool(host) and origin.lower() == f"{scheme}://{host}".lower()
+
+
+def foreign(host: str | None, origin: str | None, *, scheme: str = "") -> str:
+    """Why an open listener refuses a request with these headers; "" if it does not.
+
+    A listener that has pages of its own says by which ``scheme`` it was asked: these may ask it.
+    """
+    named = host or "localhost"
+    name = host_in(named)
     if not is_loopback(name):
         return f"without tokens only loopback names are served, not {name[:100]!r}"
-    if origin is not None:
-        return "without tokens no requests from web pages (Origin) are served"
+    if origin is not None and not (scheme and is_own(origin, scheme, named)):
+        return "without tokens other web pages (Origin) are not served"
     return ""

@@ -62,6 +62,7 @@ class Settings:
     hooks: tuple[str, ...]
     worker_token: str
     admin_token: str
+    view_token: str
     tls_cert: str
     tls_key: str
     tls_ca: str
@@ -123,7 +124,7 @@ class Settings:
         return self.store or f"sqlite:///{self.data / 'content.sqlite'}"
 
 
-SECRETS = frozenset({"STORE_STEWARD", "WORKER_TOKEN", "ADMIN_TOKEN", "SESSION_KEY"})
+SECRETS = frozenset({"STORE_STEWARD", "WORKER_TOKEN", "ADMIN_TOKEN", "VIEW_TOKEN", "SESSION_KEY"})
 
 KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "DATA": ("data", variables.path, "Folder for the embedded Redis and SQLite, sockets and locks"),
@@ -223,11 +224,8 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "the same on all workers and brokers",
     ),
     "WORKER_TOKEN": ("", variables.text, "Bearer token of workers; secret"),
-    "ADMIN_TOKEN": (
-        "",
-        variables.text,
-        "Bearer token of administrators: seeding, crawls, hosts; secret",
-    ),
+    "ADMIN_TOKEN": ("", variables.text, "Bearer token of administrators: crawls, hosts; secret"),
+    "VIEW_TOKEN": ("", variables.text, "Token to look at the Monitor, and change nothing; secret"),
     "TLS_CERT": (
         "",
         variables.text,

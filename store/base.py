@@ -20,6 +20,7 @@ from greencrawl.schema.records import (
     CrawlOptions,
     CrawlState,
     Debt,
+    Due,
     Duty,
     Facts,
     Final,
@@ -30,6 +31,7 @@ from greencrawl.schema.records import (
     Mark,
     Member,
     NodeOptions,
+    Observation,
     OptionName,
     OrderChange,
     Ordered,
@@ -38,6 +40,7 @@ from greencrawl.schema.records import (
     PageFilter,
     ParkedShape,
     Period,
+    Planned,
     Purge,
     Refusal,
     Round,
@@ -266,9 +269,9 @@ class Store(Protocol):
         With a ``version`` nothing changes unless the crawl's is still that one. ``started_ms`` is
         set at the first active, ``finished_ms`` at done. Becoming done fails silently (the crawl
         returned is not done) while a seed batch of the crawl is pending, a node is owed
-        something, or while URLs wait in its overflow or a round is under way and ``reason`` names
-        no limit (``max_…``): the check and the change are one transaction. One that is ``stopped``
-        is done whatever waits.
+        something, or while URLs wait in its overflow, are due in its calendar, or a round is under
+        way and ``reason`` names no limit (``max_…``): the check and the change are one transaction.
+        One that is ``stopped`` is done whatever waits.
         """
 
     def rest(self, crawl: int, every_ms: int, *, version: int) -> Crawl:
@@ -448,6 +451,38 @@ class Store(Protocol):
         Reads no others, but for those that were noted by a process of the version before.
         """
 
+    # -- the calendar: when pages of crawls that begin again are asked for next
+    def add_calendar(self, crawl: int, found: Sequence[Observation]) -> None:
+        """Rows for what has none yet, and belongs into the crawl's calendar: due in the next
+        period."""
+
+    def calendar_places(self) -> list[tuple[int, int]]:
+        """(crawl, partition) wherever rows of an active crawl are due."""
+
+    def calendar_due(
+        self, crawl: int, partition: int, after: tuple[int, int, int], limit: int
+    ) -> list[Due]:
+        """Rows that are due, and wait, behind a place: by date, host and fingerprint."""
+
+    def calendar_taken(self, crawl: int, rows: Sequence[Due], node: str, epoch: int) -> int:
+        """``node`` has these in memory since its ``epoch``; returns how many are on their way now.
+
+        Rows that were fetched since they were read are left out, and all are once the node's
+        epoch is a higher one. A row waits again from its next commit on: see :meth:`commit`.
+        """
+
+    def drop_calendar(self, crawl: int, rows: Sequence[Due]) -> None:
+        """Forget rows of which nothing was heard since they were read."""
+
+    def postpone_calendar(self, crawl: int, partition: int, row: Due) -> None:
+        """The host of ``row`` is down: what is due of it, at that date, is in the next period."""
+
+    def free_calendar(self, partition: int, epoch: int) -> None:
+        """Rows that a node has had in memory under an epoch before this one wait again."""
+
+    def planned(self, crawl: int, fingerprint: int) -> Planned | None:
+        """When a URL is asked for again; None where it is not in its crawl's calendar."""
+
     # -- the worker's commit
     def commit(self, work: Commit) -> Stamp:
         """Write pages, attempts and finals in one transaction; returns its stamp, which the
@@ -468,6 +503,11 @@ class Store(Protocol):
         Of a crawl with ``max_pages`` no more pages (2xx) are ever stored: those beyond are left out
         and named in the stamp's ``refused``. A page that takes the place of one counts nothing. So
         are URLs that are parked by a released shape.
+
+        Of a crawl with a calendar the row of each URL gets its next date, and waits: in the first
+        period after the present one; later where it is gone, and never once it was so several
+        times within several days: then the stamp names it as ``retired``. What is late changes
+        no row that waits.
         """
 
     # -- pages whose hook failed

@@ -373,13 +373,14 @@ def mark_kind(word: int | str) -> Literal["S", "D", "P", "O"]:
 
 
 class Prepared(msgspec.Struct):
-    """A :class:`Commit` as rows, made before the write lock is taken."""
+    """A :class:`Commit`, ``work``, as rows, made before the write lock is taken."""
 
     pages: list[Row]
     attempts: list[Row]
     finals: list[Row]
     hooks: list[HookRun] = msgspec.field(default_factory=list)
     checks: list[Check] = msgspec.field(default_factory=list)
+    work: Commit = msgspec.field(default_factory=Commit)
 
 
 def prepare(codec: Codec, work: Commit, *, bodies: bool = True, together: bool = False) -> Prepared:
@@ -395,6 +396,5 @@ def prepare(codec: Codec, work: Commit, *, bodies: bool = True, together: bool =
         pages=codec.page_rows(work.pages, bodies=bodies, together=together),
         attempts=[attempt_row(item) for item in work.attempts],
         finals=[final_row(item) for item in work.finals],
-        hooks=work.hooks,
-        checks=work.checks,
-    )
+        hooks=work.hooks, checks=work.checks, work=work,
+    )  # fmt: skip

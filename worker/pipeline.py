@@ -207,7 +207,7 @@ class Pipeline:
         if reason is not None:  # the crawl's options have changed since it was admitted
             self._exclude(visit, task, ACTION if is_action(reason) else "scope", reason)
             return
-        parked = visit.judge.verdict(task)
+        parked = None if task.number in visit.conditions else visit.judge.verdict(task)
         if parked is not None:
             crawl = visit.context.crawl.id
             self._writer.put(self._results.parked(visit.held, crawl, task, *parked))

@@ -41,6 +41,9 @@ _TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]{0,256}"')
 """An entity tag; some servers send what is none, or is as long as a cookie."""
 _DATE_CHARS = 40
 
+_REFETCH = frozenset({TaskKind.REFETCH})
+_KNOWN = _REFETCH | {TaskKind.SITEMAP, TaskKind.REQUISITE}
+
 NONE: Mapping[int, dict[str, str]] = {}
 
 
@@ -49,16 +52,16 @@ def conditions(
 ) -> Mapping[int, dict[str, str]]:
     """Number of a task → header fields that ask only for what has changed; none for most.
 
-    Read once a session, and only if some task of it is a refetch; waits while the store is away.
+    Read once a session, and only if some task of it is a refetch, or may be one: sitemaps and
+    requisites are asked for again as what they are. Waits while the store is away.
     None are sent for a crawl that logs in, has a hook, or a kernel that asks by itself. There an
     answer is not the same for all, or the request is not ours, and they must see what is fetched.
     """
     if context.hooks.any or context.options.auth or context.kernels.fetching:
         return NONE
-    tasks = {
-        fingerprint(task.url): task.number
-        for task in session.tasks if task.kind is TaskKind.REFETCH
-    }  # fmt: skip
+    recrawl = context.options.recrawl
+    kinds = _KNOWN if recrawl is not None and recrawl.deepest >= 0 else _REFETCH
+    tasks = {fingerprint(task.url): task.number for task in session.tasks if task.kind in kinds}
     if not tasks:
         return NONE
     found = until_available(lambda: store.validators(session.crawl, list(tasks)), "store")

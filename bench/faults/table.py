@@ -26,10 +26,12 @@ from typing import Any  # noqa: E402
 
 from bench.faults import environment  # noqa: E402
 from bench.rig.report import RESULTS  # noqa: E402
-from tests.support import faultrows, foundrows  # noqa: E402
+from tests.support import calendarrows, faultrows, foundrows  # noqa: E402
 from tests.support.faultrig import Result, Row  # noqa: E402
 
-ROWS: dict[int, Row] = dict(sorted((faultrows.ROWS | environment.ROWS | foundrows.ROWS).items()))
+ROWS: dict[int, Row] = dict(
+    sorted((faultrows.ROWS | environment.ROWS | foundrows.ROWS | calendarrows.ROWS).items())
+)
 END_ROW = 16
 """The end of the crawl: judged in every row, summed up in the last."""
 

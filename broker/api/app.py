@@ -33,6 +33,9 @@ from greencrawl.schema.wire import to_json
 
 log = logger("http")
 
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+"""Of WSGI."""
+
 BACKLOG = 1024
 DRAIN_SECONDS = 15.0
 """A stopping broker waits for requests that it is answering for this long."""
@@ -79,6 +82,34 @@ class HttpApp:
             self.wsgi.add_error_handler(kind, self._on_error)
         for path in dict.fromkeys(operation.path for operation in self.operations):
             self.wsgi.add_route(path, self._resource(path))
+        self._mounted: dict[str, Application] = {}
+
+    def mount(self, path: str, application: Application) -> None:
+        """Have ``path``, and if it ends in a slash what is under it, answered by another WSGI
+        application. It judges by itself who may pass."""
+        self._mounted[path] = application
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        """WSGI: the API, and what is mounted."""
+        asked = environ["PATH_INFO"]
+        for path, application in self._mounted.items():
+            if asked == path or (path != "/" and path[-1] == "/" and asked.startswith(path)):
+                return self._beside(application, environ, start)
+        return self.wsgi(environ, start)
+
+    def _beside(
+        self, application: Application, environ: dict[str, Any], start: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        if self.requests.closing:
+            start("503 Service Unavailable", [("Connection", "close"), ("Retry-After", "1")])
+            return [b"this broker is stopping; try another\n"]
+
+        def started(status: str, *rest: Any) -> Any:
+            self._count("mounted", int(status[:3]))
+            return start(status, *rest)
+
+        with self.requests, self.metrics.in_flight.track_inprogress():
+            return application(environ, started)
 
     def _about_itself(self) -> tuple[Operation, ...]:
         def get_metrics(service: Service, accept: str) -> Text:
@@ -234,7 +265,7 @@ class Server:
         secure: dict[str, Any] = {"ssl_context": context} if context else {}
         self._server = BoundedServer(
             listening,
-            face.wsgi,
+            face,
             log=None,
             error_log=ConnectionLog(),
             most=most_connections(),

@@ -2,7 +2,7 @@
 
 Without tokens the broker is open, and therefore listens on loopback only. Even there a web page
 in the user's browser could reach it, so requests that carry a foreign ``Origin`` or ``Host`` are
-refused (cross-site request forgery and DNS rebinding).
+refused (cross-site request forgery and DNS rebinding). Pages of its own are the Monitor's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def check_settings(settings: Settings) -> None:
     Raises :class:`InvalidConfig`.
     """
     problems: list[tuple[str, str]] = []
-    tokens = settings.worker_token, settings.admin_token
+    tokens, view = (settings.worker_token, settings.admin_token), settings.view_token
     if not is_loopback(settings.bind[0]) and not all(tokens):
         problems.append(
             (
@@ -54,6 +54,18 @@ def check_settings(settings: Settings) -> None:
                 "GREENCRAWL_ADMIN_TOKEN",
                 "must differ from GREENCRAWL_WORKER_TOKEN, or every worker is an admin",
             )
+        )
+    if view and not any(tokens):
+        problems.append(
+            (
+                "GREENCRAWL_VIEW_TOKEN",
+                "without GREENCRAWL_WORKER_TOKEN and GREENCRAWL_ADMIN_TOKEN everybody may do all:"
+                " set these too",
+            )
+        )
+    elif view and view in tokens:
+        problems.append(
+            ("GREENCRAWL_VIEW_TOKEN", "must differ from the other tokens: who has it only looks")
         )
     if problems:
         raise InvalidConfig(problems)
@@ -93,6 +105,8 @@ class Guard:
 
 
 def _refuse_foreign_pages(request: falcon.Request) -> None:
-    why = bearer.foreign(request.get_header("Host"), request.get_header("Origin"))
+    why = bearer.foreign(
+        request.get_header("Host"), request.get_header("Origin"), scheme=request.scheme
+    )
     if why:
         raise HttpProblem(403, why)

@@ -22,6 +22,7 @@ from greencrawl.store.base import Store
 log = logger("frontier")
 
 _NEW, BEYOND = b"12"
+HOST_BUSY, NO_ROOM, HOST_DOWN = b"235"
 """Flags of ``lua/queue/admit.lua``."""
 
 Row = tuple[int, str, Any]
@@ -216,6 +217,30 @@ class Admitting:
         """
         admitting = self._admit(crawl, self._grouped(items), Mode.REFILL, 0)
         return b"".join(flags for _, flags, _ in admitting)
+
+    def admit_due(self, crawl: int, partition: int, items: Sequence[Admission]) -> bytes:
+        """Queue what is due in a calendar, all of one partition; a flag for each.
+
+        It is asked in few steps: those of a node that takes nothing any more have
+        :data:`NO_ROOM`. Raises UnknownCrawl when the crawl was deleted, Unavailable.
+        """
+        rows = self._grouped(items).get(partition, [])
+        if len(rows) != len(items):
+            raise ValueError("rows of a calendar of another partition")
+        flags = b""
+        for start in range(0, len(rows), BATCH):
+            some = [row for _, row in rows[start : start + BATCH]]
+            args = part.admit_args(crawl, Mode.AGAIN, 0, some)
+            try:
+                reply = self._calls("admit", {partition: args})[partition]
+            except Full:
+                return flags + bytes([NO_ROOM]) * (len(rows) - len(flags))
+            if reply[0] == b"GONE":
+                raise self._crawls.unknown(crawl, partition)
+            if self._note is not None:
+                self._note(partition, crawl, reply[3])
+            flags += reply[2]
+        return flags
 
     def mark_settled(self, crawl: int, marks: Sequence[Mark]) -> None:
         """Count as seen and finished what a node is told of the past; idempotent.

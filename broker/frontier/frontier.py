@@ -162,6 +162,7 @@ class Frontier:
         self.admit = admitting.admit
         refilling = Refilling(calls, placement, store, admitting, activity)
         self.room, self.refill, self.drain = refilling.room, refilling.refill, refilling.drain
+        self.ask_again = refilling.ask_again
 
         sessions = Sessions(
             calls, placement, store, leasing, self.worker_registry, self._store_contact,

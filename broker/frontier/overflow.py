@@ -1,16 +1,25 @@
-"""Bringing back what waits in the overflow, as memory allows, and letting go of it."""
+"""Bringing back what waits in the overflow, or is due in a calendar, as memory allows, and letting
+go of it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from greencrawl.broker.frontier.admission import BEYOND, Admitting
+from greencrawl.broker.frontier.admission import (
+    BEYOND,
+    HOST_BUSY,
+    HOST_DOWN,
+    NO_ROOM,
+    Admitting,
+)
 from greencrawl.broker.frontier.coordination.activity import ActivityEvent
 from greencrawl.broker.frontier.nodes.placement import Placement
 from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.broker.frontier.scripts.calls import BATCH, Scripts
+from greencrawl.schema import crash_points
 from greencrawl.schema.errors import UnknownCrawl
+from greencrawl.schema.records import Admission, Due
 from greencrawl.schema.wire import to_msgpack
 from greencrawl.store.base import Store
 
@@ -80,6 +89,27 @@ class Refilling:
         if brought:
             self._activity.set(crawl)
         return brought
+
+    def ask_again(
+        self, crawl: int, partition: int, rows: Sequence[Due], items: Sequence[Admission]
+    ) -> bytes:
+        """Queue what is due in a crawl's calendar, and note it as on its way; a flag for each.
+
+        :data:`HOST_BUSY` or :data:`NO_ROOM` where it has to wait; :data:`HOST_DOWN` where its host
+        fails for long. All of ``items``, which are those of ``rows``, belong to one partition.
+        Idempotent, and harmless when two brokers do it at once, or one dies between the steps: what
+        is on its way is known as that in the node, and rows are told by its epoch. Raises
+        Unavailable, UnknownCrawl.
+        """
+        node, epoch = self._placement.under(partition)
+        flags = self._admitting.admit_due(crawl, partition, items)
+        crash_points.point("broker.after_again")
+        waits = {NO_ROOM, HOST_BUSY, HOST_DOWN}
+        queued = [row for row, flag in zip(rows, flags, strict=True) if flag not in waits]
+        if queued:
+            self._store.calendar_taken(crawl, queued, node, epoch)
+            self._activity.set(crawl)
+        return flags
 
     def drain(self, crawl: int, host: str, gone: part.Drain, at: int) -> part.Drained:
         """Let go of tasks of a host that were settled, and name the next (``lua/queue/drain.lua``).

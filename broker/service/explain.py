@@ -65,12 +65,15 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
         why += f"; the kernel {kernel} is for it" if kernel else ""
         state = msgspec.structs.replace(state, why=why)
     elif page is not None:
-        again = again_text(crawl, url, _moment)
+        again = again_text(crawl, url, _moment, service.store.planned(crawl.id, fingerprint))
         why = _of_page(crawl, page, attempts) + _since(page, final, attempts)
         why += f"; {again}" if again else ""
         state = msgspec.structs.replace(state, state="fetched", why=why)
     elif final is not None:
-        state = msgspec.structs.replace(state, state=final.state, why=_of_final(crawl, final))
+        why = _of_final(crawl, final)
+        if planned := service.store.planned(crawl.id, fingerprint):
+            why += f"; {again_text(crawl, url, _moment, planned)}"
+        state = msgspec.structs.replace(state, state=final.state, why=why)
     elif state.state == "seen" and (guessed := guessed_text(url, attempts)):
         state = msgspec.structs.replace(state, why=f"{state.why}; {guessed}")
     elif state.state == "unseen":

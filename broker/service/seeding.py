@@ -46,8 +46,6 @@ log = logger("seeding")
 
 FULL_RETRY_SECONDS = 5
 """For a client that was told 429: memory is looked at once a second."""
-MAX_REDIRECTS = 10
-"""Of a seed, that a period follows."""
 LOGGED_BYTES = 2000
 """A list of options that takes more as JSON is not kept in the log of orders."""
 YIELD_SECONDS = 0.005
@@ -109,7 +107,7 @@ def put(
     if _round(service, crawl, "read") is not None:
         service.frontier.activity.set(crawl.id)
     if verdicts and seeded:
-        admit(service, crawl, _admissions(service, verdicts), force=False)
+        admit(service, crawl, admissions(service, verdicts), force=False)
     return crawl
 
 
@@ -167,26 +165,6 @@ def _round(service: Service, crawl: Crawl, kind: RoundKind) -> Round | None:
     return next((one for one in found if not one.ended_ms), None)
 
 
-def period_seeds(service: Service, crawl: Crawl) -> list[Admission]:
-    """What the next period of a crawl begins with: its seeds, and the first pages of its sources.
-
-    They are asked for again only if they have changed; and so is where they redirected to, which is
-    known, so that their redirects alone would not have it fetched.
-    """
-    verdicts = judge(crawl, [Seed(url) for _, url in starts(crawl.options)])
-    wanted = {item.url: item for item in _admissions(service, verdicts)}
-    for item in tuple(wanted.values()):
-        for _ in range(MAX_REDIRECTS):
-            known = service.store.page(
-                crawl.id, service.frontier.fingerprint(item.url), detail="text"
-            )
-            if known is None or not 300 <= known.status <= 399 or not known.links:
-                break
-            item = msgspec.structs.replace(item, url=known.links[0].url)
-            wanted.setdefault(item.url, item)
-    return [msgspec.structs.replace(item, kind=TaskKind.REFETCH) for item in wanted.values()]
-
-
 def seed(
     service: Service,
     name: str,
@@ -207,7 +185,7 @@ def seed(
     check_room(service)
     crawl = _with_roots(service, crawl, urls)
     verdicts = judge(crawl, urls)
-    wanted = _admissions(service, verdicts)
+    wanted = admissions(service, verdicts)
     if if_changed:
         wanted = [msgspec.structs.replace(item, kind=TaskKind.REFETCH) for item in wanted]
     fresh: set[str] = set()
@@ -259,7 +237,7 @@ def judge(crawl: Crawl, seeds: Sequence[str | Seed]) -> list[Admission | Refusal
     return verdicts
 
 
-def _admissions(service: Service, verdicts: Sequence[Admission | Refusal]) -> list[Admission]:
+def admissions(service: Service, verdicts: Sequence[Admission | Refusal]) -> list[Admission]:
     """What is to be admitted, each URL once, as it came first."""
     number_of = service.frontier.fingerprint
     found: dict[int, Admission] = {}

@@ -40,6 +40,7 @@ from greencrawl.schema.records import (
     CloseItem,
     Crawl,
     CrawlStats,
+    Due,
     Duty,
     ExtendItem,
     FinishItem,
@@ -155,6 +156,11 @@ class Queue(Protocol):
 
     def under(self, partition: int) -> tuple[str, int]:
         """(node id, epoch) under which a partition is asked now."""
+
+    def ask_again(
+        self, crawl: int, partition: int, rows: Sequence[Due], items: Sequence[Admission]
+    ) -> bytes:
+        """Queue what is due in a calendar; a flag for each. Idempotent."""
 
     def refill(self, crawl: int, partition: int, host: str) -> int:
         """Bring tasks of a host back from the overflow; how many came. Idempotent."""

@@ -10,13 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import inf
 
+from msgspec.structs import replace
+
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.log import logger
-from greencrawl.schema.records import FINISHED, Crawl
+from greencrawl.schema.net.scope import starts
+from greencrawl.schema.records import FINISHED, Admission, Crawl, Seed, TaskKind
 
 log = logger("upkeep")
+
+MAX_REDIRECTS = 10
+"""Of a seed, that a period follows."""
 
 
 def end(service: Service, crawl: Crawl, reason: str) -> Crawl:
@@ -45,8 +51,41 @@ def wake(service: Service, crawls: Iterable[Crawl]) -> float:
         if crawl.options.recrawl is None:  # it is not to begin again any more
             changed = service.store.set_state(crawl.id, "done", FINISHED, version=crawl.version)
         else:
-            urls = seeding.period_seeds(service, crawl)
+            urls = seeds(service, crawl)
             changed = service.store.begin_period(crawl.id, urls)
             log.info("period_begins", crawl=crawl.name, seeds=len(urls))
         service.frontier.put_crawl(changed)
     return soonest
+
+
+def seeds(service: Service, crawl: Crawl) -> list[Admission]:
+    """What the next period of a crawl begins with: its seeds, and the first pages of its sources.
+
+    They are asked for again only if they have changed; and so is where they redirected to, which is
+    known, so that their redirects alone would not have it fetched. What is due by the crawl's
+    calendar comes by that alone.
+    """
+    verdicts = seeding.judge(crawl, [Seed(url) for _, url in starts(crawl.options)])
+    wanted = {item.url: item for item in seeding.admissions(service, verdicts)}
+    for item in tuple(wanted.values()):
+        for _ in range(MAX_REDIRECTS):
+            known = service.store.page(
+                crawl.id, service.frontier.fingerprint(item.url), detail="text"
+            )
+            if known is None or not 300 <= known.status <= 399 or not known.links:
+                break
+            item = replace(item, url=known.links[0].url)
+            wanted.setdefault(item.url, item)
+    return [
+        replace(item, kind=TaskKind.REFETCH)
+        for item in wanted.values()
+        if not _is_planned(service, crawl, item)
+    ]
+
+
+def _is_planned(service: Service, crawl: Crawl, item: Admission) -> bool:
+    """Whether the calendar has a URL asked for in the next period."""
+    if crawl.options.recrawl is None or crawl.options.recrawl.deepest < 0:
+        return False
+    planned = service.store.planned(crawl.id, service.frontier.fingerprint(item.url))
+    return planned is not None and not (planned.misses or planned.queued)

@@ -17,7 +17,15 @@ from greencrawl.broker.service.service import Service, Sums
 from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.scope import Rules, compile, level_for
-from greencrawl.schema.records import Admission, Crawl, Final, Round, StoredPage, TaskKind
+from greencrawl.schema.records import (
+    Admission,
+    Crawl,
+    Final,
+    Observation,
+    Round,
+    StoredPage,
+    TaskKind,
+)
 
 log = logger("upkeep")
 
@@ -63,7 +71,7 @@ def _step(service: Service, crawl: Crawl, known: Round, *, quiet: bool) -> Round
     has its row by then.
     """
     urls, cursor = _next(service, crawl, known)
-    end = cursor is None and quiet and not urls
+    end = cursor is None and (quiet or known.kind == "plan") and not urls
     if cursor is None and not (urls or end):
         return None
     place = known.cursor if cursor is None else cursor
@@ -86,13 +94,38 @@ def _next(service: Service, crawl: Crawl, known: Round) -> tuple[list[Admission]
             some = list(islice(step.pages, AT_ONCE + 1))
             cursor = step.cursor if len(some) <= AT_ONCE else some[AT_ONCE - 1][0]
             pages = [page for _, page in some[:AT_ONCE] if _belongs(page, known)]
+            if known.kind == "plan":
+                service.store.add_calendar(crawl.id, [_seen(page) for page in pages])
+                return [], f"{_PAGES}:{cursor}"
             return [_again(crawl, rules, page, known) for page in pages], f"{_PAGES}:{cursor}"
         if known.kind == "read":
             return [], None
         after = ""
+    if known.kind == "plan":
+        return [], _plan_finals(service, crawl, after)
     found = list(islice(_finals(service, crawl, after), AT_ONCE))
     urls = [item for _, item, at_ms in found if item is not None and at_ms < known.before_ms]
     return urls, f"{_FINALS}:{found[-1][0]}" if found else None
+
+
+def _plan_finals(service: Service, crawl: Crawl, after: str) -> str | None:
+    """Places in the calendar for what is gone; the cursor behind it."""
+    found = list(islice(service.store.finals(crawl.id, after=after), AT_ONCE))
+    service.store.add_calendar(
+        crawl.id,
+        [
+            Observation(
+                last.crawl, last.fingerprint, last.at_ms, "gone", last.url, last.depth, last.task
+            )
+            for _, last in found
+            if last.state == "gone"
+        ],
+    )
+    return f"{_FINALS}:{found[-1][0]}" if found else None
+
+
+def _seen(page: StoredPage) -> Observation:
+    return Observation(page.crawl, page.fingerprint, page.fetched_ms, "page", page.url, page.depth)
 
 
 def _belongs(page: StoredPage, known: Round) -> bool:

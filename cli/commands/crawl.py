@@ -90,6 +90,12 @@ class Job:
     metavar="TIME",
     help="Begin again from the seeds so long after each beginning: 90m, 12h, 1d.  [default: never]",
 )
+@click.option(
+    "--again",
+    metavar="N|all",
+    help="In each period ask for known pages up to this depth if they have changed, or for all.  "
+    "[default: the seeds alone]",
+)
 @click.option("--follow", "stay", is_flag=True, help="Stay while it rests between two periods.")
 @click.option("--demo", is_flag=True, help="Serve the shipped site on loopback and crawl it.")
 @crawl_options
@@ -101,6 +107,7 @@ def crawl(
     summary_file: Path | None,
     fresh: bool,
     every: str | None,
+    again: str | None,
     stay: bool,
     demo: bool,
     **options: Any,
@@ -116,7 +123,8 @@ def crawl(
     FILE.toml holds the options below under the same names (max_pages = 100), with seeds = [...]
     and, if wanted, name = "..."; an option given here wins over the file.
     """
-    asked = given(options) | ({"recrawl": {"every": every}} if every else {})
+    recrawl = _recrawl(every, again)
+    asked = given(options) | ({"recrawl": recrawl} if recrawl else {})
     settings = reach.load(data, processes=None if processes is None else str(processes))
     if summary_file is not None:
         summary.check_writable(summary_file)
@@ -151,6 +159,14 @@ def crawl(
                 f"`greencrawl explain {first}` says more"
             )
     click.get_current_context().exit(code)
+
+
+def _recrawl(every: str | None, again: str | None) -> dict[str, object]:
+    """What the command line says of ``[recrawl]``."""
+    found: dict[str, object] = {"every": every} if every else {}
+    if again is not None:
+        found["depth"] = int(again) if again.isascii() and again.isdigit() else again
+    return found
 
 
 def _begins(job: Job, *, elsewhere: bool) -> list[UrlState]:

@@ -156,7 +156,7 @@ def in_store(store: Store, crawl: Crawl, given: str, identity: FrontierIdentity)
             because = f", which the crawl's rules keep out: {kept_out}" if kept_out else ""
             why += f", redirecting to {page.final_url}{because}"
         said = declared_text(page.url, page.canonical, page.directives)
-        again = again_text(crawl, url, moment)
+        again = again_text(crawl, url, moment, store.planned(crawl.id, number))
         why = "; ".join(filter(None, (why, said, again))) + f".{found_as}"
         return msgspec.structs.replace(known, state="fetched", why=why, page=page.id)
     if final is not None:

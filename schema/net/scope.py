@@ -14,6 +14,7 @@ from greencrawl.schema.errors import InvalidUrl
 from greencrawl.schema.net.access import Skip, check_auth, check_sources, skipped, skips
 from greencrawl.schema.net.urls import canonicalise, host_of, registrable_domain, site_of, task_path
 from greencrawl.schema.records import LEVELS, Crawl, CrawlOptions, Order, Scope, Task, TaskKind
+from greencrawl.schema.records.recrawl import NO_DEPTH
 from greencrawl.schema.text.kernel_rules import check_kernels
 from greencrawl.schema.text.link_sources import chosen_sources, unknown_sources
 from greencrawl.schema.text.patterns import Patterns, problem
@@ -223,6 +224,18 @@ def widened(before: Crawl, after: Crawl) -> tuple[int, str] | None:
     if not (changed or deeper):
         return None
     return 0 if changed else old.depth, ", ".join(deeper + changed)
+
+
+def deeper_calendar(before: CrawlOptions, after: CrawlOptions) -> str:
+    """Why known pages are to get places in the calendar, which ``before`` had none for; "": none
+    are."""
+    old, new = (
+        NO_DEPTH if options.recrawl is None else options.recrawl.deepest
+        for options in (before, after)
+    )  # fmt: skip
+    if after.recrawl is None or new <= old:
+        return ""
+    return f"recrawl depth {before.recrawl.depth if before.recrawl else 0} → {after.recrawl.depth}"
 
 
 def _covers(before: Crawl, after: Crawl, root: str) -> bool:

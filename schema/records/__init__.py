@@ -104,7 +104,15 @@ from greencrawl.schema.records.page import (
     Link,
     Page,
 )
-from greencrawl.schema.records.recrawl import Period, Recrawl, Round, RoundKind
+from greencrawl.schema.records.recrawl import (
+    Due,
+    Observation,
+    Period,
+    Planned,
+    Recrawl,
+    Round,
+    RoundKind,
+)
 from greencrawl.schema.records.replay import (
     Debt,
     Duty,
@@ -192,6 +200,7 @@ __all__ = [
     "Debt",
     "Directives",
     "Done",
+    "Due",
     "Duty",
     "ExtendItem",
     "ExtendRequest",
@@ -229,6 +238,7 @@ __all__ = [
     "NodeName",
     "NodeOptions",
     "NodeRepair",
+    "Observation",
     "OptionName",
     "Order",
     "OrderChange",
@@ -241,6 +251,7 @@ __all__ = [
     "ParkedShape",
     "Pattern",
     "Period",
+    "Planned",
     "Purge",
     "PutOff",
     "ReconcileReply",

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from greencrawl.schema.records.auth import Auth, KernelRule, Source
 from greencrawl.schema.records.fields import Count, CrawlName, Pattern, Seconds, Url
-from greencrawl.schema.records.recrawl import Recrawl
+from greencrawl.schema.records.recrawl import Recrawl, kept_recrawl
 
 Scope = Literal["host", "domain", "prefix", "any"]
 
@@ -279,9 +279,7 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             "ones; on MySQL all are"
         ),
     ] = 0
-    recrawl: Annotated[Recrawl | None, Meta(description="When it begins again from its seeds")] = (
-        None
-    )
+    recrawl: Annotated[Recrawl | None, Meta(description="When it begins again")] = None
 
 
 _LATER = frozenset(
@@ -304,6 +302,8 @@ def kept_options(options: CrawlOptions) -> bytes:
     for field in msgspec.structs.fields(options):
         if field.name in _LATER and fields[field.name] == field.default:
             del fields[field.name]
+    if options.recrawl is not None:
+        fields["recrawl"] = kept_recrawl(options.recrawl)
     if options.auth:  # earlier workers know no null, and without a list have one of their own
         fields["auth"] = [_kept_entry(entry) for entry in options.auth]
     return msgspec.json.encode(fields)

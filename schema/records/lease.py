@@ -233,13 +233,15 @@ class Done(Struct, frozen=True, tag="done", forbid_unknown_fields=True, omit_def
     """The URL is settled. ``stored`` if a page (2xx with a body) was kept; ``bytes`` downloaded.
 
     ``kind`` is ``ok`` or the failure kind under which a final state was recorded (``gone`` …).
-    ``rewritten`` counts its links that the crawl's ``normalise`` has changed.
+    ``rewritten`` counts its links that the crawl's ``normalise`` has changed. ``forget``: it is
+    gone, and is not asked for any more unless it is linked anew.
     """
 
     stored: bool = False
     bytes: Count = 0
     kind: Annotated[str, Meta(max_length=40, pattern=KIND)] = "ok"
     rewritten: Count = 0
+    forget: bool = False
 
 
 class Retry(Struct, frozen=True, tag="retry", forbid_unknown_fields=True):

@@ -35,11 +35,13 @@ class Stamp(Struct, frozen=True):
     """What a transaction read of the replay log: the value of its clock, and node → epoch.
 
     ``refused`` are pages, as (crawl, fingerprint), that a commit did not store: ``max_pages`` are.
+    ``retired`` are URLs that are gone, and are not asked for again unless they are linked anew.
     """
 
     clock: int
     epochs: dict[str, int]
     refused: frozenset[tuple[int, int]] = frozenset()
+    retired: frozenset[tuple[int, int]] = frozenset()
 
 
 class Duty(Struct, frozen=True):

@@ -111,6 +111,8 @@ class StoredPage(Struct, kw_only=True):
     """Header fields that were sent, without credentials: for the archive, not kept in SQL."""
     spans: bytes = b""
     """Where its main text stands in ``text`` (``greencrawl.schema.text.spans``); b"": not told."""
+    task: TaskKind = TaskKind.PAGE
+    """What it was asked for as; not kept with the page."""
 
     def __post_init__(self) -> None:
         self.body_bytes = self.body_bytes or len(self.body)
@@ -135,11 +137,17 @@ class Validators(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """A page that was asked for at ``at_ms`` (epoch), and had not changed since it was stored."""
+    """A page that was asked for at ``at_ms`` (epoch), and had not changed since it was stored.
+
+    ``url``, ``depth`` and ``task`` are what it was asked for as; no URL where nothing was asked.
+    """
 
     crawl: int
     fingerprint: int
     at_ms: int
+    url: str = ""
+    depth: int = 0
+    task: TaskKind = TaskKind.PAGE
 
 
 class Version(Struct, frozen=True, kw_only=True):

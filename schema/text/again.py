@@ -6,24 +6,47 @@ from collections.abc import Callable
 
 from greencrawl.schema.net.normalising import queued_url
 from greencrawl.schema.net.scope import starts
-from greencrawl.schema.records import Crawl, CrawlOptions
+from greencrawl.schema.records import Crawl, CrawlOptions, Planned
 
 LIMITS = ("max_pages", "max_bytes", "max_seconds", "host_pages", "shape_pages")
 """Options that count what is fetched, whether for the first time or again."""
 
 
-def again_text(crawl: Crawl, url: str, moment: Callable[[int], str]) -> str:
-    """What a crawl's periods will do with a canonical ``url``; "" where it has none."""
+def again_text(
+    crawl: Crawl, url: str, moment: Callable[[int], str], planned: Planned | None = None
+) -> str:
+    """What a crawl's periods will do with a canonical ``url``; "" where it has none.
+
+    ``planned`` is its place in the crawl's calendar, if it has one.
+    """
     recrawl = crawl.options.recrawl
     if recrawl is None:
         return ""
-    if url not in {queued_url(crawl.options, given) for _, given in starts(crawl.options)}:
+    if url in {queued_url(crawl.options, given) for _, given in starts(crawl.options)}:
+        why = f"every {recrawl.every}, as a seed"
+    elif recrawl.deepest < 0:
         return "not asked for again: the crawl's periods begin with its seeds, and follow new links"
+    elif planned is None:
+        return f"not asked for again: it has no place in the calendar (depth {recrawl.depth})"
+    elif planned.retired:
+        return f"not asked for again unless it is linked anew: {_gone(planned)}"
+    else:
+        why = f"every {recrawl.every}, as pages up to depth {recrawl.depth} are"
+        if recrawl.depth == "all":
+            why = f"every {recrawl.every}, as all pages are"
+        if planned.misses:
+            due = max(planned.due_s * 1000, crawl.wakes_ms)
+            return f"asked for again in the first period from {moment(due)} on: {_gone(planned)}"
     if crawl.state == "resting":
-        return f"asked for again at {moment(crawl.wakes_ms)}: every {recrawl.every}, as a seed"
+        return f"asked for again at {moment(crawl.wakes_ms)}: {why}"
     if crawl.state == "active":
-        return f"asked for again in the next period: every {recrawl.every}, as a seed"
+        return f"asked for again in the next period: {why}"
     return f"not asked for again while the crawl is {crawl.state}"
+
+
+def _gone(planned: Planned) -> str:
+    times = "once" if planned.misses == 1 else f"{planned.misses} times in a row"
+    return f"it was gone {times}"
 
 
 def not_anew_text(name: str, options: CrawlOptions) -> str:

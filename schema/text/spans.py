@@ -19,22 +19,43 @@ def main_of(text: str, spans: bytes) -> str | None:
     """The main text of a page whose text is ``text``, of which ``spans`` tell; "" if nothing on it
     is main text. None if they tell nothing, or are of another text."""
     words = text.encode("utf-8", "replace")
+    pieces = _pieces(words, spans)
+    if pieces is None:
+        return None
+    main = b"".join(words[begin:end] + joint for begin, end, joint in pieces)
+    return main.decode("utf-8", "replace")
+
+
+def blocks_of(text: str, spans: bytes) -> list[tuple[str, bool]]:
+    """All text in its order, in blocks: (text, whether it is main text). One block that is not
+    where ``spans`` tell nothing."""
+    words = text.encode("utf-8", "replace")
+    found: list[tuple[bytes, bool]] = []
+    at = 0
+    for begin, end, _ in _pieces(words, spans) or ():
+        found += [(words[at:begin], False), (words[begin:end], True)]
+        at = end
+    found.append((words[at:], False))
+    read = [(block.decode("utf-8", "replace").strip(), is_main) for block, is_main in found]
+    return [(block, is_main) for block, is_main in read if block]
+
+
+def _pieces(words: bytes, spans: bytes) -> list[tuple[int, int, bytes]] | None:
+    """Where each piece of main text begins and ends, and its joint; None as of :func:`main_of`."""
     numbers = _Numbers(spans)
-    found: list[bytes] = []
+    found: list[tuple[int, int, bytes]] = []
     at = 0
     try:
         if not spans or numbers.next() != len(words):
             return None
         while numbers.at < len(spans):
             piece, passed = numbers.next(), numbers.next()
-            length, joint = piece >> 2, piece & 3
-            at += passed
-            found.append(words[at : at + length])
-            found.append(JOINTS[joint] if joint < len(JOINTS) else numbers.bytes())
-            at += length
+            joint, begin = piece & 3, at + passed
+            at = begin + (piece >> 2)
+            found.append((begin, at, JOINTS[joint] if joint < len(JOINTS) else numbers.bytes()))
     except IndexError:
         return None
-    return b"".join(found).decode("utf-8", "replace") if at <= len(words) else None
+    return found if at <= len(words) else None
 
 
 class _Numbers:

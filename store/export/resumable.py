@@ -95,6 +95,12 @@ def export(store: Store, wanted: Wanted, format_: Format, out: BinaryIO) -> Posi
     return position
 
 
+def pieces(store: Store, wanted: Wanted, format_: Format) -> Iterator[bytes]:
+    """All of it, a whole record at a time. Raises Unavailable."""
+    yield format_.begin()
+    yield from _records(store, wanted, format_, Position())
+
+
 class Resumable:
     """An export to ``path`` that the same command continues.
 

@@ -1,9 +1,9 @@
 """The worker's commit on MySQL: one transaction that first locks the rows concerned.
 
 The order of locks is the same everywhere, so that few transactions deadlock: nodes, crawls, limits,
-pages, final states, attempts, failures of hooks, overflow, sums, debts. Within each, keys are in
-order. A row that is not there yet cannot be locked: the second transaction that inserts the same
-key is refused, and runs again.
+pages, final states, attempts, failures of hooks, overflow, calendar, sums, debts. Within each, keys
+are in order. A row that is not there yet cannot be locked: the second transaction that inserts the
+same key is refused, and runs again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from msgspec.structs import replace
 
 from greencrawl.schema import crash_points
 from greencrawl.schema.records import Check, Final, Stamp
+from greencrawl.store import planned
 from greencrawl.store import rows as common
 from greencrawl.store.bodies import Place
 from greencrawl.store.mysql import page_limit, rows
 from greencrawl.store.mysql.connection import Db
 from greencrawl.store.mysql.ids import Numbers
+from greencrawl.store.mysql.recrawl import calendar
 from greencrawl.store.mysql.rows import Page, Prepared
 from greencrawl.store.mysql.statements import chunks, keys, numbers, raw
 from greencrawl.store.mysql.tables import (
@@ -95,12 +97,23 @@ class Write:
         ]  # fmt: skip
         failed = hooks.settle(db, runs, current, begun.most_bytes) if runs else None
         overflow.settled(db, settled)
+        retired = _plan(db, work, begun.recurring, refused)
         if failed is not None:
             failed.write(db, begun.most_bytes)
         running.sums.write(db, begun.connection, begun.most_bytes)
         debts.owe(db, work.owes, begun.stamp.clock)
         crash_points.point("store.before_commit")
-        return replace(begun.stamp, refused=refused) if refused else begun.stamp
+        if refused or retired:
+            return replace(begun.stamp, refused=refused, retired=retired)
+        return begun.stamp
+
+
+def _plan(db: Db, work: Prepared, crawls: Set[int], refused: Set[Key]) -> frozenset[Key]:
+    """Tell the calendars of what was found; returns what is retired."""
+    plans = calendar.plans(db, sorted(crawls))
+    found = planned.observed(work.work, plans) if plans else []
+    found = [one for one in found if (one.crawl, one.fingerprint) not in refused]
+    return calendar.settle(db, found, plans).retired if found else frozenset()
 
 
 def _named(finals: Sequence[Final], checks: Sequence[Check]) -> Iterator[Key]:

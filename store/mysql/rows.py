@@ -7,7 +7,7 @@ from typing import Any
 from zlib import crc32
 
 import gevent
-from msgspec import Struct
+from msgspec import Struct, field
 
 from greencrawl.schema import wire
 from greencrawl.schema.net.urls import host_of
@@ -96,6 +96,8 @@ class Prepared(Struct):
     hooks: list[HookRun]
     checks: list[Check]
     owes: frozenset[str] = frozenset()
+    work: Commit = field(default_factory=Commit)
+    """What they are of."""
 
 
 def host_hash(host: str) -> int:
@@ -126,7 +128,7 @@ def prepare(codec: Codec, work: Commit) -> Prepared:
             done = 0
     attempts = [_attempt(one) for one in work.attempts]
     hosts = [host_key(row[8]) for row in attempts]
-    return Prepared(pages, attempts, hosts, work.finals, work.hooks, work.checks, work.owes)
+    return Prepared(pages, attempts, hosts, work.finals, work.hooks, work.checks, work.owes, work)
 
 
 def _page(codec: Codec, page: StoredPage) -> Page:

@@ -27,6 +27,7 @@ from greencrawl.schema.records import (
     CrawlOptions,
     CrawlState,
     Debt,
+    Due,
     Duty,
     Facts,
     Final,
@@ -37,6 +38,7 @@ from greencrawl.schema.records import (
     Mark,
     Member,
     NodeOptions,
+    Observation,
     OptionName,
     OrderChange,
     Ordered,
@@ -45,6 +47,7 @@ from greencrawl.schema.records import (
     PageFilter,
     ParkedShape,
     Period,
+    Planned,
     Purge,
     Refusal,
     Round,
@@ -68,12 +71,13 @@ from greencrawl.store.base import (
 )
 from greencrawl.store.bodies import Bodies, Place
 from greencrawl.store.errors import BodyAway, Unstorable
-from greencrawl.store.mysql import commits, migrations, page_limit, periods, rows, streams
+from greencrawl.store.mysql import commits, migrations, page_limit, rows, streams
 from greencrawl.store.mysql.cluster.routing import Cluster
 from greencrawl.store.mysql.cluster.topology import Topology
 from greencrawl.store.mysql.connection import LONG_SECONDS, Db
 from greencrawl.store.mysql.group_commit import Grouped
 from greencrawl.store.mysql.ids import Numbers
+from greencrawl.store.mysql.recrawl import calendar, periods
 from greencrawl.store.mysql.system import alerts as alerted
 from greencrawl.store.mysql.system import members, orders
 from greencrawl.store.mysql.system import samples as sampled
@@ -590,6 +594,47 @@ class MysqlStore:
             == overflow.FREED_ROWS
         ):
             pass
+
+    # -- the calendar
+
+    def add_calendar(self, crawl: int, found: Sequence[Observation]) -> None:
+        """See :class:`greencrawl.store.base.Store`."""
+        self._cluster.write(lambda db: calendar.add(db, crawl, found))
+
+    def calendar_places(self) -> list[tuple[int, int]]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.read(calendar.places)
+
+    def calendar_due(
+        self, crawl: int, partition: int, after: tuple[int, int, int], limit: int
+    ) -> list[Due]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.read(lambda db: calendar.due(db, crawl, partition, after, limit))
+
+    def calendar_taken(self, crawl: int, rows: Sequence[Due], node: str, epoch: int) -> int:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._cluster.write(lambda db: calendar.taken(db, crawl, rows, node, epoch))
+
+    def drop_calendar(self, crawl: int, rows: Sequence[Due]) -> None:
+        """See :class:`greencrawl.store.base.Store`."""
+        self._cluster.write(lambda db: calendar.drop(db, crawl, rows))
+
+    def postpone_calendar(self, crawl: int, partition: int, row: Due) -> None:
+        """See :class:`greencrawl.store.base.Store`. In bounded steps."""
+        step = partial(calendar.postpone, crawl=crawl, partition=partition, row=row)
+        while self._cluster.write(step) == calendar.FREED_ROWS:
+            pass
+
+    def free_calendar(self, partition: int, epoch: int) -> None:
+        """See :class:`greencrawl.store.base.Store`. In bounded steps."""
+        step = partial(calendar.free, partition=partition, epoch=epoch)
+        while self._cluster.write(step) == calendar.FREED_ROWS:
+            pass
+
+    def planned(self, crawl: int, fingerprint: int) -> Planned | None:
+        """See :class:`greencrawl.store.base.Store`."""
+        row = self._cluster.read(lambda db: calendar.row_of(db, crawl, fingerprint))
+        return row.planned if row else None
 
     # -- the worker's commit
 

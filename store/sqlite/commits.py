@@ -22,13 +22,14 @@ from msgspec.structs import replace
 from greencrawl.schema import crash_points
 from greencrawl.schema.errors import DutyLost, GreencrawlError
 from greencrawl.schema.records import Attempt, Check, Commit, Duty, Final, Stamp, StoredPage
-from greencrawl.store import rows
+from greencrawl.store import planned, rows
 from greencrawl.store.bodies import Bodies, Place
 from greencrawl.store.errors import Unstorable
 from greencrawl.store.rows import Codec, Prepared, Row
 from greencrawl.store.sqlite import page_limit
 from greencrawl.store.sqlite.batches import ROWS, marks, padded, parts, values
 from greencrawl.store.sqlite.connection import SqliteThread, transaction, translate
+from greencrawl.store.sqlite.recrawl import calendar
 from greencrawl.store.sqlite.tables import (
     contents,
     crawls,
@@ -158,11 +159,29 @@ def write(
         if runs := [run for run in runs if (run.crawl, run.fingerprint) not in refused]:
             hooks.settle(connection, runs)
         overflow.settled(connection, (r[:2] for r in chain(pages, finals)))
+        if retired := _plan(connection, works, alive, refused):
+            now = replace(now, retired=retired)
         if owes:
             debts.owe(connection, owes, stamp)
         crash_points.point("store.before_commit")
     crash_points.point("store.after_commit")
     return now
+
+
+def _plan(
+    connection: sqlite3.Connection,
+    works: Sequence[Prepared],
+    alive: Mapping[int, bool],
+    refused: Collection[tuple[int, int]],
+) -> frozenset[tuple[int, int]]:
+    """Tell the calendars of what was found; returns what is retired."""
+    crawls_ = set[int]().union(*(planned.named(one.work) for one in works)) & alive.keys()
+    if not crawls_:
+        return frozenset()
+    plans = calendar.plans(connection, sorted(crawls_))
+    found = [seen for one in works for seen in planned.observed(one.work, plans)] if plans else []
+    found = [seen for seen in found if (seen.crawl, seen.fingerprint) not in refused]
+    return calendar.settle(connection, found, plans).retired if found else frozenset()
 
 
 def _write_pages(

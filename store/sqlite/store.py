@@ -31,6 +31,7 @@ from greencrawl.schema.records import (
     CrawlOptions,
     CrawlState,
     Debt,
+    Due,
     Duty,
     Facts,
     Final,
@@ -41,6 +42,7 @@ from greencrawl.schema.records import (
     Mark,
     Member,
     NodeOptions,
+    Observation,
     OptionName,
     OrderChange,
     Ordered,
@@ -49,6 +51,7 @@ from greencrawl.schema.records import (
     PageFilter,
     ParkedShape,
     Period,
+    Planned,
     Purge,
     Refusal,
     Round,
@@ -72,11 +75,12 @@ from greencrawl.store.base import (
 from greencrawl.store.bodies import Bodies, Place
 from greencrawl.store.errors import BodyAway
 from greencrawl.store.rows import Codec, Row
-from greencrawl.store.sqlite import page_limit, periods
+from greencrawl.store.sqlite import page_limit
 from greencrawl.store.sqlite.commits import Committer
 from greencrawl.store.sqlite.connection import SqliteThread, transaction, translated
 from greencrawl.store.sqlite.group_commit import Grouped
 from greencrawl.store.sqlite.migrations import prepare, refuse_early
+from greencrawl.store.sqlite.recrawl import calendar, periods
 from greencrawl.store.sqlite.system import alerts as alerted
 from greencrawl.store.sqlite.system import members, orders
 from greencrawl.store.sqlite.system import samples as sampled
@@ -612,6 +616,46 @@ class SqliteStore:
         """See :class:`greencrawl.store.base.Store`. In bounded steps."""
         while self._write(lambda db: overflow.free(db, partition, since)) == overflow.FREED_ROWS:
             pass
+
+    # -- the calendar
+
+    def add_calendar(self, crawl: int, found: Sequence[Observation]) -> None:
+        """See :class:`greencrawl.store.base.Store`."""
+        self._write(lambda db: calendar.add(db, crawl, found))
+
+    def calendar_places(self) -> list[tuple[int, int]]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._questions.run(calendar.places)
+
+    def calendar_due(
+        self, crawl: int, partition: int, after: tuple[int, int, int], limit: int
+    ) -> list[Due]:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._questions.run(lambda db: calendar.due(db, crawl, partition, after, limit))
+
+    def calendar_taken(self, crawl: int, rows: Sequence[Due], node: str, epoch: int) -> int:
+        """See :class:`greencrawl.store.base.Store`."""
+        return self._write(lambda db: calendar.taken(db, crawl, rows, node, epoch))
+
+    def drop_calendar(self, crawl: int, rows: Sequence[Due]) -> None:
+        """See :class:`greencrawl.store.base.Store`."""
+        self._write(lambda db: calendar.drop(db, crawl, rows))
+
+    def postpone_calendar(self, crawl: int, partition: int, row: Due) -> None:
+        """See :class:`greencrawl.store.base.Store`. In bounded steps."""
+        step = partial(calendar.postpone, crawl=crawl, partition=partition, row=row)
+        while self._write(step) == calendar.FREED_ROWS:
+            pass
+
+    def free_calendar(self, partition: int, epoch: int) -> None:
+        """See :class:`greencrawl.store.base.Store`. In bounded steps."""
+        while self._write(lambda db: calendar.free(db, partition, epoch)) == calendar.FREED_ROWS:
+            pass
+
+    def planned(self, crawl: int, fingerprint: int) -> Planned | None:
+        """See :class:`greencrawl.store.base.Store`."""
+        row = self._questions.run(lambda db: calendar.row_of(db, crawl, fingerprint))
+        return row.planned if row else None
 
     # -- the worker's commit
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.support.checkout import ROOT
 
-FOLDERS = ("schema", "store", "broker", "logger", "worker", "cli", "bench")
+FOLDERS = ("schema", "store", "broker", "logger", "worker", "monitor", "cli", "bench")
 MOST_MODULES = 12
 MOST_LINES = 400
 LONGER = {

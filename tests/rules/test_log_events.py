@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.checkout import ROOT
 
-FOLDERS = ("schema", "store", "broker", "logger", "worker", "cli")
+FOLDERS = ("schema", "store", "broker", "logger", "worker", "monitor", "cli")
 METHODS = {"debug", "info", "warning", "error", "exception", "critical"}
 EVENT = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
 

@@ -16,6 +16,8 @@ from tests.support.redis_dump import Contents, Key, contents, dump
 
 DELAYS, SLOTS = {1: 3.0, 2: 0.0}, {1: 1, 2: 2}
 """By crawl."""
+PLANNED = 2
+"""The crawl that has a calendar."""
 
 
 class Laws:
@@ -78,6 +80,7 @@ class Laws:
         if not self.owed():
             self.conserved(found, logged - settled, pending, parents)
             self.told(found)
+        self.planned(found)
         if not any(task.name == "upkeep" for task in self.pace.living()):
             for crawl in self.store.crawls():
                 if crawl.state == "done":
@@ -97,6 +100,28 @@ class Laws:
                     if crawl.state == "active":
                         states |= {"stop", "done"}
                     assert record["state"] in states, f"{crawl.name} is {crawl.state}"
+
+    def planned(self, found: Contents) -> None:
+        """Each page, and what is gone, of a crawl with a calendar is in exactly one of: it waits
+        for its date; it is on its way, with one task; it is retired."""
+        for crawl in DELAYS:
+            marks, again = found.marks.get(crawl, []), found.again.get(crawl, set())
+            assert sorted(marks) == sorted(again), f"tasks of {crawl} are not what is on its way"
+            kept = {host: q.get("g", 0) for host, r in found.hosts.items()
+                    for c, q in r.get("q", {}).items() if int(c) == crawl}  # fmt: skip
+            waiting = {h: n for (h, c), n in found.marked_at.items() if c == crawl and n}
+            assert {h: n for h, n in kept.items() if n} == waiting
+        sql = "SELECT fingerprint, queued FROM calendar WHERE crawl = ?"
+        rows: dict[int, int] = dict(self.sql.execute(sql, (PLANNED,)))
+        sql = (
+            "SELECT fingerprint FROM pages WHERE crawl = :crawl UNION "
+            "SELECT fingerprint FROM finals WHERE crawl = :crawl AND state = 'gone'"
+        )
+        left = {row[0] for row in self.sql.execute(sql, {"crawl": PLANNED})} - rows.keys()
+        assert not left, "a page is not in the calendar"
+        if not self.owed():
+            on_way = {number for number, queued in rows.items() if queued}
+            assert on_way <= found.again.get(PLANNED, set()), "it is not on its way"
 
     def conserved(
         self, found: Contents, left: set[Key], pending: set[Key], parents: dict[Key, set[Key]]

@@ -28,10 +28,14 @@ from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.broker.service import seeding
 from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.calendar import Calendar
 from greencrawl.broker.tasks.upkeep import Upkeep
+from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import Unavailable, UnknownCrawl
 from greencrawl.schema.records import (
+    FINISHED,
     Admission,
+    Check,
     CloseItem,
     Commit,
     Crawl,
@@ -42,6 +46,7 @@ from greencrawl.schema.records import (
     FinalState,
     FinishItem,
     HostReport,
+    Recrawl,
     ReleaseItem,
     Retry,
     Session,
@@ -51,7 +56,7 @@ from greencrawl.schema.wire import to_msgpack
 from greencrawl.store import open_store
 from greencrawl.store.base import MARGIN
 from tests.support.paced import Pace, Paced, PacedStore
-from tests.support.recovery_laws import DELAYS, SLOTS, Laws
+from tests.support.recovery_laws import DELAYS, PLANNED, SLOTS, Laws
 from tests.support.redis_dump import Copy, Key, dump
 from tests.support.redis_server import RedisServer
 
@@ -131,12 +136,31 @@ class Broker:
         )
         machine.pace.service(self.service)
         self.upkeep = Upkeep(self.service)
+        self.calendar = Calendar(self.service)
 
 
 def upkeep_now(at: Broker) -> None:
     """A look at all crawls without a step of the store's clock, if the other has not the duty."""
     at.upkeep._next.clear()
     at.upkeep.step(())
+
+
+def calendar_now(at: Broker) -> None:
+    """What is due is queued, if the other has not the duty."""
+    at.calendar._rests.clear()
+    at.calendar.step(at.service.store.calendar_places())
+
+
+class Unrested(PacedStore):
+    """A crawl does not begin again by itself: a rule says when."""
+
+    def rest(self, crawl: int, every_ms: int, *, version: int) -> Crawl:
+        self._pace.gate("rest")
+        done: Crawl = self._store.set_state(crawl, "done", FINISHED, version=version)
+        return done
+
+    def under(self, duty: Any) -> PacedStore:
+        return Unrested(self._pace, self._store.under(duty))
 
 
 class World(Laws, RuleBasedStateMachine):
@@ -156,13 +180,14 @@ class World(Laws, RuleBasedStateMachine):
         self.store = open_store(f"sqlite:///{self.folder / 'c.sqlite'}")
         self.sql = sqlite3.connect(self.folder / "c.sqlite", isolation_level=None)
         self.pace.known.clear()
-        self.paced_store: Any = PacedStore(self.pace, self.store)
+        self.paced_store: Any = Unrested(self.pace, self.store)
         self.tasks: list[Paced] = []
         self.brokers = [Broker(self), Broker(self)]
         self.workers = Frontier([self.server.url], self.paced_store)
         self.pace.node(self.workers.nodes[0])
         for number, delay in DELAYS.items():
-            options = CrawlOptions(delay=delay, slots=SLOTS[number])
+            again = Recrawl(every="1d", depth="all") if number == PLANNED else None
+            options = CrawlOptions(delay=delay, slots=SLOTS[number], recrawl=again)
             crawl = self.store.put_crawl(f"crawl{number}", options, HOSTS)
             self.brokers[0].frontier.put_crawl(crawl)
         self.said: list[Crawl] = list(self.store.crawls())
@@ -174,6 +199,7 @@ class World(Laws, RuleBasedStateMachine):
         self.jumped = 0.0
         self.tokens = 0
         self.moment = 0
+        self.period = epoch_ms() // 1000
         self.restarts = 0
         self.forced: set[Key] = set()
         self.outcomes: dict[tuple[str, int], str] = {}
@@ -283,9 +309,11 @@ class World(Laws, RuleBasedStateMachine):
         """What ``greencrawl.worker.delivery.writer`` does with one task."""
         session = held.session
         task = next(task for task in session.tasks if task.number == number)
+        if outcome == "same" and not self.has_page(session.crawl, task.url):
+            outcome = "page"
         commit, links = self.commit_of(session.crawl, task.url, outcome)
         for _ in range(4):
-            if not (commit.pages or commit.finals):
+            if not (commit.pages or commit.finals or commit.checks):
                 break
             stamp = self.paced_store.commit(commit)
             if stamp.refused:  # its shape was released meanwhile
@@ -294,10 +322,12 @@ class World(Laws, RuleBasedStateMachine):
                 break
         else:
             return
+        retired = bool(stamp.retired) if commit.finals else False
         report = {
-            "page": Done(stored=True, bytes=5), "gone": Done(kind="gone"),
+            "page": Done(stored=True, bytes=5), "gone": Done(kind="gone", forget=retired),
             "dead": Dead(kind="timeout"), "parked": Done(kind="parked"),
             "retry": Retry(wait=5.0, kind="reset"),
+            "same": Done(kind="unchanged"),
         }[outcome]  # fmt: skip
         self.deliver(
             broker,
@@ -308,6 +338,8 @@ class World(Laws, RuleBasedStateMachine):
 
     def commit_of(self, crawl: int, page: str, outcome: str) -> tuple[Commit, list[Admission]]:
         self.moment += 1
+        if outcome == "same":  # a page that is stored has not changed
+            return Commit(checks=[self.check(crawl, page)]), []
         fingerprint = self.workers.fingerprint(page)
         if outcome == "page":
             links = links_of(crawl, page)
@@ -324,6 +356,14 @@ class World(Laws, RuleBasedStateMachine):
             at_ms=self.moment,
         )  # fmt: skip
         return Commit(finals=[final]), []
+
+    def has_page(self, crawl: int, page: str) -> bool:
+        number = self.workers.fingerprint(page)
+        return self.store.page(crawl, number, detail="row") is not None
+
+    def check(self, crawl: int, page: str) -> Check:
+        number = self.workers.fingerprint(page)
+        return Check(crawl=crawl, fingerprint=number, at_ms=self.moment, url=page, depth=1)
 
     def admitted(self, crawl: int, links: list[Admission], stamp: Any) -> bool:
         """False when the rows are to be written again; asks again while Redis is away."""
@@ -385,9 +425,22 @@ class World(Laws, RuleBasedStateMachine):
     def everything(self) -> tuple[Any, ...]:
         rows = [
             self.sql.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()
-            for table in ("pages", "finals", "seed_batches", "overflow", "blocks")
+            for table in ("pages", "finals", "seed_batches", "overflow", "blocks", "calendar")
         ]
         return dump(self.raw), rows
+
+    def begin_period(self, days: int) -> None:
+        """The next period of a crawl begins, whatever is still to do of the one before."""
+        self.period += days * 86_400 + 1
+        sql = (
+            "INSERT INTO periods (crawl, number, started_ms) SELECT :crawl, "
+            "COALESCE(MAX(number), 0) + 1, :ms FROM periods WHERE crawl = :crawl"
+        )
+        values = {"crawl": PLANNED, "ms": self.period * 1000}
+        self.store._write(lambda db: db.execute(sql, values))
+        known = self.store.crawl(PLANNED)
+        if known.state == "done":
+            self.store.reopen(PLANNED, known.version)
 
     # -- people
 
@@ -494,6 +547,8 @@ class World(Laws, RuleBasedStateMachine):
                 logged, pending, _ = self.log()
                 assert not logged - self.settled()
                 assert not pending
+                sql = "SELECT fingerprint FROM calendar WHERE queued <> 0 OR due_s <= ?"
+                assert not self.sql.execute(sql, (self.period,)).fetchall(), "not asked for again"
                 return
         logged, pending, _ = self.log()
         raise AssertionError(f"not healed: {logged - self.settled()}, pending {pending}")
@@ -506,7 +561,7 @@ class World(Laws, RuleBasedStateMachine):
             self.work("tell", 9999, partial(at.frontier.put_crawl, crawl), at)
         for task in self.pace.living():
             task.step(2000)
-        for call in (self.tend_now, self.refill_now, self.fetch_all):
+        for call in (self.tend_now, self.refill_now, calendar_now, self.fetch_all):
             self.work("heal", 9999, partial(call, at), at)
         for _ in range(3):  # under one duty: two scans in a row tell the end
             self.work("upkeep", 9999, lambda: upkeep_now(at), at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -78,10 +79,22 @@ class Contents:
     crawls: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
     waits: set[tuple[int, int, str]] = field(default_factory=set)
+    again: dict[int, set[int]] = field(default_factory=dict)
+    """Crawl → fingerprints of known pages that are on their way to be fetched again."""
+    marks: dict[int, list[int]] = field(default_factory=dict)
+    """Crawl → the same by the marks of its tasks."""
+    marked_at: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """(host, crawl) → waiting tasks with a mark."""
 
 
 TASK_BYTES, HOST_BYTES = 24, 240
 """As in ``lua/shared/common.lua``."""
+
+
+def mark_of(entry: str) -> int | None:
+    """The fingerprint that an entry carries, if it fetches a known page again."""
+    found = re.match(r"\d+,\d+,\d+,\d+,(0?)(\d+)", entry)
+    return (-1 if found[1] else 1) * int(found[2]) if found else None
 
 
 def contents(found: dict[str, Any]) -> Contents:
@@ -96,13 +109,16 @@ def contents(found: dict[str, Any]) -> Contents:
         out.bytes[p] += len(task_path(url)) + TASK_BYTES
         if place == "waiting":
             out.waits.add((p, crawl, host))
+        if mark := mark_of(entry):
+            out.marks.setdefault(crawl, []).append(mark)
+            out.marked_at[(host, crawl)] += place == "waiting"
 
     for key, value in found.items():
         p = int(key[4 : key.index("}")])
         kind, *rest = key.split("}:", 1)[1].split(":", 2)
         if kind == "h":
             host = ":".join(rest)
-            out.hosts[host] = unpacked(value)
+            out.hosts[host] = unpacked(value) or {}  # Lua packs an empty record as a list
             for crawl, queue in out.hosts[host].get("q", {}).items():
                 for entry in queue.get("e", ()):
                     met(p, int(crawl), host, entry[1:], "waiting")
@@ -118,8 +134,9 @@ def contents(found: dict[str, Any]) -> Contents:
             for member, _ in value:
                 crawl, host, entry = member.split("\n")
                 met(p, int(crawl), host, entry[1:], "later")
-        elif kind in "zy":
-            sets = (out.seen if kind == "z" else out.spilled).setdefault(int(rest[0]), set())
+        elif kind in "zyg":
+            of_kind = {"z": out.seen, "y": out.spilled, "g": out.again}[kind]
+            sets = of_kind.setdefault(int(rest[0]), set())
             numbers = {int(one) for one in value}
             assert not sets & numbers, "a fingerprint stands in two buckets"
             sets |= numbers

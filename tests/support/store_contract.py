@@ -33,10 +33,11 @@ from greencrawl.schema.records import (
     TaskKind,
 )
 from greencrawl.store.base import DUTY_SECONDS, MARGIN, Store
-from greencrawl.store.mysql import periods as mysql_periods
+from greencrawl.store.mysql.recrawl import periods as mysql_periods
 from greencrawl.store.mysql.store import MysqlStore
-from greencrawl.store.sqlite import periods as sqlite_periods
+from greencrawl.store.sqlite.recrawl import periods as sqlite_periods
 from greencrawl.store.sqlite.store import SqliteStore
+from tests.support.store_calendar import CalendarContract
 from tests.support.store_content import ContentContract
 from tests.support.store_hooks import HookContract
 from tests.support.store_members import MembersContract
@@ -106,6 +107,7 @@ def shift_duty(store: Store, name: str, seconds: float) -> None:
 
 
 class StoreContract(
+    CalendarContract,
     ContentContract,
     HookContract,
     MembersContract,

@@ -216,11 +216,14 @@ class System:
 
     def call(self, method: str, path: str, body: object = None) -> Any:
         """One call, JSON in and out. Raises urllib.error.HTTPError (4xx, 5xx) or OSError."""
+        headers = {"Content-Type": "application/json"}
+        if token := self.variables.get("ADMIN_TOKEN"):
+            headers["Authorization"] = f"Bearer {token}"
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
+            headers=headers,
         )
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:

@@ -32,7 +32,7 @@ from tests.support.ports import free_port
 from tests.support.system import wait_until
 
 SECONDS = 120
-ROOMS = ("broker", "cli", "logger", "schema", "store", "worker")
+ROOMS = ("broker", "cli", "logger", "monitor", "schema", "store", "worker")
 OWN = ("greencrawl.pth", "greencrawl_speedups_*", "__pycache__")
 """What of our own environment the new one does not get."""
 

@@ -41,6 +41,7 @@ QUESTIONS = [
     "… a Lua script?",
     "… a setting?",
     "… a feature of main text?",
+    "… a page of the Monitor?",
     "… a migration of the store?",
 ]
 
@@ -77,7 +78,8 @@ def test_the_file_that_answers_a_question_is_there(
 @pytest.mark.parametrize("name", ["SECURITY.md", "CONTRIBUTING.md", "docs/glossary.md"])
 def test_files_that_a_text_names_are_there(name: str) -> None:
     said = text(name)
-    named = re.findall(r"`((?:broker|cli|deploy|docs|schema|store|tests|worker)/[\w./-]*)`", said)
+    folders = "broker|cli|deploy|docs|monitor|schema|store|tests|worker"
+    named = re.findall(rf"`((?:{folders})/[\w./-]*)`", said)
     linked = re.findall(r"\]\((?!https?:|#)([^)#]+)", said)
     for place in named:
         assert (ROOT / place).exists(), place

@@ -25,6 +25,7 @@ from greencrawl.schema.records import (
     HookRun,
     Outcome,
     Retry,
+    Stamp,
     StoredPage,
     Task,
     TaskKind,
@@ -108,6 +109,20 @@ class Result(Struct, kw_only=True):
         ):
             self.finals = []
             self.outcome = Retry(wait=RELEASED_SECONDS, kind="released", charge=False)
+
+    def heed(self, stamp: Stamp) -> None:
+        """What the store has refused is no result; what it has retired is to be forgotten."""
+        if stamp.refused:
+            self.give_back(stamp.refused)
+        if stamp.retired:
+            self.forget(stamp.retired)
+
+    def forget(self, retired: Collection[tuple[int, int]]) -> None:
+        """Have a URL forgotten that is gone, and not asked for any more."""
+        if isinstance(self.outcome, Done) and any(
+            (last.crawl, last.fingerprint) in retired for last in self.finals
+        ):
+            self.outcome = msgspec.structs.replace(self.outcome, forget=True)
 
 
 class Results:
@@ -233,6 +248,7 @@ class Results:
             truncated=fetched.truncated,
             digest=hashlib.sha256(fetched.body).digest()[:16],
             request=fetched.request,
+            task=task.kind,
         )
 
     def stored(
@@ -284,7 +300,14 @@ class Results:
             task=task.number,
             outcome=Done(bytes=fetched.wire_bytes, kind=UNCHANGED),
             attempts=[self._journal.success(crawl, number, task, fetched)],
-            check=Check(crawl=crawl, fingerprint=number, at_ms=fetched.fetched_ms),
+            check=Check(
+                crawl=crawl,
+                fingerprint=number,
+                at_ms=fetched.fetched_ms,
+                url=task.url,
+                depth=task.depth,
+                task=task.kind,
+            ),
         )
 
     def note_hooks(

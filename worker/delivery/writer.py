@@ -249,9 +249,9 @@ class Writer:
         for delay in delays():
             stamp, owed = self._commit(batch)
             crash_points.point("worker.after_store")
-            if stamp is not None and stamp.refused:
+            if stamp is not None and (stamp.refused or stamp.retired):
                 for result in batch:
-                    result.give_back(stamp.refused)
+                    result.heed(stamp)
             pages = [result.page for result in batch if result.page is not None]
             if stamp is None or self._admit(pages, stamp, owed):
                 break

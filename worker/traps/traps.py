@@ -281,9 +281,12 @@ class Judge:
         self._settled: Shape | None = None
 
     def verdict(self, task: Task) -> Parked | None:
-        """:meth:`Traps.verdict`; always fetched are a page of a user's own list and a requisite."""
+        """:meth:`Traps.verdict`; always fetched are a page of a user's own list, a requisite, and a
+        page that is stored: it takes no part of a limit."""
         self._settled = None
         if task.kind is not TaskKind.PAGE:  # as few
+            if task.kind is TaskKind.REFETCH:  # it is stored: what it brings is known
+                return None
             if task.kind.is_sitemap:
                 return self._traps.sitemap_verdict(self._state, self._crawl, task)
             if not task.kind.is_page:
@@ -302,13 +305,15 @@ class Judge:
         if task.kind.is_sitemap:
             counted = self._crawl.options.host_pages > 0
         else:
-            counted = task.kind.is_page and self._context.listing(task.url) is None
+            known = task.kind is TaskKind.REFETCH
+            counted = task.kind.is_page and not known and self._context.listing(task.url) is None
         if counted:
             self._state.yields.pages -= 1
 
     def note(self, task: Task, row: StoredPage, reading: Reading | None = None) -> None:
-        """:meth:`Traps.note`; sitemaps and requisites say nothing of their host's pages."""
-        if task.kind is not TaskKind.PAGE and not task.kind.is_page:
+        """:meth:`Traps.note`; sitemaps and requisites say nothing of their host's pages,
+        nor does a page that is fetched again, which brings little that is new."""
+        if task.kind is TaskKind.REFETCH or not task.kind.is_page:
             return
         settled, self._settled = self._settled, None
         if settled is not None and reading is not None:

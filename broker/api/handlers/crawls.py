@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from greencrawl.broker.api.handlers.parameters import host_name
 from greencrawl.broker.api.messages import Answer, CrawlChange, SeedQuery, StopRequest
-from greencrawl.broker.api.problems import HttpProblem
 from greencrawl.broker.service import changing, seeding
+from greencrawl.broker.service.faces import operating
+from greencrawl.broker.service.faces.asking import host_name
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.records import (
-    STOPPING,
-    STOPPING_NOW,
     Crawl,
     CreateCrawl,
     Period,
@@ -83,17 +81,7 @@ def list_purges(service: Service) -> list[Purge]:
 
 def pause_crawl(service: Service, crawl: str) -> Crawl:
     """Lease no more URLs of this crawl; what is leased is finished. Idempotent."""
-    while True:
-        found = service.store.crawl(crawl)
-        if found.state == "done":
-            why = f"crawl {crawl} is done ({found.reason}); there is nothing to pause"
-            raise HttpProblem(409, why)
-        if found.stopping:
-            raise HttpProblem(409, f"crawl {crawl} is being stopped; resume it first")
-        changed = service.store.set_state(found.id, "paused", version=found.version)
-        if changed.state == "paused":  # else it was changed meanwhile: it may be done
-            service.frontier.put_crawl(changed)
-            return changed
+    return operating.pause(service, crawl)
 
 
 def stop_crawl(service: Service, crawl: str, body: StopRequest) -> Crawl:
@@ -104,23 +92,12 @@ def stop_crawl(service: Service, crawl: str, body: StopRequest) -> Crawl:
     a round make it active again; links that are found late do not. One that is done at a limit
     stays as it is. Idempotent.
     """
-    reason = STOPPING_NOW if body.now else STOPPING
-    while True:
-        found = service.store.crawl(crawl)
-        done = found.state == "done" and not found.finished
-        if done or (found.stopping and found.reason in (reason, STOPPING_NOW)):
-            return found
-        changed = service.store.set_state(found.id, "paused", reason, version=found.version)
-        if changed.stopping:  # else it was changed meanwhile
-            service.frontier.put_crawl(changed)
-            return changed
+    return operating.stop(service, crawl, now=body.now)
 
 
 def resume_crawl(service: Service, crawl: str) -> Crawl:
     """Lease URLs of this crawl again, also after a stop or a limit that was raised. Idempotent."""
-    changed = service.store.set_state(service.store.crawl(crawl).id, "active")
-    service.frontier.put_crawl(changed)
-    return changed
+    return operating.resume(service, crawl)
 
 
 def list_periods(service: Service, crawl: str) -> list[Period]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from greencrawl.broker.api.handlers.parameters import cursor
 from greencrawl.broker.api.messages import (
     DeadLetter,
     DeadQuery,
@@ -12,7 +11,8 @@ from greencrawl.broker.api.messages import (
     HooksReply,
     RequeueRequest,
 )
-from greencrawl.broker.service import seeding
+from greencrawl.broker.service.faces import operating
+from greencrawl.broker.service.faces.asking import cursor
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.records import SeedReply
 
@@ -34,13 +34,7 @@ def requeue_dead(service: Service, body: RequeueRequest) -> SeedReply:
 
     Those that are there now: one that is given up again meanwhile stays a dead letter.
     """
-    crawl = service.store.crawl(body.crawl)
-    now, added, pending = service.store.tick(), 0, 0
-    while (batch := service.store.requeue_dead(crawl.id, before=now)) is not None:
-        missed = len(seeding.settle(service, batch).missed)
-        added += len(batch.urls) - missed
-        pending += missed
-    return SeedReply(added=added, duplicate=0, rejected=0, items=(), pending=pending)
+    return operating.requeue(service, body.crawl)
 
 
 def count_hook_failures(service: Service, crawl: str) -> HookCounts:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from greencrawl.broker.api.handlers.parameters import cursor, host_name
 from greencrawl.broker.api.messages import (
     BodyQuery,
     ChangesQuery,
@@ -16,11 +12,10 @@ from greencrawl.broker.api.messages import (
     Text,
 )
 from greencrawl.broker.service import changes, pages
+from greencrawl.broker.service.faces.asking import cursor, wanted_pages
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.errors import InvalidConfig
-from greencrawl.schema.records import PageFilter
-from greencrawl.schema.text.moments import since_ms, status_range
-from greencrawl.schema.text.patterns import Pattern
+from greencrawl.schema.text.moments import since_ms
 
 
 def list_pages(service: Service, query: PagesQuery) -> PagesReply:
@@ -29,32 +24,10 @@ def list_pages(service: Service, query: PagesQuery) -> PagesReply:
     A request looks at a bounded number of pages: ``next`` may come with few of them, or none.
     """
     crawl = service.store.crawl(query.crawl)
-    wanted, pattern = _wanted(query)
+    wanted, pattern = wanted_pages(query.host, query.status, query.since, query.grep)
     with cursor():
         look = service.reader.look(crawl.id, wanted, pattern, limit=query.limit, after=query.after)
     return PagesReply(tuple(map(pages.listed, look.pages)), look.next, look.looked_at)
-
-
-def _wanted(query: PagesQuery) -> tuple[PageFilter, Pattern | None]:
-    """What a query asks for. Raises InvalidConfig that names every parameter which is wrong."""
-    problems: list[tuple[str, str]] = []
-
-    def read(name: str, parse: Callable[[str], Any], nothing: Any) -> Any:
-        given = getattr(query, name)
-        try:
-            return parse(given) if given else nothing
-        except ValueError as error:
-            problems.append((name, str(error)))
-
-    wanted = PageFilter(
-        host=read("host", host_name, ""),
-        status=read("status", status_range, PageFilter().status),
-        since_ms=read("since", since_ms, 0),
-    )
-    pattern = read("grep", Pattern, None)
-    if problems:
-        raise InvalidConfig(problems)
-    return wanted, pattern
 
 
 def get_page(service: Service, id: str) -> PageReply:

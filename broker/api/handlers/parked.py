@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from greencrawl.broker.api.messages import ParkedQuery, ParkedReply, ReleaseParkedRequest
 from greencrawl.broker.api.problems import HttpProblem
-from greencrawl.broker.service import seeding
+from greencrawl.broker.service.faces import operating
 from greencrawl.broker.service.service import Service
-from greencrawl.schema.records import EVERY_SHAPE, SeedReply
+from greencrawl.schema.records import SeedReply
 
 
 def list_parked(service: Service, query: ParkedQuery) -> ParkedReply:
@@ -24,13 +24,4 @@ def release_parked(service: Service, body: ReleaseParkedRequest) -> SeedReply:
     if bool(body.shape) == body.all:
         what = "name a shape, or say all" if not body.all else "not together with all"
         raise HttpProblem(400, f"shape: {what}", [("shape", what)])
-    crawl = service.store.crawl(body.crawl)
-    # First this: what workers park from here on by such a shape the store refuses.
-    released = service.store.add_released(crawl.id, [EVERY_SHAPE if body.all else body.shape])
-    service.frontier.put_crawl(released)  # workers learn by the revision
-    shape, added, pending = None if body.all else body.shape, 0, 0
-    while (batch := service.store.release_parked(crawl.id, shape)) is not None:
-        missed = len(seeding.settle(service, batch).missed)
-        added += len(batch.urls) - missed
-        pending += missed
-    return SeedReply(added=added, duplicate=0, rejected=0, items=(), pending=pending)
+    return operating.release(service, body.crawl, None if body.all else body.shape)

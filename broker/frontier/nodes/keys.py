@@ -19,12 +19,13 @@
                        → its incarnation and what it told (``coordination/members.py``)
 ``gc:writable``, ``gc:outage``  that the store has taken a write lately, and since when it takes
                        none (``coordination/outages.py``)
-``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight, ver
+``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight, ver, cal
                        (``lua/crawls/crawl.lua``); quota, low, round (``lua/crawls/quota.lua``);
                        counters adm, wait, leased, later, over, fin, stored, dead, retries, bytes,
-                       hosts, f:<failure kind>; zl, zp, zn and yl, yp, yn: level, pointer
-                       and count of the sets of URLs below; while it is deleted gone, and how far
-                       its records of shapes are (traps); afterwards, for an hour, gone alone
+                       hosts, f:<failure kind>; zl, zp, zn, yl, yp, yn and gl, gp, gn: level,
+                       pointer and count of the sets of URLs below; while it is deleted gone, and
+                       how far its records of shapes are (traps); afterwards, for an hour, gone
+                       alone
 ``gc:{p}:crawls``      hash: id of each crawl with a record → version it was told of last
 ``gc:{p}:due:<crawl>`` sorted set host → logical ms at which it may be opened
 ``gc:{p}:h:<host>``    a host's record, packed: next, last, till, lvl, busy, sole, ad, rd, od, lat,
@@ -44,6 +45,8 @@
 ``gc:{p}:later``       sorted set of retries → logical ms
 ``gc:{p}:z:<crawl>:<start>``  bucket of the seen-set
 ``gc:{p}:y:<crawl>:<start>``  the same of what waits in the overflow
+``gc:{p}:g:<crawl>:<start>``  the same of known pages that are on their way to be fetched again:
+                       each has one task, which carries its fingerprint
 ``gc:{p}:f:<batch>``   set of fingerprints that a forced batch of seeds has queued, expiring;
                        ``gc:{p}:fl`` list of these batches, ``gc:{p}:fn`` sum of their members
 ``gc:{p}:r:<origin>``  robots.txt as the workers packed it, expiring; a cache
@@ -69,6 +72,7 @@ needed. What bounds each of them:
 
 - the budget of tasks (``b``): waiting, leased and later tasks, the records of hosts with waiting
   tasks or in ``dry``, their lists and their places in ``due``;
+- a share of that budget, and a number a host (``lua/queue/admit.lua``): ``g``;
 - budgets and numbers of their own, a share of the node's limit each (``memory.py``): ``r`` and
   ``ro``; ``t`` and ``to``; records of idle hosts and ``hi``, but for those that may not be asked
   yet; ``f``;

@@ -142,9 +142,13 @@ class Replay:
         at T or later: rows noted before are queued there, or were settled since. A row that waits
         may be anything to the node: spilled, unknown, or queued and known to the seen-set, which
         refuses it when it is brought again. See decision 24.
+
+        Likewise all of a calendar that was on its way under an earlier epoch is due again. What the
+        node remembers of that is known as on its way there, and is queued no second time.
         """
         for p in self._parts.placement.partitions_on(self._node):
             self._store.free_overflow(p, 0 if self._everything else self._since)
+            self._store.free_calendar(p, int(self._node.epoch or 0))
             self._progress.hold()
 
     def respill(self) -> int:

@@ -41,7 +41,7 @@ LEVEL_A = ord("A")
 
 def value_of(item: Admission) -> str:
     """What is queued: the level's character, then ``depth[,redirects,errors,deliveries]path``,
-    the kind packed with the redirects."""
+    the kind packed with the redirects. A script may add a mark behind the deliveries."""
     if number := pack_redirects(item):
         return f"{chr(LEVEL_A + item.level)}{item.depth},{number},0,0{task_path(item.url)}"
     return f"{chr(LEVEL_A + item.level)}{item.depth}{task_path(item.url)}"
@@ -104,6 +104,7 @@ class Mode(IntEnum):
     MARK = 2
     REFILL = 3
     MARK_SPILLED = 4
+    AGAIN = 5
 
 
 def admit_args(
@@ -155,6 +156,7 @@ def crawl_args(crawl: Crawl, state: str, afresh: bool = False) -> bytes:
             crawl.version,
             int(crawl.options.max_pages > 0),
             int(afresh),
+            int(options.recrawl is not None and options.recrawl.deepest >= 0),
         ]
     )
 
@@ -195,6 +197,7 @@ def finish_row(item: FinishItem) -> list[Any]:
             int(outcome.stored),
             outcome.bytes,
             outcome.rewritten,
+            int(outcome.forget),
         ]
     if isinstance(outcome, Retry):
         wait = round(outcome.wait * 1000)

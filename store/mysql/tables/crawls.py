@@ -26,6 +26,7 @@ from greencrawl.store.base import NEVER
 from greencrawl.store.mysql import page_limit, rows
 from greencrawl.store.mysql.connection import Db
 from greencrawl.store.mysql.ids import Numbers
+from greencrawl.store.mysql.recrawl import calendar
 from greencrawl.store.mysql.statements import chunks, literal, numbers, raw
 from greencrawl.store.mysql.tables import replay_log
 from greencrawl.store.mysql.transaction import SLOTS, SUMS
@@ -34,7 +35,7 @@ from greencrawl.store.rows import Codec, Row
 PURGE_ROWS = {
     "contents": 200, "pages": 1000, "bodies": 100, "digests": 1000, "versions": 1000,
     "finals": 1000, "attempts": 1000, "seed_batches": 20, "overflow": 1000,
-    "hook_failures": 1000, "samples": 1000,
+    "hook_failures": 1000, "samples": 1000, "calendar": 1000,
 }  # fmt: skip
 """Table → rows deleted in one transaction; replicas repeat it as one piece."""
 _LAST = (
@@ -199,6 +200,8 @@ def _waits(db: Db, crawl: int, *, seeds_only: bool) -> bool:
     if seeds_only:
         return False
     if db.execute("SELECT 1 FROM rounds WHERE crawl = %s AND ended_ms = 0 LIMIT 1", (crawl,)):
+        return True
+    if calendar.is_due(db, crawl):
         return True
     return bool(
         db.execute(

@@ -16,6 +16,7 @@ _COUNTED = {
     "pages": "pages_by_stamp", "digests": "PRIMARY", "versions": "PRIMARY",
     "finals": "finals_by_stamp", "attempts": "PRIMARY", "seed_batches": "seed_batches_by_crawl",
     "overflow": "overflow_waiting", "hook_failures": "PRIMARY",
+    "calendar": "PRIMARY",
 }  # fmt: skip
 _TWICE = ("pages", "digests")  # a wide row or a body for each
 

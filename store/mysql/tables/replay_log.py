@@ -30,6 +30,8 @@ class Begun(NamedTuple):
     """Those of the crawls asked for that are not deleted."""
     finished: frozenset[int]
     """Those of them that are done because nothing was left to do."""
+    recurring: frozenset[int]
+    """Those that begin again."""
     limits: dict[int, int]
     """``max_pages`` of those that have one."""
     most_bytes: int
@@ -44,7 +46,8 @@ def begin(db: Db, crawls: Sequence[int] = ()) -> Begun:
     db.execute(
         "SELECT nodes.id, nodes.epoch, crawls.id, (SELECT value FROM clock), "
         "@@max_allowed_packet, CONNECTION_ID(), "
-        f"{IS_FINISHED}, JSON_EXTRACT(crawls.options, '$.max_pages') FROM nodes "
+        f"{IS_FINISHED}, JSON_EXTRACT(crawls.options, '$.max_pages'), "
+        "JSON_EXTRACT(crawls.options, '$.recrawl') FROM nodes "
         f"LEFT JOIN crawls ON crawls.id IN ({some}) AND crawls.deleted = 0 LOCK IN SHARE MODE"
     )
     found = db.fetchall()
@@ -53,6 +56,7 @@ def begin(db: Db, crawls: Sequence[int] = ()) -> Begun:
         stamp=Stamp(value, _epochs([row[:2] for row in found])),
         alive=frozenset(row[2] for row in found if row[2] is not None),
         finished=frozenset(row[2] for row in found if row[6]),
+        recurring=frozenset(row[2] for row in found if row[8]),
         limits={row[2]: int(row[7]) for row in found if row[7] and int(row[7])},
         most_bytes=packet - PACKET_MARGIN,
         connection=connection,

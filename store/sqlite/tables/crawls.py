@@ -22,17 +22,20 @@ from greencrawl.store import rows
 from greencrawl.store.base import NEVER
 from greencrawl.store.rows import Codec, Row
 from greencrawl.store.sqlite import page_limit
+from greencrawl.store.sqlite.recrawl import calendar
 from greencrawl.store.sqlite.tables import contents
 
 PURGE_ROWS = {
     "pages": 200, "bodies": 200, "versions": 2000, "finals": 2000, "attempts": 2000,
     "seed_batches": 20, "overflow": 2000, "hook_failures": 2000, "samples": 2000,
+    "calendar": 2000,
 }  # fmt: skip
 """Table → rows deleted in one step, so that a step holds the write lock for milliseconds."""
 _KEYS = {
     "versions": "(crawl, fingerprint, fetched_ms)",
     "hook_failures": "(crawl, fingerprint, function)",
     "samples": "(crawl, minute)",
+    "calendar": "(crawl, fingerprint)",
 }
 
 _READ = (
@@ -127,6 +130,8 @@ def set_state(
     if version not in (0, known.version) or (known.state, known.reason) == (state, reason):
         return known
     if state == "done" and reason != STOPPED:
+        if not reason.startswith("max_") and calendar.is_due(db, crawl):
+            return known
         db.execute(
             "UPDATE crawls SET state = 'done', reason = ?, finished_ms = ?, wakes_ms = 0, "
             "version = version + 1 "

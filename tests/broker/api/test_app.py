@@ -125,10 +125,15 @@ def test_a_token_is_judged_before_the_body_is_read(locked: Api) -> None:
     assert result.status_code == 401
 
 
-def test_an_open_broker_serves_no_web_pages(api: Api) -> None:
+def test_an_open_broker_serves_no_web_pages_but_its_own(api: Api) -> None:
+    api.crawl()
     seeds = {"urls": ["https://example.org/"]}
-    page = {**FORM, "Origin": "https://evil.example"}
-    assert api.call("POST", "/v1/crawls/test/urls", seeds, headers=page).status_code == 403
+    origins = ["https://evil.example", "null", "http://localhost:1234", "https://localhost"]
+    for origin in origins:
+        page = {**FORM, "Origin": origin}
+        assert api.call("POST", "/v1/crawls/test/urls", seeds, headers=page).status_code == 403
+    own = {**FORM, "Origin": "http://localhost"}
+    assert api.call("POST", "/v1/crawls/test/urls", seeds, headers=own).status_code == 200
     rebound = api.client.simulate_get("/v1/crawls", host="evil.example")
     assert rebound.status_code == 403
 

@@ -33,6 +33,14 @@ def test_tokens_that_do_not_tell_roles_apart_are_refused() -> None:
         check_settings(load({}, worker_token="same", admin_token="same"))
 
 
+def test_a_token_to_look_is_no_other_token() -> None:
+    check_settings(load({}, **BOTH, view_token="v"))
+    with pytest.raises(InvalidConfig, match="VIEW_TOKEN: must differ"):
+        check_settings(load({}, **BOTH, view_token="a"))
+    with pytest.raises(InvalidConfig, match="everybody may do all"):
+        check_settings(load({}, view_token="v"))
+
+
 @pytest.mark.parametrize("host", ["", "127.0.0.1.example.org", "localhost.example.org", "10.0.0.1"])
 def test_names_that_only_look_like_loopback_are_not(host: str) -> None:
     assert not is_loopback(host)

@@ -38,6 +38,7 @@ from greencrawl.schema.records import (
     CrawlState,
     Dead,
     Done,
+    Due,
     Duty,
     ExtendItem,
     FinishItem,
@@ -53,6 +54,7 @@ from greencrawl.schema.wire import to_msgpack
 from greencrawl.store import open_store
 from tests.support.effort import examples
 from tests.support.memory import memory_folder
+from tests.support.redis_dump import contents
 from tests.support.redis_server import RedisServer
 
 HOSTS = ["a.example", "b.example", "www.a.example", "c.example:8080"]
@@ -132,6 +134,8 @@ class FrontierMachine(RuleBasedStateMachine):
         self.adaptive: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
         self.operator: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
         self.spilled: set[tuple[int, str]] = set()
+        self.marked: set[tuple[int, str]] = set()
+        """What is on its way to be fetched again."""
         self.parked: set[tuple[int, str]] = set()
         """Of what is final."""
         self.parks: Counter[int] = Counter()
@@ -318,11 +322,44 @@ class FrontierMachine(RuleBasedStateMachine):
             self.place[key], self.later[key] = "later", self.now() + outcome.wait * 1000
         else:
             self.place[key] = "final"
+            self.marked.discard(key)
         if outcome == Done(kind="parked"):
             self.parked.add(key)
             self.parks[s.crawl] += 1
         if not held.tasks and not held.open:
             self.forget(s.token)
+
+    @rule(
+        crawl=st.sampled_from([1, 2]), host=st.sampled_from(HOSTS),
+        level=st.sampled_from([0, 2, 25, 26, 29, 31]), full=st.sampled_from([False] * 4 + [True]),
+    )  # fmt: skip
+    def ask_again(self, crawl: int, host: str, level: int, full: bool) -> None:
+        """What is final is due to be fetched again: queued once, as far as there is room."""
+        p = self.frontier.partition_of(host)
+        some = sorted(k for k, at in self.place.items() if at == "final" and f"//{host}/" in k[1])
+        keys_ = [key for key in some if key[0] == crawl]
+        on_way = sorted(key for key in self.marked if key[0] == crawl and f"//{host}/" in key[1])
+        items = [Admission(url, depth=3, level=level) for _, url in keys_ + on_way]
+        rows = [Due(self.frontier.fingerprint(one.url), (0, 0, 0), 0, one) for one in items]
+        if full:
+            self.client.hset(keys.OWNER, "full", 1)
+        flags = self.frontier.ask_again(crawl, p, rows, items)
+        self.client.hset(keys.OWNER, "full", 0)
+        state = self.store.crawl(crawl).state
+        if full or state != "active" or self.blocked[host] > self.now() + 1000:
+            assert not set(flags) - set(b"0235")
+            return
+        assert flags[len(keys_) :] == b"0" * len(on_way), "it is on its way"
+        for key, flag in zip(keys_, flags, strict=False):
+            if flag == ord("1"):
+                self.place[key] = "waiting"
+                self.marked.add(key)
+                self.parked.discard(key)
+                self.again[crawl] += 1
+                self.forced_bytes += len(task_path(key[1])) + TASK_BYTES
+        most = max(2, 60_000 // (DELAYS[crawl] * 1000)) if DELAYS[crawl] else 128
+        waiting = [key for key in self.marked if key[0] == crawl and f"//{host}/" in key[1]]
+        assert sum(self.place[key] == "waiting" for key in waiting) <= most + len(on_way)
 
     @rule(crawl=st.sampled_from([1, 2]), host=st.sampled_from(HOSTS), repeat=st.booleans())
     def release_parked(self, crawl: int, host: str, repeat: bool) -> None:
@@ -697,6 +734,11 @@ class FrontierMachine(RuleBasedStateMachine):
                 for member, _ in value:
                     crawl, host, entry = member.split("\n")
                     met(int(crawl), host, entry[1:], "later")
+        found = contents(dump)
+        for crawl in DELAYS:
+            mine = [self.frontier.fingerprint(url) for c, url in self.marked if c == crawl]
+            assert sorted(mine) == sorted(found.marks.get(crawl, []))
+            assert set(mine) == found.again.get(crawl, set())
         for key in self.beyond():
             places[key] += 1
             where[key] = "overflow"

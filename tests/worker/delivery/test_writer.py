@@ -109,7 +109,8 @@ class World:
         self.clock += 1
         rows: list[StoredPage | Final] = [*work.pages, *work.finals]
         refused = {(row.crawl, row.fingerprint) for row in rows if row.url in self.surplus}
-        return Stamp(self.clock, {"n": self.epoch}, frozenset(refused))
+        retired = {(f.crawl, f.fingerprint) for f in work.finals if f.state == "gone"}
+        return Stamp(self.clock, {"n": self.epoch}, frozenset(refused), frozenset(retired))
 
     def owe(self, nodes: Collection[str], since: int | None = None) -> int:
         self._meet("store")
@@ -206,6 +207,14 @@ def test_a_url_that_is_parked_while_its_shape_is_released_waits_uncharged(rig: R
         ("commit", [], ["parked", "parked", "dead"]),
         ("finish", [(1, Done(kind="parked")), (2, given_back), (3, Dead(kind="gone"))]),
     ]
+
+
+def test_what_the_store_retires_is_forgotten(rig: Rig) -> None:
+    gone = replace(rig_final(Results(Journal("w"), hash), rig.held), state="gone", shape="")
+    rig.writer.put(Result(held=rig.held, task=1, outcome=Done(kind="gone"), finals=[gone]))
+    rig.put(2, page("http://h/q"))
+    forgotten = Done(kind="gone", forget=True)
+    assert ("finish", [(1, forgotten), (2, Done())]) in rig.drain()
 
 
 def rig_final(results: Results, held: Held) -> Final:

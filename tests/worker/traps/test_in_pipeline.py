@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from greencrawl.schema.records import LEVELS, CloseItem, Done, Task
+from greencrawl.schema.records import LEVELS, CloseItem, Done, Task, TaskKind
 from greencrawl.worker.pipeline import Pipeline
 from greencrawl.worker.session.held import Held
 from tests.worker.test_pipeline import World, _session, html
@@ -97,3 +97,12 @@ def test_what_robots_forbid_takes_nothing_of_the_budget_of_a_host(world: World) 
     world.site.answers["http://h/robots.txt"] = html(forbidden)
     run(world, 0, 10, world.pipeline())
     assert world.site.pages == [f"http://h/item/{n}" for n in (5, 6, 7)]
+
+
+def test_a_page_that_is_fetched_again_is_no_part_of_host_pages(world: World) -> None:
+    world.set(scope="host", host_pages=3)
+    again = tuple(Task(n, f"http://h/item/{n}", 1, 1, kind=TaskKind.REFETCH) for n in range(5))
+    tasks = (*again, *(Task(n, f"http://h/item/{n}", 1, 1) for n in range(5, 10)))
+    assert world.pipeline().run(Held(_session(tasks, 0.0, "h"), 1e12)) is not None
+    parked = [outcome == Done(kind="parked") for outcome in world.outcomes]
+    assert parked == [False] * 8 + [True] * 2

@@ -1,6 +1,6 @@
 -- Make a crawl known to the partition, or change its state and politeness.
 --
--- args  {crawl, state, delay ms, slots, order, revision, weight, version, limited, afresh}
+-- args  {crawl, state, delay ms, slots, order, revision, weight, version, limited, afresh, calendar}
 -- {'OK', now, next, tend}
 --
 -- state   active  hosts are leased              paused  they are not
@@ -9,6 +9,7 @@
 --         done    nor are they, and nothing is taken in (queue/admit.lua)
 -- version of the crawl's row in the store: what was read of an older one changes nothing. A crawl that is
 -- done, or about to be, is lifted from that only by a later one: else who ends it would miss what came since.
+-- calendar 1: known pages of it are asked for again (`cal`).
 -- limited 1: it has a quota, which begins with nothing (quota.lua); afresh 1: again.
 local id = tostring(args[1])
 local c = stored_crawl(id) or {}
@@ -23,6 +24,7 @@ if num(c.ver) > args[8] or c.state == 'done' and num(c.ver) == args[8] and args[
 end
 c.state, c.delay, c.slots, c.order = args[2], args[3], args[4], args[5]
 c.rev, c.weight, c.ver = args[6], args[7], args[8]
+c.cal = args[11] == 1 or nil
 if c.delay > num(redis.call('HGET', 'gc:owner', 'longest')) then
   redis.call('HSET', 'gc:owner', 'longest', c.delay) -- it never goes back: sessions may keep it still
 end

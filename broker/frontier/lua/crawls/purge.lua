@@ -10,7 +10,7 @@ local id, most = tostring(args[1]), args[2]
 local c = stored_crawl(id)
 if not c or not c.state then return {'OK', now, 0} end
 c.gone, crawls[id] = true, c
-local seen, spilled = urlset('z', id), urlset('y', id)
+local seen, spilled, again = urlset('z', id), urlset('y', id), urlset('g', id)
 crawls[id] = false
 local due = P .. ':due:' .. id
 local found = redis.call('ZRANGE', due, 0, most - 1)
@@ -22,6 +22,7 @@ for _, name in ipairs(found) do
 end
 if #found == 0 and c.traps ~= '0' then c.traps = drop_traps(id, c.traps or '0', most) end
 local over = #found == 0 and c.traps == '0' and seen.purge(most) and spilled.purge(most)
+    and again.purge(most)
 crawls[id], changed[id] = c, true
 save()
 if over then

@@ -18,16 +18,26 @@
 --         'D' (dead), 'P' (parked) or 'O' and the body's bytes instead of level and entry
 --      4  the same at the memory limit, but only of what is known to wait in the overflow: its row there
 --         went when it was settled, so nothing else would end that. One set gives what the other takes
+--      5  queue again what is due in the crawl's calendar, unless it is on its way: '0'. '2': its host
+--         has as many as it can do with, or is blocked; '5': it is down; '3': there is no room here
 --      3  refill: what comes back from the overflow; a few tasks of each crawl fit into any budget,
 --         lest what another holds, which may be paused or over, stops it for ever
 local id, mode, batch = tostring(args[1]), args[2], args[3]
-local NEW, FORCE, MARK, REFILL, MARK_SPILLED = 0, 1, 2, 3, 4
+local NEW, FORCE, MARK, REFILL, MARK_SPILLED, AGAIN = 0, 1, 2, 3, 4, 5
+local REREAD = 8 * 64 -- schema.records.TaskKind: it asks for nothing
+local AT_HOST, LEAST_AT_HOST, AHEAD_MS = 128, 2, 60000 -- tasks of a host that are asked for again
+local AGAIN_BYTES = 200 -- what one takes, at most, as a rule
+local DOWN = 9 -- worker.retry.GIVE_UP_FAILURES
 if mode == MARK_SPILLED then redis.call('DEL', KEYS[2]) end -- as scripts do that must go on (common.lua)
 local FORCED_MS = 7 * 86400000
 local c = crawl_of(id)
 if not c then return {'GONE'} end
 local seen, spilled = urlset('z', id), urlset('y', id)
 local done = mode == FORCE and batch > 0 and P .. ':f:' .. string.format('%.0f', batch)
+
+-- What is on its way to be fetched again: by its date, or in crawls with a calendar by force.
+local again = (mode == AGAIN or mode == FORCE and c.cal) and urlset('g', id)
+local function rereads(value) return num(string.match(value, '^.%d+,(%d+)')) >= REREAD end
 
 -- Whether a URL would be queued.
 local function wanted(fp)
@@ -36,14 +46,18 @@ local function wanted(fp)
   return not spilled.has(fp) and not seen.has(fp)
 end
 local marking = mode == MARK or mode == MARK_SPILLED
+if mode == AGAIN and c.state ~= 'active' then
+  return {'OK', now, num(owner[5]), string.rep('3', (#args - 3) / 3), 0}
+end
 if c.state == 'done' and not marking then
   for i = 4, #args, 3 do
     if wanted(args[i]) then return {'DONE', now, num(c.ver)} end
   end
 end
 seen.grow((#args - 3) / 3)
+if again then again.grow((#args - 3) / 3) end
 
-local limits = redis.call('HMGET', 'gc:owner', 'full', 'budget', 'host_budget', 'forced')
+local limits = redis.call('HMGET', 'gc:owner', 'full', 'budget', 'host_budget', 'forced', 'owed')
 local full, budget, host_budget = limits[1] == '1', tonumber(limits[2]), tonumber(limits[3])
 local bytes = budget and num(redis.call('GET', P .. ':b'))
 local taken, added, queued = {}, 0, 0
@@ -65,6 +79,26 @@ local function fits(name, cost, value)
   if budget and bytes + added + cost + extra > budget then return false end
   taken[name], added = at_host + cost, added + cost + extra
   return true
+end
+
+-- Whether one more of a host may be asked for again: '1', or why not. Of the room of a partition new URLs
+-- keep a half; whatever they take, a few of each crawl fit.
+local rows_at = {}
+local function again_fits(name, cost)
+  if full or limits[5] then return '3' end -- a node is told of the past first
+  local h = host_of(name)
+  if num(h.till) > now then return num(h.fail) >= DOWN and '5' or '2' end
+  local q, delay, most = h.q[id], math.max(delay_of(h), c.delay), AT_HOST
+  if delay > 0 then most = math.max(LEAST_AT_HOST, math.min(most, math.floor(AHEAD_MS / delay))) end
+  local there = rows_at[name] or q and num(q.g) or 0
+  if there >= most then return '2' end
+  local on_way, extra = num(c.gn) + queued, (not q or tasks_in(q) == 0) and HOST_BYTES or 0
+  if on_way >= LEAST_TASKS and budget
+      and (on_way * AGAIN_BYTES > budget / 2 or bytes + added + cost + extra > budget) then
+    return '3'
+  end
+  rows_at[name], added = there + 1, added + cost + extra
+  return '1'
 end
 
 -- What forced batches have queued is kept for a week, or until their fingerprints are too many: then the
@@ -103,8 +137,19 @@ for i = 4, #args, 3 do
       if counter then bump(id, counter, 1) end
       bump(id, 'bytes', tonumber(string.sub(value, 2)) or 0)
     end
+  elseif mode == AGAIN then
+    if not again.has(fp) then
+      value = put_mark(value, fp)
+      cost = cost_of(value)
+      flag = again_fits(host, cost)
+      queue = flag == '1'
+      if queue then again.add(fp) seen.add(fp) end
+    end
   elseif mode == FORCE then
     queue = not done or redis.call('SADD', done, fp) == 1
+    if queue and again and not rereads(value) then
+      if again.add(fp) then value = put_mark(value, fp) else queue = false end
+    end
     if queue or not spilled.has(fp) then flag = seen.add(fp) and '1' or '0' end
     if done and queue then forced = forced + 1 end
     cost = cost_of(value)
@@ -133,6 +178,7 @@ end
 if done then remember_forced() end
 seen.save()
 spilled.save()
+if again then again.save() end
 if queued > 0 then
   bump(id, 'adm', queued - returned)
   bump(id, 'wait', queued)

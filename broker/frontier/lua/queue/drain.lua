@@ -8,12 +8,16 @@
 -- meanwhile is not touched: it is finished by whoever has it.
 local id, host, most = tostring(args[1]), args[2], args[3]
 if not crawl_of(id) then return {'GONE'} end
-local h, removed = host_of(host), 0
+local h, removed, again = host_of(host), 0, urlset('g', id)
 local function gone(count, value)
   removed = removed + count
   bump(id, 'fin', count)
   bump(id, 'f:purged', count)
-  if value then metered = metered - count * cost_of(value) end
+  if value then
+    metered = metered - count * cost_of(value)
+    local fp = mark_of(value)
+    if fp then again.remove(fp) end
+  end
 end
 
 if #args[4] > 0 then
@@ -54,6 +58,7 @@ if #args[6] > 0 then
   seen.save()
   spilled.save()
 end
+again.save()
 rescore(h)
 if not h.q[id] then redis.call('ZREM', P .. ':due:' .. id, host) end
 save()

@@ -1,14 +1,21 @@
--- include leases
+-- include urlset leases
 -- Settle tasks under their session's token.
 --
 -- args  {{token, host, task number, 'done'|'retry'|'dead', kind, wait ms, charge, stored, bytes,
---       rewritten links of a page that is done} …}
+--       rewritten links of a page that is done, forget} …}; forget 1: the URL is gone, and unknown from
+--       now on, so that whoever links to it has it asked for again
 -- {'OK', now, statuses, tend, {crawl …}}: 'ok', 'stale' (token or task not current: nothing changed) or 'gone'.
 --
 -- A task that killed or hung a process comes back as one delivered SUSPECT times without outcome: it
 -- is tried alone from then on.
 local SUSPECT = 3 -- schema.records.SUSPECT_DELIVERIES
 local statuses, sessions, earlier = {}, {}, nil
+local sets = {}
+local function set_of(kind, id)
+  local key = kind .. id
+  sets[key] = sets[key] or urlset(kind, id)
+  return sets[key]
+end
 local before = next_tend()
 for a = 1, #args do
   local it = args[a]
@@ -35,9 +42,9 @@ for a = 1, #args do
       if it[5] ~= 'ok' then bump(s.crawl, 'f:' .. it[5], 1) end
       local over = it[4] ~= 'retry'
       if it[4] == 'retry' then
-        local d, r, e, n, path = entry_parts(string.sub(value, 2))
+        local d, r, e, n, path, mark = entry_parts(string.sub(value, 2))
         local suspect = n >= SUSPECT or it[5] == 'process_death' or it[5] == 'stalled'
-        local entry = entry_make(d, r, e + it[7], suspect and SUSPECT or 0, path)
+        local entry = entry_make(d, r, e + it[7], suspect and SUSPECT or 0, path, mark)
         local at = now + it[6]
         local member = s.crawl .. '\n' .. s.host .. '\n' .. string.sub(value, 1, 1) .. entry
         -- the same URL, queued twice by force, may wait there already: this one ends here
@@ -54,6 +61,11 @@ for a = 1, #args do
       if over then
         bump(s.crawl, 'fin', 1)
         metered = metered - cost
+        local fp = mark_of(value)
+        if fp then
+          set_of('g', s.crawl).remove(fp)
+          if it[11] == 1 then set_of('z', s.crawl).remove(fp) end
+        end
       end
       statuses[#statuses + 1] = 'ok'
     end
@@ -67,6 +79,7 @@ for token, s in pairs(sessions) do
     if left <= 0 and s.open == '0' then drop_session(token, s) end
   end
 end
+for _, set in pairs(sets) do set.save() end
 save()
 if earlier and (before == 0 or earlier < before) then wake(0, earlier) end
 local named, of = {}, {}

@@ -9,13 +9,14 @@ end
 
 local function entry_parts(entry)
   local head, path = string.match(entry, '^([%d,]+)(.*)$')
-  local d, r, e, n = string.match(head, '^(%d+),?(%d*),?(%d*),?(%d*)$')
-  return num(d), num(r), num(e), num(n), path
+  local d, r, e, n, mark = string.match(head, '^(%d+),?(%d*),?(%d*),?(%d*)(,?%d*)$')
+  return num(d), num(r), num(e), num(n), path, mark
 end
 
-local function entry_make(depth, redirects, errors, deliveries, path)
-  if redirects == 0 and errors == 0 and deliveries == 0 then return depth .. path end
-  return depth .. ',' .. redirects .. ',' .. errors .. ',' .. deliveries .. path
+-- `mark` as entry_parts gives it, with the comma before it.
+local function entry_make(depth, redirects, errors, deliveries, path, mark)
+  if redirects == 0 and errors == 0 and deliveries == 0 and mark == '' then return depth .. path end
+  return depth .. ',' .. redirects .. ',' .. errors .. ',' .. deliveries .. mark .. path
 end
 
 -- A field of a record: nothing where it is 0.
@@ -54,11 +55,15 @@ local function pop(h, id, want)
     end
   end
   for _, value in ipairs(got) do q.b = q.b - cost_of(value) end
+  if q.g then
+    local again = q.g - marks_in(got)
+    q.g = again > 0 and again or nil
+  end
   if q.l == '' then
     if q.n ~= 0 then -- lists that were lost leave no count behind
       bump(id, 'wait', -q.n)
       metered = metered - q.b
-      q.b = 0
+      q.b, q.g = 0, nil
     end
     q.l, q.n, q.e = nil, nil, {}
   end
@@ -139,8 +144,8 @@ local function give_back(token, s, h, only, charge)
       local value = t[2]
       bytes = bytes + cost_of(value)
       if charge then
-        local d, r, e, n, path = entry_parts(string.sub(value, 2))
-        value = string.sub(value, 1, 1) .. entry_make(d, r, e, n + 1, path)
+        local d, r, e, n, path, mark = entry_parts(string.sub(value, 2))
+        value = string.sub(value, 1, 1) .. entry_make(d, r, e, n + 1, path, mark)
       end
       back[#back + 1] = value
       fields[#fields + 1] = 't' .. t[1]

@@ -28,6 +28,7 @@ from greencrawl.schema.records import (
 from tests.support.effort import examples
 from tests.support.memory import memory_folder
 from tests.support.paced import Pace
+from tests.support.recovery_laws import PLANNED
 from tests.support.recovery_world import (
     HOSTS,
     NEAR_MS,
@@ -37,6 +38,7 @@ from tests.support.recovery_world import (
     WHICH,
     Broker,
     World,
+    calendar_now,
     shape_of,
     some,
     upkeep_now,
@@ -115,7 +117,7 @@ class RecoveryMachine(World):
     @rule(
         which=WHICH, broker=st.sampled_from([0, 1]),
         outcome=st.sampled_from(
-            ["page", "page", "page", "gone", "dead", "parked", "parked", "retry"]
+            ["page", "page", "page", "gone", "dead", "parked", "parked", "retry", "same"]
         ),
         steps=STEPS,
     )  # fmt: skip
@@ -258,6 +260,19 @@ class RecoveryMachine(World):
     def refill(self, broker: int, steps: int) -> None:
         at = self.brokers[broker]
         self.work("refill", steps, lambda: self.refill_now(at), at)
+
+    @rule(broker=st.sampled_from([0, 1]), days=st.sampled_from([0, 0, 2]), steps=STEPS)
+    def ask_again(self, broker: int, days: int, steps: int) -> None:
+        """A period begins, and what is due is queued."""
+        self.begin_period(days)
+        at = self.brokers[broker]
+        self.work("tell", 999, lambda: at.frontier.put_crawl(self.store.crawl(PLANNED)), at)
+        self.work("calendar", steps, partial(calendar_now, at), at)
+
+    @rule(broker=st.sampled_from([0, 1]), steps=STEPS)
+    def go_on_asking(self, broker: int, steps: int) -> None:
+        at = self.brokers[broker]
+        self.work("calendar", steps, partial(calendar_now, at), at)
 
     @rule(broker=st.sampled_from([0, 1]), steps=STEPS)
     def recover(self, broker: int, steps: int) -> None:
@@ -448,6 +463,35 @@ class RecoveryMachine(World):
         for task in self.pace.living():
             if task.name == "refill":
                 task.step(then)
+
+    @rule(
+        broker=st.sampled_from([0, 1]), first=st.sampled_from([1, 3, 4, 5, 6, 7, 999]),
+        lost=st.sampled_from(["", "before", "after", "all"]), forced=st.booleans(),
+    )  # fmt: skip
+    def forget_what_is_on_its_way(self, broker: int, first: int, lost: str, forced: bool) -> None:
+        """Pages are stored, asked for again, and their tasks forgotten, or their broker dies
+        between queueing and noting; another asks again, and somebody forces some."""
+        at = self.brokers[broker]
+        self.crawl_on(1, broker, 0, True, False, 999)
+        self.begin_period(0)
+        self.work("tell", 999, lambda: at.frontier.put_crawl(self.store.crawl(PLANNED)), at)
+        if lost == "before":
+            self.copy()
+        asking = self.work("calendar", first, partial(calendar_now, at), at)
+        self.holds()
+        if lost == "after":
+            self.copy()
+            self.crawl_on(3, broker, 0, True, False, 999)
+        if forced:
+            self.give(PLANNED, [(n % 3, n) for n in range(3)], True, 1 - broker, 999)
+        if lost:
+            self.roll_back(0, lost == "all")
+            self.reopened(1 - broker)
+        elif not asking.over:
+            self.kill(asking)
+        self.holds()
+        self.work("calendar", 999, partial(calendar_now, self.brokers[1 - broker]))
+        asking.step(999)
 
     @rule(broker=st.sampled_from([0, 1]), p=st.sampled_from([0, 1]), steps=STEPS)
     def forget_a_block(self, broker: int, p: int, steps: int) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from greencrawl.schema.errors import UnknownCrawl
-from greencrawl.schema.net.scope import widened
+from greencrawl.schema.net.scope import deeper_calendar, widened
 from greencrawl.schema.records import FINISHED, Crawl, CrawlOptions, Period, Round, RoundKind
 from greencrawl.store.base import COUNT_PAGES, LATE_MS, PERIODS, WHY
 from greencrawl.store.mysql.connection import Db
 from greencrawl.store.mysql.ids import Numbers
+from greencrawl.store.mysql.recrawl import calendar
 from greencrawl.store.mysql.tables import crawls
 from greencrawl.store.rows import Row
 
@@ -34,9 +35,10 @@ def begin_period(db: Db, ids: Numbers, crawl: int, blob: bytes, now_ms: int) -> 
     known = crawls.get(db, crawl, " FOR UPDATE")
     if not known.wakes(now_ms):
         return known
-    last, _ = _last_period(db, crawl)
+    last, before_ms = _last_period(db, crawl)
     begin = "INSERT INTO periods (crawl, number, started_ms) VALUES (%s, %s, %s)"
-    db.execute(begin, (crawl, last + 1, now_ms))
+    started_ms = now_ms if now_ms > before_ms else before_ms + 1000  # the clock went back
+    db.execute(begin, (crawl, last + 1, started_ms))
     db.execute("DELETE FROM periods WHERE crawl = %s AND number <= %s", (crawl, last + 1 - PERIODS))
     crawls.add_seeds(db, ids, crawl, blob, force=True)
     return crawls.get(db, crawl)
@@ -78,9 +80,14 @@ def put_crawl(
     if revision not in (0, known.revision):
         return known
     changed = crawls.put(db, name, options, roots, now_ms)
-    more = widened(known, changed)
-    if more is None or not _has_begun(db, known.id):
+    if not _has_begun(db, known.id):
         return changed
+    if why := deeper_calendar(known.options, options):
+        calendar.free_crawl(db, known.id)
+        _begin(db, known, "plan", why, 0, now_ms)
+    more = widened(known, changed)
+    if more is None:
+        return crawls.get(db, name)
     depth, why = more
     before = _round(db, known.id, "read")
     if before is not None and not before.ended_ms:

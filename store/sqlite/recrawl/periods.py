@@ -6,10 +6,11 @@ import sqlite3
 from collections.abc import Sequence
 
 from greencrawl.schema.errors import UnknownCrawl
-from greencrawl.schema.net.scope import widened
+from greencrawl.schema.net.scope import deeper_calendar, widened
 from greencrawl.schema.records import FINISHED, Crawl, CrawlOptions, Period, Round, RoundKind
 from greencrawl.store.base import COUNT_PAGES, LATE_MS, PERIODS, WHY
 from greencrawl.store.rows import Row
+from greencrawl.store.sqlite.recrawl import calendar
 from greencrawl.store.sqlite.tables import crawls
 
 
@@ -33,9 +34,10 @@ def begin_period(db: sqlite3.Connection, crawl: int, blob: bytes, now_ms: int) -
     known = crawls.get(db, crawl)
     if not known.wakes(now_ms):
         return known
-    last, _ = _last_period(db, crawl)
+    last, before_ms = _last_period(db, crawl)
     begin = "INSERT INTO periods (crawl, number, started_ms) VALUES (?, ?, ?)"
-    db.execute(begin, (crawl, last + 1, now_ms))
+    started_ms = now_ms if now_ms > before_ms else before_ms + 1000  # the clock went back
+    db.execute(begin, (crawl, last + 1, started_ms))
     db.execute("DELETE FROM periods WHERE crawl = ? AND number <= ?", (crawl, last + 1 - PERIODS))
     crawls.add_seeds(db, crawl, blob, force=True)
     return crawls.get(db, crawl)
@@ -75,9 +77,14 @@ def put_crawl(
     if revision not in (0, known.revision):
         return known
     changed = crawls.put(db, name, options, roots, now_ms)
-    more = widened(known, changed)
-    if more is None or not _has_begun(db, known.id):
+    if not _has_begun(db, known.id):
         return changed
+    if why := deeper_calendar(known.options, options):
+        calendar.free_crawl(db, known.id)
+        _begin(db, known, "plan", why, 0, now_ms)
+    more = widened(known, changed)
+    if more is None:
+        return crawls.get(db, name)
     depth, why = more
     before = _round(db, known.id, "read")
     if before is not None and not before.ended_ms:

@@ -1,0 +1,57 @@
+"""Questions to the loggers: what all processes said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from greencrawl.broker.logs.records import LEVELS, LogsQuery, LogsReply, key_of
+from greencrawl.broker.service.service import Service
+from greencrawl.schema.errors import InvalidConfig, UnknownCrawl
+from greencrawl.schema.text.moments import since_ms
+
+__all__ = ["LEVELS", "asked", "found"]
+
+
+def asked(service: Service, given: Mapping[str, str], limit: int) -> LogsReply:
+    """The last lines that are wanted, by the names of :class:`LogsQuery`; "" leaves one out.
+
+    Raises InvalidConfig and msgspec's ValidationError.
+    """
+    said = {name: value for name, value in given.items() if value}
+    query = msgspec.convert({**said, "limit": limit, "newest": True}, LogsQuery, strict=False)
+    return found(service, query)
+
+
+def found(service: Service, query: LogsQuery) -> LogsReply:
+    """What all loggers have of it. Raises InvalidConfig."""
+    try:
+        if query.after:
+            key_of(query.after)
+    except ValueError as error:
+        raise InvalidConfig([("after", "is no cursor")]) from error
+    crawl = query.crawl
+    if crawl:
+        with suppress(UnknownCrawl):  # what was said of one that is deleted may be asked for
+            crawl = f"{crawl},{service.store.crawl(crawl).id}"
+    return service.loggers.logs(
+        replace(
+            query,
+            since=_moment("since", query.since),
+            until=_moment("until", query.until) if query.until else "",
+            crawl=crawl,
+        )
+    )
+
+
+def _moment(name: str, text: str) -> str:
+    """A moment that means the same on machines whose clocks differ. Raises InvalidConfig."""
+    try:
+        at = datetime.fromtimestamp(since_ms(text) / 1000, UTC)
+    except (ValueError, OverflowError) as error:
+        raise InvalidConfig([(name, str(error))]) from error
+    return at.isoformat(timespec="milliseconds")

@@ -1,0 +1,195 @@
+"""Queueing what is due in the calendars of crawls that begin again, while there is room in memory.
+
+One broker does it, under a duty. It goes through what is due of a crawl in a partition by date and
+host, some of each host at a time, and begins anew when it is through: so a host with a million
+pages is no reason for others to wait, and neither is one that takes no more for now. What the node
+takes is noted as on its way afterwards; whoever dies between the two, the next asks the node again,
+which knows. What it does not take just stays where it is: nothing in Redis grows with it.
+"""
+
+from __future__ import annotations
+
+import gevent
+from gevent import Greenlet
+
+from greencrawl.broker.frontier.admission import HOST_BUSY, HOST_DOWN, NO_ROOM
+from greencrawl.broker.frontier.coordination.duties import CALENDAR
+from greencrawl.broker.service.service import Service
+from greencrawl.broker.tasks.duty_timeout import DutyTimeout
+from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
+from greencrawl.schema.log import logger
+from greencrawl.schema.net.scope import level_for
+from greencrawl.schema.records import Admission, Due, Order
+
+log = logger("calendar")
+
+BUSY_SECONDS = 0.1
+"""Between two rounds while there is something to queue."""
+IDLE_SECONDS = 0.5
+"""The same while nothing is due, or nothing could be queued."""
+CUT_SECONDS = 3.0
+"""For so long what cannot be done here is left to other brokers."""
+AT_ONCE = 128
+"""Rows that are queued in a call."""
+OF_HOST = 64
+"""Of these of one host, unless there are no others."""
+FEW = 8
+"""A partition that took less than this part of a call is left alone for a while."""
+CALLS = 4
+"""For one partition in a round."""
+
+_FIRST = (0, 0, -(2**63))
+_LAST = 2**63 - 1
+
+Place = tuple[int, int, int]
+
+
+class Calendar:
+    """One greenlet a broker. ``start()`` it; it ends when the service stops."""
+
+    def __init__(self, service: Service) -> None:
+        self._own = self._service = service
+        """The latter, within a step, as the holder of the duty."""
+        self._after: dict[tuple[int, int], Place] = {}
+        """(crawl, partition) → how far it is gone through."""
+        self._rests: dict[tuple[int, int], float] = {}
+        """(crawl, partition) → when it is asked again, since it took next to nothing."""
+        self._timeout = DutyTimeout(service.clock)
+        self._waits = ""
+        """Why something could not be queued, as far as the log has it."""
+        self._greenlet: Greenlet[[], None] | None = None
+
+    def start(self) -> None:
+        """Begin with a look into the store."""
+        self._greenlet = gevent.spawn(self._run)
+
+    def stop(self) -> None:
+        """End after the step that is going on; ``service.stopping`` must be set."""
+        if self._greenlet is not None:
+            self._greenlet.join()
+
+    def _run(self) -> None:
+        stopping, duties = self._own.stopping, self._own.duties
+        while not stopping.is_set():
+            if not duties.wait(CALENDAR, IDLE_SECONDS, stopping.is_set):
+                continue
+            wait = IDLE_SECONDS
+            try:
+                places = self._own.store.calendar_places()
+                if places and self.step(places):
+                    wait = BUSY_SECONDS
+            except DutyLost:
+                duties.lost(CALENDAR)
+            except Unavailable as error:
+                if str(error) != self._waits:
+                    self._waits = str(error)
+                    log.warning("calendar_waits", error=self._waits)
+                if self._timeout.hindered():
+                    duties.give_up(CALENDAR, CUT_SECONDS)
+            except Exception:
+                log.exception("calendar_failed")
+            stopping.wait(wait)
+
+    def step(self, places: list[tuple[int, int]]) -> int:
+        """One round over (crawl, partition) where rows are due; returns how many were queued.
+
+        Nothing, if another broker has the duty. Nodes that are away, or are being given what they
+        lost, are left out. Raises Unavailable if the round ends at that, and DutyLost if another
+        has taken the duty since.
+        """
+        duty = self._own.duties.take(CALENDAR)
+        if duty is None:
+            return 0
+        self._timeout.hold(duty)
+        self._service = self._own.holding(duty)
+        self._after = {place: self._after[place] for place in places if place in self._after}
+        self._rests = {place: self._rests[place] for place in places if place in self._rests}
+        orders: dict[int, Order] = {
+            crawl.id: crawl.options.order for crawl in self._service.store.crawls()
+        }
+        queued = 0
+        away: dict[str, Unavailable] = {}
+        for crawl, partition in places:
+            node, _ = self._service.frontier.under(partition)
+            if node in away or crawl not in orders:
+                continue
+            try:
+                queued += self._partition(crawl, partition, orders[crawl])
+            except UnknownCrawl:
+                continue
+            except DutyLost:
+                raise
+            except Unavailable as error:
+                away[node] = error
+        if away and not queued:
+            raise next(iter(away.values()))
+        if not away:
+            self._waits = ""
+            self._timeout.helped()
+        return queued
+
+    def _partition(self, crawl: int, partition: int, order: Order) -> int:
+        """Some calls for one partition, until it is gone through or takes nothing more."""
+        queued, place = 0, (crawl, partition)
+        if self._own.clock() < self._rests.get(place, 0.0):
+            return 0
+        for _ in range(CALLS):
+            after = self._after.get(place, _FIRST)
+            found = self._service.store.calendar_due(crawl, partition, after, AT_ONCE)
+            rows, after = _spread(found)
+            if not rows:
+                self._after.pop(place, None)
+                break
+            flags = self._ask(crawl, partition, rows, order)
+            taken = sum(flag not in (HOST_BUSY, NO_ROOM, HOST_DOWN) for flag in flags)
+            queued += taken
+            if taken * FEW < len(flags):
+                self._rests[place] = self._own.clock() + IDLE_SECONDS
+            if NO_ROOM in flags:  # it goes on there
+                break
+            self._after[place] = after
+            if len(found) < AT_ONCE and len(rows) == len(found):
+                self._after.pop(place)
+                break
+        return queued
+
+    def _ask(self, crawl: int, partition: int, rows: list[Due], order: Order) -> bytes:
+        """Queue rows; those that cannot be asked for any more are dropped."""
+        store = self._service.store
+        if lost := [row for row in rows if row.item is None]:
+            store.drop_calendar(crawl, lost)
+        wanted = [(row, _queued(row.item, order)) for row in rows if row.item is not None]
+        if not wanted:
+            return b""
+        some, items = zip(*wanted, strict=True)
+        flags = self._service.frontier.ask_again(crawl, partition, some, items)
+        pairs = zip(some, flags, strict=True)
+        down = {row.after[:2]: row for row, flag in pairs if flag == HOST_DOWN}
+        for row in down.values():
+            store.postpone_calendar(crawl, partition, row)
+        return flags
+
+
+def _queued(item: Admission, order: Order) -> Admission:
+    level = level_for(order, item.depth, None, item.url)
+    return Admission(item.url, item.depth, level, kind=item.kind)
+
+
+def _spread(found: list[Due]) -> tuple[list[Due], Place]:
+    """Of rows in order no more than some of a host at a date, and the place behind them.
+
+    What is left out of the last host is behind that place, so that the walk comes to others.
+    """
+    rows: list[Due] = []
+    at: tuple[int, int] | None = None
+    count = 0
+    for row in found:
+        if row.after[:2] != at:
+            at, count = row.after[:2], 0
+        count += 1
+        if count <= OF_HOST:
+            rows.append(row)
+    if not rows:
+        return rows, _FIRST
+    due_s, host, number = found[-1].after
+    return rows, (due_s, host, _LAST if count >= OF_HOST else number)

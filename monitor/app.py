@@ -1,0 +1,341 @@
+"""The application: every request is judged, answered by a row of the tables, and sent with headers
+that let nothing run but what is ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import parse_qs, quote
+
+import falcon
+import gevent
+from markupsafe import Markup
+from msgspec import Struct
+
+from greencrawl.broker.service.faces.operating import said
+from greencrawl.broker.service.service import Service
+from greencrawl.monitor.access import Access, NotAllowed, Session
+from greencrawl.monitor.figures import Figures
+from greencrawl.monitor.look import Action, Data, File, Form, Goto, Look, Shown, View
+from greencrawl.monitor.rendering import Templates
+from greencrawl.monitor.shared import Shared
+from greencrawl.monitor.static import Static
+from greencrawl.monitor.views.table import ACTIONS, FILES, VIEWS
+from greencrawl.monitor.words import Words, language_of, words
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.errors import GreencrawlError
+from greencrawl.schema.log import logger
+
+log = logger("monitor")
+
+HOME, LOG_IN = "/monitor/", "/monitor/login"
+MOST_FORM_BYTES = 4 * 1024 * 1024
+FORM_SECONDS = 30.0
+FORM_FIELDS = 500
+REFUSED_SECONDS = 0.5
+"""A log-in with a wrong token is answered after that."""
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src 'self'; frame-ancestors 'none'; form-action 'self'; base-uri 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "private, no-cache",
+    "Vary": "Accept-Language, Cookie",
+}
+FILE_HEADERS = {"Content-Security-Policy": "sandbox; default-src 'none'"}
+
+
+class Drawn(Struct, frozen=True):
+    """A part as it is sent, but for form tokens."""
+
+    html: str
+    status: int = 200
+
+
+class App:
+    """The Monitor of one broker. ``wsgi`` is a WSGI application."""
+
+    def __init__(self, service: Service, admin_token: str, view_token: str) -> None:
+        self._service = service
+        self._access = Access(admin_token, view_token)
+        self._static = Static()
+        self._shared = Shared()
+        self._figures = Figures(service, self._shared)
+        nav = [view for view in VIEWS if view.nav]
+        self._templates = Templates({"static": self._static.address, "nav": nav})
+        self.wsgi = falcon.App(media_type="text/html; charset=utf-8", middleware=[_Headers()])
+        self.wsgi.add_error_handler(Exception, self._on_error)
+        self.wsgi.add_error_handler(falcon.HTTPError, self._on_error)
+        routes: dict[str, dict[str, Callable[..., None]]] = {
+            "/": {"on_get": _to_home},
+            "/monitor": {"on_get": _to_home},
+            LOG_IN: {"on_get": self._show_log_in, "on_post": self._log_in},
+            "/monitor/logout": {"on_post": self._log_out},
+            "/monitor/static/{version}/{name}": {"on_get": self._send_static},
+        }
+        for view in VIEWS:
+            routes.setdefault(view.path, {})["on_get"] = self._viewer(view)
+        for action in ACTIONS:
+            routes.setdefault(action.path, {})["on_post"] = self._doer(action)
+        for file in FILES:
+            routes.setdefault(file.path, {})["on_get"] = self._sender(file)
+        for path, methods in routes.items():
+            if "on_get" in methods:
+                methods["on_head"] = methods["on_get"]
+            self.wsgi.add_route(path, SimpleNamespace(**methods))
+
+    def stop(self) -> None:
+        """End what goes on in the background."""
+        self._figures.stop()
+
+    # -- pages
+
+    def _viewer(self, view: View) -> Callable[..., None]:
+        def on_get(request: falcon.Request, response: falcon.Response, **path: str) -> None:
+            look = self._look(request, response, path)
+            if look is None:
+                return
+            if view.admin and not look.session.may_change:
+                raise NotAllowed("refused.view")
+            alone = look.query.get("part") == "1" and view.part is not None
+            drawn = self._part(view, look) if view.part is not None else Drawn("")
+            if alone:
+                self._send(request, response, drawn.html, drawn.status, look.session)
+                return
+            data = view.frame(look) if view.frame is not None else {}
+            data["part"] = Markup(drawn.html)  # our own templates made it
+            html = self._page(f"pages/{view.name}.html", look, view, data)
+            self._send(request, response, html, drawn.status, look.session)
+
+        return on_get
+
+    def _part(self, view: View, look: Look) -> Drawn:
+        """A part of a page, drawn once a second for all who may see the same."""
+        query = tuple(sorted((k, v) for k, v in look.query.items() if k not in _APART))
+        path = tuple(sorted(look.path.items()))
+        key = ("part", view.name, path, query, look.words.language, look.session.role)
+        return self._shared.get(key, lambda: self._draw(view, look))
+
+    def _draw(self, view: View, look: Look) -> Drawn:
+        assert view.part is not None
+        try:
+            data, status, name = view.part(look), 200, view.name
+        except GreencrawlError as error:
+            status, detail, _ = said(error) or (500, str(error), ())
+            data, name = {"status": status, "detail": detail}, "failed"
+        html = self._render(f"parts/{name}.html", look, view, data)
+        return Drawn(html, status)
+
+    def _page(self, template: str, look: Look, view: View | None, data: Data) -> str:
+        given, noticed = look.query.get("n", ""), look.query.get("said", "")
+        notice = ""
+        if noticed and look.words.has(f"said.{noticed}"):
+            places = {"n": int(given)} if given.isdecimal() and len(given) < 16 else {"n": 0}
+            notice = look.words(f"said.{noticed}", **places)
+        around = {"notice": notice, "can_log_out": not self._access.open, "look": look}
+        return self._render(template, look, view, {**around, **data})
+
+    def _render(self, template: str, look: Look, view: View | None, data: Data) -> str:
+        more = {"view": view, "may_change": look.session.may_change, "query": look.query}
+        return self._templates.render(template, look.words, look.now_ms, {**more, **data})
+
+    # -- forms and files
+
+    def _doer(self, action: Action) -> Callable[..., None]:
+        def on_post(request: falcon.Request, response: falcon.Response, **path: str) -> None:
+            look = self._look(request, response, path)
+            if look is None:
+                return
+            form, token = _form(request)
+            self._access.check_form(look.session, token)
+            try:
+                result = action.run(look, form)
+            finally:
+                self._shared.forget()
+            if isinstance(result, Goto):
+                raise falcon.HTTPSeeOther(result.location)
+            assert isinstance(result, Shown)
+            html = self._page(f"pages/{result.template}.html", look, None, result.data)
+            self._send(request, response, html, result.status, look.session)
+
+        return on_post
+
+    def _sender(self, file: File) -> Callable[..., None]:
+        def on_get(request: falcon.Request, response: falcon.Response, **path: str) -> None:
+            look = self._look(request, response, path)
+            if look is None:
+                return
+            download = file.run(look)
+            response.content_type = "application/octet-stream"
+            response.downloadable_as = download.name
+            response.stream = download.chunks
+            response.set_headers(FILE_HEADERS)
+
+        return on_get
+
+    def _send_static(
+        self, request: falcon.Request, response: falcon.Response, version: str, name: str
+    ) -> None:
+        found = self._static.get(name)
+        if found is None or version != self._static.version:
+            raise falcon.HTTPNotFound
+        response.data, response.content_type = found
+        response.set_header("Cache-Control", "public, max-age=31536000, immutable")
+
+    # -- who asks
+
+    def _look(
+        self, request: falcon.Request, response: falcon.Response, path: dict[str, str]
+    ) -> Look | None:
+        """The request as pages see it; None where the answer is the way to the log-in."""
+        self._access.check_place(request)
+        session = self._access.session(request)
+        if session is None:
+            if request.params.get("part"):
+                response.status = 401
+                return None
+            back = f"?next={quote(request.relative_uri)}" if request.method == "GET" else ""
+            raise falcon.HTTPSeeOther(LOG_IN + back)
+        self._figures.look()
+        return self._looked(request, session, path)
+
+    def _looked(self, request: falcon.Request, session: Session, path: dict[str, str]) -> Look:
+        query = {k: v if isinstance(v, str) else v[-1] for k, v in request.params.items()}
+        return Look(
+            service=self._service, figures=self._figures, shared=self._shared,
+            words=_words(request), session=session, now_ms=epoch_ms(), path=path, query=query,
+        )  # fmt: skip
+
+    def _show_log_in(self, request: falcon.Request, response: falcon.Response) -> None:
+        self._access.check_place(request)
+        if self._access.session(request) is not None:
+            raise falcon.HTTPSeeOther(HOME)
+        self._ask_token(request, response, wrong=False)
+
+    def _ask_token(
+        self, request: falcon.Request, response: falcon.Response, *, wrong: bool
+    ) -> None:
+        data = {
+            "wrong": wrong,
+            "next": _local(request.params.get("next", "")),
+            "form_token": self._access.log_in_token(),
+            "may_change": False,
+            "view": None,
+        }
+        html = self._templates.render("pages/login.html", _words(request), epoch_ms(), data)
+        response.text, response.status = html, 403 if wrong else 200
+
+    def _log_in(self, request: falcon.Request, response: falcon.Response) -> None:
+        self._access.check_place(request)
+        form, token = _form(request)
+        self._access.check_token(self._access.log_in_token(), token)
+        cookie = self._access.log_in(request, form.text("token"))
+        if cookie is None:
+            log.warning("log_in_refused", address=request.remote_addr)
+            gevent.sleep(REFUSED_SECONDS)
+            self._ask_token(request, response, wrong=True)
+            return
+        response.append_header("Set-Cookie", cookie)
+        response.status, response.location = 303, _local(form.text("next"))
+
+    def _log_out(self, request: falcon.Request, response: falcon.Response) -> None:
+        self._access.check_place(request)
+        session = self._access.session(request)
+        _, token = _form(request)
+        if session is not None:
+            self._access.check_token(session.form_token, token)
+        response.append_header("Set-Cookie", self._access.log_out(request))
+        response.status, response.location = 303, LOG_IN
+
+    # -- answers
+
+    def _send(
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        html: str,
+        status: int,
+        session: Session,
+    ) -> None:
+        body = html.replace(self._templates.form_token, session.form_token).encode()
+        tag = f'"{sha256(body).hexdigest()[:24]}"'
+        response.set_header("ETag", tag)
+        if status == 200 and tag in (request.get_header("If-None-Match") or ""):
+            response.status = 304
+            return
+        response.status, response.data = status, body
+
+    def _on_error(
+        self, request: falcon.Request, response: falcon.Response, error: Exception, _params: Any
+    ) -> None:
+        text = _words(request)
+        fields: tuple[tuple[str, str], ...] = ()
+        if isinstance(error, NotAllowed):
+            status, detail = 403, text(error.word)
+        elif (known := said(error)) is not None:
+            status, detail, fields = known
+            detail = text("failed.missing") if isinstance(error, falcon.HTTPNotFound) else detail
+        else:
+            log.error("page_failed", method=request.method, path=request.path, exc_info=error)
+            status, detail = 500, text("failed.broken")
+        data = {"status": status, "detail": detail, "fields": fields, "view": None}
+        html = self._templates.render(
+            "pages/failed.html", text, epoch_ms(), {**data, "may_change": False}
+        )
+        response.status, response.text = status, html
+
+
+_APART = frozenset({"part", "said", "n"})
+"""Parameters that a part does not depend on."""
+
+
+class _Headers:
+    def process_response(
+        self, request: falcon.Request, response: falcon.Response, _resource: Any, _done: bool
+    ) -> None:
+        for name, value in HEADERS.items():
+            if response.get_header(name) is None:
+                response.set_header(name, value)
+
+
+def _to_home(request: falcon.Request, response: falcon.Response) -> None:
+    raise falcon.HTTPSeeOther(HOME)
+
+
+def _words(request: falcon.Request) -> Words:
+    return words(language_of(request.get_header("Accept-Language")))
+
+
+def _local(path: Any) -> str:
+    """A page of ours to go to; anything else is the first one."""
+    known = isinstance(path, str) and path.startswith(HOME) and path.isascii()
+    known = known and path.isprintable()
+    return path if known and "\\" not in path else HOME
+
+
+def _form(request: falcon.Request) -> tuple[Form, str]:
+    """What a form sent, and its token. Raises an error for what is too long, slow or no form."""
+    kind = (request.content_type or "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise falcon.HTTPUnsupportedMediaType(description="send a form")
+    if not 0 <= (request.content_length or 0) <= MOST_FORM_BYTES:
+        raise falcon.HTTPContentTooLarge(description=f"forms end at {MOST_FORM_BYTES} bytes")
+    late = falcon.HTTPError(408, description="the form did not arrive in time")
+    with gevent.Timeout(FORM_SECONDS, late):
+        body = request.bounded_stream.read(MOST_FORM_BYTES)
+    try:
+        fields = parse_qs(
+            body.decode(), keep_blank_values=True, strict_parsing=bool(body),
+            max_num_fields=FORM_FIELDS,
+        )  # fmt: skip
+    except ValueError as error:
+        raise falcon.HTTPBadRequest(description=f"no form: {error}") from error
+    form = Form(fields)
+    return form, form.text("form_token")

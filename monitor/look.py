@@ -1,0 +1,119 @@
+"""What a page is made of: one request as pages see it, and the rows of the tables of pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from msgspec import Struct
+
+from greencrawl.broker.service.service import Service
+from greencrawl.monitor.access import Session
+from greencrawl.monitor.figures import Figures
+from greencrawl.monitor.shared import Shared
+from greencrawl.monitor.words import Words
+
+
+class Look(Struct, frozen=True, kw_only=True):
+    """One request: who asks, in which language, for what. ``path`` and ``query`` are decoded."""
+
+    service: Service
+    figures: Figures
+    shared: Shared
+    words: Words
+    session: Session
+    now_ms: int
+    path: Mapping[str, str] = {}
+    query: Mapping[str, str] = {}
+
+    def asked(self, name: str) -> str:
+        """A parameter of the query without white space around it, "" where it was not given."""
+        return self.query.get(name, "").strip()
+
+
+class Form:
+    """What a person sent: texts by the names of their fields."""
+
+    def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
+        self._fields = fields
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._fields
+
+    def text(self, name: str) -> str:
+        """A field without white space around it; "" where it was not sent. Of boxes with one name
+        those that were ticked, a line each."""
+        return "\n".join(self._fields.get(name, ())).strip()
+
+    def lines(self, name: str) -> tuple[str, ...]:
+        """The lines of a field that are not blank."""
+        return tuple(line.strip() for line in self.text(name).splitlines() if line.strip())
+
+
+Data = dict[str, Any]
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """A page. ``part`` gives the data of what is drawn anew every two seconds, from the template
+    ``parts/<name>.html``; ``frame`` those of what stands still around it, ``pages/<name>.html``.
+
+    ``nav``: it stands in the menu. ``admin``: only who may change something sees it. ``plots``: it
+    has some.
+    """
+
+    name: str
+    path: str
+    part: Callable[[Look], Data] | None = None
+    frame: Callable[[Look], Data] | None = None
+    nav: bool = False
+    admin: bool = False
+    plots: bool = False
+
+
+class Goto(Struct, frozen=True):
+    """What an action answers: the page to show next, and what is said there.
+
+    ``said`` is the end of a key ``said.…`` of the texts; ``n`` is put in.
+    """
+
+    path: str
+    said: str = ""
+    n: int | None = None
+
+    @property
+    def location(self) -> str:
+        """Its address."""
+        more = {"said": self.said} if self.said else {}
+        more |= {"n": str(self.n)} if self.n is not None else {}
+        mark = "&" if "?" in self.path else "?"
+        return f"{self.path}{mark}{urlencode(more)}" if more else self.path
+
+
+class Shown(Struct, frozen=True):
+    """What an action answers in place: ``pages/<template>.html`` with its data."""
+
+    template: str
+    data: Data
+    status: int = 200
+
+
+class Action(Struct, frozen=True, kw_only=True):
+    """What a form does. It is called for administrators only, with a form of our own."""
+
+    path: str
+    run: Callable[[Look, Form], Goto | Shown]
+
+
+class Download(Struct, frozen=True, kw_only=True):
+    """A file to be kept, and never shown."""
+
+    name: str
+    chunks: Iterable[bytes]
+
+
+class File(Struct, frozen=True, kw_only=True):
+    """An address of a download."""
+
+    path: str
+    run: Callable[[Look], Download]

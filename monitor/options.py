@@ -1,0 +1,196 @@
+"""Options of a crawl as fields of a form: made from the record, which describes each of them.
+
+What a form sends is read back field by field, so that everything that is wrong is said at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+import msgspec.inspect as inspect
+from msgspec import Struct
+
+from greencrawl.broker.service.faces.operating import said
+from greencrawl.monitor.look import Form
+from greencrawl.schema.records import CrawlOptions
+
+Kind = Literal["choice", "choices", "whole", "number", "text", "lines", "json"]
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "follow": (
+        "scope", "include", "exclude", "depth", "order", "nofollow", "links", "sitemaps",
+        "normalise", "follow_actions",
+    ),
+    "limits": ("max_pages", "max_bytes", "max_seconds", "host_pages", "shape_pages", "traps"),
+    "politeness": (
+        "delay", "slots", "address_rate", "address_connections", "domain_rate", "tries",
+        "user_agent", "contact",
+    ),
+    "keep": (
+        "max_body_bytes", "bodies", "main_text", "requisites", "noindex", "tdm", "canonical",
+        "keep_versions",
+    ),
+}  # fmt: skip
+"""What stands together in the form. Options that no group names stand in the last, ``more``."""
+BESIDE = frozenset({"seeds"})
+"""Has a field of its own at the head."""
+
+
+class Field(Struct, frozen=True, kw_only=True):
+    """One option: how it is asked for, and what the record says of it."""
+
+    name: str
+    kind: Kind
+    description: str
+    default: str
+    """What holds where nothing is said, as text."""
+    type: Any
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    optional: bool = False
+    """Nothing may be said."""
+    standard: Any = None
+    """The default itself."""
+
+    def text(self, options: CrawlOptions) -> str:
+        """The value of an option as the field shows it; lists a line each."""
+        return self._text(getattr(options, self.name))
+
+    def _text(self, value: Any) -> str:
+        if value is None or value == ():
+            return ""
+        if self.kind == "json":
+            return json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=2)
+        if self.kind in ("lines", "choices"):
+            return "\n".join(value)
+        return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+    def read(self, form: Form) -> Any:
+        """The value that a form sends. Raises ValueError and msgspec's errors."""
+        name = f"o.{self.name}"
+        given: Any
+        if name not in form or (self.kind in ("whole", "number") and not form.text(name)):
+            return self.standard
+        if self.kind in ("lines", "choices"):
+            given = form.lines(name)
+        else:
+            text = form.text(name)
+            if not text and (self.optional or self.kind == "json"):
+                return None if self.optional else ()
+            given = json.loads(text) if self.kind == "json" else text
+        return msgspec.convert(given, self.type, strict=self.kind == "json")
+
+
+def fields() -> tuple[Field, ...]:
+    """All options, in the order of the record."""
+    return _FIELDS
+
+
+def groups() -> dict[str, list[Field]]:
+    """Options by group; whatever no group names is in ``more``."""
+    by_name = {field.name: field for field in _FIELDS}
+    grouped = {name for names in GROUPS.values() for name in names} | BESIDE
+    found = {group: [by_name[name] for name in names] for group, names in GROUPS.items()}
+    found["more"] = [field for field in _FIELDS if field.name not in grouped]
+    return found
+
+
+def read(form: Form) -> tuple[CrawlOptions | None, dict[str, str]]:
+    """The options that a form sends, or what is wrong by the name of the field."""
+    values: dict[str, Any] = {}
+    wrong: dict[str, str] = {}
+    for field in _FIELDS:
+        try:
+            values[field.name] = field.read(form)
+        except json.JSONDecodeError as error:
+            wrong[field.name] = f"JSON: {error}"
+        except msgspec.ValidationError as error:
+            wrong[field.name] = _said(error)
+    if wrong:
+        return None, wrong
+    return CrawlOptions(**values), {}
+
+
+def changed(before: CrawlOptions, after: CrawlOptions) -> Iterator[tuple[Field, str, str]]:
+    """(option, its value before, after) of those that differ."""
+    for field in _FIELDS:
+        old, new = field.text(before), field.text(after)
+        if old != new:
+            yield field, old, new
+
+
+def sent(options: CrawlOptions) -> dict[str, str]:
+    """What a form of these options sends: field name → text."""
+    return {f"o.{field.name}": field.text(options) for field in _FIELDS}
+
+
+def _said(error: msgspec.ValidationError) -> str:
+    known = said(error)
+    return known[2][0][1] if known and known[2] else str(error)
+
+
+def _made() -> Iterator[Field]:
+    info = inspect.type_info(CrawlOptions)
+    assert isinstance(info, inspect.StructType)
+    types = {one.name: one.type for one in msgspec.structs.fields(CrawlOptions)}
+    for field in info.fields:
+        kind, description, optional = _unwrapped(field.type)
+        made = Field(
+            name=field.name,
+            kind=_kind(kind),
+            description=description,
+            default="",
+            type=types[field.name],
+            choices=_choices(kind),
+            least=getattr(kind, "ge", None),
+            optional=optional,
+            standard=field.default,
+        )
+        yield msgspec.structs.replace(made, default=made._text(field.default))
+
+
+def _unwrapped(kind: inspect.Type) -> tuple[inspect.Type, str, bool]:
+    """(type, description, whether it may be left unsaid)."""
+    description, optional = "", False
+    if isinstance(kind, inspect.Metadata):
+        description = str((kind.extra_json_schema or {}).get("description", ""))
+        kind = kind.type
+    if isinstance(kind, inspect.UnionType):
+        said_ones = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
+        optional = len(said_ones) < len(kind.types)
+        if len(said_ones) == 1:
+            (kind,) = said_ones
+    if isinstance(kind, inspect.Metadata):
+        kind = kind.type
+    return kind, description, optional
+
+
+def _kind(kind: inspect.Type) -> Kind:
+    match kind:
+        case inspect.LiteralType():
+            return "choice"
+        case inspect.IntType():
+            return "whole"
+        case inspect.FloatType():
+            return "number"
+        case inspect.StrType():
+            return "text"
+        case inspect.VarTupleType(item_type=inspect.LiteralType()):
+            return "choices"
+        case inspect.VarTupleType(item_type=inspect.StrType()):
+            return "lines"
+        case inspect.VarTupleType(item_type=inspect.Metadata(type=inspect.StrType())):
+            return "lines"
+        case _:
+            return "json"
+
+
+def _choices(kind: inspect.Type) -> tuple[str, ...]:
+    if isinstance(kind, inspect.VarTupleType):
+        kind = kind.item_type
+    return tuple(map(str, kind.values)) if isinstance(kind, inspect.LiteralType) else ()
+
+
+_FIELDS = tuple(_made())

@@ -1,0 +1,35 @@
+"""Style, script and pictures: read once, and kept by browsers for as long as they like.
+
+Their addresses change when they do.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+STATIC = Path(__file__).parent / "static"
+TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+class Static:
+    """Files by name."""
+
+    def __init__(self, folder: Path = STATIC) -> None:
+        files = sorted(path for path in folder.iterdir() if path.suffix in TYPES)
+        self._files = {path.name: (path.read_bytes(), TYPES[path.suffix]) for path in files}
+        digest = sha256(b"".join(body for body, _ in self._files.values()))
+        self.version = digest.hexdigest()[:12]
+
+    def get(self, name: str) -> tuple[bytes, str] | None:
+        """(content, media type) of a file, None where there is none."""
+        return self._files.get(name)
+
+    def address(self, name: str) -> str:
+        """Where browsers find a file."""
+        assert name in self._files
+        return f"/monitor/static/{self.version}/{name}"

@@ -1,0 +1,166 @@
+// What the Monitor does beyond plain pages: parts are drawn anew while somebody looks, and plots.
+// Without it all pages work, and show what is new when they are loaded again.
+"use strict";
+
+const EVERY_MS = 2000;
+const LATE_MS = 10000;
+const LEAST_SECONDS = 300;
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 7200, 14400].map((one) => one * 60);
+const DAYS_SECONDS = 2 * 86400;
+const lost = document.getElementById("lost");
+
+// -- parts
+
+/** Make the children of `old` like those of `fresh`, touching as little as can be: focus, text that
+ * is selected, open details and what is being typed stay. */
+function morph(old, fresh) {
+  const keyed = new Map();
+  for (const child of old.children) if (child.dataset.key) keyed.set(child.dataset.key, child);
+  let at = old.firstChild;
+  for (const next of [...fresh.childNodes]) {
+    const mine = next.dataset && next.dataset.key && keyed.get(next.dataset.key);
+    if (mine && mine !== at) {
+      old.insertBefore(mine, at);
+      at = mine;
+    }
+    if (!at) {
+      old.append(next);
+    } else if (!alike(at, next)) {
+      const gone = at;
+      at = at.nextSibling;
+      gone.replaceWith(next);
+    } else {
+      if (at.nodeType === Node.ELEMENT_NODE) morphElement(at, next);
+      else if (at.data !== next.data) at.data = next.data;
+      at = at.nextSibling;
+    }
+  }
+  while (at) {
+    const gone = at;
+    at = at.nextSibling;
+    gone.remove();
+  }
+}
+
+function alike(one, other) {
+  return one.nodeType === other.nodeType && one.nodeName === other.nodeName
+    && (one.dataset?.key ?? "") === (other.dataset?.key ?? "");
+}
+
+/** Attributes that people change by what they do. */
+const THEIRS = new Set(["open", "value", "checked"]);
+
+function morphElement(old, fresh) {
+  for (const { name, value } of fresh.attributes) {
+    if (!THEIRS.has(name) && old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  for (const { name } of [...old.attributes]) {
+    if (!THEIRS.has(name) && !fresh.hasAttribute(name)) old.removeAttribute(name);
+  }
+  if (old.dataset.plot !== undefined) draw(old);
+  else if (!["INPUT", "TEXTAREA", "SELECT"].includes(old.nodeName)) morph(old, fresh);
+}
+
+/** Keep a region as the broker has it now, while the page is seen. */
+function follow(region) {
+  const address = new URL(location.href);
+  address.searchParams.set("part", "1");
+  address.hash = "";
+  let tag = "";
+  let timer = 0;
+  async function once() {
+    timer = 0;
+    if (document.hidden) return; // begins again when the page is seen
+    try {
+      const headers = tag ? { "If-None-Match": tag } : {};
+      const signal = AbortSignal.timeout(LATE_MS);
+      const answer = await fetch(address, { headers, signal, cache: "no-store" });
+      if (answer.status === 401) return location.reload();
+      if (answer.status !== 304) {
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        morph(region, page.body);
+        tag = answer.headers.get("ETag") ?? "";
+      }
+      lost.hidden = true;
+    } catch {
+      lost.textContent = document.body.dataset.lost;
+      lost.hidden = false;
+    }
+    timer = setTimeout(once, EVERY_MS);
+  }
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden && !timer) once();
+  });
+  timer = setTimeout(once, EVERY_MS);
+}
+
+// -- plots
+
+const plots = new Map();
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+/** Draw what stands in `data-plot`: seconds since 1970, and values. */
+function draw(place) {
+  const data = JSON.parse(place.dataset.plot);
+  const known = plots.get(place);
+  if (data[0].length < 2 || !window.uPlot) return;
+  if (known) return known.setData(data);
+  place.replaceChildren();
+  const language = document.documentElement.lang;
+  const clock = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  const calendar = new Intl.DateTimeFormat(language, { month: "short", day: "numeric" });
+  const said = (plot, at) => {
+    const days = plot.scales.x.max - plot.scales.x.min > DAYS_SECONDS;
+    return at.map((one) => (days ? calendar : clock).format(one * 1000));
+  };
+  const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
+  plots.set(place, new uPlot({
+    width: place.clientWidth,
+    height: place.clientHeight,
+    cursor: { y: false, drag: { x: false } },
+    scales: { x: { range: (_, first, last) => [Math.min(first, last - LEAST_SECONDS), last] }, y: { range: (_, least, most) => [0, Math.max(1, most * 1.1)] } },
+    series: [{}, { label: place.dataset.label, stroke: colour("--green"), width: 1.5, points: { show: false } }],
+    axes: [
+      { ...axis, space: 80, incrs: STEPS, values: said },
+      { ...axis, size: 46 },
+    ],
+  }, data, place));
+}
+
+function drawAnew() {
+  for (const [place, plot] of [...plots]) {
+    plot.destroy();
+    plots.delete(place);
+    if (place.isConnected) draw(place);
+  }
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAnew);
+let settled = 0;
+addEventListener("resize", () => {
+  clearTimeout(settled);
+  settled = setTimeout(drawAnew, 150);
+});
+
+// -- questions
+
+/** Only one question is open, and Escape closes it. */
+document.addEventListener("toggle", (event) => {
+  if (!event.target.open || !event.target.matches?.("details.sure")) return;
+  for (const other of document.querySelectorAll("details.sure[open]")) {
+    if (other !== event.target) other.open = false;
+  }
+}, true);
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  for (const one of document.querySelectorAll("details.sure[open]")) {
+    one.open = false;
+    one.querySelector("summary").focus();
+  }
+});
+
+document.querySelectorAll("[data-plot]").forEach(draw);
+document.querySelectorAll("[data-live]").forEach(follow);

@@ -1,0 +1,1 @@
+"""Pages: what each shows and what its forms do."""

@@ -1,0 +1,21 @@
+"""Which crawl a page is about, where its address does not say."""
+
+from __future__ import annotations
+
+from greencrawl.monitor.look import Look
+from greencrawl.schema.errors import UnknownCrawl
+from greencrawl.schema.records import Crawl
+
+
+def chosen(look: Look) -> Crawl | None:
+    """The crawl that was asked for, or the newest. None where there is none.
+
+    Raises UnknownCrawl for a name that no crawl has.
+    """
+    crawls, name = look.figures.crawls(), look.asked("crawl")
+    if not name:
+        return crawls[-1] if crawls else None
+    found = next((crawl for crawl in crawls if crawl.name == name), None)
+    if found is None:
+        raise UnknownCrawl(f"no crawl is called {name[:64]!r}")
+    return found

@@ -1,0 +1,1 @@
+"""Pages about one crawl: how it goes, its options, and what came to nothing."""

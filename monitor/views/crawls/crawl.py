@@ -1,0 +1,94 @@
+"""One crawl: how it goes, and what people do to it."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from greencrawl.broker.service import seeding
+from greencrawl.broker.service.faces import operating
+from greencrawl.monitor.figures import SPANS
+from greencrawl.monitor.look import Action, Data, Form, Goto, Look, Shown, View
+from greencrawl.monitor.views.overview import failures_of
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import WITHHELD, SeedReply
+
+SHOWN_SEEDS = 100
+"""Of a batch that was given, those that were not queued."""
+
+
+def place(name: str, more: str = "") -> str:
+    """The address of a crawl's page."""
+    return f"/monitor/crawls/{quote(name, safe='')}{more}"
+
+
+def part(look: Look) -> Data:
+    """How it stands."""
+    crawl = look.figures.crawl(look.path["crawl"])
+    span = look.asked("span") if look.asked("span") in SPANS else "hour"
+    stats, why = None, ""
+    try:
+        stats = look.figures.stats(crawl)
+    except Unavailable as error:
+        why = str(error)
+    failures = failures_of(stats) if stats is not None else {}
+    withheld = stats.failures if stats is not None else {}
+    return {
+        "crawl": crawl,
+        "stats": stats,
+        "why": why,
+        "rate": look.figures.rate(crawl.name) if crawl.state == "active" else None,
+        "plot": look.figures.plot([crawl], span),
+        "span_of": span,
+        "spans": tuple(SPANS),
+        "failures": failures,
+        "withheld": {kind: n for kind, n in withheld.items() if n and kind in WITHHELD},
+    }
+
+
+def frame(look: Look) -> Data:
+    """What stands still: the name."""
+    return {"crawl": look.figures.crawl(look.path["crawl"])}
+
+
+def pause(look: Look, form: Form) -> Goto:
+    """Lease no more of it."""
+    operating.pause(look.service, look.path["crawl"])
+    return Goto(place(look.path["crawl"]), "paused")
+
+
+def resume(look: Look, form: Form) -> Goto:
+    """Lease of it again."""
+    operating.resume(look.service, look.path["crawl"])
+    return Goto(place(look.path["crawl"]), "resumed")
+
+
+def stop(look: Look, form: Form) -> Goto:
+    """End it; with ``now`` what is leased is given back."""
+    operating.stop(look.service, look.path["crawl"], now=form.text("now") == "1")
+    return Goto(place(look.path["crawl"]), "stopped")
+
+
+def seed(look: Look, form: Form) -> Goto | Shown:
+    """Queue URLs, and say of each that was not queued why."""
+    name = look.path["crawl"]
+    urls = form.lines("urls")
+    if not urls:
+        return Goto(place(name), "no_seeds")
+    reply = seeding.seed(look.service, name, urls, form.text("force") == "1")
+    if reply.rejected or reply.pending:
+        return Shown("seeded", _of_reply(look, reply))
+    return Goto(place(name), "seeded" if reply.added else "seeds_known", reply.added)
+
+
+def _of_reply(look: Look, reply: SeedReply) -> Data:
+    left = [item for item in reply.items if item.status in ("rejected", "pending")]
+    return {"name": look.path["crawl"], "reply": reply, "items": left[:SHOWN_SEEDS]}
+
+
+VIEWS = (View(name="crawl", path="/monitor/crawls/{crawl}", part=part, frame=frame, plots=True),)
+ACTIONS = (
+    Action(path="/monitor/crawls/{crawl}/pause", run=pause),
+    Action(path="/monitor/crawls/{crawl}/resume", run=resume),
+    Action(path="/monitor/crawls/{crawl}/stop", run=stop),
+    Action(path="/monitor/crawls/{crawl}/seeds", run=seed),
+)

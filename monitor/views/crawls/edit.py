@@ -1,0 +1,104 @@
+"""A new crawl, and a crawl's options: what is different is shown before it is saved."""
+
+from __future__ import annotations
+
+import msgspec
+
+from greencrawl.broker.service import changing, seeding
+from greencrawl.broker.service.faces.operating import said
+from greencrawl.monitor import options as fields
+from greencrawl.monitor.look import Action, Data, Form, Goto, Look, Shown, View
+from greencrawl.monitor.views.crawls.crawl import place
+from greencrawl.schema.errors import GreencrawlError
+from greencrawl.schema.records import CrawlOptions, CreateCrawl
+from greencrawl.schema.records.fields import CrawlName
+
+INVALID = 422
+BY = "monitor"
+"""Who changed it, as the log of orders has it: the Monitor knows roles, and no names."""
+
+
+def new(look: Look) -> Data:
+    """An empty form."""
+    return _form(fields.sent(CrawlOptions()), "")
+
+
+def edit(look: Look) -> Data:
+    """The form of a crawl that is there."""
+    crawl = look.service.store.crawl(look.path["crawl"])
+    return _form(fields.sent(crawl.options), crawl.name, crawl.revision)
+
+
+def create(look: Look, form: Form) -> Goto | Shown:
+    """Make a crawl; the form again where something is wrong."""
+    name, (options, wrong) = form.text("name"), fields.read(form)
+    try:
+        msgspec.convert(name, CrawlName)
+    except msgspec.ValidationError as error:
+        known = said(error)
+        wrong["name"] = known[2][0][1] if known else str(error)
+    if not wrong and name in {crawl.name for crawl in look.service.store.crawls()}:
+        wrong["name"] = look.words("edit.taken", name=name)
+    if options is None or wrong:
+        return _again("new", form, name, wrong)
+    values = {one: getattr(options, one) for one in CrawlOptions.__struct_fields__}
+    try:
+        seeding.create(look.service, CreateCrawl(name=name, **values))
+    except GreencrawlError as error:
+        return _again("new", form, name, _problems(error))
+    return Goto(place(name), "created")
+
+
+def check(look: Look, form: Form) -> Goto | Shown:
+    """Show what would be different, or with ``step`` save it, or go back to the form."""
+    name, revision = look.path["crawl"], int(form.text("revision") or 0)
+    options, wrong = fields.read(form)
+    if options is None or form.text("step") == "again":
+        return _again("edit", form, name, wrong, revision)
+    before = look.service.store.crawl(name)
+    if form.text("step") != "save":
+        differences = list(fields.changed(before.options, options))
+        data: Data = {"name": name, "revision": revision, "differences": differences}
+        return Shown("difference", {**data, "sent": fields.sent(options)})
+    try:
+        given = msgspec.to_builtins(options)
+        changing.change(look.service, name, given, revision=revision, by=BY)
+    except GreencrawlError as error:
+        return _again("edit", form, name, _problems(error), revision)
+    return Goto(place(name), "saved")
+
+
+def _problems(error: GreencrawlError) -> dict[str, str]:
+    """What is wrong by field; "" for what no field is to blame for. Others are raised again."""
+    known = said(error)
+    if known is None or known[0] >= 500:
+        raise error
+    _, detail, problems = known
+    named = {field.name for field in fields.fields()} | {"name"}
+    found = {where.partition("[")[0].partition(".")[0]: what for where, what in problems}
+    return {where if where in named else "": what for where, what in found.items()} or {"": detail}
+
+
+def _again(template: str, form: Form, name: str, wrong: dict[str, str], revision: int = 0) -> Shown:
+    """The form as it was sent, with what is wrong."""
+    sent = {f"o.{field.name}": form.text(f"o.{field.name}") for field in fields.fields()}
+    status = INVALID if wrong else 200
+    return Shown(template, {**_form(sent, name, revision), "wrong": wrong}, status)
+
+
+def _form(sent: dict[str, str], name: str, revision: int = 0) -> Data:
+    seeds = next(field for field in fields.fields() if field.name == "seeds")
+    return {
+        "name": name, "revision": revision, "sent": sent, "wrong": {}, "seeds": seeds,
+        "groups": fields.groups(),
+    }  # fmt: skip
+
+
+VIEWS = (
+    View(name="new", path="/monitor/new", frame=new, admin=True),
+    View(name="edit", path="/monitor/crawls/{crawl}/edit", frame=edit, admin=True),
+)
+ACTIONS = (
+    Action(path="/monitor/new", run=create),
+    Action(path="/monitor/crawls/{crawl}/edit", run=check),
+)

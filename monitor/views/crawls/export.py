@@ -1,0 +1,44 @@
+"""What a crawl stored, as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import gevent
+
+from greencrawl.monitor.look import Download, File, Look
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.records import Crawl
+from greencrawl.store.base import Store
+from greencrawl.store.export.formats import FORMATS, Format, Wishes
+from greencrawl.store.export.resumable import Wanted, pieces
+
+TOGETHER_BYTES = 64 * 1024
+
+
+def export(look: Look) -> Download:
+    """All pages, and the URLs that came to none, in one of the formats of ``greencrawl export``."""
+    name = look.asked("format")
+    if name not in FORMATS:
+        raise InvalidConfig([("format", f"one of {', '.join(FORMATS)}")])
+    crawl = look.service.store.crawl(look.path["crawl"])
+    file = f"{crawl.name}.{'warc.gz' if name == 'warc' else name}"
+    format_ = FORMATS[name].make(crawl, file, Wishes(FORMATS[name].always_bodies, False))
+    return Download(name=file, chunks=_chunks(look.service.store, crawl, format_))
+
+
+def _chunks(store: Store, crawl: Crawl, format_: Format) -> Iterator[bytes]:
+    """Some records at a time; others have their turn in between."""
+    some: list[bytes] = []
+    size = 0
+    for piece in pieces(store, Wanted(crawl=crawl), format_):
+        some.append(piece)
+        size += len(piece)
+        if size >= TOGETHER_BYTES:
+            yield b"".join(some)
+            some, size = [], 0
+            gevent.sleep(0)
+    yield b"".join(some)
+
+
+FILES = (File(path="/monitor/crawls/{crawl}/export", run=export),)

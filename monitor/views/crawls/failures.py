@@ -1,0 +1,102 @@
+"""What came to nothing: URLs that were given up, by kind, and pages on which a hook failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from urllib.parse import urlencode
+
+from greencrawl.broker.service.faces import operating
+from greencrawl.broker.service.faces.asking import cursor
+from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View
+from greencrawl.monitor.views.choosing import chosen
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.records import Crawl, Final, HookFailure
+
+SHOWN = 50
+STEP, COUNTED = 1000, 10_000
+"""Rows that are read at once, and looked through to count kinds, or to find some of one."""
+COUNTED_SECONDS = 5.0
+EXAMPLES = 3
+"""Pages of each message of a hook."""
+
+
+def show(look: Look) -> Data:
+    """Kinds, some dead letters, and what hooks raised."""
+    crawl, kind = chosen(look), look.asked("kind")
+    data: Data = {"crawl": crawl, "crawls": look.figures.crawls(), "kind": kind}
+    if crawl is None:
+        return data
+    counted, full = look.shared.get(
+        ("dead kinds", crawl.id), lambda: _kinds(look, crawl), COUNTED_SECONDS
+    )
+    rows, after = _some(look, crawl, kind)
+    more = {"crawl": crawl.name, **({"kind": kind} if kind else {}), "after": after}
+    return {
+        **data,
+        "kinds": counted.most_common(),
+        "full": full,
+        "rows": rows,
+        "next": f"?{urlencode(more)}" if after else "",
+        "first": not look.asked("after"),
+        "hooks": [(one, _examples(look, crawl, one.function, one.message))
+                  for one in look.service.store.hook_counts(crawl.id)],
+        "module": crawl.options.hook,
+    }  # fmt: skip
+
+
+def _kinds(look: Look, crawl: Crawl) -> tuple[Counter[str], bool]:
+    """How many are of which kind; whether there are more than were looked at."""
+    found: Counter[str] = Counter()
+    after = ""
+    while found.total() < COUNTED:
+        rows = look.service.store.dead(crawl.id, STEP, after)
+        found.update(final.kind for _, final in rows)
+        if len(rows) < STEP:
+            return found, False
+        after = rows[-1][0]
+    return found, True
+
+
+def _some(look: Look, crawl: Crawl, kind: str) -> tuple[list[Final], str]:
+    """Dead letters, or where a kind is asked for whatever came to its end by that; and the cursor
+    behind them: "" at the end."""
+    after = look.asked("after")
+    if not kind:
+        with cursor():
+            rows = look.service.store.dead(crawl.id, SHOWN, after)
+        return [final for _, final in rows], rows[-1][0] if len(rows) == SHOWN else ""
+    found: list[Final] = []
+    with cursor():
+        for looked, (at, final) in enumerate(look.service.store.finals(crawl.id, after=after), 1):
+            found += [final] if final.kind == kind else []
+            if len(found) == SHOWN or looked == COUNTED:
+                return found, at
+    return found, ""
+
+
+def _examples(look: Look, crawl: Crawl, function: str, message: str) -> list[HookFailure]:
+    found = look.service.store.hook_failures(crawl.id, function, message, limit=EXAMPLES)
+    return [failure for _, failure in found]
+
+
+def requeue(look: Look, form: Form) -> Goto:
+    """Try all that was given up again."""
+    name = form.text("crawl")
+    reply = operating.requeue(look.service, name)
+    return Goto(f"/monitor/failures?{urlencode({'crawl': name})}", "requeued", reply.added)
+
+
+def again(look: Look, form: Form) -> Goto:
+    """Fetch pages again on which a hook failed."""
+    name = form.text("crawl")
+    if not form.text("function"):
+        raise InvalidConfig([("function", "is missing")])
+    reply = operating.fetch_failed(look.service, name, form.text("function"), form.text("message"))
+    return Goto(f"/monitor/failures?{urlencode({'crawl': name})}", "hook_again", reply.added)
+
+
+VIEWS = (View(name="failures", path="/monitor/failures", frame=show, nav=True),)
+ACTIONS = (
+    Action(path="/monitor/failures/requeue", run=requeue),
+    Action(path="/monitor/failures/hook", run=again),
+)

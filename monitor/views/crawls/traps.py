@@ -1,0 +1,39 @@
+"""Shapes of URLs that are parked as traps, and letting them go."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from greencrawl.broker.service.faces import operating
+from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View
+from greencrawl.monitor.views.choosing import chosen
+from greencrawl.schema.records import EVERY_SHAPE
+
+SHOWN = 100
+"""Shapes, those with the most first."""
+
+
+def part(look: Look) -> Data:
+    """The shapes of a crawl."""
+    crawl = chosen(look)
+    shapes = look.service.store.parked_shapes(crawl.id, SHOWN) if crawl is not None else []
+    return {
+        "crawl": crawl, "shapes": shapes, "every": EVERY_SHAPE, "full": len(shapes) == SHOWN,
+    }  # fmt: skip
+
+
+def frame(look: Look) -> Data:
+    """The choice of a crawl."""
+    return {"crawl": chosen(look), "crawls": look.figures.crawls()}
+
+
+def release(look: Look, form: Form) -> Goto:
+    """Let a shape go, or with ``all`` every one."""
+    name = form.text("crawl")
+    shape = None if form.text("all") == "1" else form.text("shape")
+    reply = operating.release(look.service, name, shape)
+    return Goto(f"/monitor/traps?{urlencode({'crawl': name})}", "released", reply.added)
+
+
+VIEWS = (View(name="traps", path="/monitor/traps", part=part, frame=frame, nav=True),)
+ACTIONS = (Action(path="/monitor/traps/release", run=release),)

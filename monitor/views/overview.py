@@ -1,0 +1,78 @@
+"""The first page: all crawls, who works, what needs a person."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from greencrawl.broker.service.watching import open_alerts
+from greencrawl.monitor.look import Data, Look, View
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import WITHHELD, Crawl, CrawlStats
+
+
+class Row(Struct, frozen=True):
+    """A crawl of the list; ``stats`` is None where Redis does not say."""
+
+    crawl: Crawl
+    stats: CrawlStats | None
+    rate: float | None
+
+    @property
+    def failures(self) -> int:
+        """Outcomes that are failures, of all kinds."""
+        return sum(failures_of(self.stats).values()) if self.stats is not None else 0
+
+
+def failures_of(stats: CrawlStats) -> dict[str, int]:
+    """Failures by kind, the commonest first."""
+    found = {kind: n for kind, n in stats.failures.items() if n and kind not in WITHHELD}
+    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+
+
+def part(look: Look) -> Data:
+    """All that is on the page."""
+    figures = look.figures
+    crawls = figures.crawls()
+    whys: list[str] = []
+    rows = [_row(look, crawl, whys) for crawl in reversed(crawls)]
+    rows.sort(key=lambda row: _ORDER[row.crawl.state])
+    known = [row.stats for row in rows if row.stats is not None]
+    rates = [row.rate for row in rows if row.rate is not None and row.crawl.state == "active"]
+    system = None
+    try:
+        system = figures.system()
+    except Unavailable as error:
+        whys.append(str(error))
+    named = system is not None and bool(system.away)
+    return {
+        "rows": rows,
+        "sums": {
+            "rate": sum(rates) if rates else None,
+            "stored": sum(stats.stored for stats in known),
+            "open": sum(stats.open for stats in known),
+            "leased": sum(stats.leased for stats in known),
+        },
+        "active": [row.crawl.name for row in rows if row.crawl.state == "active"],
+        "system": system,
+        "why": whys[0] if whys and not named else "",
+        "plot": figures.plot(crawls),
+        "alerts": look.shared.get("alerts", lambda: open_alerts(look.service)),
+        "stuck": [row for row in rows if row.stats is not None and row.stats.stuck],
+    }
+
+
+_ORDER = {"active": 0, "paused": 1, "resting": 2, "done": 3}
+
+
+def _row(look: Look, crawl: Crawl, whys: list[str]) -> Row:
+    """A crawl's row; ``whys`` gets why its counters are not known, for the head of the page."""
+    stats: CrawlStats | None = None
+    try:
+        stats = look.figures.stats(crawl)
+    except Unavailable as error:
+        whys.append(str(error))
+    rate = look.figures.rate(crawl.name) if crawl.state == "active" else None
+    return Row(crawl, stats, rate)
+
+
+VIEWS = (View(name="overview", path="/monitor/", part=part, nav=True, plots=True),)

@@ -1,0 +1,1 @@
+"""Pages about what was fetched: lists of pages, one page, one URL."""

@@ -1,0 +1,69 @@
+"""What is stored: lists of pages that can be searched, and one page with its text."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from greencrawl.broker.service import pages as stored
+from greencrawl.broker.service.faces.asking import cursor, wanted_pages
+from greencrawl.broker.service.faces.operating import said
+from greencrawl.monitor.look import Data, Download, File, Look, View
+from greencrawl.monitor.views.choosing import chosen
+from greencrawl.schema.errors import InvalidConfig, InvalidUrl
+from greencrawl.schema.text.spans import blocks_of
+
+SHOWN = 50
+"""Pages of a list."""
+TEXT_LETTERS = 200_000
+"""Of a page's text, so many are shown; the file has all."""
+FILTERS = ("host", "status", "since", "grep")
+
+
+def pages(look: Look) -> Data:
+    """Some pages of a crawl, and where the list goes on."""
+    crawl = chosen(look)
+    asked = {name: look.asked(name) for name in FILTERS}
+    data: Data = {
+        "crawl": crawl, "crawls": look.figures.crawls(), "asked": asked, "found": None, "wrong": {},
+        "next": "", "first": look.asked("after") == "", "filtered": any(asked.values()),
+    }  # fmt: skip
+    if crawl is None:
+        return data
+    try:
+        wanted, pattern = wanted_pages(**asked)
+        with cursor():
+            found = look.service.reader.look(
+                crawl.id, wanted, pattern, limit=SHOWN, after=look.asked("after")
+            )
+    except (InvalidConfig, InvalidUrl) as error:
+        known = said(error)
+        return {**data, "wrong": dict(known[2]) if known else {"": str(error)}}
+    more = {"crawl": crawl.name, **{k: v for k, v in asked.items() if v}, "after": found.next}
+    return {**data, "found": found, "next": f"?{urlencode(more)}" if found.next else ""}
+
+
+def page(look: Look) -> Data:
+    """All of one page but its body."""
+    known = stored.reply(look.service.store, look.path["id"])
+    row = stored.stored(look.service.store, look.path["id"], body=False)
+    shown = blocks_of(row.text, row.spans) if len(row.text) <= TEXT_LETTERS else []
+    return {
+        "page": known,
+        "blocks": shown or [(row.text[:TEXT_LETTERS], False)],
+        "told": bool(row.spans),
+        "cut": len(row.text) > TEXT_LETTERS,
+    }
+
+
+def body(look: Look) -> Download:
+    """A page's body as it was fetched."""
+    at = look.asked("at")
+    content = stored.body_at(look.service.store, look.path["id"], int(at) if at.isdecimal() else 0)
+    return Download(name=f"{look.path['id']}.bin", chunks=[content])
+
+
+VIEWS = (
+    View(name="pages", path="/monitor/pages", frame=pages, nav=True),
+    View(name="page", path="/monitor/pages/{id}", frame=page),
+)
+FILES = (File(path="/monitor/pages/{id}/body", run=body),)

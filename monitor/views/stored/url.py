@@ -1,0 +1,46 @@
+"""One URL: where it is, why it is not fetched, what was tried, and having it fetched again."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from greencrawl.broker.service import explain, seeding
+from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View
+from greencrawl.schema.errors import InvalidConfig
+
+MOST_LETTERS = 8192
+
+
+def show(look: Look) -> Data:
+    """What each crawl knows of it; one crawl's where that was asked for."""
+    url, name = look.asked("url"), look.asked("crawl")
+    if len(url) > MOST_LETTERS:
+        raise InvalidConfig([("url", f"has at most {MOST_LETTERS} letters")])
+    states = explain.explain(look.service, url, name or None) if url else []
+    known = [one for one in states if one.state != "unseen"]
+    return {
+        "url": url,
+        "states": known or states[:1],
+        "others": len(states) - len(known or states[:1]),
+        "host": _host(url),
+        "crawls": [crawl.name for crawl in look.figures.crawls()],
+    }
+
+
+def _host(given: str) -> str:
+    """What was typed, if it looks like the name of a host rather than a URL."""
+    looks = "." in given and not any(one in given for one in "/?# ")
+    return given if looks else ""
+
+
+def again(look: Look, form: Form) -> Goto:
+    """Queue it for a crawl, also where it is known."""
+    url, crawl = form.text("url"), form.text("crawl")
+    reply = seeding.seed(look.service, crawl, [url], force=True)
+    if reply.rejected:
+        raise InvalidConfig([("url", reply.items[0].reason)])
+    return Goto(f"/monitor/url?{urlencode({'url': url, 'crawl': crawl})}", "queued")
+
+
+VIEWS = (View(name="url", path="/monitor/url", frame=show, nav=True),)
+ACTIONS = (Action(path="/monitor/url", run=again),)

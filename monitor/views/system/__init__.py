@@ -1,0 +1,1 @@
+"""Pages about the system: hosts, the frontier, the store, nodes, logs and orders."""

@@ -1,0 +1,93 @@
+"""The frontier: its Redis nodes, what they are owed, and the memory of its partitions."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import Debt, NodeAway, NodeRepair
+
+MEMORY_SECONDS = 5.0
+"""Memory is asked of each partition: so seldom."""
+
+
+class Node(Struct, frozen=True, kw_only=True):
+    """A Redis node as its row shows it; ``used`` and ``budget`` in bytes, -1 where not known."""
+
+    id: str
+    address: str
+    epoch: int
+    partitions: int
+    used: int
+    budget: int
+    full: bool
+    away: NodeAway | None
+    debt: Debt | None
+
+
+class Memory(Struct, frozen=True):
+    """Of a partition, in bytes; ``budget`` 0: none. -1 where its node does not answer."""
+
+    node: str
+    used: int = -1
+    budget: int = -1
+    full: bool = False
+
+
+def part(look: Look) -> Data:
+    """Nodes, repairs and partitions."""
+    store, frontier = look.service.store, look.service.frontier
+    identity = store.frontier()
+    memory = look.shared.get("memory", lambda: _memory(look), MEMORY_SECONDS)
+    away, debts, addresses = frontier.nodes_away(), store.debts(), store.addresses()
+    epochs = store.clock().epochs
+    nodes = []
+    for node in identity.nodes if identity is not None else ():
+        own = [one for one in memory if one.node == node]
+        known = [one for one in own if one.used >= 0]
+        nodes.append(
+            Node(
+                id=node,
+                address=addresses.get(node, ""),
+                epoch=epochs.get(node, 0),
+                partitions=len(own),
+                used=sum(one.used for one in known) if known else -1,
+                budget=sum(one.budget for one in known) if known else -1,
+                full=any(one.full for one in known),
+                away=away.get(node),
+                debt=debts.get(node),
+            )
+        )
+    repairs: list[NodeRepair] = frontier.repairs()
+    return {
+        "nodes": nodes,
+        "repairs": [one for one in repairs if one.phase != "none"],
+        "memory": list(enumerate(memory)),
+        "full": frontier.full,
+        "clock": store.clock().clock,
+    }
+
+
+def _memory(look: Look) -> list[Memory]:
+    identity = look.service.store.frontier()
+    found = []
+    for partition in range(identity.partitions if identity is not None else 0):
+        assert identity is not None
+        node = identity.nodes[identity.placement[partition]]
+        try:
+            room = look.service.frontier.room(partition, 1)
+            found.append(Memory(node, room.used, room.budget, room.full))
+        except Unavailable:
+            found.append(Memory(node))
+    return found
+
+
+def repair(look: Look, form: Form) -> Goto:
+    """Give Redis again what it may have missed, or ``all``."""
+    look.service.frontier.repair(form.text("all") == "1")
+    return Goto("/monitor/frontier", "repairing")
+
+
+VIEWS = (View(name="frontier", path="/monitor/frontier", part=part, nav=True),)
+ACTIONS = (Action(path="/monitor/frontier/repair", run=repair),)

@@ -1,0 +1,64 @@
+"""Hosts: which are slow, blocked or slowed down, and how one stands."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import msgspec
+
+from greencrawl.broker.service.faces.asking import host_name
+from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import HostPatch, HostState
+
+SHOWN = 200
+"""Blocked hosts, and hosts with a delay of an operator, each."""
+
+
+def hosts(look: Look) -> Data:
+    """Hosts that somebody may want to look at."""
+    store = look.service.store
+    slowest: tuple[HostState, ...] = ()
+    why = ""
+    try:
+        slowest = look.figures.system().slowest
+    except Unavailable as error:
+        why = str(error)
+    blocks = sorted(store.blocks(look.now_ms), key=lambda one: one[1])
+    delays = sorted(store.delays().items())
+    return {
+        "slowest": slowest, "why": why, "blocks": blocks[:SHOWN], "delays": delays[:SHOWN],
+        "more": max(len(blocks), len(delays)) > SHOWN,
+    }  # fmt: skip
+
+
+def host(look: Look) -> Data:
+    """How one stands. Raises InvalidUrl for what is no host."""
+    name = host_name(look.path["host"])
+    state = look.service.frontier.host(name)
+    return {"host": state, "operator_ms": look.service.store.delay(name)}
+
+
+def name(look: Look) -> Data:
+    """What stands still: its name, in the frontier's spelling."""
+    return {"name": host_name(look.path["host"]), "crawls": look.figures.crawls()}
+
+
+def change(look: Look, form: Form) -> Goto:
+    """Set its least delay, or block it, in seconds; 0 lifts either."""
+    named = host_name(look.path["host"])
+    given = {one: form.text(one) for one in ("delay", "block") if form.text(one)}
+    patch = msgspec.convert(given, HostPatch, strict=False)
+    look.service.frontier.patch_host(named, patch)
+    return Goto(_place(named), "host_changed")
+
+
+def _place(named: str) -> str:
+    return f"/monitor/hosts/{quote(named, safe='')}"
+
+
+VIEWS = (
+    View(name="hosts", path="/monitor/hosts", part=hosts, nav=True),
+    View(name="host", path="/monitor/hosts/{host}", part=host, frame=name),
+)
+ACTIONS = (Action(path="/monitor/hosts/{host}", run=change),)

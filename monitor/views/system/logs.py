@@ -1,0 +1,56 @@
+"""What all processes said, as the loggers have it: the last lines, and earlier ones."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from greencrawl.broker.service.faces import logs
+from greencrawl.broker.service.faces.operating import said
+from greencrawl.monitor.look import Data, Look, View
+from greencrawl.schema.errors import InvalidConfig
+
+SHOWN = 100
+FILTERS = ("level", "node", "crawl", "url", "since")
+
+
+def part(look: Look) -> Data:
+    """The lines, the latest first."""
+    given = {name: look.asked(name) for name in (*FILTERS, "after")}
+    given["level"] = given["level"] or "info"
+    try:
+        reply = logs.asked(look.service, given, SHOWN)
+    except (InvalidConfig, msgspec.ValidationError) as error:
+        known = said(error)
+        wrong = known[1] if known is not None else str(error)
+        return {"wrong": wrong, "lines": [], "next": "", "loggers": (), "silent": (), "first": True}
+    more = {name: value for name, value in given.items() if value and name != "after"}
+    return {
+        "wrong": "",
+        "lines": [(one, _fields(one.said)) for one in reversed(reply.items)],
+        "next": f"?{urlencode({**more, 'after': reply.next})}" if reply.next else "",
+        "loggers": reply.loggers,
+        "silent": reply.silent,
+        "first": not given["after"],
+    }
+
+
+def frame(look: Look) -> Data:
+    """What is asked for."""
+    given = {name: look.asked(name) for name in FILTERS}
+    given["level"] = given["level"] or "info"
+    return {"asked": given, "levels": logs.LEVELS, "crawls": look.figures.crawls()}
+
+
+def _fields(given: dict[str, Any]) -> list[tuple[str, str]]:
+    """Fields of a line as text, without those that stand in columns of their own."""
+    return [
+        (name, value if isinstance(value, str) else msgspec.json.encode(value).decode())
+        for name, value in given.items()
+        if name not in ("event", "level", "timestamp")
+    ]
+
+
+VIEWS = (View(name="logs", path="/monitor/logs", part=part, frame=frame, nav=True),)

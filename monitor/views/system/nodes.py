@@ -1,0 +1,182 @@
+"""Nodes: who works together, how each does, and what it is ordered; who ordered what."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from greencrawl.broker.service.faces.operating import Missing
+from greencrawl.broker.service.members import UnknownNode
+from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View
+from greencrawl.schema.errors import InvalidConfig
+from greencrawl.schema.records import ALL, MemberState, NodeOptions, OptionName, Ordered
+from greencrawl.store.base import NEVER
+
+BY = "monitor"
+GONE = 20
+"""Members that have left or are lost, the latest."""
+LOGGED = 50
+"""Orders a page of the log."""
+NAMES: tuple[OptionName, ...] = get_args(OptionName)
+
+
+class Node(Struct, frozen=True, kw_only=True):
+    """A node with its processes; sums are of those that are here."""
+
+    name: str
+    kind: str
+    members: tuple[MemberState, ...]
+    ordered: NodeOptions
+
+    @property
+    def here(self) -> int:
+        """Processes that were heard of lately."""
+        return sum(one.status == "here" for one in self.members)
+
+    def sum(self, fact: str) -> float:
+        """Of a fact, over its processes that are here."""
+        here = (one.facts for one in self.members if one.status == "here")
+        return sum(float(getattr(facts, fact)) for facts in here)
+
+    @property
+    def disk(self) -> float:
+        """Share that is taken of the fullest disk."""
+        return max((one.facts.disk_used for one in self.members), default=0.0)
+
+
+class Field(Struct, frozen=True, kw_only=True):
+    """An option that a node may be ordered; ``value`` is "" where it is not."""
+
+    name: str
+    description: str
+    choices: tuple[str, ...]
+    value: str
+
+
+def nodes(look: Look) -> Data:
+    """All nodes, those that are gone, and what all are ordered."""
+    found = look.service.members.list(gone=True)
+    there = [one for one in found if not one.left_ms]
+    gone = sorted((one for one in found if one.left_ms), key=lambda one: -one.left_ms)
+    names = dict.fromkeys((one.node, one.kind) for one in sorted(there, key=lambda one: one.id))
+    rows = [
+        Node(
+            name=name,
+            kind=kind,
+            members=tuple(one for one in there if (one.node, one.kind) == (name, kind)),
+            ordered=_ordered(look, name).options,
+        )
+        for name, kind in names
+    ]
+    return {"nodes": rows, "gone": gone[:GONE], "all": _said(_ordered(look, ALL).options)}
+
+
+def node(look: Look) -> Data:
+    """One node's processes, and what each keeps by whose word."""
+    name = look.path["node"]
+    members = [one for one in look.service.members.list(gone=True) if one.node == name]
+    if name != ALL and not members:
+        raise Missing(f"no node is called {name[:100]!r}")
+    there = [one for one in members if not one.left_ms]
+    return {"name": name, "members": there or members[-1:], "names": NAMES, "all": ALL}
+
+
+def form(look: Look) -> Data:
+    """What it is ordered, to be changed."""
+    name = look.path["node"]
+    ordered = _ordered(look, name)
+    fields = [
+        Field(
+            name=one.name,
+            description=_description(one.type),
+            choices=_choices(one.type),
+            value=_text(getattr(ordered.options, one.name)),
+        )
+        for one in msgspec.structs.fields(NodeOptions)
+    ]
+    return {"name": name, "fields": fields, "revision": ordered.revision, "all": ALL}
+
+
+def order(look: Look, form: Form) -> Goto:
+    """Order what is said; what is left empty is taken back."""
+    name = look.path["node"]
+    given = {one: form.text(f"o.{one}") for one in NAMES if f"o.{one}" in form}
+    options = msgspec.convert({k: v for k, v in given.items() if v}, NodeOptions, strict=False)
+    before = _ordered(look, name).options
+    unset = tuple(
+        one for one, said in given.items() if not said and getattr(before, one) is not None
+    )
+    revision = int(form.text("revision")) if form.text("revision").isdecimal() else None
+    try:
+        done = look.service.members.order(name, options, unset, by_whom=BY, revision=revision)
+    except UnknownNode as error:
+        raise Missing(str(error)) from error
+    if done is None:
+        raise InvalidConfig([("revision", look.words("node.changed_meanwhile"))])
+    back = f"/monitor/nodes/{quote(name, safe='')}" if form.text("stay") else "/monitor/nodes"
+    return Goto(back, "ordered")
+
+
+def orders(look: Look) -> Data:
+    """Who ordered what, and who changed options of crawls, the latest first."""
+    before = look.asked("before")
+    later = before.isdecimal() and len(before) < 16
+    rows = look.service.members.log(LOGGED, before=int(before) if later else NEVER)
+    full = len(rows) == LOGGED
+    return {
+        "rows": [(one, _changes(one.changed)) for one in rows],
+        "next": f"?before={rows[-1].revision}" if full else "",
+        "first": not later,
+        "all": ALL,
+    }
+
+
+def _ordered(look: Look, name: str) -> Ordered:
+    known = look.service.members.refresh().nodes
+    return next((one for one in known if one.member == name), Ordered(member=name))
+
+
+def _said(options: NodeOptions) -> list[tuple[str, str]]:
+    return [(one, _text(value)) for one in NAMES if (value := getattr(options, one)) is not None]
+
+
+def _changes(changed: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(name, _text(value)) for name, value in changed.items()]
+
+
+def _text(value: Any) -> str:
+    """As fields show it; "" for what is not ordered."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _description(kind: Any) -> str:
+    schema = msgspec.json.schema(kind)
+    return str(schema.get("description", ""))
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    """What may be said, where it is one of few."""
+    schema = msgspec.json.schema(kind)
+    for one in schema.get("anyOf", [schema]):
+        if one.get("type") == "boolean":
+            return ("true", "false")
+        if "enum" in one:
+            return tuple(str(value) for value in one["enum"] if value is not None)
+    return ()
+
+
+VIEWS = (
+    View(name="nodes", path="/monitor/nodes", part=nodes, nav=True),
+    View(name="node", path="/monitor/nodes/{node}", part=node, frame=form),
+    View(name="orders", path="/monitor/orders", frame=orders, nav=True),
+)
+ACTIONS = (Action(path="/monitor/nodes/{node}", run=order),)

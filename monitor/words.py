@@ -1,0 +1,135 @@
+"""Texts in the reader's language, and numbers, sizes and times as people say them.
+
+All texts stand in ``texts/``, a file for each language with the same keys (a test compares them). A
+text may have forms: ``one`` is said of 1 where it is there, ``other`` of all else.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup, escape
+
+TEXTS = Path(__file__).parent / "texts"
+LANGUAGES = {"en": "en", "zh": "zh-Hans"}
+"""Those that there are texts in → what ``lang`` of a document says."""
+DEFAULT = "en"
+_SPANS = (("second", 60), ("minute", 60), ("hour", 24), ("day", 10**9))
+_NOW_SECONDS = 5
+
+
+@cache
+def words(language: str) -> Words:
+    """The texts of a language, read once."""
+    return Words(language, _flat(tomllib.loads((TEXTS / f"{language}.toml").read_text("utf-8"))))
+
+
+def language_of(accept: str | None) -> str:
+    """The language that an ``Accept-Language`` header likes best, of those that there are."""
+    liked: list[tuple[float, str]] = []
+    for part in (accept or "").split(","):
+        tag, _, quality = part.strip().partition(";")
+        try:
+            weight = float(quality.strip().removeprefix("q=") or 1)
+        except ValueError:
+            continue
+        language = tag.strip().lower().partition("-")[0]
+        if language in LANGUAGES and weight > 0:
+            liked.append((weight, language))
+    return max(liked, key=lambda one: one[0], default=(0.0, DEFAULT))[1]
+
+
+def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """``{"a": {"b": "…"}}`` as ``{"a.b": "…"}``; tables of forms stay as they are."""
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, dict) and not set(value) <= {"one", "other"}:
+            found.update(_flat(value, f"{before}{name}."))
+        else:
+            found[before + name] = value
+    return found
+
+
+class Words:
+    """The texts of one language. Calling it gives a text by its key, with its places filled in."""
+
+    def __init__(self, language: str, texts: Mapping[str, Any]) -> None:
+        self.language = language
+        self.tag = LANGUAGES[language]
+        self.texts = texts
+
+    def __call__(self, key: str, **places: Any) -> str:
+        """A text; ``n`` chooses its form, and is written with its thousands apart."""
+        text = self.texts[key]
+        if isinstance(text, dict):
+            text = text["one"] if places["n"] == 1 and "one" in text else text["other"]
+        if isinstance(places.get("n"), int):
+            places["n"] = self.number(places["n"])
+        return str(text).format(**places) if places else str(text)
+
+    def has(self, key: str) -> bool:
+        """Whether there is such a text."""
+        return key in self.texts
+
+    def either(self, key: str, otherwise: str) -> str:
+        """A text, or ``otherwise`` where there is none: of names that programs give."""
+        return self(key) if key in self.texts else otherwise
+
+    # -- numbers and times
+
+    @staticmethod
+    def number(count: float | None) -> str:
+        """``12,345``; ``0.3`` below ten; a dash for what is not known."""
+        if count is None:
+            return "–"
+        if isinstance(count, float) and count < 10:
+            return f"{count:.1f}" if count else "0"
+        return f"{count:,.0f}"
+
+    @staticmethod
+    def size(count: float) -> str:
+        """Bytes: ``1.5 MB`` (powers of 1000)."""
+        for unit in ("B", "kB", "MB", "GB"):
+            if count < 1000:
+                return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+            count /= 1000
+        return f"{count:.1f} TB"
+
+    def span(self, seconds: float) -> str:
+        """``20 seconds``, ``3 hours``: the largest unit of which there is one."""
+        left = max(seconds, 0.0)
+        for unit, most in _SPANS:
+            if left < most:
+                if unit == "second" and left < 1:
+                    return self("time.ms", n=round(left * 1000))
+                if unit == "second" and left < 10 and left != int(left):
+                    return self("time.part", n=f"{left:.1f}")
+                return self(f"time.{unit}", n=int(left))
+            left /= most
+        raise AssertionError("longer than time")
+
+    def ago(self, at_ms: int, now_ms: int) -> str:
+        """``3 minutes ago``, ``in 2 hours``, or ``now``."""
+        seconds = (now_ms - at_ms) / 1000
+        if abs(seconds) < _NOW_SECONDS:
+            return self("time.now")
+        said = self.span(int(abs(seconds)))
+        return self("time.ago", span=said) if seconds > 0 else self("time.in", span=said)
+
+    @staticmethod
+    def moment(at_ms: int) -> str:
+        """Date and time in UTC."""
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+    def when(self, at_ms: int, now_ms: int) -> Markup:
+        """A ``time`` element: how long ago, and the moment itself for who wants it."""
+        if not at_ms:
+            return Markup("–")
+        exact = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        ago, moment = escape(self.ago(at_ms, now_ms)), self.moment(at_ms)
+        return Markup('<time datetime="{}" title="{}">{}</time>').format(exact, moment, ago)

@@ -1,0 +1,214 @@
+"""The calendar on MySQL; each function runs in a caller's transaction.
+
+Rows are locked in the order of their keys, after those of pages and final states. A row that is not
+there yet cannot be locked: of two who insert it the second replaces what the first has written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from greencrawl.schema.records import Due, Observation
+from greencrawl.store import planned
+from greencrawl.store.mysql.connection import Db
+from greencrawl.store.mysql.statements import chunks, insert, keys, numbers, raw
+from greencrawl.store.planned import Plan, Settled
+from greencrawl.store.rows import Row
+
+FREED_ROWS = 1000
+"""Rows that one transaction of :func:`free` changes."""
+_STATEMENT = 1024 * 1024
+_COLUMNS = planned.COLUMNS.replace("partition,", "partition_no,")
+_REPLACE = "ON DUPLICATE KEY UPDATE " + ", ".join(
+    f"{name} = VALUES({name})" for name in _COLUMNS.split(", ")[2:]
+)
+_WAITING = "FROM calendar FORCE INDEX (calendar_due) WHERE queued = 0 AND crawl = %s"
+
+
+def plans(db: Db, crawls: Collection[int]) -> dict[int, Plan]:
+    """Of those of the crawls that have a calendar."""
+    if not crawls:
+        return {}
+    some = ", ".join(f"{crawl:d}" for crawl in crawls)
+    db.execute(
+        "SELECT id, JSON_EXTRACT(options, '$.recrawl'), (SELECT started_ms FROM periods "
+        "WHERE crawl = crawls.id ORDER BY number DESC LIMIT 1), started_ms FROM crawls "
+        f"WHERE id IN ({some}) AND deleted = 0"
+    )
+    made = {row[0]: planned.plan_of(*row[1:]) for row in db.fetchall()}
+    return {crawl: plan for crawl, plan in made.items() if plan.deepest >= 0}
+
+
+def plan_of(db: Db, crawl: int) -> Plan | None:
+    """The crawl's plan, if it has a calendar."""
+    return plans(db, [crawl]).get(crawl)
+
+
+def settle(db: Db, observations: Sequence[Observation], by_crawl: dict[int, Plan]) -> Settled:
+    """Write what observations change."""
+    known: dict[planned.Key, planned.Row] = {}
+    wanted = planned.grouped((one.crawl, one.fingerprint) for one in observations)
+    for crawl, some in wanted.items():
+        sql = f"SELECT {_COLUMNS} FROM calendar WHERE"
+        for row in keys(db, sql, crawl, some, "ORDER BY fingerprint FOR UPDATE"):
+            known[row[:2]] = planned.Row(*row)
+    settled = planned.settle(observations, known, by_crawl, _partitions(db))
+    changed: list[Row] = [tuple(map(int, row)) for row in sorted(settled.changed)]
+    insert(db, "calendar", _COLUMNS, changed, most_bytes=_STATEMENT, tail=_REPLACE)
+    return settled
+
+
+def _partitions(db: Db) -> int:
+    db.execute("SELECT identity FROM frontier")
+    found = db.fetchone()
+    return planned.partitions_of(found[0] if found else None)
+
+
+def add(db: Db, crawl: int, observations: Sequence[Observation]) -> None:
+    """Give those a row that have none: each is due in the next period."""
+    if plan := plan_of(db, crawl):
+        wanted = sorted({one.fingerprint for one in observations})
+        sql = "SELECT fingerprint FROM calendar WHERE"
+        there = {row[0] for row in keys(db, sql, crawl, wanted, "FOR UPDATE")}
+        settle(db, [o for o in observations if o.fingerprint not in there], {crawl: plan})
+
+
+def row_of(db: Db, crawl: int, fingerprint: int) -> planned.Row | None:
+    """A URL's row."""
+    sql = f"SELECT {_COLUMNS} FROM calendar WHERE crawl = %s AND fingerprint = %s"
+    db.execute(sql, (crawl, fingerprint))
+    found = db.fetchone()
+    return planned.Row(*found) if found else None
+
+
+def partitions(db: Db, crawl: int, until_s: int, lock: str = "") -> list[int]:
+    """Partitions in which rows of a crawl are due: two look-ups each."""
+    found, p = [], -1
+    sql = f"SELECT partition_no, due_s {_WAITING} AND partition_no > %s"
+    while db.execute(f"{sql} ORDER BY partition_no, due_s LIMIT 1{lock}", (crawl, p)):
+        ((p, due_s),) = db.fetchall()
+        if due_s <= until_s:
+            found.append(p)
+    return found
+
+
+def is_due(db: Db, crawl: int) -> bool:
+    """Whether a row of a crawl waits to be asked for in the present period; its row is locked."""
+    plan = plan_of(db, crawl)
+    return plan is not None and bool(partitions(db, crawl, plan.started_s))
+
+
+def places(db: Db) -> list[tuple[int, int]]:
+    """(crawl, partition) wherever rows of an active crawl are due."""
+    db.execute("SELECT id FROM crawls WHERE deleted = 0 AND state = 'active' ORDER BY id")
+    active = [row[0] for row in db.fetchall()]
+    return [
+        (crawl, p)
+        for crawl, plan in plans(db, active).items()
+        for p in partitions(db, crawl, plan.started_s)
+    ]
+
+
+def due(db: Db, crawl: int, partition: int, after: tuple[int, int, int], limit: int) -> list[Due]:
+    """Rows that are due, behind a place: by date, host, and fingerprint.
+
+    Those that are deeper than the crawl's calendar goes by now have no item.
+    """
+    plan = plan_of(db, crawl)
+    if plan is None:
+        return []
+    due_s, host, number = after
+    found: list[Row] = []
+    for where, values in (
+        ("due_s = %s AND host = %s AND fingerprint > %s", (due_s, host, number)),
+        ("due_s = %s AND host > %s", (due_s, host)),
+        ("due_s > %s", (due_s,)),
+    ):
+        if len(found) < limit:
+            db.execute(
+                f"SELECT fingerprint, due_s, host, checked_ms, depth, task {_WAITING} "
+                f"AND partition_no = %s AND due_s <= %s AND {where} "
+                "ORDER BY due_s, host, fingerprint LIMIT %s",
+                (crawl, partition, plan.started_s, *values, limit - len(found)),
+            )
+            found += db.fetchall()
+    urls = _urls(db, crawl, sorted(row[0] for row in found))
+    return [
+        Due(
+            number, (due_s, host, number), checked_ms,
+            None if depth > plan.deepest else planned.item_of(urls.get(number), depth, task),
+        )
+        for number, due_s, host, checked_ms, depth, task in found
+    ]  # fmt: skip
+
+
+def _urls(db: Db, crawl: int, numbers_: Sequence[int]) -> dict[int, str]:
+    """Fingerprint → URL, of final states and of pages."""
+    found: dict[int, str] = {}
+    if numbers_:
+        sql = "SELECT fingerprint, url FROM finals WHERE"
+        found.update(keys(db, sql, crawl, numbers_))
+        beside = "c.crawl = p.crawl AND c.place = p.place AND c.fingerprint = p.fingerprint"
+        for some in chunks(numbers_):
+            sql_ = b"SELECT p.fingerprint, c.url FROM pages p JOIN contents c ON %b "
+            where = b"WHERE p.crawl = %d AND p.fingerprint IN (%b)"
+            raw(db, (sql_ + where) % (beside.encode(), crawl, numbers(some)))
+            found.update(db.fetchall())
+    return found
+
+
+def taken(db: Db, crawl: int, rows: Sequence[Due], node: str, epoch: int) -> int:
+    """They are on their way: the node has them in memory under ``epoch``; returns how many.
+
+    Not those that were fetched since they were read, nor any under an epoch that is over.
+    """
+    sql = "SELECT id, epoch FROM nodes WHERE id IN ('', %s) LOCK IN SHARE MODE"
+    db.execute(sql, (node.encode(),))
+    if any(name and known > epoch for name, known in db.fetchall()):
+        return 0
+    checked = {one.fingerprint: one.checked_ms for one in rows}
+    sql = "SELECT fingerprint, checked_ms FROM calendar WHERE queued = 0 AND"
+    there = keys(db, sql, crawl, sorted(checked), "ORDER BY fingerprint FOR UPDATE")
+    found = [number for number, checked_ms in there if checked[number] == checked_ms]
+    for some in chunks(found):
+        update = b"UPDATE calendar SET queued = %d WHERE crawl = %d AND fingerprint IN (%b)"
+        raw(db, update % (epoch, crawl, numbers(some)))
+    return len(found)
+
+
+def drop(db: Db, crawl: int, rows: Sequence[Due]) -> None:
+    """Rows that cannot be asked for, if nothing was heard of them since they were read."""
+    for one in sorted(rows):
+        db.execute(
+            "DELETE FROM calendar WHERE crawl = %s AND fingerprint = %s AND queued = 0 "
+            "AND checked_ms = %s",
+            (crawl, one.fingerprint, one.checked_ms),
+        )
+
+
+def postpone(db: Db, crawl: int, partition: int, row: Due) -> int:
+    """Rows of a host that are due at the row's date are due in the next period; how many, of one
+    step."""
+    plan = plan_of(db, crawl)
+    if plan is None:
+        return 0
+    due_s, host, _ = row.after
+    return db.execute(
+        "UPDATE calendar SET due_s = %s WHERE queued = 0 AND crawl = %s AND partition_no = %s "
+        f"AND due_s = %s AND host = %s LIMIT {FREED_ROWS}",
+        (plan.started_s + 1, crawl, partition, due_s, host),
+    )
+
+
+def free(db: Db, partition: int, epoch: int) -> int:
+    """Rows wait again that a node has had under an epoch before this one; how many, of one step."""
+    return db.execute(
+        "UPDATE calendar SET queued = 0 WHERE partition_no = %s AND queued > 0 AND queued < %s "
+        f"LIMIT {FREED_ROWS}",
+        (partition, epoch),
+    )
+
+
+def free_crawl(db: Db, crawl: int) -> None:
+    """All rows of a crawl wait: it had no calendar for a while, and nothing was noted in them."""
+    db.execute("UPDATE calendar SET queued = 0 WHERE crawl = %s AND queued > 0", (crawl,))

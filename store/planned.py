@@ -1,0 +1,217 @@
+"""The calendar: when a page of a crawl that begins again is asked for next, whatever the database.
+
+All of it is told in starts of periods, as the store has them: no clock of a worker counts. A page
+that was fetched is due in the next period. One that is gone waits twice as long after each look,
+and is *retired* after some looks that lie days apart; its row stays, and says so.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+from zlib import crc32
+
+from greencrawl.schema import wire
+from greencrawl.schema.net.urls import host_of, partition_of
+from greencrawl.schema.records import (
+    Admission,
+    Commit,
+    FrontierIdentity,
+    Observation,
+    Planned,
+    Recrawl,
+    TaskKind,
+)
+from greencrawl.store import rows
+
+GONE_MISSES = 4
+"""A page that was gone so often in a row is retired, ..."""
+GONE_SECONDS = 3 * 86_400
+"""... if so much lies between the first of the looks and the last."""
+MOST_SECONDS = 64 * 86_400
+"""A page that is gone is looked at again by then."""
+RETIRED_S = 2**32 - 1
+"""Due never."""
+MOST_MISSES = 255
+
+Key = tuple[int, int]
+
+
+class Plan(NamedTuple):
+    """A crawl's calendar: when its latest period began, how far apart they are, and up to which
+    depth its pages are in it (-1: none are)."""
+
+    started_s: int
+    every_s: int
+    deepest: int
+
+
+class Row(NamedTuple):
+    """A row of ``calendar``, in the order of :data:`COLUMNS`."""
+
+    crawl: int
+    fingerprint: int
+    partition: int
+    host: int
+    depth: int
+    task: int
+    due_s: int
+    queued: int
+    checked_ms: int
+    misses: int
+    missed_s: int
+
+    @property
+    def planned(self) -> Planned:
+        """What people are told of it."""
+        retired = self.due_s == RETIRED_S
+        return Planned(self.due_s, self.queued > 0, self.checked_ms, self.misses, retired)
+
+
+COLUMNS = (
+    "crawl, fingerprint, partition, host, depth, task, due_s, queued, checked_ms, misses, missed_s"
+)
+
+
+def plan_of(recrawl: str | None, begun_ms: int | None, started_ms: int) -> Plan:
+    """The plan of a crawl by its option (JSON), and when its latest period and it began."""
+    option = wire.from_json(recrawl, Recrawl) if recrawl and recrawl != "null" else None
+    started_s = (started_ms if begun_ms is None else begun_ms) // 1000
+    if option is None:
+        return Plan(started_s, 1, -1)
+    return Plan(started_s, max(option.every_ms // 1000, 1), option.deepest)
+
+
+def observed(work: Commit, crawls: Collection[int]) -> list[Observation]:
+    """What a commit says of URLs of these crawls."""
+    found = [
+        Observation(
+            page.crawl, page.fingerprint, page.fetched_ms, "page", page.url, page.depth, page.task
+        )
+        for page in work.pages if page.crawl in crawls
+    ]  # fmt: skip
+    found += [
+        Observation(one.crawl, one.fingerprint, one.at_ms, "page", one.url, one.depth, one.task)
+        for one in work.checks if one.crawl in crawls
+    ]  # fmt: skip
+    for last in work.finals:
+        if last.crawl in crawls:
+            state = last.state if last.state in ("gone", "excluded") else "failed"
+            found.append(
+                Observation(
+                    last.crawl, last.fingerprint, last.at_ms, state, last.url, last.depth, last.task
+                )
+            )
+    return found
+
+
+def named(work: Commit) -> set[int]:
+    """The crawls that a commit is of."""
+    found = {page.crawl for page in work.pages}
+    found.update(last.crawl for last in work.finals)
+    found.update(one.crawl for one in work.checks)
+    return found
+
+
+class Settled(NamedTuple):
+    """What observations change: rows that are new or otherwise than before; what is retired."""
+
+    changed: list[Row]
+    retired: frozenset[Key]
+
+
+def settle(
+    observations: Iterable[Observation],
+    known: Mapping[Key, Row],
+    plans: Mapping[int, Plan],
+    partitions: int,
+) -> Settled:
+    """Apply observations to the rows that are ``known``."""
+    now = dict(known)
+    changed: dict[Key, Row] = {}
+    retired: set[Key] = set()
+    for seen in sorted(observations, key=lambda one: one.at_ms):
+        key, plan = (seen.crawl, seen.fingerprint), plans[seen.crawl]
+        row = now.get(key)
+        after = _after(row, seen, plan, partitions)
+        if after is not None:
+            now[key] = changed[key] = row = after
+        gone = seen.found in ("gone", "excluded")
+        if row is not None and row.due_s == RETIRED_S and gone:
+            retired.add(key)
+        else:
+            retired.discard(key)
+    return Settled(list(changed.values()), frozenset(retired))
+
+
+def _after(row: Row | None, seen: Observation, plan: Plan, partitions: int) -> Row | None:
+    """The row after an observation; None: there is still none, or nothing changes.
+
+    A row that is on its way is settled by any fetch but the last that it speaks of: workers' clocks
+    differ. What is late changes no row that waits.
+    """
+    at_ms = rows.bounded(seen.at_ms)
+    if row is None:
+        if seen.found not in ("page", "gone") or not seen.url or seen.depth > plan.deepest:
+            return None
+        partition, host = _place_of(host_of(seen.url), partitions)
+        row = Row(
+            seen.crawl, seen.fingerprint, partition, host, seen.depth, asked_as(seen.task),
+            0, 0, at_ms, 0, 0,
+        )  # fmt: skip
+    elif not (at_ms > row.checked_ms or (row.queued and at_ms != row.checked_ms)):
+        return None
+    due_s, misses, missed_s = _next(row, seen.found, plan)
+    depth = min(row.depth, max(seen.depth, 0), 2**31 - 1)
+    return Row(*row[:4], depth, row.task, due_s, 0, at_ms, misses, missed_s)
+
+
+@lru_cache(4096)
+def _place_of(host: str, partitions: int) -> tuple[int, int]:
+    """The partition of a host, and the hash by which it is told from others there."""
+    return partition_of(host, partitions), crc32(host.encode("utf-8", "replace"))
+
+
+def _next(row: Row, found: str, plan: Plan) -> tuple[int, int, int]:
+    """The next date of a row, its misses, and since when."""
+    if found == "page":
+        return plan.started_s + 1, 0, 0
+    if row.due_s == RETIRED_S and row.misses:
+        return row[6], row.misses, row.missed_s
+    if found == "failed":
+        return plan.started_s + 1, row.misses, row.missed_s
+    misses = min(row.misses + 1, MOST_MISSES)
+    missed_s = row.missed_s if row.misses else plan.started_s
+    if misses >= GONE_MISSES and plan.started_s - missed_s >= GONE_SECONDS:
+        return RETIRED_S, misses, missed_s
+    # Half a period less: one that begins a little late is none too many.
+    wait_s = min(2 ** min(misses - 1, 30) * plan.every_s, max(MOST_SECONDS, plan.every_s))
+    due_s = plan.started_s + max(wait_s - plan.every_s // 2, 1)
+    return min(due_s, RETIRED_S - 1), misses, missed_s
+
+
+def asked_as(task: TaskKind) -> TaskKind:
+    """What a URL is asked for as when it is asked for again."""
+    if task.is_sitemap:
+        return TaskKind.SITEMAP
+    return task if task is TaskKind.REQUISITE else TaskKind.REFETCH
+
+
+def item_of(url: str | None, depth: int, task: int) -> Admission | None:
+    """What is queued of a row."""
+    return None if url is None else Admission(url, depth, kind=TaskKind(task))
+
+
+def partitions_of(identity: str | None) -> int:
+    """How many partitions a frontier has, by its record (JSON); 1 where there is none yet."""
+    return wire.from_json(identity, FrontierIdentity).partitions if identity else 1
+
+
+def grouped(keys: Iterable[Key]) -> dict[int, list[int]]:
+    """Fingerprints in order by crawl."""
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    for crawl, number in sorted(set(keys)):
+        found[crawl].append(number)
+    return found

@@ -1,0 +1,208 @@
+"""The calendar on SQLite; each function runs in a caller's transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
+
+from greencrawl.schema.records import Due, Observation
+from greencrawl.store import planned
+from greencrawl.store.planned import Plan, Settled
+from greencrawl.store.sqlite.batches import padded, parts, values
+
+FREED_ROWS = 5000
+"""Rows that one step changes, so that it holds the write lock for milliseconds."""
+
+_WAITING = "FROM calendar INDEXED BY calendar_due WHERE queued = 0 AND crawl = :crawl"
+_COLUMNS = planned.COLUMNS
+_REPLACE = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", ")[2:])
+
+
+def plans(db: sqlite3.Connection, crawls: Collection[int]) -> dict[int, Plan]:
+    """Of those of the crawls that have a calendar."""
+    marks = ", ".join("?" * len(crawls))
+    found = db.execute(
+        "SELECT id, json_extract(options, '$.recrawl'), (SELECT started_ms FROM periods "
+        "WHERE crawl = crawls.id ORDER BY number DESC LIMIT 1), started_ms FROM crawls "
+        f"WHERE id IN ({marks}) AND deleted = 0",
+        tuple(crawls),
+    )
+    made = {row[0]: planned.plan_of(*row[1:]) for row in found}
+    return {crawl: plan for crawl, plan in made.items() if plan.deepest >= 0}
+
+
+def plan_of(db: sqlite3.Connection, crawl: int) -> Plan | None:
+    """The crawl's plan, if it has a calendar."""
+    return plans(db, [crawl]).get(crawl)
+
+
+def settle(
+    db: sqlite3.Connection, observations: Sequence[Observation], by_crawl: Mapping[int, Plan]
+) -> Settled:
+    """Write what observations change."""
+    keys = list(dict.fromkeys((one.crawl, one.fingerprint) for one in observations))
+    known: dict[planned.Key, planned.Row] = {}
+    for some in parts(padded(keys)) if keys else ():
+        named = values("crawl, fingerprint", len(some))
+        sql = (
+            f"WITH named (crawl, fingerprint) AS (VALUES {named}) SELECT calendar.* FROM named "
+            "CROSS JOIN calendar USING (crawl, fingerprint)"
+        )
+        for row in db.execute(sql, list(chain.from_iterable(some))):
+            known[row[:2]] = planned.Row(*row)
+    settled = planned.settle(observations, known, by_crawl, _partitions(db))
+    for changed in parts(settled.changed):
+        db.execute(
+            f"INSERT INTO calendar ({_COLUMNS}) VALUES {values(_COLUMNS, len(changed))} "
+            f"ON CONFLICT (crawl, fingerprint) DO UPDATE SET {_REPLACE}",
+            list(chain.from_iterable(changed)),
+        )
+    return settled
+
+
+def _partitions(db: sqlite3.Connection) -> int:
+    found = db.execute("SELECT identity FROM frontier").fetchone()
+    return planned.partitions_of(found[0] if found else None)
+
+
+def add(db: sqlite3.Connection, crawl: int, observations: Sequence[Observation]) -> None:
+    """Give those a row that have none: each is due in the next period."""
+    if plan := plan_of(db, crawl):
+        numbers = {one.fingerprint for one in observations}
+        there = _there(db, crawl, numbers)
+        fresh = [one for one in observations if one.fingerprint not in there]
+        settle(db, fresh, {crawl: plan})
+
+
+def _there(db: sqlite3.Connection, crawl: int, numbers: Iterable[int]) -> set[int]:
+    found: set[int] = set()
+    for some in parts(sorted(numbers)):
+        marks = ", ".join("?" * len(some))
+        sql = f"SELECT fingerprint FROM calendar WHERE crawl = ? AND fingerprint IN ({marks})"
+        found.update(row[0] for row in db.execute(sql, (crawl, *some)))
+    return found
+
+
+def row_of(db: sqlite3.Connection, crawl: int, fingerprint: int) -> planned.Row | None:
+    """A URL's row."""
+    sql = f"SELECT {_COLUMNS} FROM calendar WHERE crawl = ? AND fingerprint = ?"
+    found = db.execute(sql, (crawl, fingerprint)).fetchone()
+    return planned.Row(*found) if found else None
+
+
+def partitions(db: sqlite3.Connection, crawl: int, until_s: int) -> list[int]:
+    """Partitions in which rows of a crawl are due: two look-ups each."""
+    found = db.execute(
+        "WITH RECURSIVE step (p) AS (SELECT -1 UNION ALL SELECT (SELECT MIN(partition) "
+        f"{_WAITING} AND partition > step.p) FROM step WHERE step.p IS NOT NULL) "
+        f"SELECT p FROM step WHERE p >= 0 AND (SELECT MIN(due_s) {_WAITING} AND partition = p) "
+        "<= :until",
+        {"crawl": crawl, "until": until_s},
+    )
+    return [row[0] for row in found]
+
+
+def is_due(db: sqlite3.Connection, crawl: int) -> bool:
+    """Whether a row of a crawl waits to be asked for in the present period."""
+    plan = plan_of(db, crawl)
+    return plan is not None and bool(partitions(db, crawl, plan.started_s))
+
+
+def places(db: sqlite3.Connection) -> list[tuple[int, int]]:
+    """(crawl, partition) wherever rows of an active crawl are due."""
+    active = db.execute("SELECT id FROM crawls WHERE deleted = 0 AND state = 'active'").fetchall()
+    found: list[tuple[int, int]] = []
+    for crawl, plan in plans(db, [row[0] for row in active]).items() if active else ():
+        found += ((crawl, p) for p in partitions(db, crawl, plan.started_s))
+    return found
+
+
+def due(
+    db: sqlite3.Connection, crawl: int, partition: int, after: tuple[int, int, int], limit: int
+) -> list[Due]:
+    """Rows that are due, behind a place: by date, host, and fingerprint.
+
+    Those that are deeper than the crawl's calendar goes by now have no item.
+    """
+    plan = plan_of(db, crawl)
+    if plan is None:
+        return []
+    found = db.execute(
+        "SELECT c.fingerprint, c.due_s, c.host, c.checked_ms, c.depth, c.task, "
+        "COALESCE(p.url, f.url) FROM calendar c INDEXED BY calendar_due "
+        "LEFT JOIN pages p ON p.crawl = c.crawl AND p.fingerprint = c.fingerprint "
+        "LEFT JOIN finals f ON f.crawl = c.crawl AND f.fingerprint = c.fingerprint "
+        "WHERE c.queued = 0 AND c.crawl = ? AND c.partition = ? AND c.due_s <= ? "
+        "AND (c.due_s, c.host, c.fingerprint) > (?, ?, ?) "
+        "ORDER BY c.due_s, c.host, c.fingerprint LIMIT ?",
+        (crawl, partition, plan.started_s, *after, limit),
+    )
+    return [
+        Due(
+            number, (due_s, host, number), checked_ms,
+            None if depth > plan.deepest else planned.item_of(url, depth, task),
+        )
+        for number, due_s, host, checked_ms, depth, task, url in found
+    ]  # fmt: skip
+
+
+def taken(db: sqlite3.Connection, crawl: int, rows: Sequence[Due], node: str, epoch: int) -> int:
+    """They are on their way: the node has them in memory under ``epoch``; returns how many.
+
+    Not those that were fetched since they were read, nor any under an epoch that is over.
+    """
+    known = db.execute("SELECT epoch FROM nodes WHERE id = ?", (node,)).fetchone()
+    if known is not None and known[0] > epoch:
+        return 0
+    changed = 0
+    for some in parts([(one.fingerprint, one.checked_ms) for one in rows]):
+        changed += db.execute(
+            "UPDATE calendar SET queued = ? FROM (SELECT column1 AS number, column2 AS at FROM "
+            f"(VALUES {values('number, at', len(some))})) WHERE crawl = ? "
+            "AND fingerprint = number AND queued = 0 AND checked_ms = at",
+            [epoch, *chain.from_iterable(some), crawl],
+        ).rowcount
+    return changed
+
+
+def drop(db: sqlite3.Connection, crawl: int, rows: Sequence[Due]) -> None:
+    """Rows that cannot be asked for, if nothing was heard of them since they were read."""
+    db.executemany(
+        "DELETE FROM calendar WHERE crawl = ? AND fingerprint = ? AND queued = 0 "
+        "AND checked_ms = ?",
+        [(crawl, one.fingerprint, one.checked_ms) for one in rows],
+    )
+
+
+def postpone(db: sqlite3.Connection, crawl: int, partition: int, row: Due) -> int:
+    """Rows of a host that are due at the row's date are due in the next period; how many, of one
+    step."""
+    plan = plan_of(db, crawl)
+    if plan is None:
+        return 0
+    due_s, host, _ = row.after
+    return db.execute(
+        "UPDATE calendar SET due_s = :next WHERE (crawl, fingerprint) IN "
+        f"(SELECT crawl, fingerprint {_WAITING} AND partition = :partition AND due_s = :due "
+        "AND host = :host LIMIT :limit)",
+        {
+            "next": plan.started_s + 1, "crawl": crawl, "partition": partition, "due": due_s,
+            "host": host, "limit": FREED_ROWS,
+        },
+    ).rowcount  # fmt: skip
+
+
+def free(db: sqlite3.Connection, partition: int, epoch: int) -> int:
+    """Rows wait again that a node has had under an epoch before this one; how many, of one step."""
+    return db.execute(
+        "UPDATE calendar SET queued = 0 WHERE (crawl, fingerprint) IN (SELECT crawl, fingerprint "
+        "FROM calendar INDEXED BY calendar_queued WHERE partition = ? AND queued <> 0 "
+        "AND queued < ? LIMIT ?)",
+        (partition, epoch, FREED_ROWS),
+    ).rowcount
+
+
+def free_crawl(db: sqlite3.Connection, crawl: int) -> None:
+    """All rows of a crawl wait: it had no calendar for a while, and nothing was noted in them."""
+    db.execute("UPDATE calendar SET queued = 0 WHERE crawl = ? AND queued <> 0", (crawl,))

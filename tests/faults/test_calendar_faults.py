@@ -1,0 +1,21 @@
+"""Rows 20 and 21 of ``make faults``: what is on its way to be asked for again, and its broker or
+Redis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.calendarrows import ROWS
+from tests.support.effort import cases
+
+
+@pytest.mark.parametrize(
+    "row", cases([pytest.param(20, id="broker")], [pytest.param(21, id="redis")])
+)
+def test_each_page_is_asked_for_once_a_period(tmp_path: Path, row: int) -> None:
+    result = ROWS[row](tmp_path, print, True)
+    assert "\n".join(result.why_not) == ""
+    assert result.blows >= 1
+    assert result.lost == 0

@@ -1,0 +1,408 @@
+"""Pages of what is stored and of what came to nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from greencrawl.broker.logs.records import LoggerSilent, LogLine, LogsQuery, LogsReply
+from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.net.urls import fingerprint
+from greencrawl.schema.records import (
+    Admission,
+    Alert,
+    Attempt,
+    Commit,
+    Counted,
+    Crawl,
+    Facts,
+    Final,
+    FrontierIdentity,
+    HookRun,
+    HostPatch,
+    InForce,
+    MemberRequest,
+    NodeOptions,
+    StoredPage,
+)
+from greencrawl.schema.text.spans import blocks_of, main_of
+from tests.monitor.hostile import EVIL, MARKS
+from tests.monitor.rig import VIEW, Desk
+
+HOST = "http://example.org/"
+
+
+def stored(crawl: Crawl, name: str, **more: object) -> StoredPage:
+    url = HOST + name
+    given: dict[str, object] = {
+        "title": f"Title of {name}", "text": f"Text of {name}", "body": b"<p>x", "fetched_ms": 1000,
+        "headers": {"content-type": "text/html"}, "status": 200, **more,
+    }  # fmt: skip
+    return StoredPage(crawl=crawl.id, fingerprint=fingerprint(url), url=url, **given)  # type: ignore[arg-type]
+
+
+def final(crawl: Crawl, name: str, state: str, kind: str, **more: object) -> Final:
+    url = HOST + name
+    given: dict[str, object] = {"state": state, "kind": kind, "at_ms": 9, **more}
+    return Final(crawl=crawl.id, fingerprint=fingerprint(url), url=url, **given)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def crawl(admin: Desk) -> Crawl:
+    """With pages, dead letters, parked URLs and failures of a hook."""
+    made = admin.crawl("blog", hook="shop", traps="on")
+    pages = [stored(made, f"p{n}") for n in range(3)]
+    dead = [final(made, f"d{n}", "dead", "timeout", detail="too slow") for n in range(60)]
+    dead.append(final(made, "gone", "dead", "reset"))
+    parked = [final(made, f"t{n}", "parked", "trap", shape="/t#", detail="new?") for n in range(4)]
+    parked += [final(made, "u", "parked", "trap", shape="/u", detail="new?")]
+    failed = HookRun(
+        crawl=made.id, fingerprint=pages[0].fingerprint, url=pages[0].url, at_ms=1000,
+        failures={"on_page": "KeyError: 'price'"},
+    )  # fmt: skip
+    admin.store.commit(Commit(pages=pages, finals=dead + parked, hooks=[failed]))
+    return made
+
+
+def links(html: str, begin: str) -> list[str]:
+    return [unescape(one) for one in re.findall(rf'href="({re.escape(begin)}[^"]*)"', html)]
+
+
+# -- what is stored
+
+
+def test_stored_pages_are_listed_searched_and_shown(admin: Desk, crawl: Crawl) -> None:
+    html = admin.get("/monitor/pages?crawl=blog").text
+    ids = links(html, "/monitor/pages/")
+    assert len(ids) == 3
+    found = admin.get("/monitor/pages?crawl=blog&grep=of+p1").text
+    assert len(links(found, "/monitor/pages/")) == 1
+    shown = admin.get(links(found, "/monitor/pages/")[0]).text
+    assert "Title of p1" in shown
+    assert "content-type" in shown
+    assert "No page is like that" in admin.get("/monitor/pages?crawl=blog&status=404").text
+    assert admin.get("/monitor/pages/1-00000000000000ff").status_code == 404
+
+
+def test_a_search_says_all_that_is_wrong_with_it(admin: Desk, crawl: Crawl) -> None:
+    html = admin.get("/monitor/pages?crawl=blog&grep=(&status=x&since=y&host=a/b").text
+    for name in ("grep", "status", "since", "host"):
+        assert f"<p>{name}: " in html
+    assert admin.get("/monitor/pages?crawl=nothing").status_code == 404
+    assert "after: " in admin.get("/monitor/pages?crawl=blog&after=%00").text
+
+
+def test_a_list_of_many_pages_goes_on(admin: Desk, crawl: Crawl) -> None:
+    admin.store.commit(Commit(pages=[stored(crawl, f"q{n}") for n in range(60)]))
+    seen, path = list[str](), "/monitor/pages?crawl=blog"
+    for _ in range(2):
+        html = admin.get(path).text
+        seen += links(html, "/monitor/pages/")
+        path = "/monitor/pages" + (links(html, "?") or [""])[0]
+    assert len(seen) == len(set(seen)) == 63
+    assert path == "/monitor/pages"
+
+
+def test_a_body_is_a_file_and_never_a_page(admin: Desk, crawl: Crawl) -> None:
+    page = links(admin.get("/monitor/pages?crawl=blog").text, "/monitor/pages/")[0]
+    answer = admin.get(f"{page}/body")
+    assert answer.content == b"<p>x"
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert answer.headers["content-security-policy"] == "sandbox; default-src 'none'"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_main_text_stands_beside_what_is_around_it() -> None:
+    text, spans = "Menu Main one. Ad Main two. Foot", b""
+    assert blocks_of(text, spans) == [(text, False)]
+    spans = bytes([len(text), 9 << 2, 5, 9 << 2 | 1, 4])
+    assert main_of(text, spans) == "Main one.\n\nMain two.\n"
+    assert blocks_of(text, spans) == [
+        ("Menu", False), ("Main one.", True), ("Ad", False), ("Main two.", True), ("Foot", False),
+    ]  # fmt: skip
+    assert blocks_of(text, spans[:-1]) == [(text, False)]
+    assert blocks_of(text + "x", spans) == [(text + "x", False)]
+
+
+# -- one URL
+
+
+def test_a_url_says_where_it_is_and_is_fetched_again(admin: Desk, crawl: Crawl) -> None:
+    admin.crawl("other")
+    html = admin.get(f"/monitor/url?url={HOST}d1").text
+    assert "given up at" in html
+    assert "1 other crawl does not know it" in html
+    assert "a URL, and why" in admin.get("/monitor/url").text
+    assert "/monitor/hosts/example.org" in admin.get("/monitor/url?url=example.org").text
+    answer = admin.post("/monitor/url", admin.stamp(), url=f"{HOST}d1", crawl="blog")
+    assert answer.status_code == 303
+    assert admin.queue.seen[crawl.id] == [f"{HOST}d1"]
+    refused = admin.post("/monitor/url", admin.stamp(), url="mailto:x", crawl="blog")
+    assert refused.status_code == 400
+
+
+def test_attempts_are_told_with_their_kinds(admin: Desk, crawl: Crawl) -> None:
+    url = f"{HOST}d2"
+    tried = Attempt(
+        crawl=crawl.id, fingerprint=fingerprint(url), url=url, code=503, kind="unavailable",
+        errors=1, wait=30.0, at_ms=5000, elapsed_ms=120, worker="w1",
+    )  # fmt: skip
+    admin.store.commit(Commit(attempts=[tried]))
+    html = admin.get(f"/monitor/url?url={url}").text
+    for said in ("unavailable (503)", "again after 30 seconds", "120 ms", "w1"):
+        assert said in html
+
+
+# -- what came to nothing
+
+
+def test_dead_letters_are_told_by_kind_and_tried_again(admin: Desk, crawl: Crawl) -> None:
+    html = admin.get("/monitor/failures?crawl=blog").text
+    assert re.search(r'too slow <span class="quiet">60<', html)
+    assert len(links(html, "/monitor/url?url=http")) == 50 + 1
+    more = admin.get("/monitor/failures" + links(html, "?")[0]).text
+    assert "d59" in more or "gone" in more
+    one = admin.get("/monitor/failures?crawl=blog&kind=reset").text
+    assert f"{HOST}gone" in one
+    assert f"{HOST}d1" not in one
+    admin.store.commit(Commit(finals=[final(crawl, "away", "gone", "gone")]))
+    gone = admin.get("/monitor/failures?crawl=blog&kind=gone").text
+    listed = gone.partition('id="hooks"')[0]
+    assert len(links(listed, "/monitor/url?url=http")) == 1
+    assert f"{HOST}away" in listed
+    answer = admin.post("/monitor/failures/requeue", admin.stamp(), crawl="blog")
+    assert answer.headers["location"].endswith("said=requeued&n=61")
+    assert len(admin.queue.seen[crawl.id]) == 61
+
+
+def test_pages_on_which_a_hook_failed_are_fetched_again_at_their_depth(
+    admin: Desk, crawl: Crawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin.store.commit(Commit(pages=[stored(crawl, "p0", depth=3, fetched_ms=2000)]))
+    admitted: list[Admission] = []
+    admit = admin.queue.admit
+    monkeypatch.setattr(
+        admin.queue, "admit", lambda c, items, **k: admitted.extend(items) or admit(c, items, **k)
+    )
+    html = admin.get("/monitor/failures?crawl=blog").text
+    assert "KeyError: &#39;price&#39;" in html
+    answer = admin.post(
+        "/monitor/failures/hook", admin.stamp(), crawl="blog", function="on_page",
+        message="KeyError: 'price'",
+    )  # fmt: skip
+    assert answer.headers["location"].endswith("said=hook_again&n=1")
+    assert [(one.url, one.depth) for one in admitted] == [(f"{HOST}p0", 3)]
+
+
+def test_a_trap_is_released(admin: Desk, crawl: Crawl) -> None:
+    html = admin.get("/monitor/traps?crawl=blog").text
+    assert "/t#" in html
+    answer = admin.post("/monitor/traps/release", admin.stamp(), crawl="blog", shape="/t#")
+    assert answer.headers["location"].endswith("said=released&n=4")
+    assert admin.store.crawl("blog").released == ("/t#",)
+    assert len(admin.queue.seen[crawl.id]) == 4
+    admin.post("/monitor/traps/release", admin.stamp(), crawl="blog", all="1")
+    assert len(admin.queue.seen[crawl.id]) == 5
+
+
+def test_who_only_looks_sees_all_of_it_and_no_form(desk: Desk) -> None:
+    desk.log_in()
+    made = desk.crawl("blog")
+    dead = final(made, "d", "dead", "timeout")
+    parked = final(made, "t", "parked", "trap", shape="/t#")
+    desk.store.commit(Commit(pages=[stored(made, "p")], finals=[dead, parked]))
+    page = links(desk.get("/monitor/pages").text, "/monitor/pages/")[0]
+    desk.cookies.clear()
+    desk.log_in(VIEW)
+    for path in (
+        page,
+        "/monitor/pages",
+        "/monitor/failures",
+        "/monitor/traps",
+        f"/monitor/url?url={HOST}d",
+    ):
+        answer = desk.get(path)
+        assert answer.status_code == 200
+        assert answer.text.count("<form method") == 1, path
+
+
+# -- the system
+
+
+def test_a_host_is_slowed_down_and_blocked(admin: Desk, crawl: Crawl) -> None:
+    admin.store.put_block("slow.example", 2**45, "timeout")
+    admin.store.put_delay("shy.example", 2500)
+    html = admin.get("/monitor/hosts").text
+    assert links(html, "/monitor/hosts/") == [
+        f"/monitor/hosts/{name}.example" for name in ("slow", "slow", "shy")
+    ]
+    assert "2.5 seconds" in html
+    assert admin.get("/monitor/hosts/Example.org:8080").status_code == 200
+    admin.post("/monitor/hosts/example.org", admin.stamp(), delay="2.5")
+    assert admin.queue.last == HostPatch(delay=2.5)
+    admin.post("/monitor/hosts/example.org", admin.stamp(), block="0")
+    assert admin.queue.last == HostPatch(block=0)
+    wrong = admin.post("/monitor/hosts/example.org", admin.stamp(), delay="soon")
+    assert wrong.status_code == 400
+    assert "delay" in wrong.text
+
+
+def test_the_frontier_shows_nodes_that_are_away_and_is_repaired(admin: Desk) -> None:
+    identity = FrontierIdentity(
+        id="f", secret=1, partitions=2, suffixes="", canonicaliser=1, layout=1, nodes=("a", "b"),
+        placement=(0, 1),
+    )  # fmt: skip
+    admin.store.create_frontier(identity)
+    admin.queue.lost, admin.queue.lost_node = {1}, "b"
+    html = admin.get("/monitor/frontier").text
+    assert "Redis at redis://b is away" in html
+    assert html.count(">answers<") == 1
+    admin.post("/monitor/frontier/repair", admin.stamp())
+    admin.post("/monitor/frontier/repair", admin.stamp(), all="1")
+    assert admin.queue.repaired == [False, True]
+    assert "redis://a: done" in admin.get("/monitor/frontier?again").text
+
+
+def test_the_store_says_what_it_has(admin: Desk, crawl: Crawl) -> None:
+    html = admin.get("/monitor/store").text
+    assert "SQLite" in html
+    assert links(html, "/monitor/pages?crawl=") == ["/monitor/pages?crawl=blog"]
+
+
+def test_plots_go_back_by_what_was_noted_each_minute(admin: Desk, crawl: Crawl) -> None:
+    minute = epoch_ms() // 60_000
+    rows = [Counted(crawl=crawl.id, minute=minute - ago, pages=600 - ago) for ago in (600, 30, 29)]
+    admin.store.put_samples(rows)
+    values = {}
+    for span in ("hour", "day", "month", "year"):
+        html = unescape(admin.get(f"/monitor/crawls/blog?span={span}&part=1").text)
+        found = re.search(r'data-plot="(.*?)" data-label', html)
+        assert found is not None
+        values[span] = json.loads(found[1])[1]
+    assert values["day"] == values["month"] == [round(570 / (570 * 60), 2), round(1 / 60, 2)]
+    assert values["hour"] == values["year"]
+    alert = Alert(
+        kind="disk_full", subject="box", text="<b>box is full", since_ms=1, began_ms=minute * 60_000
+    )
+    admin.store.put_alerts([alert])
+    admin.monitor.app()._shared.forget()
+    html = admin.get("/monitor/").text
+    assert "A disk is nearly full" in html
+    assert "&lt;b&gt;box is full" in html
+
+
+def test_nodes_are_shown_ordered_and_drained(admin: Desk) -> None:
+    assert "Nobody is here" in admin.get("/monitor/nodes").text
+    facts = Facts(
+        machine="box", pages_per_second=2.5, rss_bytes=5_000_000, greenlets=300, sessions=7,
+        options={"greenlets": InForce(300, "environment")}, failures={"timeout": 3},
+    )  # fmt: skip
+    for number in (0, 1):
+        admin.service.members.follow(
+            MemberRequest(id=f"w-{number}", node="w", kind="worker", incarnation=5, facts=facts)
+        )
+    admin.service.members.leave("w-1", 5, "stopped", facts)
+    admin.monitor.app()._shared.forget()
+    html = admin.get("/monitor/nodes").text
+    assert links(html, "/monitor/nodes/") == [f"/monitor/nodes/{one}" for one in ("*", "w", "w")]
+    assert "left" in html
+    drained = admin.post("/monitor/nodes/w", admin.stamp(), **{"o.drain": "true"})
+    assert drained.headers["location"] == "/monitor/nodes?said=ordered"
+    assert "draining" in admin.get("/monitor/nodes").text
+    one = admin.get("/monitor/nodes/w").text
+    for said in ("7 of 300", "its environment", "too slow 3", "box"):
+        assert said in one
+    revision = {"revision": "1", "stay": "1"}
+    fields = {"o.drain": "", "o.greenlets": "50", "o.log_level": "debug", "o.processes": ""}
+    admin.post("/monitor/nodes/w", admin.stamp(), **fields, **revision)
+    assert admin.service.members.options_of("w")[1] == NodeOptions(greenlets=50, log_level="debug")
+    assert admin.post("/monitor/nodes/w", admin.stamp(), **fields, **revision).status_code == 400
+    wrong = admin.post("/monitor/nodes/w", admin.stamp(), **{"o.greenlets": "many"})
+    assert wrong.status_code == 400
+    assert admin.post("/monitor/nodes/x", admin.stamp(), **{"o.drain": "true"}).status_code == 404
+    assert admin.get("/monitor/nodes/x").status_code == 404
+    admin.post("/monitor/nodes/*", admin.stamp(), **{"o.paused": "true"})
+    log = admin.get("/monitor/orders").text
+    for said in ("All nodes", "greenlets", "taken back", "monitor"):
+        assert said in log
+
+
+def test_lines_of_all_processes_are_read_and_escaped(
+    admin: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "No logger is here" in admin.get("/monitor/logs").text
+    asked: list[LogsQuery] = []
+    line = LogLine(
+        at_ms=1, member="w-0", incarnation=1, sequence=1, level="error", event="page_failed",
+        said={"url": EVIL, "n": 5, "event": "page_failed"},
+    )  # fmt: skip
+    silent = LoggerSilent(logger="http://b", why="refused")
+
+    def answer(query: LogsQuery) -> LogsReply:
+        asked.append(query)
+        return LogsReply(items=(line,), next="1-1-1-w-0", loggers=("http://a",), silent=(silent,))
+
+    monkeypatch.setattr(admin.service.loggers, "logs", answer)
+    html = admin.get("/monitor/logs?level=warning&node=w&since=2h").text
+    assert (asked[-1].level, asked[-1].node, asked[-1].newest) == ("warning", "w", True)
+    assert "page_failed" in html
+    assert "Logger http://b does not answer" in html
+    assert links(html, "?level") == ["?level=warning&node=w&since=2h&after=1-1-1-w-0"]
+    assert not [mark for mark in MARKS if "<" in mark and mark in html]
+    for query in ("since=soon", "level=loud", "after=x", "node=%3Cb%3E"):
+        wrong = admin.get(f"/monitor/logs?{query}")
+        assert wrong.status_code == 200
+        assert 'class="alert"' in wrong.text, query
+
+
+def test_pages_say_what_is_away_and_what_to_do(admin: Desk, crawl: Crawl) -> None:
+    admin.queue.away = True
+    html = admin.get("/monitor/").text
+    assert "Redis does not answer" in html
+    assert "GREENCRAWL_REDIS" in html
+    assert admin.get("/monitor/crawls/blog").status_code == 200
+    assert admin.get("/monitor/hosts/example.org").status_code == 503
+    admin.queue.away = False
+    admin.queue.broken = RuntimeError("a secret of ours")
+    for path in ("/monitor/hosts/other.example", "/monitor/hosts/other.example?part=1"):
+        broken = admin.get(path)
+        assert broken.status_code == 500
+        assert "secret" not in broken.text
+        assert "its log says why" in broken.text
+
+
+# -- strangers' texts
+
+
+def test_what_was_crawled_is_escaped_wherever_it_is_shown(desk: Desk, tmp_path: Path) -> None:
+    desk.log_in()
+    made = desk.crawl("blog", hook="shop")
+    page = stored(
+        made, "x", title=EVIL, text=EVIL, headers={"x-evil": EVIL, EVIL[:40]: "x"}, language=EVIL,
+        canonical="javascript:alert(1)", final_url="javascript:alert(2)",
+        fields={EVIL: EVIL}, links=[Admission("javascript:alert(3)", 1, 1)],
+    )  # fmt: skip
+    dead = final(made, "d", "dead", "timeout", detail=EVIL)
+    parked = final(made, "t", "parked", "trap", shape=f"/{EVIL[:200]}", detail=EVIL)
+    failed = HookRun(
+        crawl=made.id, fingerprint=page.fingerprint, url=page.url, at_ms=1000,
+        failures={"on_page": EVIL},
+    )  # fmt: skip
+    desk.store.commit(Commit(pages=[page], finals=[dead, parked], hooks=[failed]))
+    paths = ["/monitor/pages", f"/monitor/pages/{page.id}", "/monitor/failures", "/monitor/traps"]
+    paths += [f"/monitor/url?url={HOST}d", "/monitor/traps?part=1", "/monitor/"]
+    paths += ["/monitor/url?url=javascript:alert(1)", f"/monitor/url?url={quote(EVIL)}"]
+    for path in paths:
+        html = desk.get(path).text
+        assert desk.get(path).status_code == 200, path
+        for mark in MARKS:
+            if "<" in mark:
+                assert mark not in html, path
+        assert 'href="javascript:' not in html
+        assert "49" not in re.findall(r"\{\{ 7\*7 \}\}|49", html), path

@@ -1,0 +1,115 @@
+"""Known pages are asked for again in each period: once, if they have changed, whoever dies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.effort import cases, examples
+from tests.support.redis_server import RedisServer
+from tests.support.site_server import Answer, Request, SiteServer
+from tests.support.sites import html
+from tests.support.system import System, wait_until
+
+PERIODS = examples(3, 10)
+DEPTH = 34
+"""Of the chain: deeper than there are priority levels."""
+
+
+class Site:
+    """A chain of pages, one that links to some others, and a sitemap; all say entity tags."""
+
+    def __init__(self) -> None:
+        self.gone: set[str] = set()
+        self.unchanged = 0
+        self.stores = {"/": [f"/leaf/{n}" for n in range(20)] + ["/chain/1"]}
+        for n in range(1, DEPTH):
+            self.stores[f"/chain/{n}"] = [f"/chain/{n + 1}"]
+        self.map = b""
+
+    def __call__(self, request: Request) -> Answer:
+        path = request.target
+        if path == "/sitemap.xml":
+            body = self.map
+        elif path == "/robots.txt" or path in self.gone:
+            return Answer(404)
+        else:
+            body = html(path, self.stores.get(path, []))
+        tag = f'"{len(body)}-{path}"'
+        if request.headers.get("if-none-match") == tag:
+            self.unchanged += 1
+            return Answer(304, headers={"ETag": tag})
+        kind = "application/xml" if path.endswith(".xml") else "text/html"
+        return Answer(body=body, headers={"ETag": tag, "Content-Type": kind})
+
+
+def periods(system: System) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = system.call("GET", "/v1/crawls/test/periods")
+    return found[::-1]
+
+
+def wait_period(system: System, number: int) -> None:
+    def over() -> bool:
+        found = periods(system)
+        return len(found) >= number and found[number - 1]["ended_ms"] > 0
+
+    wait_until(over, 60, f"period {number} ends")
+
+
+@pytest.mark.parametrize("order", cases(["depth"], ["breadth", "best"]))
+def test_every_known_page_is_asked_for_once_in_each_period_if_it_has_changed(
+    tmp_path: Path, redis_server: RedisServer, order: str
+) -> None:
+    site = Site()
+    with SiteServer(site) as server, System(tmp_path, [redis_server.url]).start() as system:
+        site.map = (
+            '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
+            f"<url><loc>{server.url('/mapped')}</loc></url></urlset>"
+        ).encode()
+        recrawl = {"every": "3s", "depth": "all"}
+        system.crawl(
+            [server.url("/")], delay=0, recrawl=recrawl, order=order, sitemaps="on", host_pages=60
+        )
+        for number in range(1, PERIODS + 1):
+            wait_period(system, number)
+        system.call("POST", "/v1/crawls/test/stop", {})
+        system.wait_done(60)
+        found = periods(system)
+        asked = Counter(hit.target for hit in server.hits)
+        del asked["/robots.txt"]
+        assert len(asked) == 21 + DEPTH + 2, "pages, the sitemap and what it lists"
+        odd = {path: n for path, n in asked.items() if n not in (len(found), len(found) - 1)}
+        assert not odd, "each once a period, but for the last, which was stopped perhaps"
+        again = sum(asked.values()) - len(asked)
+        assert site.unchanged == again, "each with what the server said of it"
+        assert system.stats()["unchanged"] == again
+
+
+def test_what_is_gone_keeps_its_page_and_is_found_again(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    site = Site()
+    with SiteServer(site) as server, System(tmp_path, [redis_server.url]).start() as system:
+        recrawl = {"every": "2s", "depth": 1}
+        system.crawl([server.url("/")], delay=0, recrawl=recrawl)
+        wait_period(system, 1)
+        site.gone.add("/leaf/3")
+        wait_period(system, 3)
+        asked = Counter(hit.target for hit in server.hits)
+        assert asked["/chain/2"] == 1, "it is deeper"
+        assert asked["/leaf/4"] >= 3
+        (state,) = system.call("GET", f"/v1/urls?crawl=test&url={server.url('/leaf/3')}")
+        assert "gone" in state["why"]
+        assert "asked for again in the first period from" in state["why"]
+        assert "it was gone 2 times in a row" in state["why"]
+        assert state["page"], "its last version stays"
+        site.gone.clear()
+
+        def back() -> bool:
+            (state,) = system.call("GET", f"/v1/urls?crawl=test&url={server.url('/leaf/3')}")
+            return "gone" not in state["why"]
+
+        wait_until(back, 60, "it is looked at again")
