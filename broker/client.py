@@ -322,7 +322,7 @@ class BrokerClient:
         return self._call("GET", "/v1/pages" + query, None, PagesReply, seconds)
 
     def page(self, page_id: str) -> PageReply:
-        """What is stored of a page, and its history."""
+        """The stored data of a page, and its history."""
         return self._call("GET", f"/v1/pages/{quote(page_id, safe='')}", None, PageReply)
 
     def page_text(self, page_id: str) -> str:

@@ -265,7 +265,7 @@ class Codec:
         )  # fmt: skip
 
     def _held(self, frame: bytes, first: int | None = None) -> bytes:
-        """What a frame holds, or its ``first`` bytes; b"" where it is damaged before their end."""
+        """The content of a frame, or its ``first`` bytes; b"" if it is damaged before their end."""
         try:
             found = self.unpack(frame) if first is None else self._stream(frame).read(first)
         except zstandard.ZstdError:

@@ -35,7 +35,7 @@ HANDSHAKE_SECONDS = 10.0
 HEAD_SECONDS = 10.0
 """For a request's line and header fields, from the first on; on a new connection from its start."""
 REST_SECONDS = 120.0
-"""Between two requests of a connection."""
+"""The limit between two requests of a connection."""
 LEAST_RATE = 16 * 1024
 """Bytes a second on average in which a body must come and an answer be taken, after some grace."""
 SEND_SECONDS = 30.0

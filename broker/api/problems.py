@@ -41,7 +41,7 @@ _WORDS = {
     "beginning with a letter or digit",
     KIND: "must be at most 40 lower-case letters or underscores",
 }
-"""What people are told instead of a regular expression."""
+"""The text that people get instead of a regular expression."""
 _NAMED = re.compile(r"(?:unknown|missing required) field `(?P<name>[^`]*)`")
 
 

@@ -24,7 +24,7 @@ from greencrawl.store.base import DUTY_SECONDS
 log = logger("metrics")
 
 SIZE_SECONDS = 60.0
-"""Between two questions for the store's size, which MySQL sums over its tables."""
+"""Seconds between two questions for the store's size, which MySQL sums over its tables."""
 
 T = TypeVar("T")
 

@@ -18,7 +18,8 @@ from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.wire import to_msgpack
 
 SHARE_SECONDS = 5.0
-"""So long a share is held; also how long those wait at least who come after a process that died."""
+"""A share is held this long. Processes that come after one that died wait at least this long,
+too."""
 
 
 class Ask(NamedTuple):

@@ -40,7 +40,7 @@ SUPERSEDED_SECONDS = 1.0
 so is one that seems to have gone."""
 AWAY_RECHECK_SECONDS = 0.5
 REFUSED_RECHECK_SECONDS = 0.5
-"""Between two looks whether somebody waits who takes a crawl that those before refused."""
+"""Seconds between two checks whether a waiting call takes a crawl that earlier calls refused."""
 STILL_SECONDS, GATHER_SECONDS = 1.0, 0.1
 """After so long without anything given, the first call waits so long for others to share with."""
 
@@ -180,7 +180,7 @@ class Leasing:
     def _serve(self) -> bool:
         """Serve a waiting call from what is due now; False if nothing is.
 
-        Whatever goes wrong, each key that was taken is noted again: one look too many is harmless,
+        Each key that was taken is noted again, even after an error: one look too many is harmless,
         one too few leaves a host for ever.
         """
         keys = self._hosts.take()
@@ -342,9 +342,9 @@ class Leasing:
     def _open(self, calls: dict[int, list[Any]]) -> dict[int, list[Any]]:
         """Open under the tokens chosen; after a lost answer ask once again under the same ones.
 
-        Partitions on nodes that are away are left out, but if all are, raises Unavailable. What
-        may have been opened there without an answer is released by its deadline, or by the
-        worker's next reconcile.
+        Partitions on nodes that are away are left out, but if all are, raises Unavailable. If a
+        session was opened there without an answer, its deadline or the worker's next reconcile
+        releases it.
         """
         try:
             found = self._calls(

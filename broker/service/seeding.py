@@ -49,7 +49,7 @@ FULL_RETRY_SECONDS = 5
 LOGGED_BYTES = 2000
 """A list of options that takes more as JSON is not kept in the log of orders."""
 YIELD_SECONDS = 0.005
-"""Of judging seeds between two looks at other requests."""
+"""Seconds for which seeds are judged before other requests have their turn."""
 
 
 class Refusal(Struct, frozen=True):
@@ -177,8 +177,8 @@ def seed(
 
     A crawl without roots takes them from these URLs; one that has roots judges the URLs by them.
     Idempotent: what was seen is a ``duplicate`` (with ``force`` it is queued again, and with
-    ``if_changed`` as a refetch). What belongs to a node that is away is ``pending``: it is logged,
-    and queued when the node is back. Raises UnknownCrawl; Unavailable, and then the batch may be
+    ``if_changed`` as a refetch). Seeds of a node that is away are ``pending``: they are logged, and
+    queued when the node is back. Raises UnknownCrawl; Unavailable, and then the batch may be
     logged, and is queued in time.
     """
     crawl = service.store.crawl(name)

@@ -17,7 +17,7 @@ LEVELS = ("waiting", "leased", "later", "overflow", "dead", "parked", "hosts")
 
 
 def points(rows: Sequence[Counted]) -> list[Sample]:
-    """What came between each two rows. Where Redis lost its counters nothing did."""
+    """What came between each two rows. If Redis lost its counters, nothing came."""
     return [
         Sample(
             at_ms=after.minute * MINUTE_MS,

@@ -24,7 +24,7 @@ from greencrawl.schema.records import Admission, Due, Order
 log = logger("calendar")
 
 BUSY_SECONDS = 0.1
-"""Between two rounds while there is something to queue."""
+"""Seconds between two rounds while there is something to queue."""
 IDLE_SECONDS = 0.5
 """The same while nothing is due, or nothing could be queued."""
 CUT_SECONDS = 3.0

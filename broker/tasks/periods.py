@@ -62,8 +62,8 @@ def seeds(service: Service, crawl: Crawl) -> list[Admission]:
     """What the next period of a crawl begins with: its seeds, and the first pages of its sources.
 
     They are asked for again only if they have changed; and so is where they redirected to, which is
-    known, so that their redirects alone would not have it fetched. What is due by the crawl's
-    calendar comes by that alone.
+    known, so that their redirects alone would not have it fetched. URLs that are due by the crawl's
+    calendar come only by that.
     """
     verdicts = seeding.judge(crawl, [Seed(url) for _, url in starts(crawl.options)])
     wanted = {item.url: item for item in seeding.admissions(service, verdicts)}

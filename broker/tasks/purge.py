@@ -33,7 +33,7 @@ log = logger("purge")
 PURGED = "purged"
 """The kind of the final state of what waited of a host."""
 LOOK_SECONDS = 2.0
-"""Between two looks when nothing was asked for here: it may have been at another broker."""
+"""Seconds between two looks when nothing was asked for here: it may have been at another broker."""
 CUT_SECONDS = 3.0
 """For so long what cannot be done here is left to other brokers."""
 AWAY_SECONDS = 1.0

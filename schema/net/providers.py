@@ -110,8 +110,8 @@ def oauth1(entry: OAuth1) -> Endpoints1:
 
 
 def oauth2(entry: OAuth2) -> Endpoints2:
-    """Like :func:`oauth1`. Where a provider differs from the standard, it is what counts, but for
-    what the entry says otherwise.
+    """Like :func:`oauth1`. If a provider differs from the standard its own way counts, unless the
+    entry says otherwise.
 
     A grant that the provider does not have has no endpoints.
     """

@@ -17,7 +17,8 @@ from greencrawl.schema.errors import Unavailable
 
 ACTIVITY, OVERFLOW = b"activity", b"overflow"
 QUOTA = b"quota"
-"""Of these crawls somebody needs quota (``quotas.py``): for whoever shares it out."""
+"""The message that somebody needs quota for these crawls (``quotas.py``), for the broker that
+shares it out."""
 ORDERS = b"orders"
 """Somebody ordered something: all that is ordered is to be read again."""
 ANY, NONE = 0, -1

@@ -29,7 +29,7 @@ log = logger("duties")
 RENEW_SECONDS = DUTY_SECONDS / 3
 """Between two transactions."""
 ASK_SECONDS = 0.25
-"""Between two attempts of :meth:`Duties.take` at what another holds."""
+"""Seconds between two attempts of :meth:`Duties.take` at a duty that another holds."""
 
 ENDED_SECONDS = 0.25
 """How late who waits for a duty may see that the wait is over."""
@@ -44,7 +44,7 @@ CALENDAR = "calendar"
 PURGE = "purge"
 RETENTION = "retention"
 REPLAY = "replay"
-"""What is owed to nodes that were away."""
+"""The duty to give nodes that were away what they are owed."""
 COORDINATOR = "coordinator"
 """Samples, alerts, members that are lost: see ``greencrawl.broker.tasks.coordinator``."""
 

@@ -59,7 +59,7 @@ end
 
 
 class Beat(NamedTuple):
-    """What was heard of a member last; ``heard_ms`` is by the clock of the broker that heard it."""
+    """The last report of a member; ``heard_ms`` is by the clock of the broker that heard it."""
 
     incarnation: int
     heard_ms: int

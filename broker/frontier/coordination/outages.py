@@ -22,7 +22,7 @@ from greencrawl.schema.records import Alert
 from greencrawl.schema.wire import from_msgpack, to_msgpack
 
 WRITABLE_SECONDS = 20.0
-"""So long after somebody has written the store counts as writable."""
+"""The store counts as writable for this long after somebody has written."""
 KEPT_SECONDS = 7 * 86_400.0
 """A note of an outage is kept for so long."""
 

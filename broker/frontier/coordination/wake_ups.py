@@ -37,7 +37,7 @@ CUT_SECONDS = 5.0
 SAME_SECONDS = 1.0
 """Two that came to know the time within this know it equally long."""
 LEFT_SECONDS = 60.0
-"""Whoever could not take a duty that was left to it gets the word of who has it."""
+"""A broker that could not take a duty that was left to it is told who has it."""
 OUT_MOST = 1000
 """Crawls with sessions out that are told apart."""
 UNKNOWN = 0

@@ -15,11 +15,12 @@ from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Unavailable
 
 NOTE_SECONDS = 10.0
-"""Between two notes of a worker that leases, by one broker."""
+"""Seconds between two notes of a worker that leases, by one broker."""
 HEARD_SECONDS = 60.0
-"""So long a worker counts as at work after it was heard of."""
+"""A worker counts as at work for this long after it was heard of."""
 CLAIMED_SECONDS = 20.0
-"""So long a name counts as claimed twice after a worker was refused for it; it asks more often."""
+"""A name counts as claimed twice for this long after a worker was refused for it; the worker asks
+more often."""
 
 
 _NOTE = f"""
@@ -32,7 +33,7 @@ what it may hold is bounded by time, and a refusal would cost all idle connectio
 
 
 class WorkerRegistry:
-    """One broker's view. What it cannot write is lost, and written the next time."""
+    """One broker's view. A note that it cannot write is lost, and written the next time."""
 
     def __init__(self, nodes: Sequence[Node], clock: Clock = monotonic) -> None:
         self._nodes = nodes

@@ -29,7 +29,7 @@ STOP_SECONDS = 60
 UNMET_SECONDS = 0.5
 """The same for a server that has never answered."""
 WATCH_SECONDS = 0.5
-"""Between two looks at whether the server lives."""
+"""Seconds between two checks that the server lives."""
 RESTART_SECONDS = (0.0, 1.0, 5.0, 30.0)
 """Pauses before starting it again, by how often that has failed in a row."""
 

@@ -31,10 +31,10 @@ ROBOTS_SHARE = 0.05
 TRAPS_SHARE = 0.05
 IDLE_SHARE = 0.10
 IDLE_BYTES = 450
-"""What an idle host takes, its place in the index included."""
+"""The bytes of an idle host, its place in the index included."""
 FORCED_SHARE = 0.02
 FORCED_BYTES = 80
-"""What a fingerprint of a forced batch takes at most."""
+"""The most bytes that a fingerprint of a forced batch takes."""
 LEAST = 16
 """Idle hosts, and fingerprints, that any partition may have."""
 FULL_SHARE, ROOM_SHARE = 0.80, 0.75

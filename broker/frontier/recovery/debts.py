@@ -31,7 +31,7 @@ from greencrawl.store.base import Store
 log = logger("debts")
 
 LOOK_SECONDS = 1.0
-"""Between two looks at what is owed."""
+"""Seconds between two looks at what is owed."""
 GIVE_UP_SECONDS = 2.0
 """For which another broker may try what could not be done here."""
 

@@ -47,11 +47,11 @@ from greencrawl.store.base import Store
 log = logger("recovery")
 
 FENCED_SECONDS = 30.0
-"""So long an epoch that was raised may stay without a node that was claimed under it."""
+"""An epoch that was raised may stay this long without a node that was claimed under it."""
 START_SECONDS = 10.0
-"""So long a broker that begins tries again while others are at its nodes."""
+"""A broker that begins tries again for this long while others work on its nodes."""
 LOOK_SECONDS = 5.0
-"""Between two looks at a node that is refused."""
+"""Seconds between two looks at a node that is refused."""
 
 
 def settled(node: Node, call: Callable[[], None]) -> None:

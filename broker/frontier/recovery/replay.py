@@ -36,9 +36,9 @@ log = logger("recovery")
 CHUNK = 2048
 """Rows put in together: some for each of many partitions, and the work of few milliseconds."""
 HOLD_SECONDS = 1.0
-"""Between two signs of life at the least."""
+"""Seconds between two signs of life, at the least."""
 YIELD_SECONDS = 0.003
-"""So long at a time nobody else runs, or as long as a page takes."""
+"""Nobody else runs for this long at a time, or as long as a page takes."""
 
 
 class Parts(NamedTuple):
@@ -197,8 +197,8 @@ class Replay:
     def delays(self) -> None:
         """Least delays that operators have set.
 
-        Who changes one tells SQL first, then Redis. So once SQL holds what was given from it, a
-        change that was read too early to be given is told by whoever made it, and later.
+        A process that changes one tells SQL first, then Redis. So once SQL holds what was given
+        from it, a change that was read too early to be given is told by whoever made it, and later.
         """
         given: dict[str, int] = {}
         while (found := self._store.delays()) != given:

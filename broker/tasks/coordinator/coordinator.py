@@ -43,14 +43,14 @@ from greencrawl.store.base import MINUTE_MS, Store
 log = logger("coordinator")
 
 LOOK_SECONDS = 0.5
-"""Between two looks whether the duty is free, a read of one row: whoever is to have it sees that
-before the next one has waited for a second."""
+"""Seconds between two checks whether the duty is free, a read of one row. The broker that should
+have it sees that before the next one has waited for a second."""
 RANK_SECONDS = 1.0
 """How much longer each broker waits than the one before it."""
 RANKS = 8
 """No broker waits for more than so many others."""
 CHECK_SECONDS = 5.0
-"""Between two looks at the members, and at what there may be an alert of."""
+"""Seconds between two looks at the members, and at the reasons of alerts."""
 LOST_SECONDS = 60.0
 """A member of which nothing was heard for so long is lost."""
 CUT_SECONDS = 10.0
@@ -65,15 +65,14 @@ STILL_MINUTES = 5
 """A crawl in which nothing is leased, and nothing has changed since it was counted, is counted
 after so many minutes again: a hundred of them would cost Redis as much as all else that is idle."""
 SAME_MINUTES = 15
-"""Of a crawl in which nothing changes there is a row in so many minutes."""
+"""A crawl in which nothing changes has one row in this many minutes."""
 STEPS = 20
 """Of dropping what is old, between two checks."""
 
 
 @dataclass(frozen=True)
 class Watched:
-    """What one broker is to keep an eye on: its own id, where alerts go, and for how long samples
-    stay."""
+    """The task of one broker: its own id, where alerts go, and for how long samples stay."""
 
     member: str
     webhook: Webhook | None = None

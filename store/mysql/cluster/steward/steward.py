@@ -78,7 +78,7 @@ class Steward:
             gevent.sleep(ROUND_SECONDS)
 
     def look(self) -> Report:
-        """What is so now; changes nothing."""
+        """The state now; changes nothing."""
         return self.servers.look()
 
     def round(self) -> Report:
