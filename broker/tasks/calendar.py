@@ -176,9 +176,9 @@ def _queued(item: Admission, order: Order) -> Admission:
 
 
 def _spread(found: list[Due]) -> tuple[list[Due], Place]:
-    """Of rows in order no more than some of a host at a date, and the place behind them.
+    """From rows in order, at most some of a host at a date, and the place behind them.
 
-    What is left out of the last host is behind that place, so that the walk comes to others.
+    Rows of the last host that are left out are behind that place, so that the walk goes on.
     """
     rows: list[Due] = []
     at: tuple[int, int] | None = None

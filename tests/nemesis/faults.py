@@ -23,7 +23,7 @@ CALL_TRIES = 4
 
 @dataclass
 class Done:
-    """What an event came to: from ``began`` to ``over`` (0: not yet) something was broken."""
+    """The result of an event: from ``began`` to ``over`` (0: not yet) something was broken."""
 
     event: Event
     began: float

@@ -71,7 +71,7 @@ class Claim(AbstractContextManager["Claim"], Protocol):
     def put(self, grant: Grant) -> bool:
         """Make ``grant`` known to all workers; False when the claim was lost.
 
-        After Unavailable it is made known later, and the claim held until then.
+        After Unavailable the grant is made known later, and the claim is held until then.
         """
 
 

@@ -31,7 +31,7 @@ class Caps(NamedTuple):
 
 
 class NoShare(GreencrawlError):
-    """Raised when nothing may be asked of an address or domain for ``seconds``; ``by`` what."""
+    """Raised when nothing may be asked of an address or domain for ``seconds``; ``by`` says why."""
 
     def __init__(self, name: str, seconds: float, why: str, by: PutOff = PutOff.SHARE) -> None:
         super().__init__(f"{name}: {why}")

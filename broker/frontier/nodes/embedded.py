@@ -51,8 +51,9 @@ class EmbeddedRedis:
 
     A server that outlived a killed broker is taken over as it is, with all it knows. It holds a
     lock of its own for as long as it lives: so no second one ever writes the same files, though the
-    first be frozen or still reading them. One that dies (killed, out of memory) is started again:
-    what its append-only file lost is found in SQL when the frontier meets it.
+    first be frozen or still reading them. A server that dies (killed, out of
+    memory) is started again. What its append-only file lost is found in SQL when the frontier
+    meets it.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -311,7 +311,7 @@ class Samples:
         self._same: dict[int, Counted] = {}
         """Crawl → the latest that was left out."""
         self.still: set[int] = set()
-        """Crawls of which the latest sample was as the one before."""
+        """Crawls whose latest sample equals the one before."""
 
     def due(self, seen: Sequence[Counted], known: Collection[int]) -> list[Counted]:
         """Of the samples of this minute those to be written, and of earlier ones.
