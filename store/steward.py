@@ -1,4 +1,4 @@
-"""Whether a store wants to be looked after, who does it, and what it has seen of the servers."""
+"""Whether a store needs a steward, which code that is, and what it has seen of the servers."""
 
 from __future__ import annotations
 
