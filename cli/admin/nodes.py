@@ -21,6 +21,7 @@ from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig
 from greencrawl.schema.records import ALL, MemberState, NodeOptions, Ordered
 from greencrawl.schema.settings import KEYS, PREFIX, SECRETS, Settings
+from greencrawl.store.mysql.cluster import topology
 
 LOOK_SECONDS = 0.5
 LOG = 20
@@ -224,6 +225,8 @@ def join_line(settings: Settings) -> str:
         problems.append((f"{PREFIX}REDIS", "name a Redis that other machines reach"))
     if not settings.store.startswith("mysql"):
         problems.append((f"{PREFIX}STORE", "SQLite is a file of this machine: use MySQL"))
+    elif any(is_loopback(one.host) for one in topology.parse(settings.store).servers):
+        problems.append((f"{PREFIX}STORE", "name MySQL servers as other machines reach them"))
     if problems:
         raise InvalidConfig(problems)
     given = {"BROKER": ",".join(own)}

@@ -40,6 +40,8 @@ def test_the_line_has_what_a_worker_needs_and_no_more(monkeypatch: pytest.Monkey
         ("GREENCRAWL_REDIS", ""),
         ("GREENCRAWL_REDIS", "redis://localhost:6379"),
         ("GREENCRAWL_STORE", "sqlite:////data/content.sqlite"),
+        ("GREENCRAWL_STORE", "mysql://u:p@localhost/crawl"),
+        ("GREENCRAWL_STORE", "mysql://u:p@db.example,127.0.0.1:3307/crawl"),
     ],
 )
 def test_what_only_this_machine_reaches_is_named(
