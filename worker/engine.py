@@ -15,12 +15,13 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
 import gevent
 from gevent.event import Event
 from msgspec.structs import replace
 
+from greencrawl.broker.client import BrokerClient
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Refused, Unavailable
 from greencrawl.schema.log import logger
@@ -28,17 +29,18 @@ from greencrawl.schema.records import (
     CloseItem,
     LeaseReply,
     LeaseRequest,
-    ReconcileReply,
     ReconcileRequest,
     Refusal,
     Session,
 )
 from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.writer import Writer
+from greencrawl.worker.pipeline import Pipeline
 from greencrawl.worker.process import heap
+from greencrawl.worker.process.crash_record import CrashRecord
 from greencrawl.worker.process.inflight_table import InflightTable
 from greencrawl.worker.session.backoff import delays
-from greencrawl.worker.session.extending import Extender, Leaseholder
+from greencrawl.worker.session.extending import Extender
 from greencrawl.worker.session.held import Held, Sessions, unused
 from greencrawl.worker.session.slow_hosts import SlowHosts, never, refusal
 
@@ -60,36 +62,6 @@ AWAY_LOOKS = 3
 """Looks in a row that find no broker ready, after which a stopping worker no longer waits."""
 
 
-class Broker(Leaseholder, Protocol):
-    """The part of ``greencrawl.broker.client.BrokerClient`` that is needed here."""
-
-    def lease(self, request: LeaseRequest) -> LeaseReply:
-        """Sessions, or none after ``request.wait`` seconds. Raises Unavailable, Refused."""
-
-    def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
-        """Say which sessions are held; others are released. Raises Unavailable, Refused."""
-
-    def ready(self) -> bool:
-        """Whether some broker is ready: it reaches Redis and the store."""
-
-
-class Runner(Protocol):
-    """The part of ``greencrawl.worker.pipeline.Pipeline`` that is needed here."""
-
-    def run(self, held: Held) -> CloseItem | None:
-        """Fetch a session's tasks; returns how to close it, None if it is not ours any more."""
-
-
-class Heartbeat(Protocol):
-    """The part of ``greencrawl.worker.process.crash_record.CrashRecord`` that is needed here."""
-
-    def beat(self) -> None:
-        """Show that the process gets on."""
-
-    def set_ready(self) -> None:
-        """Show that the process came up."""
-
-
 @dataclass(frozen=True)
 class Limits:
     """How a process works. ``worker`` and ``incarnation`` name it to the broker; seconds."""
@@ -108,13 +80,13 @@ class Engine:
     def __init__(
         self,
         limits: Limits,
-        broker: Broker,
-        runner: Runner,
+        broker: BrokerClient,
+        runner: Pipeline,
         sessions: Sessions,
         writer: Writer,
         outboxes: Sequence[Outbox[Any]],
         closing: Outbox[CloseItem],
-        heart: Heartbeat,
+        heart: CrashRecord,
         *,
         inflight: InflightTable | None = None,
         dead: tuple[int, ...] = (),

@@ -12,7 +12,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from greencrawl.broker.service.service import Service, Sums
+from greencrawl.broker.service.service import Service
 from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.scope import Rules, compile, level_for
@@ -24,6 +24,7 @@ from greencrawl.schema.records import (
     Round,
     StoredPage,
     TaskKind,
+    Totals,
 )
 
 log = logger("upkeep")
@@ -39,7 +40,7 @@ _PAGES, _FINALS = "p", "f"
 """What a cursor begins with, by what it is of."""
 
 
-def go_on(service: Service, crawl: Crawl, sums: Sums) -> bool:
+def go_on(service: Service, crawl: Crawl, sums: Totals) -> bool:
     """Queue more of the crawl's rounds if it has room; whether one of them is under way.
 
     Raises Unavailable, DutyLost.

@@ -19,13 +19,13 @@ from greencrawl.broker.frontier.coordination.activity import ACTIVITY, ANY
 from greencrawl.broker.frontier.coordination.duties import UPKEEP
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.service import seeding
-from greencrawl.broker.service.service import Service, Sums
+from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks import periods, rounds
 from greencrawl.broker.tasks.duty_timeout import DutyTimeout
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
 from greencrawl.schema.log import logger
-from greencrawl.schema.records import FINISHED, STOPPED, Crawl, Duty, SeedBatch
+from greencrawl.schema.records import FINISHED, STOPPED, Crawl, Duty, SeedBatch, Totals
 
 log = logger("upkeep")
 
@@ -329,13 +329,13 @@ class Upkeep:
             if limit_reached(crawl, frontier.stats(crawl), self._spent_seconds(crawl)):
                 frontier.stop_leasing(crawl)
 
-    def _end_at_limit(self, crawl: Crawl, sums: Sums, states: frozenset[str], limit: str) -> float:
+    def _end_at_limit(self, crawl: Crawl, sums: Totals, states: frozenset[str], why: str) -> float:
         """Stop leasing, and set it done when nothing is leased: then nothing can be any more."""
         if states != {"stop"}:
-            log.info("limit_reached", crawl=crawl.name, limit=limit)
+            log.info("limit_reached", crawl=crawl.name, limit=why)
             self._service.frontier.stop_leasing(crawl)
         elif not sums.leased:
-            self._done(crawl, limit)
+            self._done(crawl, why)
         return BUSY_SECONDS
 
     def _spent_seconds(self, crawl: Crawl) -> float:
@@ -345,7 +345,7 @@ class Upkeep:
         most = round(2 * QUIET_SECONDS * 1000)
         return self._service.store.count_time(crawl.id, epoch_ms(), most) / 1000
 
-    def _until_limit(self, crawl: Crawl, spent: float, sums: Sums) -> float:
+    def _until_limit(self, crawl: Crawl, spent: float, sums: Totals) -> float:
         """Nothing but time itself announces ``max_seconds``."""
         if not crawl.options.max_seconds:
             return QUIET_SECONDS if sums.leased else SELDOM_SECONDS
@@ -380,11 +380,11 @@ class Upkeep:
         return True
 
 
-def _seen(sums: Sums) -> _Quiet:
+def _seen(sums: Totals) -> _Quiet:
     return _Quiet(sums.admitted, sums.finished)
 
 
-def limit_reached(crawl: Crawl, sums: Sums, spent_seconds: float, stored: int = 0) -> str:
+def limit_reached(crawl: Crawl, sums: Totals, spent_seconds: float, stored: int = 0) -> str:
     """The name of the limit that the crawl has reached, or "".
 
     ``stored``: pages by the store, which takes in no more than the limit, whatever Redis counts.

@@ -22,7 +22,8 @@ from greencrawl.schema.records.auth import Auth
 from greencrawl.worker.auth.account import Account
 from greencrawl.worker.auth.base import Judge, Kind, name_of
 from greencrawl.worker.auth.kinds.basic import Basic
-from greencrawl.worker.auth.logins import LoginParts, Logins, SecretsSource
+from greencrawl.worker.auth.logins import LoginParts, Logins
+from greencrawl.worker.auth.state.secrets import Secrets
 
 if TYPE_CHECKING:
     from greencrawl.worker.crawls import CrawlContext
@@ -54,7 +55,7 @@ class Keeper:
     def __init__(
         self,
         parts: Callable[[], LoginParts],
-        secrets: SecretsSource,
+        secrets: Secrets,
         by_origin: Basic | None = None,
         *,
         make: Callable[[Auth, Mapping[str, str]], Kind],

@@ -25,13 +25,12 @@ rules that it keeps itself, and others fetch the file once each.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from gevent.lock import BoundedSemaphore
 
-from greencrawl.broker.frontier import Mode
+from greencrawl.broker.frontier import Frontier, Mode
 from greencrawl.schema.clock import Clock, epoch_ms, monotonic
 from greencrawl.schema.errors import InvalidUrl, Unavailable
 from greencrawl.schema.net.urls import canonicalise, host_of, origin_of
@@ -72,25 +71,6 @@ _DEAR_SECONDS, _SHARE = 0.02, 0.05
 _KIND = FailureKind.ROBOTS_UNREACHABLE
 
 
-class RobotsCache(Protocol):
-    """The part of the frontier that is needed here; see ``greencrawl.broker.frontier.Frontier``."""
-
-    def admit(self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW) -> list[bool]:
-        """Queue tasks by canonical URL; True for each that was not known. Raises Unavailable.
-
-        With ``mode`` FORCE known ones are queued again.
-        """
-
-    def robots_get(self, origin: str) -> bytes | None:
-        """What :meth:`robots_put` kept for an origin, or None. Raises Unavailable."""
-
-    def robots_put(self, origin: str, value: bytes, seconds: int, *, needed: bool = False) -> bool:
-        """Keep an origin's file for all workers, for ``seconds`` at most.
-
-        False where there is no room, unless it is ``needed``. Raises Unavailable.
-        """
-
-
 class _Kept(NamedTuple):
     """Rules in use until a monotonic time; ``size`` is about what they take, in bytes."""
 
@@ -102,7 +82,7 @@ class _Kept(NamedTuple):
 class RobotsRules:
     """Rules by origin, for one process."""
 
-    def __init__(self, shared: RobotsCache, clock: Clock = monotonic) -> None:
+    def __init__(self, shared: Frontier, clock: Clock = monotonic) -> None:
         self._shared = shared
         self._clock = clock
         self._turns = BoundedSemaphore(_AT_ONCE)

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 import zstandard
 
+from greencrawl.broker.frontier import Frontier
 from greencrawl.schema import wire
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import InvalidUrl, Unavailable
@@ -47,16 +48,6 @@ _BYTES = 16 * 1024 * 1024
 """About what the files that are kept in a process may take of its memory."""
 
 
-class FileCache(Protocol):
-    """The part of the frontier that is needed here; see ``greencrawl.broker.frontier.Frontier``."""
-
-    def robots_get(self, origin: str) -> bytes | None:
-        """What :meth:`robots_put` kept under a URL, or None. Raises Unavailable."""
-
-    def robots_put(self, origin: str, value: bytes, seconds: int, *, needed: bool = False) -> bool:
-        """Keep a site's file for all workers. False where there is no room. Raises Unavailable."""
-
-
 class _Kept(NamedTuple):
     """A file in use until a monotonic time."""
 
@@ -67,7 +58,7 @@ class _Kept(NamedTuple):
 class SiteReservations:
     """What the files of origins say, for one process."""
 
-    def __init__(self, shared: FileCache, robots: RobotsRules, clock: Clock = monotonic) -> None:
+    def __init__(self, shared: Frontier, robots: RobotsRules, clock: Clock = monotonic) -> None:
         self._shared = shared
         self._robots = robots
         self._clock = clock

@@ -20,7 +20,7 @@ from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Alert
 from greencrawl.schema.wire import from_msgpack, to_msgpack
 
-WRITABLE_SECONDS = 20.0
+WRITABLE_SECONDS = 40.0
 """So long after somebody has written the store counts as writable."""
 KEPT_SECONDS = 7 * 86_400.0
 """A note of an outage is kept for so long."""
@@ -84,6 +84,13 @@ class StoreOutages:
 
     def writable(self) -> None:
         """The store has just taken a write."""
+        milliseconds = round(1000 * WRITABLE_SECONDS)
+        for node in self._nodes:
+            try:  # one plain command: it is said all day
+                node.command("SET", keys.WRITABLE, b"1", "PX", milliseconds)
+                return
+            except Unavailable:
+                continue
         self._put(keys.WRITABLE, b"1", WRITABLE_SECONDS, "")
 
     def begin(self, outage: Outage) -> bool:

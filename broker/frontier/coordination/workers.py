@@ -14,7 +14,7 @@ from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Unavailable
 
-NOTE_SECONDS = 10.0
+NOTE_SECONDS = 25.0
 """Between two notes of a worker that leases, by one broker."""
 HEARD_SECONDS = 60.0
 """So long a worker counts as at work after it was heard of."""

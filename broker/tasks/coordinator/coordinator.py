@@ -49,7 +49,7 @@ RANK_SECONDS = 1.0
 """How much longer each broker waits than the one before it."""
 RANKS = 8
 """No broker waits for more than so many others."""
-CHECK_SECONDS = 5.0
+CHECK_SECONDS = 15.0
 """Between two looks at the members, and at what there may be an alert of."""
 LOST_SECONDS = 60.0
 """A member of which nothing was heard for so long is lost."""
@@ -163,8 +163,8 @@ class Coordinator:
 
     def _rank(self) -> int:
         """How many brokers with a higher id are there, as far as that is known."""
-        heard = self._service.frontier.beats.heard()
         known = [one for one in self._service.store.members() if one.kind == "broker"]
+        heard = self._service.frontier.beats.heard(one.id for one in known)
         higher = [one for one in known if not one.left_ms and one.id > self._watched.member]
         return min(len([one for one in higher if not heard or one.id in heard]), RANKS)
 
@@ -266,14 +266,15 @@ class Coordinator:
         ceased to answer here, all members have a while to be heard of again; and nobody is lost as
         long as not even our own beat is there.
         """
-        heard = self._service.frontier.beats.heard()
+        rows = store.members()
+        heard = self._service.frontier.beats.heard(one.id for one in rows)
         away = frozenset(self._service.frontier.nodes_away())
         judging = self._watched.member in heard
         if away != self._away or not judging:
             self._away = away
             self._silent.clear()
         found = []
-        for one in store.members():
+        for one in rows:
             beat = heard.get(one.id)
             if beat is not None and beat.incarnation >= one.incarnation:
                 self._silent.pop(one.id, None)

@@ -358,7 +358,7 @@ def counts(db: Db, crawl: int) -> dict[str, int]:
     }  # fmt: skip
 
 
-def slowest(db: Db, crawl: int, limit: int) -> list[tuple[str, float, int]]:
+def slowest(db: Db, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
     """See ``Store.slowest_hosts``."""
     db.execute(
         "SELECT host, SUM(elapsed_ms), SUM(answers) AS total FROM hosts WHERE crawl = %s "

@@ -155,10 +155,12 @@ def pages(db: Db, crawl: int, functions: Sequence[str], first: int, limit: int) 
     return [row[0] for row in db.fetchall()]
 
 
-def put_refusals(db: Db, worker: str, host: str, refused: Sequence[Refusal], until_ms: int) -> None:
+def put_refusals(
+    db: Db, worker: str, host: str, refusals: Sequence[Refusal], until_ms: int
+) -> None:
     """See ``Store.put_refusals``."""
     db.execute("DELETE FROM refusals WHERE worker = %s", (worker.encode(),))
-    for one in refused:
+    for one in refusals:
         hook, reason = rows.clean(one.hook), rows.clean(one.reason)
         db.execute(
             "INSERT INTO refusals (worker, crawl, host, hook, reason, until_ms) "

@@ -139,11 +139,11 @@ def pages(
 
 
 def put_refusals(
-    db: sqlite3.Connection, worker: str, host: str, refused: Sequence[Refusal], until_ms: int
+    db: sqlite3.Connection, worker: str, host: str, refusals: Sequence[Refusal], until_ms: int
 ) -> None:
     """See ``Store.put_refusals``."""
     db.execute("DELETE FROM refusals WHERE worker = ?", (worker,))
-    for one in refused:
+    for one in refusals:
         db.execute(
             "INSERT INTO refusals (worker, crawl, host, hook, reason, until_ms) "
             "SELECT ?, id, ?, ?, ?, ? FROM crawls WHERE id = ? AND deleted = 0 "

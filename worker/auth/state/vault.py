@@ -21,7 +21,6 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
 
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.log import logger
@@ -31,7 +30,7 @@ from greencrawl.worker.auth.state.grant_files import UNUSED, GrantFiles, decoded
 from greencrawl.worker.auth.state.late_grants import Late, marked
 from greencrawl.worker.auth.state.leases import Claims
 from greencrawl.worker.auth.state.private_files import InsecureFile
-from greencrawl.worker.auth.state.sealing import Unsealable, sealing
+from greencrawl.worker.auth.state.sealing import Sealing, Unsealable, sealing
 
 log = logger("worker")
 
@@ -49,16 +48,6 @@ _FORGOTTEN = b""
 """In the frontier in place of a grant that somebody dropped."""
 
 
-class Seal(Protocol):
-    """The part of ``greencrawl.worker.auth.state.sealing.Sealing`` that is needed here."""
-
-    def seal(self, data: bytes) -> bytes:
-        """``data`` encrypted and authenticated."""
-
-    def unseal(self, sealed: bytes) -> bytes:
-        """What was sealed. Raises Unsealable."""
-
-
 class Vault:
     """Grants by ``greencrawl.worker.auth.base.name_of``, as one process sees them.
 
@@ -72,7 +61,7 @@ class Vault:
         self,
         folder: Path,
         frontier: Claims,
-        seal: Seal | None,
+        seal: Sealing | None,
         *,
         claim_seconds: float = CLAIM_SECONDS,
     ) -> None:
