@@ -366,8 +366,20 @@ class BrokerClient:
 
     def ready(self) -> bool:
         """Whether some broker is ready: it reaches Redis and the store."""
+        return not self.not_ready()
+
+    def not_ready(self) -> str:
+        """Why no broker is ready; "" if one is."""
         try:
             self._call("GET", "/readyz", None, Any)
+        except Unavailable as error:
+            return str(error)
+        return ""
+
+    def alive(self) -> bool:
+        """Whether some broker answers; Redis, or the store, may be away from it."""
+        try:
+            self._call("GET", "/healthz", None, Any)
         except Unavailable:
             return False
         return True

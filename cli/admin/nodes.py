@@ -50,7 +50,7 @@ def nodes(node: str | None, gone: bool, join: bool, data: str | None) -> None:
         click.echo(join_line(settings))
         click.echo("it holds the passwords of this system; run it where greencrawl is", err=True)
         return
-    broker = reach.required(settings)
+    broker = reach.living(settings)
     members = broker.members(node or "", gone=gone or node is not None).members
     if node is None:
         for name, some in _by_node(members):
@@ -77,7 +77,7 @@ def order(node: str, options: Sequence[str], data: str | None) -> None:
     What one node is ordered counts before what all are.
     """
     wanted = key_values.parsed(options, NodeOptions)
-    broker = reach.required(reach.load(data))
+    broker = reach.living(reach.load(data))
     _order(broker, node, wanted)
     for line in _ordered(broker, node, log=0):
         click.echo(printable(line))
@@ -92,7 +92,7 @@ def drain(node: str, data: str | None) -> None:
     Waits until nothing is held there; the node goes on if you do not. `greencrawl order NODE
     drain=` lets it crawl again.
     """
-    broker = reach.required(reach.load(data))
+    broker = reach.living(reach.load(data))
     _order(broker, node, {"drain": True})
     said = ""
     with on_signals() as asked:
@@ -105,7 +105,10 @@ def drain(node: str, data: str | None) -> None:
             held = sum(one.facts.held for one in some)
             if not late and not held:
                 if silent:
-                    click.echo(f"nothing is heard of {', '.join(silent)}", err=True)
+                    raise GreencrawlError(
+                        f"nothing is heard of {', '.join(silent)}, so what is held there is not "
+                        "known: it ends with its leases"
+                    )
                 click.echo(f"{node}: drained")
                 return
             text = f"{held:,} hosts are held"
