@@ -366,25 +366,15 @@ class BrokerClient:
 
     def ready(self) -> bool:
         """Whether some broker is ready: it reaches Redis and the store."""
-        return not self.not_ready()
+        return not self.trouble()
 
-    def not_ready(self) -> str:
-        """Why no broker is ready; "" if one is."""
+    def trouble(self, path: str = "/readyz") -> str:
+        """Why no broker is ready, or answers at all (``/healthz``); "" if one does."""
         try:
-            self._call("GET", "/readyz", None, Any)
+            self._call("GET", path, None, Any)
+            return ""
         except Unavailable as error:
             return str(error)
-        return ""
-
-    def alive(self) -> bool:
-        """Whether some broker answers; Redis, or the store, may be away from it."""
-        try:
-            self._call("GET", "/healthz", None, Any)
-        except Unavailable:
-            return False
-        return True
-
-    # -- the one way
 
     def _call(
         self, method: str, path: str, body: Any, reply: type[T], seconds: float | None = None

@@ -109,7 +109,7 @@ def required(settings: Settings) -> BrokerClient:
     """A client whose broker is ready. Raises :class:`NoBroker`, and Unavailable that says why a
     broker that answers is not ready."""
     found = living(settings)
-    if why := found.not_ready():
+    if why := found.trouble():
         raise Unavailable(f"no broker is ready: {why}")
     return found
 
@@ -122,7 +122,7 @@ def living(settings: Settings) -> BrokerClient:
     at = addresses(settings)
     found = client(settings, *at) if at else None
     try:
-        if found is not None and found.alive():
+        if found is not None and not found.trouble("/healthz"):
             return found
     except Refused:  # something else is there
         pass
