@@ -386,9 +386,8 @@ class BrokerClient:
     ) -> Reply:
         payload = b"" if body is None else to_json(body)
         failures: list[str] = []
-        for step in range(len(self._addresses)):
-            index = (self._current + step) % len(self._addresses)
-            address = self._addresses[index]
+        for step in range(count := len(self._addresses)):
+            address = self._addresses[index := (self._current + step) % count]
             answer = address.send(method, path, payload, self._token, seconds or self._timeout)
             if isinstance(answer, Reply) and answer.status < 500:
                 self._current = index
