@@ -1,11 +1,11 @@
 """One worker process: a greenlet for each host session, and a few that keep them going.
 
-The lease loop asks for as many sessions as greenlets are free and starts them; an extender
-(``greencrawl.worker.session.extending``) keeps all of them alive; outboxes and the writer carry
-results away; the heartbeat tells the supervisor that the hub is turning. Brokers that are away are
-waited for; after any lost answer the worker reconciles before it leases again, so that nothing
-waits out a lease nobody knows of. A worker that is told of a later incarnation of itself leases
-nothing: another host goes by its name.
+The lease loop asks for as many sessions as greenlets are free and starts them. An extender
+(``greencrawl.worker.session.extending``) keeps all of them alive. Outboxes and the writer carry
+results away. The heartbeat tells the supervisor that the hub is turning. The engine waits for
+brokers that are away. After any lost answer it reconciles before it leases again, so that no host
+waits until a lease that nobody knows of runs out. A worker that is told of a later incarnation of
+itself leases nothing: another host goes by its name.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ log = logger("worker")
 
 WAIT_SECONDS = 20.0
 PAUSE_SECONDS = 0.005
-"""Between two leases, so that hosts that fall due together come in one answer."""
+"""Seconds between two leases, so that hosts that fall due together come in one answer."""
 OWED_SECONDS = 5.0
 """Before what a node that was away has not heard is said again."""
 LOOK_AROUND_SECONDS = 0.25
@@ -162,9 +162,10 @@ class Engine:
     def run(self, grace_seconds: float) -> int:
         """Work until ``stopping`` is set, then drain; returns the process's exit status.
 
-        Draining: no further request leaves; answers under way are taken in, stored and settled;
-        what was not fetched is released, and sessions are closed – within ``grace_seconds``, and
-        only while there is a broker to tell: it may be stopping as well.
+        Draining: no further request leaves. Answers under way are taken in, stored and settled.
+        What was not fetched is released, and sessions are closed. This takes at most
+        ``grace_seconds``, and lasts only while there is a broker to tell: it may be stopping as
+        well.
         """
         services = [self.spawn(self._beat), self.spawn(self._writer.run)]
         services += [self.spawn(outbox.run) for outbox in self._outboxes]

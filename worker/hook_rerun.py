@@ -1,11 +1,11 @@
 """Running a crawl's hook again on pages on which it failed, from what is stored.
 
-A page's body is extracted anew, ``on_page``, ``items`` and ``links`` see it as they would have
-then, and what they return is stored with the page: fields, records, and links that were not among
-those followed before, which are logged as a batch of seeds first. So whatever dies in between, a
-link is at worst logged twice, and no broker need run: the next that does queues the batch. A page
-whose hook has run is not met again; one on which it fails again stays as it is. Each page is read
-in a process of its own (``greencrawl.worker.process.quarantine``), which is bounded in time.
+A page's body is extracted anew. ``on_page``, ``items`` and ``links`` see it as they would have seen
+it then. What they return is stored with the page: fields, records, and new links, which were not
+among those followed before. New links are first logged as a batch of seeds. So if any process dies
+in between, a link is at worst logged twice. No broker need run: the next broker queues the batch. A
+page whose hook has run is not met again; one on which it fails again stays as it is. Each page is
+read in a process of its own (``greencrawl.worker.process.quarantine``), which is bounded in time.
 
 ``fetched`` has what the store kept of the answer: no cookies, no address of the server.
 """

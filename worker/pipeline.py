@@ -1,11 +1,11 @@
 """The life of a task, and the only place that knows the order of the stages.
 
 traps → robots → hook ``request`` → kernel's ``fetch`` (authentication, download) → verdict on the
-status → kernel's ``read`` (hooks ``on_page`` and ``links``, link checker) → journal → writer. What
-an answer is, and who reads it, ``greencrawl.worker.kernels`` knows. A session's tasks go through it
-one after the other; the writer stores and settles them behind our back, in batches. What runs the
-user's code and libxml is guarded (``greencrawl.worker.process.guarded``); what a task's end leaves
-for the writer is made in ``greencrawl.worker.delivery.results``.
+status → kernel's ``read`` (hooks ``on_page`` and ``links``, link checker) → journal → writer.
+``greencrawl.worker.kernels`` knows what an answer is, and which code reads it. A session's tasks go
+through it one after the other; the writer stores and settles them behind our back, in batches.
+Steps that run the user's code and libxml are guarded (``greencrawl.worker.process.guarded``).
+``greencrawl.worker.delivery.results`` makes what a task's end leaves for the writer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The table of the HTTP API: each method of each path, who may call it, and the function that runs.
 
-A handler's signature is its contract: ``body`` and ``query`` are decoded to the annotated record
-before it is called, other parameters come from the path, and the annotated result is encoded. Both
-the routes (``greencrawl.broker.api.app``) and the OpenAPI document
-(``greencrawl.broker.api.openapi``) are made from the table.
+A handler's signature is its contract. ``body`` and ``query`` are decoded to the annotated record
+before it is called. Other parameters come from the path. The annotated result is encoded. Both the
+routes (``greencrawl.broker.api.app``) and the OpenAPI document (``greencrawl.broker.api.openapi``)
+are made from the table.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Members and their orders, as one broker knows them.
 
-Whoever works together says so by one call, which waits until there are other orders for it. What is
-ordered stands in the store; each broker has read all of it, and reads it again when another broker
-says that something was ordered, and once a second if the number of the latest order has changed.
+Each member says that it is there by one call, which waits until there are other orders for it.
+Orders are in the store, and each broker has read all of them. It reads them again when another
+broker tells of an order, and once a second if the number of the latest order has changed.
 """
 
 from __future__ import annotations

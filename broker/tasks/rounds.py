@@ -1,8 +1,9 @@
 """Rounds: what is stored of a crawl is queued once more, some of it at a time.
 
 It is upkeep's work, under its duty. A step reads the next rows of the store, and logs them as a
-forced batch in the transaction that moves the round on. So whoever dies when, each URL is in one
-batch, and what waits in Redis stays bounded however much is stored. See decision 44.
+forced batch in the transaction that moves the round on. So each URL is in one batch, whichever
+process dies at whatever time, and what waits in Redis stays bounded however much is stored. See
+decision 44.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What one broker does by itself: pending seeds, the store's clock, limits, and the end of a crawl.
+"""The upkeep that one broker does by itself: pending seeds, the store's clock, limits, and the end
+of a crawl.
 
 It has the duty; each of its writes is checked against the duty's epoch, and the others tell it what
 goes on through them, at most every :data:`BUSY_SECONDS`. A crawl is scanned when something was
@@ -140,7 +141,7 @@ class Upkeep:
             stopping.wait(max(BUSY_SECONDS, min(took / SCANNING_SHARE, QUIET_SECONDS)))
 
     def _again(self, heard: Collection[int]) -> float:
-        """What was heard is to be looked at again: the step was cut short."""
+        """The crawls that were heard of must be scanned again: the step was cut short."""
         if ANY in heard:
             self._next.clear()
         self._next.update(dict.fromkeys(heard, 0.0))
@@ -354,8 +355,8 @@ class Upkeep:
     def _finish(self, crawl: Crawl, quiet: _Quiet) -> None:
         """Shut the crawl, see that nothing came before it was shut, and set it done.
 
-        Whoever comes with something new meanwhile finds it shut and raises its version in the
-        store, so that it is not set done.
+        If something new comes meanwhile, its sender finds the crawl shut and raises its version in
+        the store, so that it is not set done.
         """
         frontier = self._service.frontier
         frontier.shut(crawl)

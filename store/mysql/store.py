@@ -1,7 +1,7 @@
 """The store on MySQL or MariaDB, shared by processes of many machines.
 
-Each call takes a connection of a pool and waits for the server as a greenlet. What decides anything
-is asked of the server that takes writes; streams and sums may come from a replica.
+Each call takes a connection of a pool and waits for the server as a greenlet. Questions that decide
+anything go to the server that takes writes; streams and sums may come from a replica.
 """
 
 from __future__ import annotations

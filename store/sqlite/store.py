@@ -1,7 +1,8 @@
 """The store on one SQLite file (WAL), shared by the processes of one machine.
 
-Three lanes (native threads with a connection each): all writes; questions; and what scans, so that
-an export does not hold up a question. Open one store per process, after any fork.
+There are three lanes (native threads with a connection each): for all writes, for questions, and
+for scans, so that an export does not hold up a question. Open one store per process, after any
+fork.
 """
 
 from __future__ import annotations

@@ -110,6 +110,8 @@ def _request(op: str, crawl: str, given: Mapping[str, Any]) -> tuple[str, str, o
         return "POST", "/v1/dead/requeue", {"crawl": crawl}
     if op == "release":
         return "POST", "/v1/parked/release", {"crawl": crawl, "all": True}
+    if op == "stop":
+        return "POST", f"/v1/crawls/{crawl}/stop", {}
     if op == "delete":
         return "DELETE", f"/v1/crawls/{crawl}", None
     return "POST", f"/v1/crawls/{crawl}/{op}", None

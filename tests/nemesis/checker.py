@@ -49,7 +49,7 @@ class Hit:
 @dataclass(frozen=True)
 class Finding:
     """Something that must not be. ``kind`` is one of lost, early, missing end, impolite, refetched,
-    too many, standing still, clock, memory, promise, parked.
+    too many, standing still, clock, memory, promise, parked, calendar, passed over.
     """
 
     kind: str
@@ -359,7 +359,17 @@ def pauses_of(calls: Iterable[Call], crawl: str, end: float) -> list[tuple[float
         call
         for call in calls
         if call.crawl == crawl
-        and call.op in ("pause", "resume", "delete", "create", "seed", "requeue", "release")
+        and call.op
+        in (
+            "pause",
+            "resume",
+            "delete",
+            "create",
+            "seed",
+            "requeue",
+            "release",
+            "stop",
+        )
     ]
     found = []
     for call in changing:

@@ -6,12 +6,14 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import redis
 
 from tests.nemesis.parts import RedisPart
+from tests.nemesis.periods import Tasks, note_tasks
 from tests.nemesis.reading import is_told, sqlite_writer, unfinished
 from tests.nemesis.schedule import DELAY_SECONDS, LIMITS, Event, options_of
 from tests.nemesis.site import address, graph_of, has_login
@@ -19,11 +21,13 @@ from tests.nemesis.world import NODES, World
 
 CALL_AGAIN_SECONDS = 1.0
 CALL_TRIES = 4
+ON_WAY_LEAST, ON_WAY_SECONDS, ON_WAY_LOOK_SECONDS = 5, 20.0, 0.2
+"""What is to strike while known pages are on their way waits for so many, and so long at most."""
 
 
 @dataclass
 class Done:
-    """What an event came to: from ``began`` to ``over`` (0: not yet) something was broken."""
+    """The result of an event: from ``began`` to ``over`` (0: not yet) something was broken."""
 
     event: Event
     began: float
@@ -76,9 +80,35 @@ class Strokes:
         done.over = time.monotonic()
         self.done.append(done)
 
+    def put_back(self) -> bool:
+        """Whether a node came back, or is to, in a state that is earlier than the one it had."""
+        return any(
+            one.event.kind in ("older", "promote")
+            or (one.event.kind == "kill" and str(one.event.arguments["part"])[:1] in NODES)
+            for one in list(self.done)
+        )
+
+    def _until_on_way(self, event: Event, name: str) -> None:
+        """Wait until some known pages of a crawl are on their way, at the node if it is one's."""
+        given = event.arguments
+        node = str(given.get("node") or given.get("part"))[:1]
+        limit = time.monotonic() + ON_WAY_SECONDS
+        while time.monotonic() < limit and not self._halt.wait(ON_WAY_LOOK_SECONDS):
+            with suppress(redis.RedisError, OSError):
+                ids = [row.id for row in self.world.sql().crawls() if row.name == name]
+                for one in [node] if node in NODES else NODES:
+                    found = Tasks()
+                    for crawl in ids:
+                        note_tasks(found, self.world.master(one).client, crawl)
+                    if found.marked.total() >= ON_WAY_LEAST:
+                        return
+
     def _run(self, done: Done) -> None:
         event = done.event
         try:
+            if until := event.arguments.get("until"):
+                self._until_on_way(event, until)
+                done.began = time.monotonic()
             getattr(self, f"_{event.kind}")(event, done)
         except (OSError, redis.RedisError, StopIteration) as error:
             done.skipped = f"{type(error).__name__}: {error}"

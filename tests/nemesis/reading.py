@@ -90,12 +90,13 @@ class Sql:
 
     def __init__(self, url: str) -> None:
         self._parts = urlsplit(url)
-        self._mysql = self._parts.scheme == "mysql"
+        self.is_mysql = self._parts.scheme == "mysql"
 
     @contextmanager
-    def _open(self) -> Iterator[Any]:
+    def transaction(self) -> Iterator[Any]:
+        """A cursor that sees one moment. Raises OSError."""
         try:
-            if self._mysql:
+            if self.is_mysql:
                 with closing(self._connect()) as connection, connection.cursor() as db:
                     db.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                     db.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
@@ -125,20 +126,20 @@ class Sql:
 
     def crawls(self) -> list[CrawlRow]:
         """All rows, deleted ones too."""
-        with self._open() as db:
+        with self.transaction() as db:
             db.execute("SELECT id, name, state, reason, deleted FROM crawls")
             return [_crawl(row) for row in db.fetchall()]
 
     def snapshot(self, crawl: int) -> Snapshot | None:
         """All of a crawl at one moment; None if there is no such row."""
-        with self._open() as db:
+        with self.transaction() as db:
             mark = int(crawl)
             db.execute(f"SELECT id, name, state, reason, deleted FROM crawls WHERE id = {mark}")
             row = db.fetchone()
             if row is None:
                 return None
             found = Snapshot(_crawl(row))
-            if self._mysql:
+            if self.is_mysql:
                 db.execute(
                     "SELECT c.url, p.status, c.links FROM pages p JOIN contents c ON "
                     "c.crawl = p.crawl AND c.place = p.place AND c.fingerprint = p.fingerprint "
@@ -161,12 +162,12 @@ class Sql:
 
     def parked(self, crawl: int) -> dict[str, Parked]:
         """What is parked of a crawl, by URL."""
-        with self._open() as db:
+        with self.transaction() as db:
             return _parked(db, int(crawl))
 
     def stored(self, crawl: int) -> int:
         """Pages with a status of 200 … 299."""
-        with self._open() as db:
+        with self.transaction() as db:
             db.execute(
                 f"SELECT count(*) FROM pages WHERE crawl = {int(crawl)} "
                 "AND status BETWEEN 200 AND 299"
@@ -175,29 +176,33 @@ class Sql:
 
     def blocked(self) -> dict[str, int]:
         """Hosts and the epoch milliseconds until which they are blocked."""
-        with self._open() as db:
+        with self.transaction() as db:
             db.execute("SELECT host, until_ms FROM blocks")
             return {_text(host): int(until) for host, until in db.fetchall()}
 
     def retried(self) -> dict[str, int]:
         """URLs with tries that failed in some crawl, and how many."""
-        with self._open() as db:
+        with self.transaction() as db:
             db.execute("SELECT url, count(*) FROM attempts WHERE errors > 0 GROUP BY url")
             return {_text(url): int(count) for url, count in db.fetchall()}
 
     def forced(self) -> Counter[str]:
-        """URLs that seeds were to have fetched again, or that were released, and how often.
+        """URLs that seeds were to have fetched again, or that were released, and how often; not of
+        crawls that begin again, since each period does so.
 
         A node that lost this as well asks for such a page once more if it was stored in the same
         step of the store's clock: which came first nobody knows then.
         """
-        with self._open() as db:
-            db.execute("SELECT urls FROM seed_batches WHERE forced = 1")
+        with self.transaction() as db:
+            db.execute(
+                "SELECT b.urls FROM seed_batches b JOIN crawls c ON c.id = b.crawl "
+                "WHERE b.forced = 1 AND instr(c.options, '\"recrawl\":{') = 0"
+            )
             return Counter(url for (blob,) in db.fetchall() for url in _links(blob))
 
     def surplus(self) -> set[str]:
         """URLs that were fetched when a limited crawl had all its pages: they are not settled."""
-        with self._open() as db:
+        with self.transaction() as db:
             db.execute(
                 "SELECT DISTINCT a.url FROM attempts a JOIN crawls c ON c.id = a.crawl "
                 "LEFT JOIN pages p ON p.crawl = a.crawl AND p.fingerprint = a.fingerprint "
@@ -253,7 +258,7 @@ class Sample:
     seconds: float = 0.0
 
 
-def _queues(record: bytes | None) -> dict[str, Any]:
+def queues_of(record: bytes | None) -> dict[str, Any]:
     """The queues by crawl in a host's record, if it has any: Lua writes a table of nothing, and so
     a host of which nothing is known, as an empty list."""
     known = msgspec.msgpack.decode(record) if record else {}
@@ -270,7 +275,7 @@ def waiting(client: redis.Redis, crawls: set[int]) -> dict[int, set[str]]:
         hosts: Any = raw.zrange(key, 0, -1) if int(number) in crawls else []
         for host in hosts:
             record: Any = raw.get(prefix + b":h:" + host)
-            queues: Any = _queues(record)
+            queues: Any = queues_of(record)
             for value in queues.get(number.decode(), {}).get("e", ()):
                 path = value[value.index("h/") + 1 :]
                 found.setdefault(int(number), set()).add(f"http://{host.decode()}{path}")
@@ -327,7 +332,7 @@ def unfinished(client: redis.Redis) -> set[str]:
     for key in raw.scan_iter(b"gc:{*}:h:*", count=2000):
         host = key.partition(b":h:")[2].decode()
         record: Any = raw.get(key)
-        queues: Any = _queues(record)
+        queues: Any = queues_of(record)
         for queue in queues.values() if isinstance(queues, dict) else ():
             found.update(_place(host, value) for value in queue.get("e", ()))
     for key in raw.scan_iter(b"gc:{*}:w:*", count=2000):

@@ -131,7 +131,9 @@ class Harm:
     """The node is met as another one, and told what it missed."""
     stroke: str = ""
 
-    def explains(self, place: str, first: float, second: float, leases: Leases) -> str:
+    def explains(
+        self, place: str, first: float, second: float, leases: Leases, *, again: bool = False
+    ) -> str:
         """How it may have caused a request for a place at ``second`` after the one at ``first``:
         ``held``, ``leased``, or ``unseen``, if that session fell between two looks; "" not at all.
         """
@@ -139,7 +141,8 @@ class Harm:
         if second < self.begin or (node and node not in self.nodes):
             return ""
         # What was settled before is not to wait in that state, or another fault has to say why.
-        forgotten = self.since - BEFORE_SECONDS <= first <= self.end
+        # What is asked for ``again`` by its date may be so before what came back is reached.
+        forgotten = self.since - BEFORE_SECONDS <= first and (again or first <= self.end)
         if forgotten and (self.held is None or place in self.held):
             return "held"
         known = leases.of(place, first)
@@ -260,13 +263,15 @@ def judge(
     harms: Sequence[Harm],
     allowed: Mapping[str, int],
     parked: Iterable[Hit] = (),
+    turns: Mapping[str, Sequence[float]] | None = None,
 ) -> tuple[list[Finding], Count]:
     """URLs that were asked for again though no fault explains it, one finding a node; and faults
     that alone explain more than was leased at one moment.
 
     ``allowed``: further requests by place, for what was forced or failed; 0 for what was never
     settled. Of such places only the number is judged: one more for each fault in between.
-    ``parked``: when URLs were settled without a request, each of which counts as one.
+    ``parked``: when URLs were settled without a request, each of which counts as one. ``turns``:
+    from when on a place may be asked for once more, as a period begins.
     """
     hits = list(hits)
     came_back = sum(len(one.held or ()) for one in harms)
@@ -275,27 +280,32 @@ def judge(
     by_stroke: dict[str, list[float]] = defaultdict(list)
     count = Count(leased=came_back)
     for place, log in _times([*hits, *parked]).items():
-        count.asked_again += len(log) - 1
+        dated = place in (turns or {})
+        pairs = _pairs(log, (turns or {}).get(place, ()))
+        if not pairs:
+            continue
+        count.asked_again += len(pairs)
         more = allowed.get(place, 0)
         by_number = place in allowed
         bare, causes = [], set[str]()
         if by_number:
             causes = {one.stroke for one in harms if one.begin <= log[-1] and one.end >= log[0]}
-        for first, second in pairwise(() if by_number else log):
+        for first, second in () if by_number else pairs:
             how = {
                 one.stroke: said
                 for one in harms
-                if (said := one.explains(place, first, second, leases))
+                if (said := one.explains(place, first, second, leases, again=dated))
             }
             causes |= how.keys()
             if not how:
                 bare.append(second)
             elif list(how.values()) == ["leased"]:
                 by_stroke[next(iter(how))].append(second)
-        if bare or len(log) - 1 > more + len(causes):
+        if bare or len(pairs) > more + len(causes):
             node = leases.nodes.get(place.partition("/")[0], "?")
-            after = ", ".join(f"{at - log[0]:.1f}" for at in log[1:])
-            beyond[node].append((bare[0] if bare else log[-1], f"{place} after {after} s"))
+            after = ", ".join(f"{at - pairs[0][0]:.1f}" for _, at in pairs)
+            at = bare[0] if bare else pairs[-1][1]
+            beyond[node].append((at, f"{place} after {after} s"))
     found = []
     for node, some in sorted(beyond.items()):
         some.sort()
@@ -310,6 +320,15 @@ def judge(
             text = f"{stroke}: {len(again)} URLs asked for again, at most {most} were leased"
             found.append(Finding("refetched", text, min(again)))
     return found, count
+
+
+def _pairs(log: Sequence[float], turns: Sequence[float]) -> list[tuple[float, float]]:
+    """Each request with the one before, where no turn lies in between."""
+    return [
+        (first, second)
+        for first, second in pairwise(log)
+        if not any(first < turn <= second for turn in turns)
+    ]
 
 
 def _times(hits: Iterable[Hit]) -> dict[str, list[float]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import redis
 
-from tests.nemesis import checker, parking, reading, refetches, site
+from tests.nemesis import checker, parking, periods, reading, refetches, site
 from tests.nemesis.api import Call
 from tests.nemesis.checker import Finding, Hit, Span, Stillness
 from tests.nemesis.faults import Done, Strokes
@@ -28,6 +28,8 @@ from tests.nemesis.world import (
     World,
 )
 
+STOP_SECONDS = 120.0
+"""After healing; then crawls that begin again are stopped between two periods, or within one."""
 QUIET_SECONDS = 130.0
 """After healing, with no request for so long, a crawl that is not done is not going to be; unless a
 task is to be tried later, as where a busy machine answered too late for robots.txt."""
@@ -86,6 +88,15 @@ class _Run:
         self.leases = LeaseWatch(world)
         self.strokes = Strokes(world, self.tell)
         self.report = Report(schedule.seed, notes=list(world.notes))
+        recrawls: dict[str, object] = {
+            event.arguments["crawl"]: event.arguments["recrawl"]["depth"]
+            for event in schedule.events
+            if "recrawl" in event.arguments
+        }
+        self.watch.calendars.crawls = recrawls
+        self.watch.calendars.put_back = self.strokes.put_back
+        self.cut_short: set[str] = set()
+        """Crawls that were stopped in the midst of a period, since none ended for long."""
         for event in schedule.events:
             if limit := event.arguments.get("max_pages", 0):
                 self.watch.limits[event.arguments["crawl"]] = limit
@@ -144,6 +155,25 @@ class _Run:
         rows = self.world.sql().crawls()
         return [row for row in rows if not row.deleted and row.state != "done"]
 
+    def _stop_resting(self, left: Sequence[CrawlRow], healed: float) -> None:
+        """Crawls that begin again are stopped as they rest after a period that nothing harmed."""
+        late = time.monotonic() - healed > STOP_SECONDS
+        for row in left:
+            if row.name not in self.watch.calendars.crawls:
+                continue
+            plan = periods.read(self.world.sql(), row.id)
+            if plan is None or not plan.periods:
+                continue
+            if not periods.rests_after(plan, healed):
+                whole = any(p.started > healed and p.ended for p in plan.periods)
+                if not (late and whole):
+                    continue
+                self.cut_short.add(row.name)
+            for finding in periods.findings(plan, periods.broken(plan), time.monotonic()):
+                self.watch.find(finding)
+            self.watch.calendars.plans[row.name] = plan
+            self.world.api.call(BROKERS[int(time.monotonic()) % len(BROKERS)], "stop", row.name)
+
     def _until_done(self, healed: float) -> bool:
         """Resume and unblock what is held, as an operator does, and wait for all ends."""
         log = self.world.target_log
@@ -157,6 +187,7 @@ class _Run:
                 if not left:
                     self.report.figures["seconds_to_end"] = round(now - healed, 1)
                     return True
+                self._stop_resting(left, healed)
                 if now - lifted > LIFT_SECONDS:
                     lifted = now
                     self._let_go(left)
@@ -207,8 +238,9 @@ class _Run:
         died = {part.name: part.ended for part in self.world.parts.values()}
         harms = harms_of(self.strokes.done, died, self.schedule.lease_seconds)
         parked = seen.hits(time.time() - time.monotonic())
-        beyond, count = refetches.judge(hits, self.leases.leases, harms, allowed, parked)
-        for finding in (*beyond, *self._unasked(snapshots, calls, hits, harms)):
+        turns, passed = self._judge_periods(hits, calls, {found.crawl.name for found in snapshots})
+        beyond, count = refetches.judge(hits, self.leases.leases, harms, allowed, parked, turns)
+        for finding in (*beyond, *passed, *self._unasked(snapshots, calls, hits, harms)):
             self.watch.find(finding)
         self.report.figures |= {"asked_again": count.asked_again, "of_leased": count.leased}
         looks = self.watch.samples
@@ -283,7 +315,7 @@ class _Run:
                 continue
             seeds = checker.acknowledged_seeds(calls, name, float("inf"))
             missing = checker.owed(found, seeds, limit)
-            if missing and (ended or found.crawl.state == "done"):
+            if missing and name not in self.cut_short and (ended or found.crawl.state == "done"):
                 some = ", ".join(sorted(missing)[:4])
                 text = f"crawl {name} ({found.crawl.state}): {len(missing)} URLs: {some}"
                 self.watch.find(Finding("lost", text, time.monotonic()))
@@ -306,6 +338,30 @@ class _Run:
             if name not in dropped and name not in self.watch.limits:
                 seeds = checker.acknowledged_seeds(calls, name, float("inf"))
                 yield from checker.unasked(found, seeds, hits, times)
+
+    def _judge_periods(
+        self, hits: Sequence[Hit], calls: Sequence[Call], names: set[str]
+    ) -> tuple[dict[str, list[float]], list[Finding]]:
+        """When what may be asked for once more, and what was passed over."""
+        calendars = self.watch.calendars
+        turns: dict[str, list[float]] = {}
+        seeds: dict[str, list[str]] = {}
+        for name, plan in calendars.plans.items():
+            seeds[name] = [
+                url
+                for call in calls
+                if (call.op, call.crawl) == ("create", name)
+                for url in call.asked
+            ]
+            last = periods.read(self.world.sql(), plan.id) or plan
+            calendars.plans[name] = last
+            turns |= periods.turns(last, seeds[name], all_pages=calendars.all_pages(name))
+        self.report.figures |= {
+            "periods": sum(len(plan.periods) for plan in calendars.plans.values()),
+            "calendar_looks": calendars.looks,
+        }
+        failed = self.world.sql().retried()
+        return turns, periods.judge_log(calendars, hits, seeds, failed, names)
 
     def _judge_promises(self, rows: dict[int, CrawlRow], calls: Sequence[Call]) -> None:
         pauses = {

@@ -26,7 +26,11 @@ outage then is longer too.
 OPERATIONS = ("create", "pause", "resume", "delete", "seed", "requeue", "release")
 EXTRAS = {"s": ("sitemaps", 0.4), "q": ("requisites", 0.4), "t": ("traps", 0.4)}
 """Option of a crawl that a letter of its graph's tag turns on, and the share of crawls with it."""
-LIMITS = ("max_pages", "shape_pages")
+LIMITS = ("max_pages", "shape_pages", "recrawl")
+PERIODS_SECONDS = (12, 15)
+"""Of crawls that begin again: long enough to rest in between where nothing is harmed."""
+PERIODS_FIRST = 15_000
+"""Hosts from that number on are theirs."""
 FAULTS = (
     "kill", "stop", "cut", "memory", "disk", "clock", "copy", "older", "promote", "lock", "twin",
 )  # fmt: skip
@@ -85,6 +89,7 @@ def make(seed: int, store: Store, minutes: float) -> Schedule:
     seconds = minutes * 60
     mix = dice.sample(MIXES, dice.choice((1, 2, 2, 3)))
     events = _with_extras(_crawls(dice, seconds, "ends" in mix), f"{seed} {store}", seconds)
+    events += _with_periods(f"{seed} {store}", seconds)
     faults = _Faults(dice, seconds, store)
     at = dice.uniform(4, 8)
     while at < seconds - 3:
@@ -352,6 +357,59 @@ def _with_extras(events: list[Event], seed: str, seconds: float) -> list[Event]:
             at = round(min(event.at + after, seconds - 0.5), 2)
             releases.append(Event(at, "release", 0, {"crawl": name}))
     return events + releases
+
+
+def _with_periods(seed: str, seconds: float) -> list[Event]:
+    """Two crawls that begin again, by dice of their own: in one all that is known is asked for in
+    each period, in the other the seeds are. One has hosts of its own, the other shares them. They
+    are given more seeds, known ones by force, too, and are paused.
+    """
+    dice = random.Random(f"periods {seed}")
+    shared = dice.random() < 0.5
+    events = []
+    for number, depth in enumerate(("all", 0)):
+        name, hosts = f"r{number}", dice.randint(3, 5)
+        # from 8 to 26 nobody asks for a login
+        first = dice.randint(8, 20) if shared == bool(number) else PERIODS_FIRST + 10 * number
+        graph = Graph(900 + number, first, hosts, dice.randint(3, 5), dice.choice(("", "q")))
+        at = 1.0 + number
+        create = _create(graph, name, at, dice.randint(1, hosts))
+        create.arguments["recrawl"] = {"every": f"{dice.choice(PERIODS_SECONDS)}s", "depth": depth}
+        events.append(create)
+        while (at := at + dice.uniform(6, 30)) < seconds - 4:
+            what: dict[str, Any] = {"crawl": name}
+            kind = dice.choice(("seed", "seed", "force", "pause"))
+            if kind == "pause":
+                events.append(Event(round(at, 2), "pause", 0, what))
+                at = min(at + dice.uniform(2, 8), seconds - 0.5)
+                events.append(Event(round(at, 2), "resume", 0, what))
+                continue
+            leaves = [f"t/8{dice.randrange(10**6)}" for _ in range(dice.randint(1, 3))]
+            if kind == "force":
+                what["force"], leaves = True, ["p/0"]
+            events.append(
+                Event(round(at, 2), "seed", 0, {**what, "graph": graph.tag, "leaves": leaves})
+            )
+    return events + _while_on_way(dice, seconds)
+
+
+def _while_on_way(dice: random.Random, seconds: float) -> list[Event]:
+    """Strokes that wait until known pages are on their way: their node goes back to a copy that was
+    made before, or is killed; a broker is.
+    """
+    events, at = [], dice.uniform(14, 18)
+    while at < seconds - 3:
+        node, until = dice.choice(NODES), {"until": "r0"}
+        what = dice.choice(("older", "older", "node", "broker"))
+        if what == "older":
+            copied = round(at - dice.uniform(3, 10), 2)
+            events.append(Event(copied, "copy", 0, {"node": node}))
+            events.append(Event(round(at, 2), "older", 0.3, {"node": node, **until}))
+        else:
+            part = node if what == "node" else dice.choice(BROKERS)
+            events.append(Event(round(at, 2), "kill", 0.3, {"part": part, "what": "all", **until}))
+        at += dice.uniform(20, 40)
+    return events
 
 
 def options_of(graph: Graph) -> dict[str, str]:

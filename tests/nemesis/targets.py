@@ -9,6 +9,7 @@ shorter than the crawler could have kept it.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 import secrets
 import socket as plain_socket
@@ -103,7 +104,7 @@ class Targets:
         there = site.look(url)
         if there.kind != "html":
             body, kind = _file(there)
-            return there.status, there.wait, _render(there.status, body, kind=kind)
+            return _tagged(there, fields, body, kind)
         links = list(there.links)
         if there.changing and (graph := site.graph_of(target)) is not None:
             fetches = self._fetches[url] = self._fetches.get(url, 0) + 1
@@ -113,8 +114,10 @@ class Targets:
         text = "".join(f'<p>See <a href="{link}">there</a>.</p>' for link in links)
         shown = "".join(map(_shown, there.needs))
         page = f"<!doctype html><title>{target}</title><body><h1>{url}</h1>{said}{text}{shown}"
-        more = [("Location", there.location)] if there.location else []
-        return there.status, there.wait, _render(there.status, page.encode(), *more)
+        if there.location:
+            more = ("Location", there.location)
+            return there.status, there.wait, _render(there.status, page.encode(), more)
+        return _tagged(there, fields, page.encode(), _HTML)
 
     @staticmethod
     def _member(fields: dict[str, str]) -> str:
@@ -129,6 +132,17 @@ class Targets:
         self._members.add(member)
         cookie = ("Set-Cookie", f"{COOKIE}={member}; Path=/; HttpOnly")
         return 302, 0.02, _render(302, b"", cookie, ("Location", "/welcome"))
+
+
+def _tagged(
+    there: site.Look, fields: dict[str, str], body: bytes, kind: str
+) -> tuple[int, float, bytes]:
+    """An answer with an entity tag, or that nothing has changed."""
+    tag = ("ETag", f'"{hashlib.blake2b(body, digest_size=8).hexdigest()}"')
+    if there.status == 200 and fields.get("if-none-match") == tag[1]:
+        return 304, there.wait, _render(304, b"", tag)
+    more = [tag] if there.status == 200 else []
+    return there.status, there.wait, _render(there.status, body, *more, kind=kind)
 
 
 def _shown(url: str) -> str:

@@ -13,6 +13,7 @@ import redis
 from tests.nemesis import checker
 from tests.nemesis.checker import Finding, Hit
 from tests.nemesis.parking import Parkings
+from tests.nemesis.periods import Calendars
 from tests.nemesis.reading import CrawlRow, Sample, sample
 from tests.nemesis.world import NODES, World
 
@@ -22,6 +23,8 @@ FULL_EVERY = 5
 CONFIRM_SECONDS = 6.0
 """An early end must be seen twice, so long apart, with the same URLs missing."""
 
+ENDED = ("done", "resting")
+"""States in which all that is known is settled."""
 ENDS = ("finished", "max_pages")
 """Reasons of ends that a crawl comes to by itself."""
 
@@ -41,6 +44,7 @@ class Watch:
         self.parkings = Parkings()
         self.looks = 0
         self.sql_failures = 0
+        self.calendars = Calendars(world, {}, self.find)
         self._suspects: dict[int, tuple[float, set[str]]] = {}
         self._said: set[str] = set()
         self._say = say
@@ -87,6 +91,12 @@ class Watch:
             pid = part.pid
             if pid is not None and (size := part.resident_bytes()):
                 self.sizes[part.name, pid].append((at, size))
+        try:
+            self.calendars.look(
+                {crawl.name: crawl.id for crawl in self.crawls if not crawl.deleted}
+            )
+        except OSError:
+            self.sql_failures += 1
         if self.looks % FULL_EVERY == 0:
             self._look_at_crawls()
 
@@ -101,7 +111,7 @@ class Watch:
                         self.find(finding)
                 if crawl.name in self.trapped:
                     self.parkings.note(crawl.name, self.world.sql().parked(crawl.id))
-                if crawl.state == "done":
+                if crawl.state in ENDED:
                     self.look_for_early_end(crawl)
             except OSError:
                 self.sql_failures += 1
@@ -111,10 +121,10 @@ class Watch:
         began = monotonic()
         calls = self.world.api.calls()
         found = self.world.sql().snapshot(crawl.id)
-        if found is None or found.crawl.deleted or found.crawl.state != "done":
+        if found is None or found.crawl.deleted or found.crawl.state not in ENDED:
             self._suspects.pop(crawl.id, None)
             return
-        if found.crawl.reason not in ENDS:
+        if found.crawl.state == "done" and found.crawl.reason not in ENDS:
             return
         if any(call.op == "delete" and call.crawl == crawl.name for call in calls):
             return
@@ -129,7 +139,9 @@ class Watch:
         self._suspects[crawl.id] = since, missing & before
         if began - since >= CONFIRM_SECONDS:
             some = ", ".join(sorted(missing & before)[:3])
-            text = f"crawl {crawl.name} is done, and not settled are {len(missing)}: {some}"
+            text = (
+                f"crawl {crawl.name} is {crawl.state}, and not settled are {len(missing)}: {some}"
+            )
             if f"early {crawl.id}" not in self._said:
                 self._said.add(f"early {crawl.id}")
                 self.find(Finding("early", text, began))

@@ -1,16 +1,16 @@
 """Errands: requests of a login to a host other than the one whose session logs in.
 
-A login may lead over several hosts – a form at ``shop.example`` that sends one on to
-``id.example`` and back – but a request is sent by the session of its own host, and by no other. So
-it is left in the frontier, sealed, and a task that is no page (``TaskKind.ERRAND``) sees to
-it that somebody opens a session there; whoever holds that host's session sends it, at that host's
-pace, and leaves the answer, sealed. Meanwhile the asking session waits, and does the errands for
-its *own* host: of two hosts whose logins need each other, both would wait for ever.
+A login may lead over several hosts, such as a form at ``shop.example`` that sends one on to
+``id.example`` and back. But the session of its own host sends a request, and no other session does.
+So the request is left in the frontier, sealed. A task that is no page (``TaskKind.ERRAND``) makes
+some worker open a session there. The worker with that host's session sends the request, at that
+host's pace, and leaves the answer, sealed. Meanwhile the asking session waits, and does the errands
+for its *own* host: of two hosts whose logins need each other, both would wait for ever.
 
-What is lost – the worker that took an errand dies, Redis comes back empty – costs the asker its
-time only: it gives up after :data:`ASK_SECONDS`, and the login is made again. An errand that nobody
-took is withdrawn when its asker leaves; for the answer to one that was taken it stays. robots.txt
-is not asked: a person configured the login.
+A loss (the worker that took an errand dies, Redis comes back empty) costs the asker only its time:
+it gives up after :data:`ASK_SECONDS`, and the login is made again. An errand that nobody took is
+withdrawn when its asker leaves; for the answer to one that was taken it stays. robots.txt is not
+asked: a person configured the login.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ASK_SECONDS = 60.0
 """How long a session waits for the answer to a request that another is to send."""
 ASK_AGAIN_SECONDS = 30.0
 PATH = "/.well-known/greencrawl-errand"
-"""Of the task that asks for a session; never fetched."""
+"""The URL of the task that asks for a session; never fetched."""
 _LOOK_SECONDS = 0.1
 _MOST = 100
 """Errands done in a row before the session's own tasks have their turn."""

@@ -1,8 +1,8 @@
 """Making a login, or taking what another worker made of it.
 
 One worker makes it, under a lease that all workers share (``greencrawl.worker.auth.state.vault``),
-and the others wait; meanwhile they send what logins need of the hosts that they hold
-(``greencrawl.worker.auth.errands``), or two hosts could wait for each other.
+and the others wait. Meanwhile they send what logins need of the hosts that they hold
+(``greencrawl.worker.auth.errands``); otherwise two hosts could wait for each other.
 
 A login that was refused is not tried again before a wait that doubles from
 :data:`REFUSED_SECONDS`, unless the secrets have changed. The hosts are blocked until then, with the
@@ -273,9 +273,9 @@ def _good(grant: Grant, kind: Kind) -> bool:
 def _failed(entry: Auth, failure: Failure, elsewhere: str) -> Failure:
     """The failure of a page whose login could not be made; ``elsewhere`` is another host's name.
 
-    What the session's own host answers concerns it as ever: a 503 is a 503. What another host does
-    keeps pages from being asked for all the same, with a kind of its own; and so does what concerns
-    the login's URL alone, a 500 there, say: no page was asked for, and none is charged with it.
+    What the session's own host answers concerns it as ever: a 503 is a 503. If another host fails,
+    pages still cannot be asked for, with a failure of its own kind. The same holds if only the
+    login's URL fails, such as with a 500: no page was asked for, and none is charged with it.
     """
     where = f" at {elsewhere}" if elsewhere else ""
     detail = f"login of auth {entry.name}{where}: {failure.kind} {failure.detail}".rstrip()

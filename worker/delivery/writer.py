@@ -1,18 +1,18 @@
 """From finished pages to settled tasks: store the page → admit its links → finish the task.
 
 Pages go in batches, several batches at once, so that a worker is not held up by one commit. The
-order of the three steps within a batch is the invariant that a crash anywhere costs a refetch and
-never a URL; each is repeated until it succeeds, however long the store or Redis are away. What
-waits here is bounded in bytes: beyond that no page is asked for (:meth:`Writer.wait_for_room`), and
-the greenlets whose answers come all the same wait with them in :meth:`Writer.put`.
+order of the three steps within a batch is the invariant: a crash anywhere costs a refetch and never
+a URL. Each step is repeated until it succeeds, however long the store or Redis are away. The
+results that wait here are bounded in bytes. Beyond the bound no page is asked for
+(:meth:`Writer.wait_for_room`), and greenlets whose answers come all the same wait with them in
+:meth:`Writer.put`.
 
-Only links to a Redis node that is away while others answer are not waited for: the node is owed
-them in the store, and a broker offers them from the replay log once it is back.
+It does not wait for links to a Redis node that is away while others answer. The store notes that
+the node is owed them, and a broker offers them from the replay log once the node is back.
 
-A batch leaves when it is full, or when the most urgent of its results is due. Whatever a result's
-host leads to on itself cannot be asked for before the host's delay is over, so of that time a
-little may pass until others come along: a commit, a call of Redis and one of a broker cost some
-2 ms of CPU, whether they are for one page or for many.
+A batch leaves when it is full, or when the most urgent of its results is due. A result's links to
+its own host cannot be fetched before the host's delay is over. So a batch may wait a little for
+other results: a commit, a call of Redis and one of a broker cost some 2 ms of CPU for any number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A process of a worker among the members: it tells of itself, and follows what is ordered.
 
 One call to a broker does both: it waits there until something else is ordered, and is made again.
-What was ordered last holds while no broker answers, and at the next start, from a file
+The last orders hold while no broker answers, and at the next start, from a file
 (``greencrawl.worker.orders.kept``).
 """
 

@@ -3,14 +3,14 @@
 It is asked for before the first page of an origin is, by the session at hand, as an ordinary paced
 and counted request, and where robots.txt lets us. It is kept as robots.txt is: in this process for
 an hour, in Redis for a day. :data:`MAX_REDIRECTS` are followed, on the same host, to a file of the
-same name, each where the robots.txt of its origin lets us. A 4xx, or what is no such file, says
+same name, and only if the robots.txt of its origin lets us. A 4xx, or what is no such file, says
 that the site reserves nothing, as the report of TDMRep has it.
 
-A 429, a 5xx, a network error or a redirect that robots.txt forbids says nothing as yet. What blocks
-the host if a page meets it, as a 429 does, blocks it here, too: the session ends, and its tasks go
-back uncharged. So that this comes to an end, the file is asked for again :data:`AGAIN_SECONDS`
-after the host's wait, and meanwhile pages speak for themselves, in all processes. Where the shared
-cache does not take that, each process goes by what it met itself.
+A 429, a 5xx, a network error or a redirect that robots.txt forbids says nothing as yet. An answer
+that blocks the host when a page meets it, such as a 429, blocks it here, too: the session ends, and
+its tasks go back uncharged. So that this comes to an end, the file is asked for again
+:data:`AGAIN_SECONDS` after the host's wait. Meanwhile pages speak for themselves, in all processes.
+If the shared cache does not take that, each process uses what it met itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What members have told lately, as all brokers hear it: beats that end by themselves.
+"""The latest reports of members, as all brokers hear them: beats that end by themselves.
 
 A beat is one key in Redis, and one command: an idle system has to leave Redis alone. It is on the
 first node that answers, so it is looked for on all. Lost with Redis, and told again with the next
@@ -29,7 +29,7 @@ if known and string.match(known, '^%d+') == ARGV[1] then redis.call('DEL', KEYS[
 
 
 class Beat(NamedTuple):
-    """What was heard of a member last; ``heard_ms`` is by the clock of the broker that heard it."""
+    """The last report of a member; ``heard_ms`` is by the clock of the broker that heard it."""
 
     incarnation: int
     heard_ms: int

@@ -1,9 +1,10 @@
-"""That the store takes no writes is noted in Redis: the store cannot keep it then.
+"""Redis keeps a note that the store takes no writes, because the store cannot keep it then.
 
-Whoever has just written under a duty says that the store is writable, for some seconds. A broker
-that cannot write, and finds that nobody says so, notes the outage, if nobody did before; the
-coordinator finds the note when it can write again. All is on the first node that answers, so it is
-looked for on all. Where Redis is lost meanwhile, or no node answers, nobody knows of the outage.
+A broker that has just written under a duty says that the store is writable, for some seconds. A
+broker that cannot write, and sees no other broker that says so, notes the outage if nobody noted it
+before. The coordinator finds the note when it can write again. All is on the first node that
+answers, so it is looked for on all. If Redis is lost meanwhile, or no node answers, nobody knows of
+the outage.
 """
 
 from __future__ import annotations

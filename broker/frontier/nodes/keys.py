@@ -123,7 +123,7 @@ def absent(number: int) -> str:
 
 
 def robots(number: int, origin: str) -> str:
-    """Where an origin's robots.txt is kept."""
+    """The key of an origin's robots.txt."""
     return f"gc:{{{number}}}:r:{origin}"
 
 

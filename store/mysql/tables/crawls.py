@@ -1,7 +1,7 @@
 """Crawls, their seeds and their sums on MySQL; each function runs in a caller's transaction.
 
-The row of a crawl is locked in shared mode by whoever writes for it, and exclusively by what must
-not meet them: its end, its deletion, a change of its state.
+A writer for a crawl locks the crawl's row in shared mode. Changes that must not meet a writer lock
+it exclusively: the end, the deletion, a change of state.
 """
 
 from __future__ import annotations

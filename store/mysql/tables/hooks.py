@@ -2,8 +2,9 @@
 
 See :mod:`greencrawl.store.sqlite.tables.hooks`.
 
-Who stores a page has its row locked, so that what is known of its hook changes in order. The sums
-come last but for those of hosts: a crawl whose hook always fails has one row for all to count in.
+A transaction that stores a page has locked the page's row, so that what is known of its hook
+changes in order. The sums come last, except those of hosts: a crawl whose hook always fails has one
+row in which all are counted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pages whose hook failed, on SQLite; each function runs in a caller's transaction.
 
-Triggers keep the sums by message. What differs from page to page would make a message of its own
-for each: beyond :data:`MESSAGES` of a crawl the rest are counted under :data:`OTHER`.
+Triggers keep the sums by message. Parts that differ from page to page would make a message of its
+own for each page. So beyond :data:`MESSAGES` of a crawl the rest are counted under :data:`OTHER`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,381 @@
+"""Crawls that begin again: what is due is asked for once a period, and what stands in the calendar.
+
+The targets' log says what was asked for when, SQL when each period began and ended, and what its
+calendar holds, Redis what is on its way. The judges are functions; :class:`Calendars` looks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic, time
+from typing import Any
+
+import redis
+
+from tests.nemesis import reading
+from tests.nemesis.checker import Finding, Hit
+from tests.nemesis.reading import Sql
+from tests.nemesis.world import NODES, World
+
+CONFIRM_SECONDS = 6.0
+"""What two reads one after another show must be so for so long: tasks move between them."""
+DOWN_FAILURES = 9
+"""Of a host that has failed so often in a row the rest is left to the next period."""
+RETIRED_S = 2**32 - 1
+_MARK = re.compile(rb".\d+,\d+,\d+,\d+,\d+")
+"""How a value begins that has one: level, counts, fingerprint."""
+
+
+@dataclass(frozen=True)
+class Period:
+    """``ended`` 0: it is under way. Times by ``time.monotonic()``, but ``started_s``."""
+
+    started: float
+    ended: float
+    started_s: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the calendar: from when on it is due; ``queued``, the epoch under which it is on its
+    way, 0 if it waits; when it was fetched last.
+    """
+
+    due_s: int
+    queued: int
+    checked_ms: int
+
+
+@dataclass
+class Plan:
+    """A crawl that begins again, at one moment in SQL. By fingerprint: ``pages`` and what is
+    ``gone`` with their URLs, and the ``rows`` of its calendar.
+    """
+
+    id: int
+    name: str
+    state: str
+    periods: list[Period] = field(default_factory=list)
+    pages: dict[int, str] = field(default_factory=dict)
+    gone: dict[int, str] = field(default_factory=dict)
+    rows: dict[int, Row] = field(default_factory=dict)
+
+    @property
+    def known(self) -> dict[int, str]:
+        """All that is to have a row, if the calendar takes all depths."""
+        return {**self.gone, **self.pages}
+
+    def url(self, number: int) -> str:
+        """Of a fingerprint, as far as it is known."""
+        return self.known.get(number, f"fingerprint {number}")
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def read(sql: Sql, crawl: int) -> Plan | None:
+    """All of it in one transaction; None if the crawl is not there. Raises OSError."""
+    epoch = time() - monotonic()
+    with sql.transaction() as db:
+
+        def rows(text: str) -> Any:
+            db.execute(text)
+            return db.fetchall()
+
+        mark = int(crawl)
+        found = rows(f"SELECT name, state FROM crawls WHERE id = {mark} AND deleted = 0")
+        if not found:
+            return None
+        plan = Plan(mark, _text(found[0][0]), _text(found[0][1]))
+        for started_ms, ended_ms in rows(
+            f"SELECT started_ms, ended_ms FROM periods WHERE crawl = {mark} ORDER BY number"
+        ):
+            ended = ended_ms / 1000 - epoch if ended_ms else 0.0
+            plan.periods.append(Period(started_ms / 1000 - epoch, ended, started_ms // 1000))
+        text = f"SELECT fingerprint, url FROM pages WHERE crawl = {mark}"
+        if sql.is_mysql:
+            text = (
+                "SELECT p.fingerprint, c.url FROM pages p JOIN contents c ON c.crawl = p.crawl "
+                f"AND c.place = p.place AND c.fingerprint = p.fingerprint WHERE p.crawl = {mark}"
+            )
+        plan.pages = {int(number): _text(url) for number, url in rows(text)}
+        text = f"SELECT fingerprint, url FROM finals WHERE crawl = {mark} AND state = 'gone'"
+        plan.gone = {int(number): _text(url) for number, url in rows(text)}
+        text = f"SELECT fingerprint, due_s, queued, checked_ms FROM calendar WHERE crawl = {mark}"
+        plan.rows = {int(number): Row(*map(int, more)) for number, *more in rows(text)}
+        return plan
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+@dataclass
+class Tasks:
+    """How many a crawl has of each URL; ``marked``: those with a mark, as refetches have."""
+
+    of: Counter[str] = field(default_factory=Counter)
+    marked: Counter[str] = field(default_factory=Counter)
+
+    def note(self, host: bytes, value: bytes) -> None:
+        """One more."""
+        url = f"http://{host.decode()}{value[value.index(b'h/') + 1 :].decode()}"
+        self.of[url] += 1
+        self.marked[url] += _MARK.match(value) is not None
+
+
+def note_tasks(found: Tasks, client: redis.Redis, crawl: int) -> None:
+    """All tasks of a crawl at a node: leased, to be tried later, and waiting. Raises
+    redis.RedisError.
+
+    Sessions come first: a task that is leased meanwhile was counted once or is missed. What is
+    given back meanwhile counts twice; nothing is judged by one look.
+    """
+    at = client.connection_pool.connection_kwargs
+    raw = redis.Redis(host=at["host"], port=at["port"], socket_timeout=reading.READ_SECONDS)
+    name = str(crawl).encode()
+    for key in raw.scan_iter(b"gc:{*}:s:*", count=2000):
+        record: Any = raw.hgetall(key)
+        if record.get(b"crawl") == name:
+            for f, value in record.items():
+                if f[:1] == b"t" and f[1:].isdigit():
+                    found.note(record[b"host"], value)
+    for key in raw.scan_iter(b"gc:{*}:later", count=2000):
+        members: Any = raw.zrange(key, 0, -1)
+        for mark, host, value in (member.split(b"\n", 2) for member in members):
+            if mark == name:
+                found.note(host, value)
+    for key in raw.scan_iter(b"gc:{*}:w:%s:*" % name, count=2000):
+        host = key.partition(b":w:")[2].partition(b":")[2].rpartition(b":")[0]
+        entries: Any = raw.lrange(key, 0, -1)
+        for entry in entries:
+            found.note(host, b"0" + entry)
+    for key in raw.scan_iter(b"gc:{*}:h:*", count=2000):
+        packed: Any = raw.get(key)
+        queue = reading.queues_of(packed).get(str(crawl), {})
+        for value in queue.get("e", ()):
+            found.note(key.partition(b":h:")[2], value.encode())
+
+
+# --- judges of the calendar ------------------------------------------------------------------
+
+Wrong = dict[str, set[int]]
+"""Fingerprints by what is wrong with them."""
+
+
+def broken(plan: Plan) -> Wrong:
+    """What no transaction may ever leave behind: a page that has no row; while the crawl rests, a
+    row that is due, or on its way.
+    """
+    wrong = {"are known and have no row": plan.known.keys() - plan.rows.keys()}
+    if plan.state == "resting":
+        last = plan.periods[-1].started_s
+        waiting = {number for number, row in plan.rows.items() if not row.queued}
+        wrong["are on their way though the crawl rests"] = plan.rows.keys() - waiting
+        wrong["are due though the crawl rests"] = {
+            number for number in waiting if plan.rows[number].due_s <= last
+        }
+    return {what: numbers for what, numbers in wrong.items() if numbers}
+
+
+def suspicious(before: Plan, there: Tasks, after: Plan, *, put_back: bool) -> Wrong:
+    """What Redis, read in between, has no task of though it is on its way, or more than one.
+
+    A node that was ``put_back`` may have what was new then once more, without a mark.
+    """
+    counted = there.marked if put_back else there.of
+    stays = {
+        number
+        for number, row in before.rows.items()
+        if row.queued and after.rows.get(number) == row and before.url(number).startswith("http")
+    }
+    wrong = {
+        "are on their way, and nothing waits": {
+            number for number in stays if not there.of.get(before.url(number))
+        },
+        "have more than one task": {
+            number for number, url in before.known.items() if counted.get(url, 0) > 1
+        },
+    }
+    return {what: numbers for what, numbers in wrong.items() if numbers}
+
+
+class Suspects:
+    """What is wrong, and since when: it counts once it was so for a while without a break."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, int, int], float] = {}
+
+    def confirmed(self, wrong: Wrong, plan: Plan, at: float) -> Wrong:
+        """What of it was so for :data:`CONFIRM_SECONDS`, with no fetch in between."""
+        unfetched = Row(0, 0, 0)
+        keys = {
+            (what, number, plan.rows.get(number, unfetched).checked_ms)
+            for what, numbers in wrong.items()
+            for number in numbers
+        }
+        self._since = {key: self._since.get(key, at) for key in keys}
+        found: Wrong = {}
+        for (what, number, _), since in self._since.items():
+            if at - since >= CONFIRM_SECONDS:
+                found.setdefault(what, set()).add(number)
+        return found
+
+
+def findings(plan: Plan, wrong: Wrong, at: float) -> list[Finding]:
+    """One for each way to be wrong."""
+    return [
+        Finding(
+            "calendar",
+            f"crawl {plan.name}, {plan.state}, period {len(plan.periods)}: {len(numbers)} URLs "
+            f"{what}: {', '.join(sorted(map(plan.url, numbers))[:3])}",
+            at,
+        )
+        for what, numbers in wrong.items()
+    ]
+
+
+# --- judges of the log -----------------------------------------------------------------------
+
+
+def turns(plan: Plan, seeds: Collection[str], *, all_pages: bool) -> dict[str, list[float]]:
+    """When each place may be asked for once more: at each start of a period what is known, or the
+    seeds alone. Others never may, and so are not named.
+    """
+    starts = [period.started for period in plan.periods[1:]]
+    urls = {*seeds, *(plan.known.values() if all_pages else ())}
+    return {place_of(url): starts for url in urls}
+
+
+def passed_over(
+    plan: Plan,
+    hits: Iterable[Hit],
+    seeds: Collection[str],
+    failed: Mapping[str, int],
+    *,
+    all_pages: bool,
+) -> list[Finding]:
+    """Pages that were known when a period began and were not asked for until it ended. ``failed``:
+    tries that failed, by URL; such URLs are left out, and hosts of which many did.
+    """
+    times: dict[str, list[float]] = defaultdict(list)
+    for hit in hits:
+        times[hit.host + hit.target].append(hit.arrived)
+    down = Counter[str]()
+    for url, count in failed.items():
+        down[place_of(url).partition("/")[0]] += count
+    found = []
+    wanted = {*(plan.pages.values() if all_pages else ()), *(set(seeds) & {*plan.pages.values()})}
+    for number, period in enumerate(plan.periods[1:], 2):
+        if not period.ended:
+            continue
+        missed = []
+        for url in sorted(wanted - failed.keys()):
+            log = times[place_of(url)]
+            if down[place_of(url).partition("/")[0]] >= DOWN_FAILURES or not log:
+                continue
+            if min(log) < period.started and not _within(log, period):
+                missed.append(url)
+        if missed:
+            text = (
+                f"crawl {plan.name}: in period {number} nobody asked for {len(missed)} of "
+                f"{len(wanted)} known pages: {', '.join(missed[:3])}"
+            )
+            found.append(Finding("passed over", text, period.ended))
+    return found
+
+
+def _within(log: Iterable[float], period: Period) -> bool:
+    return any(period.started <= at <= period.ended for at in log)
+
+
+def place_of(url: str) -> str:
+    """Address and path, as in the targets' log."""
+    host, _, path = url.removeprefix("http://").partition("/")
+    return f"{host.partition(':')[0]}/{path}"
+
+
+# --- looking ---------------------------------------------------------------------------------
+
+
+class Calendars:
+    """Looks at the crawls that begin again, by name, with their depths: ``all`` pages, or seeds."""
+
+    def __init__(
+        self, world: World, crawls: Mapping[str, object], find: Callable[[Finding], None]
+    ) -> None:
+        self.crawls = dict(crawls)
+        self.plans: dict[str, Plan] = {}
+        """Each as it was seen last."""
+        self.looks = 0
+        self.put_back: Callable[[], bool] = lambda: False
+        """Whether a node has been in an earlier state so far."""
+        self._world, self._find = world, find
+        self._suspects: dict[str, Suspects] = defaultdict(Suspects)
+
+    def all_pages(self, name: str) -> bool:
+        """Whether the crawl's calendar has all of its pages."""
+        return self.crawls.get(name) == "all"
+
+    def look(self, ids: Mapping[str, int]) -> None:
+        """One round over those that there are. Raises OSError if SQL is away."""
+        for name in sorted(self.crawls.keys() & ids.keys()):
+            self._look_at(name, ids[name])
+
+    def _look_at(self, name: str, crawl: int) -> None:
+        sql = self._world.sql()
+        before = read(sql, crawl)
+        if before is None:
+            return
+        self.plans[name] = before
+        if not self.all_pages(name):
+            return
+        self.looks += 1
+        at = monotonic()
+        for finding in findings(before, broken(before), at):
+            self._find(finding)
+        there = Tasks()
+        try:
+            for node in NODES:
+                client = self._world.master(node).client
+                if not reading.is_told(client):
+                    return
+                note_tasks(there, client, crawl)
+        except (redis.RedisError, OSError):
+            return  # it is away: nobody knows what it holds
+        after = read(sql, crawl)
+        if after is None or after.state != before.state:
+            return
+        wrong: Wrong = {}
+        if before.state in ("active", "resting"):
+            wrong = suspicious(before, there, after, put_back=self.put_back())
+        confirmed = self._suspects[name].confirmed(wrong, before, at)
+        for finding in findings(before, confirmed, at):
+            self._find(finding)
+
+
+def rests_after(plan: Plan, healed: float) -> bool:
+    """Whether a whole period has come and gone since then, and all of it is asked for by now."""
+    last = plan.periods[-1]
+    return plan.state == "resting" and last.started > healed and last.ended > 0
+
+
+def judge_log(
+    calendars: Calendars,
+    hits: Sequence[Hit],
+    seeds: Mapping[str, Collection[str]],
+    failed: Mapping[str, int],
+    names: Container[str],
+) -> list[Finding]:
+    """What of the crawls in ``names`` was passed over. ``seeds`` by crawl."""
+    return [
+        finding
+        for name, plan in sorted(calendars.plans.items())
+        if name in names
+        for finding in passed_over(
+            plan, hits, seeds.get(name, ()), failed, all_pages=calendars.all_pages(name)
+        )
+    ]
