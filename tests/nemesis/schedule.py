@@ -401,14 +401,17 @@ def _while_on_way(dice: random.Random, seconds: float) -> list[Event]:
     while at < seconds - 3:
         node, until = dice.choice(NODES), {"until": "r0"}
         what = dice.choice(("older", "older", "node", "broker"))
-        if what == "older":
+        if what == "older" and dice.random() < 0.5:  # to what has them on their way
+            where = {"node": node, "fresh": True, **until}
+            events.append(Event(round(at, 2), "older", 0.3, where))
+        elif what == "older":
             copied = round(at - dice.uniform(3, 10), 2)
             events.append(Event(copied, "copy", 0, {"node": node}))
             events.append(Event(round(at, 2), "older", 0.3, {"node": node, **until}))
         else:
             part = node if what == "node" else dice.choice(BROKERS)
             events.append(Event(round(at, 2), "kill", 0.3, {"part": part, "what": "all", **until}))
-        at += dice.uniform(20, 40)
+        at += dice.uniform(15, 30)
     return events
 
 
