@@ -176,33 +176,8 @@ REQUIRED = (
     ),
 )
 
-HEAD = """# Benchmarks
-
-`make bench` runs a short form of these in under ten minutes, but for those that show what lasts,
-which `make bench-lasting` runs; `make bench-full` runs the full forms of all, and the benchmarks of
-the parts. Each writes `bench/results/<name>.json` (machine, versions,
-the values of every run) and its plots; this page is drawn from these files by
-`python -m bench.document`. A cell with parentheses is a median with the least and the most of the
-runs. Compare what stands in one table: it was measured in turn, in one run. Short runs are marked
-as such; they tell that a benchmark works rather than how fast anything is. A run takes the place of
-the one before, a short one that of a full one, too.
-"""
-
-TREES = """\
-Two runs, one after the other, differ by more than most changes do, since machines change their
-speed. So two checkouts crawl at the same time, their worker processes on one core:
-
-```sh
-git worktree add ../before COMMIT && make -C ../before setup
-.venv/bin/python -m bench.peers.trees ../before . documentation   # or synthetic
-```
-
-It prints CPU a page of all processes, by process, and memory of the worker, each with how much more
-the second takes: the median of the rounds, and the least and the most. The same folder twice shows
-how exact that is on the machine. `--with traps=on` gives the second one's crawl an option; `--help`
-tells the rest. Nothing else should run on the machine meanwhile.
-"""
-
+DRAWN = "## What must be reached\n"
+"""Here begins what is drawn; what stands before it is the page's own."""
 
 REQUIRED_HEAD = """\
 Plain: the others obey robots.txt, follow links and fetch no page twice; ours also extracts text and
@@ -210,10 +185,10 @@ stores, in both levels. "goal" is what was aimed at, "reached" what had to be, "
 """
 
 
-def draw(records: Mapping[str, Mapping[str, Any]]) -> str:
-    """The page, from records by name."""
-    parts = [HEAD, "## What a change costs\n", TREES]
-    parts += ["## What must be reached\n", REQUIRED_HEAD, _required(records), _short(records)]
+def draw(records: Mapping[str, Mapping[str, Any]], page: str) -> str:
+    """``page`` with what is drawn in it from records by name."""
+    own = page[: page.index(DRAWN)]
+    parts = [own + DRAWN, REQUIRED_HEAD, _required(records), _short(records)]
     for name, (module, title) in BENCHMARKS.items():
         parts.append(f"## {title}\n")
         parts.append(_section(module, records[name]) if name in records else _absent(module))
@@ -315,7 +290,8 @@ def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def main() -> None:
     """Write the page."""
-    DOCUMENT.write_text(draw(read()), encoding="utf-8")
+    page = DOCUMENT.read_text(encoding="utf-8")
+    DOCUMENT.write_text(draw(read(), page), encoding="utf-8")
     print(f"== {DOCUMENT.name} drawn", flush=True)
 
 

@@ -46,7 +46,7 @@ USAGE, FAILURE = 2, 1
 """Exit codes: wrong settings, and what could not be reached."""
 
 STORE_SECONDS = 1.0
-"""Between two attempts to open a store that is away."""
+"""Seconds between two attempts to open a store that is away."""
 
 
 class BrokenOff(BaseException):

@@ -1,4 +1,4 @@
-"""What a broker's answer says: the record in it, or the problem."""
+"""Reads a broker's answer: the record in it, or the problem."""
 
 from __future__ import annotations
 

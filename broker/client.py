@@ -1,9 +1,9 @@
 """The client of the broker's HTTP API, for workers and for the command.
 
-One address answers at a time: the last that worked, until it fails or says that a Redis node is
-away; then the next. A request that may have been processed is never sent again: a lost answer is
-:class:`Unavailable`, and what follows from it (a worker reconciles, a person asks again) is the
-caller's knowledge, not ours.
+The client uses one address at a time: the last that worked, until that one fails or says that a
+Redis node is away; then the next. A request that may have been processed is never sent again: a
+lost answer is :class:`Unavailable`. The caller knows what to do then (a worker reconciles, a person
+asks again); the client does not.
 """
 
 from __future__ import annotations
@@ -322,7 +322,7 @@ class BrokerClient:
         return self._call("GET", "/v1/pages" + query, None, PagesReply, seconds)
 
     def page(self, page_id: str) -> PageReply:
-        """What is stored of a page, and its history."""
+        """The stored data of a page, and its history."""
         return self._call("GET", f"/v1/pages/{quote(page_id, safe='')}", None, PageReply)
 
     def page_text(self, page_id: str) -> str:

@@ -1,6 +1,7 @@
-"""What programs use of a broker: ``from greencrawl import Client``, told in docs/library.md.
+"""The part of a broker that programs use: ``from greencrawl import Client``, described in
+docs/library.md.
 
-It needs no greenlets and patches nothing: each request has a plain connection of its own, so that
+It needs no greenlets and patches nothing. Each request has a plain connection of its own, so
 threads may share a client, and a process that forked may go on with it.
 """
 

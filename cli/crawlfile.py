@@ -25,7 +25,8 @@ _FIELD = re.compile(r" - at `\$\.?(?P<path>[^`]*)`")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
 
 _NAMED = {"name": "x"}
-"""What a crawl cannot be without; put beside an option that is checked alone."""
+"""The fields that a crawl cannot be without; they are put beside an option that is checked
+alone."""
 
 _LIST = 'must be a list of texts, as in ["..."]'
 _WANTED = {
@@ -43,7 +44,7 @@ _WANTED = {
     "recrawl.every": "must be a number of s, m, h, d or w, as in 90m, at most 6 digits",
     "contact": "must be printable ASCII on one line: an address or a URL",
 }
-"""What an option must be, where msgspec's own words would not tell a person."""
+"""The rule for an option in words, where msgspec's own words would not tell a person."""
 
 _TABLES = {
     "auth": "docs/authentication.md", "sources": "docs/sources.md", "kernels": "docs/kernels.md"
@@ -138,7 +139,7 @@ def seed_url(text: str) -> str:
 
 
 def _meant(begin: str, text: str) -> str:
-    """A guess at a URL whose scheme, ``begin``, is misspelt; "" for another one."""
+    """A guess at the URL if its scheme, ``begin``, is misspelt; "" if it is not."""
     similar = difflib.get_close_matches(begin.rstrip(":;/\\").lower(), ("http", "https"), n=1)
     rest = text.strip()[len(begin) :].lstrip(":;/\\")
     known = text.lower().startswith(("http://", "https://"))
@@ -188,7 +189,7 @@ def _problem(text: str) -> tuple[str, str]:
 
 
 def _problem_of_table(path: str, unknown: str, text: str) -> tuple[str, str]:
-    """What is wrong with an entry of one of these lists; ``unknown`` is a field it has not."""
+    """The fault of an entry of one of these lists; ``unknown`` is a field that the record lacks."""
     option = path.partition("[")[0]
     if path == option:
         return path, f"must be a list of tables: write [[{option}]]; see {_TABLES[option]}"

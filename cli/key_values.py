@@ -58,7 +58,7 @@ def _value(kind: inspect.Type, text: str) -> Any:
 
 
 def person() -> str:
-    """Who calls the command, for the log of orders."""
+    """The person who calls the command, for the log of orders."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):  # no such user in this container

@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None, env_files: Sequence[Path] = ())
 
     Variables that ``env_files`` have are put into the environment, but where they are set.
     """
-    # What is advised of one command ends with it.
+    # The advice of one command ends with that command.
     return copy_context().run(_main, arguments, env_files)
 
 
@@ -115,7 +115,7 @@ def _main(arguments: Sequence[str] | None, env_files: Sequence[Path]) -> int:
         _complain(error)
         return failed
     except BrokenPipeError:
-        # Whoever read our output has seen enough; the interpreter must not try to flush the rest.
+        # The reader of our output has seen enough; the interpreter must not try to flush the rest.
         sys.stdout = None
         return 1
     except OSError as error:

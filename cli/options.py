@@ -1,8 +1,8 @@
 """Options that commands share, and those of ``crawl``: the fields of its record.
 
-Of these, names, limits, help texts and defaults are stated in :class:`CrawlOptions` alone; this
-module turns each of its fields into a click option. An option that was not given is None, so that a
-value from a TOML file or the record's default can stand.
+Names, limits, help texts and defaults of the crawl's options stand in :class:`CrawlOptions` alone;
+this module turns each of its fields into a click option. An option that was not given is None, so
+that a value from a TOML file or the record's default can count.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ METAVARS = {
     "contact": "TEXT",
     "user_agent": "TEXT",
 }
-"""What stands for the value in the help, where N does not say it."""
+"""The text for the value in the help, where N does not say it."""
 
 
 UNSAID = {
@@ -43,7 +43,7 @@ UNSAID = {
     "address_connections": ADDRESS_CONNECTIONS,
     "domain_rate": DOMAIN_RATE,
 }
-"""What holds where an option that may be left unsaid is."""
+"""The value that counts when an option is left unsaid."""
 
 _APART = frozenset({"seeds", "auth", "sources", "kernels", "recrawl"})
 """Seeds are the arguments; what is a table of its own stands in a TOML file."""
@@ -151,7 +151,8 @@ def _metavar(kind: inspect.Type) -> str | None:
 
 
 def given(values: dict[str, Any]) -> dict[str, Any]:
-    """Of a command's parameters, the crawl's options that were given on the command line."""
+    """From a command's parameters, those options of the crawl that were given on the command
+    line."""
     names = {field.name for field in fields()}
     return {
         name: value for name, value in values.items() if name in names and value not in (None, ())

@@ -42,13 +42,13 @@ def load(data: str | None = None, **overrides: str | None) -> Settings:
     loaded = configuration.load(None, **given)
     advice.use(loaded.data)
     if data and not named_broker():
-        # Whoever names a folder must not be answered by a broker that serves another one.
+        # If a person names a folder, a broker that serves another folder must not answer.
         return replace(loaded, broker=())
     return loaded
 
 
 def named_broker() -> bool:
-    """Whether the environment names a broker to use rather than one of our own."""
+    """Whether the environment names a broker to use instead of our own."""
     return bool(os.environ.get("GREENCRAWL_BROKER", "").strip())
 
 
@@ -62,10 +62,10 @@ def own_address(settings: Settings) -> str:
 
 
 def addresses(settings: Settings) -> tuple[str, ...]:
-    """Where a command looks for a broker; empty when there is nowhere to look.
+    """The address at which a command looks for a broker; empty if there is none.
 
-    That is the one named in the environment, else the one that serves the data folder now, else
-    the default address.
+    It is the one named in the environment, else the one that serves the data folder now, else the
+    default address.
     """
     if named_broker():
         return settings.broker
@@ -86,7 +86,8 @@ def answering(settings: Settings) -> BrokerClient | None:
 
 
 def is_ready(broker: BrokerClient) -> bool:
-    """Whether a broker answers that it is ready; False when it is away, or is something else."""
+    """Whether a broker answers that it is ready; False if it is away, or if another program
+    answers."""
     try:
         return broker.ready()
     except Refused:
@@ -117,7 +118,7 @@ def required(settings: Settings) -> BrokerClient:
 def store(settings: Settings, *, upgrade: bool = False) -> Iterator[Store]:
     """The store of ``settings``, used without a broker.
 
-    Who only reads leaves its schema alone; with ``upgrade`` it is brought up to date. Raises
+    A command that only reads leaves the schema alone; ``upgrade`` brings it up to date. Raises
     :class:`GreencrawlError` when there is none yet: nothing is created by looking.
     """
     path = sqlite_path(settings)

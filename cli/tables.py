@@ -1,9 +1,9 @@
 """``python -m greencrawl.cli.tables``: writes the generated tables of docs and ``.env.example``.
 
 Settings stand in ``greencrawl.schema.settings.KEYS``, options of a crawl in
-``greencrawl.schema.records.CrawlOptions``, orders in ``NodeOptions`` beside it, failures in
+``greencrawl.schema.records.CrawlOptions``, orders in ``NodeOptions`` beside it. Failures stand in
 ``greencrawl.worker.retry.TABLE``, words of actions in ``greencrawl.schema.net.action_data``,
-sources of links in ``greencrawl.schema.text.link_sources``; a test fails while the docs say
+sources of links in ``greencrawl.schema.text.link_sources``. A test fails while the docs say
 something else.
 """
 

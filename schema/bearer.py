@@ -1,4 +1,4 @@
-"""Who may ask a listener: bearer tokens, and what is refused where none is set.
+"""Who may call a listener: bearer tokens, and what is refused if none is set.
 
 A listener without tokens is open, and therefore on loopback only. Even there a web page in the
 user's browser could reach it, so requests that carry a foreign ``Origin`` or ``Host`` are refused

@@ -1,6 +1,6 @@
 """Clocks, passed as values so that tests can turn them.
 
-Epoch milliseconds name moments that others see (Redis, SQL, the wire); the monotonic clock, which
+Epoch milliseconds name moments that others see (Redis, SQL, the wire). The monotonic clock, which
 counts suspended time, is for local waits and deadlines.
 """
 

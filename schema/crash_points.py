@@ -1,6 +1,6 @@
 """Named points at which a test makes a process die, as a power cut would: no clean-up runs.
 
-Or write down what passed there, so that a test knows what a process took for done.
+Or it writes down what passed there, so that a test knows what a process took for done.
 
 Without ``GREENCRAWL_FAULT`` a point costs one comparison.
 """

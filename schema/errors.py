@@ -1,7 +1,7 @@
 """The one root of what Greencrawl raises.
 
 Failures of the outside world while fetching (a dead host, a 404) are values, not exceptions:
-see ``greencrawl.schema.records.Failure``. What stands here is for callers that asked for something
+see ``greencrawl.schema.records.Failure``. The errors here are for callers that asked for something
 impossible, and for parts of our own system that are away.
 """
 

@@ -1,4 +1,4 @@
-"""A file that one process at a time holds, and in which it says who it is.
+"""A file that one process at a time holds; the process writes into it who it is.
 
 The kernel gives it up when the process ends, however that comes about. The file stays: if it were
 deleted, two processes could each hold their own.

@@ -1,8 +1,8 @@
 """When a process looks for garbage that counting references does not find: cycles of objects.
 
-What a process imports stays, some 100,000 objects, and each full look goes through all that there
-is. So nobody looks while it starts, which takes a third less CPU, and what is there then is never
-looked at again. Afterwards cycles are rare, and so is the search.
+The objects that a process imports stay, some 100,000, and each full collection goes through all
+that there are. So no collection runs while it starts, which takes a third less CPU. Afterwards the
+objects that exist then are never scanned again. Afterwards cycles are rare, and so is the search.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ def starting() -> None:
 
 
 def started() -> None:
-    """What is there stays; look for cycles among what comes, which is worth 5 % of a page's CPU."""
+    """Objects that exist now stay. Look for cycles only among new ones, which saves 5 % of a page's
+    CPU."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     gc.enable()

@@ -136,9 +136,9 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "METRICS_BIND": (
         "",
         variables.optional_bind,
-        "host:port, as 127.0.0.1:8766, at which a worker's supervisor serves metrics of all its "
-        "processes at /metrics; beyond loopback it needs GREENCRAWL_WORKER_TOKEN; empty: none are "
-        "served",
+        "host:port, as 127.0.0.1:8766, where a worker's supervisor serves the metrics of all "
+        "its processes at /metrics; beyond loopback it needs GREENCRAWL_WORKER_TOKEN; empty: no "
+        "metrics are served",
     ),
     "BROKER": (
         "http://127.0.0.1:8765",
@@ -161,13 +161,13 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "",
         variables.account,
         "USER:PASSWORD with which brokers and `greencrawl store` look after a ring of masters; "
-        "empty: that of GREENCRAWL_STORE; workers need none; secret",
+        "empty: the account of GREENCRAWL_STORE; workers need none; secret",
     ),
     "BODIES": (
         "sql",
         variables.bodies,
-        "Where bodies are kept: sql, or warc:FOLDER for WARC files, whose places SQL keeps; "
-        "the same on all workers and brokers",
+        "Where bodies are kept: sql, or warc:FOLDER for WARC files (SQL keeps the places in "
+        "them); the same on all workers and brokers",
     ),
     "JOURNAL_MONTHS": (
         "12",
@@ -177,8 +177,8 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "JOURNAL_DAYS": (
         "30",
         variables.number(int, 0, 36_500),
-        "Days for which the journal keeps attempts that brought a page, on MySQL up to a "
-        "month longer; no more than GREENCRAWL_JOURNAL_MONTHS; 0: as long as the others",
+        "Days for which the journal keeps attempts that brought a page, on MySQL up to a month "
+        "longer; no more than GREENCRAWL_JOURNAL_MONTHS; 0: as long as the others",
     ),
     "VERSION_DAYS": (
         "365",
@@ -193,9 +193,9 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "ALERT": (
         "",
         variables.webhook,
-        "http:// or https:// URL to which brokers post, as JSON, what people should know: a node "
-        "lost, a disk full and the like, see docs/operations.md; the same on all brokers; all but "
-        "its host is secret",
+        "http:// or https:// URL to which brokers post, as JSON, what people should know, such "
+        "as a node lost or a disk full, see docs/operations.md; the same on all brokers; all "
+        "except its host is secret",
     ),
     "ALLOW_NETWORKS": (
         "",
@@ -211,8 +211,8 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "DNS_SERVERS": (
         "",
         variables.dns_servers,
-        "Name servers that workers ask, as 127.0.0.1:5353,1.1.1.1,[::1]:53; port 53 where none is "
-        "said; empty: those of /etc/resolv.conf; `system`: the resolver of the operating system, "
+        "Name servers that workers ask, as 127.0.0.1:5353,1.1.1.1,[::1]:53; the default port is "
+        "53; empty: those of /etc/resolv.conf; `system`: the resolver of the operating system, "
         "by 32 threads",
     ),
     "HOOKS": (
@@ -237,8 +237,8 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "GREENLETS": (
         "300",
         variables.number(int, 1, 10_000),
-        "Hosts that one worker process fetches from at once, "
-        "beside up to twice as many whose answers take longer than two seconds",
+        "Hosts that one worker process fetches from at once; up to twice as many more if their "
+        "answers take longer than two seconds",
     ),
     "PARTITIONS": (
         "64",
@@ -280,9 +280,9 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "SESSION_KEY": (
         "",
         variables.session_key,
-        "Key, the same on all machines, under which workers share what logins leave behind, by "
-        "Redis; "
-        "`openssl rand -base64 32` makes one; empty: each machine logs in by itself; secret",
+        "Key, the same on all machines, with which workers share through Redis what logins "
+        "leave behind; `openssl rand -base64 32` makes one; empty: each machine logs in by "
+        "itself; secret",
     ),
     "LOGGER_BIND": (
         "127.0.0.1:8766",
@@ -292,7 +292,7 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "LOGGER_DAYS": (
         "14",
         variables.number(int, 1, 3650),
-        "Days of which a logger keeps what was said, today among them",
+        "Days for which a logger keeps lines, today included",
     ),
     "LOG_LEVEL": (
         "info",

@@ -497,17 +497,17 @@ class Store(Protocol):
         before, or a parked one, goes as it does with a new version.
 
         An attempt is keyed by (crawl, fingerprint, at_ms), so that writing it again changes
-        nothing. What came of a hook is noted with the page that it ran on (see ``HookRun``). Pages
-        with links make their crawl active again if it was finished.
+        nothing. The outcome of a hook is noted with the page that it ran on (see ``HookRun``).
+        Pages with links make their crawl active again if it was finished.
 
-        Of a crawl with ``max_pages`` no more pages (2xx) are ever stored: those beyond are left out
-        and named in the stamp's ``refused``. A page that takes the place of one counts nothing. So
-        are URLs that are parked by a released shape.
+        A crawl with ``max_pages`` never stores more pages (2xx): those beyond are left out and
+        named in the stamp's ``refused``. A page that takes the place of one counts nothing. So are
+        URLs that are parked by a released shape.
 
-        Of a crawl with a calendar the row of each URL gets its next date, and waits: in the first
-        period after the present one; later where it is gone, and never once it was so several
-        times within several days: then the stamp names it as ``retired``. What is late changes
-        no row that waits.
+        In a crawl with a calendar the row of each URL gets its next date, and waits. That is in the
+        first period after the present one. It is later if the URL is gone, and never once it was
+        gone several times within several days: then the stamp names it as ``retired``. What is late
+        changes no row that waits.
         """
 
     # -- pages whose hook failed
@@ -683,7 +683,7 @@ class Store(Protocol):
     def samples(self, crawl: int, since_ms: int = 0, points: int = 1000) -> list[Counted]:
         """Samples since a moment (epoch), and the last one before it, in order.
 
-        Where there are more than ``points`` (2 or more) they are thinned evenly.
+        If there are more than ``points`` (2 or more) they are thinned evenly.
         """
 
     def drop_samples(self, before_ms: int) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""What a store raises besides :class:`greencrawl.schema.errors.Unavailable`."""
+"""The errors that a store raises besides :class:`greencrawl.schema.errors.Unavailable`."""
 
 from __future__ import annotations
 

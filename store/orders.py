@@ -1,4 +1,4 @@
-"""What an order changes, as its log keeps it."""
+"""The change that an order makes, as its log keeps it."""
 
 from __future__ import annotations
 

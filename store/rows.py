@@ -1,7 +1,7 @@
 """Records ⇄ rows: what a column holds, whatever the database.
 
-Text from bad pages may hold lone surrogates, which UTF-8 cannot: they become U+FFFD at this door,
-so that nothing behind it (SQL, JSON, a terminal) can stumble over them. NUL characters stay.
+Text from bad pages may hold lone surrogates, which UTF-8 cannot. They become U+FFFD here, so that
+nothing behind this point (SQL, JSON, a terminal) fails on them. NUL characters stay.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ class Codec:
         )  # fmt: skip
 
     def _held(self, frame: bytes, first: int | None = None) -> bytes:
-        """What a frame holds, or its ``first`` bytes; b"" where it is damaged before their end."""
+        """The content of a frame, or its ``first`` bytes; b"" if it is damaged before their end."""
         try:
             found = self.unpack(frame) if first is None else self._stream(frame).read(first)
         except zstandard.ZstdError:

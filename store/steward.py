@@ -1,4 +1,4 @@
-"""Whether a store wants to be looked after, and who does it."""
+"""Whether a store needs a steward, and which code is its steward."""
 
 from __future__ import annotations
 

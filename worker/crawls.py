@@ -1,4 +1,5 @@
-"""What a worker knows about each crawl, per revision: options, scope, hooks, kernels, headers."""
+"""The knowledge of a worker about each crawl, per revision: options, scope, hooks, kernels,
+headers."""
 
 from __future__ import annotations
 

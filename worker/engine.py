@@ -1,11 +1,11 @@
 """One worker process: a greenlet for each host session, and a few that keep them going.
 
-The lease loop asks for as many sessions as greenlets are free and starts them; an extender
-(``greencrawl.worker.session.extending``) keeps all of them alive; outboxes and the writer carry
-results away; the heartbeat tells the supervisor that the hub is turning. Brokers that are away are
-waited for; after any lost answer the worker reconciles before it leases again, so that nothing
-waits out a lease nobody knows of. A worker that is told of a later incarnation of itself leases
-nothing: another host goes by its name.
+The lease loop asks for as many sessions as greenlets are free and starts them. An extender
+(``greencrawl.worker.session.extending``) keeps all of them alive. Outboxes and the writer carry
+results away. The heartbeat tells the supervisor that the hub is turning. The engine waits for
+brokers that are away. After any lost answer it reconciles before it leases again, so that no host
+waits until a lease that nobody knows of runs out. A worker that is told of a later incarnation of
+itself leases nothing: another host goes by its name.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
 import gevent
 from gevent.event import Event
 from msgspec.structs import replace
 
+from greencrawl.broker.client import BrokerClient
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Refused, Unavailable
 from greencrawl.schema.log import logger
@@ -28,17 +29,18 @@ from greencrawl.schema.records import (
     CloseItem,
     LeaseReply,
     LeaseRequest,
-    ReconcileReply,
     ReconcileRequest,
     Refusal,
     Session,
 )
 from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.writer import Writer
+from greencrawl.worker.pipeline import Pipeline
 from greencrawl.worker.process import heap
+from greencrawl.worker.process.crash_record import CrashRecord
 from greencrawl.worker.process.inflight_table import InflightTable
 from greencrawl.worker.session.backoff import delays
-from greencrawl.worker.session.extending import Extender, Leaseholder
+from greencrawl.worker.session.extending import Extender
 from greencrawl.worker.session.held import Held, Sessions, unused
 from greencrawl.worker.session.slow_hosts import SlowHosts, never, refusal
 
@@ -46,7 +48,7 @@ log = logger("worker")
 
 WAIT_SECONDS = 20.0
 PAUSE_SECONDS = 0.005
-"""Between two leases, so that hosts that fall due together come in one answer."""
+"""Seconds between two leases, so that hosts that fall due together come in one answer."""
 OWED_SECONDS = 5.0
 """Before what a node that was away has not heard is said again."""
 LOOK_AROUND_SECONDS = 0.25
@@ -58,36 +60,6 @@ SUPERSEDED_SECONDS = 1.0, 5.0
 """First and longest pause of a worker that another has taken the place of."""
 AWAY_LOOKS = 3
 """Looks in a row that find no broker ready, after which a stopping worker no longer waits."""
-
-
-class Broker(Leaseholder, Protocol):
-    """The part of ``greencrawl.broker.client.BrokerClient`` that is needed here."""
-
-    def lease(self, request: LeaseRequest) -> LeaseReply:
-        """Sessions, or none after ``request.wait`` seconds. Raises Unavailable, Refused."""
-
-    def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
-        """Say which sessions are held; others are released. Raises Unavailable, Refused."""
-
-    def ready(self) -> bool:
-        """Whether some broker is ready: it reaches Redis and the store."""
-
-
-class Runner(Protocol):
-    """The part of ``greencrawl.worker.pipeline.Pipeline`` that is needed here."""
-
-    def run(self, held: Held) -> CloseItem | None:
-        """Fetch a session's tasks; returns how to close it, None if it is not ours any more."""
-
-
-class Heartbeat(Protocol):
-    """The part of ``greencrawl.worker.process.crash_record.CrashRecord`` that is needed here."""
-
-    def beat(self) -> None:
-        """Show that the process gets on."""
-
-    def set_ready(self) -> None:
-        """Show that the process came up."""
 
 
 @dataclass(frozen=True)
@@ -108,13 +80,13 @@ class Engine:
     def __init__(
         self,
         limits: Limits,
-        broker: Broker,
-        runner: Runner,
+        broker: BrokerClient,
+        runner: Pipeline,
         sessions: Sessions,
         writer: Writer,
         outboxes: Sequence[Outbox[Any]],
         closing: Outbox[CloseItem],
-        heart: Heartbeat,
+        heart: CrashRecord,
         *,
         inflight: InflightTable | None = None,
         dead: tuple[int, ...] = (),
@@ -190,9 +162,10 @@ class Engine:
     def run(self, grace_seconds: float) -> int:
         """Work until ``stopping`` is set, then drain; returns the process's exit status.
 
-        Draining: no further request leaves; answers under way are taken in, stored and settled;
-        what was not fetched is released, and sessions are closed – within ``grace_seconds``, and
-        only while there is a broker to tell: it may be stopping as well.
+        Draining: no further request leaves. Answers under way are taken in, stored and settled.
+        What was not fetched is released, and sessions are closed. This takes at most
+        ``grace_seconds``, and lasts only while there is a broker to tell: it may be stopping as
+        well.
         """
         services = [self.spawn(self._beat), self.spawn(self._writer.run)]
         services += [self.spawn(outbox.run) for outbox in self._outboxes]

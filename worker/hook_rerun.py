@@ -1,11 +1,11 @@
 """Running a crawl's hook again on pages on which it failed, from what is stored.
 
-A page's body is extracted anew, ``on_page``, ``items`` and ``links`` see it as they would have
-then, and what they return is stored with the page: fields, records, and links that were not among
-those followed before, which are logged as a batch of seeds first. So whatever dies in between, a
-link is at worst logged twice, and no broker need run: the next that does queues the batch. A page
-whose hook has run is not met again; one on which it fails again stays as it is. Each page is read
-in a process of its own (``greencrawl.worker.process.quarantine``), which is bounded in time.
+A page's body is extracted anew. ``on_page``, ``items`` and ``links`` see it as they would have seen
+it then. What they return is stored with the page: fields, records, and new links, which were not
+among those followed before. New links are first logged as a batch of seeds. So if any process dies
+in between, a link is at worst logged twice. No broker need run: the next broker queues the batch. A
+page whose hook has run is not met again; one on which it fails again stays as it is. Each page is
+read in a process of its own (``greencrawl.worker.process.quarantine``), which is bounded in time.
 
 ``fetched`` has what the store kept of the answer: no cookies, no address of the server.
 """
@@ -13,7 +13,6 @@ in a process of its own (``greencrawl.worker.process.quarantine``), which is bou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -21,49 +20,21 @@ from greencrawl.schema.records import (
     Admission,
     Commit,
     Crawl,
-    Fetched,
     HookRun,
-    Stamp,
     StoredPage,
     Task,
 )
-from greencrawl.store.base import Detail
+from greencrawl.store.base import Store
 from greencrawl.store.errors import BodyAway
-from greencrawl.worker.crawls import CrawlContext, context_of
+from greencrawl.worker.crawls import context_of
 from greencrawl.worker.delivery.recent import Recent
 from greencrawl.worker.hooks import OF_PAGES, stable
-from greencrawl.worker.kernels.reading import Reading
-from greencrawl.worker.process.quarantine import DiedInQuarantine, RaisedInQuarantine
+from greencrawl.worker.process.quarantine import DiedInQuarantine, Quarantine, RaisedInQuarantine
 from greencrawl.worker.refetch import as_fetched
 
 TOGETHER_PAGES = 50
 TOGETHER_BYTES = 4 * 1024 * 1024
 """Of pages that are written in one transaction, unless a single one has more."""
-
-
-class HookStore(Protocol):
-    """The part of a store that is needed here; see ``greencrawl.store.base.Store``."""
-
-    def hook_pages(
-        self, crawl: int, functions: Sequence[str], *, after: int | None = None, limit: int = 100
-    ) -> list[int]:
-        """Fingerprints of pages on which one of ``functions`` failed, rising, after ``after``."""
-
-    def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
-        """The latest version of a page, or None. Raises BodyAway."""
-
-    def add_seeds(self, crawl: int, urls: Sequence[Admission]) -> int:
-        """Log canonical URLs as one pending batch; returns its id."""
-
-    def commit(self, work: Commit) -> Stamp:
-        """Write pages in one transaction; returns its stamp."""
-
-
-class Reader(Protocol):
-    """The part of ``greencrawl.worker.process.quarantine.Quarantine`` that is needed here."""
-
-    def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
-        """Read a page there. Raises DiedInQuarantine, NoProcess and RaisedInQuarantine."""
 
 
 class Count(Struct):
@@ -87,7 +58,7 @@ class HookRerun:
     """One run over a crawl. ``unread`` is told the URL of each page that has no body."""
 
     def __init__(
-        self, store: HookStore, crawl: Crawl, reader: Reader, unread: Callable[[str], object]
+        self, store: Store, crawl: Crawl, reader: Quarantine, unread: Callable[[str], object]
     ) -> None:
         self._store = store
         self._context = context_of(crawl)

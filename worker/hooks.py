@@ -7,22 +7,21 @@
     def links(page: Extracted, links: list[Link]) -> list[Link]: ...
     def request(task: Task, headers: dict[str, str]) -> dict[str, str]: ...
 
-``on_page`` returns own fields (a dict that JSON can hold) to be stored and exported with the page;
-``items`` returns or yields any number of records, up to :data:`MOST_ITEMS`, each such a dict, which
+``on_page`` returns own fields (a dict that JSON can hold), which are stored and exported with the
+page. ``items`` returns or yields any number of such dicts, up to :data:`MOST_ITEMS`: records that
 are stored with the page and exported by themselves. Neither is called for pages whose content is
-not to be kept (``greencrawl.worker.directives``).
-``links`` returns those of the page's links to follow, perhaps with a ``score`` each; scope and the
-seen-check come afterwards. ``request`` returns the headers to send; what proves who is asking
-(``greencrawl.worker.auth``) is added afterwards, so that it is not seen here. They run between the
-network calls of one page, one page at a time in a process: one that never returns is killed, and
-the page charged. Its page is then tried once more in a process of its own
-(``greencrawl.worker.process.quarantine``), which imports the module anew: what a function keeps in
-memory for others to read is not there.
+not to be kept (``greencrawl.worker.directives``). ``links`` returns those of the page's links to
+follow, perhaps with a ``score`` each; scope and the seen-check come afterwards. ``request`` returns
+the headers to send. Credentials (``greencrawl.worker.auth``) are added afterwards, so that it does
+not see them. They run between the network calls of one page, one page at a time in a process: one
+that never returns is killed, and the page charged. Its page is then tried once more in a process of
+its own (``greencrawl.worker.process.quarantine``), which imports the module anew: what a function
+keeps in memory for others to read is not there.
 
-An error in a function, even an exit, is a :class:`HookError` here; the pipeline journals it with
-the URL, counts it by what it says, and goes on as though the function were not there. What a
-function changes in its arguments changes nothing: they are copies. The page's tree alone is one for
-all of them; it is there until the last has returned
+An error in a function, even an exit, is a :class:`HookError` here. The pipeline journals it with
+the URL, counts it by its message, and goes on as though the function were not there. Functions get
+copies of their arguments, so changes in them change nothing. The page's tree alone is one for all
+of them; it is there until the last has returned
 (``greencrawl.worker.extract.main.library.Extracted``).
 """
 
@@ -276,7 +275,7 @@ def imported(module: str, field: str) -> ModuleType:
 
 
 def _renamed(error: BaseException) -> str:
-    """What to say of a module that is not there, or not as it was, since ours have a new name."""
+    """The message for a module that is missing, or not as it was, since ours have a new name."""
     missing = error.name or "" if isinstance(error, ImportError) else ""
     first = missing.partition(".")[0]
     return (

@@ -1,6 +1,6 @@
 """The link checker: which of a page's links are valid and in scope, and how soon they come.
 
-Whether a link was *seen* already is asked of the frontier, for the links of many pages at once.
+The frontier is asked whether a link was *seen* already, for the links of many pages at once.
 """
 
 from __future__ import annotations

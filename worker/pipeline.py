@@ -1,21 +1,21 @@
 """The life of a task, and the only place that knows the order of the stages.
 
 traps → robots → hook ``request`` → kernel's ``fetch`` (authentication, download) → verdict on the
-status → kernel's ``read`` (hooks ``on_page`` and ``links``, link checker) → journal → writer. What
-an answer is, and who reads it, ``greencrawl.worker.kernels`` knows. A session's tasks go through it
-one after the other; the writer stores and settles them behind our back, in batches. What runs the
-user's code and libxml is guarded (``greencrawl.worker.process.guarded``); what a task's end leaves
-for the writer is made in ``greencrawl.worker.delivery.results``.
+status → kernel's ``read`` (hooks ``on_page`` and ``links``, link checker) → journal → writer.
+``greencrawl.worker.kernels`` knows what an answer is, and which code reads it. A session's tasks go
+through it one after the other; the writer stores and settles them behind our back, in batches.
+Steps that run the user's code and libxml are guarded (``greencrawl.worker.process.guarded``).
+``greencrawl.worker.delivery.results`` makes what a task's end leaves for the writer.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Protocol
 
 from gevent.event import Event
 from msgspec.structs import replace
 
+from greencrawl.broker.frontier import Frontier
 from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.access import is_action
@@ -40,7 +40,7 @@ from greencrawl.worker.delivery.writer import Writer
 from greencrawl.worker.directives.folding import Folding
 from greencrawl.worker.directives.withholding import withhold
 from greencrawl.worker.hooks import HookError
-from greencrawl.worker.http.client import LeaseExpired
+from greencrawl.worker.http.client import Downloader, LeaseExpired
 from greencrawl.worker.kernels import choosing
 from greencrawl.worker.kernels.http import heard, keeps_body
 from greencrawl.worker.kernels.json_list import elsewhere
@@ -51,23 +51,16 @@ from greencrawl.worker.orders.rate import Rate
 from greencrawl.worker.process.guarded import Guarded
 from greencrawl.worker.process.quarantine import DiedInQuarantine, NoProcess
 from greencrawl.worker.refetch import asking, conditions, is_unchanged, reread
-from greencrawl.worker.robots.cache import RobotsCache, RobotsRules
+from greencrawl.worker.robots.cache import RobotsRules
 from greencrawl.worker.robots.reservations import SiteReservations
 from greencrawl.worker.session.backoff import until_available
-from greencrawl.worker.session.fetcher import Fetcher, Visit, VisitOver
+from greencrawl.worker.session.fetcher import Visit, VisitOver
 from greencrawl.worker.session.held import Held, unused
 from greencrawl.worker.session.in_hand import InHand
 from greencrawl.worker.sitemaps.origins import Origins
 from greencrawl.worker.traps.traps import Traps
 
 log = logger("worker")
-
-
-class Fingerprinter(RobotsCache, Protocol):
-    """The part of the frontier that is needed here; see ``greencrawl.broker.frontier.Frontier``."""
-
-    def fingerprint(self, url: str) -> int:
-        """Signed 64-bit fingerprint of a canonical URL."""
 
 
 class Pipeline:
@@ -77,8 +70,8 @@ class Pipeline:
         self,
         *,
         store: RootStore,
-        frontier: Fingerprinter,
-        fetcher: Fetcher,
+        frontier: Frontier,
+        fetcher: Downloader,
         auth: Authenticated,
         writer: Writer,
         results: Results,

@@ -1,8 +1,8 @@
 """Pages that are stored: asked for again if they have changed, or read again as they are.
 
-A task says that it is a refetch (RFC 9110, section 13.1): what the server said of the page then –
-entity tag, time of the last change – goes back to it. An answer of 304 is read as little as it has
-a body: the page stays. For a task that says that a page is to be read again, nothing is asked.
+A task says that it is a refetch (RFC 9110, section 13.1). The server is sent what it said of the
+page then: entity tag, time of the last change. An answer of 304 is read as little as it has a body:
+the page stays. For a task that says that a page is to be read again, nothing is asked.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def conditions(
 
     Read once a session, and only if some task of it is a refetch, or may be one: sitemaps and
     requisites are asked for again as what they are. Waits while the store is away.
-    None are sent for a crawl that logs in, has a hook, or a kernel that asks by itself: an answer
-    is then not the same for all, or the request not ours, and they are to see what is fetched.
+    None are sent for a crawl that logs in, has a hook, or a kernel that asks by itself. There an
+    answer is not the same for all, or the request is not ours, and they must see what is fetched.
     """
     if context.hooks.any or context.options.auth or context.kernels.fetching:
         return NONE

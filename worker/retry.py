@@ -1,15 +1,15 @@
 """The one table of failures: what each kind means, how long to wait, how often to try.
 
 How to read a row: after the *n*-th error of a URL the wait is ``base × 2^(n-1)`` seconds, at most
-``cap``; once the URL has had ``tries`` errors (or the crawl's own ``tries``, if lower) it gets the
+``cap``. Once the URL has had ``tries`` errors (or the crawl's own ``tries``, if lower) it gets the
 final state. This is the retry tuple of the source design: the triple (url, code, errors) becomes,
 where another try follows, the quadruple with the wait.
 
 **URL or host.** A failure that concerns the host would meet every URL of it, so the session ends,
 the host is blocked, and the rest of its tasks go back uncharged. Only the URL that met it is
-charged: an error per try is what makes the number of requests to a host that stays dead finite
-(its URLs times ``tries``), and since the host's own back-off doubles from block to block, a URL's
-few tries are spread over hours.
+charged. One error per try keeps the number of requests to a dead host finite (its URLs times
+``tries``). The host's own back-off doubles from block to block, so a URL's few tries are spread
+over hours.
 
 **Told to wait.** A 429 or 503 with Retry-After says that the server is alive and when to come
 back. The block is what it asked for, and such a try weighs a :data:`PATIENCE`-th of another: with
@@ -17,16 +17,16 @@ the usual five tries a URL is asked for up to twenty times. It still counts, so 
 even where the answer never changes. Such an answer to robots.txt is one, too, and the host is not
 given up for it. This is the one row that may go beyond the crawl's ``tries``.
 
-**Proof.** A page that was being read when its process died or stood still is under suspicion only:
-it is always tried once more, in a process of its own, and becomes a dead letter by what it does
-there. With ``tries`` = 1 this is a second try.
+**Proof.** A page that was being read when its process died or stood still is only under suspicion.
+It is always tried once more, in a process of its own, and becomes a dead letter only by what it
+does there. With ``tries`` = 1 this is a second try.
 
-**Typed.** A name that does not exist is tried again, since a zone may be under repair. Where it is
-all that a crawl begins at, somebody who has just typed it waits to be told, so it is final at once.
+**Typed.** A name that does not exist is tried again, since a zone may be under repair. If a crawl
+begins only at such URLs, a person who has just typed them waits to be told, so it is final at once.
 
-**Request or no request.** What never left for the host (a name that does not exist, an address
-that is forbidden) costs the host nothing and does not block it: its URLs fail one by one, from the
-resolver's memory.
+**Request or no request.** A request that never left for the host (a name that does not exist, an
+address that is forbidden) costs the host nothing and does not block it. Its URLs fail one by one,
+from the resolver's memory.
 """
 
 from __future__ import annotations
@@ -299,7 +299,7 @@ def decide(
 
 
 def passes(failure: Failure) -> bool:
-    """Whether what failed may be otherwise later, so that a page would be tried again."""
+    """Whether the failure may pass, so that a page would be tried again."""
     return TABLE[failure.kind].tries > 1
 
 
@@ -314,9 +314,9 @@ def told_to_wait(failure: Failure) -> bool:
 def give_up(kind: str, host_failures: int, errors: int) -> Decision | None:
     """The last word on a URL of a host that is down for good; None if it may come back.
 
-    A host that failed at every session for a long time – ``host_failures`` of them in a row, with
-    blocks that double in between – takes the rest of its queue along, instead of being asked
-    ``tries`` times for each URL. Not for 429 and 503: such a host is there.
+    A host that failed at every session for a long time takes the rest of its queue along, instead
+    of being asked ``tries`` times for each URL. That is ``host_failures`` failures in a row, with
+    blocks that double in between. Not for 429 and 503: such a host is there.
     """
     down = kind in _DOWN and host_failures >= GIVE_UP_FAILURES
     return Decision(Dead(kind), errors + 1, None, "dead", GIVEN_UP_BLOCK) if down else None

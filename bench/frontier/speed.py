@@ -4,7 +4,6 @@ Parts, all of them unless some are named:
 
 * ``seen``      bytes a seen URL in one crawl that grows, with nothing waiting
 * ``waiting``   bytes a waiting URL, all that Redis keeps of it, for four mixes of hosts
-* ``shapes``    bytes a URL of the queue alone, as lists and as sorted sets (figures)
 * ``ingest``    new URLs a second through ``POST /v1/crawls/{crawl}/urls``, 256 a request
 * ``lease``     tasks a second through ``/v1/lease``, ``/v1/sessions/close`` and ``/v1/finish``
 * ``admit``     admission by a worker's process through ``Frontier.admit``
@@ -35,7 +34,6 @@ from dataclasses import dataclass  # noqa: E402
 
 from bench.frontier.feed import chunks  # noqa: E402
 from bench.frontier.frontier_rig import Bare, Rig  # noqa: E402
-from bench.frontier.shapes import shapes  # noqa: E402
 from bench.rig.report import Report  # noqa: E402
 from greencrawl.broker.frontier import Frontier, Mode  # noqa: E402
 from greencrawl.schema import log  # noqa: E402
@@ -148,12 +146,6 @@ def waiting(run: Run) -> None:
             what = f"{count:,} URLs waiting at {hosts:,} hosts"
             run.report.row(what, bytes_a_URL=used / count, MB=used / 1e6)
             run.report.claim(f"at most {most:g} bytes a URL with {what}", used <= most * count)
-
-
-def queues(run: Run) -> None:
-    """Bytes a URL of other shapes of the queue."""
-    with Rig(broker=False, durable=False) as rig:
-        shapes(run.report, rig.server.client, run.count(200_000))
 
 
 # -- speed
@@ -336,7 +328,6 @@ def admit(run: Run) -> None:
 PARTS: dict[str, Callable[[Run], None]] = {
     "seen": seen,
     "waiting": waiting,
-    "shapes": queues,
     "ingest": ingest,
     "lease": lease,
     "admit": admit,

@@ -1,4 +1,4 @@
-"""``docs/scaling.md``, drawn from ``bench/results/scale.json`` and the parts' own benchmarks.
+"""What is drawn in ``docs/scaling.md``, from ``bench/results/scale.json`` and other benchmarks.
 
 Nothing is measured here. What a part carries is computed from its cost a page; where a benchmark
 was not run, the cell says so.
@@ -25,90 +25,6 @@ STORED_BYTES = 9_600
 LINE_BITS = 10_000_000_000
 BUSY = 0.7
 """Of a core, what a server may be asked for lastingly: beyond it queues grow."""
-
-HEAD = """# Scaling
-
-What saturates first when workers are added, and what to add then. Drawn by `python -m
-bench.scale.scaling` from `bench/results/scale.json` (`python -m bench.scale.processes`) and the
-benchmarks of the store and of the frontier; a cell says "not run" where one is missing.
-
-A *worker* here is one worker process with a core of its own, that never waits: pages of 20 KB with
-40 links, two of them new, and enough hosts. Most crawls are bounded by politeness instead: at a
-delay of one second and answers after 0.3 s, a host gives 0.77 pages a second, whatever is added.
-"""
-
-MODEL = """## The model
-
-Rates depend on whatever else a machine does; CPU seconds hardly do. So the model counts CPU. Each
-part – worker, broker, Redis – spends
-
-* a little *at rest*, as long as a crawl goes on;
-* something for each *batch*. A worker stores what it has gathered in one commit, has the links of
-  these pages admitted, and posts their outcomes together. It gathers for a fiftieth of a second, or
-  up to a fifth where hosts rest between requests: a nearly idle worker thus finds a page or two in
-  a batch, a busy one dozens, up to 256. That is why a page costs an idle worker several times as
-  much, and why it does not matter: it has time;
-* something for each *page*, its share of a session of 32 pages included, and some more for each
-  link that nobody knew, since it is queued;
-* something for each *host* that is met: its robots.txt, a connection, a session of its own. Here it
-  has an address and no name; looking that up and TLS come on top.
-
-These are fitted by least squares on runs of one process with few sessions, in which pages and
-batches are counted. From them follow two bounds: a worker can use one interpreter, and all parts
-together the cores of the machine. Below the bounds, sessions wait for their hosts; near them, they
-queue for CPU, which is computed as a closed queueing network (`bench/scale/cost_model.py`).
-It foretells larger runs that it has not seen; [benchmarks.md](benchmarks.md) has each of them.
-"""
-
-TWO = """## Two processes on two cores
-
-Two workers, a broker, Redis and the benchmark's web server share two cores, so two workers cannot
-be twice as fast as one. What the CPU allows is computed from the CPU seconds that a page costs all
-processes – with one worker or with two, whichever is less –, into two cores. What two workers reach
-of that falls short by what stays idle, because they wait for one another, and by what a page costs
-more than with one, because they share caches and one database. It can also cost less: then what
-stays idle counts alone, and the share is not above 1.
-"""
-
-ADVICE = (
-    (
-        "a worker's core",
-        "its process at 100 %; hosts are due and nobody takes them",
-        "a worker; nothing else has to be told",
-    ),
-    (
-        "a broker",
-        "its process at 100 %; leases are answered late",
-        "a broker; they keep no state, and workers take a list of addresses",
-    ),
-    (
-        "a Redis node",
-        "its process at 100 %, or its memory at 80 % of the limit: URLs overflow to the store",
-        "more nodes; their number is fixed when the frontier is made, so choose it for the size to"
-        " come",
-    ),
-    (
-        "SQLite",
-        "workers wait for commits",
-        "MySQL: SQLite is one file on one machine",
-    ),
-    (
-        "the writer of the MySQL cluster",
-        "commits take long, workers wait with full backlogs",
-        "there is one writer, and no second can be added. Take bodies out of it"
-        " (`GREENCRAWL_BODIES=warc:…`), give it memory for `pages` and `digests`, and faster disks;"
-        " beyond that split the crawl by domains over several installations, each with a frontier"
-        " and a store of its own",
-    ),
-    ("the network", "the line's rate", "workers on other lines"),
-    (
-        "politeness",
-        "workers idle while every host rests",
-        "more hosts, or the operators' leave for a shorter delay",
-    ),
-)
-"""What is full, how it shows, what to add."""
-
 
 _PARTS = (
     ("worker", "worker"),
@@ -167,27 +83,28 @@ def draw(
     store: Mapping[str, Any],
     lease: Mapping[str, Any],
     seen: Mapping[str, Any],
+    page: str,
 ) -> str:
-    """The page, from the records of four benchmarks."""
+    """``page`` with what is drawn in it from the records of four benchmarks."""
     figures = scale.get("figures", {})
     cost = figures.get("cpu_ms_worker")
     rate = 1000 / cost if cost else None
-    parts = [HEAD, _origin(scale), "## What saturates first\n"]
     found = capacities(scale, store, lease)
     rows = [_carried(one, rate) for one in found]
     columns = ("part", "one of it", "carries pages/s", "that is workers", f"for {WORKERS} workers")
-    parts += [
-        _table(columns, rows),
-        _order(found, rate),
-        _hundred(rate, seen),
-        MODEL,
-        _model(figures),
-        TWO,
-    ]
-    parts.append(_two(figures))
-    parts += ["## Source B's line\n", _line(figures), "## What to add\n"]
-    parts.append(_table(("what is full", "how it shows", "what to add"), ADVICE))
-    return "\n".join(parts)
+    parts = {
+        "origin": _origin(scale),
+        "saturates": _table(columns, rows) + "\n" + _order(found, rate),
+        "hundred": _hundred(rate, seen),
+        "model": _model(figures),
+        "two": _two(figures),
+        "line": _line(figures),
+    }
+    for name, text in parts.items():
+        marks = f"<!-- drawn: {name} -->\n", "<!-- end -->\n"
+        before, rest = page.split(marks[0])
+        page = f"{before}{marks[0]}{text}{marks[1]}{rest.split(marks[1], 1)[1]}"
+    return page
 
 
 def _origin(scale: Mapping[str, Any]) -> str:
@@ -243,12 +160,7 @@ def _hundred(rate: float | None, seen: Mapping[str, Any]) -> str:
         ("Redis: all URLs seen", of(url, URLS / 1e9, "GB")),
         ("Redis: a tenth of them waiting", of(waits, URLS / 10 / 1e9, "GB")),
     ]
-    title = (
-        f"## {WORKERS} workers and {URLS:,} URLs\n\n"
-        "What so many workers would do and need if nothing above were full. One MySQL"
-        " cluster is, long before.\n\n"
-    )
-    return title + _table(("what", "how much"), rows)
+    return _table(("what", "how much"), rows)
 
 
 def _model(figures: Mapping[str, float]) -> str:
@@ -312,7 +224,8 @@ def _read(name: str, results: Path) -> dict[str, Any]:
 def write(results: Path = RESULTS, document: Path = DOCUMENT) -> None:
     """Draw the page again."""
     names = ("scale", "store-mysql", "frontier-lease", "frontier-seen-waiting")
-    document.write_text(draw(*(_read(name, results) for name in names)))
+    records = (_read(name, results) for name in names)
+    document.write_text(draw(*records, DOCUMENT.read_text()))
 
 
 if __name__ == "__main__":

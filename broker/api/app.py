@@ -1,7 +1,7 @@
 """The HTTP face: Falcon's routes on the table of operations, and the server that carries them.
 
-Every request takes the same way: counted, judged by the guard, decoded, handled, encoded; whatever
-is raised on the way becomes a problem (RFC 9457).
+Every request goes the same way. It is counted, checked by the guard, decoded, handled, encoded; any
+error on the way becomes a problem (RFC 9457).
 """
 
 from __future__ import annotations

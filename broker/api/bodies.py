@@ -1,4 +1,5 @@
-"""Reading request bodies: bounded, sniffed so that plain curl works, decoded into records."""
+"""Reads request bodies: they are bounded, sniffed so that plain curl works, and decoded into
+records."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ LINE_TYPES = frozenset(
 SNIFFED_TYPES = frozenset(
     {"", "application/x-www-form-urlencoded", "text/plain", "application/octet-stream"}
 )
-"""What clients send who did not say what they send: curl's ``-d`` is the first of them."""
+"""The media types of clients that do not say what they send; curl's ``-d`` is the first of them."""
 
 _SEED_REQUEST = re.compile(rb'\s*\{\s*"(?:urls|force|if_changed)"\s*:')
 _SEED = msgspec.json.Decoder(Url | Seed)

@@ -1,11 +1,11 @@
 """Connections to the broker, each with a moment until which what it is at must be over.
 
 A peer that opens a connection and sends nothing, or a byte a second, holds a greenlet, a socket and
-some kilobytes. Each part of a request therefore ends at a moment of its own: the TLS handshake, the
-head as a whole, what is left of a body after the answer, an answer that the peer does not read, and
-the rest between two requests. (A body that is read has :func:`greencrawl.broker.api.bodies.read`.)
-While a request is being answered nothing ends: leases wait. One greenlet looks at all
-connections once a second and shuts those that are late, so that a request costs no timer.
+some kilobytes. So each part of a request has its own deadline: the TLS handshake, the head as a
+whole, the rest of a body after the answer, an answer that the peer does not read, and the pause
+between two requests. (A body that is read has :func:`greencrawl.broker.api.bodies.read`.) While a
+request is being answered nothing ends: leases wait. One greenlet checks all connections once a
+second and shuts those that are late, so that a request costs no timer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HANDSHAKE_SECONDS = 10.0
 HEAD_SECONDS = 10.0
 """For a request's line and header fields, from the first on; on a new connection from its start."""
 REST_SECONDS = 120.0
-"""Between two requests of a connection."""
+"""The limit between two requests of a connection."""
 LEAST_RATE = 16 * 1024
 """Bytes a second on average in which a body must come and an answer be taken, after some grace."""
 SEND_SECONDS = 30.0

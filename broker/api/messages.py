@@ -1,6 +1,6 @@
 """Records that only the broker's HTTP face and its clients exchange: problems, queries, lists.
 
-What other rooms share as well stands in ``greencrawl.schema.records``.
+Records that other folders share as well are in ``greencrawl.schema.records``.
 """
 
 from __future__ import annotations
@@ -200,14 +200,14 @@ class Health(Struct, frozen=True):
 
 
 class Answer(Struct, Generic[T], frozen=True):
-    """What a handler returns when the status depends on what it did."""
+    """The result of a handler when the status depends on what it did."""
 
     status: int
     value: T
 
 
 class Text(Struct, frozen=True):
-    """What a handler returns when its answer is not a record: bytes with their media type."""
+    """The result of a handler when its answer is not a record: bytes with their media type."""
 
     media_type: str
     body: bytes
@@ -227,7 +227,7 @@ class SeedQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UrlQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of the question where a URL is."""
+    """The query of the question where a URL is."""
 
     url: Annotated[Url, Meta(description="Any spelling of the URL")]
     crawl: Annotated[CrawlName, Meta(description="One crawl; left out: all")] | None = None
@@ -239,7 +239,7 @@ Cursor = Annotated[
 
 
 class DeadQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of the list of dead letters."""
+    """The query of the list of dead letters."""
 
     crawl: CrawlName
     limit: Annotated[int, Meta(ge=1, le=1000, description="Dead letters a page")] = 100
@@ -247,14 +247,14 @@ class DeadQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ParkedQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of the list of shapes by which URLs are parked."""
+    """The query of the list of shapes by which URLs are parked."""
 
     crawl: CrawlName
     limit: Annotated[int, Meta(ge=1, le=1000, description="Shapes, at most")] = 100
 
 
 class HooksQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of the list of pages on which a function of a crawl's hook failed."""
+    """The query of the list of pages on which a function of a crawl's hook failed."""
 
     crawl: CrawlName
     function: Annotated[str, Meta(max_length=64, description="on_page, links or request")]
@@ -264,7 +264,7 @@ class HooksQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PagesQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of the list of pages."""
+    """The query of the list of pages."""
 
     crawl: CrawlName
     host: Annotated[str, Meta(max_length=300, description="Only pages of this host")] = ""
@@ -284,7 +284,7 @@ class PagesQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ChangesQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of the list of changes."""
+    """The query of the list of changes."""
 
     since: Annotated[str, Meta(min_length=1, max_length=60, description=f"Since when: {SINCE}")]
     limit: Annotated[int, Meta(ge=1, le=1000, description="Changes an answer, at most")] = 100
@@ -312,7 +312,7 @@ class ChangesReply(Struct, frozen=True):
 
 
 class BodyQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a page's body."""
+    """The query of a page's body."""
 
     at: Annotated[
         int,
@@ -321,7 +321,7 @@ class BodyQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SamplesQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of the points of a plot."""
+    """The query of the points of a plot."""
 
     since: Annotated[
         str, Meta(max_length=60, description=f"Only points since then: {SINCE}; left out: all")
@@ -335,7 +335,7 @@ class StatsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     crawl: Annotated[CrawlName, Meta(description="One crawl; left out: all")] | None = None
 
 
-By = Annotated[str, Meta(max_length=100, description="Who wants it, as the log is to say")]
+By = Annotated[str, Meta(max_length=100, description="The person who asks for it, for the log")]
 
 
 class CrawlChange(Struct, frozen=True, forbid_unknown_fields=True):
@@ -365,7 +365,7 @@ class OrderRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MembersQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of the list of members."""
+    """The query of the list of members."""
 
     node: Annotated[str, Meta(max_length=100, description="Only those of this node")] = ""
     gone: Annotated[bool, Meta(description="Also those that have left, or are lost")] = False
@@ -378,7 +378,7 @@ class MembersReply(Struct, frozen=True):
 
 
 class OrdersLogQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of the list of who ordered what."""
+    """The query of the list of orders and who gave them."""
 
     member: Annotated[str, Meta(max_length=100, description="Only orders of this node")] = ""
     crawl: Annotated[str, Meta(max_length=64, description="Only changes of this crawl")] = ""

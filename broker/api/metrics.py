@@ -1,4 +1,5 @@
-"""What Prometheus reads at ``/metrics``: requests of this process, and how frontier and store are.
+"""The metrics that Prometheus reads at ``/metrics``: requests of this process, and the state of
+frontier and store.
 
 Names follow Prometheus' conventions. Labels have few values: operations, statuses, crawls (the
 first :data:`MOST_CRAWLS`), functions of hooks, Redis nodes, duties, replicas. docs/operations.md
@@ -30,7 +31,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10
 """Seconds; the upper ones are long polls."""
 
 MOST_CRAWLS = 100
-"""So many have their counters served, the active ones first, then the latest."""
+"""The number of crawls whose counters are served, the active ones first, then the latest."""
 
 COUNTERS = {
     "admitted": ("admitted_urls", "URLs that were ever queued"),

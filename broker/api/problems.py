@@ -1,4 +1,4 @@
-"""What goes wrong, as problem details (RFC 9457) that name the bad field.
+"""Errors as problem details (RFC 9457) that name the bad field.
 
 Handlers raise the project's own errors; :func:`of` alone decides which HTTP status each becomes.
 Nothing of an unexpected error reaches the client: it is logged, and answered by a bare 500.
@@ -41,7 +41,7 @@ _WORDS = {
     "beginning with a letter or digit",
     KIND: "must be at most 40 lower-case letters or underscores",
 }
-"""What people are told instead of a regular expression."""
+"""The text that people get instead of a regular expression."""
 _NAMED = re.compile(r"(?:unknown|missing required) field `(?P<name>[^`]*)`")
 
 

@@ -1,4 +1,4 @@
-"""Who may call what: bearer tokens by role, and what is refused when no token is set.
+"""Who may call which operation: bearer tokens by role, and what is refused if no token is set.
 
 Without tokens the broker is open, and therefore listens on loopback only. Even there a web page
 in the user's browser could reach it, so requests that carry a foreign ``Origin`` or ``Host`` are

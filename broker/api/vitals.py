@@ -1,6 +1,7 @@
 """Metrics of what brokers stand on: Redis nodes, the store, duties, and the disk.
 
-What cannot be asked is left out, and shows by its ``_up`` or ``_writable``; a scrape never fails.
+If something cannot be asked, its metric is left out, and its ``_up`` or ``_writable`` shows that; a
+scrape never fails.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from greencrawl.store.base import DUTY_SECONDS
 log = logger("metrics")
 
 SIZE_SECONDS = 60.0
-"""Between two questions for the store's size, which MySQL sums over its tables."""
+"""Seconds between two questions for the store's size, which MySQL sums over its tables."""
 
 T = TypeVar("T")
 

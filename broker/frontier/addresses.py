@@ -1,10 +1,10 @@
 """Shares of what an address or a domain may be asked for, over all worker processes.
 
 A host's session keeps its host's delay; that says nothing of a machine with thousands of names. So
-a worker process asks for a share of the address that a name leads to: so many starts of requests in
-any sliding window, and so many connections. Shares are held for some seconds and asked for again
-while they are used. What all hold together is never above the caps, and the share of a process that
-died ends by itself (decision 29).
+a worker process asks for a share of the address that a name leads to: a number of requests that it
+may start in any sliding window, and a number of connections. Shares are held for some seconds and
+asked for again while they are used. The shares of all processes together are never above the caps,
+and the share of a process that died ends by itself (decision 29).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.wire import to_msgpack
 
 SHARE_SECONDS = 5.0
-"""So long a share is held; also how long those wait at least who come after a process that died."""
+"""A share is held this long. Processes that come after one that died wait at least this long,
+too."""
 
 
 class Ask(NamedTuple):

@@ -66,7 +66,7 @@ class _Missed:
 
 
 class Spill:
-    """What is beyond the budget: committed to the store's overflow, then marked as known."""
+    """URLs beyond the budget: committed to the store's overflow, then marked as known."""
 
     def __init__(
         self,
@@ -161,13 +161,12 @@ class Admitting:
     ) -> Admitted:
         """Queue what is new of ``items`` (canonical URLs).
 
-        What is beyond the memory budget waits in the store's overflow instead.
-        ``stamp`` is that of their rows in the replay log: a node is asked only under an epoch that
-        is not below the one read with it. The caller compares it with the tick returned: if that is
-        more than MARGIN ahead it has to write the rows again, and admit again. Idempotent; FORCE is
-        so only for a ``batch`` (the number of its row). ``partial``: what belongs to a node
-        that cannot be asked is left out, and named in the answer. Raises UnknownCrawl when the
-        crawl was deleted.
+        URLs beyond the memory budget wait in the store's overflow instead. ``stamp`` is that of
+        their rows in the replay log: a node is asked only under an epoch that is not below the one
+        read with it. The caller compares it with the tick returned: if that is more than MARGIN
+        ahead it has to write the rows again, and admit again. Idempotent; FORCE is so only for a
+        ``batch`` (the number of its row). ``partial``: what belongs to a node that cannot be asked
+        is left out, and named in the answer. Raises UnknownCrawl when the crawl was deleted.
         """
         placement = self._placement
         grouped = self._grouped(items)
@@ -267,7 +266,7 @@ class Admitting:
     ) -> Iterator[tuple[list[tuple[int, Row]], bytes, int]]:
         """Call the script in batches; yields (index, row) with a reply's flags and tick.
 
-        What cannot be asked goes to ``away``, if that is given.
+        Items that cannot be asked about go to ``away``, if that is given.
         """
         placement = self._placement
         while grouped:

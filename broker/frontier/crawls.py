@@ -1,4 +1,4 @@
-"""What partitions are told of crawls: their states, versions and politeness, and their end."""
+"""Partitions are told of crawls: their states, versions and politeness, and their end."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Crawls:
     def shut(self, crawl: Crawl) -> None:
         """Take nothing in for this crawl any more, which is about to be finished.
 
-        Whoever comes with something new reopens it in the store, whereby its version rises.
+        A process with something new reopens it in the store, which raises its version.
         """
         self.say(crawl, "done", self._placement.partitions)
 
@@ -152,7 +152,7 @@ class Crawls:
         self.put_crawl(known)
 
     def unknown(self, crawl: int, partition: int) -> GreencrawlError:
-        """What is wrong where a node does not know a crawl: it was deleted, or not told yet.
+        """The fault if a node does not know a crawl: it was deleted, or the node was not told yet.
 
         A node that was away or is being refilled has not been told of all that came meanwhile: it
         is told now, for the next time.

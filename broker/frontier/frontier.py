@@ -4,7 +4,7 @@ Workers use :meth:`Frontier.admit` and the robots cache directly; leasing, finis
 through the broker, which calls the rest. Every method raises Unavailable when Redis is away or
 closed. To call again loses nothing: scripts are idempotent under their fingerprints and tokens.
 
-What it does is done by its parts, a module each; here they are put together, and named.
+Its parts do the work, a module each; they are put together and named here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What is known of hosts and of single URLs, and what operators and the store set at hosts."""
+"""The state of hosts and of single URLs, and the values that operators and the store set at
+hosts."""
 
 from __future__ import annotations
 
@@ -30,14 +31,14 @@ class Hosts:
         self._store = store
 
     def host(self, host: str) -> HostState:
-        """What is known of a host; raises Unavailable."""
+        """The known facts of a host; raises Unavailable."""
         return self.patch_host(host, HostPatch())
 
     def patch_host(self, host: str, patch: HostPatch) -> HostState:
         """Set a host's least delay, or block it for some seconds (0 lifts either).
 
-        Both are in the store when this returns. Where it raises Unavailable a delay may be in the
-        store alone, and comes into force when it is set again, or when the node is refilled.
+        Both are in the store when this returns. If it raises Unavailable a delay may be only in the
+        store. It comes into force when it is set again, or when the node is refilled.
         """
         delay = -1 if patch.delay is None else round(patch.delay * 1000)
         block = -1 if patch.block is None else round(patch.block * 1000)
@@ -135,7 +136,7 @@ class Hosts:
         )
 
     def _node_rests(self, partition: int, now: int) -> str:
-        """That no session opens at a node yet, which lost what it knew; "" where that is past."""
+        """A note that no session opens yet at a node that lost what it knew; "" if that is past."""
         node = self._placement.node_of[partition]
         till, owed = node.command("HMGET", keys.OWNER, "rest", "owed")
         left_ms = float(till or 0) - now

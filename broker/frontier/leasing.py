@@ -1,12 +1,12 @@
-"""Who gets which host next: one leasing greenlet per broker.
+"""Decides which call gets which host next: one leasing greenlet per broker.
 
-It keeps, for each partition and crawl, when the earliest host is due (crawl 0: when ``tend`` has
-something to do), sleeps until the first of these moments, and hands what it leases to the waiting
-calls: the one with most room is given no more partitions than bring it about level with the others
-that wait, and with those that were served a moment ago and are about to ask again: else what comes
-due while one reads its answer would all go to another. After a second in which nothing was given, a
-call that has just come waits for a moment for others, so that processes that begin together share
-what is due. A call whose caller has died is given nothing. Crawls share by weight.
+For each partition and crawl it keeps when the earliest host is due (crawl 0: when ``tend`` has
+something to do). It sleeps until the first of these moments and hands what it leases to the waiting
+calls. The call with most room gets only as many partitions as bring it about level with the others
+that wait. Calls that were served a moment ago and will ask again count too: else all that comes due
+while one of them reads its answer would go to another. After a second in which nothing was given, a
+new call waits a moment for others, so that processes that begin together share what is due. A call
+whose caller has died is given nothing. Crawls share by weight.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SUPERSEDED_SECONDS = 1.0
 so is one that seems to have gone."""
 AWAY_RECHECK_SECONDS = 0.5
 REFUSED_RECHECK_SECONDS = 0.5
-"""Between two looks whether somebody waits who takes a crawl that those before refused."""
+"""Seconds between two checks whether a waiting call takes a crawl that earlier calls refused."""
 STILL_SECONDS, GATHER_SECONDS = 1.0, 0.1
 """After so long without anything given, the first call waits so long for others to share with."""
 
@@ -180,7 +180,7 @@ class Leasing:
     def _serve(self) -> bool:
         """Serve a waiting call from what is due now; False if nothing is.
 
-        Whatever goes wrong, each key that was taken is noted again: one look too many is harmless,
+        Each key that was taken is noted again, even after an error: one look too many is harmless,
         one too few leaves a host for ever.
         """
         keys = self._hosts.take()
@@ -342,9 +342,9 @@ class Leasing:
     def _open(self, calls: dict[int, list[Any]]) -> dict[int, list[Any]]:
         """Open under the tokens chosen; after a lost answer ask once again under the same ones.
 
-        Partitions on nodes that are away are left out, but if all are, raises Unavailable. What
-        may have been opened there without an answer is released by its deadline, or by the
-        worker's next reconcile.
+        Partitions on nodes that are away are left out, but if all are, raises Unavailable. If a
+        session was opened there without an answer, its deadline or the worker's next reconcile
+        releases it.
         """
         try:
             found = self._calls(

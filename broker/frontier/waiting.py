@@ -1,5 +1,5 @@
-"""What waits: crawls of a partition until something is due, calls until they are served, crawls for
-their turn.
+"""Things that wait: crawls of a partition until something is due, calls until they are served,
+crawls for their turn.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What handlers of the API work with, beneath HTTP: seeding, batching, pages, hook refusals."""
+"""What handlers of the API use, beneath HTTP: seeding, batching, pages, hook refusals."""

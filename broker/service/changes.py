@@ -1,4 +1,4 @@
-"""What has changed in a crawl since a moment: pages that are new, changed or gone.
+"""The changes in a crawl since a moment: pages that are new, changed or gone.
 
 Told from the histories of pages, as far back as retention leaves them.
 """

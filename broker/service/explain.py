@@ -115,19 +115,19 @@ def _of_page(crawl: Crawl, page: StoredPage, attempts: Sequence[Attempt]) -> str
 
 
 def _read(page: StoredPage, attempts: Sequence[Attempt]) -> str:
-    """By which kernel a page was read, if not by the default one."""
+    """The kernel that read the page, if it was not the default one."""
     same = (a for a in attempts if a.kind == "ok" and a.at_ms == page.fetched_ms and a.detail)
     return "".join(f"; read by the {attempt.detail}" for attempt in same)
 
 
 def _noted(page: StoredPage, attempts: Sequence[Attempt]) -> str:
-    """What was journalled beside the fetch of a page, which is stored all the same."""
+    """An attempt that was journalled at the fetch of a page; the page is stored all the same."""
     beside = [a for a in attempts if a.kind in _BESIDE and a.at_ms >= page.fetched_ms]
     return "".join(f"; {attempt.detail}" for attempt in reversed(beside))
 
 
 def _since(page: StoredPage, final: Final | None, attempts: Sequence[Attempt]) -> str:
-    """What became of a page that is stored when it was asked for again, the latest only."""
+    """The latest outcome of asking again for a page that is stored."""
     same = max((a.at_ms for a in attempts if a.code == UNCHANGED), default=0)
     if final is not None and final.at_ms > max(page.fetched_ms, same):
         since = gone_since_ms(page, final, attempts) or final.at_ms
@@ -151,7 +151,7 @@ def _last_word(final: Final) -> str:
 
 
 def _of_unseen(crawl: Crawl, url: str) -> str:
-    """The least depth a found link can have is 1, so that is what the rules are asked about."""
+    """A found link has depth 1 at least, so the rules are asked about depth 1."""
     rules = compile(crawl)
     as_link = rules.excluded_by(url, 1)
     if as_link is None:

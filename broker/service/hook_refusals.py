@@ -1,7 +1,8 @@
 """Which workers cannot import a crawl's hook or kernels, told with each of their leases.
 
-The store has it, so that every broker can say so; it is written when it changes, and while it lasts
-once in :data:`LIFE_SECONDS` / 2. Which workers there are at all is known only of this broker.
+The store has it, so that every broker can say so. It is written when it changes, and once in
+:data:`LIFE_SECONDS` / 2 while it lasts. Which workers there are at all is known only of this
+broker.
 """
 
 from __future__ import annotations

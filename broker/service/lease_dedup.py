@@ -1,9 +1,10 @@
 """A worker's lease is carried out once, however often its message arrives.
 
-``lease`` is the one call whose repetition would do harm: each copy would open sessions that its
-worker never hears of. A worker has one lease under way at a time and numbers them, so the latest
-number of each is enough to know a copy: one of that number shares the answer, an older one gets
-nothing. Leases that copies of a *reconcile* overtake are refused by the frontier's watermark.
+``lease`` is the only call whose repetition would do harm: each copy would open sessions that its
+worker never hears of. A worker has one lease under way at a time and numbers them. So the latest
+number of each is enough to know a copy: a copy with that number shares the answer, one with an
+older number gets nothing. Leases that copies of a *reconcile* overtake are refused by the
+frontier's watermark.
 
 Known to one broker only: what a worker sends to one address is repeated to that address.
 """

@@ -1,8 +1,8 @@
 """Members and their orders, as one broker knows them.
 
-Whoever works together says so by one call, which waits until there are other orders for it. What is
-ordered stands in the store; each broker has read all of it, and reads it again when another broker
-says that something was ordered, and once a second if the number of the latest order has changed.
+Each member says that it is there by one call, which waits until there are other orders for it.
+Orders are in the store, and each broker has read all of them. It reads them again when another
+broker tells of an order, and once a second if the number of the latest order has changed.
 """
 
 from __future__ import annotations
@@ -194,31 +194,35 @@ class Members:
 
         The row comes first: who has a beat has one, whichever broker wrote it.
         """
-        who, life, facts = request.id, request.incarnation, request.facts
+        who, life = request.id, request.incarnation
+        joined = self._joined.get(who) == life
+        if not joined:
+            known = self._beats.life(who)
+            if known > life:
+                return False
+            if known != life:
+                self._put_row(request)
+            self._joined.pop(who, None)
+            self._joined[who] = life
+            if len(self._joined) > JOINED_MOST:
+                del self._joined[next(iter(self._joined))]
         try:
-            status = self._beats.beat(who, life, facts, begins=False)
-        except Unavailable:
-            status = "known" if self._joined.get(who) == life else "new"
-        if status == "older":
-            return False
-        if status == "known":
-            return True
-        self._store.put_member(
-            Member(
-                id=who, node=request.node, kind=request.kind, incarnation=life,
-                version=request.version, address=request.address, joined_ms=epoch_ms(),
-                facts=facts,
-            )
-        )  # fmt: skip
-        self._joined.pop(who, None)
-        self._joined[who] = life
-        if len(self._joined) > JOINED_MOST:
-            del self._joined[next(iter(self._joined))]
-        try:
-            return self._beats.beat(who, life, facts, begins=True) != "older"
+            status = self._beats.beat(who, life, request.facts)
         except Unavailable as error:  # people do not see it until the next beat
             log.info("beat_not_noted", member=who, reason=str(error))
             return True
+        if status == "new" and joined:  # it was silent for a while: it may be taken for lost
+            self._put_row(request)
+        return status != "older"
+
+    def _put_row(self, request: MemberRequest) -> None:
+        self._store.put_member(
+            Member(
+                id=request.id, node=request.node, kind=request.kind,
+                incarnation=request.incarnation, version=request.version,
+                address=request.address, joined_ms=epoch_ms(), facts=request.facts,
+            )
+        )  # fmt: skip
 
     def leave(self, member: str, incarnation: int, why: str, facts: Facts) -> None:
         """It has ended in order. Raises Unavailable."""
@@ -231,9 +235,9 @@ class Members:
 
         Raises Unavailable.
         """
-        heard = self._beats.heard()
-        found = []
-        for row in self._store.members():
+        rows, found = self._store.members(), []
+        heard = self._beats.heard(row.id for row in rows)
+        for row in rows:
             if row.left_ms and not gone:
                 continue
             beat = heard.get(row.id)

@@ -1,4 +1,4 @@
-"""What is stored, for people: lists of pages, one page, its text and its body.
+"""Stored content for people: lists of pages, one page, its text and its body.
 
 The command asks the same of a store when no broker runs. A list is read through the store's
 streams, which hold up no question and no commit; patterns are searched in a native thread.
@@ -28,14 +28,14 @@ LOOKED_AT = 100_000
 SEARCHED = 5000
 """Pages in which a pattern is searched before it answers."""
 LOOK_SECONDS = 5.0
-"""So long it looks at most before it answers, but for what it has begun."""
+"""A request looks at most this long before it answers, except for what it has begun."""
 TOGETHER = 64
 TOGETHER_CHARS = 256 * 1024
 """Pages searched in one go: so many, or so many characters of text."""
 UNCHANGED = 304
 """The status of an answer that says so."""
 VERSIONS = 100
-"""Of a page's history, the latest."""
+"""The number of versions of a page's history, the latest ones."""
 
 
 _ID = re.compile(r"([0-9]{1,18})-([0-9a-f]{16})")

@@ -1,9 +1,9 @@
 """Seeds: canonicalise, judge by the crawl's rules, log in the store, admit to the frontier.
 
-The order is the promise: a batch is in the replay log *before* the frontier sees it, and the
-caller is answered only when every partition has admitted it, but for those of a node that is away
-while others answer: what belongs there is answered as pending. Whatever dies in between leaves a
-pending batch, which the upkeep admits again; the seen-set makes that harmless.
+The order is the promise: a batch is in the replay log *before* the frontier sees it. The caller is
+answered only when every partition has admitted it. The exception is a node that is away while
+others answer: URLs of that node are answered as pending. If any process dies in between, a pending
+batch is left, which the upkeep admits again; the seen-set makes that harmless.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FULL_RETRY_SECONDS = 5
 LOGGED_BYTES = 2000
 """A list of options that takes more as JSON is not kept in the log of orders."""
 YIELD_SECONDS = 0.005
-"""Of judging seeds between two looks at other requests."""
+"""Seconds for which seeds are judged before other requests have their turn."""
 
 
 class Refusal(Struct, frozen=True):
@@ -177,8 +177,8 @@ def seed(
 
     A crawl without roots takes them from these URLs; one that has roots judges the URLs by them.
     Idempotent: what was seen is a ``duplicate`` (with ``force`` it is queued again, and with
-    ``if_changed`` as a refetch). What belongs to a node that is away is ``pending``: it is logged,
-    and queued when the node is back. Raises UnknownCrawl; Unavailable, and then the batch may be
+    ``if_changed`` as a refetch). Seeds of a node that is away are ``pending``: they are logged, and
+    queued when the node is back. Raises UnknownCrawl; Unavailable, and then the batch may be
     logged, and is queued in time.
     """
     crawl = service.store.crawl(name)

@@ -1,4 +1,4 @@
-"""What the coordinator keeps, as people are shown it: points of plots, and open alerts."""
+"""The coordinator's records, as people are shown them: points of plots, and open alerts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEVELS = ("waiting", "leased", "later", "overflow", "dead", "parked", "hosts")
 
 
 def points(rows: Sequence[Counted]) -> list[Sample]:
-    """What came between each two rows. Where Redis lost its counters nothing did."""
+    """What came between each two rows. If Redis lost its counters, nothing came."""
     return [
         Sample(
             at_ms=after.minute * MINUTE_MS,

@@ -1,1 +1,1 @@
-"""What a broker does by itself, under duties: upkeep, refill, purge, retention."""
+"""The work that a broker does by itself, under duties: upkeep, refill, purge, retention."""

@@ -24,7 +24,7 @@ from greencrawl.schema.records import Admission, Due, Order
 log = logger("calendar")
 
 BUSY_SECONDS = 0.1
-"""Between two rounds while there is something to queue."""
+"""Seconds between two rounds while there is something to queue."""
 IDLE_SECONDS = 0.5
 """The same while nothing is due, or nothing could be queued."""
 CUT_SECONDS = 3.0
@@ -176,9 +176,9 @@ def _queued(item: Admission, order: Order) -> Admission:
 
 
 def _spread(found: list[Due]) -> tuple[list[Due], Place]:
-    """Of rows in order no more than some of a host at a date, and the place behind them.
+    """From rows in order, at most some of a host at a date, and the place behind them.
 
-    What is left out of the last host is behind that place, so that the walk comes to others.
+    Rows of the last host that are left out are behind that place, so that the walk goes on.
     """
     rows: list[Due] = []
     at: tuple[int, int] | None = None

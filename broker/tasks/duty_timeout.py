@@ -10,7 +10,7 @@ FIRST_SECONDS = 5.0
 next time, up to :data:`MOST_SECONDS`: the others may reach no more."""
 MOST_SECONDS = 60.0
 FORGOTTEN_SECONDS = 600.0
-"""So long after the duty was left to others the next time is the first again."""
+"""After this time since the duty was left to others, the next time counts as the first again."""
 
 
 class DutyTimeout:
@@ -24,9 +24,9 @@ class DutyTimeout:
         self._spent_at: float | None = None
 
     def hold(self, duty: Duty) -> None:
-        """The duty is held. What was met before, under another epoch, counts no more.
+        """The duty is held. Earlier findings, under another epoch, count no more.
 
-        But where it was left to others a while ago, what they met is likely to be the same.
+        But if it was left to others a while ago, they probably met the same.
         """
         if duty == self._duty:
             return

@@ -17,7 +17,7 @@ from greencrawl.schema.process import own_process
 from greencrawl.schema.records import InForce, MemberRequest
 from greencrawl.schema.settings import Settings
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 15.0
 """Between two beats."""
 PAUSE_SECONDS = 1.0
 """Before another try, while the store or Redis is away."""

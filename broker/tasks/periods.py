@@ -1,7 +1,8 @@
 """Crawls that begin again: they rest when they are finished, and wake up for their next period.
 
-It is upkeep's work, under its duty. A period begins with a forced batch of seeds, which is in the
-replay log in the same transaction as the row of the period: whoever dies when, it is one batch.
+It is upkeep's work, under its duty. A period begins with a forced batch of seeds. The batch is in
+the replay log in the same transaction as the row of the period, so it is one batch, whichever
+process dies at whatever time.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ def seeds(service: Service, crawl: Crawl) -> list[Admission]:
     """What the next period of a crawl begins with: its seeds, and the first pages of its sources.
 
     They are asked for again only if they have changed; and so is where they redirected to, which is
-    known, so that their redirects alone would not have it fetched. What is due by the crawl's
-    calendar comes by that alone.
+    known, so that their redirects alone would not have it fetched. URLs that are due by the crawl's
+    calendar come only by that.
     """
     verdicts = seeding.judge(crawl, [Seed(url) for _, url in starts(crawl.options)])
     wanted = {item.url: item for item in seeding.admissions(service, verdicts)}

@@ -1,10 +1,10 @@
 """Deletions in the background: of whole crawls, and of what waits of one host in a crawl.
 
-What is asked for is a row in the store before the caller is answered, and the row goes when nothing
-is left: whatever dies in between, the next broker goes on. A crawl is unknown from the moment its
-deletion is asked for; first it goes from the frontier, then its rows. Of a host, each URL that was
-waiting gets a final state (excluded: purged) before it is let go of; pages that are stored stay,
-and what is leased is finished. One broker does it, under a duty.
+A request is a row in the store before the caller is answered, and the row goes when nothing is
+left. If a broker dies in between, the next one goes on. A crawl is unknown from the moment its
+deletion is asked for; first it goes from the frontier, then its rows. For a host, each waiting URL
+gets a final state (excluded: purged) before it is dropped. Stored pages stay, and leased URLs are
+finished. One broker does it, under a duty.
 
 What is on a node that is away waits for it, and holds up no other deletion.
 """
@@ -33,7 +33,7 @@ log = logger("purge")
 PURGED = "purged"
 """The kind of the final state of what waited of a host."""
 LOOK_SECONDS = 2.0
-"""Between two looks when nothing was asked for here: it may have been at another broker."""
+"""Seconds between two looks when nothing was asked for here: it may have been at another broker."""
 CUT_SECONDS = 3.0
 """For so long what cannot be done here is left to other brokers."""
 AWAY_SECONDS = 1.0

@@ -1,9 +1,9 @@
 """Bringing tasks back from the overflow before a host runs dry, while there is room in memory.
 
-A host that ran low comes first; then, in a partition at half of its budget or less, every host that
-waits in SQL, in turn. Above that it is the turn of crawls that have nothing to lease there: what
-others hold, paused or blocked, must not stop them. One broker does it, under a duty; the others
-tell it of what they put there.
+A host that ran low comes first. Then, in a partition at half of its budget or less, every host that
+waits in SQL has its turn. Above that, crawls that have nothing to lease there have their turn.
+Crawls that hold much, but are paused or blocked, must not stop them. One broker does it, under a
+duty; the others tell it of what they put there.
 """
 
 from __future__ import annotations

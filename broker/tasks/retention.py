@@ -1,15 +1,15 @@
-"""What is dropped from the store by itself, so that it does not grow for ever.
+"""Drops rows from the store by itself, so that it does not grow for ever.
 
-Under a duty, so that one broker does it; its writes are checked against the duty's epoch. Hourly:
+This is a duty, so that one broker does it; its writes are checked against the duty's epoch. Hourly:
 the journal's months, and what has expired. Daily: attempts that brought a page, earlier fetches,
-and batches of seeds that nobody needs any more. All of it goes in steps of some milliseconds with
+and batches of seeds that are no longer needed. All of it goes in steps of some milliseconds with
 rests as long between them, and may end anywhere: the next pass begins anew and finds less.
 
 A batch of seeds is there to be queued again in a Redis that lost it. Once each of its URLs has a
-page or a final state, those are what a replay marks as settled, and the batch says nothing more:
-whatever makes such a URL wait again (a dead letter that is requeued, a shape that is released) logs
-a batch of its own. Of a forced batch each URL must have been settled after it was logged, as a
-replay of everything asks.
+page or a final state, a replay marks them as settled by these, and the batch says nothing more.
+Anything that makes such a URL wait again (a dead letter that is requeued, a shape that is released)
+logs a batch of its own. In a forced batch each URL must have been settled after the batch was
+logged, as a replay of everything asks.
 """
 
 from __future__ import annotations

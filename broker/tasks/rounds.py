@@ -1,8 +1,9 @@
 """Rounds: what is stored of a crawl is queued once more, some of it at a time.
 
 It is upkeep's work, under its duty. A step reads the next rows of the store, and logs them as a
-forced batch in the transaction that moves the round on. So whoever dies when, each URL is in one
-batch, and what waits in Redis stays bounded however much is stored. See decision 44.
+forced batch in the transaction that moves the round on. So each URL is in one batch, whichever
+process dies at whatever time, and what waits in Redis stays bounded however much is stored. See
+decision 44.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from greencrawl.broker.service.service import Service, Sums
+from greencrawl.broker.service.service import Service
 from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.scope import Rules, compile, level_for
@@ -24,6 +25,7 @@ from greencrawl.schema.records import (
     Round,
     StoredPage,
     TaskKind,
+    Totals,
 )
 
 log = logger("upkeep")
@@ -39,7 +41,7 @@ _PAGES, _FINALS = "p", "f"
 """What a cursor begins with, by what it is of."""
 
 
-def go_on(service: Service, crawl: Crawl, sums: Sums) -> bool:
+def go_on(service: Service, crawl: Crawl, sums: Totals) -> bool:
     """Queue more of the crawl's rounds if it has room; whether one of them is under way.
 
     Raises Unavailable, DutyLost.

@@ -1,7 +1,7 @@
 """Long work in steps, with rests as long between them.
 
-What else is to be written comes in between: on SQLite writers of other processes do not queue, and
-steps without a rest would leave them the lock by luck alone.
+Other writes come in between. On SQLite writers of other processes do not queue, so steps without a
+rest would give them the lock only by luck.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What one broker does by itself: pending seeds, the store's clock, limits, and the end of a crawl.
+"""The upkeep that one broker does by itself: pending seeds, the store's clock, limits, and the end
+of a crawl.
 
 It has the duty; each of its writes is checked against the duty's epoch, and the others tell it what
 goes on through them, at most every :data:`BUSY_SECONDS`. A crawl is scanned when something was
@@ -19,13 +20,13 @@ from greencrawl.broker.frontier.coordination.activity import ACTIVITY, ANY
 from greencrawl.broker.frontier.coordination.duties import UPKEEP
 from greencrawl.broker.frontier.scans import Counts
 from greencrawl.broker.service import seeding
-from greencrawl.broker.service.service import Service, Sums
+from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks import periods, rounds
 from greencrawl.broker.tasks.duty_timeout import DutyTimeout
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
 from greencrawl.schema.log import logger
-from greencrawl.schema.records import FINISHED, STOPPED, Crawl, Duty, SeedBatch
+from greencrawl.schema.records import FINISHED, STOPPED, Crawl, Duty, SeedBatch, Totals
 
 log = logger("upkeep")
 
@@ -140,7 +141,7 @@ class Upkeep:
             stopping.wait(max(BUSY_SECONDS, min(took / SCANNING_SHARE, QUIET_SECONDS)))
 
     def _again(self, heard: Collection[int]) -> float:
-        """What was heard is to be looked at again: the step was cut short."""
+        """The crawls that were heard of must be scanned again: the step was cut short."""
         if ANY in heard:
             self._next.clear()
         self._next.update(dict.fromkeys(heard, 0.0))
@@ -329,13 +330,13 @@ class Upkeep:
             if limit_reached(crawl, frontier.stats(crawl), self._spent_seconds(crawl)):
                 frontier.stop_leasing(crawl)
 
-    def _end_at_limit(self, crawl: Crawl, sums: Sums, states: frozenset[str], limit: str) -> float:
+    def _end_at_limit(self, crawl: Crawl, sums: Totals, states: frozenset[str], why: str) -> float:
         """Stop leasing, and set it done when nothing is leased: then nothing can be any more."""
         if states != {"stop"}:
-            log.info("limit_reached", crawl=crawl.name, limit=limit)
+            log.info("limit_reached", crawl=crawl.name, limit=why)
             self._service.frontier.stop_leasing(crawl)
         elif not sums.leased:
-            self._done(crawl, limit)
+            self._done(crawl, why)
         return BUSY_SECONDS
 
     def _spent_seconds(self, crawl: Crawl) -> float:
@@ -345,7 +346,7 @@ class Upkeep:
         most = round(2 * QUIET_SECONDS * 1000)
         return self._service.store.count_time(crawl.id, epoch_ms(), most) / 1000
 
-    def _until_limit(self, crawl: Crawl, spent: float, sums: Sums) -> float:
+    def _until_limit(self, crawl: Crawl, spent: float, sums: Totals) -> float:
         """Nothing but time itself announces ``max_seconds``."""
         if not crawl.options.max_seconds:
             return QUIET_SECONDS if sums.leased else SELDOM_SECONDS
@@ -354,8 +355,8 @@ class Upkeep:
     def _finish(self, crawl: Crawl, quiet: _Quiet) -> None:
         """Shut the crawl, see that nothing came before it was shut, and set it done.
 
-        Whoever comes with something new meanwhile finds it shut and raises its version in the
-        store, so that it is not set done.
+        If something new comes meanwhile, its sender finds the crawl shut and raises its version in
+        the store, so that it is not set done.
         """
         frontier = self._service.frontier
         frontier.shut(crawl)
@@ -380,11 +381,11 @@ class Upkeep:
         return True
 
 
-def _seen(sums: Sums) -> _Quiet:
+def _seen(sums: Totals) -> _Quiet:
     return _Quiet(sums.admitted, sums.finished)
 
 
-def limit_reached(crawl: Crawl, sums: Sums, spent_seconds: float, stored: int = 0) -> str:
+def limit_reached(crawl: Crawl, sums: Totals, spent_seconds: float, stored: int = 0) -> str:
     """The name of the limit that the crawl has reached, or "".
 
     ``stored``: pages by the store, which takes in no more than the limit, whatever Redis counts.

@@ -19,10 +19,10 @@ from greencrawl.store.migrations import Migration
 def migrate(post: bool, dry_run: bool, data: str | None) -> None:
     """Bring the store up to date.
 
-    The first part goes before processes of the new version, while older ones go on; on SQLite they
-    do it by themselves, and so does everyone who finds a store empty. The second part, --post, is
-    for when all brokers and workers are of the new version; on SQLite the next process that has
-    the file for itself does it, too.
+    The first part runs before processes of the new version start, while older ones go on. On SQLite
+    the new processes run it themselves. Any process that finds a store empty runs it too. The
+    second part, --post, is for when all brokers and workers are of the new version; on SQLite the
+    next process that has the file for itself does it, too.
     """
     settings = reach.load(data)
     where = mask_url(settings.store_url)
@@ -52,7 +52,7 @@ def migrate(post: bool, dry_run: bool, data: str | None) -> None:
 
 
 def _fresh(due: list[Migration]) -> bool:
-    """Whether the store is empty: then everything is applied at once."""
+    """Whether the store is empty; then all migrations are applied at once."""
     return bool(due) and due[0].number == 1
 
 

@@ -73,7 +73,7 @@ def order(node: str, options: Sequence[str], data: str | None) -> None:
     log_level.
 
     It is followed within a second and holds, also over starts, until it is taken back by `KEY=`.
-    What one node is ordered counts before what all are.
+    An order to one node counts before an order to all nodes.
     """
     wanted = key_values.parsed(options, NodeOptions)
     broker = reach.required(reach.load(data))
@@ -116,7 +116,7 @@ def drain(node: str, data: str | None) -> None:
 
 
 def _drains(member: MemberState) -> bool:
-    """Whether it has said that it keeps the order."""
+    """Whether the member has said that it keeps the order."""
     found = member.facts.options.get("drain")
     return found is not None and found.value is True
 
@@ -184,7 +184,7 @@ def _told(member: MemberState) -> Iterable[str]:
 
 
 def _ordered(broker: BrokerClient, node: str, log: int = LOG) -> Iterable[str]:
-    """What a node is ordered, and by whom."""
+    """The orders of a node, and who gave them."""
     name = _name(node)
     for one in broker.orders().nodes:
         every = msgspec.structs.asdict(one.options)

@@ -47,7 +47,7 @@ def store() -> None:
 def status(as_json: bool, data: str | None) -> int:
     """Show who takes writes, who acknowledges them, who lags, and what to do.
 
-    The exit code is 1 if something is to be done.
+    The exit code is 1 if there is something to do.
     """
     settings = reach.load(data)
     path = reach.sqlite_path(settings)
@@ -127,7 +127,7 @@ def rejoin(server: str) -> None:
     default="data/cluster",
     metavar="DIR",
     show_default=True,
-    help="Where their configuration and data are.",
+    help="The folder of their configuration and data.",
 )
 @click.option("--stop", is_flag=True, help="Stop the servers; their data stays.")
 def local(folder: str, stop: bool) -> None:

@@ -55,7 +55,7 @@ DEMO_DELAY_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class Job:
-    """What the command line asks for."""
+    """The settings and crawl that the command line asks for."""
 
     wanted: CreateCrawl
     settings: Settings
@@ -184,8 +184,8 @@ def _begins(job: Job, *, elsewhere: bool) -> list[UrlState]:
 
 
 def _check_logins(wanted: CreateCrawl, settings: Settings) -> None:
-    """Raises InvalidConfig that names every secret that this host lacks; says which entry is of no
-    use for where the crawl begins."""
+    """Raises InvalidConfig that names every secret that this host lacks. Logs each entry that is of
+    no use at the crawl's seeds."""
     begins = [canonicalise(url) for _, url in starts(wanted)]
     secrets = Secrets(settings.credentials_file)
     problems: list[tuple[str, str]] = []
@@ -236,7 +236,7 @@ def _here(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
 
 
 def _at_address(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
-    """:func:`_here`, with the address at which the broker is to listen in the settings."""
+    """:func:`_here`, with the address for the broker to listen at in the settings."""
     settings = job.settings
     address = reach.own_address(settings)
     with on_signals() as stop, held(settings.data, "crawl", address):
@@ -347,7 +347,7 @@ def _known(job: Job) -> list[CrawlOptions]:
 def _environment(
     settings: Settings, address: str, crawls: Sequence[CrawlOptions] = ()
 ) -> dict[str, str]:
-    """What the processes are started with; they may use what ``crawls`` name."""
+    """The environment that the processes start with; they may use what ``crawls`` name."""
     host, port = settings.bind
     return environment(
         {**os.environ, **permits.of_crawls(settings, crawls)},

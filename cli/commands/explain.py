@@ -32,10 +32,10 @@ from greencrawl.store.base import Store
 def explain(url: str, crawl: str | None, data: str | None) -> None:
     """Say where a URL is, and why.
 
-    Fetched, waiting, held back, excluded by which rule, parked, given up: one sentence for each
-    crawl, then the tries so far, the latest first, and the versions of a page that was fetched more
-    than once. Asks the running broker; when none answers, the store, which does not know what is
-    waiting.
+    A URL is fetched, waiting, held back, excluded by a rule, parked or given up: this says which,
+    in one sentence for each crawl. Then come the tries so far, the latest first, and the versions
+    of a page that was fetched more than once. Asks the running broker; when none answers, the
+    store, which does not know what is waiting.
     """
     settings = reach.load(data)
     broker = reach.answering(settings)
@@ -64,7 +64,8 @@ def explain(url: str, crawl: str | None, data: str | None) -> None:
 def _likelier(
     asked: str, states: list[UrlState], ask: Callable[[str], list[UrlState]]
 ) -> tuple[str, list[UrlState]]:
-    """What a person may mean who wrote no scheme: the other one, if only that is known."""
+    """A guess at the URL that a person meant who wrote no scheme: the one with the other scheme, if
+    only that is known."""
     if any(state.state not in ("unseen", "invalid") for state in states):
         return asked, states
     scheme, _, rest = asked.partition("://")

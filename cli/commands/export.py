@@ -122,7 +122,7 @@ def export(
 
 
 def _filter(since: str | None, host: str | None, status: str | None) -> PageFilter:
-    """What is wanted, of what was typed. Raises click.UsageError."""
+    """The options of the export, from the command line. Raises click.UsageError."""
     try:
         return PageFilter(
             host=_host(host) if host else "",
@@ -158,7 +158,7 @@ def _format(
 
 
 def _columns(store: Store, wanted: Wanted, typed: Mapping[str, Any]) -> tuple[str, ...]:
-    """Of records as a table; none of all else. Raises TooManyColumns."""
+    """The table for records; None for everything else. Raises TooManyColumns."""
     is_table = typed.get("items") and typed["format"] == "csv"
     return columns_of(store, wanted) if is_table else ()
 

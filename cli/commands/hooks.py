@@ -47,11 +47,11 @@ def hooks(crawl: str | None, urls: bool, again: bool, data: str | None) -> int:
 
     By function and message, with how many pages and some of them; with --urls one page a line,
     separated by tabs: when it was fetched, function, message, URL. With --again the hook, mended
-    meanwhile, runs on them as on a fetch, but from what is stored: fields and items are stored with
-    their pages, and new links are queued, by a running broker within seconds, otherwise when the
-    crawl is run again. What `request` did to a request cannot be done again: fetch such pages anew.
-    Running workers keep the code they imported: restart them so that new pages use the mended
-    module. CRAWL may be left out when there is only one.
+    meanwhile, runs on these pages again. It runs as on a fetch, but from what is stored. Fields and
+    items are stored with their pages. New links are queued: within seconds by a running broker,
+    otherwise when the crawl runs again. This cannot do again what `request` did to a request: fetch
+    such pages anew. Running workers keep the code that they imported: restart them, so that new
+    pages use the mended module. CRAWL may be left out when there is only one.
     """
     settings = reach.load(data)
     if again:
@@ -68,7 +68,7 @@ def hooks(crawl: str | None, urls: bool, again: bool, data: str | None) -> int:
 
 
 class _Source(Protocol):
-    """Where failures are read."""
+    """The source that failures are read from."""
 
     def counts(self) -> Sequence[HookCount]: ...
 
@@ -173,7 +173,7 @@ def _again(settings: Settings, crawl: str | None) -> int:
 
 
 def _total(counts: Sequence[HookCount]) -> int:
-    """Pages that are to be looked at, at least: one may have failed in both functions."""
+    """The number of pages to look at, at least: one page may have failed in both functions."""
     by_function = [sum(one.pages for one in counts if one.function == name) for name in OF_PAGES]
     return max(by_function)
 

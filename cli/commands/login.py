@@ -33,7 +33,7 @@ from greencrawl.worker.http.client import Downloader
 
 MAX_BODY_BYTES = 2 * 1024 * 1024
 WAIT_SECONDS = 0.2
-"""Between two looks at whether a worker has ended the login that it is at."""
+"""Seconds between two checks whether a worker has ended the login that it is at."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,8 @@ def _say(text: str) -> None:
 
 
 def _wanted(settings: Settings, name: str, file: str | None, crawl: str | None) -> Wanted:
-    """The entry of that name; raises GreencrawlError that lists those there are."""
+    """The entry of that name; raises GreencrawlError with a list of the entries if there is
+    none."""
     if file is not None and crawl is not None:
         raise click.UsageError("give FILE.toml or --crawl, not both")
     if file is not None:
@@ -152,10 +153,11 @@ def _options(
 
 @contextmanager
 def _leases(settings: Settings) -> Iterator[Claims]:
-    """The frontier, so that no worker logs in at the same time; where none runs, ours alone.
+    """The frontier, so that no worker logs in at the same time. If no frontier runs, a local one
+    for us alone.
 
-    What is kept then is given to the frontier by the first worker that reads it. Raises
-    Unavailable when Redis should answer and does not.
+    The first worker that reads what is kept here gives it to the frontier. Raises Unavailable when
+    Redis should answer and does not.
     """
     from greencrawl.broker.frontier import Frontier
 
@@ -185,7 +187,7 @@ def _leases(settings: Settings) -> Iterator[Claims]:
 
 
 def _may_rest(settings: Settings) -> bool:
-    """Whether Redis is one that runs with our own processes only, and none of them does."""
+    """Whether Redis is one that runs with our own processes only, and none of them runs."""
     return settings.embedded_redis and not holder(settings.data)
 
 
@@ -277,7 +279,8 @@ class _Login:
         self._downloader.close()
 
     def run(self, url: str | None) -> str:
-        """What came of it, in a sentence. Raises GreencrawlError when nobody lets us in."""
+        """The outcome of the login, in a sentence. Raises GreencrawlError when nobody lets us
+        in."""
         from greencrawl.worker.auth.kinds import form_page, registry
 
         form_page.read_alone()

@@ -14,7 +14,7 @@ from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import NodeAway, Purge
 
 LOOK_SECONDS = 0.5
-"""Between two questions how far a deletion is."""
+"""Seconds between two questions about the progress of a deletion."""
 
 
 @click.command()
@@ -46,12 +46,12 @@ def resume(crawl: str | None, data: str | None) -> None:
 @click.option("--now", is_flag=True, help="Give back what is leased, too.")
 @reach.data_option
 def stop(crawl: str | None, now: bool, data: str | None) -> None:
-    """End a crawl. What waits is left, what workers have leased is finished: some dozens of URLs a
-    host, at its delay.
+    """End a crawl. Waiting URLs are left where they are. Leased ones are finished: some dozens of
+    URLs a host, at its delay.
 
-    Waits until nothing of it is leased; the broker goes on if you do not. `greencrawl resume`
-    and new seeds let it go on; seeds that are known and links that are found late do not. CRAWL may
-    be left out when there is only one.
+    Waits until nothing of it is leased; the broker goes on if you do not. `greencrawl resume` and
+    new seeds let it go on. Known seeds and links that are found late do not. CRAWL may be left out
+    when there is only one.
     """
     settings = reach.load(data)
     broker = reach.required(settings)
@@ -75,7 +75,7 @@ def stop(crawl: str | None, now: bool, data: str | None) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @reach.data_option
 def delete(crawl: str, yes: bool, data: str | None) -> None:
-    """Delete a crawl with all that is stored of it, but for WARC files (docs/export.md).
+    """Delete a crawl with all that is stored of it, except WARC files (docs/export.md).
 
     Its name is free at once. Waits until all is gone; the broker goes on if you do not. While a
     Redis node is away the deletion waits, says so, and goes on by itself when the node is back.

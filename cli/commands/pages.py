@@ -39,7 +39,7 @@ NARROWEST = 80
 
 
 class Wanted(NamedTuple):
-    """What a list is asked for; ``pattern`` "" is none."""
+    """The options of a list; ``pattern`` "" stands for none."""
 
     pages: PageFilter
     pattern: str

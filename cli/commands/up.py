@@ -15,7 +15,7 @@ from greencrawl.cli.local.stopping import Stop, on_signals
 from greencrawl.schema.settings import Settings
 
 LOOK_SECONDS = 1.0
-"""Between two looks at whether the processes live."""
+"""Seconds between two checks that the processes live."""
 
 
 @click.command()
@@ -31,7 +31,7 @@ def up(data: str | None, processes: int | None) -> None:
 
     The broker listens on GREENCRAWL_BIND (127.0.0.1:8765). Add work with `greencrawl crawl`
     with GREENCRAWL_BROKER set, with `greencrawl seed`, or with curl; look with `greencrawl
-    status`. What the processes log goes to standard error.
+    status`. The logs of the processes go to standard error.
     """
     settings = reach.load(data, processes=None if processes is None else str(processes))
     address = reach.own_address(settings)

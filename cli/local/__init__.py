@@ -1,1 +1,2 @@
-"""What the command does on its own machine: processes, data folder, sites, a consent by browser."""
+"""The parts of the command on its own machine: processes, data folder, sites, a consent by
+browser."""

@@ -1,7 +1,7 @@
 """A person's consent, where OAuth wants one: the browser goes there, and its answer comes back.
 
-The answer is a redirect to a port of this machine (RFC 8252) where the provider allows that, or the
-address that the browser ends at, pasted by hand – with OAuth 1.0a also the number that the page
+The answer is a redirect to a port of this machine (RFC 8252) if the provider allows that. Otherwise
+a person copies the address at which the browser ends; with OAuth 1.0a also the number that the page
 shows (``oob``). Only what belongs to the question that was asked is taken.
 """
 
@@ -43,7 +43,7 @@ class Way:
 
     @property
     def by_hand(self) -> bool:
-        """Whether a person has to bring it."""
+        """Whether a person has to copy the answer."""
         return self.paste or not is_loopback(self.redirect_uri or CALLBACK)
 
 
@@ -51,7 +51,8 @@ class Asking(Protocol):
     """A kind that needs a person: ``greencrawl.worker.auth.kinds.oauth1`` and ``oauth2``."""
 
     def authorize(self, session: requests.Session, redirect_uri: str) -> Asked:
-        """What the person is to open. ``redirect_uri`` is where the provider sends them back to.
+        """The address for the person to open. ``redirect_uri`` is where the provider sends them
+        back to.
 
         Raises LoginRefused, LoginFailed.
         """
@@ -98,7 +99,7 @@ def _pasted(uri: str) -> str:
 
 
 def _belongs(url: str, state: str) -> bool:
-    """Whether an answer is to our question: another program may ask at our port too."""
+    """Whether an answer belongs to our question: another program may call our port too."""
     given = parse_qs(urlsplit(url).query)
     return any(state in given.get(name, ()) for name in ("state", "oauth_token", "denied"))
 

@@ -1,4 +1,5 @@
-"""Who runs in a data folder: a lock held while a command serves it, and where its broker listens.
+"""The process that runs in a data folder: a lock is held while a command serves it, and a file
+tells where its broker listens.
 
 Two brokers with an embedded Redis in one folder would be two truths, so ``crawl`` and ``up`` hold
 the lock; other commands read from it which broker to ask.
@@ -20,11 +21,11 @@ from greencrawl.schema.errors import GreencrawlError
 
 LOCK = "greencrawl.lock"
 REDIS_LOCK = Path("redis") / "lock"
-"""What a broker with an embedded Redis holds (``greencrawl.broker.frontier.nodes.embedded``)."""
+"""The lock of a broker with an embedded Redis (``greencrawl.broker.frontier.nodes.embedded``)."""
 REDIS_SERVER_LOCK = Path("redis") / "server.lock"
-"""What that Redis holds itself, with its process id in it."""
+"""The lock of that Redis itself, with its process id in it."""
 ORPHAN_SECONDS = 60.0
-"""A broker whose command was killed ends within a second or two; a large Redis takes longer."""
+"""If its command is killed, a broker ends within a second or two; a large Redis takes longer."""
 LOOK_SECONDS = 0.1
 
 

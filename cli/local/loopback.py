@@ -47,12 +47,13 @@ class Loopback:
         port = self._socket.getsockname()[1]
         name = f"[{host}]" if ":" in host else host
         self.uri = f"http://{name}:{port}{parts.path}"
-        """What to give as the redirect URI."""
+        """The redirect URI to give to the provider."""
 
     def wait(self, expected: Callable[[str], bool], seconds: float) -> str | None:
         """The first URL asked for at the URI's path that is ``expected``; None if none comes.
 
-        Whatever else knocks – a favicon, another program – is answered so, and waited past.
+        Anything else that calls – a favicon, another program – gets this answer, and the wait goes
+        on.
         """
         limit = monotonic() + seconds
         while (left := limit - monotonic()) > 0:
@@ -104,7 +105,8 @@ class Loopback:
 
 
 def is_loopback(uri: str) -> bool:
-    """Whether a redirect to ``uri`` comes back to this machine, and in clear is no harm."""
+    """Whether a redirect to ``uri`` comes back to this machine, so that sending it in clear does no
+    harm."""
     try:
         parts = urlsplit(uri)
         return parts.scheme == "http" and parts.hostname in _HOSTS and (parts.port or 0) >= 0

@@ -1,7 +1,7 @@
-"""What a command lets the broker and the workers that it starts use; see ``schema.net.permits``.
+"""What a command permits to the broker and the workers that it starts; see ``schema.net.permits``.
 
-Without tokens every account of the machine may create crawls at such a broker. What the person
-who typed the command has named is permitted, and nothing else.
+Without tokens every account of the machine may create crawls at such a broker. Only what the person
+named on the command line is permitted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from greencrawl.worker.auth.state.secrets import tables_of
 def of_file(settings: Settings) -> dict[str, str]:
     """Variables that tell a broker, which does not read the file of credentials, of its ``hosts``.
 
-    What the environment says stays. Raises InvalidConfig when the file cannot be read.
+    A value in the environment stays. Raises InvalidConfig when the file cannot be read.
     """
     file = settings.credentials_file
     tables = tables_of(file) if file.exists() else {}
@@ -32,8 +32,8 @@ def of_file(settings: Settings) -> dict[str, str]:
 def of_crawls(settings: Settings, crawls: Iterable[CrawlOptions]) -> dict[str, str]:
     """Variables that permit the modules and the secrets which these crawls name.
 
-    Where the operator has said something, that stays: hosts of a secret, and, where the broker has
-    tokens, everything.
+    A value that the operator has set stays: hosts of a secret, and everything if the broker has
+    tokens.
     """
     if not Permits.of(settings).confined:
         return {}

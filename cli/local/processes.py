@@ -1,7 +1,7 @@
 """Broker and worker as child processes of a command: started, restarted when they die, stopped.
 
-A child has a session of its own, so that Ctrl-C reaches this process alone and the order of
-stopping is kept: workers first, while the broker still takes back what they hold.
+A child has a session of its own, so Ctrl-C reaches this process alone. This keeps the order of
+stopping: workers first, while the broker still takes back what they hold.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Child:
                 os.killpg(self._process.pid, signal.SIGCONT)
 
     def _die_with_parent(self) -> Callable[[], None] | None:
-        """What the child does before exec: have the kernel signal it when its parent dies."""
+        """Run in the child before exec: ask the kernel to signal it when its parent dies."""
         if sys.platform != "linux":
             return None
         libc, parent, number = ctypes.CDLL(None), os.getpid(), self._orphaned
@@ -250,7 +250,7 @@ def environment(base: Mapping[str, str], **settings: str) -> dict[str, str]:
 
 
 def frozen_text(frozen: Sequence[tuple[str, int]]) -> str:
-    """What to tell of processes that stand still, "" where none does."""
+    """The text about processes that stand still; "" if none does."""
     return "; ".join(
         f"the {name}, process {pid}, was stopped by somebody: `kill -CONT {pid}` lets it go on"
         for name, pid in frozen
@@ -258,7 +258,7 @@ def frozen_text(frozen: Sequence[tuple[str, int]]) -> str:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether a process stands still by SIGSTOP; False where the system does not tell (proc(5))."""
+    """Whether SIGSTOP holds a process; False if the system does not tell (proc(5))."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -285,7 +285,7 @@ def _last_line(log: Path) -> str:
 
 
 def _told(line: str) -> str:
-    """What a line of a log says: of a JSON object its event, with the error if it has one."""
+    """The message of a log line: for a JSON object its event, with the error if it has one."""
     try:
         entry = msgspec.json.decode(line, type=dict[str, Any])
     except msgspec.MsgspecError:

@@ -32,7 +32,8 @@ class Stop:
 
     @property
     def exit_code(self) -> int:
-        """What a shell expects after a signal (128 + its number); 0 if there was none."""
+        """The exit code that a shell expects after a signal (128 + its number); 0 if there was
+        none."""
         return 128 + self.number if self.number else 0
 
     def signal(self, number: int) -> None:
@@ -41,7 +42,7 @@ class Stop:
         self.number = self.number or number
 
     def within(self, call: Callable[[], T], grace_seconds: float = GRACE_SECONDS) -> T | None:
-        """What ``call`` returns; None if it still waits so long after somebody asked to stop.
+        """The result of ``call``; None if it still waits this long after somebody asked to stop.
 
         It must be a call that may be broken off wherever it waits.
         """

@@ -30,7 +30,7 @@ _PIECE = 64 * 1024
 @click.argument("source", metavar="URL|FILE", required=False)
 @click.option("--full", "what", flag_value="full", help="All of its visible text.")
 @click.option("--markdown", "what", flag_value="markdown", help="The main text as Markdown.")
-@click.option("--comments", "what", flag_value="comments", help="What readers wrote of it.")
+@click.option("--comments", "what", flag_value="comments", help="Comments of readers.")
 @click.option("--about", "what", flag_value="about", help="Title, author, date, site and so on.")
 @click.option(
     "--why",
@@ -39,14 +39,14 @@ _PIECE = 64 * 1024
     metavar="[FILE.html]",
     help="Each block of text with its score; as a picture, in the page's own layout, in FILE.html.",
 )
-@click.option("--url", metavar="URL", default="", help="Where a FILE came from.")
+@click.option("--url", metavar="URL", default="", help="The URL that a FILE came from.")
 def extract(source: str | None, what: str | None, why: str | None, url: str) -> None:
     """Read the main text of one page, which is fetched or is a file.
 
-    One request is sent for a URL, without asking robots.txt. `--why` shows how likely each block
-    is main text, from 0 to 1, its element, its length in signs, and a + where it was chosen, or a c
-    for a reader's comment, and what the score goes by. The picture is one file without scripts,
-    which fetches nothing; hold the pointer over a text for its reason.
+    One request is sent for a URL, without asking robots.txt. `--why` shows for each block how
+    likely it is main text, from 0 to 1, its element, its length in signs, and what the score is
+    based on. A + marks a block that was chosen, a c a reader's comment. The picture is one file
+    without scripts, which fetches nothing; hold the pointer over a text for its reason.
     """
     if source is None and why:  # `--why URL`: what follows it is the page
         source, why = why, ""

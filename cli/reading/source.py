@@ -1,4 +1,4 @@
-"""Where the commands ask for stored pages: at the running broker, or in the store."""
+"""The source of stored pages for the commands: the running broker, or the store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from greencrawl.store.base import Store
 
 @contextmanager
 def source(data: str | None) -> Iterator[AtBroker | InStore]:
-    """Where pages are asked for: the running broker, or the store where none answers."""
+    """The source of pages: the running broker, or the store if none answers."""
     settings = reach.load(data)
     broker = reach.answering(settings)
     if broker is not None:
@@ -28,7 +28,7 @@ def source(data: str | None) -> Iterator[AtBroker | InStore]:
 
 
 def _unknown(error: Refused) -> GreencrawlError:
-    """What a broker says of a page that it does not have."""
+    """The answer of a broker about a page that it does not have."""
     return (
         GreencrawlError(str(error.problem.get("detail", error))) if error.status == 404 else error
     )

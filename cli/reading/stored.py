@@ -21,7 +21,7 @@ from greencrawl.worker.extract.main import available
 from greencrawl.worker.extract.main.library import extract
 
 TEXTS = ("full", "main", "markdown")
-"""What ``--text`` of an export may say; the first is the default."""
+"""The values of ``--text`` of an export; the first is the default."""
 
 
 class Source(Protocol):
@@ -41,9 +41,9 @@ class Source(Protocol):
 
 
 def main_text(source: Source, page_id: str, markdown: bool) -> str:
-    """Main text of a page, as it was told when it was fetched, or by its body; all of its text,
-    which is said on the standard error, where there is no main text: nothing was compiled, its body
-    is neither HTML nor plain text, or nothing on it is main text."""
+    """The main text of a page, as it was found at the fetch, or from its body. If there is no main
+    text, this is all of its text, and standard error says so: nothing was compiled, its body is
+    neither HTML nor plain text, or nothing on it is main text."""
     known = source.get(page_id)
     found, why = None if markdown else known.main, ""
     if found is None:

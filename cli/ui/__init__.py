@@ -1,1 +1,1 @@
-"""What a person sees: progress, summaries, advice, text made safe for a terminal."""
+"""The output for a person: progress, summaries, advice, text made safe for a terminal."""

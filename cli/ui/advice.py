@@ -1,7 +1,8 @@
 """Commands that a message advises, as they can be typed where this one was: with its data folder.
 
 Messages name them as `greencrawl …` between back-ticks, whoever wrote them, a worker or a broker
-included, which know nothing of it. Where a message is shown, :func:`complete` adds the option.
+included, which know nothing of it. The command that shows a message calls :func:`complete`, which
+adds the option.
 """
 
 from __future__ import annotations

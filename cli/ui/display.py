@@ -25,7 +25,7 @@ from greencrawl.schema.records import (
 )
 
 PLAIN_SECONDS = 5.0
-"""Between two lines where there is no terminal."""
+"""Seconds between two lines if there is no terminal."""
 
 RATE_SECONDS = 10.0
 """Pages a second are a mean over this long."""
@@ -53,7 +53,7 @@ class Rate:
 
 
 def away_text(node: NodeAway) -> str:
-    """That a Redis node does not answer, and since when."""
+    """A line about a Redis node that does not answer, with the time since when."""
     since = f" since {moment(node.since_ms)}" if node.since_ms else ""
     return f"{printable(node.why)}; not counted{since}: its hosts wait, all others go on"
 
@@ -166,7 +166,8 @@ def rest_text(stats: Stats) -> str:
 
 
 def workers_text(stats: Stats) -> str:
-    """That something is to be fetched and nobody is at work, or that hosts share an id; else ""."""
+    """A line if there is something to fetch and nobody is at work, or if hosts share an id; else
+    ""."""
     notes = []
     open_ = any(one.state == "active" and one.waiting + one.overflow for one in stats.crawls)
     if stats.workers == 0 and open_ and not any(one.leased for one in stats.crawls):

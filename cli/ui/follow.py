@@ -41,16 +41,16 @@ from greencrawl.schema.text.again import not_anew_text
 T = TypeVar("T")
 
 POLL_SECONDS = 0.5
-"""Between two looks at the broker's counters."""
+"""Seconds between two readings of the broker's counters."""
 
 QUIET_SECONDS = 5.0
-"""So long may URLs wait with none in flight before the display says why."""
+"""URLs may wait this long with none in flight; then the display says why."""
 
 BATCH = 1000
 """URLs in a request that has some fetched again."""
 
 SILENT_SECONDS = 10.0
-"""So long may a broker be silent before the display says so."""
+"""A broker may be silent this long; then the display says so."""
 
 ONLY_RETRIES = (
     "only retries are left, and none is due yet: `greencrawl explain URL` says why; "
@@ -61,7 +61,7 @@ AUTH = re.compile(r"\bauth (?P<name>[a-z][a-z0-9_]*)")
 """In the reason of a block that a login led to (``greencrawl.worker.auth.account``)."""
 
 HOSTS = 10
-"""So many of the seeds' hosts are asked about."""
+"""The number of the seeds' hosts that are asked about."""
 
 ALL_REST = (
     "the hosts of all URLs that wait have to rest: they asked for it, or did not answer, or a "
@@ -85,7 +85,8 @@ class End:
 
     @property
     def stopped(self) -> bool:
-        """Whether somebody stopped it before the crawl was done, or rests until its next period."""
+        """Whether somebody stopped the crawl before it was done, or it rests until its next
+        period."""
         return self.last.state != "done" and not self.rests
 
     @property
@@ -94,7 +95,7 @@ class End:
         return self.last.state == "resting" and self.last.wakes_ms > epoch_ms()
 
     def summary(self) -> Summary:
-        """What the broker's counters say of this run."""
+        """The counters of the broker for this run."""
         stats = replace_struct(self.last, hosts=self.hosts)
         return summary.of_run(stats, self.slowest, self.seconds, self.first.stored)
 
@@ -111,12 +112,12 @@ def follow(
 ) -> End | None:
     """Create or update the crawl and show it until it is done or ``stop`` is asked for.
 
-    With ``fresh`` all of it is asked for again, else those URLs that are to be fetched ``again``;
-    ``stay`` goes on while it rests between two periods. One that was paused or stopped is resumed:
-    a person names it. A broker that is away is waited for, and our own processes are started again
-    when they die. None when it was stopped
-    before there was anything to count. Raises :class:`greencrawl.schema.errors.Refused` when the
-    broker will not have the crawl, InvalidConfig when it would not have it anew, and
+    With ``fresh`` all of it is asked for again, otherwise only the URLs to fetch ``again``. With
+    ``stay`` the run goes on while the crawl rests between two periods. One that was paused or
+    stopped is resumed: a person names it. A broker that is away is waited for, and our own
+    processes are started again when they die. None when it was stopped before there was anything to
+    count. Raises :class:`greencrawl.schema.errors.Refused` when the broker will not have the crawl,
+    InvalidConfig when it would not have it anew, and
     :class:`greencrawl.cli.local.processes.ProcessFailed` when our processes keep dying.
     """
     name = wanted.name
@@ -266,7 +267,7 @@ def known_at(broker: BrokerClient, name: str) -> Crawl | None:
 
 
 def round_text(one: Round) -> str:
-    """What a round that is under way does, for people."""
+    """The state of a round that is under way, for people."""
     pages = "1 page is" if one.total == 1 else f"{one.total:,} pages are"
     if one.total < 0:  # not counted
         pages = "pages are"
@@ -276,7 +277,8 @@ def round_text(one: Round) -> str:
 
 
 def is_finished(crawl: Crawl, wanted: CreateCrawl) -> bool:
-    """Whether running ``wanted`` again would change nothing: it is done, with the same options."""
+    """Whether running ``wanted`` again would change nothing: the crawl is done, with the same
+    options."""
     fields = {name: getattr(wanted, name) for name in CrawlOptions.__struct_fields__}
     rests = crawl.state == "resting" and crawl.wakes_ms > epoch_ms()
     ended = rests or (crawl.state == "done" and crawl.reason != STOPPED)

@@ -9,7 +9,7 @@ from greencrawl.cli.ui.summary import Summary
 from greencrawl.schema.records import UrlState
 
 URLS = 3
-"""Of those that the crawl begins at, so many are told of."""
+"""The number of seeds to tell about."""
 
 WORDS = {
     "robots": "robots.txt forbids it",
@@ -24,7 +24,7 @@ WORDS = {
     "links": "pages with more links than are followed or kept",
     "hook": "the crawl's own code failed",
 }
-"""What kinds of failure mean, where their name does not say it."""
+"""The meaning of kinds of failure whose name does not say it."""
 
 
 def why(summary: Summary, begins: Sequence[UrlState]) -> str:

@@ -35,21 +35,20 @@ class HostTime(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a crawl came to. ``seconds`` and ``pages_per_second`` are of this run of the command;
+    """The result of a crawl. ``seconds`` and ``pages_per_second`` are of this run of the command;
     everything else is of the crawl as a whole. ``pages`` are those with a status of 2xx.
 
     ``failures`` counts URLs without a page by the kind of failure, as `status` does without a
     broker; a broker elsewhere counts every try. ``gone`` are URLs that do not exist (404, 410),
-    ``dead`` those given up after their tries, ``excluded`` those kept out by rule (robots.txt, and
-    links that log out or change something: the kind ``action``), ``parked`` those of shapes that
-    bring nothing new.
-    ``hooks`` counts pages on which the crawl's hook failed, by function and message; ``refused``
-    are workers that could not import it.
-    ``put_off`` counts sessions that ended by no fault of their hosts', whose URLs went back.
-    ``withheld`` counts pages whose content is not kept, by the directive, as the broker counts.
-    ``rewritten`` are links that the crawl's ``normalise`` has changed, ``unchanged`` pages that
-    were asked for again and had not changed, as the broker counts.
-    ``hosts`` were asked for something; at a broker elsewhere, the most that had work at once.
+    ``dead`` those given up after their tries. ``excluded`` are those that a rule keeps out
+    (robots.txt, and links that log out or change something: the kind ``action``). ``parked`` are
+    those of shapes that bring nothing new. ``hooks`` counts pages on which the crawl's hook failed,
+    by function and message; ``refused`` are workers that could not import it. ``put_off`` counts
+    sessions that ended by no fault of their hosts', whose URLs went back. ``withheld`` counts pages
+    whose content is not kept, by the directive, as the broker counts. ``rewritten`` are links that
+    the crawl's ``normalise`` has changed, ``unchanged`` pages that were asked for again and had not
+    changed, as the broker counts. ``hosts`` were asked for something; at a broker elsewhere, the
+    most that had work at once.
     """
 
     crawl: str

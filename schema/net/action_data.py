@@ -1,4 +1,4 @@
-"""The words and URLs by which links are known that log out or change something: two files of data.
+"""The words and URLs that show that a link logs out or changes something: two files of data.
 
 ``action_words.toml`` has words by language, ``action_links.toml`` what known software writes into
 its URLs, both with a source each. ``greencrawl.schema.net.actions`` says what they mean in a URL,

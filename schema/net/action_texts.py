@@ -1,7 +1,7 @@
 """Links that log out or change something, by their texts: whole ones, brackets and icons apart.
 
-A link's text says less than its URL, which says whether there is something that it may concern. Of
-titles of articles, one may be the word itself: its neighbours tell.
+A link's text says less than its URL, which says whether there is something that it may concern. One
+title among several articles may be the word itself: its neighbours tell.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Here by their URL; ``greencrawl.schema.net.action_texts`` does it by their text. They are told by
 words in many languages (``action_words.toml``), and by what known software writes into
 its URLs (``action_links.toml``). A word counts only as a whole: as a segment of the path, a key or
-a value of the query, or all of a link's text. What a word does decides how much it takes beside
-it. One that logs out needs nothing; one that deletes needs something to delete, or an article
-titled "Delete" would be lost: a number in the URL, say.
+a value of the query, or all of a link's text. The effect of a word decides how much it needs beside
+it. A word that logs out needs nothing. A word that deletes needs something to delete, such as a
+number in the URL; otherwise an article titled "Delete" would be lost.
 
 Nothing is read before a crawl that logs in asks. A URL without any of the words costs a split and
 one look-up of its pieces together.

@@ -1,7 +1,8 @@
-"""Rules by which URLs that differ may be taken for one, by choice: each may be wrong somewhere.
+"""Rules by which URLs that differ may be taken for one, by choice: each rule may be wrong
+somewhere.
 
-:func:`greencrawl.schema.net.urls.canonicalise` changes nothing that a server could tell apart. What
-is here goes further, and what it makes is what is requested. docs/library.md lists the rules with
+:func:`greencrawl.schema.net.urls.canonicalise` changes nothing that a server could tell apart. The
+rules here go further, and the URL that they make is requested. docs/library.md lists the rules with
 their risks.
 """
 

@@ -1,7 +1,8 @@
 """Origins as people name them for an entry of ``auth``, and URLs measured against them.
 
-``example.org`` is https on its standard port, ``example.org:8443`` https on that port,
-``*.example.org`` every host below (not ``example.org`` itself); ``http://…`` has to be written out.
+``example.org`` is https on its standard port, ``example.org:8443`` is https on that port, and
+``*.example.org`` is every host below (not ``example.org`` itself). ``http://…`` has to be written
+out.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What crawls may name of the operator's: modules to import, and secrets to send.
+"""What crawls may use of the operator's: modules to import, and secrets to send.
 
-Whoever may create a crawl writes its ``hook``, its ``kernels`` and its ``auth``; the modules and
-the secrets are the operator's. A broker with tokens lets nobody create a crawl but those who hold
+The creator of a crawl writes its ``hook``, its ``kernels`` and its ``auth``; the modules and the
+secrets belong to the operator. A broker with tokens lets nobody create a crawl but those who hold
 one: what they write counts, unless ``GREENCRAWL_HOOKS``, or ``hosts`` beside a secret, says less. A
 broker without tokens serves every account of its machine. There a crawl names no module that
-``GREENCRAWL_HOOKS`` does not list, and no secret without ``hosts`` that say where it may go. The
-broker looks when a crawl is created, by its environment: it has no secrets. The worker looks before
-it imports or sends, by what stands beside the secrets.
+``GREENCRAWL_HOOKS`` does not list, and no secret without ``hosts`` that say to which hosts it may
+go. The broker looks when a crawl is created, by its environment: it has no secrets. The worker
+looks before it imports or sends, by what stands beside the secrets.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class Permits:
             if not self.confined:
                 return ""
             return (
-                "its secrets go nowhere, since nobody says to which hosts they may, and the broker "
-                "has no tokens, so that anybody may create a crawl: the operator sets "
-                f"{variable(entry.name)}={','.join(permitted_hosts(entry, urls))} for brokers and "
-                "workers, if that is right"
+                "its secrets go nowhere: nobody says to which hosts they may go, and the broker "
+                "has no tokens, so that anybody may create a crawl. If they may go there, the "
+                f"operator sets {variable(entry.name)}={','.join(permitted_hosts(entry, urls))} "
+                "for brokers and workers"
             )
         if hosts.strip() == ANY:
             return ""

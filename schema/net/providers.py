@@ -1,4 +1,5 @@
-"""Providers whose endpoints are built in, as their documentation names them, and their quirks.
+"""Providers whose endpoints are built in, as their documentation names them, with their
+peculiarities.
 
 Twitter, now X: https://docs.x.com, "OAuth 1.0a", "OAuth 2.0 Authorization Code Flow with PKCE",
 "App-only". Its app-only tokens do not expire and come from another endpoint than those of users,
@@ -6,9 +7,9 @@ which last two hours and are refreshed only with the scope ``offline.access``.
 
 Sina Weibo: https://open.weibo.com/wiki, "OAuth2/authorize", "OAuth2/access_token", "Error code".
 The client proves itself in the body; scopes are separated by commas; a token goes as
-``Authorization: OAuth2 TOKEN``; there is no token type, no PKCE, and for most clients no refresh;
-a token that is no longer good, and a rate limit that is reached (of so many requests an hour), are
-told of by a number in a body, under several statuses.
+``Authorization: OAuth2 TOKEN``. There is no token type, no PKCE, and for most clients no refresh.
+Two errors are numbers in a body, under several statuses: a token that is no longer good, and a rate
+limit (a number of requests an hour) that is reached.
 """
 
 from __future__ import annotations
@@ -109,8 +110,8 @@ def oauth1(entry: OAuth1) -> Endpoints1:
 
 
 def oauth2(entry: OAuth2) -> Endpoints2:
-    """Like :func:`oauth1`. Where a provider differs from the standard, it is what counts, but for
-    what the entry says otherwise.
+    """Like :func:`oauth1`. If a provider differs from the standard its own way counts, unless the
+    entry says otherwise.
 
     A grant that the provider does not have has no endpoints.
     """

@@ -1,4 +1,5 @@
-"""What a request says: one place for the download that sends it and the archive that shows it."""
+"""The parts of a request: one place for the download that sends it and the archive that shows
+it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What belongs to a crawl, and how soon: scope, patterns, depth and priority.
+"""Which URLs belong to a crawl, and how soon: scope, patterns, depth and priority.
 
-A *root* is what scope is measured from, written without a scheme: ``example.org`` or
+A *root* is where scope is measured from, written without a scheme: ``example.org`` or
 ``example.org:8080`` (scope host), ``example.org`` (domain), ``example.org/docs/`` (prefix), ``*``
 (any). http and https of one host are one.
 """

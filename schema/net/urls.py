@@ -8,9 +8,9 @@ Its *fingerprint* is the same for all spellings that RFC 3986 (6.2.2) calls equi
 ``~``, ``%e9`` and ``%E9`` (:func:`respell`). Nothing is requested in that form: a task keeps the
 URL that was found first.
 
-Credentials (``user:password@``) are dropped rather than refused, so that a link that carries them
-still leads somewhere, while nobody's password is stored or sent; HTTP Basic is configured apart.
-A trailing dot of a host name stays, since servers may tell the two names apart.
+Credentials (``user:password@``) are dropped rather than refused. So a link that carries them still
+leads somewhere, and nobody's password is stored or sent; HTTP Basic is configured apart. A trailing
+dot of a host name stays, since servers may tell the two names apart.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a process needs of the system it runs on, whichever it is."""
+"""What a process needs from its system, whichever system that is."""

@@ -1,4 +1,4 @@
-"""What this process has used so far of its machine."""
+"""The resources of its machine that this process has used so far."""
 
 from __future__ import annotations
 

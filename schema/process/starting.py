@@ -1,4 +1,4 @@
-"""What a person meets while a process imports: Ctrl-C, and a package that is not there.
+"""Two things that may happen while a process imports: Ctrl-C, and a package that is not there.
 
 To be imported first, and itself in no time: importing takes up to a second, and an interrupt in it
 would show where Python just was.

@@ -1,13 +1,13 @@
-"""What a crawl says in tables of its own: of authentication, of JSON APIs that list what to fetch,
-and of kernels.
+"""The tables of a crawl: authentication, JSON APIs that list what to fetch, and kernels.
 
-No secret stands here. An entry of ``auth`` has a name; user names, passwords, keys and tokens are
+No secret stands here. An entry of ``auth`` has a name. User names, passwords, keys and tokens are
 found under that name in the environment or in a file with mode 0600 on the workers
-(``greencrawl.worker.auth.state.secrets``), so that neither the broker nor the store ever has them.
+(``greencrawl.worker.auth.state.secrets``). So neither the broker nor the store ever has them.
 
 *Where credentials go*: each entry lists the origins that it is for. ``example.org`` means https on
-its standard port, ``example.org:8443`` https on that port, ``*.example.org`` every host below (not
-``example.org`` itself), and only what is written out as ``http://…`` is sent without TLS.
+its standard port, ``example.org:8443`` https on that port, and ``*.example.org`` every host below
+(not ``example.org`` itself). Only hosts that are written out as ``http://…`` are sent to without
+TLS.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_f
         tuple[Pattern, ...] | None,
         Meta(
             description="Regular expressions, case ignored, over path and query: links that are "
-            "not fetched, beside those that are known to log out or to change something; an empty "
-            "list lets those through, too"
+            "not fetched, besides those known to log out or to change something; an empty "
+            "list fetches those, too"
         ),
     ] = None
 
@@ -75,7 +75,8 @@ class OAuth1(Entry, frozen=True, kw_only=True, tag="oauth1"):
     """
 
     provider: Annotated[
-        Literal["", "twitter"], Meta(description="Whose endpoints stand for those not given")
+        Literal["", "twitter"],
+        Meta(description="Provider whose endpoints are used for those not given"),
     ] = ""
     base: Annotated[str, Meta(max_length=300, description="Origin instead of the provider's")] = ""
     request_token_url: str = ""
@@ -94,7 +95,7 @@ class OAuth2(Entry, frozen=True, kw_only=True, tag="oauth2"):
     grant: Literal["client_credentials", "code"] = "client_credentials"
     provider: Annotated[
         Literal["", "twitter", "weibo"],
-        Meta(description="Whose endpoints stand for those not given"),
+        Meta(description="Provider whose endpoints are used for those not given"),
     ] = ""
     base: Annotated[str, Meta(max_length=300, description="Origin instead of the provider's")] = ""
     token_url: str = ""
@@ -104,7 +105,7 @@ class OAuth2(Entry, frozen=True, kw_only=True, tag="oauth2"):
         Literal["basic", "body"], Meta(description="How the client proves itself at token_url")
     ] = "basic"
     prefix: Annotated[
-        str, Meta(max_length=32, description="What stands before the token in Authorization")
+        str, Meta(max_length=32, description="Word before the token in Authorization")
     ] = "Bearer "
     expired: Annotated[
         str,

@@ -67,8 +67,9 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     normalise: Annotated[
         tuple[NormaliseRule, ...],
         Meta(
-            description="Rules by which links and seeds are rewritten before they are queued, so "
-            "that several URLs of one page are one; docs/library.md has them with their risks"
+            description="Rules that rewrite links and seeds before they are queued, so that "
+            "several URLs of one page become one; docs/library.md lists them with their "
+            "risks"
         ),
     ] = ()
     depth: Annotated[
@@ -101,12 +102,12 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     ] = "off"
     host_pages: Annotated[
         Count,
-        Meta(description="Fetches of one host at most; what is beyond is parked; 0: no limit"),
+        Meta(description="Fetches of one host at most; further URLs are parked; 0: no limit"),
     ] = 0
     shape_pages: Annotated[
         Count,
         Meta(
-            description="Fetches of URLs of one shape at a host at most; what is beyond is "
+            description="Fetches of URLs of one shape at a host at most; further URLs are "
             "parked; 0: no limit"
         ),
     ] = 0
@@ -117,8 +118,8 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     bodies: Annotated[
         Literal["text", "all"],
         Meta(
-            description="Whose bodies are kept: of pages, text, XML and JSON (text), or of every "
-            "type (all); with GREENCRAWL_BODIES=warc:… all are"
+            description="Bodies that are kept: those of pages, text, XML and JSON (text), or of "
+            "every type (all); with GREENCRAWL_BODIES=warc:… all are"
         ),
     ] = "text"
     main_text: Annotated[
@@ -146,8 +147,8 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     address_rate: Annotated[
         Seconds | None,
         Meta(
-            description="Requests a second to one address (IPv4, or /64 of IPv6), however many "
-            "hosts it has, over all workers; 0: no limit"
+            description="Requests a second to one address (IPv4, or /64 of IPv6), over all its "
+            "hosts and all workers; 0: no limit"
         ),
     ] = None
     address_connections: Annotated[
@@ -166,8 +167,8 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Meta(
             ge=1,
             le=100,
-            description="Tries of a URL before it becomes a dead letter; "
-            "an upper bound on the rows of the retry table, but for a told wait",
+            description="Tries of a URL before it becomes a dead letter; the retry table's rows "
+            "allow no more than this, except for a wait that the server asked for",
         ),
     ] = 5
     order: Annotated[
@@ -215,16 +216,16 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     tdm: Annotated[
         Literal["record", "obey"],
         Meta(
-            description="Pages whose rights of text and data mining are reserved (TDMRep), or that "
-            "say noai: note it, or keep no content of them either; obey also asks each origin for "
-            "tdmrep.json"
+            description="Pages whose rights of text and data mining are reserved (TDMRep), or "
+            "that say noai: note it, or also keep no content of them; obey also asks each "
+            "origin for tdmrep.json"
         ),
     ] = "record"
     canonical: Annotated[
         Literal["record", "fold"],
         Meta(
-            description="Pages that name another URL as their canonical one (rel=canonical): note "
-            "it, or follow it, and keep no content of those whose text the page there has, too"
+            description="Pages that name another URL as their canonical one (rel=canonical): "
+            "note it, or follow it and keep no content if the page there has the same text"
         ),
     ] = "record"
     nofollow: Annotated[
@@ -235,8 +236,8 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         tuple[Annotated[str, Meta(max_length=40)], ...],
         Meta(
             max_length=100,
-            description="Sources of links that are read beside the default ones, or not if they "
-            "begin with '-'; docs/discovery.md has them",
+            description="Sources of links to read besides the default ones, or not to read if "
+            "they begin with '-'; docs/discovery.md has them",
         ),
     ] = ()
     requisites: Annotated[
@@ -249,15 +250,15 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     follow_actions: Annotated[
         tuple[Pattern, ...],
         Meta(
-            description="Regular expressions; a link that looks as if it logged out or changed "
+            description="Regular expressions; a link that seems to log out or to change "
             "something is followed all the same if its URL matches one (crawls with `auth`)"
         ),
     ] = ()
     sitemaps: Annotated[
         Literal["on", "off"],
         Meta(
-            description="Read the sitemaps of hosts, those that robots.txt names or /sitemap.xml "
-            "(on), or only those that are seeds (off)"
+            description="Read the sitemaps of hosts, those that robots.txt names or "
+            "/sitemap.xml (on), or only sitemaps that are seeds (off)"
         ),
     ] = "on"
     auth: Annotated[
@@ -274,8 +275,8 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     keep_versions: Annotated[
         Count,
         Meta(
-            description="Earlier versions of a page whose bodies are kept, the last ones; on MySQL "
-            "all are"
+            description="Number of earlier versions of a page whose bodies are kept, the latest "
+            "ones; on MySQL all are"
         ),
     ] = 0
     recrawl: Annotated[Recrawl | None, Meta(description="When it begins again")] = None

@@ -80,7 +80,7 @@ class HostPatch(Struct, frozen=True, forbid_unknown_fields=True):
 class NodeAway(Struct, frozen=True):
     """A Redis node that does not answer, since when (milliseconds since 1970), and how it failed.
 
-    ``since_ms`` is 0 for one that answers, but is not to be asked: ``why`` says what to do.
+    ``since_ms`` is 0 for a node that answers but must not be used: ``why`` says what to do.
     """
 
     node: str

@@ -1,4 +1,4 @@
-"""What workers and the frontier exchange: sessions, tasks, and what became of them."""
+"""Records that workers and the frontier exchange: sessions, tasks, and outcomes."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ NodeName = Annotated[str, Meta(pattern=NODE, description="Name of a node, or * f
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
-BEAT_SECONDS = 30.0
+BEAT_SECONDS = 45.0
 """A member of which nothing was heard for so long is silent."""
 FAILURES = 60
 """Kinds of failures that a member tells of at most."""
@@ -182,7 +182,7 @@ MemberStatus = Literal["here", "silent", "left", "lost"]
 class MemberState(Member, frozen=True, kw_only=True):
     """A member as people are told: ``facts`` are the latest that it has told.
 
-    ``heard_ms`` (epoch) is when that was, 0 if it is longer ago than half a minute.
+    ``heard_ms`` (epoch) is when that was, 0 if it is longer ago than that.
     """
 
     status: MemberStatus

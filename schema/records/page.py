@@ -1,4 +1,4 @@
-"""What a fetch brings: an answer, or a failure of some kind; a page and its links."""
+"""The result of a fetch: an answer, or a failure of some kind; a page and its links."""
 
 from __future__ import annotations
 

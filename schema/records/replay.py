@@ -1,4 +1,5 @@
-"""What the store keeps for the frontier: its identity, duties, clocks, and what nodes are owed."""
+"""Rows that the store keeps for the frontier: its identity, duties, clocks, and what nodes are
+owed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the store keeps of fetches: pages, their versions, attempts, final states, runs of hooks."""
+"""Rows that the store keeps of fetches: pages, their versions, attempts, final states, runs of
+hooks."""
 
 from __future__ import annotations
 

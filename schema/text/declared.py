@@ -1,4 +1,4 @@
-"""What a person is told of what a page says of itself."""
+"""What a person is told about what a page says of itself."""
 
 from __future__ import annotations
 

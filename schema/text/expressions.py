@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 _ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What an expression may raise when it meets data that its author did not think of; the library's
-own errors are ValueErrors."""
+"""Exceptions that an expression may raise when it meets data that its author did not think of; the
+library's own errors are ValueErrors."""
 
 
 class Expression:

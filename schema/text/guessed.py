@@ -1,4 +1,4 @@
-"""What a person is told of the place where a sitemap was looked for, though nobody names one."""
+"""What a person is told about a sitemap at its usual place that nobody names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What people write for a moment or a range of statuses, as the store's filters take it."""
+"""The forms in which people write a moment or a range of statuses, as the store's filters take
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person is told of a URL that is parked, and what to type to let it go."""
+"""What a person is told about a URL that is parked, and the command that releases it."""
 
 from __future__ import annotations
 

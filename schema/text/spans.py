@@ -1,11 +1,11 @@
 """Main text as it is stored: by where it stands in all text of its page, which is stored beside it.
 
 A piece of main text is a piece of all text; what joins pieces, such as a blank line, is not. Some
-three bytes a paragraph say what main text is. They are numbers, of seven bits in a byte, the lowest
-first, and the highest bit set where more bytes follow: how many bytes all text has, as UTF-8; then
-for each piece four times its bytes plus its joint, and how many bytes of all text lie between the
-piece before and it. A joint is an index of :data:`JOINTS`; or their count, then how many bytes it
-has and these. So what all text does not have is told, too.
+three bytes a paragraph say what main text is. They are numbers of seven bits in a byte, the lowest
+first; the highest bit is set if more bytes follow. The first is the length of all text in bytes of
+UTF-8. Then each piece has two: four times its length plus its joint, and the number of bytes of all
+text between the piece before and it. A joint is an index of :data:`JOINTS`; or their count, then
+how many bytes it has and these. So parts that all text lacks are found, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the text of a setting's variable means. Readers raise ValueError for what they refuse."""
+"""How the text of a setting's variable is read. Readers raise ValueError for what they refuse."""
 
 from __future__ import annotations
 

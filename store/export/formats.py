@@ -1,7 +1,7 @@
-"""Formats of an export: what each makes of a page and of a final state.
+"""Formats of an export: how each writes a page and a final state.
 
 Each call returns whole records, so that an export can be cut and continued between two of them.
-A new format is a class here and a row of :data:`FORMATS`, from which the command is made.
+A new format is a class here and a row of :data:`FORMATS`; the command is made from that.
 """
 
 from __future__ import annotations

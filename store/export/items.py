@@ -1,7 +1,7 @@
 """Export of the records that a crawl's hook found on pages: one each line or row.
 
 A record is as the hook yielded it, and before its own members stand two of its page: ``_url`` and
-``_fetched``. Where it has these names itself, they are its own.
+``_fetched``. If it has these names itself, its own values count.
 """
 
 from __future__ import annotations

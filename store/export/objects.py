@@ -1,4 +1,4 @@
-"""What an export says of a page and of a final state."""
+"""The fields that an export has of a page and of a final state."""
 
 from __future__ import annotations
 

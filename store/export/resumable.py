@@ -1,7 +1,7 @@
 """Exports of any size, in constant memory, that go on where they were interrupted.
 
 An export to FILE writes ``FILE.part`` and, about once a second, ``FILE.part.state``: how long the
-part was after a whole record, and the store's cursor there. Whoever continues cuts the part to that
+part was after a whole record, and the store's cursor there. To continue, cut the part to that
 length. FILE appears when all of it is there.
 """
 

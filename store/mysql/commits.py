@@ -1,9 +1,9 @@
-"""The worker's commit on MySQL: one transaction, in which the rows concerned are locked first.
+"""The worker's commit on MySQL: one transaction that first locks the rows concerned.
 
-The order of locks is the same everywhere, so that few transactions meet head-on: nodes, crawls,
-limits, pages, final states, attempts, failures of hooks, overflow, calendar, sums, debts; keys in
-order within each. What is not there yet cannot be locked: who inserts the same key second is
-refused, and its transaction runs again.
+The order of locks is the same everywhere, so that few transactions deadlock: nodes, crawls, limits,
+pages, final states, attempts, failures of hooks, overflow, calendar, sums, debts. Within each, keys
+are in order. A row that is not there yet cannot be locked: the second transaction that inserts the
+same key is refused, and runs again.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class _Write:
 
 
 class Grouped:
-    """Whoever's turn it is writes all that is queued; each caller gets its own outcome.
+    """The caller whose turn it is writes all that is queued; each caller gets its own outcome.
 
     A write that raises is undone alone (a savepoint) and fails nobody else; what the server cannot
     do, or not make durable, fails all that travelled together. After a deadlock all run again.

@@ -1,8 +1,8 @@
 """Migrations on MySQL: the numbered files of ``schema/sql/mysql``, one process at a time.
 
 A statement that changes a table commits by itself, so a file that fails half-way is run again from
-its beginning: each of its statements must be safe to repeat. So it is when another server has come
-to take writes between two of them: the fence is asked before each.
+its beginning: each of its statements must be safe to repeat. This also happens when another server
+has come to take writes between two migrations: the fence is asked before each.
 """
 
 from __future__ import annotations

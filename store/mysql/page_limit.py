@@ -1,6 +1,6 @@
 """``max_pages`` in a commit's transaction, on MySQL; see :mod:`greencrawl.store.sqlite.page_limit`.
 
-The row of a crawl's limit is locked by each commit that brings pages of it, so that these come one
+Each commit with pages of a crawl locks the row of the crawl's limit, so that these commits come one
 after the other.
 """
 

@@ -1,8 +1,8 @@
 """Statements with many rows, as bytes: what the driver's own escaping would cost most of.
 
-The driver writes binary values in hexadecimal, twice their size. Here they go as they are: in a
+The driver writes binary values in hexadecimal, twice their size. Here they go as they are. In a
 literal of a connection that speaks utf8mb4 without NO_BACKSLASH_ESCAPES only the quote and the
-backslash mean something, since no character of UTF-8 beyond ASCII holds a byte below 0x80.
+backslash have a meaning, since no character of UTF-8 beyond ASCII holds a byte below 0x80.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The store on MySQL or MariaDB, shared by processes of many machines.
 
-Each call takes a connection of a pool and waits for the server as a greenlet. What decides anything
-is asked of the server that takes writes; streams and sums may come from a replica.
+Each call takes a connection of a pool and waits for the server as a greenlet. Questions that decide
+anything go to the server that takes writes; streams and sums may come from a replica.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pymysql
 from gevent.threadpool import ThreadPool
@@ -22,34 +22,19 @@ from greencrawl.schema.records import (
     Alert,
     Attempt,
     Commit,
-    Counted,
     Crawl,
     CrawlOptions,
     CrawlState,
-    Debt,
     Due,
     Duty,
-    Facts,
     Final,
     FrontierIdentity,
-    HookCount,
     HookFailure,
-    HookRefusal,
     Mark,
-    Member,
-    NodeOptions,
-    Observation,
-    OptionName,
-    OrderChange,
-    Ordered,
-    Orders,
     Overflow,
     PageFilter,
-    ParkedShape,
-    Period,
     Planned,
     Purge,
-    Refusal,
     Round,
     SeedBatch,
     Stamp,
@@ -62,8 +47,6 @@ from greencrawl.store import rows as common
 from greencrawl.store.base import (
     EVERY,
     MARGIN,
-    MEMBERS,
-    MINUTE_MS,
     NEVER,
     STEP_ROWS,
     Detail,
@@ -71,30 +54,33 @@ from greencrawl.store.base import (
 )
 from greencrawl.store.bodies import Bodies, Place
 from greencrawl.store.errors import BodyAway, Unstorable
+from greencrawl.store.lanes import read, scan, steps, write
 from greencrawl.store.mysql import commits, migrations, page_limit, rows, streams
 from greencrawl.store.mysql.cluster.routing import Cluster
 from greencrawl.store.mysql.cluster.topology import Topology
 from greencrawl.store.mysql.connection import LONG_SECONDS, Db
 from greencrawl.store.mysql.group_commit import Grouped
 from greencrawl.store.mysql.ids import Numbers
-from greencrawl.store.mysql.recrawl import calendar, periods
-from greencrawl.store.mysql.system import alerts as alerted
-from greencrawl.store.mysql.system import members, orders
-from greencrawl.store.mysql.system import samples as sampled
+from greencrawl.store.mysql.recrawl import calendar
+from greencrawl.store.mysql.recrawl import periods as period_rows
+from greencrawl.store.mysql.system import alerts as alert_rows
+from greencrawl.store.mysql.system import members as member_rows
+from greencrawl.store.mysql.system import orders as order_rows
+from greencrawl.store.mysql.system import samples as sample_rows
 from greencrawl.store.mysql.tables import (
     bodies,
-    crawls,
-    debts,
     duties,
     hooks,
-    overflow,
-    pages,
     parked,
     partitions,
-    purges,
     replay_log,
     retention,
 )
+from greencrawl.store.mysql.tables import crawls as crawl_rows
+from greencrawl.store.mysql.tables import debts as debt_rows
+from greencrawl.store.mysql.tables import overflow as overflow_rows
+from greencrawl.store.mysql.tables import pages as page_rows
+from greencrawl.store.mysql.tables import purges as purge_rows
 from greencrawl.store.mysql.tables.bodies import Body
 from greencrawl.store.rows import Codec, Row
 from greencrawl.store.sqlite.system.alerts import UNTOLD
@@ -121,6 +107,15 @@ class MysqlStore:
         except BaseException:
             self.close()
             raise
+
+    def _read(self, work: Callable[[Db], T]) -> T:
+        return self._cluster.read(work)
+
+    def _write(self, work: Callable[[Db], T]) -> T:
+        return self._cluster.write(work)
+
+    def _scan(self, work: Callable[[Db], T]) -> T:
+        return self._cluster.scan(work)
 
     # -- the frontier's identity and the store's clock
 
@@ -154,17 +149,9 @@ class MysqlStore:
 
         return self._cluster.write(put)
 
-    def tick(self) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(replay_log.tick)
-
-    def clock(self) -> Stamp:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(replay_log.clock)
-
-    def raise_epoch(self, node: str, known: int, epoch: int) -> bool:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(lambda db: replay_log.raise_epoch(db, node, known, epoch))
+    tick = write(replay_log.tick)
+    clock = read(replay_log.clock)
+    raise_epoch = write(replay_log.raise_epoch)
 
     # -- debts
 
@@ -173,22 +160,14 @@ class MysqlStore:
 
         def note(db: Db) -> int:
             clock = replay_log.clock(db).clock
-            debts.owe(db, nodes, clock if since is None else since)
+            debt_rows.owe(db, nodes, clock if since is None else since)
             return clock
 
         return self._cluster.write(note)
 
-    def debts(self) -> dict[str, Debt]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(debts.every)
-
-    def begin_replay(self, node: str) -> Debt | None:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(lambda db: debts.begin(db, node))
-
-    def end_replay(self, node: str, serial: int) -> bool:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(lambda db: debts.end(db, node, serial))
+    debts = read(debt_rows.every)
+    begin_replay = write(debt_rows.begin)
+    end_replay = write(debt_rows.end)
 
     def addresses(self) -> dict[str, str]:
         """See :class:`greencrawl.store.base.Store`."""
@@ -220,13 +199,8 @@ class MysqlStore:
             return {}
         return self._cluster.write(lambda db: duties.take(db, holder, free))
 
-    def release_duties(self, holder: str, names: Sequence[str]) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._cluster.write(lambda db: duties.release(db, holder, names))
-
-    def duty_holder(self, name: str) -> str:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(lambda db: duties.holder(db, name))
+    release_duties = write(duties.release)
+    duty_holder = read(duties.holder)
 
     def under(self, duty: Duty) -> MysqlStore:
         """See :class:`greencrawl.store.base.Store`."""
@@ -237,66 +211,16 @@ class MysqlStore:
 
     # -- members and orders
 
-    def put_member(self, member: Member) -> bool:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(lambda db: members.put(db, member))
-
-    def member_left(
-        self, member: str, incarnation: int, why: str, at_ms: int, facts: Facts | None = None
-    ) -> bool:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(
-            lambda db: members.left(db, member, incarnation, why, at_ms, facts)
-        )
-
-    def members(self) -> list[Member]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(members.every)
-
-    def drop_members(self, before_ms: int, keep: int = MEMBERS) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(lambda db: members.drop(db, before_ms, keep))
-
-    def put_orders(
-        self,
-        member: str,
-        options: NodeOptions,
-        unset: tuple[OptionName, ...],
-        by_whom: str,
-        at_ms: int,
-        *,
-        revision: int | None = None,
-    ) -> Ordered | None:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(
-            lambda db: orders.put(db, member, options, unset, by_whom, at_ms, revision)
-        )
-
-    def note_crawl_change(
-        self, crawl: int, name: str, changed: Mapping[str, Any], by_whom: str, at_ms: int
-    ) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(
-            lambda db: orders.note_crawl(db, crawl, name, changed, by_whom, at_ms)
-        )
-
-    def orders(self) -> Orders:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(orders.every)
-
-    def orders_revision(self) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(orders.revision)
-
-    def orders_log(
-        self, limit: int = 100, *, before: int = NEVER, member: str = "", crawl: str = ""
-    ) -> list[OrderChange]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(lambda db: orders.log(db, limit, before, member, crawl))
-
-    def drop_orders_log(self, before_ms: int) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(lambda db: orders.drop_log(db, before_ms))
+    put_member = write(member_rows.put)
+    member_left = write(member_rows.left)
+    members = read(member_rows.every)
+    drop_members = write(member_rows.drop)
+    put_orders = write(order_rows.put)
+    note_crawl_change = write(order_rows.note_crawl)
+    orders = read(order_rows.every)
+    orders_revision = read(order_rows.revision)
+    orders_log = read(order_rows.log)
+    drop_orders_log = write(order_rows.drop_log)
 
     # -- crawls
 
@@ -305,62 +229,47 @@ class MysqlStore:
     ) -> Crawl:
         """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(
-            lambda db: periods.put_crawl(db, name, options, roots, epoch_ms(), revision)
+            lambda db: period_rows.put_crawl(db, name, options, roots, epoch_ms(), revision)
         )
 
-    def crawls(self) -> list[Crawl]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(crawls.every)
-
-    def crawl(self, name_or_id: str | int) -> Crawl:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(lambda db: crawls.get(db, name_or_id))
-
-    def add_roots(self, crawl: int, roots: Sequence[str]) -> Crawl:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(lambda db: crawls.add_roots(db, crawl, roots))
-
-    def add_released(self, crawl: int, shapes: Sequence[str]) -> Crawl:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(lambda db: parked.add_released(db, crawl, shapes))
+    crawls = read(crawl_rows.every)
+    crawl = read(crawl_rows.get)
+    add_roots = write(crawl_rows.add_roots)
+    add_released = write(parked.add_released)
 
     def set_state(
         self, crawl: int, state: CrawlState, reason: str = "", *, version: int = 0
     ) -> Crawl:
         """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(
-            lambda db: crawls.set_state(db, crawl, state, reason, version, epoch_ms())
+            lambda db: crawl_rows.set_state(db, crawl, state, reason, version, epoch_ms())
         )
 
     def rest(self, crawl: int, every_ms: int, *, version: int) -> Crawl:
         """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.write(
-            lambda db: periods.rest(db, crawl, every_ms, version, epoch_ms())
+            lambda db: period_rows.rest(db, crawl, every_ms, version, epoch_ms())
         )
 
     def begin_period(self, crawl: int, urls: Sequence[Admission]) -> Crawl:
         """See :class:`greencrawl.store.base.Store`."""
         ids, blob = self._ids, self._codec.pack_links(urls)
         return self._cluster.write(
-            lambda db: periods.begin_period(db, ids, crawl, blob, epoch_ms())
+            lambda db: period_rows.begin_period(db, ids, crawl, blob, epoch_ms())
         )
 
-    def periods(self, crawl: int, limit: int = 100) -> list[Period]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(lambda db: periods.periods(db, crawl, limit))
+    periods = read(period_rows.periods)
 
     def begin_round(self, crawl: int, why: str) -> Round:
         """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(lambda db: periods.begin_round(db, crawl, why, epoch_ms()))
+        return self._cluster.write(lambda db: period_rows.begin_round(db, crawl, why, epoch_ms()))
 
-    def rounds(self, crawl: int) -> list[Round]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(lambda db: periods.rounds(db, crawl))
+    rounds = read(period_rows.rounds)
 
     def count_round(self, crawl: int, known: Round) -> Round:
         """See :class:`greencrawl.store.base.Store`."""
-        total = self._cluster.read(lambda db: periods.count_round(db, crawl, known))
-        self._cluster.write(lambda db: periods.note_total(db, crawl, known, total))
+        total = self._cluster.read(lambda db: period_rows.count_round(db, crawl, known))
+        self._cluster.write(lambda db: period_rows.note_total(db, crawl, known, total))
         return replace(known, total=total)
 
     def queue_round(
@@ -369,54 +278,35 @@ class MysqlStore:
         """See :class:`greencrawl.store.base.Store`."""
         packed = len(urls), self._codec.pack_links(urls)
         return self._cluster.write(
-            lambda db: periods.queue_round(
+            lambda db: period_rows.queue_round(
                 db, self._ids, crawl, known, cursor, packed, end=end, now_ms=epoch_ms()
             )
         )
 
-    def reopen(self, crawl: int, version: int) -> Crawl:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(lambda db: crawls.reopen(db, crawl, version))
-
-    def stored(self, crawl: int) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(lambda db: page_limit.stored(db, crawl))
-
-    def count_time(self, crawl: int, now_ms: int, most_ms: int) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(lambda db: crawls.count_time(db, crawl, now_ms, most_ms))
+    reopen = write(crawl_rows.reopen)
+    stored = read(page_limit.stored)
+    count_time = write(crawl_rows.count_time)
 
     def delete_crawl(self, crawl: int) -> None:
         """See :class:`greencrawl.store.base.Store`. Its rows go in steps."""
-        self._cluster.write(lambda db: crawls.mark_deleted(db, crawl))
-        while self._cluster.write(lambda db: crawls.purge_step(db, crawl)) is not None:
+        self._cluster.write(lambda db: crawl_rows.mark_deleted(db, crawl))
+        while self._cluster.write(lambda db: crawl_rows.purge_step(db, crawl)) is not None:
             pass
 
     # -- deletions in the background
 
-    def purges(self) -> list[Purge]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(purges.every)
+    purges = read(purge_rows.every)
 
     def add_purge(self, crawl: int, host: str = "") -> Purge:
         """See :class:`greencrawl.store.base.Store`. Raises UnknownCrawl."""
-        return self._cluster.write(lambda db: purges.add(db, self._ids, crawl, host, epoch_ms()))
+        return self._cluster.write(
+            lambda db: purge_rows.add(db, self._ids, crawl, host, epoch_ms())
+        )
 
-    def purge_size(self, purge: Purge) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.scan(lambda db: purges.size(db, purge))
-
-    def note_purge(self, purge: int, removed: int, total: int = 0) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._cluster.write(lambda db: purges.note(db, purge, removed, total))
-
-    def purge_step(self, purge: Purge) -> bool:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(lambda db: purges.step(db, purge))
-
-    def end_purge(self, purge: int) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._cluster.write(lambda db: purges.end(db, purge))
+    purge_size = scan(purge_rows.size)
+    note_purge = write(purge_rows.note)
+    purge_step = write(purge_rows.step)
+    end_purge = write(purge_rows.end)
 
     # -- logged seeds
 
@@ -432,7 +322,7 @@ class MysqlStore:
         blob = self._codec.pack_links(urls)
 
         def add(db: Db) -> int:
-            batch = crawls.add_seeds(db, self._ids, crawl, blob, force)
+            batch = crawl_rows.add_seeds(db, self._ids, crawl, blob, force)
             if claim is not None:
                 claim(batch)
             return batch
@@ -447,13 +337,11 @@ class MysqlStore:
             lambda db: replay_log.settle_seeds(db, batch, tick - MARGIN, epochs or {})
         )
 
-    def restamp_seeds(self, batch: int) -> Stamp:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(lambda db: replay_log.restamp_seeds(db, batch))
+    restamp_seeds = write(replay_log.restamp_seeds)
 
     def pending_seeds(self, limit: int = 100, after: int = 0) -> list[SeedBatch]:
         """See :class:`greencrawl.store.base.Store`."""
-        found = self._cluster.read(lambda db: crawls.pending_rows(db, limit, after))
+        found = self._cluster.read(lambda db: crawl_rows.pending_rows(db, limit, after))
         return [self._batch(*row) for row in found]
 
     def _batch(self, number: int, crawl: int, forced: int, blob: bytes, stamp: int) -> SeedBatch:
@@ -464,7 +352,7 @@ class MysqlStore:
         """See :class:`greencrawl.store.base.Store`."""
         after = 0
         scan = self._cluster.stream()
-        while found := scan(partial(crawls.seed_rows, crawl=crawl, after=after)):
+        while found := scan(partial(crawl_rows.seed_rows, crawl=crawl, after=after)):
             for row in found:
                 yield self._batch(*row)
             after = found[-1][0]
@@ -474,7 +362,7 @@ class MysqlStore:
     ) -> SeedBatch | None:
         """See :class:`greencrawl.store.base.Store`. Raises UnknownCrawl."""
         return self._cluster.write(
-            lambda db: crawls.requeue_dead(db, self._codec, self._ids, crawl, limit, before)
+            lambda db: crawl_rows.requeue_dead(db, self._codec, self._ids, crawl, limit, before)
         )
 
     def release_parked(
@@ -492,8 +380,7 @@ class MysqlStore:
         """See :class:`greencrawl.store.base.Store`."""
         return self._cluster.read(lambda db: replay_log.size(db, since), seconds=LONG_SECONDS)
 
-    def _stamped(self, table: str, since: int) -> list[int]:
-        return self._cluster.read(lambda db: replay_log.stamped(db, table, since))
+    _stamped = read(replay_log.stamped)
 
     def replay_marks(self, since: int) -> Iterator[list[Mark]]:
         """See :class:`greencrawl.store.base.Store`; crawl by crawl."""
@@ -551,29 +438,18 @@ class MysqlStore:
 
     def put_overflow(self, crawl: int, items: Sequence[Overflow]) -> None:
         """See :class:`greencrawl.store.base.Store`."""
-        self._cluster.write(lambda db: overflow.put(db, self._ids, crawl, items))
+        self._cluster.write(lambda db: overflow_rows.put(db, self._ids, crawl, items))
 
-    def overflow(self, crawl: int, partition: int, host: str, limit: int) -> list[Overflow]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(lambda db: overflow.best(db, crawl, partition, host, limit))
-
-    def overflow_taken(self, items: Sequence[Overflow], node: str, epoch: int) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._cluster.write(lambda db: overflow.taken(db, items, node, epoch))
-
-    def overflow_hosts(self, crawl: int, partition: int, after: str, limit: int) -> list[str]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(lambda db: overflow.hosts(db, crawl, partition, after, limit))
-
-    def overflow_places(self) -> list[tuple[int, int]]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(overflow.places)
+    overflow = read(overflow_rows.best)
+    overflow_taken = write(overflow_rows.taken)
+    overflow_hosts = read(overflow_rows.hosts)
+    overflow_places = read(overflow_rows.places)
 
     def overflow_of(self, partition: int) -> Iterator[tuple[int, list[Overflow]]]:
         """See :class:`greencrawl.store.base.Store`."""
         after = 0
         while found := self._cluster.read(
-            partial(overflow.page, partition=partition, after=after, limit=streams.CHUNK_ROWS)
+            partial(overflow_rows.page, partition=partition, after=after, limit=streams.CHUNK_ROWS)
         ):
             yield from common.by_crawl(found)
             after = found[-1][1].id
@@ -582,7 +458,7 @@ class MysqlStore:
         """See :class:`greencrawl.store.base.Store`."""
         after = (since, -1)
         while found := self._cluster.read(
-            partial(overflow.begun, partition=partition, after=after, limit=streams.CHUNK_ROWS)
+            partial(overflow_rows.begun, partition=partition, after=after, limit=streams.CHUNK_ROWS)
         ):
             yield from common.by_crawl((crawl, row) for _, crawl, row in found)
             after = (found[-1][0], found[-1][2].id)
@@ -590,34 +466,18 @@ class MysqlStore:
     def free_overflow(self, partition: int, since: int = 0) -> None:
         """See :class:`greencrawl.store.base.Store`. In bounded steps."""
         while (
-            self._cluster.write(lambda db: overflow.free(db, partition, since))
-            == overflow.FREED_ROWS
+            self._cluster.write(lambda db: overflow_rows.free(db, partition, since))
+            == overflow_rows.FREED_ROWS
         ):
             pass
 
     # -- the calendar
 
-    def add_calendar(self, crawl: int, found: Sequence[Observation]) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._cluster.write(lambda db: calendar.add(db, crawl, found))
-
-    def calendar_places(self) -> list[tuple[int, int]]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(calendar.places)
-
-    def calendar_due(
-        self, crawl: int, partition: int, after: tuple[int, int, int], limit: int
-    ) -> list[Due]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(lambda db: calendar.due(db, crawl, partition, after, limit))
-
-    def calendar_taken(self, crawl: int, rows: Sequence[Due], node: str, epoch: int) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(lambda db: calendar.taken(db, crawl, rows, node, epoch))
-
-    def drop_calendar(self, crawl: int, rows: Sequence[Due]) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._cluster.write(lambda db: calendar.drop(db, crawl, rows))
+    add_calendar = write(calendar.add)
+    calendar_places = read(calendar.places)
+    calendar_due = read(calendar.due)
+    calendar_taken = write(calendar.taken)
+    drop_calendar = write(calendar.drop)
 
     def postpone_calendar(self, crawl: int, partition: int, row: Due) -> None:
         """See :class:`greencrawl.store.base.Store`. In bounded steps."""
@@ -721,9 +581,7 @@ class MysqlStore:
 
     # -- pages whose hook failed
 
-    def hook_counts(self, crawl: int) -> list[HookCount]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(lambda db: hooks.counts(db, crawl))
+    hook_counts = read(hooks.counts)
 
     def hook_failures(
         self, crawl: int, function: str, message: str, *, after: str = "", limit: int = 100
@@ -745,15 +603,8 @@ class MysqlStore:
 
     # -- workers that cannot import a crawl's hook
 
-    def put_refusals(
-        self, worker: str, host: str, refusals: Sequence[Refusal], until_ms: int
-    ) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._cluster.write(lambda db: hooks.put_refusals(db, worker, host, refusals, until_ms))
-
-    def refusals(self, now_ms: int) -> list[tuple[int, HookRefusal]]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(lambda db: hooks.refusals(db, now_ms))
+    put_refusals = write(hooks.put_refusals)
+    refusals = read(hooks.refusals)
 
     # -- blocks of hosts
 
@@ -828,7 +679,7 @@ class MysqlStore:
 
     def validators(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, Validators]:
         """See :class:`greencrawl.store.base.Store`."""
-        found = self._cluster.read(lambda db: pages.validators(db, crawl, fingerprints))
+        found = self._cluster.read(lambda db: page_rows.validators(db, crawl, fingerprints))
         return {number: declared.validators_of(headers) for number, headers in found}
 
     def history(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Version]:
@@ -887,20 +738,12 @@ class MysqlStore:
     def dead(self, crawl: int, limit: int = 100, after: str = "") -> list[tuple[str, Final]]:
         """See :class:`greencrawl.store.base.Store`; ordered by fingerprint."""
         at = streams.after_number(after)
-        found = self._cluster.read(lambda db: crawls.dead_rows(db, crawl, limit, at))
+        found = self._cluster.read(lambda db: crawl_rows.dead_rows(db, crawl, limit, at))
         return [(str(row[1]), rows.final(row)) for row in found]
 
-    def parked_shapes(self, crawl: int, limit: int = 100) -> list[ParkedShape]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.scan(lambda db: parked.shapes(db, crawl, limit))
-
-    def counts(self, crawl: int) -> dict[str, int]:
-        """See :class:`greencrawl.store.base.Store`. Reads sums, not the rows."""
-        return self._cluster.read(lambda db: crawls.counts(db, crawl))
-
-    def slowest_hosts(self, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
-        """See :class:`greencrawl.store.base.Store`; an answer is an attempt with a status code."""
-        return self._cluster.read(lambda db: crawls.slowest(db, crawl, limit))
+    parked_shapes = scan(parked.shapes)
+    counts = read(crawl_rows.counts)
+    slowest_hosts = read(crawl_rows.slowest)
 
     # -- streams
 
@@ -987,56 +830,29 @@ class MysqlStore:
             dropped, first = done
             yield dropped
 
-    def drop_expired(self, now_ms: int) -> Iterator[int]:
-        """See :class:`greencrawl.store.base.Store`."""
-        while dropped := self._cluster.write(lambda db: retention.drop_expired(db, now_ms)):
-            yield dropped
-
-    def drop_seeds(self, batches: Sequence[tuple[int, int]]) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.write(lambda db: retention.drop_seeds(db, batches))
+    drop_expired = steps(retention.drop_expired)
+    drop_seeds = write(retention.drop_seeds)
 
     # -- what the coordinator keeps
 
-    def put_samples(self, samples: Sequence[Counted]) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._cluster.write(lambda db: sampled.put(db, samples))
+    put_samples = write(sample_rows.put)
 
-    def samples(self, crawl: int, since_ms: int = 0, points: int = 1000) -> list[Counted]:
-        """See :class:`greencrawl.store.base.Store`."""
-        since = since_ms // MINUTE_MS
-        return self._cluster.scan(lambda db: sampled.some(db, crawl, since, points))
-
-    def drop_samples(self, before_ms: int) -> Iterator[int]:
-        """See :class:`greencrawl.store.base.Store`."""
-        before = before_ms // MINUTE_MS
-        while dropped := self._cluster.write(lambda db: sampled.drop(db, before)):
-            yield dropped
+    samples = scan(sample_rows.some)
+    drop_samples = steps(sample_rows.drop)
 
     def alerts(self) -> list[Alert]:
         """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(lambda db: alerted.some(db, "over_ms = 0"))
+        return self._cluster.read(lambda db: alert_rows.some(db, "over_ms = 0"))
 
     def untold_alerts(self) -> list[Alert]:
         """See :class:`greencrawl.store.base.Store`."""
-        return self._cluster.read(lambda db: alerted.some(db, UNTOLD))
+        return self._cluster.read(lambda db: alert_rows.some(db, UNTOLD))
 
-    def put_alerts(self, alerts: Sequence[Alert]) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._cluster.write(lambda db: alerted.put(db, alerts))
+    put_alerts = write(alert_rows.put)
+    note_told = write(alert_rows.told)
+    forget_alerts = write(alert_rows.forget)
 
-    def note_told(self, alert: Alert) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._cluster.write(lambda db: alerted.told(db, alert))
-
-    def forget_alerts(self, alerts: Sequence[Alert]) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._cluster.write(lambda db: alerted.forget(db, alerts))
-
-    def drop_alerts(self, before_ms: int) -> Iterator[int]:
-        """See :class:`greencrawl.store.base.Store`."""
-        while dropped := self._cluster.write(lambda db: alerted.drop(db, before_ms)):
-            yield dropped
+    drop_alerts = steps(alert_rows.drop)
 
     # -- for who watches it
 

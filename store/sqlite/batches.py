@@ -1,7 +1,7 @@
-"""Rows by the dozen in few statements, of few sizes, so that they are found prepared.
+"""Writes rows by the dozen in few statements of few sizes, so that they are found prepared.
 
-A statement for each number of rows would be hundreds of texts: more than a connection keeps, and to
-prepare one for 30 rows takes as long as to write them. Beside a busy hub each statement costs a
+One statement for each number of rows would be hundreds of texts: more than a connection keeps, and
+to prepare one for 30 rows takes as long as to write them. Beside a busy hub each statement costs a
 turn of the GIL, too, so one for each row is no way either.
 """
 

@@ -1,7 +1,8 @@
 """The store on one SQLite file (WAL), shared by the processes of one machine.
 
-Three lanes (native threads with a connection each): all writes; questions; and what scans, so that
-an export does not hold up a question. Open one store per process, after any fork.
+There are three lanes (native threads with a connection each): for all writes, for questions, and
+for scans, so that an export does not hold up a question. Open one store per process, after any
+fork.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from gevent import monkey
 from msgspec.structs import replace
@@ -25,34 +26,19 @@ from greencrawl.schema.records import (
     Alert,
     Attempt,
     Commit,
-    Counted,
     Crawl,
     CrawlOptions,
     CrawlState,
-    Debt,
     Due,
     Duty,
-    Facts,
     Final,
     FrontierIdentity,
-    HookCount,
     HookFailure,
-    HookRefusal,
     Mark,
-    Member,
-    NodeOptions,
-    Observation,
-    OptionName,
-    OrderChange,
-    Ordered,
-    Orders,
     Overflow,
     PageFilter,
-    ParkedShape,
-    Period,
     Planned,
     Purge,
-    Refusal,
     Round,
     SeedBatch,
     Stamp,
@@ -64,8 +50,6 @@ from greencrawl.store import declared, rows
 from greencrawl.store.base import (
     EVERY,
     MARGIN,
-    MEMBERS,
-    MINUTE_MS,
     NEVER,
     STEP_ROWS,
     Detail,
@@ -73,31 +57,34 @@ from greencrawl.store.base import (
 )
 from greencrawl.store.bodies import Bodies, Place
 from greencrawl.store.errors import BodyAway
+from greencrawl.store.lanes import read, scan, steps, write
 from greencrawl.store.rows import Codec, Row
 from greencrawl.store.sqlite import page_limit
 from greencrawl.store.sqlite.commits import Committer
 from greencrawl.store.sqlite.connection import SqliteThread, transaction, translated
 from greencrawl.store.sqlite.group_commit import Grouped
 from greencrawl.store.sqlite.migrations import prepare, refuse_early
-from greencrawl.store.sqlite.recrawl import calendar, periods
-from greencrawl.store.sqlite.system import alerts as alerted
-from greencrawl.store.sqlite.system import members, orders
-from greencrawl.store.sqlite.system import samples as sampled
+from greencrawl.store.sqlite.recrawl import calendar
+from greencrawl.store.sqlite.recrawl import periods as period_rows
+from greencrawl.store.sqlite.system import alerts as alert_rows
+from greencrawl.store.sqlite.system import members as member_rows
+from greencrawl.store.sqlite.system import orders as order_rows
+from greencrawl.store.sqlite.system import samples as sample_rows
 from greencrawl.store.sqlite.system.alerts import UNTOLD
+from greencrawl.store.sqlite.tables import attempts as attempt_rows
 from greencrawl.store.sqlite.tables import (
-    attempts,
     contents,
-    crawls,
-    debts,
     duties,
     hooks,
     lists,
-    overflow,
     parked,
-    purges,
     replay_log,
     retention,
 )
+from greencrawl.store.sqlite.tables import crawls as crawl_rows
+from greencrawl.store.sqlite.tables import debts as debt_rows
+from greencrawl.store.sqlite.tables import overflow as overflow_rows
+from greencrawl.store.sqlite.tables import purges as purge_rows
 from greencrawl.store.sqlite.tables.contents import Known
 from greencrawl.store.sqlite.tables.lists import CHUNK_ROWS
 
@@ -154,6 +141,12 @@ class SqliteStore:
         self._asking = Codec()  # of the lane of questions
         self._duty: Duty | None = None
 
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return self._questions.run(work)
+
+    def _scan(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return self._scans.run(work)
+
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def write(connection: sqlite3.Connection) -> T:
             with transaction(connection):
@@ -207,13 +200,8 @@ class SqliteStore:
         sql = "UPDATE clock SET value = value + 1 RETURNING value"
         return int(self._write(lambda db: db.execute(sql).fetchall())[0][0])
 
-    def clock(self) -> Stamp:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(lambda db: replay_log.clock(db))
-
-    def raise_epoch(self, node: str, known: int, epoch: int) -> bool:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: replay_log.raise_epoch(db, node, known, epoch))
+    clock = read(replay_log.clock)
+    raise_epoch = write(replay_log.raise_epoch)
 
     # -- debts
 
@@ -222,22 +210,14 @@ class SqliteStore:
 
         def note(db: sqlite3.Connection) -> int:
             clock = replay_log.clock(db).clock
-            debts.owe(db, nodes, clock if since is None else since)
+            debt_rows.owe(db, nodes, clock if since is None else since)
             return clock
 
         return self._write(note)
 
-    def debts(self) -> dict[str, Debt]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(debts.every)
-
-    def begin_replay(self, node: str) -> Debt | None:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: debts.begin(db, node))
-
-    def end_replay(self, node: str, serial: int) -> bool:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: debts.end(db, node, serial))
+    debts = read(debt_rows.every)
+    begin_replay = write(debt_rows.begin)
+    end_replay = write(debt_rows.end)
 
     def addresses(self) -> dict[str, str]:
         """See :class:`greencrawl.store.base.Store`."""
@@ -264,9 +244,7 @@ class SqliteStore:
             return {}
         return self._write(lambda db: duties.take(db, holder, free, epoch_ms()))
 
-    def release_duties(self, holder: str, names: Sequence[str]) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._write(lambda db: duties.release(db, holder, names))
+    release_duties = write(duties.release)
 
     def duty_holder(self, name: str) -> str:
         """See :class:`greencrawl.store.base.Store`."""
@@ -280,62 +258,16 @@ class SqliteStore:
 
     # -- members and orders
 
-    def put_member(self, member: Member) -> bool:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: members.put(db, member))
-
-    def member_left(
-        self, member: str, incarnation: int, why: str, at_ms: int, facts: Facts | None = None
-    ) -> bool:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: members.left(db, member, incarnation, why, at_ms, facts))
-
-    def members(self) -> list[Member]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(members.every)
-
-    def drop_members(self, before_ms: int, keep: int = MEMBERS) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: members.drop(db, before_ms, keep))
-
-    def put_orders(
-        self,
-        member: str,
-        options: NodeOptions,
-        unset: tuple[OptionName, ...],
-        by_whom: str,
-        at_ms: int,
-        *,
-        revision: int | None = None,
-    ) -> Ordered | None:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(
-            lambda db: orders.put(db, member, options, unset, by_whom, at_ms, revision)
-        )
-
-    def note_crawl_change(
-        self, crawl: int, name: str, changed: Mapping[str, Any], by_whom: str, at_ms: int
-    ) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: orders.note_crawl(db, crawl, name, changed, by_whom, at_ms))
-
-    def orders(self) -> Orders:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(orders.every)
-
-    def orders_revision(self) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(orders.revision)
-
-    def orders_log(
-        self, limit: int = 100, *, before: int = NEVER, member: str = "", crawl: str = ""
-    ) -> list[OrderChange]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(lambda db: orders.log(db, limit, before, member, crawl))
-
-    def drop_orders_log(self, before_ms: int) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: orders.drop_log(db, before_ms))
+    put_member = write(member_rows.put)
+    member_left = write(member_rows.left)
+    members = read(member_rows.every)
+    drop_members = write(member_rows.drop)
+    put_orders = write(order_rows.put)
+    note_crawl_change = write(order_rows.note_crawl)
+    orders = read(order_rows.every)
+    orders_revision = read(order_rows.revision)
+    orders_log = read(order_rows.log)
+    drop_orders_log = write(order_rows.drop_log)
 
     # -- crawls
 
@@ -344,58 +276,43 @@ class SqliteStore:
     ) -> Crawl:
         """See :class:`greencrawl.store.base.Store`."""
         return self._write(
-            lambda db: periods.put_crawl(db, name, options, roots, epoch_ms(), revision)
+            lambda db: period_rows.put_crawl(db, name, options, roots, epoch_ms(), revision)
         )
 
-    def crawls(self) -> list[Crawl]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(crawls.every)
-
-    def crawl(self, name_or_id: str | int) -> Crawl:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(lambda db: crawls.get(db, name_or_id))
-
-    def add_roots(self, crawl: int, roots: Sequence[str]) -> Crawl:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: crawls.add_roots(db, crawl, roots))
-
-    def add_released(self, crawl: int, shapes: Sequence[str]) -> Crawl:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: parked.add_released(db, crawl, shapes))
+    crawls = read(crawl_rows.every)
+    crawl = read(crawl_rows.get)
+    add_roots = write(crawl_rows.add_roots)
+    add_released = write(parked.add_released)
 
     def set_state(
         self, crawl: int, state: CrawlState, reason: str = "", *, version: int = 0
     ) -> Crawl:
         """See :class:`greencrawl.store.base.Store`."""
         return self._write(
-            lambda db: crawls.set_state(db, crawl, state, reason, version, epoch_ms())
+            lambda db: crawl_rows.set_state(db, crawl, state, reason, version, epoch_ms())
         )
 
     def rest(self, crawl: int, every_ms: int, *, version: int) -> Crawl:
         """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: periods.rest(db, crawl, every_ms, version, epoch_ms()))
+        return self._write(lambda db: period_rows.rest(db, crawl, every_ms, version, epoch_ms()))
 
     def begin_period(self, crawl: int, urls: Sequence[Admission]) -> Crawl:
         """See :class:`greencrawl.store.base.Store`."""
         blob = self._commits.codec.pack(rows.plain_links(urls))
-        return self._write(lambda db: periods.begin_period(db, crawl, blob, epoch_ms()))
+        return self._write(lambda db: period_rows.begin_period(db, crawl, blob, epoch_ms()))
 
-    def periods(self, crawl: int, limit: int = 100) -> list[Period]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(lambda db: periods.periods(db, crawl, limit))
+    periods = read(period_rows.periods)
 
     def begin_round(self, crawl: int, why: str) -> Round:
         """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: periods.begin_round(db, crawl, why, epoch_ms()))
+        return self._write(lambda db: period_rows.begin_round(db, crawl, why, epoch_ms()))
 
-    def rounds(self, crawl: int) -> list[Round]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(lambda db: periods.rounds(db, crawl))
+    rounds = read(period_rows.rounds)
 
     def count_round(self, crawl: int, known: Round) -> Round:
         """See :class:`greencrawl.store.base.Store`."""
-        total = self._questions.run(lambda db: periods.count_round(db, crawl, known))
-        self._write(lambda db: periods.note_total(db, crawl, known, total))
+        total = self._questions.run(lambda db: period_rows.count_round(db, crawl, known))
+        self._write(lambda db: period_rows.note_total(db, crawl, known, total))
         return replace(known, total=total)
 
     def queue_round(
@@ -404,54 +321,33 @@ class SqliteStore:
         """See :class:`greencrawl.store.base.Store`."""
         packed = len(urls), self._commits.codec.pack(rows.plain_links(urls))
         return self._write(
-            lambda db: periods.queue_round(
+            lambda db: period_rows.queue_round(
                 db, crawl, known, cursor, packed, end=end, now_ms=epoch_ms()
             )
         )
 
-    def reopen(self, crawl: int, version: int) -> Crawl:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: crawls.reopen(db, crawl, version))
-
-    def stored(self, crawl: int) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(lambda db: page_limit.stored(db, crawl))
-
-    def count_time(self, crawl: int, now_ms: int, most_ms: int) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: crawls.count_time(db, crawl, now_ms, most_ms))
+    reopen = write(crawl_rows.reopen)
+    stored = read(page_limit.stored)
+    count_time = write(crawl_rows.count_time)
 
     def delete_crawl(self, crawl: int) -> None:
         """See :class:`greencrawl.store.base.Store`. Its rows go in steps."""
-        self._write(lambda db: crawls.mark_deleted(db, crawl))
-        while self._write(lambda db: crawls.purge_step(db, crawl)) is not None:
+        self._write(lambda db: crawl_rows.mark_deleted(db, crawl))
+        while self._write(lambda db: crawl_rows.purge_step(db, crawl)) is not None:
             pass
 
     # -- deletions in the background
 
-    def purges(self) -> list[Purge]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(purges.every)
+    purges = read(purge_rows.every)
 
     def add_purge(self, crawl: int, host: str = "") -> Purge:
         """See :class:`greencrawl.store.base.Store`. Raises UnknownCrawl."""
-        return self._write(lambda db: purges.add(db, crawl, host, epoch_ms()))
+        return self._write(lambda db: purge_rows.add(db, crawl, host, epoch_ms()))
 
-    def purge_size(self, purge: Purge) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._scans.run(lambda db: purges.size(db, purge))
-
-    def note_purge(self, purge: int, removed: int, total: int = 0) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._write(lambda db: purges.note(db, purge, removed, total))
-
-    def purge_step(self, purge: Purge) -> bool:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: purges.step(db, purge))
-
-    def end_purge(self, purge: int) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._write(lambda db: purges.end(db, purge))
+    purge_size = scan(purge_rows.size)
+    note_purge = write(purge_rows.note)
+    purge_step = write(purge_rows.step)
+    end_purge = write(purge_rows.end)
 
     # -- logged seeds
 
@@ -467,7 +363,7 @@ class SqliteStore:
         plain = rows.plain_links(urls)
 
         def add(db: sqlite3.Connection) -> int:
-            batch = crawls.add_seeds(db, crawl, self._commits.codec.pack(plain), force)
+            batch = crawl_rows.add_seeds(db, crawl, self._commits.codec.pack(plain), force)
             if claim is not None:
                 claim(batch)
             return batch
@@ -484,13 +380,11 @@ class SqliteStore:
 
         return self._seeds.run(lambda db: self._checked(db, settle))
 
-    def restamp_seeds(self, batch: int) -> Stamp:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: replay_log.restamp_seeds(db, batch))
+    restamp_seeds = write(replay_log.restamp_seeds)
 
     def pending_seeds(self, limit: int = 100, after: int = 0) -> list[SeedBatch]:
         """See :class:`greencrawl.store.base.Store`."""
-        found = self._questions.run(lambda db: crawls.pending_rows(db, limit, after))
+        found = self._questions.run(lambda db: crawl_rows.pending_rows(db, limit, after))
         return [self._batch(*row) for row in found]
 
     def _batch(self, number: int, crawl: int, forced: int, blob: bytes, stamp: int) -> SeedBatch:
@@ -500,7 +394,7 @@ class SqliteStore:
     def seeds(self, crawl: int) -> Iterator[SeedBatch]:
         """See :class:`greencrawl.store.base.Store`."""
         after = 0
-        while found := self._scans.run(partial(crawls.seed_rows, crawl=crawl, after=after)):
+        while found := self._scans.run(partial(crawl_rows.seed_rows, crawl=crawl, after=after)):
             for row in found:
                 yield self._batch(*row)
             after = found[-1][0]
@@ -510,7 +404,7 @@ class SqliteStore:
     ) -> SeedBatch | None:
         """See :class:`greencrawl.store.base.Store`. Raises UnknownCrawl."""
         codec = self._commits.codec
-        return self._write(lambda db: crawls.requeue_dead(db, codec, crawl, limit, before))
+        return self._write(lambda db: crawl_rows.requeue_dead(db, codec, crawl, limit, before))
 
     def release_parked(
         self, crawl: int, shape: str | None = None, *, limit: int = 10_000, before: int = NEVER
@@ -521,9 +415,7 @@ class SqliteStore:
 
     # -- reading the replay log
 
-    def replay_size(self, since: int) -> tuple[int, int, int]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._scans.run(lambda db: replay_log.size(db, since))
+    replay_size = scan(replay_log.size)
 
     def _window(self, sql: str, since: int) -> Iterator[list[Row]]:
         """Chunks of rows that begin with (stamp, id)."""
@@ -565,21 +457,10 @@ class SqliteStore:
 
     # -- the overflow
 
-    def put_overflow(self, crawl: int, items: Sequence[Overflow]) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._write(lambda db: overflow.put(db, crawl, items))
-
-    def overflow(self, crawl: int, partition: int, host: str, limit: int) -> list[Overflow]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(lambda db: overflow.best(db, crawl, partition, host, limit))
-
-    def overflow_taken(self, items: Sequence[Overflow], node: str, epoch: int) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._write(lambda db: overflow.taken(db, items, node, epoch))
-
-    def overflow_hosts(self, crawl: int, partition: int, after: str, limit: int) -> list[str]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(lambda db: overflow.hosts(db, crawl, partition, after, limit))
+    put_overflow = write(overflow_rows.put)
+    overflow = read(overflow_rows.best)
+    overflow_taken = write(overflow_rows.taken)
+    overflow_hosts = read(overflow_rows.hosts)
 
     def overflow_places(self) -> list[tuple[int, int]]:
         """See :class:`greencrawl.store.base.Store`."""
@@ -587,8 +468,8 @@ class SqliteStore:
         def places(db: sqlite3.Connection) -> list[tuple[int, int]]:
             return [
                 (crawl, partition)
-                for crawl in overflow.waiting_crawls(db)
-                for partition in overflow.waiting_partitions(db, crawl)
+                for crawl in overflow_rows.waiting_crawls(db)
+                for partition in overflow_rows.waiting_partitions(db, crawl)
             ]
 
         return self._questions.run(places)
@@ -597,7 +478,7 @@ class SqliteStore:
         """See :class:`greencrawl.store.base.Store`."""
         after = 0
         while found := self._scans.run(
-            partial(overflow.page, partition=partition, after=after, limit=CHUNK_ROWS)
+            partial(overflow_rows.page, partition=partition, after=after, limit=CHUNK_ROWS)
         ):
             yield from rows.by_crawl(found)
             after = found[-1][1].id
@@ -606,39 +487,26 @@ class SqliteStore:
         """See :class:`greencrawl.store.base.Store`."""
         after = (since, -1)
         while found := self._scans.run(
-            partial(overflow.begun, partition=partition, after=after, limit=CHUNK_ROWS)
+            partial(overflow_rows.begun, partition=partition, after=after, limit=CHUNK_ROWS)
         ):
             yield from rows.by_crawl((crawl, row) for _, crawl, row in found)
             after = (found[-1][0], found[-1][2].id)
 
     def free_overflow(self, partition: int, since: int = 0) -> None:
         """See :class:`greencrawl.store.base.Store`. In bounded steps."""
-        while self._write(lambda db: overflow.free(db, partition, since)) == overflow.FREED_ROWS:
+        while (
+            self._write(lambda db: overflow_rows.free(db, partition, since))
+            == overflow_rows.FREED_ROWS
+        ):
             pass
 
     # -- the calendar
 
-    def add_calendar(self, crawl: int, found: Sequence[Observation]) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._write(lambda db: calendar.add(db, crawl, found))
-
-    def calendar_places(self) -> list[tuple[int, int]]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(calendar.places)
-
-    def calendar_due(
-        self, crawl: int, partition: int, after: tuple[int, int, int], limit: int
-    ) -> list[Due]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(lambda db: calendar.due(db, crawl, partition, after, limit))
-
-    def calendar_taken(self, crawl: int, rows: Sequence[Due], node: str, epoch: int) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: calendar.taken(db, crawl, rows, node, epoch))
-
-    def drop_calendar(self, crawl: int, rows: Sequence[Due]) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._write(lambda db: calendar.drop(db, crawl, rows))
+    add_calendar = write(calendar.add)
+    calendar_places = read(calendar.places)
+    calendar_due = read(calendar.due)
+    calendar_taken = write(calendar.taken)
+    drop_calendar = write(calendar.drop)
 
     def postpone_calendar(self, crawl: int, partition: int, row: Due) -> None:
         """See :class:`greencrawl.store.base.Store`. In bounded steps."""
@@ -669,9 +537,7 @@ class SqliteStore:
 
     # -- pages whose hook failed
 
-    def hook_counts(self, crawl: int) -> list[HookCount]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(lambda db: hooks.counts(db, crawl))
+    hook_counts = read(hooks.counts)
 
     def hook_failures(
         self, crawl: int, function: str, message: str, *, after: str = "", limit: int = 100
@@ -696,15 +562,8 @@ class SqliteStore:
 
     # -- workers that cannot import a crawl's hook
 
-    def put_refusals(
-        self, worker: str, host: str, refusals: Sequence[Refusal], until_ms: int
-    ) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._write(lambda db: hooks.put_refusals(db, worker, host, refusals, until_ms))
-
-    def refusals(self, now_ms: int) -> list[tuple[int, HookRefusal]]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(lambda db: hooks.refusals(db, now_ms))
+    put_refusals = write(hooks.put_refusals)
+    refusals = read(hooks.refusals)
 
     # -- blocks of hosts
 
@@ -827,16 +686,11 @@ class SqliteStore:
         first = lists.beyond(after)
         if first > lists.LAST:
             return []
-        found = self._questions.run(lambda db: crawls.dead_rows(db, crawl, limit, first))
+        found = self._questions.run(lambda db: crawl_rows.dead_rows(db, crawl, limit, first))
         return [(str(row[0]), rows.final(row)) for row in found]
 
-    def parked_shapes(self, crawl: int, limit: int = 100) -> list[ParkedShape]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._scans.run(lambda db: parked.shapes(db, crawl, limit))
-
-    def counts(self, crawl: int) -> dict[str, int]:
-        """See :class:`greencrawl.store.base.Store`. Reads indexes and sums, not the rows."""
-        return self._scans.run(lambda db: crawls.counts(db, crawl))
+    parked_shapes = scan(parked.shapes)
+    counts = scan(crawl_rows.counts)
 
     def slowest_hosts(self, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
         """See :class:`greencrawl.store.base.Store`; an answer is an attempt with a status code."""
@@ -894,7 +748,7 @@ class SqliteStore:
 
     def drop_months(self, before_ms: int) -> Iterator[int]:
         """See :class:`greencrawl.store.base.Store`."""
-        return self._steps(attempts.Months(before_ms).step)
+        return self._steps(attempt_rows.Months(before_ms).step)
 
     def drop_successes(self, before_ms: int) -> Iterator[int]:
         """See :class:`greencrawl.store.base.Store`."""
@@ -908,56 +762,29 @@ class SqliteStore:
         while (dropped := self._write(step)) is not None:
             yield dropped
 
-    def drop_expired(self, now_ms: int) -> Iterator[int]:
-        """See :class:`greencrawl.store.base.Store`."""
-        while dropped := self._write(lambda db: retention.drop_expired(db, now_ms)):
-            yield dropped
-
-    def drop_seeds(self, batches: Sequence[tuple[int, int]]) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: retention.drop_seeds(db, batches))
+    drop_expired = steps(retention.drop_expired)
+    drop_seeds = write(retention.drop_seeds)
 
     # -- what the coordinator keeps
 
-    def put_samples(self, samples: Sequence[Counted]) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._write(lambda db: sampled.put(db, samples))
+    put_samples = write(sample_rows.put)
 
-    def samples(self, crawl: int, since_ms: int = 0, points: int = 1000) -> list[Counted]:
-        """See :class:`greencrawl.store.base.Store`."""
-        since = since_ms // MINUTE_MS
-        return self._scans.run(lambda db: sampled.some(db, crawl, since, points))
-
-    def drop_samples(self, before_ms: int) -> Iterator[int]:
-        """See :class:`greencrawl.store.base.Store`."""
-        before = before_ms // MINUTE_MS
-        while dropped := self._write(lambda db: sampled.drop(db, before)):
-            yield dropped
+    samples = scan(sample_rows.some)
+    drop_samples = steps(sample_rows.drop)
 
     def alerts(self) -> list[Alert]:
         """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(lambda db: alerted.some(db, "over_ms = 0"))
+        return self._questions.run(lambda db: alert_rows.some(db, "over_ms = 0"))
 
     def untold_alerts(self) -> list[Alert]:
         """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(lambda db: alerted.some(db, UNTOLD))
+        return self._questions.run(lambda db: alert_rows.some(db, UNTOLD))
 
-    def put_alerts(self, alerts: Sequence[Alert]) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._write(lambda db: alerted.put(db, alerts))
+    put_alerts = write(alert_rows.put)
+    note_told = write(alert_rows.told)
+    forget_alerts = write(alert_rows.forget)
 
-    def note_told(self, alert: Alert) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._write(lambda db: alerted.told(db, alert))
-
-    def forget_alerts(self, alerts: Sequence[Alert]) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        self._write(lambda db: alerted.forget(db, alerts))
-
-    def drop_alerts(self, before_ms: int) -> Iterator[int]:
-        """See :class:`greencrawl.store.base.Store`."""
-        while dropped := self._write(lambda db: alerted.drop(db, before_ms)):
-            yield dropped
+    drop_alerts = steps(alert_rows.drop)
 
     # -- for who watches it
 

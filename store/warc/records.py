@@ -1,7 +1,7 @@
 """Pages as records of WARC 1.1 (ISO 28500:2017), each a gzip member of its own, and back.
 
-The body of a page is what is left after Transfer-Encoding and Content-Encoding were undone, and
-the header of its record says so: those fields, and a Content-Length that no longer fits, are named
+The body of a page is what is left after Transfer-Encoding and Content-Encoding were undone, and the
+header of its record says so. Those fields, and a Content-Length that no longer fits, are named
 ``X-Archive-Orig-…``, and Content-Length is the stored length. Fields were joined by name when they
 were read, and fields that hold secrets were never stored.
 """

@@ -1,8 +1,8 @@
-"""One file of records while it is written, and what becomes of one whose writer died.
+"""One file of records while it is written, and what happens to it if its writer dies.
 
 While it grows it is called ``NAME.open`` and its writer holds a lock on it (flock); finished, it is
-called NAME. What a sync has reported stays for ever; what came after it may be torn by a crash or a
-power cut, and is cut off by whoever finds the file without a writer.
+called NAME. Data that a sync has reported stays for ever. Later data may be torn by a crash or a
+power cut; a process that finds the file without a writer cuts it off.
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ def test_the_sources_findings_are_compared_in_words(
 
 
 def test_scaling_without_results_says_not_run() -> None:
-    page = scaling.draw({}, {}, {}, {})
+    page = scaling.draw({}, {}, {}, {}, scaling.DOCUMENT.read_text())
     assert "`python -m bench.scale.processes`: not run" in page
     assert "| writer of the MySQL cluster | the benchmark's, one core | not run | not run |" in page
     assert "scale-line.svg" not in page
@@ -306,7 +306,7 @@ def test_scaling_names_first_what_saturates_first() -> None:
         "broker",
     ]
     assert rows[1].pages_s == pytest.approx(0.7 / 0.0002)
-    page = scaling.draw(scale, store, {}, {})
+    page = scaling.draw(scale, store, {}, {}, scaling.DOCUMENT.read_text())
     assert "| one core | 2,500 | 2.5 | 40 |" in page.replace("the benchmark's, ", "")
     assert "| pages a second of all workers | 100,000 |" in page
     assert "counted in workers: writer of the MySQL cluster at 2.5; Redis, all links new at" in page

@@ -29,7 +29,7 @@ ON_WAY_LEAST, ON_WAY_SECONDS, ON_WAY_LOOK_SECONDS = 5, 20.0, 0.2
 
 @dataclass
 class Done:
-    """What an event came to: from ``began`` to ``over`` (0: not yet) something was broken."""
+    """The result of an event: from ``began`` to ``over`` (0: not yet) something was broken."""
 
     event: Event
     began: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -326,23 +326,24 @@ class BeatsDouble:
         self.away = False
         self.known: dict[str, Beat] = {}
 
-    def beat(self, member: str, incarnation: int, facts: Facts, *, begins: bool) -> BeatStatus:
+    def beat(self, member: str, incarnation: int, facts: Facts) -> BeatStatus:
         if self.away:
             raise Unavailable("redis is away")
-        known = self.known.get(member)
-        if known is not None and known.incarnation > incarnation:
+        known = self.life(member)
+        if known > incarnation:
             return "older"
-        same = known is not None and known.incarnation == incarnation
-        if same or begins:
-            self.known[member] = Beat(incarnation, epoch_ms(), facts)
-        return "known" if same else "new"
+        self.known[member] = Beat(incarnation, epoch_ms(), facts)
+        return "known" if known == incarnation else "new"
+
+    def life(self, member: str) -> int:
+        return 0 if self.away or member not in self.known else self.known[member].incarnation
 
     def gone(self, member: str, incarnation: int) -> None:
         if member in self.known and self.known[member].incarnation == incarnation:
             del self.known[member]
 
-    def heard(self) -> dict[str, Beat]:
-        return {} if self.away else dict(self.known)
+    def heard(self, members: Iterable[str]) -> dict[str, Beat]:
+        return {} if self.away else {one: self.known[one] for one in members if one in self.known}
 
 
 class Parts:

@@ -62,7 +62,7 @@ class Rig:
     def join(self, name: str, node: str = "", kind: Any = "worker") -> None:
         """A member is there, and is heard of from now on."""
         self.store.put_member(Member(id=name, node=node or name, kind=kind, incarnation=1))
-        self.queue.beats.beat(name, 1, Facts(), begins=True)
+        self.queue.beats.beat(name, 1, Facts())
 
     def silence(self, name: str) -> None:
         self.queue.beats.gone(name, 1)

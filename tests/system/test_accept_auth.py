@@ -140,7 +140,7 @@ def test_four_processes_log_in_once_for_each_site_and_leave_no_secret_anywhere(
     spread = [f"127.0.3.{n}" for n in range(1, 17)]  # hosts whose first pages come at once
     addresses = ["127.0.0.1", "127.0.0.2", *spread]
     with (
-        DjangoSite(tmp_path / "site", addresses=addresses, articles=25, sliding=True) as site,
+        DjangoSite(tmp_path / "site", addresses=addresses, articles=12, sliding=True) as site,
         Lighttpd(tmp_path / "archive") as archive,
         OAuth1Site() as signed,
         System(
@@ -511,7 +511,7 @@ def test_the_file_of_a_login_is_always_whole_and_a_bad_one_is_named_and_replaced
 ) -> None:
     hosts = {"whole": "127.0.0.1", "cut": "127.0.0.2", "shown": "127.0.0.3"}
     with (
-        DjangoSite(tmp_path / "site", addresses=list(hosts.values()), articles=20) as site,
+        DjangoSite(tmp_path / "site", addresses=list(hosts.values()), articles=10) as site,
         System(
             tmp_path / "host",
             [redis_server.url],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import oracle
-from tests.support.effort import cases
+from tests.support.effort import LONG, cases
 from tests.support.idle import commands_during, seed_to_arrival
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import SiteServer
@@ -105,7 +105,8 @@ def test_an_idle_system_leaves_redis_alone_and_wakes_at_once(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     addresses = tuple(f"127.0.1.{n}" for n in range(1, 31))
-    seconds = 5.0
+    # A minute has sixty at most; what is said every fifteen seconds may be said in any five.
+    seconds, most = (60.0, 60) if LONG else (5.0, 12)
     with (
         SiteServer(graph_site(1), addresses) as server,
         System(tmp_path, [redis_server.url]) as system,
@@ -115,5 +116,5 @@ def test_an_idle_system_leaves_redis_alone_and_wakes_at_once(
         commands_during(redis_server.client, 2.0)  # the end of a crawl is not idleness yet
         spent = commands_during(redis_server.client, seconds)
         waits = [seed_to_arrival(system, server, address) for address in addresses[1:]]
-    assert sum(spent.values()) <= seconds, spent
+    assert sum(spent.values()) <= most, spent
     assert sorted(waits)[-2] < 0.1  # all but the worst of 29: CI machines hiccup

@@ -536,12 +536,15 @@ def test_stopping_does_not_wait_for_a_charge_that_cannot_be_settled() -> None:
         def close(self) -> None:
             events.append("closed")
 
+        def stop(self) -> None:
+            events.append("stopped")
+
     class Stuck(Worker):
         def __init__(self) -> None:
             self._stopping = Event()
             part: Any = Part()
             self._quarantine = self._fetching = self._shares = part
-            self._downloader = self._store = part
+            self._downloader = self._store = self._sender = part
 
         def _charge(self) -> None:
             self._stopping.set()
@@ -552,7 +555,7 @@ def test_stopping_does_not_wait_for_a_charge_that_cannot_be_settled() -> None:
 
     with gevent.Timeout(5):
         assert Stuck().run() == 0
-    assert events == ["let go", *["closed"] * 5]
+    assert events == ["let go", *["closed"] * 5, "stopped"]
 
 
 def test_fewer_greenlets_end_the_sessions_beyond_them_soon_and_more_are_used_at_once(

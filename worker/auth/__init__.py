@@ -1,8 +1,8 @@
 """Authentication: what a request carries to prove who is asking.
 
-Credentials belong to origins (scheme, host and port) and go to no other: neither to another
-host a page links to, nor to the same one without TLS, nor after a redirect elsewhere – because
-what is sent is asked for anew for every URL that is fetched.
+Credentials belong to origins (scheme, host and port) and go to no other. They do not go to another
+host that a page links to, nor to the same host without TLS, nor after a redirect elsewhere: every
+URL that is fetched asks anew which credentials to send.
 
 =============  ====================================================================================
 ``base``       the words: kind, grant, a user's own :class:`Login`

@@ -2,7 +2,7 @@
 
 An answer that says we are no longer in is not the page: the login is made again, by one worker,
 and the page is asked for again, at once. If it still asks for a login, that is its own failure.
-Such pages must not make a crawler log in all day: after a login that did not help, further ones
+Such pages must not make a crawler log in all day. After a login that did not help, further ones
 wait (:data:`PATIENCE_SECONDS`, doubling), unless nothing at all is answered any more. The same
 holds for a site that ends each session after a moment.
 """
@@ -30,7 +30,8 @@ PATIENCE_MOST_SECONDS = 3600.0
 OUTS_IN_A_ROW = 5
 """So many pages in a row that say we are out are believed, whatever was in vain before."""
 REJECTIONS = 3
-"""So many pages in a row that accept no secret, and none that does, and the host is blocked."""
+"""The host is blocked after so many pages in a row that accept no secret, with none in between that
+does."""
 SHORT_LIFE_MS = 60_000
 SHORT_LIVES = 10
 """So many logins in a row that last no longer, and the next ones wait like those in vain."""

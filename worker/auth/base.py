@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # a worker without logins does without its memory
     import requests
 
 Verdict = Literal["in", "again", "out"]
-"""What an answer says: we are in; ask once more with what was just learnt (a challenge); or the
-grant is no longer good."""
+"""The verdict on an answer: we are in; ask once more with what was just learnt (a challenge); or
+the grant is no longer good."""
 
 
 class LoginRefused(GreencrawlError):

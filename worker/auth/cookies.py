@@ -242,7 +242,7 @@ def _moment(date: str) -> float | None:
 
 
 def collected(jar: RequestsCookieJar) -> list[Cookie]:
-    """What a session holds after a login, as far as a header may have it.
+    """The cookies and values that a session holds after a login, as far as a header may have them.
 
     Raises LoginRefused where that is more than any request could carry.
     """

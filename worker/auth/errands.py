@@ -1,38 +1,37 @@
 """Errands: requests of a login to a host other than the one whose session logs in.
 
-A login may lead over several hosts – a form at ``shop.example`` that sends one on to
-``id.example`` and back – but a request is sent by the session of its own host, and by no other. So
-it is left in the frontier, sealed, and a task that is no page (``TaskKind.ERRAND``) sees to
-it that somebody opens a session there; whoever holds that host's session sends it, at that host's
-pace, and leaves the answer, sealed. Meanwhile the asking session waits, and does the errands for
-its *own* host: of two hosts whose logins need each other, both would wait for ever.
+A login may lead over several hosts, such as a form at ``shop.example`` that sends one on to
+``id.example`` and back. But the session of its own host sends a request, and no other session does.
+So the request is left in the frontier, sealed. A task that is no page (``TaskKind.ERRAND``) makes
+some worker open a session there. The worker with that host's session sends the request, at that
+host's pace, and leaves the answer, sealed. Meanwhile the asking session waits, and does the errands
+for its *own* host: of two hosts whose logins need each other, both would wait for ever.
 
-What is lost – the worker that took an errand dies, Redis comes back empty – costs the asker its
-time only: it gives up after :data:`ASK_SECONDS`, and the login is made again. An errand that nobody
-took is withdrawn when its asker leaves; for the answer to one that was taken it stays. robots.txt
-is not asked: a person configured the login.
+A loss (the worker that took an errand dies, Redis comes back empty) costs the asker only its time:
+it gives up after :data:`ASK_SECONDS`, and the login is made again. An errand that nobody took is
+withdrawn when its asker leaves; for the answer to one that was taken it stays. robots.txt is not
+asked: a person configured the login.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import gevent
 import msgspec
 from msgspec import Struct
 
-from greencrawl.broker.frontier import Mode
+from greencrawl.broker.frontier import Frontier, Mode
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import GreencrawlError, Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.urls import canonicalise, host_of, origin_of
 from greencrawl.schema.records import (
     Admission,
-    Crawl,
     Failure,
     FailureKind,
     Fetched,
@@ -44,87 +43,21 @@ from greencrawl.worker import retry
 from greencrawl.worker.auth.transport import MAX_BODY_BYTES
 from greencrawl.worker.session.backoff import AWAY_PATIENCE_SECONDS, delays, until_available
 
+if TYPE_CHECKING:
+    from greencrawl.worker.session.fetcher import Visit
+
 T = TypeVar("T")
 
 ASK_SECONDS = 60.0
 """How long a session waits for the answer to a request that another is to send."""
 ASK_AGAIN_SECONDS = 30.0
 PATH = "/.well-known/greencrawl-errand"
-"""Of the task that asks for a session; never fetched."""
+"""The URL of the task that asks for a session; never fetched."""
 _LOOK_SECONDS = 0.1
 _MOST = 100
 """Errands done in a row before the session's own tasks have their turn."""
 
 log = logger("worker")
-
-
-class Shared(Protocol):
-    """The part of the frontier that is needed here; see ``greencrawl.broker.frontier.Frontier``."""
-
-    def admit(self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW) -> list[bool]:
-        """Queue tasks by canonical URL; True for each that was not known. Raises Unavailable.
-
-        With ``mode`` FORCE known ones are queued again.
-        """
-
-    def errand_put(self, host: str, errand_id: str, sealed: bytes, seconds: float) -> None:
-        """Leave a request for whoever holds ``host``, who may take it within ``seconds``."""
-
-    def errand_take(self, host: str) -> tuple[str, bytes] | None:
-        """Id and sealed request of what has waited longest for ``host``, or None. Taken once."""
-
-    def errand_answer(self, host: str, errand_id: str, sealed: bytes, seconds: float) -> None:
-        """Keep the answer to a request that was taken, for ``seconds``."""
-
-    def errand_answered(self, host: str, errand_id: str) -> bytes | None:
-        """The sealed answer, or None as long as there is none."""
-
-    def errand_withdraw(self, host: str, errand_id: str) -> bool:
-        """Withdraw a request; False if it was taken, and its answer may be on its way."""
-
-    def errand_drop(self, host: str, errand_id: str) -> None:
-        """Withdraw a request, unless it was taken, and forget its answer."""
-
-
-class Context(Protocol):
-    """The part of ``greencrawl.worker.crawls.CrawlContext`` that is needed here."""
-
-    @property
-    def crawl(self) -> Crawl:
-        """The crawl, in the revision that the session names."""
-
-
-class Visit(Protocol):
-    """The part of ``greencrawl.worker.session.fetcher.Visit`` that is needed here."""
-
-    @property
-    def context(self) -> Context:
-        """The crawl of the session."""
-
-    @property
-    def host(self) -> str:
-        """The session's host: its name, with its port unless that is 80 or 443."""
-
-    @property
-    def failed(self) -> bool:
-        """True when the host as a whole failed: nothing more is asked of it."""
-
-    def send(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes, max_body_bytes: int
-    ) -> Fetched | Failure:
-        """One paced and counted request to the host. Raises VisitOver, LeaseExpired."""
-
-    def rest(self, seconds: float) -> None:
-        """Send nothing for so many seconds. Raises VisitOver when the session must end."""
-
-    def until_available(self, action: Callable[[], T]) -> T:
-        """Call ``action`` until it is not answered by Unavailable. Raises VisitOver."""
-
-    def put_off(self, by: PutOff, seconds: float, why: str) -> NoReturn:
-        """End the visit by no fault of its host's, which rests so long: raises VisitOver."""
-
-    def fail(self, kind: str, block: float) -> None:
-        """The host failed; ``block``: seconds that it asked for, 0 for its own back-off."""
 
 
 class _Request(Struct, frozen=True):
@@ -150,7 +83,7 @@ class Errands:
 
     def __init__(
         self,
-        frontier: Shared,
+        frontier: Frontier,
         seal: Callable[[bytes], bytes],
         unseal: Callable[[bytes], bytes],
         clock: Clock = monotonic,

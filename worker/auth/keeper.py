@@ -1,9 +1,9 @@
 """Which proof a page is asked for with, and what its answer says about it.
 
 A page of a crawl with ``auth`` is asked for with the proof of the first entry that names its
-origin. Where that takes a login, ``greencrawl.worker.auth.logins`` makes it or takes another
-worker's; when an answer is believed that says we are no longer in,
-``greencrawl.worker.auth.account`` knows.
+origin. If that takes a login, ``greencrawl.worker.auth.logins`` makes it or takes another worker's.
+``greencrawl.worker.auth.account`` knows when to believe an answer that says we are no longer logged
+in.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from greencrawl.schema.records.auth import Auth
 from greencrawl.worker.auth.account import Account
 from greencrawl.worker.auth.base import Judge, Kind, name_of
 from greencrawl.worker.auth.kinds.basic import Basic
-from greencrawl.worker.auth.logins import LoginParts, Logins, SecretsSource
+from greencrawl.worker.auth.logins import LoginParts, Logins
+from greencrawl.worker.auth.state.secrets import Secrets
 
 if TYPE_CHECKING:
     from greencrawl.worker.crawls import CrawlContext
@@ -54,7 +55,7 @@ class Keeper:
     def __init__(
         self,
         parts: Callable[[], LoginParts],
-        secrets: SecretsSource,
+        secrets: Secrets,
         by_origin: Basic | None = None,
         *,
         make: Callable[[Auth, Mapping[str, str]], Kind],
@@ -75,9 +76,9 @@ class Keeper:
     ) -> Fetched | Failure:
         """Ask for a page with whatever proves that we may have it.
 
-        What comes back is the page, or the answer of somebody who does not want us; never the
-        login page in its place. ``judge`` asks a kind what an answer says. Raises VisitOver and
-        LeaseExpired like :meth:`Visit.get`, and what ``judge`` raises.
+        The result is the page, or the answer of a site that does not want us; never the login page
+        in its place. ``judge`` asks a kind what an answer says. Raises VisitOver and LeaseExpired
+        like :meth:`Visit.get`, and what ``judge`` raises.
         """
         account = self._account(visit.context, url)
         if account is not None:

@@ -1,8 +1,8 @@
 """Making a login, or taking what another worker made of it.
 
 One worker makes it, under a lease that all workers share (``greencrawl.worker.auth.state.vault``),
-and the others wait; meanwhile they send what logins need of the hosts that they hold
-(``greencrawl.worker.auth.errands``), or two hosts could wait for each other.
+and the others wait. Meanwhile they send what logins need of the hosts that they hold
+(``greencrawl.worker.auth.errands``); otherwise two hosts could wait for each other.
 
 A login that was refused is not tried again before a wait that doubles from
 :data:`REFUSED_SECONDS`, unless the secrets have changed. The hosts are blocked until then, with the
@@ -12,9 +12,8 @@ reason; their pages wait uncharged, until a host has failed so often in a row th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import gevent
 from gevent.event import Event
@@ -27,7 +26,10 @@ from greencrawl.schema.records import Failure, FailureKind, Fetched, PutOff
 from greencrawl.schema.records.auth import Auth
 from greencrawl.worker.auth.account import REFUSED_SECONDS, Account
 from greencrawl.worker.auth.base import Grant, Kind, LoginFailed, LoginRefused
+from greencrawl.worker.auth.errands import Errands
 from greencrawl.worker.auth.kinds.registry import trusted
+from greencrawl.worker.auth.state.secrets import Secrets
+from greencrawl.worker.auth.state.vault import Claim, Vault
 from greencrawl.worker.retry import TABLE
 from greencrawl.worker.session.backoff import (
     AWAY_PATIENCE_SECONDS,
@@ -58,63 +60,11 @@ MAX_BODY_BYTES = 2 * 1024 * 1024
 """Of an answer to a request of a login."""
 
 
-class Claim(AbstractContextManager["Claim"], Protocol):
-    """The right to log in, held by one worker; see ``greencrawl.worker.auth.state.vault``."""
-
-    @property
-    def count(self) -> int:
-        """Claims since the last one that came to an end, this one included."""
-
-    def renew(self) -> bool:
-        """Hold on to it; False when it was lost. Raises Unavailable."""
-
-    def put(self, grant: Grant) -> bool:
-        """Make ``grant`` known to all workers; False when the claim was lost.
-
-        After Unavailable it is made known later, and the claim held until then.
-        """
-
-
-class Keeping(Protocol):
-    """The part of ``greencrawl.worker.auth.state.vault.Vault`` that is needed here."""
-
-    def read(self, name: str) -> Grant | None:
-        """The newest grant, be it good or refused; None if there is none. Raises Unavailable."""
-
-    def claim(self, name: str) -> Claim | None:
-        """The right to log in, None while somebody else has it. Raises Unavailable."""
-
-    def resume(self) -> None:
-        """Go on with what a process before this one could not make known to all workers."""
-
-
-class Sending(Protocol):
-    """The part of ``greencrawl.worker.auth.errands.Errands`` that is needed here."""
-
-    def send(
-        self, visit: Visit, method: str, url: str, headers: Mapping[str, str], body: bytes
-    ) -> Fetched | Failure:
-        """One request to another host, by whoever holds it. Raises VisitOver, LeaseExpired."""
-
-    def serve(self, visit: Visit) -> int:
-        """Send what logins of others need of the visit's host; returns how many requests."""
-
-
-class SecretsSource(Protocol):
-    """The part of ``greencrawl.worker.auth.state.secrets.Secrets`` that is needed here."""
-
-    def of(self, entry: Auth) -> Mapping[str, str]:
-        """The entry's secrets as they are now. Raises InvalidConfig naming what is missing."""
-
-    def digest(self, entry: Auth) -> str:
-        """What changes when the entry's secrets do. Raises InvalidConfig."""
-
-
 class LoginParts(NamedTuple):
     """What a login needs beside the site: opened when the first crawl asks for one."""
 
-    vault: Keeping
-    errands: Sending
+    vault: Vault
+    errands: Errands
 
 
 class Logins:
@@ -123,7 +73,7 @@ class Logins:
     def __init__(
         self,
         parts: Callable[[], LoginParts],
-        secrets: SecretsSource,
+        secrets: Secrets,
         *,
         make: Callable[[Auth, Mapping[str, str]], Kind],
         stopping: Event,
@@ -323,9 +273,9 @@ def _good(grant: Grant, kind: Kind) -> bool:
 def _failed(entry: Auth, failure: Failure, elsewhere: str) -> Failure:
     """The failure of a page whose login could not be made; ``elsewhere`` is another host's name.
 
-    What the session's own host answers concerns it as ever: a 503 is a 503. What another host does
-    keeps pages from being asked for all the same, with a kind of its own; and so does what concerns
-    the login's URL alone, a 500 there, say: no page was asked for, and none is charged with it.
+    What the session's own host answers concerns it as ever: a 503 is a 503. If another host fails,
+    pages still cannot be asked for, with a failure of its own kind. The same holds if only the
+    login's URL fails, such as with a 500: no page was asked for, and none is charged with it.
     """
     where = f" at {elsewhere}" if elsewhere else ""
     detail = f"login of auth {entry.name}{where}: {failure.kind} {failure.detail}".rstrip()

@@ -1,8 +1,8 @@
 """``requests`` on our own downloads: a login's requests are paced, counted and bounded like others.
 
-The session that a login uses opens no socket. What it sends goes through a function of the
-keeper's, which waits for the host's pace and knows whose session may ask; what comes back is made
-a ``requests.Response``, cookies and all, and ``requests`` follows redirects, each of them another
+The session that a login uses opens no socket. It sends through a function of the keeper, which
+waits for the host's pace and knows whose session may ask. The answer is made a
+``requests.Response``, cookies and all. ``requests`` follows redirects, each of them as another
 request. Settings of ``requests`` for sockets – proxies, certificates, time-outs, ``netrc`` – have
 no meaning here.
 """
@@ -52,14 +52,14 @@ def session_over(
 ) -> requests.Session:
     """A session whose requests ``send`` makes; ``headers`` (the crawl's) go with each of them.
 
-    Where a redirect leads to another origin, nothing goes along that may prove who asks, unless
-    ``trusted`` says so of the canonical URL: of the request's headers only ``headers`` and the
-    cookies that belong there, none once a redirect has led away from TLS; and with a body (307,
-    308) it is refused.
+    If a redirect leads to another origin, no credentials go along unless ``trusted`` allows the
+    canonical URL. Of the request's headers only ``headers`` are sent, and the cookies that belong
+    there, none once a redirect has led away from TLS. A redirect with a body (307, 308) is then
+    refused.
 
-    Its methods raise LoginFailed where no answer came, or a 429 or 503; LoginRefused for what is
-    not allowed; VisitOver and LeaseExpired of ``send``; and what ``requests`` itself raises, for
-    which there is :func:`refusals`.
+    Its methods raise LoginFailed if no answer came, or a 429 or 503, and LoginRefused for what is
+    not allowed. They also raise VisitOver and LeaseExpired of ``send``, and what ``requests``
+    itself raises, for which there is :func:`refusals`.
     """
     return _Session(_Adapter(send), headers, trusted)
 
@@ -68,9 +68,9 @@ def session_over(
 def refusals(what: str) -> Iterator[None]:
     """Whatever ``requests`` raises in the body becomes LoginRefused: asking again changes nothing.
 
-    So does what a library raises of something that a site sent, unforeseen by it: each page would
-    log in anew and be charged with that. ``what`` names the login. Messages are not taken over:
-    URLs are in them, and secrets may be in those.
+    So does an unforeseen error of a library over something that a site sent: otherwise each page
+    would log in anew and be charged with that. ``what`` names the login. Messages are not taken
+    over: URLs are in them, and secrets may be in those.
     """
     try:
         yield
@@ -83,13 +83,13 @@ def refusals(what: str) -> Iterator[None]:
 
 
 def _line(error: Exception) -> str:
-    """Where in which file it was raised."""
+    """The place in a file where it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
 
 def _place(error: requests.RequestException) -> str:
-    """What was answered and where, as far as it may be shown."""
+    """The status and URL of an answer, as far as it may be shown."""
     status = "" if error.response is None else f" {error.response.status_code}"
     if error.request is None or error.request.url is None:
         return status

@@ -1,1 +1,2 @@
-"""What leaves a worker: rows for the store, links for the frontier, outcomes for the broker."""
+"""The results that leave a worker: rows for the store, links for the frontier, outcomes for the
+broker."""

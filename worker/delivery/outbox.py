@@ -1,7 +1,7 @@
-"""What goes to the broker in batches: outcomes of tasks, and the ends of sessions.
+"""Messages that go to the broker in batches: outcomes of tasks, and the ends of sessions.
 
-An item stays in the outbox until a broker has answered it, however long brokers are away; nothing
-is dropped but what a broker refuses as malformed, which is an error of ours and is logged. Items
+An item stays in the outbox until a broker has answered it, however long brokers are away. An item
+is dropped only if a broker refuses it as malformed, which is an error of ours and is logged. Items
 whose Redis node is away are postponed and sent again later, while others pass.
 """
 

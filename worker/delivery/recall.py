@@ -1,4 +1,4 @@
-"""What an earlier delivery of a task may have logged, but not admitted any more."""
+"""Links that an earlier delivery of a task may have logged, but did not admit any more."""
 
 from __future__ import annotations
 

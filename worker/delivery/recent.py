@@ -1,8 +1,9 @@
-"""What was admitted of late, by crawl, so that a site's menu is not sent with each of its pages.
+"""The links that were admitted lately, by crawl, so that a site's menu is not sent with each of its
+pages.
 
-What stands here is not asked of the frontier, so it has to be known there for certain: once a node
-was opened anew, which its higher epoch tells, it may have forgotten it, and the store that refills
-it may have lost it too. Then all of it is forgotten here as well.
+The frontier is not asked for the links in here, so it must know them for certain. Once a node was
+opened anew, which its higher epoch tells, it may have forgotten them, and the store that refills it
+may have lost them too. Then all of it is forgotten here as well.
 """
 
 from __future__ import annotations

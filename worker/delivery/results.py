@@ -1,6 +1,6 @@
-"""What came of a task: the rows and the outcome that the writer is given, and how they are made.
+"""The result of a task: the rows and the outcome for the writer, and how they are made.
 
-No I/O here. What became of a task the pipeline says; the store may refuse it afterwards.
+No I/O here. The pipeline says what became of a task; the store may refuse it afterwards.
 """
 
 from __future__ import annotations

@@ -1,33 +1,32 @@
 """From finished pages to settled tasks: store the page → admit its links → finish the task.
 
 Pages go in batches, several batches at once, so that a worker is not held up by one commit. The
-order of the three steps within a batch is the invariant that a crash anywhere costs a refetch and
-never a URL; each is repeated until it succeeds, however long the store or Redis are away. What
-waits here is bounded in bytes: beyond that no page is asked for (:meth:`Writer.wait_for_room`), and
-the greenlets whose answers come all the same wait with them in :meth:`Writer.put`.
+order of the three steps within a batch is the invariant: a crash anywhere costs a refetch and never
+a URL. Each step is repeated until it succeeds, however long the store or Redis are away. The
+results that wait here are bounded in bytes. Beyond the bound no page is asked for
+(:meth:`Writer.wait_for_room`), and greenlets whose answers come all the same wait with them in
+:meth:`Writer.put`.
 
-Only links to a Redis node that is away while others answer are not waited for: the node is owed
-them in the store, and a broker offers them from the replay log once it is back.
+It does not wait for links to a Redis node that is away while others answer. The store notes that
+the node is owed them, and a broker offers them from the replay log once the node is back.
 
-A batch leaves when it is full, or when the most urgent of its results is due. Whatever a result's
-host leads to on itself cannot be asked for before the host's delay is over, so of that time a
-little may pass until others come along: a commit, a call of Redis and one of a broker cost some
-2 ms of CPU, whether they are for one page or for many.
+A batch leaves when it is full, or when the most urgent of its results is due. A result's links to
+its own host cannot be fetched before the host's delay is over. So a batch may wait a little for
+other results: a commit, a call of Redis and one of a broker cost some 2 ms of CPU for any number.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Protocol
 
 import gevent
 from gevent.event import Event
 from gevent.lock import BoundedSemaphore
 
-from greencrawl.broker.frontier import Admitted
+from greencrawl.broker.frontier import Admitted, Frontier
 from greencrawl.schema import crash_points
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import UnknownCrawl
@@ -42,7 +41,7 @@ from greencrawl.schema.records import (
     Stamp,
     StoredPage,
 )
-from greencrawl.store.base import MARGIN
+from greencrawl.store.base import MARGIN, Store
 from greencrawl.store.errors import Unstorable
 from greencrawl.worker.delivery.outbox import Outbox
 from greencrawl.worker.delivery.recent import Recents
@@ -76,44 +75,13 @@ _OUTCOMES = {
 }
 
 
-class Committer(Protocol):
-    """The part of a store that is needed here; see ``greencrawl.store.base.Store``."""
-
-    def commit(self, work: Commit) -> Stamp:
-        """Write all of ``work`` in one transaction. Raises Unavailable, Unstorable."""
-
-    def owe(self, nodes: Collection[str], since: int | None = None) -> int:
-        """Note that nodes may miss what is stamped ``since`` or later; returns the store's clock.
-
-        Raises Unavailable.
-        """
-
-
-class Admitter(Protocol):
-    """The part of the frontier that is needed here; see ``greencrawl.broker.frontier.Frontier``."""
-
-    def admit(
-        self, crawl_id: int, items: Sequence[Admission], *, stamp: Stamp | None, partial: bool
-    ) -> Admitted:
-        """Queue what is new of ``items`` (canonical URLs). Raises Unavailable, UnknownCrawl.
-
-        ``stamp`` is that of their rows. ``partial``: nodes that are away are named, not waited for.
-        """
-
-    def away_of(self, items: Iterable[Admission]) -> frozenset[str]:
-        """Nodes (ids) which ``items`` belong to and which do not answer, while others do."""
-
-    def nodes_of(self, items: Iterable[Admission]) -> frozenset[str]:
-        """Ids of the nodes which ``items`` belong to."""
-
-
 class Writer:
     """Batches of results on their way to store, frontier and outbox."""
 
     def __init__(
         self,
-        store: Committer,
-        frontier: Admitter,
+        store: Store,
+        frontier: Frontier,
         finishing: Outbox[FinishItem],
         sessions: Sessions,
         *,

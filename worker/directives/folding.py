@@ -1,13 +1,13 @@
 """Copies: pages that name another URL as their canonical one, and say what that page says.
 
-What a page names is a hint, and often wrong: whole sites name their home page, lists name their
-first page. So the text of a page is left out only where that of its canonical URL is stored in
-this crawl and has it, all but a twentieth; the order of words does not matter, as in a list sorted
-otherwise. A page that itself names another URL stands for none, so that neither chains nor loops
-come to nothing. All else is kept: what names a URL that is not fetched yet, or never can be, that
-is gone, out of scope or not to be kept. It is admitted like a link, at the depth of who names it;
-since pages could go on like that for ever, it counts as a redirect: of more than
-:data:`MAX_REDIRECTS` in a row the next is not admitted.
+The canonical URL that a page names is a hint, and often wrong: whole sites name their home page,
+lists name their first page. So the text of a page is left out only if this crawl stores the text of
+its canonical URL, and that text has all of it except a twentieth. The order of words does not
+matter, as in a list sorted otherwise. A page that itself names another URL stands for none, so that
+neither chains nor loops come to nothing. All other text is kept: that of pages which name a URL
+that is not fetched yet, or never can be, that is gone, out of scope or not to be kept. It is
+admitted like a link, at the depth of the page that names it. Pages could go on like that for ever,
+so it counts as a redirect: after :data:`MAX_REDIRECTS` in a row the next is not admitted.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ class Folding:
 
 
 def says_the_same(copy: str, original: str) -> bool:
-    """Whether an original has the words of a copy, as often, all but a few; not of no words."""
+    """Whether an original has the words of a copy, as often, all except a few; False if there are
+    no words."""
     if copy == original:
         return bool(copy)
     if max(len(copy), len(original)) > MOST_CHARS:

@@ -53,6 +53,6 @@ def to_utf8(body: bytes, name: str) -> bytes:
     """The body as UTF-8; what is no character becomes U+FFFD, nothing is cut off.
 
     libxml2 stops at a byte that is invalid in a legacy encoding, and the rest of the page would be
-    lost; so it is given UTF-8 only, in which it replaces wrong bytes (and NUL) itself.
+    lost. So it is given only UTF-8, in which it replaces wrong bytes (and NUL) itself.
     """
     return body if name == "utf-8" else decode(body, name).encode()

@@ -1,12 +1,13 @@
-"""What a page says to robots: robots meta elements, X-Robots-Tag, and TDMRep in both places.
+"""The directives of a page to robots: robots meta elements, X-Robots-Tag, and TDMRep in both
+places.
 
-Names stand between commas, semicolons and blanks, in any case. Of a header a name before a colon,
-such as ``otherbot:``, holds for what follows it; generic directives and our agent's own hold
-together, and so do those of meta elements and headers: the strictest counts. Of TDMRep, by its own
+Names stand between commas, semicolons and blanks, in any case. In a header, a name before a colon,
+such as ``otherbot:``, holds for what follows it. Generic directives and our agent's own hold
+together, and so do those of meta elements and headers: the strictest counts. For TDMRep, by its own
 rule, a meta element counts more than the header, and the header more than the site's file
 (https://www.w3.org/community/reports/tdmrep/CG-FINAL-tdmrep-20240202/, "Processing priority").
 
-What is read is bounded: :data:`MAX_CHARS` of a page's headers, and as many of its meta elements.
+The reading is bounded: :data:`MAX_CHARS` of a page's headers, and as many of its meta elements.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def of_headers(
     agent: str,
     site: Directives | None = None,
 ) -> Directives | None:
-    """What an answer's headers say to ``agent``, a product token in lower case; None: nothing.
+    """The directives in an answer's headers for ``agent``, a product token in lower case; None:
+    none.
 
     ``tags`` are the values of X-Robots-Tag, where there are several; ``site`` is what the file of
     the answer's site says of it.

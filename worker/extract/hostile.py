@@ -1,13 +1,13 @@
 """Pages that would exhaust the parser, reduced to what extraction reads.
 
 libxml2 gives up at 256 open elements and drops what follows (unclosed ``<font>`` do that on honest
-sites), and at a text of ten million bytes; and takes time quadratic in the attributes of one tag:
-16,000 take a quarter of a second. All else is linear. The cheap look here finds a tag that hides
-nothing. Where ``>`` in values hides
-it, the parser itself is stopped (``pool.c``); where nothing was compiled, values are looked at.
+sites), and at a text of ten million bytes. It also takes time quadratic in the attributes of one
+tag: 16,000 take a quarter of a second. All else is linear. The cheap look here finds a tag that
+hides nothing. If ``>`` in values hides it, the parser itself is stopped (``pool.c``); if nothing
+was compiled, values are looked at.
 
 Nor does it know that ``style``, ``title`` and their like are plain elements within SVG and MathML,
-which end with these: where one is not closed, the rest of the page is its text.
+and end with these. If one is not closed, the rest of the page is its text.
 """
 
 from __future__ import annotations
@@ -127,7 +127,8 @@ class TooDear(GreencrawlError):
 
 def swallows(root: etree._Element) -> bool:
     """Whether a tree ends in an element of SVG or MathML that has taken the rest of the page for
-    its text: libxml2 reads on to its end tag, which is missing, and browsers to that of the SVG."""
+    its text. libxml2 reads on to its end tag, which is missing; browsers read to that of the
+    SVG."""
     last = root
     with suppress(IndexError):
         while True:
@@ -163,8 +164,8 @@ def close_raw(body: bytes) -> bytes:
 def flatten(body: bytes) -> bytes:
     """The page without the elements that extraction does not read: nothing nests any more.
 
-    Blocks leave a space; scripts, styles and comments go; a link is closed where the next begins;
-    a bomb loses its attributes; a text that is too long for one is several.
+    Blocks leave a space; scripts, styles and comments are removed. A link is closed where the next
+    begins. A bomb loses its attributes. A text that is too long for one is several.
     """
 
     def flat(match: re.Match[bytes]) -> bytes:

@@ -13,7 +13,7 @@ _SHAPE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,4}\Z")
 def tag(declared: str) -> str:
     """A declared language in the spelling that RFC 5646 section 2.1.1 recommends, or "".
 
-    ``zh_hans-cn`` → ``zh-Hans-CN``. Of a list the first is taken; what has not the shape of a tag
+    ``zh_hans-cn`` → ``zh-Hans-CN``. The first of a list is taken; a text without the shape of a tag
     is none.
     """
     first = declared.partition(",")[0].strip().replace("_", "-")

@@ -1,7 +1,7 @@
 """The links of a page, in document order.
 
 Followed are ``a`` and ``area`` (href), ``frame`` and ``iframe`` (src), ``link`` with rel next or
-prev (href), and a meta refresh (given rel "refresh"). What else there is stands in
+prev (href), and a meta refresh (given rel "refresh"). All other sources are in
 ``greencrawl.worker.extract.sources``.
 """
 
@@ -214,7 +214,7 @@ def collect(
 
     They are resolved against ``base``. Their texts are left empty where their elements are.
 
-    Of several links to one URL the first stays; it loses a rel that one of the others has not, so
+    The first of several links to one URL stays. It loses a rel that one of the others lacks, so
     that "nofollow" needs all of them. What goes beyond ``MAX_BYTES`` is not looked at. Raises
     :class:`InvalidUrl` if ``base`` is none.
     """
@@ -309,8 +309,8 @@ def _anchor(element: etree._Element) -> str:
 
 
 def label_of(element: etree._Element) -> str:
-    """What a link says: its text, that of an image, its title or its aria-label, whichever is a
-    word that is known; else one of them.
+    """The text of a link: its text, that of an image, its title or its aria-label, whichever is a
+    known word; else one of them.
 
     As :func:`walked` has it; bounded in work as :func:`_anchor` is.
     """

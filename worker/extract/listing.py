@@ -1,8 +1,8 @@
 """A JSON source: which answers are pages of its list, what they name, and what comes next.
 
-What a provider answers is as hostile as any page: its size and depth, and what is taken from it,
-are bounded. What a crawl's author writes as an expression may still take as long as it likes, so
-a list is read where the user's own functions are called: with the page named in the crash record.
+The answer of a provider is as hostile as any page: its size and depth, and what is taken from it,
+are bounded. An expression of a crawl's author may still take as long as it likes. So a list is read
+where the user's own functions are called: with the page named in the crash record.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from greencrawl.schema.text.expressions import Expression
 from greencrawl.worker.extract.charset import sniff
 
 MAX_BYTES = 8 * 1024 * 1024
-"""Of one page of a list; decoded it can take twenty times as much memory."""
+"""The limit for one page of a list; decoded it can take twenty times as much memory."""
 MAX_ITEMS = 10_000
 """URLs of one page that are taken, as many as links of a page."""
 _VALUES = 100_000
@@ -38,7 +38,7 @@ class ListingError(GreencrawlError):
 
 
 class Listed(Struct):
-    """What a page lists: canonical URLs, each once, in its order; and the next page, if any."""
+    """The entries of a page: canonical URLs, each once, in its order; and the next page, if any."""
 
     items: list[str] = field(default_factory=list)
     next: str = ""

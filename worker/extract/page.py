@@ -64,7 +64,7 @@ def _unbounded(
 # is kept for trees; raises TimeoutError beyond.
 _read: Callable[[float, bool, bytes, etree.HTMLParser], etree._Element | None] = _unbounded
 
-# What a parser keeps – its names, its stacks – is made by this and is not of any page's memory.
+# A parser keeps names and stacks. They are made by this and are not in any page's memory.
 _WARM_UP = b"<p>".join(b"<a x%d=y>" % i for i in range(200))
 
 
@@ -119,11 +119,10 @@ def extract(
 ) -> Page:
     """Read title, text, language, links and directives of an HTML document, or one of plain text.
 
-    ``url`` is the URL it was fetched from, ``content_type`` the header with its charset; ``agent``
-    our product token in lower case, to which a page may speak by name; ``robots_tag`` its
-    X-Robots-Tag header; ``anchors``: texts of links are wanted. Whatever the bytes are, nothing is
-    raised for them: what is neither gives an empty Page. Raises :class:`InvalidUrl` if ``url`` is
-    none.
+    ``url`` is the URL it was fetched from, ``content_type`` the header with its charset. ``agent``
+    is our product token in lower case, which a page may name; ``robots_tag`` is its X-Robots-Tag
+    header; ``anchors``: texts of links are wanted. Whatever the bytes are, nothing is raised for
+    them: what is neither gives an empty Page. Raises :class:`InvalidUrl` if ``url`` is none.
     """
     page, found = outline(
         body,
@@ -168,15 +167,14 @@ def outline(
     """A page as :func:`extract` reads it, but for its links, and what would become those.
 
     ``said`` is what the answer's headers say to robots, beside which the page is heard.
-    With ``seconds`` it raises TooDear where its parse takes more CPU than that, which only a pool
-    can tell (:func:`pool_trees`); ``brief``: also where it is long and has to be flattened, or its
-    tree is larger than the pool.
-    Without ``anchors`` the texts of links cannot be read afterwards, ``url`` has to be canonical,
-    and references that are few (:data:`FEW`) come resolved. ``texts``: what links say is wanted
-    too, beside what comes resolved, or as :func:`add_links` tells it.
-    ``samples``: those of its text are wanted; ``spans``: so are those of its main text, which are
-    b"" where nothing was compiled, or they would take more CPU than ``main_seconds``, unless these
-    are 0. ``headers`` are those of the answer, with lower-case
+    With ``seconds`` it raises TooDear if its parse takes more CPU than that; only a pool can tell
+    (:func:`pool_trees`). With ``brief`` it also raises TooDear if the page is long and has to be
+    flattened, or its tree is larger than the pool. Without ``anchors`` the texts of links cannot be
+    read afterwards, ``url`` has to be canonical, and references that are few (:data:`FEW`) come
+    resolved. ``texts``: what links say is wanted too, beside what comes resolved, or as
+    :func:`add_links` tells it. ``samples``: those of its text are wanted; ``spans``: so are those
+    of its main text, which are b"" where nothing was compiled, or they would take more CPU than
+    ``main_seconds``, unless these are 0. ``headers`` are those of the answer, with lower-case
     names, ``wanted`` the sources of its links. ``roots`` takes the root of the tree where there is
     one.
     """

@@ -1,4 +1,4 @@
-"""Where a refresh leads, by the steps that browsers take:
+"""The target of a refresh, by the steps that browsers take:
 https://html.spec.whatwg.org/#shared-declarative-refresh-steps, for the meta element and the header.
 """
 

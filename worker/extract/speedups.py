@@ -1,6 +1,6 @@
-"""What ``greencrawl.worker.extract.compile`` made of the sources in C, if it did.
+"""The library that ``greencrawl.worker.extract.compile`` made of the sources in C, if it did.
 
-It lies in the environment of the Python that compiled it and is used where it fits: the sources,
+It lies in the environment of the Python that compiled it. It is used only if it fits: the sources,
 the lists it was given, and the releases of lxml and of libxml2, whose structures it reads. It is
 named after a digest of these, so that one made of others is not even looked at.
 """

@@ -1,10 +1,10 @@
 """Which addresses may be connected to.
 
 Every answer of DNS is judged before anything connects to it, so that a page cannot make the
-crawler speak to the networks behind it (server-side request forgery, DNS rebinding). What is not
-global unicast is forbidden unless an operator's allow-list holds it. ``ipaddress.is_global`` is
-not used: it says True for multicast, for IPv4-compatible, NAT64 and 6to4 forms of private
-addresses, and for 192.0.0.192.
+crawler speak to the networks behind it (server-side request forgery, DNS rebinding). An address
+that is not global unicast is forbidden unless an operator's allow-list holds it.
+``ipaddress.is_global`` is not used: it says True for multicast, for IPv4-compatible, NAT64 and 6to4
+forms of private addresses, and for 192.0.0.192.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ from greencrawl.worker.http.tls import tls_context
 from greencrawl.worker.metrics.table import RESPONSE_BUCKETS, SLOT
 from greencrawl.worker.metrics.tallies import Tallies
 from greencrawl.worker.session.in_hand import InHand, Part, PutAside
+from greencrawl.worker.session.shares import Shares, Ticket
 
 MAX_IDLE = 600
 WAITED_SECONDS = 0.01
@@ -54,36 +55,6 @@ _ORIGIN = re.compile(
 
 class LeaseExpired(GreencrawlError):
     """Raised when a lease's deadline passed before the request's bytes left: nothing was sent."""
-
-
-class Ticket(Protocol):
-    """Leave to send one request to an address; see ``greencrawl.worker.session.shares``."""
-
-    def opened(self) -> Callable[[], None]:
-        """A connection was opened under it; returns what is to be called when that is closed."""
-
-    def end(self) -> None:
-        """The request is over."""
-
-
-class Gate(Protocol):
-    """Who says when an address may be asked; see ``greencrawl.worker.session.shares``."""
-
-    def enter(
-        self,
-        host: str,
-        address: str,
-        caps: Any,
-        *,
-        connect: bool,
-        deadline: float,
-        make_room: Callable[[], bool],
-    ) -> Ticket | None:
-        """Leave for one request; None where nothing is limited. May wait, and may raise.
-
-        ``connect``: it will open a connection. ``make_room`` closes one to the address that is
-        idle, and says whether there was any.
-        """
 
 
 class Watch(Protocol):
@@ -130,7 +101,7 @@ class Downloader:
         dns_servers: Sequence[str] = (),
         resolver: Lookup | None = None,
         tls: ssl.SSLContext | None = None,
-        gate: Gate | None = None,
+        gate: Shares | None = None,
         allow_ports: Collection[int] = (),
         tallies: Tallies | None = None,
         clock: Clock = monotonic,

@@ -1,8 +1,8 @@
 """Content-encodings undone under a cap: a bomb costs what the cap allows and no more.
 
-gzip (RFC 1952), deflate (RFC 1950 as the standard says, bare RFC 1951 as some servers send), br
-(RFC 7932) and zstd (RFC 8878, windows up to 8 MiB as RFC 9659 bounds them). A text that is said to
-be gzip and does not begin so was never encoded: it is taken as it is.
+The codings are gzip (RFC 1952), deflate (RFC 1950 as the standard says, bare RFC 1951 as some
+servers send), br (RFC 7932) and zstd (RFC 8878, windows up to 8 MiB as RFC 9659 bounds them). A
+text that is said to be gzip and does not begin so was never encoded: it is taken as it is.
 """
 
 from __future__ import annotations

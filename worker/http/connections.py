@@ -86,7 +86,7 @@ class Connection:
         self.address = address
         self.idle_since = 0.0
         self.closed: Callable[[], None] | None = None
-        """What is to be told once it is closed."""
+        """The words to say once it is closed."""
         self._clock = clock
         if isinstance(sock, ssl.SSLSocket):
             self.socket = sock

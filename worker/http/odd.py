@@ -1,7 +1,7 @@
 """Answers that depart from the standard where browsers read them nevertheless, as it wants them.
 
-What decides where a body ends is not made up: lengths that differ, that are signed or folded, or
-that stand beside a Transfer-Encoding go on as they came, and the parser refuses them.
+Nothing that decides where a body ends is corrected. Lengths that differ, that are signed or folded,
+or that stand beside a Transfer-Encoding are passed on as they came, and the parser refuses them.
 """
 
 from __future__ import annotations

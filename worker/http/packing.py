@@ -1,5 +1,6 @@
 """Large bodies that are read in slices afterwards, as sitemaps are: their content-encoding is
-undone a piece at a time, and each piece is gzipped at once. So none is ever in memory decoded."""
+undone a piece at a time, and each piece is gzipped at once. So no body is ever in memory
+decoded."""
 
 from __future__ import annotations
 

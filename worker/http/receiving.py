@@ -110,7 +110,7 @@ class Receiver:
                 part.hold(answer.received, 0)
             reads += 1
             if reads % _READS_BETWEEN_YIELDS == 0:
-                # To receive does not switch while data is there: a fast peer without an end
+                # To receive does not switch while data is there, so a fast peer without an end
                 # would keep the whole process to itself. sleep(0) would let other greenlets run,
                 # but no timer and no socket become ready.
                 connection.pause(_YIELD_SECONDS)

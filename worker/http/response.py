@@ -97,7 +97,7 @@ class Answer(HTTPResponseParser):
         return max(0, int(length) - len(self.body))
 
     def take(self, data: bytes | memoryview) -> None:
-        """Feed what was received, which is copied; nothing says that the peer closed.
+        """Feed received bytes, which are copied. An end of the connection is not told here.
 
         Sets ``complete`` at the end of the message, or ``violation``. A peer that closed before
         the end leaves both unset.

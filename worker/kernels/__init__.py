@@ -1,7 +1,7 @@
 """Kernels: how a URL is fetched, and how its answer is read.
 
-``greencrawl.worker.pipeline`` knows the order of the stages, and nothing of what an answer is. Who
-fetches and who reads is chosen in ``choosing``: by the crawl's ``kernels``, or else by what the URL
+``greencrawl.worker.pipeline`` knows the order of the stages, and nothing of what an answer is.
+``choosing`` decides who fetches and who reads: by the crawl's ``kernels``, or else by what the URL
 is asked for and by what came. docs/kernels.md tells how to write one.
 
 =============  ====================================================================

@@ -1,8 +1,8 @@
 """The kernel of ordinary pages: HTML, plain text, and style sheets where requisites are wanted.
 
-Extraction, then the user's hooks, then the link checker. No I/O and no shared state but that of the
-user's own module, so that the same function runs in a worker's process and in that where a
-suspect's page is read alone (``greencrawl.worker.process.quarantine``).
+Extraction, then the user's hooks, then the link checker. It does no I/O and shares no state, except
+that of the user's own module. So the same function runs in a worker's process and in the process
+that reads a suspect's page alone (``greencrawl.worker.process.quarantine``).
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def heard(context: CrawlContext, fetched: Fetched, row: StoredPage) -> StoredPag
 
 
 def said_by(context: CrawlContext, fetched: Fetched) -> Directives | None:
-    """What an answer's headers say of its use, and whether it is to be kept; None: nothing."""
+    """The directives of an answer's headers about its use, and whether to keep it; None:
+    nothing."""
     said = of_headers(fetched.headers, fetched.robots_tags, context.agent, fetched.site)
     return judged(said, context.options, fetched)
 
@@ -90,8 +91,8 @@ def read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool = F
 
 
 def keeps_body(options: CrawlOptions, content_type: str) -> bool:
-    """Whether a crawl keeps the body of an answer that is no page: of an archive with requisites
-    all are kept, since an image may be met as a link first."""
+    """Whether a crawl keeps the body of an answer that is no page. An archive with requisites keeps
+    all of them, since an image may be met as a link first."""
     return options.bodies == "all" or options.requisites == "on" or is_text(content_type)
 
 

@@ -1,4 +1,5 @@
-"""What the ``fetch`` of a user's own kernel may send: each request is judged as any other is."""
+"""The requests that ``fetch`` of a user's own kernel may send: each is judged as any other request
+is."""
 
 from __future__ import annotations
 

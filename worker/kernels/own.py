@@ -1,7 +1,7 @@
 """A user's own kernel: found as hooks are, called, and what it returns looked through.
 
-Whatever it raises becomes a failure of the page; so does what is of the wrong type, or more than is
-kept. Its links meet the crawl's rules like all others.
+Any exception that it raises becomes a failure of the page. So does a value of the wrong type, or
+more than is kept. Its links meet the crawl's rules like all others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a kernel makes of an answer."""
+"""The result of a kernel for an answer."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Reading(Struct, kw_only=True, omit_defaults=True):
     ``listed`` counts what a sitemap lists, and ``unread`` says what was not read of it.
 
     A user's own kernel says ``title``, ``text``, ``language``, ``canonical``, ``fields`` and
-    ``failure``, and instead of ``links`` and ``items``: URLs that it has ``found``, a link away and
-    relative to the page's if need be; the list's ``further`` pages, which are no deeper; and
+    ``failure``. Instead of ``links`` and ``items`` it gives URLs that it has ``found``, a link away
+    and relative to the page's if need be; the list's ``further`` pages, which are no deeper; and
     ``records``, each a dict that JSON can hold (``greencrawl.worker.kernels.own``).
     """
 
@@ -73,7 +73,7 @@ class Reading(Struct, kw_only=True, omit_defaults=True):
         row.directives = self.directives or row.directives
 
     def notes(self, dear: str) -> dict[FailureKind, str]:
-        """What else is to be known of a page that is stored.
+        """Further facts about a page that is stored.
 
         ``dear``: why undoing its encodings was charged, "" if it was not.
         """

@@ -88,9 +88,9 @@ def is_asked(task: Task) -> bool:
 def found_in(
     context: CrawlContext, task: Task, fetched: Fetched, *, html: bool = False
 ) -> Sitemap | None:
-    """The kernel of an answer that lists URLs: of what is asked for as a sitemap if it is one, and
-    of any page that has the root of one or of a feed. A plain list of URLs is one if it is a seed
-    and its name says so.
+    """The kernel of an answer that lists URLs. It takes an answer that was asked for as a sitemap
+    if it is one, and any page with the root of a sitemap or of a feed. A plain list of URLs is one
+    if it is a seed and its name says so.
 
     ``html``: it says that it is, which is believed of pages that are no seeds.
     """

@@ -1,4 +1,4 @@
-"""What the ``fetch`` of a kernel is given: a visit, as one task may use it."""
+"""The argument of a kernel's ``fetch``: a visit, as one task may use it."""
 
 from __future__ import annotations
 

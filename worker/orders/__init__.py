@@ -1,1 +1,1 @@
-"""What a worker is ordered while it works: learnt from a broker, kept in a file, and followed."""
+"""Orders for a worker while it works: learnt from a broker, kept in a file, and followed."""

@@ -1,4 +1,4 @@
-"""What a process has done since it began, for those who watch it."""
+"""The work of a process since it began, for those who watch it."""
 
 from __future__ import annotations
 

@@ -1,29 +1,29 @@
 """A process of a worker among the members: it tells of itself, and follows what is ordered.
 
 One call to a broker does both: it waits there until something else is ordered, and is made again.
-What was ordered last holds while no broker answers, and at the next start, from a file
+The last orders hold while no broker answers, and at the next start, from a file
 (``greencrawl.worker.orders.kept``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from contextlib import suppress
-from typing import Protocol
 
 import gevent
 from msgspec.structs import replace
 
+from greencrawl.broker.client import BrokerClient
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Refused, Unavailable
 from greencrawl.schema.log import logger
-from greencrawl.schema.records import Facts, MemberReply, MemberRequest, NodeOptions
+from greencrawl.schema.records import MemberReply, MemberRequest, NodeOptions
 from greencrawl.worker.orders.kept import Kept, OrdersFile
+from greencrawl.worker.orders.ordered import Ordered
 from greencrawl.worker.session.backoff import delays
 
 log = logger("orders")
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 15.0
 """A call waits for so long at most: what is told of a process is not older."""
 DRAIN_SECONDS = 0.5
 """The same while a process hands back what it holds, for which somebody waits."""
@@ -33,38 +33,15 @@ LEAVE_SECONDS = 2.0
 """For the last word of a process that ends."""
 
 
-class Broker(Protocol):
-    """The part of ``greencrawl.broker.client.BrokerClient`` that is needed here."""
-
-    def follow(self, request: MemberRequest) -> MemberReply:
-        """See there. Raises Unavailable, Refused."""
-
-
-class Process(Protocol):
-    """The part of ``greencrawl.worker.orders.ordered.Ordered`` that is needed here."""
-
-    def keep(self, options: NodeOptions) -> None:
-        """Work as is ordered from now on."""
-
-    def change(self, crawls: Collection[int]) -> None:
-        """Options of these crawls (ids) were changed. Raises Unavailable."""
-
-    def tell(self, loggers: Iterable[str]) -> None:
-        """These loggers are there: addresses."""
-
-    def facts(self, options: NodeOptions) -> Facts:
-        """What it tells of itself while it keeps ``options``."""
-
-
 class Follower:
     """``run`` is a greenlet's body. ``start`` keeps what the file says, before anything else."""
 
     def __init__(
         self,
         request: MemberRequest,
-        broker: Broker,
+        broker: BrokerClient,
         file: OrdersFile,
-        process: Process,
+        process: Ordered,
         *,
         clock: Clock = monotonic,
     ) -> None:

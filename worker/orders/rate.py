@@ -1,9 +1,9 @@
 """How many requests a second a whole worker may send: one row of turns for all its processes.
 
 The next turn stands in memory that the processes share, under a lock that is held for some
-microseconds: each takes its turns from there, one at a time, and hands them to its sessions in the
-order in which they ask (the generic cell rate algorithm, ITU-T I.371). A turn that somebody was
-late for can be made up for within :data:`CREDIT_SECONDS`, so that the rate is kept and no burst
+microseconds. Each process takes its turns from there, one at a time, and hands them to its sessions
+in the order in which they ask (the generic cell rate algorithm, ITU-T I.371). A turn that somebody
+was late for can be made up for within :data:`CREDIT_SECONDS`, so that the rate is kept and no burst
 follows a pause.
 """
 

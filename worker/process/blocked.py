@@ -34,7 +34,7 @@ class Blocked:
         """How long they took together."""
 
     def begin(self) -> tuple[float, int]:
-        """What :meth:`end` is to be given."""
+        """The argument for :meth:`end`."""
         return self._clock(), self._loop.iteration
 
     def end(self, begun: tuple[float, int]) -> None:

@@ -2,7 +2,7 @@
 content-encodings (``greencrawl.worker.kernels.http.granted``).
 
 The pages of such a host, and of others of its registrable domain, are read in a process of their
-own until some in a row were cheap again, and so are those of all hosts on a machine where
+own until some in a row were cheap again. So are the pages of all hosts on a machine where
 :data:`BAD_NEIGHBOURS` domains had such hosts. The host waits :data:`REST` times as long as they
 took, and after :data:`PARKED_AFTER` of them, which took :data:`PARKED_SECONDS` together, it is
 blocked.
@@ -85,7 +85,7 @@ class CostlyHosts:
         self._bills: OrderedDict[str, _Bill] = OrderedDict()
 
     def suspects(self, host: str, address: str) -> bool:
-        """Whether a host's answers are to be read in a process of their own, for what it, or its
+        """Whether to read a host's answers in a process of their own, because of what it, or its
         neighbours, have sent before."""
         if not self._bills:
             return False

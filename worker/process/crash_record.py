@@ -5,8 +5,8 @@ child dies or hangs, the supervisor reads there whom to charge. The file is a pl
 was written is seen by other processes at once and survives SIGKILL, though not a power cut, which
 needs no culprit.
 
-Layout (little-endian): beats u64 · ready u8 · cause u8 · set u8 · pad u8 · length u32 · payload; at
-the end: the moment f64 at which the last process was found dead.
+Layout (little-endian): beats u64 · ready u8 · cause u8 · set u8 · pad u8 · length u32 · payload. At
+the end stands the moment (f64) at which the last process was found dead.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What runs the user's code, libxml or an old pattern on a task: where it can be charged for it.
+"""Steps that run the user's code, libxml or an old pattern on a task run here, where the task can
+be charged for it.
 
-The crash record names the page meanwhile, so that the supervisor can tell whose it was. A suspect
+Meanwhile the crash record names the page, so that the supervisor can tell whose it was. A suspect
 is read in a process of its own (``greencrawl.worker.process.quarantine``).
 """
 

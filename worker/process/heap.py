@@ -15,11 +15,11 @@ def settle() -> bool:
     """Have freed memory merged at once with its neighbours, for the life of this process.
 
     A tree of libxml2 is thousands of small pieces that come and go together. glibc keeps such
-    pieces apart ("fast bins") and sweeps them up whenever something larger is freed, which is
-    several times a page: parsing documentation took 260 µs that way and takes 165 without.
+    pieces apart ("fast bins") and sweeps them up whenever something larger is freed, several times
+    a page. Parsing documentation took 260 µs that way and takes 165 without.
 
-    And have the store's threads share the heap of the greenlets: one of their own keeps 10 MB that
-    are free, and threads that wait for the interpreter hardly ever meet at a lock of the heap.
+    Also make the store's threads share the heap of the greenlets. A heap of their own keeps 10 MB
+    that are free, and threads that wait for the interpreter hardly ever meet at a lock of the heap.
     Call it before there are threads. False where the C library has no such settings.
     """
     try:

@@ -3,7 +3,7 @@
 A file keeps the latest ones. Each process holds a lock beside it for as long as it lives, so that
 whoever gets the lock knows that those noted are over. A copy of the folder holds the same numbers,
 but their processes may be at work where it was copied from. So the file also says in which folder
-of which boot of the machine it was written: elsewhere its numbers say nothing of deaths.
+and in which boot of the machine it was written; elsewhere its numbers say nothing of deaths.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 When a worker's process dies, a server may still be busy with its last requests, so that their hosts
 must rest until those have surely ended. All other hosts need not: the next process reads here which
 they are, and says so when it reconciles. Like the crash record
-(``greencrawl.worker.process.crash_record``) this is a plain ``mmap`` of a file; unlike it, it is
+(``greencrawl.worker.process.crash_record``) this is a plain ``mmap`` of a file. Unlike it, it is
 not believed after a reboot, when the file may be older than the process's end.
 
 Layout (little-endian): boot id 16 bytes, then a row a session: token u64 · state u8 · pad 7.

@@ -1,5 +1,5 @@
-"""What a worker and the process that reads its suspects say to each other, and how: msgpack with a
-length before."""
+"""The messages between a worker and the process that reads its suspects: msgpack with a length
+before."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """A process of its own for suspects: pages that may kill or hang whoever reads them.
 
 A task is a suspect once its page was being read when a process died or stood still, or when it was
-handed out several times without an outcome. From then on its page is read here, and here the
-crawl's patterns are asked of its URL and the user's module for its request's headers: if this
-process dies or stands still, that task alone is charged, by the worker, which goes on. A page that
-is harmless costs a process for a minute. Pages of costly hosts (``costly.py``) are read here, too.
+handed out several times without an outcome. From then on its page is read here. Here too the
+crawl's patterns are asked about its URL, and the user's module for its request's headers. If this
+process dies or stands still, the worker goes on and charges that task alone. A page that is
+harmless costs a process for a minute. Pages of costly hosts (``costly.py``) are read here, too.
 
-The worker starts the process at the first suspect and ends it when it has had none for a while; it
+The worker starts the process at the first suspect and ends it when it has had none for a while. It
 serves one suspect at a time, at a lower priority than the crawl's. Requests and answers
 (``messages.py``) go over a socket pair, so that what a user's function prints goes where it always
 does. The kernel kills it with its worker (PR_SET_PDEATHSIG).

@@ -3,10 +3,10 @@
 Life of a child: started → ready (it has reconciled with a broker) → gone. If the page that it was
 reading is known from its crash record, it is started again at once, and charges that page alone;
 else after a back-off. A child whose hub stood still for ``stall_seconds`` is killed and treated
-likewise. Time for which the supervisor itself stood still counts for nothing: what froze it – a
-signal to all, a container's freezer – may have frozen them all. Children that die again and again
-before they are ready are given up, with the reason on the last line of the log. A child cannot
-outlive its parent: the kernel kills it (PR_SET_PDEATHSIG).
+likewise. Time for which the supervisor itself stood still does not count: the cause (a signal to
+all, a container's freezer) may have frozen all of them. Children that die again and again before
+they are ready are given up, with the reason on the last line of the log. A child cannot outlive its
+parent: the kernel kills it (PR_SET_PDEATHSIG).
 
 Nothing here is a greenlet: one thread, which sleeps in ``sigtimedwait``.
 """

@@ -3,17 +3,17 @@
 The answer is looked for in this process, then in Redis, and fetched at last by the session at hand
 as an ordinary paced and counted request.
 
-What counts as what (section 2.3.1): 2xx is parsed, up to 500 KiB; up to five redirects are
-followed; 4xx but 429 means that there are no rules; 429, 5xx and network errors mean complete
-disallow, for now. A redirect to another *host* needs that host's own session: the question goes
-through the queue, as a task that is no page (``TaskKind.ROBOTS``), and whoever holds
-the host answers it into the shared cache. Meanwhile our session waits, sending nothing; without an
+The answers count as follows (section 2.3.1): 2xx is parsed, up to 500 KiB; up to five redirects are
+followed; 4xx except 429 means that there are no rules; 429, 5xx and network errors mean complete
+disallow, for now. A redirect to another *host* needs that host's own session. So the question goes
+through the queue, as a task that is no page (``TaskKind.ROBOTS``), and the worker with that host's
+session answers it into the shared cache. Meanwhile our session waits, sending nothing; without an
 answer in time the file counts as unreachable for now.
 
 A redirect makes us fetch what looks like a robots.txt and nothing else (:func:`_wanted`), of two
 other hosts at most. Otherwise a host could have us send requests of its choice to others, which
-their own rules may forbid. What is not fetched and may have rules (:func:`_may_rule`) counts as
-unreachable; a home page, an error or a login says, as a 404 or 401 does, that there are none.
+their own rules may forbid. A file that is not fetched and may have rules (:func:`_may_rule`) counts
+as unreachable. A home page, an error or a login says, as a 404 or 401 does, that there are none.
 
 A long file is compiled in slices, between which other greenlets have their turn, one file at a
 time; its host then rests for many times as long as that took.
@@ -25,13 +25,12 @@ rules that it keeps itself, and others fetch the file once each.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from gevent.lock import BoundedSemaphore
 
-from greencrawl.broker.frontier import Mode
+from greencrawl.broker.frontier import Frontier, Mode
 from greencrawl.schema.clock import Clock, epoch_ms, monotonic
 from greencrawl.schema.errors import InvalidUrl, Unavailable
 from greencrawl.schema.net.urls import canonicalise, host_of, origin_of
@@ -72,25 +71,6 @@ _DEAR_SECONDS, _SHARE = 0.02, 0.05
 _KIND = FailureKind.ROBOTS_UNREACHABLE
 
 
-class RobotsCache(Protocol):
-    """The part of the frontier that is needed here; see ``greencrawl.broker.frontier.Frontier``."""
-
-    def admit(self, crawl: int, items: Sequence[Admission], *, mode: Mode = Mode.NEW) -> list[bool]:
-        """Queue tasks by canonical URL; True for each that was not known. Raises Unavailable.
-
-        With ``mode`` FORCE known ones are queued again.
-        """
-
-    def robots_get(self, origin: str) -> bytes | None:
-        """What :meth:`robots_put` kept for an origin, or None. Raises Unavailable."""
-
-    def robots_put(self, origin: str, value: bytes, seconds: int, *, needed: bool = False) -> bool:
-        """Keep an origin's file for all workers, for ``seconds`` at most.
-
-        False where there is no room, unless it is ``needed``. Raises Unavailable.
-        """
-
-
 class _Kept(NamedTuple):
     """Rules in use until a monotonic time; ``size`` is about what they take, in bytes."""
 
@@ -102,7 +82,7 @@ class _Kept(NamedTuple):
 class RobotsRules:
     """Rules by origin, for one process."""
 
-    def __init__(self, shared: RobotsCache, clock: Clock = monotonic) -> None:
+    def __init__(self, shared: Frontier, clock: Clock = monotonic) -> None:
         self._shared = shared
         self._clock = clock
         self._turns = BoundedSemaphore(_AT_ONCE)
@@ -328,8 +308,8 @@ def _path_and_query(url: str) -> tuple[str, str]:
 def _unreachable(cause: Failure) -> Failure:
     """The failure of every page of the origin, with what is known of the cause.
 
-    Where no page could be fetched either – the address is forbidden, the name does not exist,
-    nothing listens – that is the failure, and the table says what follows from it.
+    If no page could be fetched either (the address is forbidden, the name does not exist, nothing
+    listens), that is the failure, and the table says what follows from it.
     """
     if not cause.requests:
         return cause

@@ -1,17 +1,17 @@
 """The rules of one product token, compiled: which of them decides about a URL.
 
 Rules without ``*`` are in a sorted table: one binary search finds the longest that a URL begins
-with, however many there are. Rules with ``*`` are kept by what stands before the first one, and
-only those whose beginning fits are looked at: their pieces are searched for from the left, which is
-enough, since if any placement of the pieces fits, so does that. Nothing is tried twice.
+with, however many there are. Rules with ``*`` are kept by the text before the first one, and only
+those whose beginning fits are tried. Their pieces are searched for from the left. That is enough:
+if any placement of the pieces fits, so does that one. Nothing is tried twice.
 
 Two bounds keep the work for a URL under :data:`BUDGET`, 0.1 to 0.15 ms, whatever a file says:
 
 * Of a token's rules with ``*`` the first :data:`MAX_WILDCARDS` are compiled, as long as they have
-  no more than :data:`MAX_STARS` ``*`` together. Of the others a Disallow is read up to its first
-  ``*``, and an Allow is not read at all.
-* Work is counted before it is done, by its worst case. Where the rest of the budget does not
-  suffice to tell, the URL is forbidden.
+  no more than :data:`MAX_STARS` ``*`` together. Of the other rules, a Disallow is read up to its
+  first ``*``, and an Allow is not read at all.
+* Work is counted before it is done, by its worst case. If the rest of the budget is too small to
+  tell, the URL is forbidden.
 
 Both forbid more than the file does, never less, so that RFC 9309 is kept: it says what may not be
 fetched. It wants 500 KiB of a file to be read, and they are.
@@ -38,7 +38,8 @@ BUDGET = 100_000
 a nanosecond at most in usual files, and up to 1.5 in those made for it."""
 _LONG = 2000
 _FEW = 2
-"""So many that begin alike are tried one by one; among more those are looked up that may match."""
+"""Up to this number, rules that begin alike are tried one by one; among more, those that may match
+are looked up."""
 _MANY = 500
 """More than so many are not even tried: the budget would not suffice."""
 _LOOKED_UP = 22
@@ -198,7 +199,7 @@ def _meant(value: bytes, allow: bool) -> Iterator[str]:
 
 
 class Group:
-    """What a file says to one product token: its rules merged, arranged so that to ask is cheap.
+    """The rules of a file for one product token, merged and arranged so that asking is cheap.
 
     ``delay``: seconds between requests that are asked for, the largest of several, or None.
     A rule is known by its code: its length and whether it allows, by which rules are compared, and

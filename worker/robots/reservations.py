@@ -3,25 +3,26 @@
 It is asked for before the first page of an origin is, by the session at hand, as an ordinary paced
 and counted request, and where robots.txt lets us. It is kept as robots.txt is: in this process for
 an hour, in Redis for a day. :data:`MAX_REDIRECTS` are followed, on the same host, to a file of the
-same name, each where the robots.txt of its origin lets us. A 4xx, or what is no such file, says
+same name, and only if the robots.txt of its origin lets us. A 4xx, or what is no such file, says
 that the site reserves nothing, as the report of TDMRep has it.
 
-A 429, a 5xx, a network error or a redirect that robots.txt forbids says nothing as yet. What blocks
-the host if a page meets it, as a 429 does, blocks it here, too: the session ends, and its tasks go
-back uncharged. So that this comes to an end, the file is asked for again :data:`AGAIN_SECONDS`
-after the host's wait, and meanwhile pages speak for themselves, in all processes. Where the shared
-cache does not take that, each process goes by what it met itself.
+A 429, a 5xx, a network error or a redirect that robots.txt forbids says nothing as yet. An answer
+that blocks the host when a page meets it, such as a 429, blocks it here, too: the session ends, and
+its tasks go back uncharged. So that this comes to an end, the file is asked for again
+:data:`AGAIN_SECONDS` after the host's wait. Meanwhile pages speak for themselves, in all processes.
+If the shared cache does not take that, each process uses what it met itself.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 import zstandard
 
+from greencrawl.broker.frontier import Frontier
 from greencrawl.schema import wire
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import InvalidUrl, Unavailable
@@ -47,16 +48,6 @@ _BYTES = 16 * 1024 * 1024
 """About what the files that are kept in a process may take of its memory."""
 
 
-class FileCache(Protocol):
-    """The part of the frontier that is needed here; see ``greencrawl.broker.frontier.Frontier``."""
-
-    def robots_get(self, origin: str) -> bytes | None:
-        """What :meth:`robots_put` kept under a URL, or None. Raises Unavailable."""
-
-    def robots_put(self, origin: str, value: bytes, seconds: int, *, needed: bool = False) -> bool:
-        """Keep a site's file for all workers. False where there is no room. Raises Unavailable."""
-
-
 class _Kept(NamedTuple):
     """A file in use until a monotonic time."""
 
@@ -67,7 +58,7 @@ class _Kept(NamedTuple):
 class SiteReservations:
     """What the files of origins say, for one process."""
 
-    def __init__(self, shared: FileCache, robots: RobotsRules, clock: Clock = monotonic) -> None:
+    def __init__(self, shared: Frontier, robots: RobotsRules, clock: Clock = monotonic) -> None:
         self._shared = shared
         self._robots = robots
         self._clock = clock

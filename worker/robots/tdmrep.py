@@ -1,12 +1,12 @@
 """``/.well-known/tdmrep.json``: which paths of a site are reserved from text and data mining.
 
-By the report of the W3C's community group (https://www.w3.org/community/reports/tdmrep/), a JSON
-array of rules, of which the first that fits a URL's path and query counts; ``*`` stands for
-anything and a final ``$`` for the end, as in robots.txt.
+By the report of the W3C's community group (https://www.w3.org/community/reports/tdmrep/) it is a
+JSON array of rules. The first that fits a URL's path and query counts; ``*`` stands for anything
+and a final ``$`` for the end, as in robots.txt.
 
-What a file may cost is bounded: :data:`MAX_BODY_BYTES` and :data:`MAX_RULES` of it are read, and
-the work for one URL is :data:`BUDGET`, about 0.3 ms. Where that does not suffice to tell, rights
-count as reserved.
+The cost of a file is bounded: :data:`MAX_BODY_BYTES` and :data:`MAX_RULES` of it are read, and the
+work for one URL is :data:`BUDGET`, about 0.3 ms. If that is too little to tell, rights count as
+reserved.
 """
 
 from __future__ import annotations

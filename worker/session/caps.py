@@ -1,4 +1,4 @@
-"""What a crawl allows an address and a domain to be asked for."""
+"""The number of requests that a crawl allows to an address and to a domain."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Caps(NamedTuple):
 
 
 class NoShare(GreencrawlError):
-    """Raised when nothing may be asked of an address or domain for ``seconds``; ``by`` what."""
+    """Raised when nothing may be asked of an address or domain for ``seconds``; ``by`` says why."""
 
     def __init__(self, name: str, seconds: float, why: str, by: PutOff = PutOff.SHARE) -> None:
         super().__init__(f"{name}: {why}")

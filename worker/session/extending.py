@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import gevent
 
+from greencrawl.broker.client import BrokerClient
 from greencrawl.schema.clock import Clock
 from greencrawl.schema.errors import Refused, Unavailable
 from greencrawl.schema.log import logger
-from greencrawl.schema.records import ExtendItem, ExtendRequest, ItemsReply
+from greencrawl.schema.records import ExtendItem, ExtendRequest
 from greencrawl.worker.session.backoff import delays
 from greencrawl.worker.session.held import Held, Sessions
 
@@ -19,18 +19,11 @@ log = logger("worker")
 _EXTEND_BATCH = 1000
 
 
-class Leaseholder(Protocol):
-    """The part of ``greencrawl.broker.client.BrokerClient`` that is needed here."""
-
-    def extend(self, request: ExtendRequest) -> ItemsReply:
-        """A status for each session, in their order. Raises Unavailable, Refused."""
-
-
 class Extender:
     """Extends all of ``sessions``, each time for ``lease_seconds``."""
 
     def __init__(
-        self, broker: Leaseholder, sessions: Sessions, lease_seconds: float, clock: Clock
+        self, broker: BrokerClient, sessions: Sessions, lease_seconds: float, clock: Clock
     ) -> None:
         self._broker = broker
         self._sessions = sessions

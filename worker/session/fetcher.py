@@ -7,7 +7,7 @@ waits for the host's pace, checks that the session still is ours, and counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from gevent.event import Event
 from msgspec.structs import replace
@@ -24,6 +24,9 @@ from greencrawl.worker.session.in_hand import Crowded, InHand
 from greencrawl.worker.session.pace import Pace
 from greencrawl.worker.traps.traps import NO_JUDGE
 
+if TYPE_CHECKING:
+    from greencrawl.worker.http.client import Downloader
+
 TURN_SECONDS = 1.0
 """Between two looks of a request that waits for its turn whether its session is to end."""
 CROWDED_SECONDS = 20.0
@@ -32,31 +35,6 @@ CROWDED_SECONDS = 20.0
 T = TypeVar("T")
 
 NO_CAPS = Caps()
-
-
-class Fetcher(Protocol):
-    """The part of ``greencrawl.worker.http.client.Downloader`` that is needed here."""
-
-    def fetch(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        *,
-        max_body_bytes: int,
-        deadline: float,
-        method: str = "GET",
-        body: bytes = b"",
-        caps: Caps = NO_CAPS,
-        watch: Held | None = None,
-        pack: bool = False,
-    ) -> Fetched | Failure:
-        """One request of a canonical URL: what the server answered, or why it did not.
-
-        ``deadline`` on ``greencrawl.schema.clock.monotonic``, in seconds. Raises LeaseExpired
-        after it; ``watch`` gets what cuts it off while nothing has come. Raises NoShare where the
-        host's address may not be asked now, by ``caps``, and Crowded when there is no memory for
-        the body.
-        """
 
 
 class VisitOver(GreencrawlError):
@@ -70,7 +48,7 @@ class Visit:
         self,
         held: Held,
         context: CrawlContext,
-        fetcher: Fetcher,
+        fetcher: Downloader,
         stopping: Event,
         in_hand: InHand | None = None,
         rate: Rate | None = None,

@@ -1,7 +1,7 @@
 """The host sessions that this process holds, from lease to the last acknowledged result.
 
-A session is *fetching* while its greenlet may send requests; after that it is still *held* until
-its close and all its tasks' outcomes are acknowledged: a reconcile must name it till then, or the
+A session is *fetching* while its greenlet may send requests. After that it is still *held* until
+its close and all its tasks' outcomes are acknowledged. A reconcile must name it until then, or the
 broker would hand its finished tasks out again.
 """
 
@@ -27,12 +27,12 @@ class Held:
 
     ``deadline`` is on ``greencrawl.schema.clock.monotonic``: no request may leave after it.
 
-    ``ended`` says that it is to end: "stop" soon and properly; "stale" at once and without a word,
-    since its tasks are not ours any more; "silent" since its host, which nobody has heard of,
-    sends nothing while others wait for its place. ``cut`` ends the request under way if nothing
-    has come of its answer, and says whether it did; it is there while such a host is asked.
-    ``since`` is when that began which it waits for – a request, or a suspect that is read alone –
-    or None; ``row`` is its in ``inflight``.
+    ``ended`` says how it must end. "stop": soon and properly. "stale": at once and without a word,
+    since its tasks are not ours any more. "silent": its host, which nobody has heard of, sends
+    nothing while others wait for its place. ``cut`` ends the request under way if nothing has come
+    of its answer, and says whether it did; it is there while such a host is asked. ``since`` is
+    when that began which it waits for – a request, or a suspect that is read alone – or None;
+    ``row`` is its in ``inflight``.
     """
 
     session: Session

@@ -7,10 +7,10 @@ length says, or twice what has come of it. Beyond :data:`MOST_BYTES` requests wa
 kernel holds their hosts back; who needs least goes first. Bodies that say that they are small go
 on, as far as a reserve lasts.
 
-While requests wait, the others are looked at. Who would need longest to send again what he holds is
-ended, with a failure that says why, until there is room; who was promised much and sends little
-loses the promise, and waits. A body that comes fast is not ended however large it is, and none is
-that holds a few KiB.
+While requests wait, the others are looked at. The request that would need longest to send again
+what it holds is ended, with a failure that says why, until there is room. A request that was
+promised much and sends little loses the promise, and waits. A body that comes fast is not ended
+however large it is, and none is that holds a few KiB.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Part:
 
     held = 0
     granted = 1
-    """So much it may hold, but for its first read."""
+    """It may hold this much, except for its first read."""
     missing: int | None = 0
     """Bytes that are still to come; None where nobody says."""
     paused = 0.0

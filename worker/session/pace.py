@@ -2,9 +2,9 @@
 
 A host's first fetch uses the configured delay; from then on the delay follows how the host
 responds. Answers that succeed pull it towards :data:`LATENCY_FACTOR` times their smoothed latency
-(a server that takes two seconds a page is left in peace for four); answers that say "slow down",
-server errors and time-outs double it. Failures never count as latency: a server that answers 429
-in a millisecond is not a fast one.
+(a server that takes two seconds a page is left in peace for four). Answers that say "slow down",
+server errors and time-outs double it. Failures never count as latency: a server that answers 429 in
+a millisecond is not a fast one.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class Pace:
     def learn_robots_delay(self, seconds: float) -> None:
         """From here on keep robots.txt's crawl-delay, up to :data:`MAX_ROBOTS_DELAY`.
 
-        The longest counts: http and https of one host have files of their own. Where the frontier
-        did not know of it, and the session has sent nothing yet, a session that died before it told
-        may have: the host then rests for this delay first.
+        The longest counts: http and https of one host have files of their own. If the frontier did
+        not know of it, and the session has sent nothing yet, an earlier session may have sent a
+        request and died before it told. The host then rests for this delay first.
         """
         self._robots_delay = max(self._robots_delay, min(seconds, MAX_ROBOTS_DELAY))
         if self._robots_delay > self.floor:

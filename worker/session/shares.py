@@ -1,4 +1,5 @@
-"""What this process may ask an address or a domain for, as part of what all processes may.
+"""The share of requests that this process may send to an address or a domain, as part of what all
+processes may.
 
 A host has one session, so its delay is kept wherever it is leased. An address may have thousands of
 hosts. Before a request leaves, it takes one *start* of its address and one of its registrable
@@ -6,8 +7,8 @@ domain, and a place among the address's connections where it opens one. A start 
 after the request's end, not after its beginning: then the next cannot arrive sooner than a window
 after it, however long either was on its way. How many there are is this process's share, which the
 frontier gives for some seconds (:mod:`greencrawl.broker.frontier.addresses`). One greenlet asks for
-all of them, many at a time, before the shares end. Who finds none waits for a moment, and else
-hands its session back, with a turn at which to come again.
+all of them, many at a time, before the shares end. A session that finds no share waits for a
+moment, or else is handed back, with a turn at which to come again.
 """
 
 from __future__ import annotations

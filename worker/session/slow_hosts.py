@@ -1,16 +1,17 @@
-"""Who may use how many of a worker's sessions: slow hosts must not hold up the others.
+"""How many of a worker's sessions each kind of host may use: slow hosts must not hold up the
+others.
 
 A session is *slow* while one of its requests has been under way for longer than
 :data:`SLOW_SECONDS`. Such a session needs memory and little else, so it is not counted among the
-greenlets, and neither is that of a host that nobody has heard of and that has been silent for
-:data:`SILENT_SECONDS`: another host may take its place, until :data:`SLOW_SHARE` times as many as
-there are greenlets are slow. So that this bound is not reached by those who are in already, whoever
-may turn out to be slow is counted with them from its beginning: hosts that nobody has heard of,
-and, within half of the bound, those that are known to be slow or to fail. Beyond it their sessions
-are handed back at once and the hosts rest for a while, here and at every other worker; hosts known
-to be in good order never wait for any of them. A host that nobody has heard of does not wait for
-others of its kind that have sent nothing: the one among these that is silent for longest is cut
-off, counted as failing, and its URLs go back uncharged.
+greenlets. Neither is the session of a host that nobody has heard of and that has been silent for
+:data:`SILENT_SECONDS`. Another host may take its place, until :data:`SLOW_SHARE` times as many as
+there are greenlets are slow. Hosts that are in already must not fill this bound. So a host that may
+turn out to be slow counts as slow from its beginning: hosts that nobody has heard of, and, within
+half of the bound, hosts that are known to be slow or to fail. Beyond it their sessions are handed
+back at once, and the hosts rest for a while, here and at every other worker. Hosts known to be in
+good order never wait for any of them. A host that nobody has heard of does not wait for other
+unknown hosts that have sent nothing. The one that is silent for longest is cut off and counted as
+failing, and its URLs go back uncharged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a body is, by how it begins: a sitemap or feed in XML, a list of URLs, or none of them."""
+"""The form of a body, by how it begins: a sitemap or feed in XML, a list of URLs, or none of
+them."""
 
 from __future__ import annotations
 

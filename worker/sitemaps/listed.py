@@ -1,4 +1,5 @@
-"""What a whole sitemap lists: canonical URLs, each once, read in steps and under bounds."""
+"""The URLs that a whole sitemap lists: canonical URLs, each once, read in steps and under
+bounds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What a sitemap, an index of sitemaps or a feed lists, by its elements, as its text comes in.
+"""The URLs that a sitemap, an index of sitemaps or a feed lists, by its elements, as its text comes
+in.
 
-expat parses. Names count without their prefix, so that it does not matter which namespaces a file
-declares, and where an element stands: a ``loc`` is a page's in ``url`` and a sitemap's in
+expat parses. Names count without their prefix and by where an element stands, so that it does not
+matter which namespaces a file declares: a ``loc`` is a page's in ``url`` and a sitemap's in
 ``sitemap``, and nobody's in ``image:image``. References that are no XML – ``&`` in a query, names
 of HTML – are taken as they stand: nothing that a file declares is ever put in for one. No DTD is
 fetched.
@@ -39,8 +40,9 @@ def _refuse_defaults(*_: object) -> None:
 
 
 class XmlReader:
-    """Reads one document. What it lists is added to ``urls``, ``alternates`` (the same pages in
-    other languages) and ``sitemaps`` as it stands there; the caller may empty them meanwhile."""
+    """Reads one document. The URLs that it lists are added to ``urls``, ``alternates`` (the same
+    pages in other languages) and ``sitemaps`` as they stand there. The caller may empty these lists
+    meanwhile."""
 
     def __init__(self) -> None:
         self.urls: list[str] = []

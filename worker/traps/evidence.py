@@ -1,4 +1,4 @@
-"""What one page showed, and what is known of pages of the same text."""
+"""The evidence of one page, and what is known of pages with the same text."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""What is a page's own that has no text of its own: its figures, or its name.
+"""The own content of a page that has no text of its own: its figures, or its name.
 
-A catalogue of screws and the weather of each day have the same words on all their pages. What they
-say is in their numbers, but so is the time of day in a footer. Figures count for a page where its
-URL does not have them, and where no page that is neither numbered nor asked for with a query has
-such a block as well; a list has several of them for each that its things have.
+A catalogue of screws and the weather of each day have the same words on all their pages. Their
+content is in their numbers, but so is the time of day in a footer. Figures count for a page if its
+URL does not have them. Also no page that is neither numbered nor asked for with a query may have
+such a block; a list has several of them for each that its things have.
 
 A term of a thesaurus, a subject above others and a stub say their name, which their URL says, too,
 and nothing else. Views of a page – its history, a form – have the page's name with something added
-that all views of the kind have: that is not counted. What is left of a title, its core, is new or
-not, whatever shape had it.
+that all views of the kind have: that is not counted. The rest of a title, its core, is new or not,
+whatever shape had it.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def says_name(
 def _is_own(state: HostTraps, novelty: Novelty, shape: str, title: str) -> bool:
     """Whether a page of ``shape`` has a name that no page of the host had; from now on one has.
 
-    Of the first page of a shape the title is compared with that of the page before it: the name of
-    the site is no part of it then.
+    For the first page of a shape the title is compared with that of the page before it; then the
+    name of the site is no part of it.
     """
     units = _UNITS(title[:_LONGEST])
     before = state.titles.pop(shape, None) or state.titles.pop("", [])

@@ -1,4 +1,4 @@
-"""What a process knows of one host in one crawl."""
+"""The knowledge of a process about one host in one crawl."""
 
 from __future__ import annotations
 

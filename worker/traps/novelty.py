@@ -1,4 +1,4 @@
-"""What is new: pieces of pages that a host has not shown yet, and URLs that were not met yet.
+"""New content: pieces of pages that a host has not shown yet, and URLs that were not met yet.
 
 A page is known by samples of its text and by its images, hashes of 32 bits that extraction takes on
 its way (``worker/extract/samples.c``), with the figures of its blocks. Both memories are tables of

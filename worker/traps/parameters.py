@@ -85,7 +85,8 @@ def learn(state: HostTraps, novelty: Novelty, shape: Shape, url: str, seen: Evid
 
 def learn_keys(state: HostTraps, novelty: Novelty, shape: Shape, url: str, seen: Evidence) -> None:
     """Learn from a page that was fetched whether a number in its URL says all of it, or one of
-    several numbers nothing: then URLs of the shape whose other page was fetched are that page."""
+    several numbers says nothing. Then URLs of the shape whose other page was fetched are that
+    page."""
     leads = seen.told or seen.good or seen.leading or seen.unknown
     weight = -_NEVER if seen.new >= 1.0 or leads else float(seen.new == 0)
     for key, needed in _keys(shape, url):

@@ -1,5 +1,5 @@
-"""What queries of URLs say by the names in them: ids of sessions, orders, searches, pages of lists;
-and whether folders repeat themselves.
+"""The meaning of queries of URLs by the names in them: ids of sessions, orders, searches, pages of
+lists; and whether folders repeat themselves.
 
 URLs that are equal but for the id of a session are one page.
 """
@@ -104,8 +104,8 @@ def view_of(name: str) -> str:
 
 
 def query_of(name: str) -> str:
-    """What the shapes of a host with the same query, or the same word at their end, are summed up
-    with; "" if pages of a list may differ by it."""
+    """The sum that the shapes of a host with the same query, or the same word at their end, belong
+    to; "" if pages of a list may differ by it."""
     path, mark, query = name.partition("?")
     if not mark:
         view = view_of(path)

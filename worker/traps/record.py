@@ -1,4 +1,4 @@
-"""What is known of a host's shapes as bytes, which go along with the host to other workers."""
+"""The knowledge of a host's shapes as bytes, which go along with the host to other workers."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 ``https://h/archive/2024/05/some-title.html?page=3`` has ``https://h/archive/{n}/{n}/{w}.html?page={n}``.
 Holes are numbers ``{n}``, dates ``{date}``, ids ``{id}``, years far from
-now ``{far}`` and words ``{w}``. Which words are part of the shape is learnt for each host: of the
-folders in one folder the first few are, since menus come before the rest; of files in a folder none
-is, unless a query follows: then they are programs.
+now ``{far}`` and words ``{w}``. Each host has its own words that are part of the shape, which are
+learnt. Of the folders in one folder these are the first few, since menus come before the rest. Of
+files in a folder none is, unless a query follows: then they are programs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The judge of URLs: what is parked instead of fetched, and which links come last.
 
 One for a process; the pipeline asks it about each task (:meth:`Traps.verdict`) and tells it of each
-page (:meth:`Traps.note`). What it knows of a host goes along with the host's session in a packed
+page (:meth:`Traps.note`). Its knowledge of a host goes along with the host's session in a packed
 record; what a host has shown stays here. See docs/traps.md.
 """
 
@@ -230,8 +230,8 @@ class Traps:
         return Parked(name[:LONGEST], "nothing in this part of the host has brought anything new")
 
     def _variant(self, state: HostTraps, shape: Shape, url: str) -> Parked | None:
-        """Whether its URL differs from one that was met by parameters that make no difference; not
-        if it was fetched itself: whoever did so may have died."""
+        """Whether its URL differs from one that was met only by parameters that make no difference.
+        False if it was fetched itself: the process that did so may have died."""
         if self._novelty.met(url, state.seed + DONE):
             return None
         plain, names = plain_of(state, self._novelty, shape, url)

@@ -1,4 +1,4 @@
-"""What a page shows: evidence for its shape and against it, and which of its links come when."""
+"""The evidence of a page for its shape and against it, and which of its links come when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the shapes of one host have yielded, and which of them are traps.
+"""The yield of the shapes of one host, and which of them are traps.
 
 A fetch of a shape is evidence for it or against it. For it: text that is new for the host, and
 links to URLs, not met before, of other shapes that yield. Against it: neither of the two, where the
@@ -114,7 +114,7 @@ class Sum(Struct, gc=False):
 
     @property
     def is_parked(self) -> bool:
-        """Whether nothing of it is to be fetched, but for probes."""
+        """Whether none of its URLs should be fetched, except probes."""
         return self.score >= PARKED
 
     @property

@@ -1,1 +1,1 @@
-"""What each operation of the HTTP API does: a function of the service and what was decoded."""
+"""The operations of the HTTP API: for each a function of the service and the decoded request."""

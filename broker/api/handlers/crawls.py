@@ -23,9 +23,9 @@ def create_crawl(service: Service, body: CreateCrawl) -> Answer[Crawl]:
 
     Idempotent. The seeds' hosts (or domains, or prefixes) become the roots of its scope. Roots
     are only ever added. A crawl that was done becomes active again if seeds are given, one that was
-    stopped if some of them are new to it. Where options let more links be followed than before,
-    pages that are stored are read again for them, without a fetch: see ``/rounds``. Seeds for a
-    Redis node that is away are kept, and queued when it is back.
+    stopped if some of them are new to it. If options let more links be followed than before, stored
+    pages are read again for them, without a fetch: see ``/rounds``. Seeds for a Redis node that is
+    away are kept, and queued when it is back.
     """
     crawl, is_new = seeding.create(service, body)
     return Answer(201 if is_new else 200, crawl)
@@ -87,10 +87,10 @@ def pause_crawl(service: Service, crawl: str) -> Crawl:
 def stop_crawl(service: Service, crawl: str, body: StopRequest) -> Crawl:
     """End a crawl: lease no more of it. It is done (``stopped``) once nothing of it is leased.
 
-    Until then it is paused, by the reason ``stopping``. What waits is left, and what is leased is
-    finished, or with ``now`` given back, within a third of a lease. Only resuming it, new seeds or
-    a round make it active again; links that are found late do not. One that is done at a limit
-    stays as it is. Idempotent.
+    Until then it is paused, by the reason ``stopping``. Waiting URLs are left where they are.
+    Leased ones are finished, or with ``now`` given back, within a third of a lease. Only resuming
+    it, new seeds or a round make it active again; links that are found late do not. One that is
+    done at a limit stays as it is. Idempotent.
     """
     return operating.stop(service, crawl, now=body.now)
 

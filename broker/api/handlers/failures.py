@@ -1,4 +1,4 @@
-"""What failed: URLs that were given up, and pages on which a hook raised an error."""
+"""Failures: URLs that were given up, and pages on which a hook raised an error."""
 
 from __future__ import annotations
 

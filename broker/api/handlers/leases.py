@@ -1,4 +1,4 @@
-"""What workers call: they lease, extend and close sessions, and settle tasks."""
+"""The calls of workers: they lease, extend and close sessions, and settle tasks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def close_sessions(service: Service, body: CloseRequest) -> ItemsReply:
 
 
 def finish_tasks(service: Service, body: FinishRequest) -> ItemsReply:
-    """Settle tasks: done, retry later, or dead. What they brought is already in the store.
+    """Settle tasks: done, retry later, or dead. The results are already in the store.
 
     Idempotent: a task that is finished, or under a token that is not current, answers ``stale``
     and changes nothing.

@@ -33,7 +33,7 @@ def list_members(service: Service, query: MembersQuery) -> MembersReply:
 
 
 def get_orders(service: Service) -> Orders:
-    """What nodes are ordered now; ``*`` stands for all of them."""
+    """The orders of nodes now; ``*`` stands for all of them."""
     return service.members.refresh()
 
 

@@ -44,7 +44,7 @@ def get_page_text(service: Service, id: str) -> Text:
 def get_page_body(service: Service, id: str, query: BodyQuery) -> Text:
     """A page's body as it was fetched, as a file to download and never as a page to show.
 
-    What it is, its own headers say: see the page. An earlier version has one where it is kept
+    The page's own headers say what it is: see the page. An earlier version has one where it is kept
     (``keep_versions`` of the crawl).
     """
     body = pages.body_at(service.store, id, query.at)

@@ -1,4 +1,4 @@
-"""Parked URLs: by which shapes they are, and letting them go."""
+"""Parked URLs: lists the shapes by which they are parked, and releases them."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def repair(service: Service, body: RepairRequest) -> RepairReply:
     """Give Redis again what the replay log holds since its last tick, or ``all`` of it.
 
     Goes on in the background; ask by GET how far it is. Idempotent: what is under way is joined.
-    Admitting and finishing go on, and no session opens meanwhile. Where the store lost data only
+    Admitting and finishing go on, and no session opens meanwhile. If the store lost data only
     ``all`` is possible, and empties Redis first.
     """
     service.frontier.repair(body.all)
@@ -49,7 +49,7 @@ def get_repair(service: Service) -> RepairReply:
 def get_stats(service: Service, query: StatsQuery) -> Stats:
     """Counters of one crawl or of all, the slowest hosts, resting hosts, who works, and alerts.
 
-    Counters only: nothing is scanned. Of a Redis node that does not answer nothing is counted;
+    Counters only: nothing is scanned. Nothing is counted of a Redis node that does not answer;
     ``away`` names it.
     """
     store = service.store

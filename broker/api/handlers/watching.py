@@ -11,12 +11,12 @@ from greencrawl.schema.text.moments import since_ms
 
 
 def list_samples(service: Service, crawl: str, query: SamplesQuery) -> list[Sample]:
-    """What came in a crawl, and what there was, minute by minute, for plots.
+    """Counters of a crawl, minute by minute, for plots.
 
     A minute has a point while the crawl is under way and a broker and all Redis nodes are there;
     where nothing changes only one in 15 minutes has one, and the last.
-    Where there are more minutes than ``points`` a point is of several: all the same number, and as
-    few as possible.
+    If there are more minutes than ``points``, a point stands for several: all for the same number,
+    and for as few as possible.
     """
     try:
         since = since_ms(query.since) if query.since else 0
@@ -27,5 +27,5 @@ def list_samples(service: Service, crawl: str, query: SamplesQuery) -> list[Samp
 
 
 def list_alerts(service: Service) -> list[Alert]:
-    """What is not as it should be, the oldest first."""
+    """The open alerts, the oldest first."""
     return watching.open_alerts(service)

@@ -1,1 +1,2 @@
-"""What brokers agree on over Redis and the store: duties, fence, activity, quotas, wake-ups."""
+"""The state that brokers share over Redis and the store: duties, fence, activity, quotas,
+wake-ups."""

@@ -1,7 +1,7 @@
-"""What brokers tell each other of what goes on: whoever holds a duty hears what others did.
+"""Brokers tell each other what goes on, so the holder of a duty hears what others did.
 
-Published where wake-ups are, but not counted: one that is lost while a connection breaks is made up
-for by the look that follows it.
+Messages go out on the channel of wake-ups, but are not counted. If one is lost while a connection
+breaks, the scan that follows makes up for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from greencrawl.schema.errors import Unavailable
 
 ACTIVITY, OVERFLOW = b"activity", b"overflow"
 QUOTA = b"quota"
-"""Of these crawls somebody needs quota (``quotas.py``): for whoever shares it out."""
+"""The message that somebody needs quota for these crawls (``quotas.py``), for the broker that
+shares it out."""
 ORDERS = b"orders"
 """Somebody ordered something: all that is ordered is to be read again."""
 ANY, NONE = 0, -1

@@ -1,10 +1,10 @@
-"""What one broker at a time does: which duties this one has.
+"""Work that one broker at a time does: the duties that this broker has.
 
 A duty is a row in the store with a holder, an epoch and an end. One greenlet a broker renews what
 it has and takes what is free, in one short transaction every few seconds. Nothing depends on the
-clocks of two machines: a holder that stood still may believe that it has what another took since,
-but every write under a duty is checked against the epoch, in the store (``Store.under``) and in
-Redis (``lua/shared/common.lua``), and raises DutyLost.
+clocks of two machines. A holder that stood still may believe that it has a duty that another took
+since. But every write under a duty is checked against the epoch, in the store (``Store.under``) and
+in Redis (``lua/shared/common.lua``), and raises DutyLost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logger("duties")
 RENEW_SECONDS = DUTY_SECONDS / 3
 """Between two transactions."""
 ASK_SECONDS = 0.25
-"""Between two attempts of :meth:`Duties.take` at what another holds."""
+"""Seconds between two attempts of :meth:`Duties.take` at a duty that another holds."""
 
 ENDED_SECONDS = 0.25
 """How late who waits for a duty may see that the wait is over."""
@@ -44,7 +44,7 @@ CALENDAR = "calendar"
 PURGE = "purge"
 RETENTION = "retention"
 REPLAY = "replay"
-"""What is owed to nodes that were away."""
+"""The duty to give nodes that were away what they are owed."""
 COORDINATOR = "coordinator"
 """Samples, alerts, members that are lost: see ``greencrawl.broker.tasks.coordinator``."""
 

@@ -1,10 +1,10 @@
-"""Whether the store was heard of late: no session is opened or kept without its word.
+"""Whether the store was heard lately: no session is opened or kept without its word.
 
-A broker may be cut off from the store and still reach a Redis that was replaced: the store knows a
-higher epoch of that node, and another broker serves its hosts from the server that took its place.
-So whoever opens or extends must have read the epochs within :data:`CONTACT_SECONDS`, counted from
-when the question was sent. By as much, and by what a script's expected time may be off, a node that
-was taken over rests longer than the sessions last that were forgotten.
+A broker may be cut off from the store and still reach a Redis that was replaced. Then the store
+knows a higher epoch of that node, and another broker serves its hosts from the new server. So a
+broker that opens or extends a session must have read the epochs within :data:`CONTACT_SECONDS`,
+counted from when the question was sent. By as much, and by what a script's expected time may be
+off, a node that was taken over rests longer than the sessions last that were forgotten.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""That the store takes no writes is noted in Redis: the store cannot keep it then.
+"""Redis keeps a note that the store takes no writes, because the store cannot keep it then.
 
-Whoever has just written under a duty says that the store is writable, for some seconds. A broker
-that cannot write, and finds that nobody says so, notes the outage, if nobody did before; the
-coordinator finds the note when it can write again. All is on the first node that answers, so it is
-looked for on all. Where Redis is lost meanwhile, or no node answers, nobody knows of the outage.
+A broker that has just written under a duty says that the store is writable, for some seconds. A
+broker that cannot write, and sees no other broker that says so, notes the outage if nobody noted it
+before. The coordinator finds the note when it can write again. All is on the first node that
+answers, so it is looked for on all. If Redis is lost meanwhile, or no node answers, nobody knows of
+the outage.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Alert
 from greencrawl.schema.wire import from_msgpack, to_msgpack
 
-WRITABLE_SECONDS = 20.0
+WRITABLE_SECONDS = 40.0
 """So long after somebody has written the store counts as writable."""
 KEPT_SECONDS = 7 * 86_400.0
 """A note of an outage is kept for so long."""
@@ -84,6 +85,13 @@ class StoreOutages:
 
     def writable(self) -> None:
         """The store has just taken a write."""
+        milliseconds = round(1000 * WRITABLE_SECONDS)
+        for node in self._nodes:
+            try:  # one plain command: it is said all day
+                node.command("SET", keys.WRITABLE, b"1", "PX", milliseconds)
+                return
+            except Unavailable:
+                continue
         self._put(keys.WRITABLE, b"1", WRITABLE_SECONDS, "")
 
     def begin(self, outage: Outage) -> bool:

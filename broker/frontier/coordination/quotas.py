@@ -1,12 +1,13 @@
 """Under ``max_pages`` each partition has a quota: tasks that it may still lease.
 
-Opening a session takes from it; what is released, fails or is not stored gives it back. So what is
-stored, leased and left in a partition is together the same, whatever happens there, and is changed
-by nobody but who shares quotas out: the sum over all partitions never exceeds the limit.
+Opening a session takes from it; what is released, fails or is not stored gives it back. So the sum
+of what is stored, leased and left in a partition stays the same, whatever happens there. Only the
+broker that shares quotas out changes it: the sum over all partitions never exceeds the limit.
 
 One broker does, under a duty, and each of its rounds has a higher number, beginning with the epoch
-of the duty. A round reads every partition under its number first, and a partition keeps the highest
-that it has seen: what is given under a lower one, late or by a holder of before, is refused there.
+of the duty. A round first reads every partition under its number, and a partition keeps the highest
+number that it has seen. A quota under a lower number, sent late or by an earlier holder, is refused
+there.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Scripts publish when a partition becomes due earlier. Messages can be lost: after a reconnect, and
 every few seconds while someone waits, the number of messages published is compared with those
-heard. While sessions are out a broker calls each node three times within the longest pause that is
-no outage; by that the node knows one (``lua/shared/clock.lua``). With none out nothing has to be
-said, and an idle system costs Redis the cheap looks of those who wait.
+heard. While sessions are out, a broker calls each node three times within the longest pause that is
+no outage. The node recognises an outage by that (``lua/shared/clock.lua``). With none out nothing
+has to be said, and an idle system costs Redis the cheap looks of those who wait.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CUT_SECONDS = 5.0
 SAME_SECONDS = 1.0
 """Two that came to know the time within this know it equally long."""
 LEFT_SECONDS = 60.0
-"""Whoever could not take a duty that was left to it gets the word of who has it."""
+"""A broker that could not take a duty that was left to it is told who has it."""
 OUT_MOST = 1000
 """Crawls with sessions out that are told apart."""
 UNKNOWN = 0

@@ -1,8 +1,8 @@
 """Which worker processes are at work, as all brokers have heard, and which names two claim.
 
 Kept in Redis for a short time only, by the clock of the node: on the first node that answers, so it
-is looked for on all. A worker that waits for something to do asks for a lease every 20 s or so; one
-that has its hands full may ask for none as long as its sessions last.
+is looked for on all. A worker that waits for work asks for a lease every 20 s or so. A busy one may
+ask for none as long as its sessions last.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Unavailable
 
-NOTE_SECONDS = 10.0
+NOTE_SECONDS = 25.0
 """Between two notes of a worker that leases, by one broker."""
 HEARD_SECONDS = 60.0
-"""So long a worker counts as at work after it was heard of."""
+"""A worker counts as at work for this long after it was heard of."""
 CLAIMED_SECONDS = 20.0
-"""So long a name counts as claimed twice after a worker was refused for it; it asks more often."""
+"""A name counts as claimed twice for this long after a worker was refused for it; the worker asks
+more often."""
 
 
 _NOTE = f"""
@@ -32,7 +33,7 @@ what it may hold is bounded by time, and a refusal would cost all idle connectio
 
 
 class WorkerRegistry:
-    """One broker's view. What it cannot write is lost, and written the next time."""
+    """One broker's view. A note that it cannot write is lost, and written the next time."""
 
     def __init__(self, nodes: Sequence[Node], clock: Clock = monotonic) -> None:
         self._nodes = nodes

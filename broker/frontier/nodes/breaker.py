@@ -1,7 +1,7 @@
-"""Whether a Redis node answers: one that did not is left alone until it does again.
+"""Whether a Redis node answers: a node that did not is left alone until it does again.
 
-The first call that gets no answer pays for it with its time-out, together with all that are under
-way at that moment. From then on calls fail at once, and one greenlet asks in the background.
+The first call that gets no answer pays for it with its time-out. So do all calls that are under way
+at that moment. From then on calls fail at once, and one greenlet asks in the background.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from greencrawl.schema.log import logger
 log = logger("frontier")
 
 FIRST_SECONDS, MOST_SECONDS = 0.05, 1.0
-"""Between two questions to a node that is away: doubling from the first to the last."""
+"""Seconds between two questions to a node that is away: doubling from the first to the last."""
 
 
 class Away(Unavailable):

@@ -1,18 +1,18 @@
-"""What one process expects a node's logical time to be, and what it does where the node disagrees.
+"""The logical time that one process expects of a node, and what it does if the node disagrees.
 
 A *reading* is a time that the node told, between a call's sending and the reading of its reply. It
 is as uncertain as that took, and no more: the time was told somewhere in between. Readings narrow
 each other down, so that what is expected is as exact as the quickest exchanges of late, plus what
 two clocks may drift apart since. The time that is expected goes on by our monotonic clock.
 
-A reading that cannot be true together with what is expected says that somebody is wrong: the node's
-clock was set, by however little, or ours went on while we were suspended. Only the holder of the
-node's clock duty sets it, which raises the node's *jumps*, whereupon everybody takes its time. All
-others say that they doubt it and wait, until the holder has *vouched* for the node's time again by
-a beat of its own; then they take it. So of two that disagree one corrects, and always the same.
+A reading may contradict what is expected. Then one side is wrong: the node's clock was set, by
+however little, or ours went on while we were suspended. Only the holder of the node's clock duty
+sets it, which raises the node's *jumps*, whereupon everybody takes its time. All others say that
+they doubt it and wait, until the holder has *vouched* for the node's time again by a beat of its
+own; then they take it. So if two disagree, one corrects, and always the same one.
 
 A script does nothing where it finds a time later than the caller expects by more than
-:data:`LATE_MS`, or earlier. That is no verdict, since the call may have been late, and it may be
+:data:`LATE_MS`, or earlier. That is no verdict, since the call may have been late. It may be
 repeated as late as calls are just then.
 """
 

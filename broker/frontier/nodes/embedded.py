@@ -29,7 +29,7 @@ STOP_SECONDS = 60
 UNMET_SECONDS = 0.5
 """The same for a server that has never answered."""
 WATCH_SECONDS = 0.5
-"""Between two looks at whether the server lives."""
+"""Seconds between two checks that the server lives."""
 RESTART_SECONDS = (0.0, 1.0, 5.0, 30.0)
 """Pauses before starting it again, by how often that has failed in a row."""
 
@@ -51,8 +51,9 @@ class EmbeddedRedis:
 
     A server that outlived a killed broker is taken over as it is, with all it knows. It holds a
     lock of its own for as long as it lives: so no second one ever writes the same files, though the
-    first be frozen or still reading them. One that dies (killed, out of memory) is started again:
-    what its append-only file lost is found in SQL when the frontier meets it.
+    first be frozen or still reading them. A server that dies (killed, out of
+    memory) is started again. What its append-only file lost is found in SQL when the frontier
+    meets it.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What can be wrong with a node, as its callers tell it apart."""
+"""The faults of a node, as its callers tell them apart."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@
                        partition (``lua/shared/common.lua``): for a broker that was not told
 ``gc:workers``, ``gc:claimed``  sorted sets worker → logical ms when it was heard of, or refused
                        since another has its name (``coordination/workers.py``)
-``gc:members``         sorted set member → logical ms when it was heard of; ``gc:facts`` hash member
-                       → its incarnation and what it told (``coordination/members.py``)
+``gc:m:<member>``      its incarnation and what it told, for as long as it counts as heard of
+                       (``coordination/members.py``)
 ``gc:writable``, ``gc:outage``  that the store has taken a write lately, and since when it takes
                        none (``coordination/outages.py``)
 ``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight, ver, cal
@@ -99,10 +99,13 @@ WAKE = "gc:wake"
 STILL = "gc:still"
 WORKERS = "gc:workers"
 CLAIMED = "gc:claimed"
-MEMBERS = "gc:members"
-FACTS = "gc:facts"
 WRITABLE = "gc:writable"
 OUTAGE = "gc:outage"
+
+
+def beat(member: str) -> str:
+    """What a member told last."""
+    return f"gc:m:{member}"
 
 
 def partition(number: int) -> str:
@@ -120,7 +123,7 @@ def absent(number: int) -> str:
 
 
 def robots(number: int, origin: str) -> str:
-    """Where an origin's robots.txt is kept."""
+    """The key of an origin's robots.txt."""
     return f"gc:{{{number}}}:r:{origin}"
 
 

@@ -1,13 +1,13 @@
 """How much may wait in a node's memory, and when it is near its limit.
 
 The limit is Redis' own ``maxmemory``, or half of its machine's memory where none is set. Half of it
-is for tasks, a twentieth for the files of robots.txt, as much for what crawls know of shapes at
-hosts, a tenth for what is known of idle hosts, each shared evenly by the node's partitions; the
-rest is for the seen-set and sessions. Tasks beyond go to the overflow in SQL
-(``lua/queue/admit.lua``); files and shapes are caches, of which the older go
-(``lua/shared/cache.lua``); so do hosts that rested for longest (``lua/shared/common.lua``).
-From 80 % of the limit on nothing new is taken in at all; below 75 % it is again. docs/operations.md
-has all bounds.
+is for tasks, a twentieth for the files of robots.txt, a twentieth for what crawls know of shapes at
+hosts, a tenth for what is known of idle hosts. Each share is divided evenly by the node's
+partitions. The rest is for the seen-set and sessions. Tasks beyond it go to the overflow in SQL
+(``lua/queue/admit.lua``). Files and shapes are caches that drop the older entries
+(``lua/shared/cache.lua``). Hosts that have rested for longest are dropped too
+(``lua/shared/common.lua``). From 80 % of the limit on nothing new is taken in at all; below 75 % it
+is again. docs/operations.md has all bounds.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ ROBOTS_SHARE = 0.05
 TRAPS_SHARE = 0.05
 IDLE_SHARE = 0.10
 IDLE_BYTES = 450
-"""What an idle host takes, its place in the index included."""
+"""The bytes of an idle host, its place in the index included."""
 FORCED_SHARE = 0.02
 FORCED_BYTES = 80
-"""What a fingerprint of a forced batch takes at most."""
+"""The most bytes that a fingerprint of a forced batch takes."""
 LEAST = 16
 """Idle hosts, and fingerprints, that any partition may have."""
 FULL_SHARE, ROOM_SHARE = 0.80, 0.75

@@ -1,10 +1,9 @@
 """One Redis server as the frontier uses it: pooled connections, scripts, and a logical clock.
 
-Every script call carries the ``run_id`` that was read on its own connection, so that a server which
-came back older is noticed by whoever speaks to it next, though drivers reconnect in silence. The
-driver never retries; LOADING, BUSY, READONLY, MISCONF and OOM mean "away", never "empty". A server
-that gives no answer at all is left alone until it does
-(:mod:`greencrawl.broker.frontier.nodes.breaker`).
+Every script call carries the ``run_id`` that was read on its own connection. Drivers reconnect in
+silence, so the next caller notices by it that the server came back older. The driver never retries;
+LOADING, BUSY, READONLY, MISCONF and OOM mean "away", never "empty". A server that gives no answer
+at all is left alone until it does (:mod:`greencrawl.broker.frontier.nodes.breaker`).
 """
 
 from __future__ import annotations

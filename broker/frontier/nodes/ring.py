@@ -43,7 +43,7 @@ def new_identity(nodes: int, partitions: int) -> FrontierIdentity:
 
 
 def _of_another_store(node: Node, frontier: str) -> str:
-    """What to do where a new store meets a Redis that serves another one."""
+    """The advice for a new store that meets a Redis which serves another one."""
     return (
         f"Redis at {node.shown} holds frontier {frontier}, which this store does not know: it "
         "belongs to another GREENCRAWL_STORE. To go on with that one, give that "

@@ -1,13 +1,13 @@
-"""What nodes that were away missed: links of pages that were committed meanwhile, and crawls.
+"""What nodes that were away have missed: links of pages that were committed meanwhile, and crawls.
 
 A page may be finished though a node cannot be told of its links: they are in the replay log, and
 the node is owed them (``Store.owe``). Once it answers, the holder of its duty tells it the crawls
-and offers it all links since. That is idempotent: one that is cut off is begun again by whoever
-takes the duty, and what comes to be owed meanwhile keeps the debt open. A node that came back under
-another run_id is given all that by its recovery.
+and offers it all links since. That is idempotent. If it is cut off, the broker that takes the duty
+begins it again, and what comes to be owed meanwhile keeps the debt open. A node that came back
+under another run_id is given all that by its recovery.
 
-While a debt is replayed the node's tick is where the debt began, so that a node which then loses
-what it was given is given it again; no scan of it counts. Sessions go on.
+While a debt is replayed the node's tick is where the debt began. So a node that then loses what it
+was given is given it again; no scan of it counts. Sessions go on.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from greencrawl.store.base import Store
 log = logger("debts")
 
 LOOK_SECONDS = 1.0
-"""Between two looks at what is owed."""
+"""Seconds between two looks at what is owed."""
 GIVE_UP_SECONDS = 2.0
 """For which another broker may try what could not be done here."""
 

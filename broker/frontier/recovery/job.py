@@ -21,7 +21,7 @@ from greencrawl.store.base import MARGIN, Store
 log = logger("recovery")
 
 SAY_SECONDS = 5.0
-"""Between two lines about a replay."""
+"""Seconds between two log lines about a replay."""
 
 
 class Superseded(Unavailable):

@@ -1,18 +1,19 @@
 """Opening a node: when a frontier is new, after a clean stop, and after Redis came back otherwise.
 
-A server that runs under another run_id than its owner record's may have lost its last writes. Its
-epoch is raised in the store first: whoever commits afterwards knows that an older server of this
-node counts no more, and what was committed before is read in the replay. Then the node is claimed
-under that epoch, and given what the replay log holds since MARGIN before its *tick*, a value of the
-store's clock that it kept; one without a tick is given all
+A server that runs under another run_id than its owner record's may have lost its last writes. First
+its epoch is raised in the store. So every later commit knows that an older server of this node
+counts no more, and the replay reads all that was committed before. Then the node is claimed under
+that epoch. It is given what the replay log holds since MARGIN before its *tick*, a value of the
+store's clock that it kept; a node without a tick is given all
 (``greencrawl.broker.frontier.recovery.replay``).
 
 While it goes on the node is *owed*: admitting and finishing go on, but no session opens, no scan
-counts, and no tick is written, so that a replay which is cut short begins at the same place again.
-Who finds that nobody has been at it for a while goes on with it. Sessions that the node forgot may
-still be fetching: it opens no new one until the longest lease and the longest request are over.
+counts, and no tick is written. So a replay that is cut short begins at the same place again. A
+broker that finds that nobody has worked on it for a while goes on with it. Sessions that the node
+forgot may still be fetching: it opens no new one until the longest lease and the longest request
+are over.
 
-A tick ahead of the store's clock means that the store lost data: it is refused until a person says
+A tick ahead of the store's clock means that the store lost data. It is refused until a person says
 ``greencrawl repair --all``, which empties the node and gives it what the store still holds.
 """
 
@@ -46,11 +47,11 @@ from greencrawl.store.base import Store
 log = logger("recovery")
 
 FENCED_SECONDS = 30.0
-"""So long an epoch that was raised may stay without a node that was claimed under it."""
+"""An epoch that was raised may stay this long without a node that was claimed under it."""
 START_SECONDS = 10.0
-"""So long a broker that begins tries again while others are at its nodes."""
+"""A broker that begins tries again for this long while others work on its nodes."""
 LOOK_SECONDS = 5.0
-"""Between two looks at a node that is refused."""
+"""Seconds between two looks at a node that is refused."""
 
 
 def settled(node: Node, call: Callable[[], None]) -> None:

@@ -2,8 +2,8 @@
 
 The crawls come first, then what was queued from the overflow, marks of what is settled, seeds, the
 links of pages, operators' delays, and blocks. All of it is idempotent: one that was cut off is
-begun again. What a window costs goes by what happened within it, not by what the store or the node
-hold.
+begun again. The cost of a window depends on what happened within it, not on what the store or the
+node hold.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ log = logger("recovery")
 CHUNK = 2048
 """Rows put in together: some for each of many partitions, and the work of few milliseconds."""
 HOLD_SECONDS = 1.0
-"""Between two signs of life at the least."""
+"""Seconds between two signs of life, at the least."""
 YIELD_SECONDS = 0.003
-"""So long at a time nobody else runs, or as long as a page takes."""
+"""Nobody else runs for this long at a time, or as long as a page takes."""
 
 
 class Parts(NamedTuple):
@@ -197,8 +197,8 @@ class Replay:
     def delays(self) -> None:
         """Least delays that operators have set.
 
-        Who changes one tells SQL first, then Redis. So once SQL holds what was given from it, a
-        change that was read too early to be given is told by whoever made it, and later.
+        A process that changes one tells SQL first, then Redis. So once SQL holds what was given
+        from it, a change that was read too early to be given is told by whoever made it, and later.
         """
         given: dict[str, int] = {}
         while (found := self._store.delays()) != given:

@@ -1,4 +1,4 @@
-"""What a replay has put into a node already, as far as a bounded memory tells.
+"""Remembers what a replay has put into a node already, within a bounded memory.
 
 Most links of a log lead to URLs that other pages link to as well. Redis would answer each of them
 "known"; asking costs twenty times what it takes to look here.
@@ -28,8 +28,8 @@ class SentFilter:
     """A set of (crawl, URL) that forgets but never errs: each has one slot, which keeps the last.
 
     A slot holds all 64 bits of a fingerprint under the frontier's secret, mixed with the crawl, so
-    what is found was put there ("exact" as the seen-set is, up to 64-bit collisions). What is not
-    found may have been there.
+    what is found was put there ("exact" as the seen-set is, up to 64-bit collisions). A value that
+    is not found may have been there.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from greencrawl.schema.records import NodeRepair
 
 
 class NodeVitals(Struct, frozen=True, kw_only=True):
-    """One node. Of one that does not answer nothing but ``up`` and the last known epoch is told.
+    """One node. For a node that does not answer, only ``up`` and the last known epoch are told.
 
     ``node`` is its address as it is shown, ``used_bytes`` of ``limit_bytes`` its memory; ``full``
     says that it is near the limit, so that no further seeds are taken.

@@ -1,7 +1,7 @@
 """How scripts are called: on many partitions at once, under a duty, and what is left out.
 
-Calls of one node go in one round trip, and nodes side by side. Before each the node is seen to be
-the one that the store knows, and afterwards one that was restarted is opened again.
+Calls of one node go in one round trip, and nodes side by side. Before each call the node is checked
+to be the one that the store knows. Afterwards, a node that was restarted is opened again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Python's side of each script: what goes in as msgpack, what comes back as records.
 
-Functions here are pure: they build ``(partition, arguments)`` calls and read replies; sending them
-is the business of :class:`greencrawl.broker.frontier.scripts.calls.Scripts`.
+Functions here are pure: they build ``(partition, arguments)`` calls and read replies.
+:class:`greencrawl.broker.frontier.scripts.calls.Scripts` sends them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What people are to be told of: when it begins, and when it is over.
+"""Alerts for people: when each begins, and when it is over.
 
-The store keeps which alerts are open, under the epoch of the coordinator's duty, so that another
-coordinator goes on where the last one ended: it tells nothing twice, and counts the time that
-something has lasted from when the first one saw it. What cannot be known now – Redis does not
-answer, or too little was seen yet – neither begins an alert nor ends one.
+The store keeps which alerts are open, under the epoch of the coordinator's duty. So another
+coordinator goes on where the last one ended: it tells nothing twice, and it counts how long
+something has lasted from when the first one saw it. If something cannot be known now (Redis does
+not answer, or too little was seen yet), this neither begins an alert nor ends one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LASTS_SECONDS: dict[AlertKind, float] = {
 }  # fmt: skip
 """How long each has to last before it is told."""
 CALM_SECONDS = 30.0
-"""What has not been seen for so long is over."""
+"""An alert whose reason was not seen for this long is over."""
 OPEN = 500
 """Alerts that are open at once, at most: what is beyond is in the log alone."""
 FULL = 0.9
@@ -35,7 +35,7 @@ FORGOTTEN_MS = 7 * 86_400_000
 REPLACED_MS = 120_000
 """A broker that came so long before another was noted as lost may have taken its place."""
 HOOK_PAGES = 10
-"""So many pages are looked at together to tell whether a hook fails."""
+"""The number of pages that are looked at together to tell whether a hook fails."""
 HOOK_SHARE = 0.5
 SUBJECT, TEXT = 300, 1000
 """Characters, at most."""
@@ -171,7 +171,7 @@ class CrawlWatch:
     def look(self, seen: Sequence[tuple[Crawl, CrawlStats]], active: Sequence[Crawl]) -> None:
         """Compare the counters that were ``seen`` with those of the look before.
 
-        Of ``active`` crawls that were not counted now all stays as it is.
+        For ``active`` crawls that were not counted now all stays as it is.
         """
         names = {crawl.name for crawl in active}
         self.stuck = {name: why for name, why in (self.stuck or {}).items() if name in names}

@@ -1,11 +1,11 @@
-"""The coordinator: one broker that keeps an eye on all, and decides nothing that is correct.
+"""The coordinator: one broker that watches all, and decides nothing that must be correct.
 
-It keeps the samples that plots are made of, notes members of which nothing is heard any more,
-drops what is old of all that, and says what people should know
+It keeps the samples for plots, notes members of which nothing is heard any more, and drops old rows
+of all that. It also says what people should know
 (:mod:`greencrawl.broker.tasks.coordinator.alerts`). It holds a duty, and each of its writes is
-checked against the duty's epoch in its own transaction. The duty is taken at a vacancy alone: by
-the broker with the highest id at once, by the next one a second later, and so on; so nobody is
-deposed when a broker with a higher id comes.
+checked against the duty's epoch in its own transaction. The duty is taken only when nobody has it:
+by the broker with the highest id at once, by the next one a second later, and so on. So a holder
+keeps it when a broker with a higher id comes.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from greencrawl.store.base import MINUTE_MS, Store
 log = logger("coordinator")
 
 LOOK_SECONDS = 0.5
-"""Between two looks whether the duty is free, a read of one row: whoever is to have it sees that
-before the next one has waited for a second."""
+"""Seconds between two checks whether the duty is free, a read of one row. The broker that should
+have it sees that before the next one has waited for a second."""
 RANK_SECONDS = 1.0
 """How much longer each broker waits than the one before it."""
 RANKS = 8
 """No broker waits for more than so many others."""
-CHECK_SECONDS = 5.0
+CHECK_SECONDS = 15.0
 """Between two looks at the members, and at what there may be an alert of."""
 LOST_SECONDS = 60.0
 """A member of which nothing was heard for so long is lost."""
@@ -65,15 +65,14 @@ STILL_MINUTES = 5
 """A crawl in which nothing is leased, and nothing has changed since it was counted, is counted
 after so many minutes again: a hundred of them would cost Redis as much as all else that is idle."""
 SAME_MINUTES = 15
-"""Of a crawl in which nothing changes there is a row in so many minutes."""
+"""A crawl in which nothing changes has one row in this many minutes."""
 STEPS = 20
 """Of dropping what is old, between two checks."""
 
 
 @dataclass(frozen=True)
 class Watched:
-    """What one broker is to keep an eye on: its own id, where alerts go, and for how long samples
-    stay."""
+    """The task of one broker: its own id, where alerts go, and for how long samples stay."""
 
     member: str
     webhook: Webhook | None = None
@@ -163,8 +162,8 @@ class Coordinator:
 
     def _rank(self) -> int:
         """How many brokers with a higher id are there, as far as that is known."""
-        heard = self._service.frontier.beats.heard()
         known = [one for one in self._service.store.members() if one.kind == "broker"]
+        heard = self._service.frontier.beats.heard(one.id for one in known)
         higher = [one for one in known if not one.left_ms and one.id > self._watched.member]
         return min(len([one for one in higher if not heard or one.id in heard]), RANKS)
 
@@ -266,14 +265,15 @@ class Coordinator:
         ceased to answer here, all members have a while to be heard of again; and nobody is lost as
         long as not even our own beat is there.
         """
-        heard = self._service.frontier.beats.heard()
+        rows = store.members()
+        heard = self._service.frontier.beats.heard(one.id for one in rows)
         away = frozenset(self._service.frontier.nodes_away())
         judging = self._watched.member in heard
         if away != self._away or not judging:
             self._away = away
             self._silent.clear()
         found = []
-        for one in store.members():
+        for one in rows:
             beat = heard.get(one.id)
             if beat is not None and beat.incarnation >= one.incarnation:
                 self._silent.pop(one.id, None)
@@ -312,7 +312,7 @@ class Samples:
         self._same: dict[int, Counted] = {}
         """Crawl → the latest that was left out."""
         self.still: set[int] = set()
-        """Crawls of which the latest sample was as the one before."""
+        """Crawls whose latest sample equals the one before."""
 
     def due(self, seen: Sequence[Counted], known: Collection[int]) -> list[Counted]:
         """Of the samples of this minute those to be written, and of earlier ones.

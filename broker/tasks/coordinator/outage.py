@@ -1,8 +1,8 @@
-"""That the store takes no writes: people are told by whichever broker noted it first.
+"""Alerts about a store that takes no writes: the broker that noted it first is the one that counts.
 
-Every other alert is kept by the store. This one is a note in Redis while it lasts
-(``greencrawl.broker.frontier.coordination.outages``); the first coordinator that can write again
-puts it among the others, as one that is over.
+Every other alert is kept by the store. While the outage lasts it is a note in Redis
+(``greencrawl.broker.frontier.coordination.outages``). The first coordinator that can write again
+puts it among the other alerts, as one that is over.
 """
 
 from __future__ import annotations

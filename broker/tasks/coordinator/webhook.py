@@ -1,8 +1,8 @@
 """Alerts are posted to the operator's webhook: by the coordinator, from what the store keeps.
 
 The rows are the queue: what could not be delivered is tried again with growing pauses, by whoever
-is the coordinator then. A message is noted as delivered after the webhook took it, so one whose
-sender died in between is sent twice; its ``id`` is the same both times. Nothing else waits for it.
+is the coordinator then. A message is noted as delivered after the webhook took it. So if its sender
+dies in between it is sent twice; its ``id`` is the same both times. Nothing else waits for it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ MOST_SECONDS = 300.0
 FAILURES = 16
 """In a row that are counted: the pause is the longest long before."""
 LATE_MS = 86_400_000
-"""So long after an alert was over its messages are dropped, if they cannot be delivered."""
+"""The messages of an alert that is over are dropped after this time, if they cannot be
+delivered."""
 ANSWER_BYTES = 4096
 REFUSED = frozenset(range(400, 500)) - {408, 425, 429}
 """Statuses that say of this one message that it is not wanted: the others go on before it."""

@@ -1,4 +1,4 @@
-"""Is a replica near enough? Told by positions, so that no two clocks are compared.
+"""Is a replica near enough? Positions tell it, so that no two clocks are compared.
 
 Now and then the writer's position is noted with the time. A replica lags by the age of the newest
 note that it covers, at most.

@@ -1,4 +1,5 @@
-"""What every server of the ring is doing: asked side by side, an answer or the reason for none."""
+"""The state of every server of the ring. All are asked side by side; each gives an answer or the
+reason for none."""
 
 from __future__ import annotations
 

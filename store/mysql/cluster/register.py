@@ -1,11 +1,12 @@
-"""Who takes writes: one small value that the servers keep together, decided by a majority of them.
+"""The server that takes writes: one small value that the servers keep together; a majority of them
+decides it.
 
 A register with compare-and-set over all masters and replicas: CASPaxos (D. Rystsov, 2018). Each
 server keeps its vote in a table of its own that is not replicated. A change asks a majority to
-promise a ballot, takes the value accepted under the highest ballot among them, changes it, and asks
-a majority to accept the result; any minority may be dead, slow or cut off. A value that some
-proposer left half accepted is met by the next change, which begins from it or replaces it: so
-whoever acts on a value must have seen its own change accepted.
+promise a ballot and takes the value accepted under the highest ballot among them. It changes that
+value and asks a majority to accept the result. Any minority may be dead, slow or cut off. A
+proposer may leave a value half accepted. The next change meets it and begins from it or replaces
+it. So nobody may act on a value before its own change was accepted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Where a statement goes: to the server that takes writes, or to a replica that is near enough.
+"""Where a statement goes: to the server that takes writes, or to a replica that is not too far
+behind.
 
 With one master there is nothing to choose. With two, the one whose ``fence`` row is open under the
-highest epoch takes writes, and every transaction reads that row under a shared lock: a takeover in
-order waits for those that run, and whoever still believes in the old writer is refused and looks
-again. Where a takeover could not reach the old writer, its commits get no acknowledgement.
+highest epoch takes writes. Every transaction reads that row under a shared lock. So an orderly
+takeover waits for running transactions, and a process that still believes in the old writer is
+refused and looks again. If a takeover could not reach the old writer, its commits get no
+acknowledgement.
 """
 
 from __future__ import annotations

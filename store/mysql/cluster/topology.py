@@ -1,4 +1,4 @@
-"""What ``GREENCRAWL_STORE=mysql://…`` says: the servers, their roles, how to reach them."""
+"""The contents of ``GREENCRAWL_STORE=mysql://…``: the servers, their roles, how to reach them."""
 
 from __future__ import annotations
 

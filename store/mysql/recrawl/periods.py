@@ -52,7 +52,7 @@ def _last_period(db: Db, crawl: int) -> tuple[int, int]:
     return tuple(found) if found else (0, 0)
 
 
-def periods(db: Db, crawl: int, limit: int) -> list[Period]:
+def periods(db: Db, crawl: int, limit: int = 100) -> list[Period]:
     """See ``Store.periods``."""
     sql = "SELECT number, started_ms, ended_ms FROM periods WHERE crawl = %s"
     db.execute(f"{sql} ORDER BY number DESC LIMIT %s", (crawl, limit))

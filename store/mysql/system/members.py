@@ -7,6 +7,7 @@ from typing import Any, cast
 from greencrawl.schema import wire
 from greencrawl.schema.records import Facts, Member, MemberKind
 from greencrawl.store import rows as common
+from greencrawl.store.base import MEMBERS
 from greencrawl.store.mysql.connection import Db
 from greencrawl.store.rows import Row
 
@@ -37,7 +38,9 @@ def put(db: Db, member: Member) -> bool:
     return True
 
 
-def left(db: Db, member: str, incarnation: int, why: str, at_ms: int, facts: Facts | None) -> bool:
+def left(
+    db: Db, member: str, incarnation: int, why: str, at_ms: int, facts: Facts | None = None
+) -> bool:
     """See ``Store.member_left``."""
     told = wire.to_json(facts) if facts is not None else None
     return bool(
@@ -55,7 +58,7 @@ def every(db: Db) -> list[Member]:
     return [_member(row) for row in db.fetchall()]
 
 
-def drop(db: Db, before_ms: int, keep: int) -> int:
+def drop(db: Db, before_ms: int, keep: int = MEMBERS) -> int:
     """See ``Store.drop_members``."""
     db.execute(
         "SELECT left_ms FROM members WHERE left_ms > 0 ORDER BY left_ms DESC LIMIT 1 OFFSET %s",

@@ -8,6 +8,7 @@ from typing import Any
 from greencrawl.schema import wire
 from greencrawl.schema.records import NodeOptions, OptionName, OrderChange, Ordered, Orders
 from greencrawl.store import rows as common
+from greencrawl.store.base import NEVER
 from greencrawl.store.mysql.connection import Db
 from greencrawl.store.orders import changes
 from greencrawl.store.rows import Row
@@ -22,7 +23,8 @@ def put(
     unset: tuple[OptionName, ...],
     by_whom: str,
     at_ms: int,
-    revision: int | None,
+    *,
+    revision: int | None = None,
 ) -> Ordered | None:
     """See ``Store.put_orders``."""
     number = _number(db)  # locked first, by whoever changes something
@@ -46,11 +48,11 @@ def put(
 
 
 def note_crawl(
-    db: Db, crawl: int, name: str, changed: Mapping[str, Any], by: str, at_ms: int
+    db: Db, crawl: int, name: str, changed: Mapping[str, Any], by_whom: str, at_ms: int
 ) -> int:
     """See ``Store.note_crawl_change``."""
     number = _number(db)
-    _log(db, number, "", name, changed, by, at_ms)
+    _log(db, number, "", name, changed, by_whom, at_ms)
     db.execute(
         "REPLACE INTO crawl_changes (crawl, revision) "
         "SELECT id, %s FROM crawls WHERE id = %s AND deleted = 0",
@@ -94,7 +96,9 @@ def every(db: Db) -> Orders:
     return Orders(number, nodes, dict(db.fetchall()))
 
 
-def log(db: Db, limit: int, before: int, member: str, crawl: str) -> list[OrderChange]:
+def log(
+    db: Db, limit: int = 100, *, before: int = NEVER, member: str = "", crawl: str = ""
+) -> list[OrderChange]:
     """See ``Store.orders_log``."""
     node, name = member.encode(), crawl.encode()
     db.execute(

@@ -8,6 +8,7 @@ from msgspec.structs import astuple
 
 from greencrawl.schema.records import Counted
 from greencrawl.store import rows
+from greencrawl.store.base import MINUTE_MS
 from greencrawl.store.mysql.connection import Db
 from greencrawl.store.sqlite.system.samples import COLUMNS, thinned
 
@@ -28,9 +29,9 @@ def put(db: Db, samples: Sequence[Counted]) -> None:
             )
 
 
-def some(db: Db, crawl: int, since: int, points: int) -> list[Counted]:
-    """See ``Store.samples``; ``since`` is a minute."""
-    crawl = rows.bounded(crawl)
+def some(db: Db, crawl: int, since_ms: int = 0, points: int = 1000) -> list[Counted]:
+    """See ``Store.samples``."""
+    crawl, since = rows.bounded(crawl), since_ms // MINUTE_MS
     db.execute("SELECT MAX(minute) FROM samples WHERE crawl = %s AND minute < %s", (crawl, since))
     ((before,),) = db.fetchall()
     db.execute(
@@ -50,7 +51,7 @@ def some(db: Db, crawl: int, since: int, points: int) -> list[Counted]:
     return [Counted(**dict(zip(COLUMNS, row, strict=True))) for row in db.fetchall()]
 
 
-def drop(db: Db, before: int) -> int:
-    """Delete some samples of minutes before ``before``; how many."""
+def drop(db: Db, before_ms: int) -> int:
+    """Delete some samples of minutes before ``before_ms``; how many."""
     sql = f"DELETE FROM samples WHERE minute < %s ORDER BY minute, crawl LIMIT {STEP}"
-    return db.execute(sql, (before,))
+    return db.execute(sql, (before_ms // MINUTE_MS,))

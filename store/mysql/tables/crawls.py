@@ -1,7 +1,7 @@
 """Crawls, their seeds and their sums on MySQL; each function runs in a caller's transaction.
 
-The row of a crawl is locked in shared mode by whoever writes for it, and exclusively by what must
-not meet them: its end, its deletion, a change of its state.
+A writer for a crawl locks the crawl's row in shared mode. Changes that must not meet a writer lock
+it exclusively: the end, the deletion, a change of state.
 """
 
 from __future__ import annotations
@@ -358,7 +358,7 @@ def counts(db: Db, crawl: int) -> dict[str, int]:
     }  # fmt: skip
 
 
-def slowest(db: Db, crawl: int, limit: int) -> list[tuple[str, float, int]]:
+def slowest(db: Db, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
     """See ``Store.slowest_hosts``."""
     db.execute(
         "SELECT host, SUM(elapsed_ms), SUM(answers) AS total FROM hosts WHERE crawl = %s "

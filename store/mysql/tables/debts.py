@@ -1,4 +1,4 @@
-"""What is owed to nodes that were away, on MySQL, in a caller's transaction.
+"""Debts to nodes that were away, on MySQL, in a caller's transaction.
 
 See ``greencrawl.store.sqlite.tables.debts``.
 

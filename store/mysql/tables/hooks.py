@@ -2,8 +2,9 @@
 
 See :mod:`greencrawl.store.sqlite.tables.hooks`.
 
-Who stores a page has its row locked, so that what is known of its hook changes in order. The sums
-come last but for those of hosts: a crawl whose hook always fails has one row for all to count in.
+A transaction that stores a page has locked the page's row, so that what is known of its hook
+changes in order. The sums come last, except those of hosts: a crawl whose hook always fails has one
+row in which all are counted.
 """
 
 from __future__ import annotations
@@ -155,10 +156,12 @@ def pages(db: Db, crawl: int, functions: Sequence[str], first: int, limit: int) 
     return [row[0] for row in db.fetchall()]
 
 
-def put_refusals(db: Db, worker: str, host: str, refused: Sequence[Refusal], until_ms: int) -> None:
+def put_refusals(
+    db: Db, worker: str, host: str, refusals: Sequence[Refusal], until_ms: int
+) -> None:
     """See ``Store.put_refusals``."""
     db.execute("DELETE FROM refusals WHERE worker = %s", (worker.encode(),))
-    for one in refused:
+    for one in refusals:
         hook, reason = rows.clean(one.hook), rows.clean(one.reason)
         db.execute(
             "INSERT INTO refusals (worker, crawl, host, hook, reason, until_ms) "

@@ -1,8 +1,8 @@
 """The overflow on MySQL: URLs that wait in SQL; each function runs in a caller's transaction.
 
-What :mod:`greencrawl.store.sqlite.tables.overflow` decides in one statement needs two looks here. A
-commit writes its page and then looks for rows of it; who takes rows locks them and then looks for
-pages, waiting for those being written. So one of the two sees the other.
+:mod:`greencrawl.store.sqlite.tables.overflow` decides in one statement; here two looks are needed.
+A commit writes its page and then looks for rows of it; who takes rows locks them and then looks for
+pages, waiting for those being written. So one of the two transactions sees the other.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def let_go(db: Db, finals: Sequence[Final]) -> frozenset[Key]:
     )
 
 
-def shapes(db: Db, crawl: int, limit: int) -> list[ParkedShape]:
+def shapes(db: Db, crawl: int, limit: int = 100) -> list[ParkedShape]:
     """See ``Store.parked_shapes``. Counts in an index, and reads a row for each shape."""
     db.execute(
         "SELECT shape, COUNT(*), MIN(at_ms), MAX(at_ms) FROM finals FORCE INDEX (finals_by_shape) "

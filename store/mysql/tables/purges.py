@@ -72,7 +72,7 @@ def size(db: Db, purge: Purge) -> int:
     return total
 
 
-def note(db: Db, purge: int, removed: int, total: int) -> None:
+def note(db: Db, purge: int, removed: int, total: int = 0) -> None:
     """Add to what was removed; ``total`` is set once, by the first who knows it."""
     db.execute(
         "UPDATE purges SET removed = removed + %s, total = IF(total = 0, %s, total) WHERE id = %s",

@@ -1,8 +1,9 @@
-"""What a MySQL store drops by itself, a step at a time; each step runs in a caller's transaction.
+"""Rows that a MySQL store drops by itself, a step at a time; each step runs in a caller's
+transaction.
 
 Tables are looked through along their primary keys, one crawl after the other. Attempts that brought
-a page go from partitions of months that are over as a whole and old enough: so no row is looked at
-that may not be dropped, but up to a month stays longer than was asked for.
+a page are dropped by whole partitions of months, when all of the month is old enough. So no row is
+looked at that may not be dropped, but up to a month stays longer than was asked for.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def _last_period(db: sqlite3.Connection, crawl: int) -> tuple[int, int]:
     return db.execute(sql, (crawl,)).fetchone() or (0, 0)
 
 
-def periods(db: sqlite3.Connection, crawl: int, limit: int) -> list[Period]:
+def periods(db: sqlite3.Connection, crawl: int, limit: int = 100) -> list[Period]:
     """See ``Store.periods``."""
     sql = "SELECT number, started_ms, ended_ms FROM periods WHERE crawl = ?"
     found = db.execute(f"{sql} ORDER BY number DESC LIMIT ?", (crawl, limit)).fetchall()

@@ -1,1 +1,1 @@
-"""What operators see and order: members and orders, a module each."""
+"""The tables that operators see and change: members and orders, a module each."""

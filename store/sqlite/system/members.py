@@ -7,6 +7,7 @@ import sqlite3
 from greencrawl.schema import wire
 from greencrawl.schema.records import Facts, Member
 from greencrawl.store import rows
+from greencrawl.store.base import MEMBERS
 from greencrawl.store.rows import Row
 
 _COLUMNS = "id, node, kind, incarnation, version, address, joined_ms, left_ms, why, facts"
@@ -33,7 +34,12 @@ def put(db: sqlite3.Connection, member: Member) -> bool:
 
 
 def left(
-    db: sqlite3.Connection, member: str, incarnation: int, why: str, at_ms: int, facts: Facts | None
+    db: sqlite3.Connection,
+    member: str,
+    incarnation: int,
+    why: str,
+    at_ms: int,
+    facts: Facts | None = None,
 ) -> bool:
     """See ``Store.member_left``."""
     text = wire.to_json(facts).decode() if facts is not None else None
@@ -49,7 +55,7 @@ def every(db: sqlite3.Connection) -> list[Member]:
     return [_member(row) for row in db.execute(f"SELECT {_COLUMNS} FROM members ORDER BY id")]
 
 
-def drop(db: sqlite3.Connection, before_ms: int, keep: int) -> int:
+def drop(db: sqlite3.Connection, before_ms: int, keep: int = MEMBERS) -> int:
     """See ``Store.drop_members``."""
     latest = "SELECT left_ms FROM members WHERE left_ms > 0 ORDER BY left_ms DESC LIMIT 1 OFFSET ?"
     found = db.execute(latest, (keep,)).fetchone()

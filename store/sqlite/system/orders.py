@@ -9,6 +9,7 @@ from typing import Any
 from greencrawl.schema import wire
 from greencrawl.schema.records import NodeOptions, OptionName, OrderChange, Ordered, Orders
 from greencrawl.store import rows
+from greencrawl.store.base import NEVER
 from greencrawl.store.orders import changes
 from greencrawl.store.rows import Row
 
@@ -22,7 +23,8 @@ def put(
     unset: tuple[OptionName, ...],
     by_whom: str,
     at_ms: int,
-    revision: int | None,
+    *,
+    revision: int | None = None,
 ) -> Ordered | None:
     """See ``Store.put_orders``."""
     row = db.execute(f"{_READ} WHERE member = ?", (member,)).fetchone()
@@ -45,10 +47,15 @@ def put(
 
 
 def note_crawl(
-    db: sqlite3.Connection, crawl: int, name: str, changed: Mapping[str, Any], by: str, at_ms: int
+    db: sqlite3.Connection,
+    crawl: int,
+    name: str,
+    changed: Mapping[str, Any],
+    by_whom: str,
+    at_ms: int,
 ) -> int:
     """See ``Store.note_crawl_change``."""
-    number = _log(db, "", name, changed, by, at_ms)
+    number = _log(db, "", name, changed, by_whom, at_ms)
     db.execute(
         "INSERT OR REPLACE INTO crawl_changes (crawl, revision) "
         "SELECT id, ? FROM crawls WHERE id = ? AND deleted = 0",
@@ -81,7 +88,12 @@ def every(db: sqlite3.Connection) -> Orders:
 
 
 def log(
-    db: sqlite3.Connection, limit: int, before: int, member: str, crawl: str
+    db: sqlite3.Connection,
+    limit: int = 100,
+    *,
+    before: int = NEVER,
+    member: str = "",
+    crawl: str = "",
 ) -> list[OrderChange]:
     """See ``Store.orders_log``."""
     found = db.execute(

@@ -9,6 +9,7 @@ from msgspec.structs import astuple
 
 from greencrawl.schema.records import Counted
 from greencrawl.store import rows
+from greencrawl.store.base import MINUTE_MS
 
 COLUMNS = Counted.__struct_fields__
 STEP = 2000
@@ -30,9 +31,11 @@ def put(db: sqlite3.Connection, samples: Sequence[Counted]) -> None:
     )
 
 
-def some(db: sqlite3.Connection, crawl: int, since: int, points: int) -> list[Counted]:
-    """See ``Store.samples``; ``since`` is a minute."""
-    crawl = rows.bounded(crawl)
+def some(
+    db: sqlite3.Connection, crawl: int, since_ms: int = 0, points: int = 1000
+) -> list[Counted]:
+    """See ``Store.samples``."""
+    crawl, since = rows.bounded(crawl), since_ms // MINUTE_MS
     (before,) = db.execute(
         "SELECT MAX(minute) FROM samples WHERE crawl = ? AND minute < ?", (crawl, since)
     ).fetchone()
@@ -52,8 +55,8 @@ def some(db: sqlite3.Connection, crawl: int, since: int, points: int) -> list[Co
     return [Counted(**dict(zip(COLUMNS, row, strict=True))) for row in found.fetchall()]
 
 
-def drop(db: sqlite3.Connection, before: int) -> int:
-    """Delete some samples of minutes before ``before``; how many."""
+def drop(db: sqlite3.Connection, before_ms: int) -> int:
+    """Delete some samples of minutes before ``before_ms``; how many."""
     some_rows = f"SELECT crawl, minute FROM samples WHERE minute < ? LIMIT {STEP}"
     sql = f"DELETE FROM samples WHERE (crawl, minute) IN ({some_rows})"
-    return db.execute(sql, (before,)).rowcount
+    return db.execute(sql, (before_ms // MINUTE_MS,)).rowcount

@@ -1,9 +1,9 @@
 """Old rows of the journal on SQLite.
 
-They are deleted some rows at a time. A table a month would be no quicker: SQLite visits every page
-of a table that it drops, in one transaction, with the write lock held; and it would have to be
-looked up in as many tables what a URL's last tries were. Nor is there an index on the time, which
-every commit would pay for: rows come nearly in its order, so the oldest are the first ones.
+They are deleted some rows at a time. A table a month would be no quicker. SQLite visits every page
+of a table that it drops, in one transaction, with the write lock held; and a look-up of a URL's
+last tries would go through as many tables. Nor is there an index on the time, which every commit
+would pay for: rows come nearly in its order, so the oldest are the first ones.
 """
 
 from __future__ import annotations

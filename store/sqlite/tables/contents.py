@@ -1,12 +1,12 @@
 """Bodies and versions on SQLite; each function runs in a caller's transaction.
 
 A body that is some page's present one is kept once a crawl, by its digest, and goes when no page
-has it any more: ``uses`` counts. So do versions that are ``kept``: the last of each page, as many
-as the crawl's ``keep_versions`` says. It is in ``contents``, or at a place in a file. What a fetch
-replaced, or what came too late, is a version: when, which status, which body by its digest.
+has it any more: ``uses`` counts. So do versions that are ``kept``: the last ones of each page, as
+many as the crawl's ``keep_versions`` says. It is in ``contents``, or at a place in a file. A fetch
+that was replaced, or that came too late, is a version: time, status, and its body by the digest.
 
-Before the migration :data:`APART` each body stays in its page's row, and so do those from then: a
-row whose ``body`` is not empty has it there, whatever else there is.
+Before the migration :data:`APART` each body stays in its page's row. Rows from then stay so: a row
+whose ``body`` is not empty has it there, whatever else there is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is owed to nodes that were away, on SQLite; see ``Store.owe``. In a caller's transaction.
+"""Debts to nodes that were away, on SQLite; see ``Store.owe``. In a caller's transaction.
 
 ``serial`` is odd while somebody replays a debt, and even once something was added since. Only then
 has a commit to write the row: while a node is away many commits look at it, and none waits for it.

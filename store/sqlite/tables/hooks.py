@@ -1,7 +1,7 @@
 """Pages whose hook failed, on SQLite; each function runs in a caller's transaction.
 
-Triggers keep the sums by message. What differs from page to page would make a message of its own
-for each: beyond :data:`MESSAGES` of a crawl the rest are counted under :data:`OTHER`.
+Triggers keep the sums by message. Parts that differ from page to page would make a message of its
+own for each page. So beyond :data:`MESSAGES` of a crawl the rest are counted under :data:`OTHER`.
 """
 
 from __future__ import annotations
@@ -139,11 +139,11 @@ def pages(
 
 
 def put_refusals(
-    db: sqlite3.Connection, worker: str, host: str, refused: Sequence[Refusal], until_ms: int
+    db: sqlite3.Connection, worker: str, host: str, refusals: Sequence[Refusal], until_ms: int
 ) -> None:
     """See ``Store.put_refusals``."""
     db.execute("DELETE FROM refusals WHERE worker = ?", (worker,))
-    for one in refused:
+    for one in refusals:
         db.execute(
             "INSERT INTO refusals (worker, crawl, host, hook, reason, until_ms) "
             "SELECT ?, id, ?, ?, ?, ? FROM crawls WHERE id = ? AND deleted = 0 "

@@ -1,7 +1,7 @@
-"""Lists of pages and final states on SQLite: which rows, from which cursor, in bounded steps.
+"""Lists of pages and final states on SQLite: rows from a cursor, in bounded steps.
 
-A statement reads a chunk and ends, so that no transaction stays open between two; one that looks
-for few rows among many looks at :data:`WINDOW` of them at most.
+A statement reads a chunk and ends, so that no transaction stays open between two. A statement that
+looks for few rows among many looks at :data:`WINDOW` of them at most.
 """
 
 from __future__ import annotations

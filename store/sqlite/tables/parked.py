@@ -28,7 +28,7 @@ def let_go(db: sqlite3.Connection, finals: Sequence[Row]) -> frozenset[Key]:
     return frozenset(row[:2] for row in some if released.holds(shapes[row[0]], row[_SHAPE]))
 
 
-def shapes(db: sqlite3.Connection, crawl: int, limit: int) -> list[ParkedShape]:
+def shapes(db: sqlite3.Connection, crawl: int, limit: int = 100) -> list[ParkedShape]:
     """See ``Store.parked_shapes``. Counts in an index, and reads a row for each shape."""
     found = db.execute(
         "SELECT shape, COUNT(*), MIN(at_ms), MAX(at_ms) FROM finals INDEXED BY finals_parked "

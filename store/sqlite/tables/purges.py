@@ -54,7 +54,7 @@ def size(db: sqlite3.Connection, purge: Purge) -> int:
     return int(db.execute(f"SELECT {sums}", {"crawl": purge.instance}).fetchone()[0])
 
 
-def note(db: sqlite3.Connection, purge: int, removed: int, total: int) -> None:
+def note(db: sqlite3.Connection, purge: int, removed: int, total: int = 0) -> None:
     """Add to what was removed; ``total`` is set once, by the first who knows it."""
     db.execute(
         "UPDATE purges SET removed = removed + ?, total = iif(total = 0, ?, total) WHERE id = ?",

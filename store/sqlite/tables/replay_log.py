@@ -1,8 +1,8 @@
 """The log that a Redis node is refilled from: its clock, the epochs of nodes, and reading a window.
 
 Each function runs in a caller's transaction. A window is all that was stamped since some value of
-the clock; it is read by (stamp, id), a chunk at a time, so a row that is stamped anew while it is
-being read is met again and none is passed over.
+the clock. It is read by (stamp, id), a chunk at a time. So a row that is stamped anew while it is
+being read is met again, and none is passed over.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What a SQLite store drops by itself, a step at a time; each step runs in a caller's transaction.
+"""Rows that a SQLite store drops by itself, a step at a time; each step runs in a caller's
+transaction.
 
 As with the journal's months (:mod:`greencrawl.store.sqlite.tables.attempts`) there is no index on
-times, which every commit would pay for: attempts come nearly in the order of time, and other tables
-are looked through.
+times, because every commit would pay for it. Attempts come nearly in the order of time; other
+tables are searched.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def _pair(origin: str, table: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _problem(origin: str, username: str, password: str) -> str:
-    """What is wrong with credentials for an origin; empty if nothing."""
+    """The fault of credentials for an origin; empty if there is none."""
     try:
         canonical = canonicalise(origin)
     except InvalidUrl as error:
@@ -125,7 +125,7 @@ def _header(username: str, password: str) -> str:
 
 
 def _unsendable(username: str, password: str) -> str:
-    """What RFC 7617, section 2, forbids; empty if nothing."""
+    """The parts that RFC 7617, section 2, forbids; empty if there are none."""
     if ":" in username:
         return "a user name may not hold a colon"
     if any(ord(char) < 32 or ord(char) == 127 for char in username + password):

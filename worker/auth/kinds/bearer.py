@@ -24,9 +24,9 @@ _TELLING = 8
 class BearerKind:
     """A token with every request to the entry's origins. Secrets: token.
 
-    Sites repeat what they were asked: in redirects, in links to the next page. So that nobody
-    reads the token there, or stores or follows it, :meth:`judge` takes it out of the answer.
-    Raises LoginRefused for a token that cannot be sent.
+    Sites repeat what they were asked: in redirects, in links to the next page. :meth:`judge` takes
+    the token out of the answer, so that nobody reads it there, or stores or follows it. Raises
+    LoginRefused for a token that cannot be sent.
     """
 
     logs_in = False

@@ -45,7 +45,7 @@ _PARAMETER = re.compile(
 
 @dataclass
 class Challenge:
-    """What a server asked for; ``count`` is how often its nonce was used."""
+    """The challenge of a server; ``count`` is how often its nonce was used."""
 
     realm: str
     nonce: str
@@ -215,8 +215,8 @@ def answer(
     hashed = _HASHES[challenge.algorithm]
 
     def digest(*parts: str | bytes) -> str:
-        # What came in a header is sent back byte by byte; names and passwords are UTF-8, also
-        # where the server does not say so: it keeps what somebody typed into a terminal.
+        # The content of a header is sent back byte by byte. Names and passwords are UTF-8, even if
+        # the server does not say so: it keeps what somebody typed into a terminal.
         return hashed(b":".join(p if isinstance(p, bytes) else p.encode("latin-1") for p in parts))
 
     key = digest(username.encode(), challenge.realm, password.encode())

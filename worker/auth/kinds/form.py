@@ -94,7 +94,7 @@ class FormKind:
         return self._signs.hold("start page", fetched.url, grant)
 
     def _said(self, fetched: Fetched) -> bool | None:
-        """Whether the patterns say that we are out; None if they leave it open."""
+        """Whether the patterns say that we are logged out; None if they leave it open."""
         if not is_html(fetched.content_type, fetched.body[:1024]):
             return None
         text = form_page.text_of(fetched.body, fetched.content_type)

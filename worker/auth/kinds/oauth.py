@@ -1,4 +1,5 @@
-"""What both versions of OAuth share: a person's consent, token endpoints, and what may be said.
+"""The common part of both versions of OAuth: a person's consent, token endpoints, and what may be
+said.
 
 Consent takes a browser. A kind's ``authorize`` makes an :class:`Asked`; the person follows its
 ``url`` and says yes; what the browser is sent back with goes into the kind's ``exchange``, which
@@ -76,7 +77,7 @@ def answered(answer: str) -> dict[str, str]:
 
 
 def same(given: str, expected: str) -> bool:
-    """Whether two secrets are equal; takes as long if they are not."""
+    """Whether two secrets are equal; the comparison takes as long if they are not."""
     return hmac.compare_digest(given.encode(), expected.encode())
 
 

@@ -208,7 +208,7 @@ def _skew_seconds(response: requests.Response) -> int:
 def _signable(url: str) -> str:
     """``url`` with its query written as oauthlib wants it; it means the same parameters.
 
-    What is signed are the parameters decoded, while canonical URLs may hold characters there that
+    The signature is over the decoded parameters. Canonical URLs may hold characters there that
     browsers send as they are, and percent signs that encode nothing.
     """
     place, mark, query = url.partition("?")

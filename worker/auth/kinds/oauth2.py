@@ -1,8 +1,8 @@
 """OAuth 2.0 (RFC 6749) with bearer tokens (RFC 6750) and PKCE (RFC 7636), on requests-oauthlib.
 
-``client_credentials`` asks for a new token whenever one is needed. With ``code`` a person said yes
-once (:meth:`OAuth2Kind.authorize`, :meth:`OAuth2Kind.exchange`); from then on the token is
-refreshed, and a refresh token that comes with the new one takes the old one's place.
+``client_credentials`` asks for a new token whenever one is needed. With ``code`` a person gave
+consent once (:meth:`OAuth2Kind.authorize`, :meth:`OAuth2Kind.exchange`). From then on the token is
+refreshed. If a refresh token comes with the new token, it replaces the old refresh token.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from greencrawl.worker.auth.kinds.oauth import (
 
 _MAX_SECONDS = 10 * 365 * 86_400
 _KEPT = ("access_token", "refresh_token", "scope", "uid")
-"""Of a token endpoint's answer; what nobody needs is not kept, be it an identity token."""
+"""The limit for a token endpoint's answer; what nobody needs is not kept, be it an identity
+token."""
 
 _SENT = ("code", "code_verifier", "refresh_token")
 _SPENT = ("invalid_grant", "expired_token", "invalid_request")
@@ -169,8 +170,8 @@ class OAuth2Kind:
     def _refused(
         self, response: requests.Response, errand: _Errand, sent: Sequence[str]
     ) -> LoginRefused | LoginFailed:
-        """What an answer without a token means (RFC 6749, 5.2); ``sent`` are secrets that it may
-        repeat."""
+        """The meaning of an answer without a token (RFC 6749, 5.2); ``sent`` are secrets that it
+        may repeat."""
         found = json_object(response)
         error, said = _error(found)
         code = found.get("error_code")

@@ -78,7 +78,7 @@ class OwnKind:
         return url, self._wallet.prove(url, headers, grant)
 
     def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict:
-        """What ``logged_out`` says; out, too, when the answer deletes a cookie of the login.
+        """The answer of ``logged_out``; True, too, if the page deletes a cookie of the login.
 
         Raises LoginRefused when ``logged_out`` raises.
         """

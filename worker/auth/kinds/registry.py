@@ -19,7 +19,7 @@ def make(entry: auth.Auth, secrets: Mapping[str, str], permits: Permits = OWN) -
     """The kind that ``entry`` describes; ``secrets`` by the names that it wants.
 
     Raises LoginRefused for a secret that is missing, cannot be sent, or may not go where the entry
-    takes it, and for a class of the user's that is not permitted or cannot be loaded.
+    takes it. Raises it also for a class of the user's that is not permitted or cannot be loaded.
     """
     why = permits.secrets(entry, secrets.get("hosts", ""), providers.login_urls(entry))
     if not why and isinstance(entry, auth.Own):
@@ -60,8 +60,8 @@ def _make(entry: auth.Auth, secrets: Mapping[str, str]) -> Kind:
 
 
 def trusted(entry: auth.Auth) -> Callable[[str], bool]:
-    """Whether what proves who asks may go to a canonical URL while a login is made: to the entry's
-    hosts, and to the origins of the URLs that it names for logging in."""
+    """Whether credentials may go to a canonical URL while a login is made: to the entry's hosts,
+    and to the origins of the URLs that it names for logging in."""
     origins = Origins(entry.hosts)
     own = frozenset(origin_of(canonicalise(url)) for url in providers.login_urls(entry) if url)
     return lambda url: origins.hold(url) or origin_of(url) in own

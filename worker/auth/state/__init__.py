@@ -1,1 +1,1 @@
-"""What authentication keeps: secrets, and what logins leave behind, in files and in Redis."""
+"""The state of authentication: secrets, and what logins leave behind, in files and in Redis."""

@@ -1,7 +1,7 @@
 """Grants in files of one host, one a login: read, replaced and removed by all its processes.
 
-A file that is damaged, not ours, was open to others or belongs to another entry is not used: the
-log says so, once, and what to do; the next login replaces it.
+A file that is damaged, not ours, was open to others or belongs to another entry is not used. The
+log says so once, and what to do; the next login replaces it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from greencrawl.worker.auth.state.private_files import (
 log = logger("worker")
 
 MAX_BYTES = 1024 * 1024
-"""Of a file that is read; one with more is not used."""
+"""The limit for a file that is read; a larger one is not used."""
 
 UNUSED = "kept_login_not_used"
 """Event of the log: what is kept somewhere is of no use here."""

@@ -1,10 +1,11 @@
-"""Grants that the frontier is still to be given, so that no other machine uses what stands there.
+"""Grants that must still be given to the frontier, so that no other machine uses the old ones
+there.
 
 A login may spend the refresh token that the frontier has. While its Redis node is away, what comes
-of it is in a file of one machine only, and used there. Another machine would log in with the spent
-one once the claim has run out; so a greenlet a login gives the new grant to the frontier as soon as
-it can. It ends when that is done, or a grant as new stands there, or with its process. A mark
-beside the file tells the next process of the machine to go on with it.
+of it is in a file of one machine only, and used there. Otherwise another machine would log in with
+the spent one once the claim has run out. So one greenlet for each login gives the new grant to the
+frontier as soon as it can. It ends when that is done, or a grant as new stands there, or with its
+process. A mark beside the file tells the next process of the machine to go on with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Who may log in, and what all machines know of logins: the frontier's part, and one without it."""
+"""Who may log in, and what all machines know of logins: one class with the frontier, one without
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Files that only their owner may read: made, replaced and read so that nobody else can meddle.
+"""Files that only their owner may read. They are made, replaced and read so that nobody else can
+interfere.
 
 A file is written beside its place, made durable and renamed: whoever reads it sees the old or the
 new one, also after a power cut. Writers take a lock on the folder.
@@ -73,7 +74,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def read_private(file: Path, most_bytes: int) -> bytes | None:
-    """What is in ``file``; None if it does not exist.
+    """The content of ``file``; None if it does not exist.
 
     Raises InsecureFile when it is no plain file, is not ours, was open to others or is larger than
     ``most_bytes``; OSError when it cannot be read.

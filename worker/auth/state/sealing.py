@@ -1,9 +1,9 @@
 """Sealing: what logins leave behind, and what they send, is in Redis only encrypted.
 
-Fernet (AES-128-CBC with HMAC-SHA256), under a key that HKDF-SHA256 (RFC 5869) makes of
-``GREENCRAWL_SESSION_KEY``, or, where that is not set, of a random one in the data folder, which
-serves the processes of this machine. Each purpose has its own key: what was sealed for one opens
-for no other.
+Fernet (AES-128-CBC with HMAC-SHA256). HKDF-SHA256 (RFC 5869) makes its key from
+``GREENCRAWL_SESSION_KEY``. If that is not set, it makes the key from a random one in the data
+folder, which serves the processes of this machine. Each purpose has its own key: what was sealed
+for one opens for no other.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Sealing:
 def sealing(settings: Settings, purpose: str) -> Sealing:
     """By the session key of ``settings``, else by the host's own.
 
-    Where the data folder cannot keep one – somebody else owns it, say – the log says so, and what
-    is sealed opens in this process only.
+    If the data folder cannot keep one, for example because somebody else owns it, the log says so,
+    and sealed values open in this process only.
     """
     if settings.session_key:
         return Sealing(settings.session_key.encode(), purpose)

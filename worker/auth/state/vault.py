@@ -1,16 +1,16 @@
-"""What logins leave behind: kept for all workers, and renewed by one at a time.
+"""The results of logins: kept for all workers, and renewed by one at a time.
 
 *Who logs in* holds a claim, a lease in the frontier with a token: among all workers of all
 machines. *What comes of it*, a grant, is a file in ``logins/`` of the data folder, for the
 processes of a machine, and, where ``GREENCRAWL_SESSION_KEY`` is set, sealed in the frontier, for
 all machines.
 
-Each grant has a higher generation than the one before. A holder that was frozen, whose claim went
-to another one meanwhile, overwrites nothing: the frontier takes nothing from who does not hold the
-claim, the file nothing that is not newer. Of the two places the newer counts, and what the frontier
-has lost – it forgets with its Redis – is put back from a file. What it could not be given, since
-its Redis node was away, it is given later (``greencrawl.worker.auth.state.late_grants``); the claim
-is held until then.
+Each grant has a higher generation than the one before. A holder may freeze and lose its claim to
+another one meanwhile. It then overwrites nothing: the frontier takes nothing from a process without
+the claim, and the file takes only what is newer. The newer of the two places counts. What the
+frontier has lost (it forgets with its Redis) is put back from a file. If its Redis node was away,
+the frontier is given the login later (``greencrawl.worker.auth.state.late_grants``); the claim is
+held until then.
 
 The files are in ``greencrawl.worker.auth.state.grant_files``, the leases in
 ``greencrawl.worker.auth.state.leases``.
@@ -21,7 +21,6 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
 
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.log import logger
@@ -31,7 +30,7 @@ from greencrawl.worker.auth.state.grant_files import UNUSED, GrantFiles, decoded
 from greencrawl.worker.auth.state.late_grants import Late, marked
 from greencrawl.worker.auth.state.leases import Claims
 from greencrawl.worker.auth.state.private_files import InsecureFile
-from greencrawl.worker.auth.state.sealing import Unsealable, sealing
+from greencrawl.worker.auth.state.sealing import Sealing, Unsealable, sealing
 
 log = logger("worker")
 
@@ -49,16 +48,6 @@ _FORGOTTEN = b""
 """In the frontier in place of a grant that somebody dropped."""
 
 
-class Seal(Protocol):
-    """The part of ``greencrawl.worker.auth.state.sealing.Sealing`` that is needed here."""
-
-    def seal(self, data: bytes) -> bytes:
-        """``data`` encrypted and authenticated."""
-
-    def unseal(self, sealed: bytes) -> bytes:
-        """What was sealed. Raises Unsealable."""
-
-
 class Vault:
     """Grants by ``greencrawl.worker.auth.base.name_of``, as one process sees them.
 
@@ -72,7 +61,7 @@ class Vault:
         self,
         folder: Path,
         frontier: Claims,
-        seal: Seal | None,
+        seal: Sealing | None,
         *,
         claim_seconds: float = CLAIM_SECONDS,
     ) -> None:
@@ -164,7 +153,7 @@ class Vault:
         return self._seal.seal(encoded(name, grant))
 
     def _unsealed(self, name: str, generation: int, blob: bytes) -> Grant | None:
-        """What the frontier has; None for what another machine keeps for itself."""
+        """The grant of the frontier; None for a grant that another machine keeps for itself."""
         if self._seal is None or blob.startswith(_APART):
             return None
         try:

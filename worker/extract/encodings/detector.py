@@ -1,8 +1,8 @@
 """The encoding of a text that declares none, from its bytes.
 
-What can be told for certain is told here; between the encodings that only differ in which letters
-their bytes are, chardet decides (docs/decisions/0033-undeclared-encodings.md). It is loaded with
-the first such page: it takes 30 MB and a tenth of a second, which few processes need.
+This module decides what is certain. chardet decides between encodings that differ only in which
+letters their bytes are (docs/decisions/0033-undeclared-encodings.md). It is loaded with the first
+such page: it takes 30 MB and a tenth of a second, which few processes need.
 """
 
 from __future__ import annotations

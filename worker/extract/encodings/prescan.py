@@ -73,7 +73,8 @@ def prescan(head: bytes) -> str | None:
 
 
 def _metas(head: bytes) -> str | None:
-    """What the first ``meta`` says that declares an encoding; nothing of one that is cut off."""
+    """The encoding of the first ``meta`` that declares one; a ``meta`` that is cut off counts as
+    none."""
     at = 0
     while found := _UP_TO_META.match(head, at):
         name, at = _meta(head, found.end())
@@ -122,7 +123,8 @@ def late(body: bytes) -> str | None:
 
 
 def _meta(head: bytes, at: int) -> tuple[str | None, int]:
-    """What the attributes from ``at`` on declare, and where they end; -1 where they do not."""
+    """The encoding that the attributes from ``at`` on declare, and where they end; -1 if they do
+    not."""
     seen: set[bytes] = set()
     pragma, needs_pragma = False, None
     name: str | None = None

@@ -1,9 +1,9 @@
 """Text that a page does not show, but carries as data: of a shell that scripts fill.
 
 Its JSON-LD and its state, as frameworks write it (``__NEXT_DATA__``, ``application/json``,
-``window.__STATE__ = …``, attributes such as ``data-page``), are made a tree of their own: an object
-is an element whose class is its key, a text is a paragraph, or what its own markup says. Blocks of
-that tree are judged as those of a page are. What is code, as the states of Nuxt 2, is not read.
+``window.__STATE__ = …``, attributes such as ``data-page``), become a tree of their own. An object
+is an element whose class is its key; a text is a paragraph, or what its own markup says. Blocks of
+that tree are judged as those of a page are. Code, such as the states of Nuxt 2, is not read.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def data_of(root: etree._Element, title: str, until: float = 0.0) -> Data | None
 
 
 def _values(root: etree._Element) -> Iterator[tuple[str, Any]]:
-    """What each script holds, and its name; JSON-LD first."""
+    """The content of each script, and its name; JSON-LD first."""
     scripts = [(script, (script.get("type") or "").lower()) for script in root.iter("script")]
     scripts.sort(key=lambda one: ("ld+json" not in one[1], "json" not in one[1]))
     left = MOST_DATA

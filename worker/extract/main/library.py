@@ -85,9 +85,9 @@ class Extracted(Page, dict=True):
     """
 
     def css(self, query: str) -> SelectorList[Selector]:
-        """What a CSS selector finds, as parsel and Scrapy have it: ``.get()``, ``.getall()``,
-        ``.re()``, ``::text``, ``::attr(name)``. Raises cssselect.SelectorError for one that is
-        none.
+        """The elements that a CSS selector finds, as parsel and Scrapy have them: ``.get()``,
+        ``.getall()``, ``.re()``, ``::text``, ``::attr(name)``. Raises cssselect.SelectorError for
+        one that is none.
         """
         return self.selector.css(query)
 
@@ -110,8 +110,8 @@ class Extracted(Page, dict=True):
 
     @property
     def comments(self) -> str:
-        """What readers wrote of it, apart from the main text, with empty lines between; "" where
-        markup and JSON-LD name none, and of forums, whose posts are main text."""
+        """Comments of readers, apart from the main text, with empty lines between. It is "" if
+        markup and JSON-LD name none, and for forums, whose posts are main text."""
         return self._tree.comments
 
     @property

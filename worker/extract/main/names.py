@@ -39,8 +39,8 @@ def parts_of(title: str) -> list[str]:
 
 
 def longest_part(title: str, sites: Collection[str] = ()) -> str:
-    """A title without the name of its site, one of ``sites`` (folded): the longest of the parts
-    that signs join; the whole of it where that would leave less than a third."""
+    """A title without the name of its site, one of ``sites`` (folded). It is the longest of the
+    parts that signs join, or the whole title if that would leave less than a third."""
     parts = parts_of(title)
     parts = [part for part in parts if fold(part) not in sites] or parts
     if len(parts) < 2:

@@ -79,9 +79,9 @@ def main_text(root: etree._Element, model: object | None = None) -> str:
 
 
 def spans_of(root: etree._Element, text: str, seconds: float = 0.0) -> bytes:
-    """Where the main text stands in ``text``, all that is visible under the root, as
-    :func:`greencrawl.schema.text.spans.main_of` reads it; b"" where nothing was compiled, and where
-    main text would take more CPU than ``seconds``, unless these are 0."""
+    """The places of the main text in ``text``, which is all that is visible under the root;
+    :func:`greencrawl.schema.text.spans.main_of` reads them. It is b"" if nothing was compiled, or
+    if main text would take more CPU than ``seconds``, unless these are 0."""
     if compiled is None:
         return b""
     try:
@@ -148,9 +148,9 @@ def remark(root: etree._Element | None) -> str:
 def _read(
     root: etree._Element, model: object | None = None, seconds: float = 0.0
 ) -> tuple[str, Data | None]:
-    """Main text, and the data that it is of, if it is not of the page's own blocks: a page that
-    shows next to nothing is a shell where its data hold much more. Raises TimeoutError where it
-    would take more CPU than ``seconds``, unless these are 0."""
+    """The main text, and the data that it comes from if it is not from the page's own blocks. A
+    page that shows next to nothing is a shell if its data hold much more. Raises TimeoutError where
+    it would take more CPU than ``seconds``, unless these are 0."""
     if compiled is None:
         return "", None
     model = model or _model()

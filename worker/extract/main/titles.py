@@ -18,8 +18,9 @@ def choose(title: str, said: Sequence[str], site: str, headings: Sequence[str]) 
     """The title of a page. ``title``: of its ``title`` element; ``said``: those of its metadata;
     ``site``: its site's name, "" if nobody says; ``headings``: of the first level, in order.
 
-    A heading that the titles say, whole, is best, that which begins the ``title`` before all; then
-    one that says most of its words with them; then a title without the site's name.
+    A heading that the titles repeat as a whole is best, first of all one that begins the ``title``.
+    Then comes a heading that shares most of its words with them, then a title without the site's
+    name.
     """
     parts = [fold(part) for part in parts_of(title)]
     sites = {fold(site)}

@@ -1,4 +1,4 @@
-"""What a style sheet needs: ``url()``, ``@import``, ``image-set()``.
+"""The files that a style sheet needs: ``url()``, ``@import``, ``image-set()``.
 
 By https://www.w3.org/TR/css-syntax-3/, as far as it is needed: nothing is one in a comment or text.
 """
@@ -67,7 +67,7 @@ def needs_in(sheet: str) -> Iterator[Need]:
 
 
 def needs_of(body: bytes, content_type: str | None) -> Iterator[Need]:
-    """What a style sheet refers to as it was sent, as far as it is read.
+    """The references of a style sheet, as it was sent, as far as it is read.
 
     Its encoding is that of a byte order mark, the header or ``@charset``, in this order, or UTF-8.
     """

@@ -1,4 +1,4 @@
-"""What was found in a page beside its plain links, within bounds."""
+"""The references found in a page beside its plain links, within bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ``rel`` says of a link, in a ``link`` element as in a ``Link`` header."""
+"""The meaning of a ``rel`` of a link, in a ``link`` element as in a ``Link`` header."""
 
 from __future__ import annotations
 

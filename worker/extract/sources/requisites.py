@@ -1,4 +1,4 @@
-"""What a page needs to be shown: images, styles, scripts, fonts and the like."""
+"""The files that a page needs to be shown: images, styles, scripts, fonts and the like."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def gather_requisites(found: Gathered, root: etree._Element, base: str) -> None:
 
 
 def _of_style(found: Gathered, style: str) -> Iterator[str]:
-    """What a style needs, as far as it is read."""
+    """The files that a style needs, as far as it is read."""
     style = style[: found.style_characters]
     found.style_characters -= len(style)
     return urls_in(style)

@@ -40,7 +40,7 @@ class Wanted:
 
     @cached_property
     def further(self) -> bool:
-        """Whether something is wanted that stands in elements that are not read otherwise."""
+        """Whether something is wanted that stands in elements that are otherwise not read."""
         return self.requisites or bool(self.named)
 
     def reads(self, tag: str) -> bool:

@@ -1,9 +1,9 @@
 """Pages whose main text is known.
 
 A folder has ``truth.jsonl`` and ``pages/ID.html.gz``; folders in it may have these, too. A line of
-``truth.jsonl`` is a page: ``id``, ``url``, its ``type``, and either ``main_content``, all of its
-main text, or the lists ``with`` and ``without``, what has to be in it and what must not be. It may
-have ``title``, ``author`` and ``publish_date`` or ``date``.
+``truth.jsonl`` is a page with ``id``, ``url`` and ``type``. It also has either ``main_content``,
+all of its main text, or the lists ``with`` and ``without``: what must be in it and what must not.
+It may have ``title``, ``author`` and ``publish_date`` or ``date``.
 """
 
 from __future__ import annotations

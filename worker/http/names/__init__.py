@@ -1,1 +1,1 @@
-"""What a host name resolves to: name servers, the hosts file, and who may ask how much at once."""
+"""How a host name is resolved: name servers, the hosts file, and who may ask how much at once."""

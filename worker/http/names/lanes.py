@@ -1,12 +1,12 @@
 """How many look-ups may be under way at once: a share for each domain, and a lane for slow ones.
 
-Who asks for names is a host session, so there are never more look-ups than sessions. Still one zone
+Only host sessions ask for names, so there are never more look-ups than sessions. Still one zone
 could have all of them: whoever makes links decides which names are looked up. A registrable domain
 therefore has :data:`DOMAIN_LOOKUPS` under way; further ones wait for a moment. A look-up that takes
-longer than :data:`SLOW_SECONDS` needs one of :data:`SLOW_LOOKUPS` places besides, whatever its
-domain is: which server its zone has is known to the recursive server alone, and a thousand
-domains may have the same. Who finds no place raises NoShare: its session goes back uncharged, with
-a turn at which to come again. What is answered soon never waits for what is not.
+longer than :data:`SLOW_SECONDS` also needs one of :data:`SLOW_LOOKUPS` places, whatever its domain
+is. Only the recursive server knows which server a zone has, and a thousand domains may have the
+same. A look-up that finds no place raises NoShare: its session goes back uncharged, with a turn at
+which to come again. Quick look-ups never wait for slow ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Questions and answers of DNS as bytes. dnspython takes names and numbers out of them.
 
-An answer is read no further than it is needed, so that a long one costs little: what it has beside
-addresses, aliases and the SOA of what is missing is passed over.
+An answer is read only as far as it is needed, so that a long one costs little. Everything in it
+except addresses, aliases and the SOA of what is missing is skipped.
 """
 
 from __future__ import annotations

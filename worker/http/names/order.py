@@ -1,8 +1,8 @@
 """In which order the addresses of a name are tried, as RFC 6724 says where it matters here.
 
-Addresses that this machine cannot reach come last. Of the others those come first whose own source
-address is of their kind (rule 5), then those of the higher precedence (rule 6). Addresses that are
-alike stay as the name server gave them, so that its rotation spreads what is asked for.
+Addresses that this machine cannot reach come last. Among the others, those whose own source address
+is of their kind come first (rule 5), then those of the higher precedence (rule 6). Addresses that
+are alike stay as the name server gave them, so that its rotation spreads what is asked for.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Resolves host names and judges every answer; the only way from a name to a connection.
 
-A name is looked for in what is known, in the hosts file, and then asked for: of name servers, or of
-the system, if DNS cannot have the name or the settings say so. At most one look-up per name is
-under way: whoever else asks waits for it too, and it ends when nobody does. What comes of it is
-kept for its time, in a bounded table.
+A name is first looked for in what is known and in the hosts file. Then name servers are asked for
+it, or the system, if DNS cannot have the name or the settings say so. At most one look-up per name
+is under way: whoever else asks waits for it too, and it ends when nobody does. The result is kept
+for its time, in a bounded table.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Resolver:
             place.end()
 
     def _judge(self, name: str, answers: tuple[str, ...] | Failure) -> tuple[str, ...] | Failure:
-        """What may be connected to, in the order in which it is to be tried."""
+        """The addresses that may be connected to, in the order to try them."""
         if isinstance(answers, Failure):
             return answers
         refused = {address: forbidden(address, self._allow) for address in answers}

@@ -6,8 +6,8 @@ and the next one with it; whatever comes, from whichever of them, is the answer,
 server that fails (SERVFAIL, REFUSED, a closed port) is not asked for that name again. An answer
 counts only where its id and its question are those that were sent to just that server.
 
-Some forwarders drop questions with EDNS. So whoever says nothing is asked again without; if he
-answers that, he is asked without for some minutes.
+Some forwarders drop questions with EDNS. So a server that is silent is asked again without EDNS; if
+it answers that, it is asked without for some minutes.
 """
 
 from __future__ import annotations

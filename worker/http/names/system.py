@@ -1,9 +1,9 @@
-"""What this machine says about names: its hosts file, its name servers, its own resolver.
+"""The knowledge of this machine about names: its hosts file, its name servers, its own resolver.
 
 The two files are read again when they have changed. The system's resolver (``getaddrinfo``) knows
-more than DNS does – mDNS, the names of a local network, search lists – but blocks a thread until it
-answers, so only names that DNS cannot have are asked of it, by a few threads; or all names, by more
-of them, where ``GREENCRAWL_DNS_SERVERS`` is ``system``.
+more than DNS does (mDNS, the names of a local network, search lists), but it blocks a thread until
+it answers. So a few threads ask it only for names that DNS cannot have. If
+``GREENCRAWL_DNS_SERVERS`` is ``system``, more threads ask it for all names.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def hosts(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def known_here(name: str, listed: Mapping[str, tuple[str, ...]]) -> Found | None:
-    """What is said of ``name`` without asking anybody; None if it is to be asked for."""
+    """The answer for ``name`` without asking anybody; None if it must be asked for."""
     addresses = listed.get(name)
     if addresses is not None:
         return Found(addresses, ANSWER_SECONDS)

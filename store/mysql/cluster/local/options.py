@@ -1,4 +1,5 @@
-"""What ``my.cnf`` says: for any server, for one of a ring, for its masters and its replicas."""
+"""The options in ``my.cnf``: for any server, for one of a ring, for its masters and its
+replicas."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _thread_states(pid: int | None) -> list[str]:
 
 
 def _as_root() -> Options:
-    """What root has to say so that the server runs as root; it needs no account of its own."""
+    """The option with which the server runs as root; it needs no account of its own."""
     return {"user": "root"} if os.getuid() == 0 else {}
 
 

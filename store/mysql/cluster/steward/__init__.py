@@ -1,1 +1,1 @@
-"""Who takes writes: what follows from what is seen, and how it is put into force."""
+"""Who takes writes: the conclusions from what is seen, and how they are put into force."""

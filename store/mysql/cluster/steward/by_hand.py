@@ -1,4 +1,4 @@
-"""What a person asks of a steward: to form a store, to hand over, to take a server in again."""
+"""What a person may ask of a steward: to form a store, to hand over, to take a server in again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a cluster, in words for people."""
+"""The faults of a cluster, in words for people."""
 
 from __future__ import annotations
 

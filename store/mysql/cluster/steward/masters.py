@@ -1,7 +1,7 @@
 """A term is put into force on the two masters: one is opened, the other follows and acknowledges.
 
-What another steward could undo is done under a lock of the server, after a majority has confirmed
-the term. Every step can be done again by whoever comes next.
+A change that another steward could undo is made under a lock of the server, after a majority has
+confirmed the term. Every step can be done again by whoever comes next.
 """
 
 from __future__ import annotations

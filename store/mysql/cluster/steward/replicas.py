@@ -1,4 +1,4 @@
-"""A replica is told whom to follow, so that it never has what the writer has not."""
+"""A replica is told which server to follow, so that it never has what the writer has not."""
 
 from __future__ import annotations
 

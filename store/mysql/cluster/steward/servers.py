@@ -37,7 +37,7 @@ class Servers:
         self.register = Register(list(self.admins.values()), together=together)
 
     def look(self) -> Report:
-        """What is so now; changes nothing."""
+        """The state now; changes nothing."""
         seen = {one.name: one for one in observe(list(self.admins.values()))}
         try:
             term = self.register.read()

@@ -2,16 +2,16 @@
 
 It runs in every broker and does one round a second; any number of them may run side by side.
 
-What is in force stands in the register (:mod:`greencrawl.store.mysql.cluster.register`): the
-writer, its epoch and its partner. Each change is accepted there by a majority of all servers before
-anything is done, and what follows from it can be done again by whoever comes next:
+The register has what is in force (:mod:`greencrawl.store.mysql.cluster.register`): the writer, its
+epoch and its partner. Each change is accepted there by a majority of all servers before anything is
+done, and what follows from it can be done again by whoever comes next:
 
 * **Partner lost, or started anew** → (epoch, writer, alone) → commits stop waiting for it. From the
   first moment on nobody takes the partner for complete.
-* **Writer lost, or started anew** → (epoch + 1, partner, alone) → the partner fetches no more, so
-  that the old writer, should it live, gets no acknowledgement and its commits hang; the partner
-  applies all that it has fetched, and is opened. A writer that stood alone has no successor; it is
-  opened again when it is back, under the next epoch.
+* **Writer lost, or started anew** → (epoch + 1, partner, alone) → the partner fetches no more. So
+  the old writer, if it lives, gets no acknowledgement, and its commits hang. The partner applies
+  all that it has fetched, and is opened. A writer that stood alone has no successor; it is opened
+  again when it is back, under the next epoch.
 * **A master comes back** → it is closed, must hold no transaction that the writer lacks, catches
   up, acknowledges, and only then is it (epoch, writer, partner).
 
@@ -78,7 +78,7 @@ class Steward:
             gevent.sleep(ROUND_SECONDS)
 
     def look(self) -> Report:
-        """What is so now; changes nothing."""
+        """The state now; changes nothing."""
         return self.servers.look()
 
     def round(self) -> Report:

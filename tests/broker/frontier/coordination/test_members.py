@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from greencrawl.broker.frontier.coordination import members
 from greencrawl.broker.frontier.coordination.members import MemberBeats
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.node import Node
@@ -16,74 +15,74 @@ from greencrawl.schema.records import BEAT_SECONDS, Facts
 from tests.support.redis_server import RedisServer, binaries
 
 
-class TimedNode(Node):
-    """Its logical time is what a test says."""
-
-    at_ms = 1_000_000.0
-
-    def now_ms(self) -> float:
-        return self.at_ms
-
-
 @pytest.fixture(params=binaries())
-def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TimedNode]:
+def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
     server = RedisServer(tmp_path / "r", request.param).start()
-    node = TimedNode(server.url)
+    node = Node(server.url)
     yield node
     node.close()
     server.stop()
 
 
-def test_a_beat_counts_for_half_a_minute_and_the_latest_life_alone(node: TimedNode) -> None:
+def test_a_beat_counts_for_a_while_and_the_latest_life_alone(node: Node) -> None:
     beats = MemberBeats([node])
-    assert beats.beat("w", 5, Facts(pages=1), begins=False) == "new"
-    assert beats.heard() == {}, "who is not known has to begin"
-    assert beats.beat("w", 5, Facts(pages=1), begins=True) == "new"
-    assert beats.beat("w", 5, Facts(pages=2), begins=False) == "known"
-    assert beats.beat("w", 4, Facts(), begins=True) == "older"
-    assert [beat.facts for beat in beats.heard().values()] == [Facts(pages=2)]
-    node.at_ms += 1000 * BEAT_SECONDS - 1
-    assert beats.heard().keys() == {"w"}
-    node.at_ms += 1
-    assert beats.heard() == {}
-    assert beats.beat("v", 1, Facts(), begins=True) == "new"
-    assert node.command("HKEYS", keys.FACTS) == [b"v"], "what is old is dropped"
-    assert beats.beat("w", 5, Facts(), begins=False) == "new"
+    assert beats.life("w") == 0
+    assert beats.beat("w", 5, Facts(pages=1)) == "new"
+    assert beats.beat("w", 5, Facts(pages=2)) == "known"
+    assert beats.beat("w", 4, Facts(pages=3)) == "older"
+    assert beats.life("w") == 5
+    assert [beat.facts for beat in beats.heard(["w", "v"]).values()] == [Facts(pages=2)]
+    assert 0 < node.command("PTTL", keys.beat("w")) <= 1000 * BEAT_SECONDS
+    node.command("PEXPIRE", keys.beat("w"), 0)  # so long nothing was heard of it
+    assert beats.heard(["w"]) == {}
+    assert beats.beat("w", 5, Facts()) == "new"
 
 
-def test_one_that_left_is_forgotten_but_for_a_later_life(node: TimedNode) -> None:
+def test_a_beat_is_one_command_and_so_is_a_look_at_all(node: Node) -> None:
     beats = MemberBeats([node])
-    beats.beat("w", 5, Facts(), begins=True)
+    beats.beat("w", 1, Facts())
+    node.command("CONFIG", "RESETSTAT")
+    beats.beat("w", 1, Facts())
+    beats.heard(["w", "v", "u"])
+    stats = node.command("INFO", "commandstats").decode()
+    calls = dict(line.split(":calls=") for line in stats.splitlines() if ":calls=" in line)
+    assert {name: int(told.split(",")[0]) for name, told in calls.items()} == {
+        "cmdstat_set": 1,
+        "cmdstat_mget": 1,
+        "cmdstat_config|resetstat" if "cmdstat_config|resetstat" in calls else "cmdstat_config": 1,
+    }
+
+
+def test_one_that_left_is_forgotten_but_for_a_later_life(node: Node) -> None:
+    beats = MemberBeats([node])
+    beats.beat("w", 5, Facts())
     beats.gone("w", 4)
-    assert beats.heard().keys() == {"w"}
+    assert beats.life("w") == 5
     beats.gone("w", 5)
-    assert beats.heard() == {}
+    assert beats.life("w") == 0
 
 
-def test_beats_are_taken_at_the_memory_limit_and_are_bounded_in_number(
-    node: TimedNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(members, "MOST", 3)
+def test_at_the_memory_limit_a_beat_is_refused_and_what_was_heard_stays(node: Node) -> None:
     beats = MemberBeats([node])
+    beats.beat("w", 1, Facts(pages=1))
     node.command("CONFIG", "SET", "maxmemory", "100kb")
-    for number in range(3):
-        assert beats.beat(f"w-{number}", 1, Facts(), begins=True) == "new"
-    assert beats.beat("w-3", 1, Facts(), begins=True) == "full"
-    assert beats.beat("w-2", 1, Facts(), begins=False) == "known"
-    assert len(beats.heard()) == 3
-
-
-def test_beats_are_looked_for_on_all_nodes_that_answer(node: TimedNode, tmp_path: Path) -> None:
-    server = RedisServer(tmp_path / "other").start()
-    other = TimedNode(server.url)
-    both, reverse = MemberBeats([node, other]), MemberBeats([other, node])
-    both.beat("w", 1, Facts(pages=1), begins=True)
-    reverse.beat("v", 1, Facts(pages=2), begins=True)
-    assert both.heard().keys() == reverse.heard().keys() == {"w", "v"}
-    server.stop()
-    assert both.heard().keys() == {"w"}
-    assert reverse.beat("v", 1, Facts(), begins=True) == "new", "on the next node"
-    assert both.heard().keys() == {"w", "v"}
     with pytest.raises(Unavailable):
-        MemberBeats([other]).beat("w", 1, Facts(), begins=True)
+        beats.beat("w", 1, Facts(pages=2))
+    assert beats.heard(["w"])["w"].facts == Facts(pages=1)
+
+
+def test_beats_are_looked_for_on_all_nodes_that_answer(node: Node, tmp_path: Path) -> None:
+    server = RedisServer(tmp_path / "other").start()
+    other = Node(server.url)
+    both, reverse = MemberBeats([node, other]), MemberBeats([other, node])
+    both.beat("w", 1, Facts(pages=1))
+    reverse.beat("v", 1, Facts(pages=2))
+    names = ["w", "v"]
+    assert both.heard(names).keys() == reverse.heard(names).keys() == {"w", "v"}
+    server.stop()
+    assert both.heard(names).keys() == {"w"}
+    assert reverse.beat("v", 1, Facts()) == "new", "on the next node"
+    assert both.heard(names).keys() == {"w", "v"}
+    with pytest.raises(Unavailable):
+        MemberBeats([other]).beat("w", 1, Facts())
     other.close()

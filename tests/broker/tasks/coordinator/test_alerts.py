@@ -26,6 +26,7 @@ from greencrawl.broker.tasks.coordinator.alerts import (
     lost_nodes,
     owed,
 )
+from greencrawl.broker.tasks.coordinator.coordinator import CHECK_SECONDS
 from greencrawl.broker.tasks.coordinator.outage import FAILING_SECONDS
 from greencrawl.broker.tasks.coordinator.webhook import LATE_MS, NotDelivered, Webhook, next_message
 from greencrawl.schema.clock import monotonic
@@ -244,7 +245,7 @@ def test_what_one_could_not_tell_the_next_one_tells(rig: Rig) -> None:
         assert not one.tell()
         assert not one.tell()
         rig.join("w-0", node="w")
-        rig.passed(CALM_SECONDS + 5, one)
+        rig.passed(CALM_SECONDS + 2 * CHECK_SECONDS, one)
         rig.vacate(one)
         other.look()
         rig.now += 1.5

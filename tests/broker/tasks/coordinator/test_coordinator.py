@@ -120,7 +120,7 @@ def test_a_coordinator_that_does_not_reach_a_node_leaves_the_duty_to_others(rig:
     one, other = rig.broker("b-2"), rig.broker("b-1")
     one.look()
     rig.queue.lost_node = "n1"
-    rig.passed(16, one)
+    rig.passed(2 * CHECK_SECONDS + 1, one)
     assert not one.holds
     other.look()
     rig.now += RANK_SECONDS
@@ -394,7 +394,7 @@ def test_a_member_that_was_not_heard_of_for_a_minute_is_lost_and_comes_back(rig:
     assert lost(rig) == []
     rig.passed(CHECK_SECONDS, broker)
     assert lost(rig) == ["w-0"]
-    rig.queue.beats.beat("w-0", 1, Facts(pages=2), begins=True)
+    rig.queue.beats.beat("w-0", 1, Facts(pages=2))
     rig.passed(CHECK_SECONDS, broker)
     assert here(rig) == ["b-1", "w-0", "w-1"]
 

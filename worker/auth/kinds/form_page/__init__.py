@@ -24,7 +24,7 @@ from greencrawl.worker.extract.media import is_html
 from greencrawl.worker.extract.page import parsed, stops
 
 MAX_BYTES = 2 * 1024 * 1024
-"""Of a page that are looked at for a form; a login page is no longer than that."""
+"""The bytes of a page in which a form is looked for; a login page is no longer than that."""
 
 HUB_SECONDS = 0.25
 """CPU that a parse may take where all others wait for it."""
@@ -43,8 +43,8 @@ _REFRESH = re.compile(rb"http-equiv\s*+=\s*+[\"']?\s*+refresh")
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of the form that the login went through; of the form that a page shows now,
-    it tells whether that is the same."""
+    """The known facts of the form that the login went through. They tell whether the form that a
+    page shows now is the same."""
 
     action: str = ""
     username: str = ""

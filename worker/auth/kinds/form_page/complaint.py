@@ -1,4 +1,4 @@
-"""What a site says to a person who was not let in, made fit to be shown."""
+"""The message of a site to a person who was not let in, made fit to be shown."""
 
 from __future__ import annotations
 

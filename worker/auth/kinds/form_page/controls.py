@@ -32,8 +32,9 @@ def mark_legends(root: etree._Element) -> None:
 def each_form(root: etree._Element) -> Iterator[tuple[etree._Element, list[etree._Element]]]:
     """Each form with its controls, in the order of the page.
 
-    A form that was opened in one element and closed in another loses its controls in the tree:
-    what belongs to no form, and comes after one that asks for no password, belongs to that.
+    A form that was opened in one element and closed in another loses its controls in the tree. A
+    control that belongs to no form, and comes after a form that asks for no password, belongs to
+    that form.
     """
     forms: dict[etree._Element, list[etree._Element]] = {}
     orphans: dict[etree._Element, list[etree._Element]] = {}

@@ -191,7 +191,8 @@ def _made(
 
 
 def _button(controls: list[etree._Element]) -> etree._Element | None:
-    """What a person would press: the button that says so, else the first that says nothing else."""
+    """The button that a person would press: the one that says so, else the first that says nothing
+    else."""
     buttons = [
         c
         for c in controls
