@@ -366,13 +366,15 @@ class BrokerClient:
 
     def ready(self) -> bool:
         """Whether some broker is ready: it reaches Redis and the store."""
-        try:
-            self._call("GET", "/readyz", None, Any)
-        except Unavailable:
-            return False
-        return True
+        return not self.trouble()
 
-    # -- the one way
+    def trouble(self, path: str = "/readyz") -> str:
+        """Why no broker is ready, or answers at all (``/healthz``); "" if one does."""
+        try:
+            self._call("GET", path, None, Any)
+            return ""
+        except Unavailable as error:
+            return str(error)
 
     def _call(
         self, method: str, path: str, body: Any, reply: type[T], seconds: float | None = None
@@ -384,9 +386,8 @@ class BrokerClient:
     ) -> Reply:
         payload = b"" if body is None else to_json(body)
         failures: list[str] = []
-        for step in range(len(self._addresses)):
-            index = (self._current + step) % len(self._addresses)
-            address = self._addresses[index]
+        for step in range(count := len(self._addresses)):
+            address = self._addresses[index := (self._current + step) % count]
             answer = address.send(method, path, payload, self._token, seconds or self._timeout)
             if isinstance(answer, Reply) and answer.status < 500:
                 self._current = index

@@ -107,11 +107,27 @@ class NoBroker(GreencrawlError):
 
 
 def required(settings: Settings) -> BrokerClient:
-    """A client whose broker is ready. Raises :class:`NoBroker`."""
-    found = answering(settings)
-    if found is None:
-        raise NoBroker(settings)
+    """A client whose broker is ready. Raises :class:`NoBroker`, and Unavailable that says why a
+    broker that answers is not ready."""
+    found = living(settings)
+    if why := found.trouble():
+        raise Unavailable(f"no broker is ready: {why}")
     return found
+
+
+def living(settings: Settings) -> BrokerClient:
+    """A client whose broker answers, ready or not: for what needs no Redis, as orders and logs.
+
+    Raises :class:`NoBroker`.
+    """
+    at = addresses(settings)
+    found = client(settings, *at) if at else None
+    try:
+        if found is not None and not found.trouble("/healthz"):
+            return found
+    except Refused:  # something else is there
+        pass
+    raise NoBroker(settings)
 
 
 @contextmanager

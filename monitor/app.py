@@ -18,7 +18,7 @@ from greencrawl.broker.service.faces.operating import said
 from greencrawl.broker.service.service import Service
 from greencrawl.monitor.access import Access, NotAllowed, Session
 from greencrawl.monitor.figures import Figures
-from greencrawl.monitor.look import Action, Data, File, Form, Goto, Look, Shown, View
+from greencrawl.monitor.look import Action, Data, File, Form, Goto, Look, Shown, View, whole
 from greencrawl.monitor.rendering import Templates
 from greencrawl.monitor.shared import Shared
 from greencrawl.monitor.static import Static
@@ -137,8 +137,7 @@ class App:
         given, noticed = look.query.get("n", ""), look.query.get("said", "")
         notice = ""
         if noticed and look.words.has(f"said.{noticed}"):
-            places = {"n": int(given)} if given.isdecimal() and len(given) < 16 else {"n": 0}
-            notice = look.words(f"said.{noticed}", **places)
+            notice = look.words(f"said.{noticed}", n=whole(given) or 0)
         around = {"notice": notice, "can_log_out": not self._access.open, "look": look}
         return self._render(template, look, view, {**around, **data})
 

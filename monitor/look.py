@@ -14,6 +14,14 @@ from greencrawl.monitor.figures import Figures
 from greencrawl.monitor.shared import Shared
 from greencrawl.monitor.words import Words
 
+MOST_DIGITS = 15
+"""Of a number in an address or a form: what has more is no number of ours."""
+
+
+def whole(text: str) -> int | None:
+    """The number that digits say; None for what is not one."""
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
+
 
 class Look(Struct, frozen=True, kw_only=True):
     """One request: who asks, in which language, for what. ``path`` and ``query`` are decoded."""
@@ -45,6 +53,10 @@ class Form:
         """A field without white space around it; "" where it was not sent. Of boxes with one name
         those that were ticked, a line each."""
         return "\n".join(self._fields.get(name, ())).strip()
+
+    def number(self, name: str) -> int | None:
+        """A field of digits; None where it is not one."""
+        return whole(self.text(name))
 
     def lines(self, name: str) -> tuple[str, ...]:
         """The lines of a field that are not blank."""

@@ -88,6 +88,10 @@ class Sender:
         self._member = ""
         self._incarnation = 0
         self._logger = ""
+        self._takes = ""
+        """The logger that took lines last, as was said."""
+        self._nobody = False
+        """It was said that none answers."""
         self._sent = 0
         """Lines up to here were taken by ``_logger``."""
         self._asked = 0.0
@@ -179,10 +183,9 @@ class Sender:
         if chosen != self._logger:
             if self._logger in rested and self._sent >= self.ring.first:
                 self._post(self._logger, self._sent + 1, [], flush=True)
-            if chosen and self._logger != chosen:
-                log.info("logs_go_to", logger=chosen)
-            elif not chosen and self._logger:
+            if not chosen and not self._nobody:
                 log.warning("no_logger_answers", loggers=list(self._known.loggers))
+                self._nobody = True
             self._logger = chosen
             self._sent = 0
         return chosen
@@ -263,8 +266,10 @@ class Sender:
         answer = self._connection(logger).send("POST", path, body, self._token, seconds, _PACKED)
         if isinstance(answer, Reply) and answer.status == 200:
             with suppress(msgspec.DecodeError):
+                reply = from_json(answer.body, PostReply)
                 self._resting.pop(logger, None)
-                return from_json(answer.body, PostReply)
+                self._say_taken(logger)
+                return reply
         self._rest(logger, answer)
         if isinstance(answer, Reply) and answer.status in _REFUSED:
             # Sent again it would be refused again, and nothing after it would ever be sent.
@@ -303,7 +308,8 @@ class Sender:
         self._there.clear()
         logs.attach(None)
         self.ring.clear()
-        self._logger = ""
+        self._logger = self._takes = ""
+        self._nobody = False
 
     def _last_words(self) -> None:
         spool = self._spool
@@ -314,6 +320,13 @@ class Sender:
                 self._post(logger, first, lines, flush=True)
         if len(self.ring):
             self.ring.empty()
+
+    def _say_taken(self, logger: str) -> None:
+        """Once for each change: one that is only tried again, and fails again, is not worth a line
+        each time."""
+        if logger == self._logger and (logger != self._takes or self._nobody):
+            log.info("logs_go_to", logger=logger)
+            self._takes, self._nobody = logger, False
 
     def _say_dropped(self) -> None:
         if self.dropped > self._told:

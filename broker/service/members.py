@@ -13,16 +13,19 @@ from typing import Any
 import gevent
 from gevent.event import Event
 from gevent.lock import BoundedSemaphore
+from msgspec.structs import asdict
 
 from greencrawl.broker.frontier.coordination.activity import NONE, ORDERS, ActivityEvent
 from greencrawl.broker.frontier.coordination.members import Beats
 from greencrawl.schema.clock import Clock, epoch_ms, monotonic
-from greencrawl.schema.errors import GreencrawlError, Unavailable
+from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
 from greencrawl.schema.log import logger
 from greencrawl.schema.records import (
     ALL,
+    FOLLOWED,
     Facts,
     Member,
+    MemberKind,
     MemberReply,
     MemberRequest,
     MemberState,
@@ -116,10 +119,14 @@ class Members:
     ) -> Ordered | None:
         """Order a node, or all; None if its orders have another revision than that given.
 
-        Raises UnknownNode where no member was ever of the node, Unavailable.
+        Raises UnknownNode where no member was ever of the node, InvalidConfig for what its kind
+        does not follow, Unavailable.
         """
-        if node != ALL and node not in {member.node for member in self._store.members()}:
-            raise UnknownNode(f"no node {node}: `greencrawl nodes` lists them")
+        if node != ALL:
+            kinds = {member.kind for member in self._store.members() if member.node == node}
+            if not kinds:
+                raise UnknownNode(f"no node {node}: `greencrawl nodes` lists them")
+            _check_followed(options, kinds)
         found = self._store.put_orders(node, options, unset, by_whom, epoch_ms(), revision=revision)
         self._tell()
         return found
@@ -251,3 +258,16 @@ class Members:
             else:
                 found.append(MemberState(**told, status="silent"))
         return found
+
+
+def _check_followed(options: NodeOptions, kinds: Collection[MemberKind]) -> None:
+    """Raises InvalidConfig for an option that no member of these kinds would do anything about."""
+    followed = {name for kind in kinds for name in FOLLOWED[kind]}
+    what = " and ".join(sorted(kinds))
+    problems = [
+        (name, f"a {what} follows {', '.join(sorted(followed))} only")
+        for name, value in asdict(options).items()
+        if value is not None and name not in followed
+    ]
+    if problems:
+        raise InvalidConfig(problems)

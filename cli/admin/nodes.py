@@ -21,6 +21,7 @@ from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig
 from greencrawl.schema.records import ALL, MemberState, NodeOptions, Ordered
 from greencrawl.schema.settings import KEYS, PREFIX, SECRETS, Settings
+from greencrawl.store.mysql.cluster import topology
 
 LOOK_SECONDS = 0.5
 LOG = 20
@@ -49,7 +50,7 @@ def nodes(node: str | None, gone: bool, join: bool, data: str | None) -> None:
         click.echo(join_line(settings))
         click.echo("it holds the passwords of this system; run it where greencrawl is", err=True)
         return
-    broker = reach.required(settings)
+    broker = reach.living(settings)
     members = broker.members(node or "", gone=gone or node is not None).members
     if node is None:
         for name, some in _by_node(members):
@@ -76,7 +77,7 @@ def order(node: str, options: Sequence[str], data: str | None) -> None:
     An order to one node counts before an order to all nodes.
     """
     wanted = key_values.parsed(options, NodeOptions)
-    broker = reach.required(reach.load(data))
+    broker = reach.living(reach.load(data))
     _order(broker, node, wanted)
     for line in _ordered(broker, node, log=0):
         click.echo(printable(line))
@@ -91,7 +92,7 @@ def drain(node: str, data: str | None) -> None:
     Waits until nothing is held there; the node goes on if you do not. `greencrawl order NODE
     drain=` lets it crawl again.
     """
-    broker = reach.required(reach.load(data))
+    broker = reach.living(reach.load(data))
     _order(broker, node, {"drain": True})
     said = ""
     with on_signals() as asked:
@@ -104,7 +105,10 @@ def drain(node: str, data: str | None) -> None:
             held = sum(one.facts.held for one in some)
             if not late and not held:
                 if silent:
-                    click.echo(f"nothing is heard of {', '.join(silent)}", err=True)
+                    raise GreencrawlError(
+                        f"nothing is heard of {', '.join(silent)}, so what is held there is not "
+                        "known: it ends with its leases"
+                    )
                 click.echo(f"{node}: drained")
                 return
             text = f"{held:,} hosts are held"
@@ -224,6 +228,8 @@ def join_line(settings: Settings) -> str:
         problems.append((f"{PREFIX}REDIS", "name a Redis that other machines reach"))
     if not settings.store.startswith("mysql"):
         problems.append((f"{PREFIX}STORE", "SQLite is a file of this machine: use MySQL"))
+    elif any(is_loopback(one.host) for one in topology.parse(settings.store).servers):
+        problems.append((f"{PREFIX}STORE", "name MySQL servers as other machines reach them"))
     if problems:
         raise InvalidConfig(problems)
     given = {"BROKER": ",".join(own)}

@@ -65,7 +65,7 @@ def logs(
     The exit code is 1 where a logger did not answer: standard error names it.
     """
     _check(since)
-    broker = reach.required(reach.load(data))
+    broker = reach.living(reach.load(data))
     query = LogsQuery(
         node=node, level=level, crawl=crawl, url=url, since=since or "36500d", limit=A_REQUEST
     )

@@ -68,9 +68,11 @@ function follow(region) {
   address.hash = "";
   let tag = "";
   let timer = 0;
+  let asking = false;
   async function once() {
     timer = 0;
     if (document.hidden) return; // begins again when the page is seen
+    asking = true;
     try {
       const headers = tag ? { "If-None-Match": tag } : {};
       const signal = AbortSignal.timeout(LATE_MS);
@@ -86,10 +88,11 @@ function follow(region) {
       lost.textContent = document.body.dataset.lost;
       lost.hidden = false;
     }
+    asking = false;
     timer = setTimeout(once, EVERY_MS);
   }
   document.addEventListener("visibilitychange", () => {
-    if (!document.hidden && !timer) once();
+    if (!document.hidden && !timer && !asking) once(); // one that is under way goes on by itself
   });
   timer = setTimeout(once, EVERY_MS);
 }

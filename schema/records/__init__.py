@@ -82,6 +82,7 @@ from greencrawl.schema.records.member import (
     ALL as ALL,
     BEAT_SECONDS as BEAT_SECONDS,
     FAILURES as FAILURES,
+    FOLLOWED as FOLLOWED,
     NODE as NODE,
     Facts as Facts,
     InForce as InForce,

@@ -7,7 +7,8 @@ back.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import asdict
@@ -74,6 +75,10 @@ OptionName = Literal[
     "processes", "greenlets", "requests_per_second", "paused", "drain", "log_level"
 ]
 """The fields of :class:`NodeOptions`."""
+FOLLOWED: Mapping[MemberKind, tuple[OptionName, ...]] = {
+    "worker": get_args(OptionName), "broker": ("log_level",), "logger": ("log_level",),
+}  # fmt: skip
+"""What a node of a kind does about its orders; of the others nobody would see anything."""
 
 OptionSource = Literal["default", "environment", "order"]
 

@@ -1,5 +1,5 @@
 """Rows 20 and 21 of ``make faults``: what is on its way to be asked for again, and its broker or
-Redis."""
+Redis. By day `tests/broker/tasks/test_calendar.py` tries nearly the same without workers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.calendarrows import ROWS
-from tests.support.effort import cases
+from tests.support.effort import by_night
 
 
-@pytest.mark.parametrize(
-    "row", cases([pytest.param(20, id="broker")], [pytest.param(21, id="redis")])
-)
+@by_night
+@pytest.mark.parametrize("row", [pytest.param(20, id="broker"), pytest.param(21, id="redis")])
 def test_each_page_is_asked_for_once_a_period(tmp_path: Path, row: int) -> None:
     result = ROWS[row](tmp_path, print, True)
     assert "\n".join(result.why_not) == ""

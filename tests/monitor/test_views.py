@@ -363,6 +363,45 @@ def test_nodes_are_shown_ordered_and_drained(admin: Desk) -> None:
         assert said in log
 
 
+def test_a_node_is_asked_only_for_what_its_kind_follows(admin: Desk) -> None:
+    for kind in ("broker", "worker"):
+        admin.service.members.follow(
+            MemberRequest(id=f"{kind}-1", node=kind, kind=kind, incarnation=5)  # type: ignore[arg-type]
+        )
+    fields = {kind: admin.get(f"/monitor/nodes/{kind}").text for kind in ("broker", "worker", "*")}
+    assert re.findall(r'name="(o\.[a-z_]+)"', fields["broker"]) == ["o.log_level"]
+    assert "o.processes" in fields["worker"]
+    assert "o.processes" in fields["*"]
+    refused = admin.post("/monitor/nodes/broker", admin.stamp(), **{"o.paused": "true"})
+    assert refused.status_code == 400
+    assert "follows log_level only" in refused.text
+    missing = admin.get("/monitor/nodes/nobody")
+    assert missing.status_code == 404
+    assert "o.log_level" not in missing.text, "there is nothing to order"
+
+
+def test_nodes_that_are_not_heard_of_since_redis_is_away_are_not_said_to_be_silent_for_nothing(
+    admin: Desk,
+) -> None:
+    admin.service.members.follow(MemberRequest(id="w-0", node="w", kind="worker", incarnation=5))
+    assert "GREENCRAWL_REDIS" not in admin.get("/monitor/nodes").text
+    admin.queue.beats.away = True
+    admin.queue.lost_node = "b"
+    admin.monitor.app()._shared.forget()
+    assert "nothing is heard of nodes" in admin.get("/monitor/nodes").text
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "9" * 30, "-1", "x", "\u0661"])
+def test_numbers_that_nobody_gave_out_break_nothing(admin: Desk, crawl: Crawl, number: str) -> None:
+    page = links(admin.get("/monitor/pages?crawl=blog").text, "/monitor/pages/")[0]
+    for path in (f"{page}/body?at=", "/monitor/orders?before=", "/monitor/?said=seeded&n="):
+        assert admin.get(path + quote(number)).status_code in (200, 404), path
+    forms = {"/monitor/crawls/blog/edit": {"step": "save"}, "/monitor/nodes/*": {"o.drain": ""}}
+    for path, fields in forms.items():
+        answer = admin.post(path, admin.stamp(), revision=number, **fields)
+        assert answer.status_code < 500, path
+
+
 def test_lines_of_all_processes_are_read_and_escaped(
     admin: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

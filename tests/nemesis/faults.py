@@ -21,6 +21,8 @@ from tests.nemesis.world import NODES, World
 
 CALL_AGAIN_SECONDS = 1.0
 CALL_TRIES = 4
+FRESH_SECONDS = 1.5
+"""How old a copy is that is made for a node that goes back to it at once."""
 ON_WAY_LEAST, ON_WAY_SECONDS, ON_WAY_LOOK_SECONDS = 5, 20.0, 0.2
 """What is to strike while known pages are on their way waits for so many, and so long at most."""
 
@@ -197,6 +199,9 @@ class Strokes:
 
     def _older(self, event: Event, done: Done) -> None:
         node = event.arguments["node"]
+        if event.arguments.get("fresh"):
+            self._copy(event, done)
+            self._halt.wait(FRESH_SECONDS)
         if node not in self.world.copies:
             done.skipped = "no copy was made before"
             return

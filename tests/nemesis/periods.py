@@ -315,6 +315,7 @@ class Calendars:
         """Whether a node has been in an earlier state so far."""
         self._world, self._find = world, find
         self._suspects: dict[str, Suspects] = defaultdict(Suspects)
+        self._told: set[tuple[str, str]] = set()
 
     def all_pages(self, name: str) -> bool:
         """Whether the crawl's calendar has all of its pages."""
@@ -335,8 +336,7 @@ class Calendars:
             return
         self.looks += 1
         at = monotonic()
-        for finding in findings(before, broken(before), at):
-            self._find(finding)
+        self._tell(before, broken(before), at)
         there = Tasks()
         try:
             for node in NODES:
@@ -352,8 +352,13 @@ class Calendars:
         wrong: Wrong = {}
         if before.state in ("active", "resting"):
             wrong = suspicious(before, there, after, put_back=self.put_back())
-        confirmed = self._suspects[name].confirmed(wrong, before, at)
-        for finding in findings(before, confirmed, at):
+        self._tell(before, self._suspects[name].confirmed(wrong, before, at), at)
+
+    def _tell(self, plan: Plan, wrong: Wrong, at: float) -> None:
+        """Each way to be wrong once a crawl: it goes on to be so, with other URLs."""
+        fresh = {what: some for what, some in wrong.items() if (plan.name, what) not in self._told}
+        self._told |= {(plan.name, what) for what in fresh}
+        for finding in findings(plan, fresh, at):
             self._find(finding)
 
 

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import redis
@@ -169,8 +169,9 @@ class _Run:
                 if not (late and whole):
                     continue
                 self.cut_short.add(row.name)
-            for finding in periods.findings(plan, periods.broken(plan), time.monotonic()):
-                self.watch.find(finding)
+            if self.watch.calendars.all_pages(row.name):
+                for finding in periods.findings(plan, periods.broken(plan), time.monotonic()):
+                    self.watch.find(finding)
             self.watch.calendars.plans[row.name] = plan
             self.world.api.call(BROKERS[int(time.monotonic()) % len(BROKERS)], "stop", row.name)
 
@@ -356,6 +357,8 @@ class _Run:
             last = periods.read(self.world.sql(), plan.id) or plan
             calendars.plans[name] = last
             turns |= periods.turns(last, seeds[name], all_pages=calendars.all_pages(name))
+            if name in self.cut_short:  # of its last period nothing can be said
+                calendars.plans[name] = replace(last, periods=last.periods[:-1])
         self.report.figures |= {
             "periods": sum(len(plan.periods) for plan in calendars.plans.values()),
             "calendar_looks": calendars.looks,

@@ -27,7 +27,7 @@ OPERATIONS = ("create", "pause", "resume", "delete", "seed", "requeue", "release
 EXTRAS = {"s": ("sitemaps", 0.4), "q": ("requisites", 0.4), "t": ("traps", 0.4)}
 """Option of a crawl that a letter of its graph's tag turns on, and the share of crawls with it."""
 LIMITS = ("max_pages", "shape_pages", "recrawl")
-PERIODS_SECONDS = (12, 15)
+PERIODS_SECONDS = (12, 15, 18)
 """Of crawls that begin again: long enough to rest in between where nothing is harmed."""
 PERIODS_FIRST = 15_000
 """Hosts from that number on are theirs."""
@@ -371,7 +371,7 @@ def _with_periods(seed: str, seconds: float) -> list[Event]:
         name, hosts = f"r{number}", dice.randint(3, 5)
         # from 8 to 26 nobody asks for a login
         first = dice.randint(8, 20) if shared == bool(number) else PERIODS_FIRST + 10 * number
-        graph = Graph(900 + number, first, hosts, dice.randint(3, 5), dice.choice(("", "q")))
+        graph = Graph(900 + number, first, hosts, dice.randint(2, 4), dice.choice(("", "", "q")))
         at = 1.0 + number
         create = _create(graph, name, at, dice.randint(1, hosts))
         create.arguments["recrawl"] = {"every": f"{dice.choice(PERIODS_SECONDS)}s", "depth": depth}
@@ -401,14 +401,17 @@ def _while_on_way(dice: random.Random, seconds: float) -> list[Event]:
     while at < seconds - 3:
         node, until = dice.choice(NODES), {"until": "r0"}
         what = dice.choice(("older", "older", "node", "broker"))
-        if what == "older":
+        if what == "older" and dice.random() < 0.5:  # to what has them on their way
+            where = {"node": node, "fresh": True, **until}
+            events.append(Event(round(at, 2), "older", 0.3, where))
+        elif what == "older":
             copied = round(at - dice.uniform(3, 10), 2)
             events.append(Event(copied, "copy", 0, {"node": node}))
             events.append(Event(round(at, 2), "older", 0.3, {"node": node, **until}))
         else:
             part = node if what == "node" else dice.choice(BROKERS)
             events.append(Event(round(at, 2), "kill", 0.3, {"part": part, "what": "all", **until}))
-        at += dice.uniform(20, 40)
+        at += dice.uniform(15, 30)
     return events
 
 

@@ -27,6 +27,8 @@ from tests.support.site_server import SO_TIMESTAMPNS, arrival
 
 NAME, PASSWORD = "nemesis", "open sesame"
 COOKIE = "member"
+MOST_CHANGES = 4
+"""So often a page changes: what begins again would grow for ever."""
 _FORM = (
     "<!doctype html><title>Log in</title><form method=post action=/login>"
     "<input name=username><input type=password name=password><input type=submit></form>"
@@ -107,7 +109,7 @@ class Targets:
             return _tagged(there, fields, body, kind)
         links = list(there.links)
         if there.changing and (graph := site.graph_of(target)) is not None:
-            fetches = self._fetches[url] = self._fetches.get(url, 0) + 1
+            fetches = self._fetches[url] = min(self._fetches.get(url, 0) + 1, MOST_CHANGES)
             number_of_page = target.rpartition("/")[2]
             links.append(f"http://{host}:{self.port}/{graph.tag}/w/{number_of_page}.{fetches}")
         said = f"<p>{there.text}</p>" if there.text else ""

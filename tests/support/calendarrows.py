@@ -23,8 +23,8 @@ from tests.support.site_server import Answer, Request, SiteServer
 from tests.support.sites import html
 from tests.support.system import System, wait_until
 
-PAGES, FEW_PAGES = 600, 240
-EVERY_SECONDS = 4
+PAGES, FEW_PAGES = 600, 150
+EVERY_SECONDS = 3
 LEAST_ON_WAY = 60
 """So many are queued when the blow falls."""
 LEASED = 64

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.support.effort import cases, examples
-from tests.support.redis_server import RedisServer
+from tests.support.shared_system import shared_system
 from tests.support.site_server import Answer, Request, SiteServer
 from tests.support.sites import html
 from tests.support.system import System, wait_until
 
-PERIODS = examples(3, 10)
+PERIODS = examples(2, 10)
 DEPTH = 34
 """Of the chain: deeper than there are priority levels."""
 
@@ -46,14 +46,20 @@ class Site:
         return Answer(body=body, headers={"ETag": tag, "Content-Type": kind})
 
 
-def periods(system: System) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = system.call("GET", "/v1/crawls/test/periods")
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    with shared_system(tmp_path_factory.mktemp("calendar")) as started:
+        yield started
+
+
+def periods(system: System, crawl: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = system.call("GET", f"/v1/crawls/{crawl}/periods")
     return found[::-1]
 
 
-def wait_period(system: System, number: int) -> None:
+def wait_period(system: System, crawl: str, number: int) -> None:
     def over() -> bool:
-        found = periods(system)
+        found = periods(system, crawl)
         return len(found) >= number and found[number - 1]["ended_ms"] > 0
 
     wait_until(over, 60, f"period {number} ends")
@@ -61,23 +67,29 @@ def wait_period(system: System, number: int) -> None:
 
 @pytest.mark.parametrize("order", cases(["depth"], ["breadth", "best"]))
 def test_every_known_page_is_asked_for_once_in_each_period_if_it_has_changed(
-    tmp_path: Path, redis_server: RedisServer, order: str
+    system: System, order: str
 ) -> None:
-    site = Site()
-    with SiteServer(site) as server, System(tmp_path, [redis_server.url]).start() as system:
+    site, name = Site(), f"all-{order}"
+    with SiteServer(site) as server:
         site.map = (
             '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
             f"<url><loc>{server.url('/mapped')}</loc></url></urlset>"
         ).encode()
-        recrawl = {"every": "3s", "depth": "all"}
+        recrawl = {"every": "2s", "depth": "all"}
         system.crawl(
-            [server.url("/")], delay=0, recrawl=recrawl, order=order, sitemaps="on", host_pages=60
+            [server.url("/")],
+            name,
+            delay=0,
+            recrawl=recrawl,
+            order=order,
+            sitemaps="on",
+            host_pages=60,
         )
         for number in range(1, PERIODS + 1):
-            wait_period(system, number)
-        system.call("POST", "/v1/crawls/test/stop", {})
-        system.wait_done(60)
-        found = periods(system)
+            wait_period(system, name, number)
+        system.call("POST", f"/v1/crawls/{name}/stop", {})
+        system.wait_done(60, name)
+        found = periods(system, name)
         asked = Counter(hit.target for hit in server.hits)
         del asked["/robots.txt"]
         assert len(asked) == 21 + DEPTH + 2, "pages, the sitemap and what it lists"
@@ -85,23 +97,21 @@ def test_every_known_page_is_asked_for_once_in_each_period_if_it_has_changed(
         assert not odd, "each once a period, but for the last, which was stopped perhaps"
         again = sum(asked.values()) - len(asked)
         assert site.unchanged == again, "each with what the server said of it"
-        assert system.stats()["unchanged"] == again
+        assert system.stats(name)["unchanged"] == again
 
 
-def test_what_is_gone_keeps_its_page_and_is_found_again(
-    tmp_path: Path, redis_server: RedisServer
-) -> None:
+def test_what_is_gone_keeps_its_page_and_is_found_again(system: System) -> None:
     site = Site()
-    with SiteServer(site) as server, System(tmp_path, [redis_server.url]).start() as system:
-        recrawl = {"every": "2s", "depth": 1}
-        system.crawl([server.url("/")], delay=0, recrawl=recrawl)
-        wait_period(system, 1)
+    with SiteServer(site) as server:
+        recrawl = {"every": "1s", "depth": 1}
+        system.crawl([server.url("/")], "gone", delay=0, recrawl=recrawl)
+        wait_period(system, "gone", 1)
         site.gone.add("/leaf/3")
-        wait_period(system, 3)
+        wait_period(system, "gone", 3)
         asked = Counter(hit.target for hit in server.hits)
         assert asked["/chain/2"] == 1, "it is deeper"
         assert asked["/leaf/4"] >= 3
-        (state,) = system.call("GET", f"/v1/urls?crawl=test&url={server.url('/leaf/3')}")
+        (state,) = system.call("GET", f"/v1/urls?crawl=gone&url={server.url('/leaf/3')}")
         assert "gone" in state["why"]
         assert "asked for again in the first period from" in state["why"]
         assert "it was gone 2 times in a row" in state["why"]
@@ -109,7 +119,9 @@ def test_what_is_gone_keeps_its_page_and_is_found_again(
         site.gone.clear()
 
         def back() -> bool:
-            (state,) = system.call("GET", f"/v1/urls?crawl=test&url={server.url('/leaf/3')}")
+            (state,) = system.call("GET", f"/v1/urls?crawl=gone&url={server.url('/leaf/3')}")
             return "gone" not in state["why"]
 
         wait_until(back, 60, "it is looked at again")
+        system.call("POST", "/v1/crawls/gone/stop", {})
+        system.wait_done(60, "gone")

@@ -40,8 +40,9 @@ def get_orders(service: Service) -> Orders:
 def patch_orders(service: Service, body: OrderRequest) -> Ordered:
     """Order a node, or all by ``*``: what is named changes, and holds until it is ``unset``.
 
-    Its processes follow within a second, and those of a worker also while no broker answers. With a
-    ``revision`` it is answered 409 if the node's orders have another one by now.
+    Its processes follow within a second, and those of a worker also while no broker answers.
+    Brokers and loggers may be ordered ``log_level`` alone. With a ``revision`` it is answered 409
+    if the node's orders have another one by now.
     """
     try:
         found = service.members.order(

@@ -51,7 +51,7 @@ def create(look: Look, form: Form) -> Goto | Shown:
 
 def check(look: Look, form: Form) -> Goto | Shown:
     """Show what would be different, or with ``step`` save it, or go back to the form."""
-    name, revision = look.path["crawl"], int(form.text("revision") or 0)
+    name, revision = look.path["crawl"], form.number("revision") or 0
     options, wrong = fields.read(form)
     if options is None or form.text("step") == "again":
         return _again("edit", form, name, wrong, revision)

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from greencrawl.broker.service import pages as stored
 from greencrawl.broker.service.faces.asking import cursor, wanted_pages
 from greencrawl.broker.service.faces.operating import said
-from greencrawl.monitor.look import Data, Download, File, Look, View
+from greencrawl.monitor.look import Data, Download, File, Look, View, whole
 from greencrawl.monitor.views.choosing import chosen
 from greencrawl.schema.errors import InvalidConfig, InvalidUrl
 from greencrawl.schema.text.spans import blocks_of
@@ -57,8 +57,8 @@ def page(look: Look) -> Data:
 
 def body(look: Look) -> Download:
     """A page's body as it was fetched."""
-    at = look.asked("at")
-    content = stored.body_at(look.service.store, look.path["id"], int(at) if at.isdecimal() else 0)
+    at_ms = whole(look.asked("at")) or 0
+    content = stored.body_at(look.service.store, look.path["id"], at_ms)
     return Download(name=f"{look.path['id']}.bin", chunks=[content])
 
 

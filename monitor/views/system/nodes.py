@@ -10,9 +10,16 @@ from msgspec import Struct
 
 from greencrawl.broker.service.faces.operating import Missing
 from greencrawl.broker.service.members import UnknownNode
-from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View
+from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View, whole
 from greencrawl.schema.errors import InvalidConfig
-from greencrawl.schema.records import ALL, MemberState, NodeOptions, OptionName, Ordered
+from greencrawl.schema.records import (
+    ALL,
+    FOLLOWED,
+    MemberState,
+    NodeOptions,
+    OptionName,
+    Ordered,
+)
 from greencrawl.store.base import NEVER
 
 BY = "monitor"
@@ -71,7 +78,11 @@ def nodes(look: Look) -> Data:
         )
         for name, kind in names
     ]
-    return {"nodes": rows, "gone": gone[:GONE], "all": _said(_ordered(look, ALL).options)}
+    unheard = bool(rows) and not any(row.here for row in rows)
+    return {
+        "nodes": rows, "gone": gone[:GONE], "all": _said(_ordered(look, ALL).options),
+        "redis_away": unheard and bool(look.service.frontier.nodes_away()),
+    }  # fmt: skip
 
 
 def node(look: Look) -> Data:
@@ -81,13 +92,15 @@ def node(look: Look) -> Data:
     if name != ALL and not members:
         raise Missing(f"no node is called {name[:100]!r}")
     there = [one for one in members if not one.left_ms]
-    return {"name": name, "members": there or members[-1:], "said": _text}
+    members = there or sorted(members, key=lambda one: one.left_ms)[-1:]
+    return {"name": name, "members": members, "said": _text}
 
 
 def form(look: Look) -> Data:
-    """What it is ordered, to be changed."""
+    """What it is ordered, to be changed: what its kind follows. Raises Missing."""
     name = look.path["node"]
     ordered = _ordered(look, name)
+    followed = _followed(look, name)
     fields = [
         Field(
             name=one.name,
@@ -96,6 +109,7 @@ def form(look: Look) -> Data:
             value=_text(getattr(ordered.options, one.name)),
         )
         for one in msgspec.structs.fields(NodeOptions)
+        if one.name in followed or getattr(ordered.options, one.name) is not None
     ]
     return {"name": name, "fields": fields, "revision": ordered.revision, "all": ALL}
 
@@ -109,7 +123,7 @@ def order(look: Look, form: Form) -> Goto:
     unset = tuple(
         one for one, said in given.items() if not said and getattr(before, one) is not None
     )
-    revision = int(form.text("revision")) if form.text("revision").isdecimal() else None
+    revision = form.number("revision")
     try:
         done = look.service.members.order(name, options, unset, by_whom=BY, revision=revision)
     except UnknownNode as error:
@@ -122,14 +136,13 @@ def order(look: Look, form: Form) -> Goto:
 
 def orders(look: Look) -> Data:
     """Who ordered what, and who changed options of crawls, the latest first."""
-    before = look.asked("before")
-    later = before.isdecimal() and len(before) < 16
-    rows = look.service.members.log(LOGGED, before=int(before) if later else NEVER)
+    before = whole(look.asked("before"))
+    rows = look.service.members.log(LOGGED, before=NEVER if before is None else before)
     full = len(rows) == LOGGED
     return {
         "rows": [(one, _changes(one.changed)) for one in rows],
         "next": f"?before={rows[-1].revision}" if full else "",
-        "first": not later,
+        "first": before is None,
         "all": ALL,
     }
 
@@ -137,6 +150,16 @@ def orders(look: Look) -> Data:
 def _ordered(look: Look, name: str) -> Ordered:
     known = look.service.members.refresh().nodes
     return next((one for one in known if one.member == name), Ordered(member=name))
+
+
+def _followed(look: Look, name: str) -> set[OptionName]:
+    """What a node does something about, or any. Raises Missing."""
+    if name == ALL:
+        return set(NAMES)
+    kinds = {one.kind for one in look.service.store.members() if one.node == name}
+    if not kinds:
+        raise Missing(f"no node is called {name[:100]!r}")
+    return {one for kind in kinds for one in FOLLOWED[kind]}
 
 
 def _said(options: NodeOptions) -> list[tuple[str, str]]:

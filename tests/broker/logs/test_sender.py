@@ -22,6 +22,7 @@ from greencrawl.broker.logs.choosing import ranked
 from greencrawl.broker.logs.known import FORGET_SECONDS, Known
 from greencrawl.broker.logs.records import LogLine, LogsQuery, LogsReply
 from greencrawl.broker.logs.sender import Sender
+from greencrawl.broker.transport import KeepAlive
 from greencrawl.logger.finding import find
 from greencrawl.logger.intake import Intake
 from greencrawl.schema import log
@@ -164,6 +165,33 @@ def test_a_logger_that_was_killed_and_comes_again_has_each_line_once(tmp_path: P
             wait_until(lambda: intake.taken_lines >= 300, SECONDS, "all are taken")
             assert numbers(kept(intake)) == all_once(300)
             assert sender.dropped == 0
+
+
+def test_a_logger_that_is_tried_again_and_again_is_told_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "log", as_processes_say_it())
+    monkeypatch.setattr(module, "REST_SECONDS", 0.1)
+    monkeypatch.setattr(module, "MOST_REST_SECONDS", 0.1)
+    with logger_here(tmp_path / "logs") as (url, intake):
+        member = next(f"w-{n}" for n in range(99) if ranked(f"w-{n}", [url, NOBODY])[0] == NOBODY)
+        tried = 0
+
+        class Counting(KeepAlive):
+            def send(self, *given: Any, **more: Any) -> Any:
+                nonlocal tried
+                tried += self.url == NOBODY
+                return super().send(*given, **more)
+
+        with sending(tmp_path, NOBODY, url, member=member, connect=Counting) as sender:
+            for number in range(1, 2000):
+                say(sender, range(number, number + 1))
+                gevent.sleep(0.01)
+                if tried > 4 and intake.taken_lines:
+                    break
+        said = Counter(one.event for one in kept(intake) if one.event.startswith("log"))
+    assert tried > 4
+    assert said == {"logs_go_to": 1, "logger_failed": 1}
 
 
 def test_of_two_loggers_the_other_takes_over_and_no_line_is_told_twice(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from greencrawl.broker.service import members
 from greencrawl.broker.service.members import Members, UnknownNode
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.clock import monotonic
-from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.errors import InvalidConfig, Unavailable
 from greencrawl.schema.records import (
     ALL,
     CrawlOptions,
@@ -143,6 +143,18 @@ def test_orders_of_a_node_count_before_those_of_all(rig: Rig) -> None:
     assert one.options_of("w") == (3, NodeOptions(greenlets=9, drain=True))
     with pytest.raises(UnknownNode):
         one.order("nobody", NodeOptions(drain=True))
+
+
+def test_a_node_is_not_ordered_what_its_kind_does_nothing_about(rig: Rig) -> None:
+    one, _ = rig.members
+    for kind in ("broker", "logger"):
+        one.follow(replace(HERE, id=kind, node=kind, kind=kind))
+        with pytest.raises(InvalidConfig, match=f"a {kind} follows log_level only"):
+            one.order(kind, NodeOptions(processes=3, log_level="debug"))
+        assert one.options_of(kind)[1] == NodeOptions(), "nothing of it holds"
+        assert one.order(kind, NodeOptions(log_level="debug")) is not None
+    one.order("broker", NodeOptions(), ("paused",))
+    assert one.order(ALL, NodeOptions(processes=3)) is not None, "who cannot follow it need not"
 
 
 def test_a_change_of_a_crawl_is_told_once_to_whoever_asks_for_such(rig: Rig) -> None:

@@ -1,14 +1,22 @@
-"""The line that starts one more worker elsewhere, and what forbids it."""
+"""Nodes: the line that starts one more worker elsewhere, and what is said while Redis is away."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from gevent.pywsgi import WSGIServer
 
-from greencrawl.cli.admin.nodes import join_line
-from greencrawl.schema.errors import InvalidConfig
+from greencrawl.broker.api.messages import MembersReply
+from greencrawl.cli import reach
+from greencrawl.cli.admin.nodes import drain, join_line, nodes
+from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
+from greencrawl.schema.records import MemberState, Ordered
 from greencrawl.schema.settings import load
+from greencrawl.schema.wire import to_json
 
 SHARED = {
     "GREENCRAWL_BROKER": "https://broker.example:8765",
@@ -40,6 +48,8 @@ def test_the_line_has_what_a_worker_needs_and_no_more(monkeypatch: pytest.Monkey
         ("GREENCRAWL_REDIS", ""),
         ("GREENCRAWL_REDIS", "redis://localhost:6379"),
         ("GREENCRAWL_STORE", "sqlite:////data/content.sqlite"),
+        ("GREENCRAWL_STORE", "mysql://u:p@localhost/crawl"),
+        ("GREENCRAWL_STORE", "mysql://u:p@db.example,127.0.0.1:3307/crawl"),
     ],
 )
 def test_what_only_this_machine_reaches_is_named(
@@ -51,3 +61,35 @@ def test_what_only_this_machine_reaches_is_named(
         join_line(load(changed))
     (problem,) = raised.value.problems
     assert problem[0] == (key if key != "GREENCRAWL_BROKER" else "GREENCRAWL_BIND")
+
+
+def _redis_is_away(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+    """A broker that answers, and from which Redis is away: it has heard of nobody."""
+    silent = MemberState(id="w-0", node="w", kind="worker", incarnation=1, status="silent")
+    answers = {
+        "/healthz": b'{"status": "ok"}',
+        "/v1/members": to_json(MembersReply((silent,))),
+        "/v1/orders": to_json(Ordered(member="w")),
+    }
+    environ["wsgi.input"].read()
+    body = answers.get(environ["PATH_INFO"])
+    start("200 OK" if body else "503 Away", [("Content-Type", "application/json")])
+    return [body or b'{"title": "Away", "status": 503, "detail": "Redis is away"}']
+
+
+def test_while_redis_is_away_nodes_are_shown_and_none_is_said_to_be_drained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = WSGIServer(("127.0.0.1", 0), _redis_is_away, log=None)
+    server.start()
+    monkeypatch.setenv("GREENCRAWL_BROKER", f"http://127.0.0.1:{server.server_port}")
+    with pytest.raises(Unavailable, match=r"no broker is ready: .*Redis is away"):
+        reach.required(reach.load())
+    assert CliRunner().invoke(nodes, []).output.startswith("w\tworker\tsilent")
+    drained = CliRunner().invoke(drain, ["w"])
+    assert "drained" not in drained.output
+    assert isinstance(drained.exception, GreencrawlError)
+    assert "nothing is heard of w-0" in str(drained.exception)
+    server.stop()
+    with pytest.raises(reach.NoBroker):
+        reach.living(reach.load())
