@@ -31,7 +31,7 @@ def test_orders_are_read_by_the_fields_of_their_record(
         (["delay=2", "traps=on"], {"delay": 2.0, "traps": "on"}),
         (["exclude=a=b", "exclude=c"], {"exclude": ("a=b", "c")}),
         (['exclude=["a","b"]', "include="], {"exclude": ("a", "b"), "include": None}),
-        (['recrawl={"every": "1d"}'], {"recrawl": {"mode": "period", "every": "1d"}}),
+        (['recrawl={"every": "1d"}'], {"recrawl": {"mode": "period", "every": "1d", "depth": 0}}),
     ],
 )
 def test_options_of_a_crawl_are_single_values_lists_or_json(

@@ -106,8 +106,10 @@ def test_each_line_is_kept_once_though_both_loggers_are_killed(rig: Rig) -> None
         logger.start()
     expected = rig.said("worker", worker)
     assert sum(event == "ordered" for _, _, event in expected) >= 5
-    wait_until(lambda: expected - rig.names(node=NODE) == Counter(), SECONDS, "all are kept")
-    assert rig.names(node=NODE) == rig.said("worker", worker)
+    # Meanwhile it may say more, such as that a logger takes its lines again.
+    wait_until(
+        lambda: rig.names(node=NODE) == rig.said("worker", worker), SECONDS, "all are kept, once"
+    )
     assert max(rig.names().values()) == 1
 
 

@@ -26,10 +26,8 @@ from greencrawl.schema.records import Failure, FailureKind, Fetched, PutOff
 from greencrawl.schema.records.auth import Auth
 from greencrawl.worker.auth.account import REFUSED_SECONDS, Account
 from greencrawl.worker.auth.base import Grant, Kind, LoginFailed, LoginRefused
-from greencrawl.worker.auth.errands import Errands
 from greencrawl.worker.auth.kinds.registry import trusted
 from greencrawl.worker.auth.state.secrets import Secrets
-from greencrawl.worker.auth.state.vault import Claim, Vault
 from greencrawl.worker.retry import TABLE
 from greencrawl.worker.session.backoff import (
     AWAY_PATIENCE_SECONDS,
@@ -39,6 +37,9 @@ from greencrawl.worker.session.backoff import (
 )
 
 if TYPE_CHECKING:
+    # Only crawls that log in load these: their libraries take 15 MB.
+    from greencrawl.worker.auth.errands import Errands
+    from greencrawl.worker.auth.state.vault import Claim, Vault
     from greencrawl.worker.session.fetcher import Visit
 
 T = TypeVar("T")

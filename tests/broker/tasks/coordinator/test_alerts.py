@@ -369,7 +369,8 @@ def test_its_greenlet_tries_again_with_growing_pauses_and_the_log_has_no_secret(
             while rig.store.untold_alerts():
                 real(0.001)
         teller.stop()
-    assert pauses[:4] == [1.0, 2.0, 4.0, 8.0]
+    waits = [pause for pause in pauses if pause >= 1]  # other greenlets sleep less
+    assert waits[:4] == [1.0, 2.0, 4.0, 8.0]
     said = capsys.readouterr().err
     assert said.count("alert_not_delivered") == 4
     assert "secret" not in said
