@@ -295,7 +295,7 @@ class Store(Protocol):
     def rest(self, crawl: int, every_ms: int, *, version: int) -> Crawl:
         """Set a finished crawl done, as :meth:`set_state` does, until its next period.
 
-        The next period begins ``every_ms`` after the begin of the last one, or at once if that is
+        The next period begins ``every_ms`` after the start of the last one, or at once if that is
         past. Until then the crawl is ``resting``, and all rules for a finished crawl apply to it.
         The current period has ended. Idempotent.
         """

@@ -29,7 +29,7 @@ class _Named(NamedTuple):
 
 
 class Origins:
-    """A set of origins. Raises ValueError for a wrong pattern; :func:`problem` says why beforehand."""
+    """A set of origins. Raises ValueError for a wrong pattern; :func:`problem` says why."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         named = [_read(pattern) for pattern in patterns]

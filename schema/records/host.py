@@ -91,7 +91,7 @@ class Purge(Struct, frozen=True, kw_only=True):
     """A deletion under way: of a crawl, or of the waiting tasks of one host in it.
 
     ``instance`` is the crawl's id: another crawl may have its name by now. ``total`` counts stored
-    rows, or tasks of the host, at its begin (0: not counted yet); ``removed`` is how many are
+    rows, or tasks of the host, at its start (0: not counted yet); ``removed`` is how many are
     deleted. ``away`` are Redis nodes that it waits for: it goes on by itself when they are back.
     """
 

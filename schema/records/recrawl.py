@@ -18,7 +18,7 @@ EVERY_DEPTH, NO_DEPTH = 2**31 - 1, -1
 class Recrawl(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """When a crawl begins again: in periods, each from its seeds.
 
-    ``every`` is the time from the begin of one period to that of the next: ``15s``, ``90m``,
+    ``every`` is the time from the start of one period to that of the next: ``15s``, ``90m``,
     ``12h``, ``1d``, ``2w``. In each period, known pages up to ``depth`` that are in the *calendar*
     are asked for again; 0: the seeds alone.
     """

@@ -69,7 +69,7 @@ class CrawlStats(Totals, frozen=True, kw_only=True):
 
 
 class Counted(Struct, frozen=True, kw_only=True):
-    """A crawl's counters at the begin of a ``minute`` (since 1970), as the store keeps them.
+    """A crawl's counters at the start of a ``minute`` (since 1970), as the store keeps them.
 
     ``pages``, ``bytes``, ``errors`` and ``unchanged`` are sums since the crawl was made; the others
     are the values at that minute.

@@ -75,7 +75,7 @@ class Position(Struct):
 class _State(Struct):
     """``FILE.part.state``. ``options`` are as typed; ``since_ms`` is what a relative time meant.
 
-    ``columns`` are those of a table that were found at its begin.
+    ``columns`` are those of a table that were found at its start.
     """
 
     options: dict[str, Any]
@@ -126,7 +126,7 @@ class Resumable:
             """The begin of the exported time: that of the earlier run if there was one."""
             self.position = state.position if state else Position()
             self.columns = state.columns if state else ()
-            """Columns of a table that are found at its begin: set them before :meth:`run`."""
+            """Columns of a table that are found at its start: set them before :meth:`run`."""
             if state is None:  # otherwise a crash would bring it back
                 self._state_path.unlink(missing_ok=True)
             self._file.truncate(self.position.length)

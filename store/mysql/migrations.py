@@ -1,7 +1,7 @@
 """Migrations on MySQL: the numbered files of ``schema/sql/mysql``, one process at a time.
 
 A statement that changes a table commits by itself. So a file that fails half-way is run again from
-its begin, and each of its statements must be safe to repeat. The same happens when another server
+its start, and each of its statements must be safe to repeat. The same happens when another server
 takes writes between two migrations: the fence is checked before each.
 """
 

@@ -9,7 +9,7 @@ Position = Mapping[int, int]
 
 
 def parse(text: str) -> dict[int, int]:
-    """Parse a position such as ``0-1-100,1-2-7``; an empty text is the begin. Raises ValueError."""
+    """Parse a position such as ``0-1-100,1-2-7``; an empty text is the start. Raises ValueError."""
     found: dict[int, int] = {}
     for part in filter(None, (one.strip() for one in text.split(","))):
         domain, _, sequence = part.split("-")

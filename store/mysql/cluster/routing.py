@@ -246,7 +246,7 @@ class Cluster:
         row = db.fetchone()
         if row is None or not row[1] or row[2] or row[0] != route.epoch:
             raise _Fenced(f"{route.server} takes no writes of epoch {route.epoch} any more")
-        if row[3] != route.epoch:  # a session keeps the domain that was set at its begin
+        if row[3] != route.epoch:  # a session keeps the domain that was set at its start
             raise _Fenced(f"a connection to {route.server} is older than epoch {route.epoch}")
 
     def _route(self) -> Route:
