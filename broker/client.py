@@ -73,22 +73,17 @@ LEASE_MARGIN_SECONDS = 10.0
 CHANGES_SECONDS = 60.0
 """Time-out of a list of changes, which reads many pages."""
 SEED_SECONDS = 300.0
-"""Time-out of a batch of seeds.
-
-The answer comes when all are durable, and queued except for nodes that are away: a large batch
-takes long.
-"""
+"""Time-out of a batch of seeds. The answer comes when all are durable, and queued except for nodes
+that are away: a large batch takes long."""
 IDEMPOTENT = frozenset({"GET", "DELETE"})
 
 
 class BrokerClient:
     """Calls brokers at ``addresses`` (``http://host:port``); many greenlets may use it at once.
-
     Every method raises Unavailable when no broker answers (or one answers 5xx), and Refused when
     one answers 4xx. ``ca`` is a PEM file that verifies ``https`` brokers. ``timeout`` in seconds
     bounds each read and write; for leases the bound is their wait + 10 s. ``transport`` makes a
-    connection from an address and ``ca``; None: connections for greenlets.
-    """
+    connection from an address and ``ca``; None: connections for greenlets."""
 
     def __init__(
         self,
@@ -144,9 +139,7 @@ class BrokerClient:
 
     def extend(self, request: ExtendRequest) -> ItemsReply:
         """Extend the deadlines of sessions to ``request.ttl`` seconds from when this was sent.
-
-        Returns a status for each. Idempotent.
-        """
+        Returns a status for each. Idempotent."""
         return self._items("/v1/sessions/extend", request)
 
     def close(self, request: CloseRequest) -> ItemsReply:
@@ -321,10 +314,8 @@ class BrokerClient:
         after: str = "",
         seconds: float | None = None,
     ) -> PagesReply:
-        """Return some stored pages; ask again with ``next`` until it is "".
-
-        An answer may have few pages or none.
-        """
+        """Return some stored pages; ask again with ``next`` until it is "". An answer may have few
+        pages or none."""
         named = {"host": host, "status": status, "since": since, "grep": grep, "after": after}
         query = answers.query(crawl=crawl, limit=limit, **{k: v for k, v in named.items() if v})
         return self._call("GET", "/v1/pages" + query, None, PagesReply, seconds)

@@ -34,10 +34,8 @@ AUTH_FIELDS = (
     "hosts",
 )
 """Secrets of a crawl's entry NAME, and the hosts that they are for.
-
 ``greencrawl.worker.auth.state.secrets`` reads the variables GREENCRAWL_AUTH_NAME_FIELD. No field
-ends in another one, so that a variable names one entry only.
-"""
+ends in another one, so that a variable names one entry only."""
 _AUTH_VARIABLE = re.compile(rf"{AUTH}[A-Z][A-Z0-9_]{{0,31}}_({'|'.join(AUTH_FIELDS).upper()})")
 
 
@@ -106,10 +104,8 @@ class Settings:
 
     @property
     def credentials_file(self) -> Path:
-        """Return the file of passwords and keys; in the data folder if none is set.
-
-        It need not exist.
-        """
+        """Return the file of passwords and keys; in the data folder if none is set. It need not
+        exist."""
         return Path(self.credentials) if self.credentials else self.data / "credentials.toml"
 
     @property

@@ -112,9 +112,7 @@ def bounded(number: int) -> int:
 
 def digest_of(content: bytes | int | str) -> bytes:
     """Return the digest in a column ``content``: raw, or in decimal where older programs read it.
-
-    b"" if the column has none: previous versions noted another hash, of up to 64 bits.
-    """
+    b"" if the column has none: previous versions noted another hash, of up to 64 bits."""
     if isinstance(content, bytes):
         return content
     number = int(content)
@@ -144,34 +142,24 @@ def plain_links(links: Sequence[Admission]) -> bytes:
 
 
 LEVEL = 1
-"""Level of zstd.
-
-A page of 14 KB of documentation and its 6 KB of text take 39 µs of CPU, and 1/4 is left. Level 3
-takes 51 µs and leaves a thirtieth less.
-"""
+"""Level of zstd. A page of 14 KB of documentation and its 6 KB of text take 39 µs of CPU, and 1/4
+is left. Level 3 takes 51 µs and leaves a thirtieth less."""
 
 
 _PARAMETERS = zstandard.ZstdCompressionParameters.from_level(
     LEVEL, min_match=7, write_content_size=True
 )
-"""The level's parameters with another shortest match.
-
-By default it is 5 to 7, by the size; 7 takes a fourteenth less time and leaves no more.
-"""
+"""The level's parameters with another shortest match. By default it is 5 to 7, by the size; 7 takes
+a fourteenth less time and leaves no more."""
 
 LINKS_LEVEL = -1
-"""Level of zstd for links, which are a few hundred bytes.
-
-It takes 2 µs and leaves 300 bytes for 40 links. Level 1 takes 5 µs for its tables and leaves 260
-bytes.
-"""
+"""Level of zstd for links, which are a few hundred bytes. It takes 2 µs and leaves 300 bytes for 40
+links. Level 1 takes 5 µs for its tables and leaves 260 bytes."""
 
 
 class Codec:
-    """Makes rows for one thread.
-
-    Its zstd contexts are reused and must not be shared between threads.
-    """
+    """Makes rows for one thread. Its zstd contexts are reused and must not be shared between
+    threads."""
 
     def __init__(self) -> None:
         self._compressor = zstandard.ZstdCompressor(compression_params=_PARAMETERS)
@@ -189,11 +177,9 @@ class Codec:
 
     @staticmethod
     def _pack_all(compressor: zstandard.ZstdCompressor, plain: Sequence[bytes]) -> list[Any]:
-        """Run :meth:`pack` on many, as buffers, giving up the GIL only once.
-
-        A thread that gives it up beside a busy hub can wait for the switch interval (5 ms) to get
-        it back, and three times a page adds up; see ``greencrawl.store.sqlite.commits``.
-        """
+        """Run :meth:`pack` on many, as buffers, giving up the GIL only once. A thread that gives it
+        up beside a busy hub can wait for the switch interval (5 ms) to get it back, and three times
+        a page adds up; see ``greencrawl.store.sqlite.commits``."""
         packed: list[Any] = [b""] * len(plain)
         chosen: list[int] = []
         total = 0

@@ -210,7 +210,7 @@ class Leasing:
             log.info("caller_gone", worker=one.request.worker)
             one.gone = True
             self._settle(one)
-        if not self._waiters:  # all gave up while the store or Redis was asked
+        if not self._waiters:  # all have given up while the store or Redis was asked
             self._postpone_all(by_partition, 0.0)
             return False
         gathering = self._gathering(len(by_partition))
