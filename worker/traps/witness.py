@@ -41,16 +41,11 @@ _RANKED = 200
 """Links of a page that are ranked by their shapes, if some are to come last."""
 _KINDS = 64
 _FRESH, _FEW, _ASKED = 32, 4, 8
-"""New links of one page that are read.
-
-Of more links, every second, third … is read; of a page with new text, which proves enough, fewer;
-and so many others with a query.
-"""
+"""New links of one page that are read. Of more links, every second, third … is read; of a page with
+new text, which proves enough, fewer; and so many others with a query."""
 _EVERY = 128
-"""How often the links of a settled shape's pages are read, if no shape of the host is poor.
-
-Links that lead to a new query are always read.
-"""
+"""How often the links of a settled shape's pages are read, if no shape of the host is poor. Links
+that lead to a new query are always read."""
 _CLAIMS = 20
 """After so many pages credited for leading to a shape of which nothing was fetched since, one of
 its URLs is fetched early."""
@@ -60,10 +55,8 @@ other would support each other for ever."""
 _TRIES = 4
 """Pages of a host in which marks of software are searched for, once it shows its links."""
 _SAME_ASKED, _SAME, _DEPTHS = 2, 4, 5
-"""Limits of pages with the same text, beyond which the text is no page's own.
-
-They are: pages if the last has a query, pages if it has none, depths of their folders.
-"""
+"""Limits of pages with the same text, beyond which the text is no page's own. They are: pages if
+the last has a query, pages if it has none, depths of their folders."""
 _BOTTOM = 7
 """The number of depths beyond which not even a name of its own counts for a page."""
 _LONG_TEXT, _BRED = 512, 3
@@ -227,10 +220,7 @@ class Witness:
 
     def _bred(self, url: str, links: list[str], seed: int) -> bool:
         """Tell whether a page was found on another with the same text, that of ``seed``, like a
-        trap's.
-
-        From now on its ``links`` were.
-        """
+        trap's. From now on its ``links`` were."""
         if links:
             self._novelty.fresh(links, seed)
         return self._novelty.met(url, seed)

@@ -57,19 +57,15 @@ _PROBES, _PAGES_A_PROBE = 2, 100
 KNOWN_SCORE = 3.0
 """The score of links of software whose links the host shows, without proof that it runs it."""
 POOR_SECTION = 12.0
-"""A section with this score against it: unknown shapes in it are parked with it.
-
-Half of it is held against a shape that is new in it.
-"""
+"""A section with this score against it: unknown shapes in it are parked with it. Half of it is held
+against a shape that is new in it."""
 _SETTLED = 8
 """Yields after which a shape may be settled."""
 _GRANTED = -1.0
 """A shape with a lower score has yielded, lately or often."""
 _DROUGHT = 6
-"""After so many pages without new text, pages of a shape that ends in a number count against it.
-
-It does not matter whether they lead anywhere.
-"""
+"""After so many pages without new text, pages of a shape that ends in a number count against it. It
+does not matter whether they lead anywhere."""
 _OFTEN, _OFTEN_WEIGHT = 8, 2.5
 """From so many pages of several shapes with one text – a form, an error – on, another counts
 more."""
@@ -83,14 +79,12 @@ _FEEDERS, _VOTES = 128, 2
 
 
 class Sum(Struct, gc=False):
-    """What is known of one shape. ``score`` is the evidence against it.
-
-    ``text``, ``leads`` and ``further`` are the shares of its last pages that had new text, that led
-    to shapes with new text, to shapes that led there, and to unknown ones. ``feeder`` is the shape,
-    by hash, on whose pages most of its pages were found, ``votes`` by how much. ``inner`` is the
-    share of those found on its own pages that had new text, ``inners`` how many of these were
-    fetched, as far as that counts. ``figures`` are those of the last page.
-    """
+    """What is known of one shape. ``score`` is the evidence against it. ``text``, ``leads`` and
+    ``further`` are the shares of its last pages that had new text, that led to shapes with new
+    text, to shapes that led there, and to unknown ones. ``feeder`` is the shape, by hash, on whose
+    pages most of its pages were found, ``votes`` by how much. ``inner`` is the share of those found
+    on its own pages that had new text, ``inners`` how many of these were fetched, as far as that
+    counts. ``figures`` are those of the last page."""
 
     name: str
     score: float = 0.0
@@ -174,10 +168,8 @@ class Yields:
         """Whether a shape was poor: before that no link needs to be checked for one."""
 
     def found_on(self, name: str, feeder: int) -> None:
-        """Note that a URL of the shape was found on a page of the shape ``feeder``, a hash.
-
-        That is the vote of one page; the majority counts.
-        """
+        """Note that a URL of the shape was found on a page of the shape ``feeder``, a hash. That is
+        the vote of one page; the majority counts."""
         found = self.sums.get(name)
         key = key_of(name)
         now = self._feeders.pop(key, (0, 0)) if found is None else (found.feeder, found.votes)
