@@ -8,11 +8,10 @@ any placement of the pieces fits, so does that one. Nothing is tried twice.
 Two bounds keep the work for a URL under :data:`BUDGET`, 0.1 to 0.15 ms, whatever a file says:
 
 * Of a token's rules with ``*`` the first :data:`MAX_WILDCARDS` are compiled, as long as they have
-no more than :data:`MAX_STARS` ``*`` together. Of the other rules, a Disallow is read up to its
-first ``*``, and an Allow is not read at all.
-
+  no more than :data:`MAX_STARS` ``*`` together. Of the other rules, a Disallow is read up to its
+  first ``*``, and an Allow is not read at all.
 * Work is counted before it is done, by its worst case. If the rest of the budget is too small to
-decide, the URL is forbidden.
+  decide, the URL is forbidden.
 
 Both forbid more than the file does, never less, so that RFC 9309 is kept: it says what may not be
 fetched. It requires that 500 KiB of a file are read, and they are.

@@ -38,8 +38,8 @@ class Origins:
         before.
 
         ``named`` returns those that the robots.txt of a URL's origin names, as written, None if
-        that is not known now. A crawl with scope any takes only those of its seeds; otherwise each
-        host of the web that a page leads to would bring all it has.
+        that is not known now. A crawl with scope any takes only the sitemaps of its seeds' origins.
+        Otherwise every linked host of the web would add all its URLs.
         """
         options = crawl.options
         if options.sitemaps == "off" or task.depth >= options.depth:

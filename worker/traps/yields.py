@@ -82,9 +82,9 @@ class Sum(Struct, gc=False):
     """What is known of one shape. ``score`` is the evidence against it. ``text``, ``leads`` and
     ``further`` are the shares of its last pages that had new text, that led to shapes with new
     text, to shapes that led there, and to unknown ones. ``feeder`` is the shape, by hash, on whose
-    pages most of its pages were found, ``votes`` by how much. ``inner`` is the share of those found
-    on its own pages that had new text, ``inners`` how many of these were fetched, as far as that
-    counts. ``figures`` are those of the last page."""
+    pages most of its pages were found, ``votes`` by how much. ``inner`` and ``inners`` are about
+    pages whose URL was found on a page of the shape itself: the share with new text, and how many
+    were fetched, up to a limit. ``figures`` are those of the last page."""
 
     name: str
     score: float = 0.0
