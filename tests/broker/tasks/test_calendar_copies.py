@@ -1,0 +1,125 @@
+"""A node that comes back older, with tasks of pages that were fetched since and are due by now."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import redis
+
+from greencrawl.broker.frontier import Frontier
+from greencrawl.broker.frontier.nodes import keys
+from greencrawl.broker.frontier.scripts.partition import Mode
+from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.records import Admission, Crawl, Overflow, TaskKind
+from greencrawl.store import open_store
+from greencrawl.store.mysql.store import MysqlStore
+from tests.broker.tasks.test_calendar import Rig, on_way
+from tests.support.effort import cases
+from tests.support.mysql_database import server, topology
+from tests.support.redis_dump import contents, dump
+from tests.support.redis_server import RedisServer
+from tests.support.system import wait_until
+
+__all__ = ["server", "topology"]
+
+URLS = [f"http://a.example/{n}" for n in range(12)]
+
+
+@pytest.fixture
+def always_saved(tmp_path: Path) -> Iterator[RedisServer]:
+    """A copy of its disk holds all that was answered before."""
+    running = RedisServer(tmp_path / "redis", None, "--appendfsync", "always").start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(params=cases(["sqlite"], ["mysql"]))
+def rig(request: pytest.FixtureRequest, tmp_path: Path, always_saved: RedisServer) -> Iterator[Rig]:
+    if request.param == "mysql":
+        store = MysqlStore(request.getfixturevalue("topology"))
+    else:
+        store = open_store(f"sqlite:///{tmp_path / 'c.sqlite'}")
+    frontier = Frontier(
+        [always_saved.url], store, partitions=4, lease_seconds=0.5, request_seconds=0.2, create=True
+    )
+    frontier.start()
+    yield Rig(frontier, store)
+    frontier.stop()
+    store.close()
+
+
+def fetched_since(rig: Rig, crawl: Crawl, node: RedisServer) -> None:
+    """The node comes back as it is now, after what waits there was fetched and a period began."""
+    rig.frontier.tick(rig.store.clock())
+    copy = node.folder.parent / "copy"
+    shutil.copytree(node.folder, copy)
+    assert rig.fetch(crawl).total()
+    rig.begin(crawl)
+    node.kill()
+    shutil.rmtree(node.folder)
+    copy.rename(node.folder)
+    node.start()
+
+
+def queued(rig: Rig) -> None:
+    """All that is due is noted as on its way."""
+
+    def over() -> bool:
+        with suppress(Unavailable):
+            rig.step()
+            return not rig.store.calendar_places()
+        return False
+
+    wait_until(over, 20, "the node is given what it missed, and what is due")
+
+
+def test_what_waits_as_new_in_an_older_copy_is_asked_for_once(
+    rig: Rig, always_saved: RedisServer
+) -> None:
+    crawl = rig.crawl()
+    host = "a.example"
+    rig.frontier.admit(crawl.id, [Admission(url, 1) for url in URLS[:8]])
+    rest = [
+        Overflow(rig.frontier.fingerprint(url), rig.frontier.partition_of(host), Admission(url, 1))
+        for url in URLS[8:]
+    ]
+    rig.store.put_overflow(crawl.id, rest)
+    while rig.frontier.refill(crawl.id, rig.frontier.partition_of(host), host):
+        pass
+    fetched_since(rig, crawl, always_saved)
+    queued(rig)
+    raw = redis.Redis(port=always_saved.port, decode_responses=True, encoding="latin-1")
+    found = contents(dump(raw))
+    assert found.places == Counter((crawl.id, url) for url in URLS), "a URL has one task"
+    assert sorted(found.marks[crawl.id]) == sorted(found.again[crawl.id])
+    redis_client = always_saved.client
+    redis_client.hdel(keys.OWNER, "rest")  # else it opens nothing for the life of a lease
+    assert rig.fetch(crawl) == Counter(URLS)
+    assert not on_way(always_saved, crawl)
+    known = [rig.store.planned(crawl.id, rig.frontier.fingerprint(url)) for url in URLS]
+    assert {(row.due_s, row.queued) for row in known} == {(rig.started_s + 1, False)}
+
+
+def test_new_urls_take_no_room_from_known_ones_and_force_queues_none_twice(
+    rig: Rig, always_saved: RedisServer
+) -> None:
+    crawl = rig.crawl(delay=10.0)
+    known = rig.pages(crawl, "a.example", 20)
+    new = [Admission(f"http://a.example/new/{n}", 1) for n in range(50)]
+    assert all(rig.frontier.admit(crawl.id, new))
+    rig.frontier.admit(crawl.id, new[:3], mode=Mode.FORCE, batch=1)
+    rig.begin(crawl)
+    assert rig.step() == 6, "a minute of work, as if nothing else waited"
+    question = Admission(new[5].url, kind=TaskKind.ROBOTS)
+    rig.frontier.admit(crawl.id, [question], mode=Mode.FORCE)
+    raw = redis.Redis(port=always_saved.port, decode_responses=True, encoding="latin-1")
+    found = contents(dump(raw))
+    assert found.places.total() == 50 + 6 + 1, "the question is no fetch of the page"
+    assert found.refetches_at[("a.example", crawl.id)] == 6
+    assert len(found.again[crawl.id]) == 56
+    assert len(known) == 20
