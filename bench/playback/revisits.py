@@ -130,24 +130,28 @@ def judge(report: Report, site: Site, moments: dict[str, list[Moment]]) -> None:
     )
 
 
-def main(arguments: list[str]) -> int:
-    """Crawl, play and judge; the exit code, 2 where it cannot be tried."""
-    parser = argparse.ArgumentParser(prog="python -m bench.playback.revisits")
-    parser.add_argument("--pages", type=int, default=PAGES, metavar="N")
-    given = parser.parse_args(arguments)
-    try:
-        python = environment()
-    except Missing as error:
-        print(f"cannot be tried here: {error}", file=sys.stderr)
-        return 2
-    report = Report("revisits", "a second pass in WARC files, played back by pywb")
-    site = Site(given.pages)
+def play_back(report: Report, pages: int) -> None:
+    """Crawl, play and judge. Raises Missing."""
+    python, site = environment(), Site(pages)
     with tempfile.TemporaryDirectory(prefix="revisits-") as name:
         folder = Path(name)
         origin, files = crawl_twice(folder, site)
         with Player(python, folder / "pywb", files) as player:
             moments = {path: list(played(player, origin + path)) for path in site.sent}
     judge(report, site, moments)
+
+
+def main(arguments: list[str]) -> int:
+    """Play a second pass back; the exit code, 2 where it cannot be tried."""
+    parser = argparse.ArgumentParser(prog="python -m bench.playback.revisits")
+    parser.add_argument("--pages", type=int, default=PAGES, metavar="N")
+    given = parser.parse_args(arguments)
+    report = Report("revisits", "a second pass in WARC files, played back by pywb")
+    try:
+        play_back(report, given.pages)
+    except Missing as error:
+        print(f"cannot be tried here: {error}", file=sys.stderr)
+        return 2
     return report.finish()
 
 
