@@ -9,26 +9,30 @@ each moment of each page must be the bytes that the site sent then.
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-import tempfile
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-from urllib.parse import quote
-from urllib.request import urlopen
+from gevent import monkey
 
-from bench.playback.player import COLLECTION, Player
-from bench.playback.tools import environment
-from bench.rig.report import Report
-from bench.traps.debian import Missing
-from tests.support.redis_server import RedisServer
-from tests.support.site_server import Answer, Request, SiteServer
-from tests.support.sites import html
-from tests.support.system import System, wait_until
+monkey.patch_all()
+
+import argparse  # noqa: E402
+import json  # noqa: E402
+import sys  # noqa: E402
+import tempfile  # noqa: E402
+from collections import Counter  # noqa: E402
+from collections.abc import Iterator  # noqa: E402
+from dataclasses import dataclass, field  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
+from urllib.parse import quote  # noqa: E402
+from urllib.request import urlopen  # noqa: E402
+
+from bench.playback.player import COLLECTION, Player  # noqa: E402
+from bench.playback.tools import environment  # noqa: E402
+from bench.rig.report import Report  # noqa: E402
+from bench.traps.debian import Missing  # noqa: E402
+from tests.support.redis_server import RedisServer  # noqa: E402
+from tests.support.site_server import Answer, Request, SiteServer  # noqa: E402
+from tests.support.sites import html  # noqa: E402
+from tests.support.system import System, wait_until  # noqa: E402
 
 PAGES = 40
 EVERY_SECONDS = 4

@@ -50,6 +50,7 @@ from greencrawl.store.sqlite.store import SqliteStore  # noqa: E402
 from tests.support.mariadb import MariaDb  # noqa: E402
 from tests.support.redis_server import RedisServer  # noqa: E402
 from tests.support.store_calendar import begin  # noqa: E402
+from tests.support.system import wait_until  # noqa: E402
 
 OPTIONS = CrawlOptions(
     seeds=("http://h0.example/",), delay=0, recrawl=Recrawl(every="1d", depth="all")
@@ -155,6 +156,7 @@ def frontier_on(folder: Path) -> Iterator[tuple[Frontier, Store, RedisServer]]:
     frontier = Frontier([server.url], store, create=True)
     frontier.start()
     try:
+        wait_until(lambda: not frontier.recovery.owed(), 60, "the empty node was told of the rows")
         yield frontier, store, server
     finally:
         frontier.stop()

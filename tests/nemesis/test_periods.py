@@ -68,7 +68,7 @@ def test_where_the_depth_says_no_only_seeds_are_asked_for_again() -> None:
 def test_a_node_that_was_put_back_explains_what_it_has_once_more() -> None:
     place = f"{HOST}/{GRAPH.tag}/p/1"
     older = Harm(20, 25, ("A",), held=frozenset({place}), since=2, stroke="older")
-    log = hits(1, 10, 40, 65)
+    log = hits(1, 10, 28, 40, 65)
     assert told(log) == ["refetched"]
     assert told(log, older) == []
     assert told(hits(1, 10, 65), older) == [], "what waits there is what its date asks for"
