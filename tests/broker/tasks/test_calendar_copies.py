@@ -15,13 +15,13 @@ from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.scripts.partition import Mode
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.records import Admission, Crawl, Overflow, TaskKind
+from greencrawl.schema.records import Admission, Overflow, TaskKind
 from greencrawl.store import open_store
 from greencrawl.store.mysql.store import MysqlStore
 from tests.broker.tasks.test_calendar import Rig, on_way
 from tests.support.effort import cases
 from tests.support.mysql_database import server, topology
-from tests.support.redis_dump import contents, dump
+from tests.support.redis_dump import Key, contents, dump
 from tests.support.redis_server import RedisServer
 from tests.support.system import wait_until
 
@@ -53,29 +53,37 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path, always_saved: RedisServe
     store.close()
 
 
-def fetched_since(rig: Rig, crawl: Crawl, node: RedisServer) -> None:
-    """The node comes back as it is now, after what waits there was fetched and a period began."""
+def copied(rig: Rig, node: RedisServer) -> Path:
+    """The node as it is now."""
     rig.frontier.tick(rig.store.clock())
     copy = node.folder.parent / "copy"
     shutil.copytree(node.folder, copy)
-    assert rig.fetch(crawl).total()
-    rig.begin(crawl)
+    return copy
+
+
+def put_back(rig: Rig, node: RedisServer, copy: Path) -> None:
+    """The node dies, and comes back as it was; it was given what it missed, and what is due."""
+    epoch = rig.frontier.under(0)[1]
     node.kill()
     shutil.rmtree(node.folder)
     copy.rename(node.folder)
     node.start()
 
-
-def queued(rig: Rig) -> None:
-    """All that is due is noted as on its way."""
-
     def over() -> bool:
         with suppress(Unavailable):
+            rig.frontier.recovery.reopen(rig.frontier.nodes[0])
             rig.step()
-            return not rig.store.calendar_places()
+            known = rig.frontier.under(0)[1] > epoch and not rig.frontier.recovery.owed()
+            return known and not rig.store.calendar_places()
         return False
 
-    wait_until(over, 20, "the node is given what it missed, and what is due")
+    wait_until(over, 20, "it is given what it missed, and what is due")
+
+
+def places(node: RedisServer) -> Counter[Key]:
+    """How many tasks each URL has."""
+    raw = redis.Redis(port=node.port, decode_responses=True, encoding="latin-1")
+    return contents(dump(raw)).places
 
 
 def test_what_waits_as_new_in_an_older_copy_is_asked_for_once(
@@ -91,18 +99,40 @@ def test_what_waits_as_new_in_an_older_copy_is_asked_for_once(
     rig.store.put_overflow(crawl.id, rest)
     while rig.frontier.refill(crawl.id, rig.frontier.partition_of(host), host):
         pass
-    fetched_since(rig, crawl, always_saved)
-    queued(rig)
+    copy = copied(rig, always_saved)
+    assert rig.fetch(crawl).total() == len(URLS)
+    rig.begin(crawl)
+    put_back(rig, always_saved, copy)
     raw = redis.Redis(port=always_saved.port, decode_responses=True, encoding="latin-1")
     found = contents(dump(raw))
     assert found.places == Counter((crawl.id, url) for url in URLS), "a URL has one task"
     assert sorted(found.marks[crawl.id]) == sorted(found.again[crawl.id])
-    redis_client = always_saved.client
-    redis_client.hdel(keys.OWNER, "rest")  # else it opens nothing for the life of a lease
+    always_saved.client.hdel(keys.OWNER, "rest")  # else it opens nothing for the life of a lease
     assert rig.fetch(crawl) == Counter(URLS)
     assert not on_way(always_saved, crawl)
     known = [rig.store.planned(crawl.id, rig.frontier.fingerprint(url)) for url in URLS]
     assert {(row.due_s, row.queued) for row in known} == {(rig.started_s + 1, False)}
+
+
+def test_what_is_on_its_way_in_an_older_copy_is_asked_for_once(
+    rig: Rig, always_saved: RedisServer
+) -> None:
+    crawl = rig.crawl()
+    known = rig.pages(crawl, "a.example", 12)
+    rig.begin(crawl)
+    assert rig.step() == 12
+    put_back(rig, always_saved, copied(rig, always_saved))
+    assert places(always_saved) == Counter((crawl.id, url) for url in known)
+
+
+def test_what_an_older_copy_has_forgotten_is_due_again(rig: Rig, always_saved: RedisServer) -> None:
+    crawl = rig.crawl()
+    known = rig.pages(crawl, "a.example", 12)
+    rig.begin(crawl)
+    copy = copied(rig, always_saved)
+    assert rig.step() == 12
+    put_back(rig, always_saved, copy)
+    assert places(always_saved) == Counter((crawl.id, url) for url in known)
 
 
 def test_new_urls_take_no_room_from_known_ones_and_force_queues_none_twice(
