@@ -55,7 +55,7 @@ from tests.support.system import wait_until  # noqa: E402
 OPTIONS = CrawlOptions(
     seeds=("http://h0.example/",), delay=0, recrawl=Recrawl(every="1d", depth="all")
 )
-AT_ONCE = 1000
+AT_ONCE = 5000
 FILE = "calendar.sqlite"
 LEAST_A_SECOND, MOST_DEARER = 5000, 0.10
 
