@@ -75,7 +75,8 @@ class Permits:
             return (
                 "its secrets may be sent nowhere: nobody says which hosts they are for, and the "
                 "broker has no tokens, so that anybody may create a crawl. If they may go there, "
-                f"the operator sets {variable(entry.name)}={','.join(permitted_hosts(entry, urls))} "
+                "the operator sets "
+                f"{variable(entry.name)}={','.join(permitted_hosts(entry, urls))} "
                 "for brokers and workers"
             )
         if hosts.strip() == ANY:
