@@ -4,13 +4,15 @@
 The supervisor is plain Python on purpose (signals, waitpid); only these are made of greenlets.
 """
 
+from greencrawl.schema.process import starting
+
+starting.begin("worker")
+
 import sys
 
 from greencrawl.schema import garbage
-from greencrawl.schema.process import starting
 
 garbage.starting()
-starting.begin("worker")
 
 if "--child" in sys.argv or "--quarantine" in sys.argv:
     from greencrawl.schema.greenlets import patch_all
