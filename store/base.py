@@ -191,6 +191,13 @@ class Store(Protocol):
     def drop_members(self, before_ms: int, keep: int = MEMBERS) -> int:
         """Forget those that left earlier, and all but the last ``keep`` that left; how many."""
 
+    def forget_node(self, node: str, by_whom: str, at_ms: int) -> Ordered | None:
+        """Forget the members of a node, and what it is ordered, and log who had it forgotten.
+
+        One transaction; the answer has its revision. None, and nothing changes, where none of it is
+        known, or one of its members has not left.
+        """
+
     # -- orders: what holds for nodes, and who said so
     def put_orders(
         self,

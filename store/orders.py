@@ -6,10 +6,15 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from greencrawl.schema.records import NodeOptions
+from greencrawl.schema.records import FORGOTTEN, NodeOptions, Ordered
 
 
 def changes(before: NodeOptions, after: NodeOptions) -> dict[str, Any]:
     """Option → its value from now on, of those that differ; None: it is ordered no more."""
     known = asdict(before)
     return {name: value for name, value in asdict(after).items() if value != known[name]}
+
+
+def forgotten(known: Ordered) -> dict[str, Any]:
+    """What changes when a node is forgotten: it is, and nothing is ordered of it any more."""
+    return {FORGOTTEN: True, **changes(known.options, NodeOptions())}

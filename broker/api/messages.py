@@ -354,7 +354,7 @@ class OrderRequest(Struct, frozen=True, forbid_unknown_fields=True):
     more.
 
     With a ``revision`` nothing changes unless that of the node's orders is still that one (0: it
-    has none).
+    has none). ``forget``, which stands alone: the node is gone for good.
     """
 
     member: NodeName
@@ -362,6 +362,7 @@ class OrderRequest(Struct, frozen=True, forbid_unknown_fields=True):
     unset: Annotated[tuple[OptionName, ...], Meta(max_length=20)] = ()
     revision: Count | None = None
     by: By = ""
+    forget: bool = False
 
 
 class MembersQuery(Struct, frozen=True, forbid_unknown_fields=True):

@@ -19,6 +19,8 @@ MemberKind = Literal["worker", "broker", "logger"]
 
 ALL = "*"
 """Stands for all nodes in orders."""
+FORGOTTEN = "forgotten"
+"""Stands beside options in the log of orders where a node was forgotten."""
 NODE = r"^(\*|[A-Za-z0-9][A-Za-z0-9._-]{0,99})$"
 NodeName = Annotated[str, Meta(pattern=NODE, description="Name of a node, or * for all")]
 
@@ -216,7 +218,7 @@ class OrderChange(Struct, frozen=True, kw_only=True):
     """Who ordered what, and when. ``revision`` is its number.
 
     ``member`` is a node or ``*``, or "" where options of ``crawl`` were changed. What is null in
-    ``changed`` was taken back.
+    ``changed`` was taken back; with :data:`FORGOTTEN` the node was forgotten.
     """
 
     revision: int

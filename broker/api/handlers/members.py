@@ -10,8 +10,9 @@ from greencrawl.broker.api.messages import (
     OrdersLogReply,
 )
 from greencrawl.broker.api.problems import HttpProblem
-from greencrawl.broker.service.members import UnknownNode
+from greencrawl.broker.service.members import NodeStays, UnknownNode
 from greencrawl.broker.service.service import Service
+from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.records import MemberReply, MemberRequest, Ordered, Orders
 
 
@@ -43,13 +44,22 @@ def patch_orders(service: Service, body: OrderRequest) -> Ordered:
     Its processes follow within a second, and those of a worker also while no broker answers.
     Brokers and loggers may be ordered ``log_level`` alone. With a ``revision`` it is answered 409
     if the node's orders have another one by now.
+
+    With ``forget``, and nothing else, the members of the node are forgotten and what it is ordered,
+    which ends the alert that it is lost; 409 unless all of them have left or are lost.
     """
+    if body.forget and body != OrderRequest(body.member, by=body.by, forget=True):
+        raise InvalidConfig([("forget", "stands alone: order nothing with it")])
     try:
+        if body.forget:
+            return service.members.forget(body.member, body.by)
         found = service.members.order(
             body.member, body.options, body.unset, by_whom=body.by, revision=body.revision
         )
     except UnknownNode as error:
         raise HttpProblem(404, str(error)) from error
+    except NodeStays as error:
+        raise HttpProblem(409, str(error)) from error
     if found is None:
         raise HttpProblem(409, f"the orders of {body.member} are of another revision by now")
     return found
