@@ -166,13 +166,13 @@ def table(pairs: Sequence[Pair], names: tuple[str, str] = ("old", "new")) -> lis
         for part in sorted(pairs[0][1].cpu, key=(*PARTS, *pairs[0][1].cpu).index)
     ]
     rows += [("memory of a worker, MB", [(old.memory, new.memory) for old, new in pairs])]
-    lines = [f"{'':24}{names[0]:>8}{names[1]:>8}{'more':>8}"]
+    lines = [f"{'':24}{names[0]:>9}{names[1]:>9}{'more':>8}"]
     for what, values in rows:
         more = [new / old - 1 if old else 0.0 for old, new in values]
         old, new = (statistics.median(column) for column in zip(*values, strict=True))
         between = f"  ({min(more):+.1%} to {max(more):+.1%})"
         lines.append(
-            f"{what:24}{shown(old):>8}{shown(new):>8}{statistics.median(more):>+8.1%}{between}"
+            f"{what:24}{shown(old):>9}{shown(new):>9}{statistics.median(more):>+8.1%}{between}"
         )
     return lines
 
