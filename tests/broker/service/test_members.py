@@ -269,6 +269,10 @@ def test_a_node_is_forgotten_once_it_is_gone_for_good_and_joins_anew_if_it_is_no
     handlers.patch_orders(service, OrderRequest("w", NodeOptions(drain=True)))
     with pytest.raises(HttpProblem, match="409"):
         handlers.patch_orders(service, forget)
+    rig.queues[0].beats.known.clear()
+    with pytest.raises(HttpProblem, match="409"):
+        handlers.patch_orders(service, forget)  # it is silent, but not lost yet
+    one.follow(HERE)
     rig.store.member_left("w-0", 5, "lost", 1000)
     with pytest.raises(HttpProblem, match="409"):
         handlers.patch_orders(service, forget)  # it is heard, so that mark is about to go
