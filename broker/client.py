@@ -73,8 +73,8 @@ LEASE_MARGIN_SECONDS = 10.0
 CHANGES_SECONDS = 60.0
 """Time-out of a list of changes, which reads many pages."""
 SEED_SECONDS = 300.0
-"""Time-out of a batch of seeds. The answer comes when all are durable, and queued except for nodes
-that are away: a large batch takes long."""
+"""Time-out of a batch of seeds. The answer comes when all seeds are durable and queued, except
+those for nodes that are away. A large batch takes long."""
 IDEMPOTENT = frozenset({"GET", "DELETE"})
 
 

@@ -3,10 +3,11 @@
 A file that was applied must not change afterwards: its checksum is kept beside its number.
 
 * ``NNNN_pre_name.sql`` only adds what processes of the previous version can ignore. It is applied
-* when a process of the new version opens the store, while old processes run on.
+  when a process of the new version opens the store, while old processes run on.
 * ``NNNN_post_name.sql`` requires that no old process runs; until then the new version works without
-* it. An empty database gets everything. A version accepts a later ``pre_`` that it does not know.
-* It refuses a database with a later ``post_``, or with a file of another name.
+  it.
+* An empty database gets everything. A version accepts a later ``pre_`` that it does not know. It
+  refuses a database with a later ``post_``, or with a file of another name.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class Metrics:
         registry.register(VitalsCollector(service, data))
 
     def text(self, accept: str = "") -> Text:
-        """The exposition, in OpenMetrics for those who ``accept`` that, else in Prometheus' text
+        """Return the metrics: in OpenMetrics if ``accept`` names it, else in Prometheus' text
         format."""
         encode, media_type = choose_encoder(accept)
         return Text(media_type, encode(self._registry), {"Vary": "Accept"})

@@ -45,7 +45,7 @@ class Origins:
 
 
 def problem(pattern: str) -> str | None:
-    """What is wrong with a pattern, for the person who wrote it; None if nothing is."""
+    """Say what is wrong with a pattern, for the person who wrote it; None if nothing is."""
     try:
         _read(pattern)
     except ValueError as error:

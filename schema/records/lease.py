@@ -67,7 +67,7 @@ _KIND_BITS = 6
 
 
 def pack_redirects(item: Admission | Task) -> int:
-    """A task's kind and its redirects (63 at most) as the queue and SQL keep them: one number."""
+    """Pack a task's kind and its redirects (63 at most) into one number, for the queue and SQL."""
     return item.kind << _KIND_BITS | item.redirects
 
 

@@ -93,7 +93,8 @@ def _decoding(codec: str) -> dict[int, int]:
     pairs = [(raw.decode(codec, "replace"), character) for character, raw in index.items()]
     # some stand for two codes in the codec
     right = {theirs for theirs, ours in pairs if theirs == ours}
-    # What Python's codec lacks is two characters here, or U+FFFD; see _missing_big5.
+    # Python's codec lacks some characters: they appear as two here, or as U+FFFD; see
+    # _missing_big5.
     table = {
         ord(theirs): ord(ours)
         for theirs, ours in pairs

@@ -75,7 +75,7 @@ class Page(Struct):
 
     @property
     def key(self) -> tuple[int, int]:
-        """(crawl, fingerprint)."""
+        """Return (crawl, fingerprint)."""
         return self.crawl, self.fingerprint
 
     @property

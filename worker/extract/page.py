@@ -170,19 +170,18 @@ def outline(
     wanted: Wanted = USUAL,
     roots: list[etree._Element] | None = None,
 ) -> tuple[Page, References | Resolved]:
-    """A page as :func:`extract` reads it, but for its links, and what would become those.
+    """Read a page as :func:`extract` does; return it, and the references that become its links.
 
-    ``said`` is what the answer's headers say to robots, beside which the page is heard.
-    With ``seconds`` it raises TooDear if its parse takes more CPU than that; only a pool can tell
+    ``said`` is what the answer's headers say to robots; the page's own directives are added. With
+    ``seconds`` it raises TooDear if its parse takes more CPU than that; only a pool can stop it
     (:func:`pool_trees`). With ``brief`` it also raises TooDear if the page is long and has to be
     flattened, or its tree is larger than the pool. Without ``anchors`` the texts of links cannot be
     read afterwards, ``url`` has to be canonical, and references that are few (:data:`FEW`) come
-    resolved. ``texts``: what links say is wanted too, beside what comes resolved, or as
-    :func:`add_links` tells it. ``samples``: those of its text are wanted; ``spans``: so are those
-    of its main text, which are b"" where nothing was compiled, or they would take more CPU than
+    resolved. ``texts``: the texts of links are wanted, too, beside the resolved references, or from
+    :func:`add_links`. ``samples``: those of its text are wanted. ``spans``: those of its main text
+    are wanted; they are b"" if nothing was compiled, or if they would take more CPU than
     ``main_seconds``, unless these are 0. ``headers`` are those of the answer, with lower-case
-    names, ``wanted`` the sources of its links. ``roots`` takes the root of the tree where there is
-    one.
+    names, ``wanted`` the sources of its links. ``roots`` gets the root of the tree if there is one.
     """
     if not is_html(content_type, body[:_HEAD_BYTES]):
         return _no_html(body, url, content_type, said, spans), References([], [])

@@ -84,7 +84,8 @@ class Register:
         *,
         together: Callable[[Sequence[Callable[[], object]]], list[object]],
     ) -> None:
-        """``together`` runs calls side by side; an exception comes back as a value."""
+        """Build it; ``together`` runs calls at the same time, and an exception comes back as a
+        value."""
         self._voters = list(voters)
         self._together = together
 

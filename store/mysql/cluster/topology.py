@@ -67,7 +67,8 @@ class Topology:
 
 
 def parse(url: str) -> Topology:
-    """``mysql://USER:PASSWORD@MASTER[,MASTER]/DATABASE[?replicas=HOST,…&ca=FILE&lag=SECONDS]``.
+    """Parse
+    ``mysql://USER:PASSWORD@MASTER[,MASTER]/DATABASE[?replicas=HOST,…&ca=FILE&lag=SECONDS]``.
 
     USER and PASSWORD are percent-encoded where they hold "@", ":" or "/"; a host may have a port.
     ``cert`` and ``key`` name the client's own certificate. Raises InvalidConfig, which never shows

@@ -50,7 +50,8 @@ _Errand = Literal["token", "refresh", "code"]
 
 
 class OAuth2Kind:
-    """An entry of kind ``oauth2``. Secrets: client_id, and client_secret unless it is public."""
+    """An entry of kind ``oauth2``. Secrets: client_id; client_secret unless the client is
+    public."""
 
     logs_in = True
 

@@ -205,7 +205,7 @@ def _judged(root: etree._Element, embedded: str) -> list[Judged]:
 
 
 class _Places(NamedTuple):
-    """Where in a row of features those are that a person can understand."""
+    """The indexes of those features that a person can understand."""
 
     heading: int
     linked: int

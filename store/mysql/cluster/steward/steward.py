@@ -7,8 +7,8 @@ epoch and its partner. A majority of all servers accepts each change there befor
 What follows from the change can be repeated by any steward:
 
 * **Partner lost, or restarted** → (epoch, writer, alone) → commits stop waiting for it. From the
-* accepted change on nobody takes the partner for complete. **Writer lost, or restarted** → (epoch +
-* 1, partner, alone) → the partner fetches no more. So
+  accepted change on nobody takes the partner for complete.
+* **Writer lost, or restarted** → (epoch + 1, partner, alone) → the partner fetches no more. So
   the old writer, if it lives, gets no acknowledgement, and its commits hang. The partner applies
   all that it has fetched, and is opened. A writer that stood alone has no successor; it is opened
   again when it is back, under the next epoch.

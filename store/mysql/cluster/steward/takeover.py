@@ -1,9 +1,8 @@
 """Decides the next term from what a steward observes, and for how long it has observed it.
 
 * **Partner lost, or restarted**: (epoch, writer, alone).
-
 * **Writer lost, or restarted**: (epoch + 1, partner, alone); or the writer itself in a new term if
-nobody may succeed it.
+  nobody may succeed it.
 
 This module asks no server, and changes nothing.
 """
