@@ -26,7 +26,7 @@ How a page is added
    if two pages ask the same; a part as a whole is made once a second for all who look.
 6. A list that may be long is written by ``{% for one in rows|gently %}``, and what is computed in a
    long loop goes through ``gently`` as well: leases have their turn meanwhile. What takes a store
-   long to count is counted in the background (``counting.py``).
+   long to count is counted in the background (``beside/counting.py``).
 7. What a form has wrong is told by ``mistakes.py`` where msgspec finds it.
 8. Errors of the project (``GreencrawlError``) need not be caught: the part says what happened.
    Catch Unavailable where the rest of the page still has something to say.

@@ -51,7 +51,7 @@ HEADERS = {
     "Vary": "Accept-Language, Cookie",
 }
 """No Cross-Origin-Opener-Policy: a browser begins a process for a page that has one, which doubles
-the time to a first paint. Who opens a page from elsewhere may close it or lead it away, and no more.
+the time to a first paint. Who opens ours from elsewhere may close it or lead it away, and no more.
 """
 FILE_HEADERS = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 

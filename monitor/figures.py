@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.service.watching import points
-from greencrawl.monitor.counting import Counting
-from greencrawl.monitor.gently import breathe, gently
+from greencrawl.monitor.beside.counting import Counting
+from greencrawl.monitor.beside.gently import breathe, gently
 from greencrawl.monitor.shared import Shared
 from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.errors import GreencrawlError

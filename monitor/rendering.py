@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from greencrawl.monitor.gently import gently
+from greencrawl.monitor.beside.gently import gently
 from greencrawl.monitor.words import Words
 
 TEMPLATES = Path(__file__).parent / "templates"
