@@ -28,8 +28,10 @@ from greencrawl.store.base import Store
 log = logger("frontier")
 
 FEW, AT_ONCE = 8, 64
-"""Partitions that are counted in one round trip at least, and crawls of partitions at most: a node
-serves nobody else meanwhile, for about 10 µs each."""
+"""Partitions in one round trip at least, and crawls of partitions at most, when people ask.
+
+A node serves nobody else meanwhile, for about 10 µs each.
+"""
 STILL_MS = 60_000
 """How long a note is kept that nothing of a crawl is leased in a partition."""
 
@@ -82,7 +84,7 @@ class Scans:
     def _counts(self, crawls: Sequence[Crawl], *, partial: bool = False) -> Counts:
         ids = [crawl.id for crawl in crawls]
         packed, partitions = to_msgpack(ids), list(self._placement.partitions)
-        step = max(FEW, AT_ONCE // len(ids))
+        step = max(FEW, AT_ONCE // len(ids)) if partial else len(partitions)
         replies: dict[int, list[Any]] = {}
         for at in range(0, len(partitions), step):
             calls = dict.fromkeys(partitions[at : at + step], packed)
