@@ -165,6 +165,7 @@ def _timed(context: CrawlContext, judge: Judge, session: Sequence[tuple[Task, Fe
     began = time.thread_time_ns()
     for task, page in session:
         parked = judge.verdict(task)  # read all the same, so that both do the same
+        page.sampled = judge.looks_at(task)
         reading = read(context, task, page)
         row = StoredPage(
             crawl=1, fingerprint=1, url=task.url, final_url=task.url, status=200,

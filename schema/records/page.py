@@ -120,6 +120,8 @@ class Fetched(Struct):
     """Whether links in its header Link were left out, as there were too many."""
     site: Directives | None = None
     """What its site's tdmrep.json says of it, where that was asked for."""
+    sampled: bool = True
+    """Whether samples of its text are wanted, where the crawl looks for traps."""
 
     packed: int = 0
     """How long its body is where ``body`` is gzip of it, 0 where it is the body itself."""

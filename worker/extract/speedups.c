@@ -966,7 +966,7 @@ static int none_asks(PyObject *links, PyObject *places) {
 
 /* glance(url, samples, links, seeds, pieces, urls, shift): at once what is asked of most pages. None
  * if `urls` has got `url` under the first of three seeds, and nothing else is looked at; True if
- * much of the text is new and no link that was not met has a query; else what `novel` finds in
+ * much of the text is new, or there are no samples, and no link that was not met has a query; else what `novel` finds in
  * `pieces`, under the second seed, and the places that `unmet_links` gives, under the third. */
 static PyObject *glance(PyObject *self, PyObject *arguments) {
     (void)self;
@@ -988,7 +988,7 @@ static PyObject *glance(PyObject *self, PyObject *arguments) {
     } else if (find(samples, sampled, text, &pieces, shift, &found)) {
         PyObject *places =
             unmet_places(url_of, links, PyList_GET_SIZE(links), link, &urls, slots, 1);
-        int told = places == NULL ? -1 : is_much(&found) ? none_asks(links, places) : 0;
+        int told = places == NULL ? -1 : !sampled || is_much(&found) ? none_asks(links, places) : 0;
         if (told == 0)
             result = Py_BuildValue("nnIIO", found.fresh, found.text, found.images, found.blocks, places);
         else if (told > 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from greencrawl.schema.records import Admission
 from greencrawl.worker.traps.novelty import Novelty
 from greencrawl.worker.traps.shapes import Shape, Shaper
 from greencrawl.worker.traps.yields import Yields
@@ -16,6 +17,13 @@ figures of a page; what is its own of a title."""
 
 WARM = 8
 """Pages of a host after which this process knows what it shows."""
+
+
+PROVEN, PROVEN_TEXT = 64, 0.9
+"""Yields after which a shape has proved what it yields, and the share of its last pages that did:
+one page that says nothing ends it, until several have new text again."""
+LOOKED_AT = 4
+"""Of the pages of such a shape every so many-th is looked at."""
 
 
 class HostTraps(Struct, gc=False):
@@ -37,6 +45,8 @@ class HostTraps(Struct, gc=False):
     changed: bool = False
     """Whether something that parks or forgives was learnt since, or ``learnt`` anything."""
     learnt: bool = False
+    asks: bool = False
+    """Whether a link with a query was met: such a host may have a page at several URLs."""
     released: frozenset[str] = frozenset()
     asked: dict[str, int] = {}
     labels: dict[int, int] = {}
@@ -71,6 +81,26 @@ class HostTraps(Struct, gc=False):
         if known is None or shape.params is not None or not known.is_settled:
             return None
         return shape
+
+    def passes(self, shape: Shape) -> bool:
+        """Whether the next page of a settled shape need not be looked at.
+
+        Only where no URL asks: what is not looked at would be new once more at another URL.
+        """
+        one = self.yields.sums[shape.name]
+        proven = one.yields >= PROVEN and one.text > PROVEN_TEXT
+        return proven and not self.asks and one.pages % LOOKED_AT != 0
+
+    def pass_by(self, novelty: Novelty, shape: Shape, url: str, links: list[Admission]) -> None:
+        """Count a page of a settled shape at ``url`` that was not to be looked at; its ``links``
+        are met from now on."""
+        known = self.yields.sums.get(shape.name)
+        met = novelty.glance(url, b"", links, self.seeds, 0)
+        if known is not None and met:  # else it was fetched before
+            self.yields.leans = 0
+            known.pages += 1
+            self.seen += 1
+            self.asks = met is not True
 
     @property
     def size(self) -> int:

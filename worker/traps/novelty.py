@@ -93,12 +93,14 @@ class Novelty:
     ) -> tuple[Found, list[int]] | bool | None:
         """At once, for a page: :meth:`fresh` for its URL, :meth:`look`, :meth:`fresh_links`, each
         under one of the ``seeds``. None, and nothing else is looked at, if the URL was met; True
-        if much of its text is new, and no link that was not met has a query."""
+        if much of its text is new, or there are no ``samples``, and no link that was not met has a
+        query."""
         if compiled is None:
             if not self.fresh([url], seeds[0]):
                 return None
             found, places = self.look(samples, seeds[1]), self.fresh_links(links, seeds[2])
-            plain = found.is_much and not any("?" in links[place].url for place in places)
+            much = found.is_much or not samples
+            plain = much and not any("?" in links[place].url for place in places)
             return plain or (found, places)
         seen: tuple[int, int, int, int, list[int]] | bool | None = compiled.glance(
             url, samples, links, seeds, self._pieces.data, self._urls.data, shift

@@ -108,7 +108,7 @@ class Traps:
             return b""
         state.changed = state.learnt = False
         state.packed = sums.pages
-        return records.pack(sums, state.shaper.full(), state.software)
+        return records.pack(sums, state.shaper.full(), state.software, state.asks)
 
     def _take_over(self, state: HostTraps, record: bytes) -> None:
         found = records.unpack(record)
@@ -116,6 +116,7 @@ class Traps:
             return
         state.yields = found.yields
         state.shaper.learn(found.full)
+        state.asks = state.asks or found.asks
         state.software = found.software if found.software in self._known.software else 0
         state.packed = found.yields.pages
         if found.yields.templates:
@@ -263,11 +264,15 @@ class Traps:
             shape = state.shape(task.url)
             state.yields.begin(shape.name, shape.section, 0.0).pages += 1
 
+    def pass_by(self, state: HostTraps, shape: Shape, task: Task, row: StoredPage) -> None:
+        """:meth:`note` for a page of a settled shape that was not to be looked at."""
+        state.pass_by(self._novelty, shape, task.url, row.links)
+
 
 class Judge:
     """:class:`Traps` for one session; :data:`NO_JUDGE` parks nothing."""
 
-    __slots__ = ("_context", "_crawl", "_lists", "_quick", "_settled", "_state", "_traps")
+    __slots__ = ("_context", "_crawl", "_lists", "_looks", "_quick", "_settled", "_state", "_traps")
 
     def __init__(self, traps: Traps, state: HostTraps, context: CrawlContext) -> None:
         self._traps = traps
@@ -279,11 +284,12 @@ class Judge:
         limited = options.host_pages or options.shape_pages or state.released
         self._quick = options.traps == "on" and not limited
         self._settled: Shape | None = None
+        self._looks = True
 
     def verdict(self, task: Task) -> Parked | None:
         """:meth:`Traps.verdict`; always fetched are a page of a user's own list, a requisite, and a
         page that is stored: it takes no part of a limit."""
-        self._settled = None
+        self._settled, self._looks = None, True
         if task.kind is not TaskKind.PAGE:  # as few
             if task.kind is TaskKind.REFETCH:  # it is stored: what it brings is known
                 return None
@@ -297,8 +303,13 @@ class Judge:
             self._settled = self._state.settled_shape(task.url)
             if self._settled is not None:
                 self._state.yields.pages += 1
+                self._looks = not self._state.passes(self._settled)
                 return None
         return self._traps.verdict(self._state, self._crawl, task)
+
+    def looks_at(self, task: Task) -> bool:
+        """Whether samples of the page of ``task`` are wanted, the last one that was asked for."""
+        return self._looks and task.kind is not TaskKind.REFETCH
 
     def spare(self, task: Task) -> None:
         """A task that was to be fetched is not, since robots.txt forbids it: it does not count."""
@@ -316,7 +327,9 @@ class Judge:
         if task.kind is TaskKind.REFETCH or not task.kind.is_page:
             return
         settled, self._settled = self._settled, None
-        if settled is not None and reading is not None:
+        if not self._looks and settled is not None and reading is not None:
+            self._traps.pass_by(self._state, settled, task, row)
+        elif settled is not None and reading is not None:
             self._traps.witness.glance(self._state, settled, task, row, reading)
         elif not (self._lists and self._context.listing(task.url) is not None):
             self._traps.note(self._state, self._crawl, task, row, reading)
@@ -330,7 +343,7 @@ class _NoJudge(Judge):
     __slots__ = ()
 
     def __init__(self) -> None:
-        pass
+        self._looks = True
 
     def verdict(self, task: Task) -> Parked | None:
         return None

@@ -128,6 +128,9 @@ class Witness:
                 return  # fetched before: it says nothing of its shape that it is not new
             met = self._novel(state, row, reading), self._fresh(state, row)
         found, fresh = met
+        if not state.asks:
+            asks = shape.params is not None or any("?" in row.links[n].url for n in fresh)
+            state.asks = asks
         seen = Evidence(
             new=newness(found, row), query=shape.params is not None, copy=is_copy(row, reading)
         )
