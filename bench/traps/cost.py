@@ -49,6 +49,8 @@ SLOTS = 16
 """Connections of a crawl to its host: so many that nobody waits, or waiting would count, too."""
 MENU, FRESH = 38, 2
 """Links of a synthetic page to what all link to, and to what none before it did."""
+LONGEST = 512 * 1024
+"""Bytes of a page, beyond which it is left out: a longer one may be read in another process."""
 MOST_SHARE = 0.03
 """Of a page's CPU in a crawl, that the judge is to take at most."""
 
@@ -122,6 +124,8 @@ def fetched(site: Site, start: str, most: int) -> list[tuple[Task, Fetched]]:
         if answer.status != 200 or "html" not in kind:
             continue
         page = Fetched(task.url, 200, {"content-type": kind}, answer.body)
+        if len(page.body) > LONGEST:
+            continue
         found.append((task, page))
         for one in read(context, task, page).links:
             if one.url not in seen:

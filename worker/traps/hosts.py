@@ -92,15 +92,14 @@ class HostTraps(Struct, gc=False):
         return proven and not self.asks and one.pages % LOOKED_AT != 0
 
     def pass_by(self, novelty: Novelty, shape: Shape, url: str, links: list[Admission]) -> None:
-        """Count a page of a settled shape at ``url`` that was not to be looked at; its ``links``
-        are met from now on."""
+        """Count a page of a settled shape at ``url`` that was not to be looked at."""
         known = self.yields.sums.get(shape.name)
-        met = novelty.glance(url, b"", links, self.seeds, 0)
-        if known is not None and met:  # else it was fetched before
+        plain = novelty.passed(url, links, self.seeds[0])
+        if known is not None and plain is not None:  # else it was fetched before
             self.yields.leans = 0
             known.pages += 1
             self.seen += 1
-            self.asks = met is not True
+            self.asks = self.asks or not plain
 
     @property
     def size(self) -> int:

@@ -93,14 +93,12 @@ class Novelty:
     ) -> tuple[Found, list[int]] | bool | None:
         """At once, for a page: :meth:`fresh` for its URL, :meth:`look`, :meth:`fresh_links`, each
         under one of the ``seeds``. None, and nothing else is looked at, if the URL was met; True
-        if much of its text is new, or there are no ``samples``, and no link that was not met has a
-        query."""
+        if much of its text is new, and no link that was not met has a query."""
         if compiled is None:
             if not self.fresh([url], seeds[0]):
                 return None
             found, places = self.look(samples, seeds[1]), self.fresh_links(links, seeds[2])
-            much = found.is_much or not samples
-            plain = much and not any("?" in links[place].url for place in places)
+            plain = found.is_much and not any("?" in links[place].url for place in places)
             return plain or (found, places)
         seen: tuple[int, int, int, int, list[int]] | bool | None = compiled.glance(
             url, samples, links, seeds, self._pieces.data, self._urls.data, shift
@@ -108,6 +106,15 @@ class Novelty:
         if seen is None or seen is True or seen is False:
             return seen
         return Found(*seen[:4]), seen[4]
+
+    def passed(self, url: str, links: list[Admission], seed: int) -> bool | None:
+        """For a page that is not looked at: None if its URL was met under ``seed``, else whether
+        none of its ``links`` has a query. From now on the URL was met."""
+        if compiled is None:
+            new = self.fresh([url], seed)
+            return not any("?" in link.url for link in links) if new else None
+        plain: bool | None = compiled.passed(url, links, seed, self._urls.data)
+        return plain
 
     def look(self, samples: bytes, seed: int, shift: int = 0) -> Found:
         """How much of what has these samples is new under ``seed``; from now on none of it is.
