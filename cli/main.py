@@ -1,4 +1,4 @@
-"""The command ``greencrawl``: its groups of commands, and how their errors are shown."""
+"""The command ``greencrawl``: its groups of commands, and the output of their errors."""
 
 from __future__ import annotations
 
@@ -53,11 +53,13 @@ _COMMANDS = {
     "migrate": "admin.migrate",
     "store": "admin.store",
 }
-"""Command → the module in this folder that has a function of its name. Only the one that is called
-is imported: all of them take half a second."""
+"""Command → the module in this folder with a function of its name.
+
+Only the module of the called command is imported: all of them take half a second.
+"""
 
 _FAILED = {"diff": 2}
-"""Exit codes for a failure of commands that say something else by 1."""
+"""Exit codes for a failure of commands for which 1 has another meaning."""
 
 
 class _Commands(click.Group):
@@ -86,9 +88,9 @@ def greencrawl() -> None:
 
 
 def main(arguments: Sequence[str] | None = None, env_files: Sequence[Path] = ()) -> int:
-    """Run the command; returns the exit code: 1 for a failure (2 of `diff`), 2 for wrong use.
+    """Run the command; return the exit code: 1 for a failure (2 for `diff`), 2 for wrong use.
 
-    Variables that ``env_files`` have are put into the environment, but where they are set.
+    Variables in ``env_files`` are added to the environment unless they are set.
     """
     # The advice of one command ends with that command.
     return copy_context().run(_main, arguments, env_files)
@@ -115,7 +117,7 @@ def _main(arguments: Sequence[str] | None, env_files: Sequence[Path]) -> int:
         _complain(error)
         return failed
     except BrokenPipeError:
-        # The reader of our output has seen enough; the interpreter must not try to flush the rest.
+        # The reader of our output has closed it; the interpreter must not try to flush the rest.
         sys.stdout = None
         return 1
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Counters of crawls as pages show them: asked for once a second, and kept for an hour for plots.
+"""Counters of crawls for pages: read once a second, and kept for an hour for plots.
 
-Samples are taken while somebody looks, and for a quarter of an hour after that; plots go further
-back by what the coordinator has noted.
+Samples are taken while a page is open, and for a quarter of an hour after that; plots go further
+back with the coordinator's samples.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ log = logger("monitor")
 
 EVERY_SECONDS = 5.0
 FIRST_SECONDS = (1.0, 2.0)
-"""Between the first samples: who opens the first page need not wait long for a rate."""
+"""Seconds between the first samples, so that the first reader soon sees a rate."""
 KEPT = 720
-"""Samples: an hour of them."""
+"""Number of samples: an hour of them."""
 LOOKED_SECONDS = 900.0
 SPANS = {"hour": 3600, "day": 86_400, "month": 30 * 86_400}
-"""What plots go back, in seconds."""
+"""How far plots go back, in seconds."""
 STORED_SECONDS = 30.0
-"""What is noted once a minute is read so seldom."""
+"""Seconds between two reads of the samples that are stored once a minute."""
 ENDED_SECONDS = 10.0
-"""Counters of a crawl that does not go on are kept for so long."""
+"""How long counters of a crawl that is not running are kept."""
 
 
 class Sample(Struct, frozen=True):
-    """Pages stored by each crawl at a moment (epoch), those that go on."""
+    """The stored pages of each running crawl at a moment (epoch)."""
 
     at_ms: int
     stored: dict[str, int]
 
 
 class Figures:
-    """Of one broker; any number of pages ask it."""
+    """The figures of one broker; any number of pages read them."""
 
     def __init__(self, service: Service, shared: Shared) -> None:
         self._service = service
@@ -56,21 +56,21 @@ class Figures:
         self._sampling: gevent.Greenlet[[], None] | None = None
 
     def crawls(self) -> list[Crawl]:
-        """All crawls, oldest first. Raises Unavailable."""
+        """Return all crawls, oldest first. Raises Unavailable."""
         return self._shared.get("crawls", self._service.store.crawls)
 
     def crawl(self, name: str) -> Crawl:
-        """One crawl. Raises UnknownCrawl and Unavailable."""
+        """Return one crawl. Raises UnknownCrawl and Unavailable."""
         return self._shared.get(("crawl", name), lambda: self._service.store.crawl(name))
 
     def stats(self, crawl: Crawl) -> CrawlStats:
-        """Its counters. Raises Unavailable."""
+        """Return its counters. Raises Unavailable."""
         seconds = 1.0 if crawl.state == "active" or crawl.stopping else ENDED_SECONDS
         key = "stats", crawl.id, crawl.version
         return self._shared.get(key, lambda: self._service.stats(crawl), seconds)
 
     def system(self) -> Stats:
-        """What ``/v1/stats`` says beside the crawls. Raises Unavailable."""
+        """Return the part of ``/v1/stats`` that is not about crawls. Raises Unavailable."""
 
         def ask() -> Stats:
             frontier = self._service.frontier
@@ -84,7 +84,7 @@ class Figures:
     # -- rates
 
     def look(self) -> None:
-        """Somebody looks: samples are taken from now on."""
+        """Note that a page is open: take samples from now on."""
         self._looked = monotonic()
         if not self._sampling:
             self._sampling = gevent.spawn(self._sample)
@@ -95,15 +95,17 @@ class Figures:
             self._sampling.kill()
 
     def rate(self, name: str) -> float | None:
-        """Pages a second of a crawl just now; None before there are two samples."""
+        """Return the present pages a second of a crawl; None before there are two samples."""
         if len(self._samples) < 2:
             return None
         return _rate(self._samples[-2], self._samples[-1], [name])
 
     def plot(self, crawls: Sequence[Crawl], span: str = "hour") -> tuple[list[int], list[float]]:
-        """(seconds since 1970, pages a second) of these crawls together, an hour, a day or a month
-        back: what a broker has noted each minute, and in the hour what this one notes. Raises
-        Unavailable."""
+        """Return (seconds since 1970, pages a second) of these crawls together.
+
+        They go back an hour, a day or a month: a broker notes them each minute, and this one also
+        within the last hour. Raises Unavailable.
+        """
         found: dict[int, float] = {}
         for crawl in crawls:
             for point in self._stored(crawl, span):
@@ -139,7 +141,7 @@ class Figures:
 
 
 def _rate(before: Sample, after: Sample, names: Sequence[str]) -> float:
-    """Pages a second between two samples; a crawl that is in one of them counts nothing."""
+    """Return the pages a second between two samples; a crawl that is in only one counts nothing."""
     both = [name for name in names if name in before.stored and name in after.stored]
     pages = sum(after.stored[name] - before.stored[name] for name in both)
     return max(pages, 0) * 1000 / max(after.at_ms - before.at_ms, 1)

@@ -1,7 +1,8 @@
 """``python -m greencrawl.worker``: the supervisor of a worker.
 
-``--child N`` is one of its processes, ``--quarantine`` the one in which a child has suspects read.
-The supervisor is plain Python on purpose (signals, waitpid); only these are made of greenlets.
+``--child N`` is one of its processes; ``--quarantine`` is the process in which a child has suspects
+read. The supervisor is plain Python on purpose (signals, waitpid); only the other processes use
+greenlets.
 """
 
 import sys
@@ -24,7 +25,7 @@ from greencrawl.worker.process import supervisor
 
 
 def _child(settings: Settings, number: int) -> int:
-    """Run one process; what a restart would not mend ends it with ``EX_CONFIG``."""
+    """Run one process; it ends with ``EX_CONFIG`` if a restart would not help."""
     from greencrawl.worker import child
 
     try:
@@ -43,7 +44,7 @@ def _quarantine(settings: Settings, descriptor: int, parent: int) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit status: 2 for bad arguments or settings, 1 when the worker gave up."""
+    """Return the exit status: 2 for bad arguments or settings, 1 when the worker gave up."""
     numbers = [int(text) for text in arguments[1:] if text.isdigit()]
     is_child = arguments[:1] == ["--child"] and len(arguments) == 2 and len(numbers) == 1
     is_quarantine = arguments[:1] == ["--quarantine"] and len(arguments) == 3 and len(numbers) == 2

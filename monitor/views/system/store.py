@@ -9,13 +9,13 @@ from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Crawl
 
 COUNT_SECONDS = 60.0
-"""Sums of a crawl are asked for so seldom: that looks at more than a row."""
+"""Seconds between two reads of a crawl's sums, which read more than a row."""
 BATCHES = 100
 LAG_SECONDS = 10.0
 
 
 def part(look: Look) -> Data:
-    """What the contract of a store tells."""
+    """Return what a store tells of itself."""
     store = look.service.store
     pending = store.pending_seeds(BATCHES)
     mysql = type(store).__module__.startswith("greencrawl.store.mysql")
@@ -33,7 +33,7 @@ def part(look: Look) -> Data:
 
 
 def _size(look: Look) -> int | None:
-    """What its files or tables take; None where that cannot be had now."""
+    """Return the size of its files or tables; None if it is not known now."""
     try:
         return look.shared.get("size", look.service.store.size, COUNT_SECONDS)
     except Unavailable:
@@ -41,7 +41,7 @@ def _size(look: Look) -> int | None:
 
 
 def _lags(look: Look) -> dict[str, float | None]:
-    """Of replicas whose masters are no ring; each has to be asked."""
+    """Return the lags of replicas whose masters are no ring; each has to be asked."""
     try:
         return look.shared.get("lags", look.service.store.lags, LAG_SECONDS)
     except Unavailable:
@@ -49,7 +49,7 @@ def _lags(look: Look) -> dict[str, float | None]:
 
 
 def _counts(look: Look, crawl: Crawl) -> dict[str, int]:
-    """Sums of a crawl; none where they cannot be had now."""
+    """Return the sums of a crawl; none if they are not known now."""
     key: Any = ("counts", crawl.id)
     try:
         return look.shared.get(key, lambda: look.service.store.counts(crawl.id), COUNT_SECONDS)
