@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -15,10 +14,9 @@ import click
 from greencrawl import __version__
 from greencrawl.cli import env_file
 from greencrawl.cli.ui import advice
-from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Refused
+from greencrawl.schema.errors import NO_ROOM, GreencrawlError, InvalidConfig, Refused
 from greencrawl.schema.process import starting
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _TOKEN = "; set GREENCRAWL_ADMIN_TOKEN to the broker's"
 
 
@@ -121,7 +119,7 @@ def _main(arguments: Sequence[str] | None, env_files: Sequence[Path]) -> int:
         sys.stdout = None
         return 1
     except OSError as error:
-        if error.errno not in _FULL or error.filename is not None:
+        if error.errno not in NO_ROOM or error.filename is not None:
             raise
         sys.stdout = None  # as above
         click.echo(f"greencrawl: cannot write the output: {error.strerror}", err=True)

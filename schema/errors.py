@@ -7,6 +7,11 @@ impossible, and for parts of our own system that are away.
 
 from __future__ import annotations
 
+import errno
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""``errno`` of an OSError that says that a disk, or what of it is ours, is full."""
+
 
 class GreencrawlError(Exception):
     """Root of every exception of this project."""

@@ -5,13 +5,15 @@ read. The supervisor is plain Python on purpose (signals, waitpid); only the oth
 greenlets.
 """
 
+from greencrawl.schema.process import starting
+
+starting.begin("worker")
+
 import sys
 
 from greencrawl.schema import garbage
-from greencrawl.schema.process import starting
 
 garbage.starting()
-starting.begin("worker")
 
 if "--child" in sys.argv or "--quarantine" in sys.argv:
     from greencrawl.schema.greenlets import patch_all
@@ -19,13 +21,16 @@ if "--child" in sys.argv or "--quarantine" in sys.argv:
     patch_all()
 
 from greencrawl.schema import log
-from greencrawl.schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig
+from greencrawl.schema.errors import NO_ROOM, FrontierMismatch, GreencrawlError, InvalidConfig
 from greencrawl.schema.settings import Settings, changed, load
 from greencrawl.worker.process import supervisor
 
 
 def _child(settings: Settings, number: int) -> int:
-    """Run one process; it ends with ``EX_CONFIG`` if a restart would not help."""
+    """Run one process.
+
+    It ends with ``EX_CONFIG`` if a restart would not help, with ``EX_NO_ROOM`` on a full disk.
+    """
     from greencrawl.worker import child
 
     try:
@@ -33,6 +38,16 @@ def _child(settings: Settings, number: int) -> int:
     except (InvalidConfig, FrontierMismatch) as error:
         print(f"worker: {error}", file=sys.stderr)
         return supervisor.EX_CONFIG
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        log.logger("worker").error(
+            "disk_full",
+            data=str(settings.data),
+            error=str(error),
+            advice="make room there; the worker tries again every ten seconds",
+        )
+        return supervisor.EX_NO_ROOM
 
 
 def _quarantine(settings: Settings, descriptor: int, parent: int) -> int:

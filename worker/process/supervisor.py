@@ -37,6 +37,8 @@ from greencrawl.worker.process.crash_record import CrashRecord
 
 EX_CONFIG = 78
 """Exit status of a child that must not be started again: its settings or hooks are wrong."""
+EX_NO_ROOM = 74
+"""Exit status of a child that found its disk full: it is started again until there is room."""
 
 MAX_FALSE_STARTS = 5
 """After so many deaths in a row before ready, the supervisor gives up."""
@@ -326,7 +328,8 @@ class Supervisor:
         explained = suspect is not None  # the same page will not kill it again: it is read alone
         long_ago = self._clock() - child.started > 60
         child.deaths = 0 if long_ago or explained else child.deaths + 1
-        child.false_starts = 0 if child.crash_record.ready else child.false_starts + 1
+        waits = child.crash_record.ready or status == EX_NO_ROOM
+        child.false_starts = 0 if waits else child.false_starts + 1
         log.error(
             "child_died",
             child=child.number,

@@ -207,7 +207,10 @@ class Visit:
         turn = self._rate.turn()
         try:
             while not turn.is_set():
-                self.held.pause(turn.wait, TURN_SECONDS)
+                left = self.held.deadline - monotonic()
+                if left <= 0:  # another may have the turn: no request is sent without a lease
+                    raise VisitOver("the lease is over")
+                self.held.pause(turn.wait, min(TURN_SECONDS, left))
                 self.rest(0.0)
         finally:
             turn.left = True
