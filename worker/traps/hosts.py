@@ -5,9 +5,10 @@ from __future__ import annotations
 from msgspec import Struct
 
 from greencrawl.schema.records import Admission
+from greencrawl.worker.traps.evidence import HINTS
 from greencrawl.worker.traps.novelty import Novelty
 from greencrawl.worker.traps.shapes import Shape, Shaper
-from greencrawl.worker.traps.yields import Yields
+from greencrawl.worker.traps.yields import Sum, Yields
 
 LINKS, DONE, TEXTS, FOREIGN, KEYS, INNER, FIGURES, TITLES = 1, 2, 3, 4, 5, 6, 7, 0
 """Kinds of facts about URLs.
@@ -119,3 +120,15 @@ class HostTraps(Struct, gc=False):
     def met(self, novelty: Novelty, url: str) -> bool:
         """Tell whether a URL was fetched, or linked to."""
         return novelty.met(url, self.seed + DONE) or novelty.met(url, self.seed + LINKS)
+
+
+def why(found: Sum, shape: Shape) -> str:
+    """Say, for people, why URLs of a shape are parked."""
+    said = f"the last of {found.pages:,} pages of this shape brought nothing new"
+    if found.grew:
+        said += " but more links of its kind"
+    elif found.copied:
+        said += ", and name other pages as theirs"
+    if shape.hint:
+        said += f"; {HINTS[shape.hint]}"
+    return said
