@@ -32,6 +32,7 @@ import gevent  # noqa: E402
 import psutil  # noqa: E402
 from gevent.event import Event  # noqa: E402
 
+from bench.rig.options import parser  # noqa: E402
 from greencrawl.broker.client import BrokerClient  # noqa: E402
 from greencrawl.schema.records import (  # noqa: E402
     CloseItem,
@@ -242,15 +243,10 @@ _BYTES = (
 
 def main(arguments: Sequence[str]) -> int:
     """Run it; 0 if all is as it should be."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.scale.monitor",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--short", action="store_true", help="half a minute")
-    parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
-    parser.add_argument("what", nargs="?", choices=("open", "paint", "look"), help="one of them")
-    options = parser.parse_args(arguments)
+    words = parser("bench.scale.monitor", __doc__, "half a minute")
+    words.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
+    words.add_argument("what", nargs="?", choices=("open", "paint", "look"), help="one of them")
+    options = words.parse_args(arguments)
     if options.what == "look":
         return look(options.port)
     good = True
