@@ -357,7 +357,7 @@ class OrderRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Body of ``PATCH /v1/orders``: new orders of a node, or ``*`` for all, and those taken back.
 
     With a ``revision`` nothing changes unless that is still the revision of the node's orders (0:
-    it has none).
+    it has none). ``forget``, which stands alone: the node is gone for good.
     """
 
     member: NodeName
@@ -365,6 +365,7 @@ class OrderRequest(Struct, frozen=True, forbid_unknown_fields=True):
     unset: Annotated[tuple[OptionName, ...], Meta(max_length=20)] = ()
     revision: Count | None = None
     by: By = ""
+    forget: bool = False
 
 
 class MembersQuery(Struct, frozen=True, forbid_unknown_fields=True):

@@ -37,8 +37,9 @@ JOIN = (
 @click.argument("node", required=False)
 @click.option("--gone", is_flag=True, help="Also those that have left, or are lost.")
 @click.option("--join", is_flag=True, help="Print the line that starts a worker elsewhere.")
+@click.option("--forget", is_flag=True, help="NODE is gone for good: end its alert and its orders.")
 @reach.data_option
-def nodes(node: str | None, gone: bool, join: bool, data: str | None) -> None:
+def nodes(node: str | None, gone: bool, join: bool, forget: bool, data: str | None) -> None:
     """List the nodes that work together: workers, brokers, loggers.
 
     One node a line, separated by tabs: name, kind, how it stands, processes, hosts under way,
@@ -50,7 +51,13 @@ def nodes(node: str | None, gone: bool, join: bool, data: str | None) -> None:
         click.echo(join_line(settings))
         click.echo("it holds the passwords of this system; run it where greencrawl is", err=True)
         return
+    if forget and node is None:
+        raise click.UsageError("--forget needs a NODE")
     broker = reach.living(settings)
+    if forget:
+        broker.order(OrderRequest(_name(node or ""), forget=True, by=key_values.person()))
+        click.echo(printable(f"{node}: forgotten"))
+        return
     members = broker.members(node or "", gone=gone or node is not None).members
     if node is None:
         for name, some in _by_node(members):

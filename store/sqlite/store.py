@@ -178,6 +178,7 @@ class SqliteStore(SqlStore):
 
     # -- members and orders
 
+    forget_node = write(order_rows.forget)
     put_orders = write(order_rows.put)
     note_crawl_change = write(order_rows.note_crawl)
     orders = read(order_rows.every)
