@@ -20,13 +20,17 @@ How a page is added
    name in the menu is ``nav.<name>``.
 4. Its actions: an ``Action`` in a tuple ``ACTIONS`` of the module. It calls a function of
    ``broker/service/`` and returns where to go (``Goto``) with a key of ``said.…``, or a page in
-   place (``Shown``). Write its form by ``{% call m.form(path) %}``, which adds the token. Only
-   administrators see forms, and only their forms are taken.
-5. A query to the store or to Redis for a part goes through ``look.shared.get(key, make)`` if two
-   pages ask the same; a whole part is made once a second for all readers.
-6. Errors of the project (``GreencrawlError``) need not be caught: the part says what happened.
-   Catch Unavailable if the rest of the page is still of use.
-7. A test in ``tests/monitor/``, with the shared browser of ``conftest.py``.
+   place (``Shown``). Its form is written by ``{% call m.form(path) %}``, which adds the token.
+   Only administrators see forms, and only their forms are taken.
+5. What is asked of the store or of Redis for a part goes through ``look.shared.get(key, make)``
+   if two pages ask the same; a part as a whole is made once a second for all who look.
+6. A list that may be long is written by ``{% for one in rows|gently %}``, and what is computed in a
+   long loop goes through ``gently`` as well: leases have their turn meanwhile. What takes a store
+   long to count is counted in the background (``beside/counting.py``).
+7. What a form has wrong is told by ``mistakes.py`` where msgspec finds it.
+8. Errors of the project (``GreencrawlError``) need not be caught: the part says what happened.
+   Catch Unavailable where the rest of the page still has something to say.
+9. A test in ``tests/monitor/``, with the shared browser of ``conftest.py``.
 
 A number is a link to what it counts. If there is nothing to show, the page says what to do next.
 """

@@ -36,6 +36,7 @@ def part(look: Look) -> Data:
         "crawl": crawl,
         "stats": stats,
         "why": why,
+        "silent": look.figures.silent() if stats is not None and stats.leased else [],
         "rate": look.figures.rate(crawl.name) if crawl.state == "active" else None,
         "plot": look.figures.plot([crawl], span),
         "span_of": span,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from greencrawl.monitor.look import Data, Look, View
+from greencrawl.monitor.look import Data, Look, View, whole
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.records import Crawl
 
-COUNT_SECONDS = 60.0
-"""Seconds between two reads of a crawl's sums, which read more than a row."""
+SIZE_SECONDS = 60.0
+SHOWN = 50
+"""Crawls, the newest first."""
 BATCHES = 100
 LAG_SECONDS = 10.0
 
@@ -28,14 +26,27 @@ def part(look: Look) -> Data:
         "pending": len(pending),
         "more_pending": len(pending) == BATCHES,
         "purges": look.service.purges(),
-        "counts": [(crawl, _counts(look, crawl)) for crawl in reversed(look.figures.crawls())],
+        **_counts(look),
+    }
+
+
+def _counts(look: Look) -> Data:
+    """Return a page of crawls with their sums; a crawl that is still being counted has none."""
+    before = whole(look.asked("before"))
+    crawls = [one for one in look.figures.crawls() if before is None or one.id < before]
+    shown = crawls[: -SHOWN - 1 : -1]
+    sums = look.figures.counting.of([one.id for one in shown])
+    return {
+        "counts": [(one, sums.get(one.id), one.id not in sums) for one in shown],
+        "next": f"?before={shown[-1].id}" if len(crawls) > SHOWN else "",
+        "first": before is None,
     }
 
 
 def _size(look: Look) -> int | None:
     """Return the size of its files or tables; None if it is not known now."""
     try:
-        return look.shared.get("size", look.service.store.size, COUNT_SECONDS)
+        return look.shared.get("size", look.service.store.size, SIZE_SECONDS)
     except Unavailable:
         return None
 
@@ -44,15 +55,6 @@ def _lags(look: Look) -> dict[str, float | None]:
     """Return the lags of replicas whose masters are no ring; each has to be asked."""
     try:
         return look.shared.get("lags", look.service.store.lags, LAG_SECONDS)
-    except Unavailable:
-        return {}
-
-
-def _counts(look: Look, crawl: Crawl) -> dict[str, int]:
-    """Return the sums of a crawl; none if they are not known now."""
-    key: Any = ("counts", crawl.id)
-    try:
-        return look.shared.get(key, lambda: look.service.store.counts(crawl.id), COUNT_SECONDS)
     except Unavailable:
         return {}
 
