@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
+from operator import attrgetter
 from typing import NamedTuple
 from zlib import crc32
 
@@ -132,39 +133,43 @@ def settle(
     now = dict(known)
     changed: dict[Key, Row] = {}
     retired: set[Key] = set()
-    for seen in sorted(observations, key=lambda one: one.at_ms):
-        key, plan = (seen.crawl, seen.fingerprint), plans[seen.crawl]
+    for seen in sorted(observations, key=attrgetter("at_ms")):
+        key, plan = seen[:2], plans[seen.crawl]
         row = now.get(key)
-        after = _after(row, seen, plan, partitions)
+        after = _first(seen, plan, partitions) if row is None else _after(row, seen, plan)
         if after is not None:
             now[key] = changed[key] = row = after
         gone = seen.found in ("gone", "excluded")
-        if row is not None and row.due_s == RETIRED_S and gone:
+        if gone and row is not None and row.due_s == RETIRED_S:
             retired.add(key)
-        else:
+        elif retired:
             retired.discard(key)
     return Settled(list(changed.values()), frozenset(retired))
 
 
-def _after(row: Row | None, seen: Observation, plan: Plan, partitions: int) -> Row | None:
-    """The row after an observation; None: there is still none, or nothing changes.
+def _first(seen: Observation, plan: Plan, partitions: int) -> Row | None:
+    """The row of a URL that has none; None: it gets none."""
+    if seen.found not in ("page", "gone") or not seen.url or seen.depth > plan.deepest:
+        return None
+    partition, host = _place_of(host_of(seen.url), partitions)
+    due_s, misses, missed_s = _next(None, seen.found, plan)
+    return Row(
+        seen.crawl, seen.fingerprint, partition, host, min(max(seen.depth, 0), 2**31 - 1),
+        asked_as(seen.task), due_s, 0, rows.bounded(seen.at_ms), misses, missed_s,
+    )  # fmt: skip
+
+
+def _after(row: Row, seen: Observation, plan: Plan) -> Row | None:
+    """The row after an observation; None: nothing changes.
 
     A row that is on its way is settled by any fetch but the last that it speaks of: workers' clocks
     differ. What is late changes no row that waits.
     """
     at_ms = rows.bounded(seen.at_ms)
-    if row is None:
-        if seen.found not in ("page", "gone") or not seen.url or seen.depth > plan.deepest:
-            return None
-        partition, host = _place_of(host_of(seen.url), partitions)
-        row = Row(
-            seen.crawl, seen.fingerprint, partition, host, seen.depth, asked_as(seen.task),
-            0, 0, at_ms, 0, 0,
-        )  # fmt: skip
-    elif not (at_ms > row.checked_ms or (row.queued and at_ms != row.checked_ms)):
+    if not (at_ms > row.checked_ms or (row.queued and at_ms != row.checked_ms)):
         return None
-    due_s, misses, missed_s = _next(row, seen.found, plan)
     depth = min(row.depth, max(seen.depth, 0), 2**31 - 1)
+    due_s, misses, missed_s = _next(row, seen.found, plan)
     return Row(*row[:4], depth, row.task, due_s, 0, at_ms, misses, missed_s)
 
 
@@ -174,16 +179,17 @@ def _place_of(host: str, partitions: int) -> tuple[int, int]:
     return partition_of(host, partitions), crc32(host.encode("utf-8", "replace"))
 
 
-def _next(row: Row, found: str, plan: Plan) -> tuple[int, int, int]:
-    """The next date of a row, its misses, and since when."""
+def _next(row: Row | None, found: str, plan: Plan) -> tuple[int, int, int]:
+    """The next date of a row, or of a URL that has none; its misses, and since when."""
     if found == "page":
         return plan.started_s + 1, 0, 0
-    if row.due_s == RETIRED_S and row.misses:
-        return row[6], row.misses, row.missed_s
+    misses, missed_s = (row.misses, row.missed_s) if row else (0, 0)
+    if row and row.due_s == RETIRED_S and misses:
+        return RETIRED_S, misses, missed_s
     if found == "failed":
-        return plan.started_s + 1, row.misses, row.missed_s
-    misses = min(row.misses + 1, MOST_MISSES)
-    missed_s = row.missed_s if row.misses else plan.started_s
+        return plan.started_s + 1, misses, missed_s
+    missed_s = missed_s if misses else plan.started_s
+    misses = min(misses + 1, MOST_MISSES)
     if misses >= GONE_MISSES and plan.started_s - missed_s >= GONE_SECONDS:
         return RETIRED_S, misses, missed_s
     # Half a period less: one that begins a little late is none too many.
@@ -194,9 +200,12 @@ def _next(row: Row, found: str, plan: Plan) -> tuple[int, int, int]:
 
 def asked_as(task: TaskKind) -> TaskKind:
     """What a URL is asked for as when it is asked for again."""
-    if task.is_sitemap:
-        return TaskKind.SITEMAP
-    return task if task is TaskKind.REQUISITE else TaskKind.REFETCH
+    return _ASKED_AS.get(task, TaskKind.REFETCH)
+
+
+_ASKED_AS = {kind: TaskKind.SITEMAP for kind in TaskKind if kind.is_sitemap} | {
+    TaskKind.REQUISITE: TaskKind.REQUISITE
+}
 
 
 def item_of(url: str | None, depth: int, task: int) -> Admission | None:
