@@ -284,10 +284,16 @@ class App:
         else:
             log.error("page_failed", method=request.method, path=request.path, exc_info=error)
             status, detail = 500, text("failed.broken")
-        data = {"status": status, "detail": detail, "fields": fields, "view": None}
-        html = self._templates.render(
-            "pages/failed.html", text, epoch_ms(), {**data, "may_change": False}
-        )
+        stranger = isinstance(error, NotAllowed) and error.word != "refused.view"
+        session = None if stranger else self._access.session(request)
+        data = {
+            "status": status, "detail": detail, "fields": fields, "view": None, "notice": "",
+            "may_change": False, "can_log_out": not self._access.open, "framed": session is not None,
+            "again": request.method == "GET" and status >= 500,
+        }  # fmt: skip
+        html = self._templates.render("pages/failed.html", text, epoch_ms(), data)
+        if session is not None:
+            html = html.replace(self._templates.form_token, session.form_token)
         response.status, response.text = status, html
 
 
