@@ -288,7 +288,8 @@ class App:
         session = None if stranger else self._access.session(request)
         data = {
             "status": status, "detail": detail, "fields": fields, "view": None, "notice": "",
-            "may_change": False, "can_log_out": not self._access.open, "framed": session is not None,
+            "may_change": False, "can_log_out": not self._access.open,
+            "framed": session is not None,
             "again": request.method == "GET" and status >= 500,
         }  # fmt: skip
         html = self._templates.render("pages/failed.html", text, epoch_ms(), data)
