@@ -306,7 +306,7 @@ def _parse(body: bytes, seconds: float = 0.0, brief: bool = False) -> etree._Ele
     if root is not None and swallows(root):
         root = None  # its memory is the next one's
         root = parsed(close_raw(body), _parser, seconds, brief)
-    if root is not None and (b"</template" in body or b"</TEMPLATE" in body):
+    if last is not None and root is not None and next(root.iter("template"), None) is not None:
         _open_templates(root)
     return root
 
