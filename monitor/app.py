@@ -284,10 +284,11 @@ class App:
         else:
             log.error("page_failed", method=request.method, path=request.path, exc_info=error)
             status, detail = 500, text("failed.broken")
+        view = next((one for one in VIEWS if one.path == request.uri_template), None)
         stranger = isinstance(error, NotAllowed) and error.word != "refused.view"
         session = None if stranger else self._access.session(request)
         data = {
-            "status": status, "detail": detail, "fields": fields, "view": None, "notice": "",
+            "status": status, "detail": detail, "fields": fields, "view": view, "notice": "",
             "may_change": False, "can_log_out": not self._access.open,
             "framed": session is not None,
             "again": request.method == "GET" and status >= 500,

@@ -328,7 +328,7 @@ def test_plots_go_back_by_what_was_noted_each_minute(admin: Desk, crawl: Crawl) 
 
 
 def test_nodes_are_shown_ordered_and_drained(admin: Desk) -> None:
-    assert "Nobody is here" in admin.get("/monitor/nodes").text
+    assert "No worker is at work" in admin.get("/monitor/nodes").text
     facts = Facts(
         machine="box", pages_per_second=2.5, rss_bytes=5_000_000, greenlets=300, sessions=7,
         options={"greenlets": InForce(300, "environment")}, failures={"timeout": 3},

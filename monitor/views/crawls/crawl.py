@@ -36,6 +36,7 @@ def part(look: Look) -> Data:
         "crawl": crawl,
         "stats": stats,
         "why": why,
+        "workers": _workers(look) if stats is not None else None,
         "rate": look.figures.rate(crawl.name) if crawl.state == "active" else None,
         "plot": look.figures.plot([crawl], span),
         "span_of": span,
@@ -43,6 +44,15 @@ def part(look: Look) -> Data:
         "failures": failures,
         "withheld": {kind: n for kind, n in withheld.items() if n and kind in WITHHELD},
     }
+
+
+def _workers(look: Look) -> int | None:
+    """Processes that are heard of; None where a Redis node does not say."""
+    try:
+        system = look.figures.system()
+    except Unavailable:
+        return None
+    return system.workers if not system.away else None
 
 
 def frame(look: Look) -> Data:
