@@ -212,6 +212,14 @@ class App:
             words=_words(request), session=session, now_ms=epoch_ms(), path=path, query=query,
         )  # fmt: skip
 
+    def _known(self, request: falcon.Request) -> Session | None:
+        """Who asks, where something failed: None for a request that must not see the menu."""
+        try:
+            self._access.check_place(request)
+        except NotAllowed:
+            return None
+        return self._access.session(request)
+
     def _show_log_in(self, request: falcon.Request, response: falcon.Response) -> None:
         self._access.check_place(request)
         if self._access.session(request) is not None:
@@ -285,8 +293,7 @@ class App:
             log.error("page_failed", method=request.method, path=request.path, exc_info=error)
             status, detail = 500, text("failed.broken")
         view = next((one for one in VIEWS if one.path == request.uri_template), None)
-        stranger = isinstance(error, NotAllowed) and error.word != "refused.view"
-        session = None if stranger else self._access.session(request)
+        session = self._known(request)
         data = {
             "status": status, "detail": detail, "fields": fields, "view": view, "notice": "",
             "may_change": False, "can_log_out": not self._access.open,
