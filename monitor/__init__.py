@@ -24,9 +24,13 @@ How a page is added
    Only administrators see forms, and only their forms are taken.
 5. What is asked of the store or of Redis for a part goes through ``look.shared.get(key, make)``
    if two pages ask the same; a part as a whole is made once a second for all who look.
-6. Errors of the project (``GreencrawlError``) need not be caught: the part says what happened.
+6. A list that may be long is written by ``{% for one in rows|gently %}``, and what is computed in a
+   long loop goes through ``gently`` as well: leases have their turn meanwhile. What takes a store
+   long to count is counted in the background (``counting.py``).
+7. What a form has wrong is told by ``mistakes.py`` where msgspec finds it.
+8. Errors of the project (``GreencrawlError``) need not be caught: the part says what happened.
    Catch Unavailable where the rest of the page still has something to say.
-7. A test in ``tests/monitor/``, with the shared browser of ``conftest.py``.
+9. A test in ``tests/monitor/``, with the shared browser of ``conftest.py``.
 
 A number is a link to what it counts. Where there is nothing, the page says what to do next.
 """

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, quote
 
 import falcon
 import gevent
+import msgspec
 from markupsafe import Markup
 from msgspec import Struct
 
@@ -19,6 +20,7 @@ from greencrawl.broker.service.service import Service
 from greencrawl.monitor.access import Access, NotAllowed, Session
 from greencrawl.monitor.figures import Figures
 from greencrawl.monitor.look import Action, Data, File, Form, Goto, Look, Shown, View, whole
+from greencrawl.monitor.mistakes import mistakes
 from greencrawl.monitor.rendering import Templates
 from greencrawl.monitor.shared import Shared
 from greencrawl.monitor.static import Static
@@ -289,6 +291,9 @@ class App:
         elif (known := said(error)) is not None:
             status, detail, fields = known
             detail = text("failed.missing") if isinstance(error, falcon.HTTPNotFound) else detail
+            if isinstance(error, msgspec.ValidationError):
+                fields = tuple(mistakes(text, error))
+                detail = text("edit.wrong", n=len(fields))
         else:
             log.error("page_failed", method=request.method, path=request.path, exc_info=error)
             status, detail = 500, text("failed.broken")

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from itertools import pairwise
 
 import gevent
 from msgspec import Struct
 
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.service.watching import points
+from greencrawl.monitor.counting import Counting
+from greencrawl.monitor.gently import breathe, gently
 from greencrawl.monitor.shared import Shared
 from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.log import logger
-from greencrawl.schema.records import Crawl, CrawlStats, Stats
+from greencrawl.schema.records import Crawl, CrawlStats, HostState, Stats
 from greencrawl.schema.records import Sample as Point
 
 log = logger("monitor")
@@ -27,6 +28,7 @@ log = logger("monitor")
 EVERY_SECONDS = 5.0
 FIRST_SECONDS = (1.0, 2.0)
 """Between the first samples: who opens the first page need not wait long for a rate."""
+ACTIVE = "active"
 KEPT = 720
 """Samples: an hour of them."""
 LOOKED_SECONDS = 900.0
@@ -36,6 +38,10 @@ STORED_SECONDS = 30.0
 """What is noted once a minute is read so seldom."""
 ENDED_SECONDS = 10.0
 """Counters of a crawl that does not go on are kept for so long."""
+LEASED_MS = 300_000
+"""What a worker had leased when it died is free again after that, at usual settings sooner."""
+TOGETHER = 10
+"""Crawls that are counted at once: for so long Redis, and then this process, serve nobody else."""
 
 
 class Sample(Struct, frozen=True):
@@ -43,6 +49,8 @@ class Sample(Struct, frozen=True):
 
     at_ms: int
     stored: dict[str, int]
+    rates: dict[str, float] = {}
+    """Pages a second since the sample before, of those that are in both."""
 
 
 class Figures:
@@ -54,6 +62,8 @@ class Figures:
         self._samples: deque[Sample] = deque(maxlen=KEPT)
         self._looked = 0.0
         self._sampling: gevent.Greenlet[[], None] | None = None
+        self.counting = Counting(service.store.counts)
+        """What is stored of each crawl."""
 
     def crawls(self) -> list[Crawl]:
         """All crawls, oldest first. Raises Unavailable."""
@@ -65,9 +75,49 @@ class Figures:
 
     def stats(self, crawl: Crawl) -> CrawlStats:
         """Its counters. Raises Unavailable."""
-        seconds = 1.0 if crawl.state == "active" or crawl.stopping else ENDED_SECONDS
+        seconds = 1.0 if _goes_on(crawl) else ENDED_SECONDS
         key = "stats", crawl.id, crawl.version
         return self._shared.get(key, lambda: self._service.stats(crawl), seconds)
+
+    def counters(self, crawls: Sequence[Crawl]) -> dict[str, CrawlStats]:
+        """Counters of crawls by their names, as lists show them: without periods, rounds and
+        failures of hooks. Raises Unavailable."""
+        going = [crawl for crawl in crawls if _goes_on(crawl)]
+        ended = [crawl for crawl in crawls if not _goes_on(crawl)]
+        return {**self._counters(going, 1.0), **self._counters(ended, ENDED_SECONDS)}
+
+    def _counters(self, crawls: Sequence[Crawl], seconds: float) -> dict[str, CrawlStats]:
+        def count() -> dict[str, CrawlStats]:
+            found: list[CrawlStats] = []
+            for at in range(0, len(crawls), TOGETHER):
+                if at:
+                    breathe()
+                found += self._service.counters(crawls[at : at + TOGETHER])
+            return {one.crawl: one for one in found}
+
+        key = "counters", tuple((crawl.id, crawl.version) for crawl in crawls)
+        return self._shared.get(key, count, seconds) if crawls else {}
+
+    def host(self, name: str) -> HostState:
+        """How a host stands. Raises Unavailable."""
+        return self._shared.get(("host", name), lambda: self._service.frontier.host(name))
+
+    def silent(self) -> list[str]:
+        """Workers of which nothing is heard, or was when they were given up a moment ago: what they
+        had leased may count as leased still. None while Redis is away, which hears of them."""
+
+        def ask() -> list[str]:
+            if self._service.frontier.nodes_away():
+                return []
+            since_ms = epoch_ms() - LEASED_MS
+            return [
+                one.id
+                for one in self._service.members.list(gone=True)
+                if one.kind == "worker"
+                and (one.status == "silent" or (one.status == "lost" and one.left_ms > since_ms))
+            ]
+
+        return self._shared.get("silent", ask)
 
     def system(self) -> Stats:
         """What ``/v1/stats`` says beside the crawls. Raises Unavailable."""
@@ -90,7 +140,8 @@ class Figures:
             self._sampling = gevent.spawn(self._sample)
 
     def stop(self) -> None:
-        """Take no more samples."""
+        """Take no more samples, and count nothing more."""
+        self.counting.stop()
         if self._sampling is not None:
             self._sampling.kill()
 
@@ -98,23 +149,33 @@ class Figures:
         """Pages a second of a crawl just now; None before there are two samples."""
         if len(self._samples) < 2:
             return None
-        return _rate(self._samples[-2], self._samples[-1], [name])
+        return self._samples[-1].rates.get(name, 0.0)
 
     def plot(self, crawls: Sequence[Crawl], span: str = "hour") -> tuple[list[int], list[float]]:
         """(seconds since 1970, pages a second) of these crawls together, an hour, a day or a month
         back: what a broker has noted each minute, and in the hour what this one notes. Raises
         Unavailable."""
+        last = self._samples[-1].at_ms if self._samples else 0
+        key = "plot", span, tuple(crawl.id for crawl in crawls), last
+        return self._shared.get(key, lambda: self._plot(crawls, span), STORED_SECONDS)
+
+    def _plot(self, crawls: Sequence[Crawl], span: str) -> tuple[list[int], list[float]]:
         found: dict[int, float] = {}
+        since_ms = epoch_ms() - SPANS[span] * 1000
         for crawl in crawls:
+            if crawl.state == "done" and 0 < crawl.finished_ms < since_ms:
+                continue  # of a hundred crawls most are done for long
             for point in self._stored(crawl, span):
                 at = point.at_ms // 1000
                 found[at] = found.get(at, 0.0) + point.pages / max(point.seconds, 1)
-        own = list(pairwise(self._samples)) if span == "hour" else []
-        if own:
-            began = own[0][0].at_ms // 1000
+        own = list(self._samples) if span == "hour" else []
+        if len(own) > 1:
+            began = own[0].at_ms // 1000
             found = {at: rate for at, rate in found.items() if at < began}
-            names = [crawl.name for crawl in crawls]
-            found |= {after.at_ms // 1000: _rate(before, after, names) for before, after in own}
+            names = {crawl.name for crawl in crawls}
+            for one in gently(own[1:]):
+                rates = [rate for name, rate in one.rates.items() if name in names]
+                found[one.at_ms // 1000] = sum(rates)
         moments = sorted(found)
         return moments, [round(found[one], 2) for one in moments]
 
@@ -130,16 +191,26 @@ class Figures:
         first = list(FIRST_SECONDS)
         while monotonic() - self._looked < LOOKED_SECONDS:
             try:
-                going = [crawl for crawl in self.crawls() if crawl.state == "active"]
-                stored = {crawl.name: self.stats(crawl).stored for crawl in going}
-                self._samples.append(Sample(epoch_ms(), stored))
+                going = [crawl for crawl in self.crawls() if _goes_on(crawl)]
+                found = self.counters(going)
+                stored = {one.name: found[one.name].stored for one in going if one.state == ACTIVE}
+                before = self._samples[-1] if self._samples else Sample(0, {})
+                self._samples.append(_sample(before, epoch_ms(), stored))
             except GreencrawlError as error:
                 log.info("no_sample", reason=str(error))
             gevent.sleep(first.pop(0) if first else EVERY_SECONDS)
 
 
-def _rate(before: Sample, after: Sample, names: Sequence[str]) -> float:
-    """Pages a second between two samples; a crawl that is in one of them counts nothing."""
-    both = [name for name in names if name in before.stored and name in after.stored]
-    pages = sum(after.stored[name] - before.stored[name] for name in both)
-    return max(pages, 0) * 1000 / max(after.at_ms - before.at_ms, 1)
+def _sample(before: Sample, at_ms: int, stored: dict[str, int]) -> Sample:
+    """With what came since the one before; a crawl that is in one of them has no rate."""
+    seconds = max(at_ms - before.at_ms, 1) / 1000
+    rates = {
+        name: max(pages - before.stored[name], 0) / seconds
+        for name, pages in stored.items()
+        if name in before.stored
+    }
+    return Sample(at_ms, stored, rates)
+
+
+def _goes_on(crawl: Crawl) -> bool:
+    return crawl.state == ACTIVE or crawl.stopping

@@ -13,8 +13,9 @@ import msgspec
 import msgspec.inspect as inspect
 from msgspec import Struct
 
-from greencrawl.broker.service.faces.operating import said
 from greencrawl.monitor.look import Form
+from greencrawl.monitor.mistakes import sentence
+from greencrawl.monitor.words import Words
 from greencrawl.schema.records import CrawlOptions
 
 Kind = Literal["choice", "choices", "whole", "number", "text", "lines", "json"]
@@ -97,17 +98,17 @@ def groups() -> dict[str, list[Field]]:
     return found
 
 
-def read(form: Form) -> tuple[CrawlOptions | None, dict[str, str]]:
-    """The options that a form sends, or what is wrong by the name of the field."""
+def read(form: Form, text: Words) -> tuple[CrawlOptions | None, dict[str, str]]:
+    """The options that a form sends, or what is wrong by the name of the field, in words."""
     values: dict[str, Any] = {}
     wrong: dict[str, str] = {}
     for field in _FIELDS:
         try:
             values[field.name] = field.read(form)
         except json.JSONDecodeError as error:
-            wrong[field.name] = f"JSON: {error}"
+            wrong[field.name] = text("mistake.json", where=error.lineno, why=error.msg)
         except msgspec.ValidationError as error:
-            wrong[field.name] = _said(error)
+            wrong[field.name] = sentence(text, error, field.choices)
     if wrong:
         return None, wrong
     return CrawlOptions(**values), {}
@@ -124,11 +125,6 @@ def changed(before: CrawlOptions, after: CrawlOptions) -> Iterator[tuple[Field, 
 def sent(options: CrawlOptions) -> dict[str, str]:
     """What a form of these options sends: field name → text."""
     return {f"o.{field.name}": field.text(options) for field in _FIELDS}
-
-
-def _said(error: msgspec.ValidationError) -> str:
-    known = said(error)
-    return known[2][0][1] if known and known[2] else str(error)
 
 
 def _made() -> Iterator[Field]:

@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from greencrawl.monitor.gently import gently
 from greencrawl.monitor.words import Words
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -29,6 +30,7 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     made.tests["outside"] = outside
+    made.filters["gently"] = gently
     made.filters["json"] = json.dumps
     made.filters["pretty"] = partial(json.dumps, ensure_ascii=False, indent=2)
     return made

@@ -1,14 +1,18 @@
 """What the Monitor costs: ``python -m bench.scale.monitor [--short]``.
 
 ``open``: a client leases and gives back sessions of one broker at a steady pace, by turns without
-and with a hundred open pages; their p99 in the two. Pages are followed as the Monitor's script
-does: every two seconds with the ``ETag`` of before, each on a connection of its own, from another
-process. What the broker's process spends more with them is what they cost.
+and with a hundred open pages. Each turn has a p99; told is the median of them, of each kind, and
+what the one is of the other. Pages are followed as the Monitor's script does: every two seconds
+with the ``ETag`` of before, each on a connection of its own, from another process. What the
+broker's process spends more with them is what they cost.
 
-``paint``: a real Chromium that has never been there opens the first page: when it painted first
-(``PerformancePaintTiming``), and how many bytes came.
+``paint``: a real Chromium that has never been there opens a page: when it painted first
+(``PerformancePaintTiming``), and how many bytes came. By turns it is a bare page of the same
+size, without a style or a script; the Monitor's first page, saved with its files; and the first
+page as the broker draws it. The bare page is what the browser itself takes, the saved one has
+what the browser does with ours, and the last what the broker takes as well.
 
-A full run takes two minutes and a half.
+A full run takes three minutes and a half.
 """
 
 from gevent import monkey
@@ -16,21 +20,25 @@ from gevent import monkey
 monkey.patch_all()
 
 import argparse  # noqa: E402
+import contextlib  # noqa: E402
 import http.client  # noqa: E402
 import random  # noqa: E402
+import re  # noqa: E402
 import signal  # noqa: E402
 import statistics  # noqa: E402
 import subprocess  # noqa: E402
 import sys  # noqa: E402
 import tempfile  # noqa: E402
 import time  # noqa: E402
-from collections.abc import Iterator, Sequence  # noqa: E402
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence  # noqa: E402
 from contextlib import contextmanager  # noqa: E402
 from pathlib import Path  # noqa: E402
+from typing import Any, NamedTuple  # noqa: E402
 
 import gevent  # noqa: E402
 import psutil  # noqa: E402
 from gevent.event import Event  # noqa: E402
+from gevent.pywsgi import WSGIServer  # noqa: E402
 
 from greencrawl.broker.client import BrokerClient  # noqa: E402
 from greencrawl.schema.records import (  # noqa: E402
@@ -46,15 +54,19 @@ from tests.support.system import System  # noqa: E402
 PAGES = 100
 EVERY_SECONDS = 2.0
 STARTED_SECONDS = 3.0
-LEASES_PER_SECOND = 40
+LEASES_PER_SECOND = 100
 WAIT_SECONDS = 0.5
+SETTLED_SECONDS = 0.5
+"""Those that are being drawn are through by then."""
+HOME = "/monitor/"
 MOST_EMPTY = 0.1
 CRAWLS, HOSTS = 20, 30
 PLACES = ("", "", "", "crawls/c0", "crawls/c1", "nodes", "hosts", "frontier", "store", "traps")
 """What people have open."""
 MOST_PAINT_MS, MOST_BYTES = 100, 120 * 1024
 MOST_CORE, MOST_SLOWER = 0.001, 1.10
-FIRST_VISITS = 15
+FIRST_VISITS = 12
+ROUNDS, TURN_SECONDS = 16, 4.0
 
 
 class Leases:
@@ -165,6 +177,13 @@ def p99(values: Sequence[float]) -> float:
     return sorted(values)[max(0, -(-99 * len(values) // 100) - 1)]
 
 
+class Turn(NamedTuple):
+    """What leases took in a few seconds, in seconds, and the broker's process of a core."""
+
+    took: list[float]
+    core: float
+
+
 def open_pages(system: System, rounds: int, seconds: float) -> bool:
     """Print what open pages cost; whether that is little enough."""
     assert system.broker is not None
@@ -172,72 +191,160 @@ def open_pages(system: System, rounds: int, seconds: float) -> bool:
     leases = Leases(system.port)
     leases.run(3)
 
-    def window() -> tuple[list[float], float]:
+    def turn() -> Turn:
         before, began = process.cpu_times(), time.monotonic()
         took = leases.run(seconds)
         after, passed = process.cpu_times(), time.monotonic() - began
-        return took, (after.user + after.system - before.user - before.system) / passed
+        return Turn(took, (after.user + after.system - before.user - before.system) / passed)
 
-    alone: list[float] = []
-    watched: list[float] = []
-    cores: list[float] = []
+    alone: list[Turn] = []
+    watched: list[Turn] = []
     with pages(system.port) as looking:
-        for _ in range(rounds):
-            without, idle = window()
+
+        def seen() -> None:
             looking.send_signal(signal.SIGUSR1)
             time.sleep(EVERY_SECONDS)  # all have been drawn once
-            beside, busy = window()
+            watched.append(turn())
             looking.send_signal(signal.SIGUSR2)
-            time.sleep(EVERY_SECONDS)
-            alone += without
-            watched += beside
-            cores.append((busy - idle) / PAGES)
-    calls = len(alone) + len(watched)
+            time.sleep(SETTLED_SECONDS)
+
+        for number in range(rounds):  # what changes with time is no one's advantage
+            if number % 2:
+                seen()
+            alone.append(turn())
+            if not number % 2:
+                seen()
+    calls = sum(len(one.took) for one in (*alone, *watched))
     assert leases.empty <= MOST_EMPTY * calls, f"{leases.empty} of {calls} leases were empty"
-    slower = p99(watched) / p99(alone)
-    core = statistics.median(cores)
+    bare, busy = (statistics.median(p99(one.took) for one in turns) for turns in (alone, watched))
+    cores = [(one.core - other.core) / PAGES for one, other in zip(watched, alone, strict=True)]
+    slower, core = busy / bare, statistics.median(cores)
+    medians = [
+        statistics.median(x for one in turns for x in one.took) for turns in (alone, watched)
+    ]
+    whole = [p99([x for one in turns for x in one.took]) for turns in (alone, watched)]
     print(
-        f"{len(alone):,} leases without, {len(watched):,} with {PAGES} open pages: p99 "
-        f"{p99(alone) * 1000:.1f} and {p99(watched) * 1000:.1f} ms ({slower:.2f} of it), median "
-        f"{statistics.median(alone) * 1000:.2f} and {statistics.median(watched) * 1000:.2f} ms"
+        f"{calls:,} leases in {rounds} turns of {seconds:g} s each, without and with {PAGES} open "
+        f"pages: p99 {bare * 1000:.2f} and {busy * 1000:.2f} ms (medians of the turns; "
+        f"{slower:.2f} of it), of all turns together {whole[0] * 1000:.2f} and "
+        f"{whole[1] * 1000:.2f} ms, median "
+        f"{medians[0] * 1000:.2f} and {medians[1] * 1000:.2f} ms"
     )
     print(
         f"a page takes {core:.3%} of a core of the broker's (median of {rounds} rounds, "
-        f"{min(cores):.3%} to {max(cores):.3%})",
+        f"{min(cores):.3%} to {max(cores):.3%}), which takes "
+        f"{statistics.median(one.core for one in alone):.1%} without pages",
         flush=True,
     )
     return slower <= MOST_SLOWER and core < MOST_CORE
 
 
+class Copy(NamedTuple):
+    """An answer as it was sent."""
+
+    status: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+def fetched(port: int, path: str) -> Copy:
+    """What a broker answers a browser."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        body = answer.read()
+        kept = [one for one in answer.getheaders() if one[0].lower() not in _HOP]
+        return Copy(f"{answer.status} {answer.reason}", kept, body)
+
+
+_HOP = ("connection", "date", "transfer-encoding", "content-length")
+
+
+@contextmanager
+def served(copies: Mapping[str, Copy]) -> Iterator[int]:
+    """The port at which they are answered, by their paths, from memory."""
+
+    def answer(
+        environ: dict[str, Any], start: Callable[[str, list[tuple[str, str]]], Any]
+    ) -> Iterable[bytes]:
+        copy = copies.get(environ["PATH_INFO"], Copy("404 Not Found", [], b""))
+        start(copy.status, [*copy.headers, ("Content-Length", str(len(copy.body)))])
+        return [copy.body]
+
+    server = WSGIServer(("127.0.0.1", 0), answer, log=None)
+    server.start()
+    try:
+        yield server.server_port
+    finally:
+        server.stop()
+
+
+def copies_of(system: System) -> dict[str, Copy]:
+    """The first page and its files, and a bare page of its size."""
+    found = {HOME: fetched(system.port, HOME)}
+    html = found[HOME].body.decode()
+    for path in set(re.findall(r'(?:href|src)="(/monitor/static/[^"]+)"', html)):
+        found[path] = fetched(system.port, path)
+    line = "<p>A line of a page that has nothing but lines, and needs no style and no script.</p>\n"
+    text = "<!doctype html>\n<title>bare</title>\n" + line * (len(html) // len(line))
+    found["/bare"] = Copy("200 OK", [("Content-Type", "text/html; charset=utf-8")], text.encode())
+    return found
+
+
 def paint(system: System, folder: Path) -> bool:
     """Print when a first visit is painted, and what it loads; whether that is little enough."""
-    home = f"http://127.0.0.1:{system.port}/monitor/"
-    painted, bytes_ = [], 0
-    with Browser(folder / "browser") as browser:
-        for _ in range(FIRST_VISITS):
-            with browser.page() as page:
-                page.goto(home)
-                painted.append(page.run(_PAINTED))
-                bytes_ = page.run(_BYTES)
-    median = statistics.median(painted)
+    fetched(system.port, HOME)  # the first visit of all loads the Monitor
+    seen: dict[str, list[dict[str, float]]] = {}
+    with served(copies_of(system)) as port, Browser(folder / "browser") as browser:
+        places = {
+            "bare": f"http://127.0.0.1:{port}/bare",
+            "saved": f"http://127.0.0.1:{port}{HOME}",
+            "ours": f"http://127.0.0.1:{system.port}{HOME}",
+        }
+        for number in range(FIRST_VISITS + 1):
+            for name in sorted(places, reverse=bool(number % 2)):
+                with browser.page() as page:
+                    page.goto(places[name])
+                    found = page.run(_PAINTED)
+                if number:  # the browser's own first pages are those of a cold start
+                    seen.setdefault(name, []).append(found)
+
+    def told(name: str, what: str) -> str:
+        values = [one[what] for one in seen[name]]
+        return f"{statistics.median(values):.0f} ({min(values):.0f} to {max(values):.0f})"
+
     print(
-        f"first paint of a first visit: {median:.0f} ms (median of {FIRST_VISITS}, "
-        f"{min(painted):.0f} to {max(painted):.0f}); {bytes_ / 1024:.1f} KB in all"
+        f"first paint of a first visit, ms (median of {FIRST_VISITS}, least to most): a bare page "
+        f"of the same size {told('bare', 'painted')}, the first page saved with its files "
+        f"{told('saved', 'painted')}, from the broker {told('ours', 'painted')}"
     )
+    bytes_ = seen["ours"][-1]["bytes"]
+    print(
+        f"the broker's first byte comes after {told('ours', 'first')} ms, a saved page's after "
+        f"{told('saved', 'first')} ms; the style has come after {told('ours', 'style')} and "
+        f"{told('saved', 'style')} ms; {bytes_ / 1024:.1f} KB in all"
+    )
+    median = statistics.median(one["painted"] for one in seen["ours"])
     return median <= MOST_PAINT_MS and bytes_ <= MOST_BYTES
 
 
 _PAINTED = """new Promise((done) => {
   const told = new PerformanceObserver((list) => {
     const first = list.getEntriesByName('first-paint')[0];
-    if (first) done(first.startTime);
+    if (!first) return;
+    const [page] = performance.getEntriesByType('navigation');
+    const files = performance.getEntriesByType('resource');
+    const style = files.find((one) => one.name.includes('monitor.css'));
+    done({
+      painted: first.startTime,
+      first: page.responseStart,
+      style: style ? style.responseEnd : 0,
+      bytes: [page, ...files].reduce((sum, one) => sum + one.transferSize, 0),
+    });
   });
   told.observe({ type: 'paint', buffered: true });
 })"""
-_BYTES = (
-    "performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation'))"
-    ".reduce((sum, one) => sum + one.transferSize, 0)"
-)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -247,7 +354,7 @@ def main(arguments: Sequence[str]) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--short", action="store_true", help="half a minute")
+    parser.add_argument("--short", action="store_true", help="a minute")
     parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("what", nargs="?", choices=("open", "paint", "look"), help="one of them")
     options = parser.parse_args(arguments)
@@ -256,7 +363,7 @@ def main(arguments: Sequence[str]) -> int:
     good = True
     with tempfile.TemporaryDirectory(prefix="monitor-") as name, broker(Path(name)) as system:
         if options.what in (None, "open"):
-            rounds, seconds = (3, 3.0) if options.short else (12, 3.0)
+            rounds, seconds = (4, 3.0) if options.short else (ROUNDS, TURN_SECONDS)
             good &= open_pages(system, rounds, seconds)
         if options.what in (None, "paint"):
             good &= paint(system, Path(name))

@@ -165,7 +165,8 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-document.querySelectorAll("[data-plot]").forEach(draw);
+// The page is shown first, and then its plots.
+requestAnimationFrame(() => setTimeout(() => document.querySelectorAll("[data-plot]").forEach(draw)));
 document.querySelectorAll("[data-live]").forEach(follow);
 // On a phone the menu is a row, of which the page's own place may be out of sight.
 document.querySelector("nav [aria-current=page]")?.scrollIntoView({ block: "nearest", inline: "center" });

@@ -34,7 +34,12 @@ def part(look: Look) -> Data:
     figures = look.figures
     crawls = figures.crawls()
     whys: list[str] = []
-    rows = [_row(look, crawl, whys) for crawl in reversed(crawls)]
+    counters: dict[str, CrawlStats] = {}
+    try:
+        counters = figures.counters(crawls)
+    except Unavailable as error:
+        whys.append(str(error))
+    rows = [_row(look, crawl, counters.get(crawl.name)) for crawl in reversed(crawls)]
     rows.sort(key=lambda row: _ORDER[row.crawl.state])
     known = [row.stats for row in rows if row.stats is not None]
     rates = [row.rate for row in rows if row.rate is not None and row.crawl.state == "active"]
@@ -59,6 +64,7 @@ def part(look: Look) -> Data:
         "system": system,
         "why": whys[0] if whys and not named else "",
         "plot": figures.plot(crawls),
+        "silent": figures.silent() if any(stats.leased for stats in known) else [],
         "alerts": look.shared.get("alerts", lambda: open_alerts(look.service)),
         "stuck": [row for row in rows if row.stats is not None and row.stats.stuck],
     }
@@ -67,13 +73,7 @@ def part(look: Look) -> Data:
 _ORDER = {"active": 0, "paused": 1, "resting": 2, "done": 3}
 
 
-def _row(look: Look, crawl: Crawl, whys: list[str]) -> Row:
-    """A crawl's row; ``whys`` gets why its counters are not known, for the head of the page."""
-    stats: CrawlStats | None = None
-    try:
-        stats = look.figures.stats(crawl)
-    except Unavailable as error:
-        whys.append(str(error))
+def _row(look: Look, crawl: Crawl, stats: CrawlStats | None) -> Row:
     rate = look.figures.rate(crawl.name) if crawl.state == "active" else None
     return Row(crawl, stats, rate)
 

@@ -52,12 +52,15 @@ class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, 
 class HostState(Struct, frozen=True, kw_only=True):
     """A host as the frontier knows it; ``*_in`` are seconds from now, 0 when past.
 
-    ``waiting`` is its backlog over all crawls.
+    ``waiting`` is its backlog over all crawls. ``delay`` is its own: by an operator, by robots.txt,
+    or by how it answers.
     """
 
     host: str
     partition: int
     delay: float = 0.0
+    kept_delay: float = 0.0
+    """The delay in force, of a single host: that of crawls which fetch or wait there counts too."""
     sessions: int = 0
     waiting: int = 0
     next_in: float = 0.0

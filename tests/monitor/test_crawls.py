@@ -12,6 +12,7 @@ import pytest
 from greencrawl.broker.service import changing
 from greencrawl.monitor import options
 from greencrawl.monitor.look import Form
+from greencrawl.monitor.words import words
 from greencrawl.schema.records import Commit, CrawlOptions, StoredPage
 from tests.monitor.rig import Desk
 
@@ -50,15 +51,23 @@ def test_options_come_back_from_a_form_as_they_were() -> None:
     )  # fmt: skip
     for one in (given, CrawlOptions()):
         form = Form({name: [value] for name, value in options.sent(one).items()})
-        assert options.read(form) == (one, {})
-    assert options.read(Form({})) == (CrawlOptions(), {})
+        assert options.read(form, words("en")) == (one, {})
+    assert options.read(Form({}), words("en")) == (CrawlOptions(), {})
 
 
 def test_a_form_names_all_that_is_wrong() -> None:
     fields = sent(CrawlOptions(), depth="x", delay="-1", scope="moon", auth="{", tries="0")
-    read, wrong = options.read(Form({name: [value] for name, value in fields.items()}))
+    form = Form({name: [value] for name, value in fields.items()})
+    read, wrong = options.read(form, words("en"))
     assert read is None
-    assert sorted(wrong) == ["auth", "delay", "depth", "scope", "tries"]
+    assert wrong == {
+        "auth": "is no JSON, in line 1: Expecting property name enclosed in double quotes",
+        "delay": "must be 0 or more",
+        "depth": "must be a whole number",
+        "scope": "must be one of: any, domain, host, prefix",
+        "tries": "must be 1 or more",
+    }
+    assert options.read(form, words("zh"))[1]["depth"] == "须为整数"
 
 
 # -- a new crawl
@@ -80,7 +89,7 @@ def test_a_form_with_mistakes_comes_back_as_it_was_sent(admin: Desk) -> None:
     assert answer.status_code == 422
     said = problems(answer.text)
     assert any("lower-case letters" in one for one in said)
-    assert any("float" in one for one in said)
+    assert "must be a number" in said
     assert 'value="Blog!"' in answer.text
     assert "ftp://x/\n&lt;b&gt;</textarea>" in answer.text
     assert admin.store.crawls() == []

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from greencrawl.broker.logs.records import LoggerSilent, LogLine, LogsQuery, LogsReply
+from greencrawl.broker.service.members import LOST
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.net.urls import fingerprint
 from greencrawl.schema.records import (
@@ -25,6 +26,7 @@ from greencrawl.schema.records import (
     FrontierIdentity,
     HookRun,
     HostPatch,
+    HostState,
     InForce,
     MemberRequest,
     NodeOptions,
@@ -35,6 +37,7 @@ from greencrawl.schema.text.spans import blocks_of, main_of
 from greencrawl.store.steward import Ring, RingServer
 from tests.monitor.hostile import EVIL, MARKS
 from tests.monitor.rig import VIEW, Desk, form_token
+from tests.support.queue_double import Sums
 
 HOST = "http://example.org/"
 
@@ -275,7 +278,48 @@ def test_a_host_is_slowed_down_and_blocked(admin: Desk, crawl: Crawl) -> None:
     assert admin.queue.last == HostPatch(block=0)
     wrong = admin.post("/monitor/hosts/example.org", admin.stamp(), delay="soon")
     assert wrong.status_code == 400
-    assert "delay" in wrong.text
+    assert "<b>delay</b>: must be a number" in wrong.text
+
+
+def test_hosts_show_the_pause_that_is_kept_and_not_only_their_own(
+    admin: Desk, crawl: Crawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = admin.get("/monitor/hosts").text.partition('id="slowest"')[2]
+    assert '<td class="n">4 seconds</td>' in listed
+    state = HostState(host="example.org", partition=1, delay=2.0, kept_delay=30.0, sessions=1)
+    monkeypatch.setattr(admin.queue, "host", lambda name: state)
+    html = admin.get("/monitor/hosts/example.org").text
+    assert "<dt>pause between requests now</dt><dd>30 seconds</dd>" in html
+    assert "<dt>worker at it</dt><dd>1</dd>" in html
+    own = html.partition("needs by itself")[2].partition("</tr>")[0]
+    assert "<td>2 seconds</td>" in own
+
+
+def test_one_of_a_thing_is_said_as_one(admin: Desk, crawl: Crawl) -> None:
+    assert "<dt>worker process</dt>" in admin.get("/monitor/").text
+    admin.queue.at_work = 2
+    admin.monitor.app()._shared.forget()
+    assert "<dt>worker processes</dt>" in admin.get("/monitor/").text
+
+
+def test_what_silent_workers_had_leased_is_not_said_to_be_fetched(
+    admin: Desk, crawl: Crawl
+) -> None:
+    admin.queue.sums[crawl.id] = Sums(leased=3)
+    request = MemberRequest(id="kew-0", node="kew", kind="worker", incarnation=5)
+    admin.service.members.follow(request)
+    for path in ("/monitor/", "/monitor/crawls/blog"):
+        assert "kew-0" not in admin.get(path).text
+    del admin.queue.beats.known["kew-0"]
+    admin.monitor.app()._shared.forget()
+    assert "Nothing is heard of worker process kew-0." in admin.get("/monitor/").text
+    assert "nothing is heard (kew-0)" in admin.get("/monitor/crawls/blog").text
+    admin.store.member_left("kew-0", 5, LOST, epoch_ms(), Facts())
+    admin.monitor.app()._shared.forget()
+    assert "kew-0" in admin.get("/monitor/").text, "it was given up, and its leases last longer"
+    admin.queue.lost_node = "b"
+    admin.monitor.app()._shared.forget()
+    assert "kew-0" not in admin.get("/monitor/").text, "Redis is away, which hears of workers"
 
 
 def test_the_frontier_shows_nodes_that_are_away_and_is_repaired(admin: Desk) -> None:
@@ -378,6 +422,8 @@ def test_nodes_are_shown_ordered_and_drained(admin: Desk) -> None:
     assert admin.post("/monitor/nodes/w", admin.stamp(), **fields, **revision).status_code == 400
     wrong = admin.post("/monitor/nodes/w", admin.stamp(), **{"o.greenlets": "many"})
     assert wrong.status_code == 400
+    assert "<b>greenlets</b>: must be a whole number" in wrong.text
+    assert "Expected" not in wrong.text
     assert admin.post("/monitor/nodes/x", admin.stamp(), **{"o.drain": "true"}).status_code == 404
     assert admin.get("/monitor/nodes/x").status_code == 404
     admin.post("/monitor/nodes/*", admin.stamp(), **{"o.paused": "true"})

@@ -44,6 +44,8 @@ _UNTIL = """new Promise((done, fail) => {
   look();
 })"""
 
+_DRAWN = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
+
 
 class BrowserError(AssertionError):
     """Raised for what the browser refuses, and for what throws on a page."""
@@ -153,6 +155,7 @@ class Page:
         self._session = session
         self._loads = 0
         self._loaded = Event()
+        self._script = True
         self.requests: list[str] = []
         self.dialogs: list[str] = []
         self.breaches: list[str] = []
@@ -168,6 +171,7 @@ class Page:
         self.resize(width, height)
         self.look(dark=dark)
         self.speak(language)
+        self._script = script
         if not script:
             self.call("Emulation.setScriptExecutionDisabled", value=True)
 
@@ -269,7 +273,9 @@ class Page:
         self.until(f"document.querySelector({json.dumps(selector)}) !== null")
 
     def picture(self, file: Path, *, whole: bool = True) -> None:
-        """Write a PNG of the page."""
+        """Write a PNG of the page, with what it draws after its first frame."""
+        if self._script:
+            self.run(_DRAWN)
         data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         file.write_bytes(base64.b64decode(data["data"]))
 

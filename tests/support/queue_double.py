@@ -244,11 +244,14 @@ class QueueDouble:
     def stats(self, crawl: Crawl, counts: Counts | None = None) -> CrawlStats:
         self._check()
         sums = self.sums.get(crawl.id) or Sums()
-        return CrawlStats(crawl=crawl.name, state=crawl.state, waiting=sums.waiting)
+        return CrawlStats(
+            crawl=crawl.name, state=crawl.state, waiting=sums.waiting, leased=sums.leased
+        )
 
     def host(self, host: str) -> HostState:
         self._check()
-        return HostState(host=host, partition=partition_of(host, 64))
+        delay = 0.0 if host != "slow.example" else 4.0
+        return HostState(host=host, partition=partition_of(host, 64), kept_delay=delay)
 
     def patch_host(self, host: str, patch: HostPatch) -> HostState:
         self._check()

@@ -249,7 +249,10 @@ def counted(reply: Sequence[Any]) -> list[list[Any]]:
 def host_state(
     host: str, partition: int, now_ms: int, h: dict[str, str], waiting: int, why: str
 ) -> HostState:
-    """An operator's view of a host's record; ``delay`` is the host's own, without its crawls'."""
+    """An operator's view of a host's record; ``delay`` is the host's own, without its crawls'.
+
+    ``kept`` is only told of one host, and not of a list.
+    """
 
     def ms(key: str) -> float:
         return float(h.get(key) or 0)
@@ -258,6 +261,7 @@ def host_state(
         host=host,
         partition=partition,
         delay=max(ms("ad"), ms("rd"), ms("od")) / 1000,
+        kept_delay=ms("kept") / 1000,
         sessions=int(ms("busy")),
         waiting=waiting,
         next_in=max(ms("next") - now_ms, 0) / 1000,

@@ -37,6 +37,7 @@ def part(look: Look) -> Data:
         "stats": stats,
         "why": why,
         "workers": _workers(look) if stats is not None else None,
+        "silent": look.figures.silent() if stats is not None and stats.leased else [],
         "rate": look.figures.rate(crawl.name) if crawl.state == "active" else None,
         "plot": look.figures.plot([crawl], span),
         "span_of": span,

@@ -8,6 +8,7 @@ from greencrawl.broker.service import changing, seeding
 from greencrawl.broker.service.faces.operating import said
 from greencrawl.monitor import options as fields
 from greencrawl.monitor.look import Action, Data, Form, Goto, Look, Shown, View
+from greencrawl.monitor.mistakes import sentence
 from greencrawl.monitor.views.crawls.crawl import place
 from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.records import CrawlOptions, CreateCrawl
@@ -31,12 +32,11 @@ def edit(look: Look) -> Data:
 
 def create(look: Look, form: Form) -> Goto | Shown:
     """Make a crawl; the form again where something is wrong."""
-    name, (options, wrong) = form.text("name"), fields.read(form)
+    name, (options, wrong) = form.text("name"), fields.read(form, look.words)
     try:
         msgspec.convert(name, CrawlName)
     except msgspec.ValidationError as error:
-        known = said(error)
-        wrong["name"] = known[2][0][1] if known else str(error)
+        wrong["name"] = sentence(look.words, error)
     if not wrong and name in {crawl.name for crawl in look.service.store.crawls()}:
         wrong["name"] = look.words("edit.taken", name=name)
     if options is None or wrong:
@@ -52,7 +52,7 @@ def create(look: Look, form: Form) -> Goto | Shown:
 def check(look: Look, form: Form) -> Goto | Shown:
     """Show what would be different, or with ``step`` save it, or go back to the form."""
     name, revision = look.path["crawl"], form.number("revision") or 0
-    options, wrong = fields.read(form)
+    options, wrong = fields.read(form, look.words)
     if options is None or form.text("step") == "again":
         return _again("edit", form, name, wrong, revision)
     before = look.service.store.crawl(name)

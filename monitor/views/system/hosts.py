@@ -20,10 +20,10 @@ SHOWN = 200
 def hosts(look: Look) -> Data:
     """Hosts that somebody may want to look at."""
     store = look.service.store
-    slowest: tuple[HostState, ...] = ()
+    slowest: list[tuple[HostState, HostState | None]] = []
     why = ""
     try:
-        slowest = look.figures.system().slowest
+        slowest = [(one, _state(look, one.host)) for one in look.figures.system().slowest]
     except Unavailable as error:
         why = str(error)
     blocks = sorted(store.blocks(look.now_ms), key=lambda one: one[1])
@@ -34,10 +34,18 @@ def hosts(look: Look) -> Data:
     }  # fmt: skip
 
 
+def _state(look: Look, name: str) -> HostState | None:
+    """How a host of the list stands; None where its node does not answer."""
+    try:
+        return look.figures.host(name)
+    except Unavailable:
+        return None
+
+
 def host(look: Look) -> Data:
     """How one stands. Raises InvalidUrl for what is no host."""
     name = host_name(look.path["host"])
-    state = look.service.frontier.host(name)
+    state = look.figures.host(name)
     return {"name": name, "host": state, "operator_ms": look.service.store.delay(name)}
 
 

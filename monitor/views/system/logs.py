@@ -10,6 +10,7 @@ import msgspec
 from greencrawl.broker.service.faces import logs
 from greencrawl.broker.service.faces.operating import said
 from greencrawl.monitor.look import Data, Look, View
+from greencrawl.monitor.mistakes import sentence
 from greencrawl.schema.errors import InvalidConfig
 
 SHOWN = 100
@@ -25,6 +26,8 @@ def part(look: Look) -> Data:
     except (InvalidConfig, msgspec.ValidationError) as error:
         known = said(error)
         wrong = known[1] if known is not None else str(error)
+        if isinstance(error, msgspec.ValidationError):
+            wrong = sentence(look.words, error)
         return {"wrong": wrong, "lines": [], "next": "", "loggers": (), "silent": (), "first": True}
     more = {name: value for name, value in given.items() if value and name != "after"}
     return {

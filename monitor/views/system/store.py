@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from greencrawl.monitor.look import Data, Look, View
+from greencrawl.monitor.look import Data, Look, View, whole
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.records import Crawl
 
-COUNT_SECONDS = 60.0
-"""Sums of a crawl are asked for so seldom: that looks at more than a row."""
+SIZE_SECONDS = 60.0
+SHOWN = 50
+"""Crawls, the newest first."""
 BATCHES = 100
 LAG_SECONDS = 10.0
 
@@ -28,14 +26,27 @@ def part(look: Look) -> Data:
         "pending": len(pending),
         "more_pending": len(pending) == BATCHES,
         "purges": look.service.purges(),
-        "counts": [(crawl, _counts(look, crawl)) for crawl in reversed(look.figures.crawls())],
+        **_counts(look),
+    }
+
+
+def _counts(look: Look) -> Data:
+    """Some crawls with their sums; of those that are still being counted there are none."""
+    before = whole(look.asked("before"))
+    crawls = [one for one in look.figures.crawls() if before is None or one.id < before]
+    shown = crawls[: -SHOWN - 1 : -1]
+    sums = look.figures.counting.of([one.id for one in shown])
+    return {
+        "counts": [(one, sums.get(one.id), one.id not in sums) for one in shown],
+        "next": f"?before={shown[-1].id}" if len(crawls) > SHOWN else "",
+        "first": before is None,
     }
 
 
 def _size(look: Look) -> int | None:
     """What its files or tables take; None where that cannot be had now."""
     try:
-        return look.shared.get("size", look.service.store.size, COUNT_SECONDS)
+        return look.shared.get("size", look.service.store.size, SIZE_SECONDS)
     except Unavailable:
         return None
 
@@ -44,15 +55,6 @@ def _lags(look: Look) -> dict[str, float | None]:
     """Of replicas whose masters are no ring; each has to be asked."""
     try:
         return look.shared.get("lags", look.service.store.lags, LAG_SECONDS)
-    except Unavailable:
-        return {}
-
-
-def _counts(look: Look, crawl: Crawl) -> dict[str, int]:
-    """Sums of a crawl; none where they cannot be had now."""
-    key: Any = ("counts", crawl.id)
-    try:
-        return look.shared.get(key, lambda: look.service.store.counts(crawl.id), COUNT_SECONDS)
     except Unavailable:
         return {}
 

@@ -210,6 +210,28 @@ def test_block_never_moves_back_and_its_level_rises_once_a_block(
     assert state.block_level == 1
 
 
+def test_the_delay_in_force_counts_crawls_that_wait_at_a_host_and_the_one_that_fetches_there(
+    frontier: Frontier, store: Store
+) -> None:
+    def delays() -> tuple[float, float]:
+        state = frontier.host("h.example")
+        return state.delay, state.kept_delay
+
+    assert delays() == (0.0, 0.0)
+    crawl = new_crawl(frontier, store, delay=3)
+    frontier.admit(crawl.id, urls("h.example", 1))
+    assert delays() == (0.0, 3.0)
+    (session,) = Worker(frontier).lease()
+    assert frontier.host("h.example").waiting == 0
+    assert delays() == (0.0, 3.0), "nothing waits, and the session keeps it"
+    frontier.patch_host("h.example", HostPatch(delay=7))
+    assert delays() == (7.0, 7.0)
+    frontier.patch_host("h.example", HostPatch(delay=0))
+    finish_all(frontier, session)
+    close(frontier, session, delay=2.0)
+    assert delays() == (2.0, 2.0)
+
+
 def test_back_off_doubles_with_each_block_up_to_an_hour(frontier: Frontier, store: Store) -> None:
     crawl = new_crawl(frontier, store, delay=0)
     frontier.admit(crawl.id, urls("h.example", 9))

@@ -3,8 +3,8 @@
 --
 -- args  {host, delay ms or -1, block ms or -1}
 -- {'OK', now, {field, value …}, waiting, why}: waiting counts the tasks of all crawls; why it is blocked, or
--- rests by no fault of its own. blocked-until never
--- moves back, but for a block of 0, by which an operator lifts it.
+-- rests by no fault of its own. The field 'kept' is the delay in force: for crawls that wait here, and of the
+-- session that is open. blocked-until never moves back, but for a block of 0, by which an operator lifts it.
 local h = host_of(args[1])
 if args[2] >= 0 or args[3] >= 0 then
   if args[2] >= 0 then put(h, 'od', args[2]) end
@@ -22,5 +22,7 @@ for _, field in ipairs({'next', 'till', 'lvl', 'busy', 'ad', 'rd', 'od', 'lat', 
   flat[#flat + 1] = field
   flat[#flat + 1] = string.format('%.0f', num(h[field]))
 end
+flat[#flat + 1] = 'kept'
+flat[#flat + 1] = string.format('%.0f', math.max(delay_of(h), num(h.sole)))
 for _, q in pairs(h.q) do waiting = waiting + tasks_in(q) end
 return {'OK', now, flat, waiting, num(h.till) > now and h.why or num(h.next) > now and h.nw or ''}

@@ -49,7 +49,7 @@ local function open_one(token, id, c, h, delay, floor)
     dry(id, h.name)
   end
   put(h, 'busy', num(h.busy) + 1)
-  if delay > 0 then put(h, 'sole', 1) end
+  if delay > 0 then put(h, 'sole', delay) end
   local s = {'crawl', id, 'host', h.name, 'worker', worker, 'inc', inc, 'seq', seq, 'open', 1,
              'opened', now, 'end', now + life, 'left', #tasks, 'delay', delay, 'floor', floor,
              'asked', c.delay}

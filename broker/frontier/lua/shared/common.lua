@@ -219,7 +219,7 @@ end
 local function delay_of(h) return math.max(num(h.ad), floor_of(h)) end
 
 -- Sessions that a host may have at once: slots exist only without a delay and with known robots, nor
--- beside a session that keeps a delay (`sole`), though its crawl may have nothing waiting there now.
+-- beside a session that keeps a delay (`sole`, in ms), though its crawl may have nothing waiting there now.
 local function capacity(h, slots, delay)
   if delay > 0 or h.sole or num(h.rob) <= now then return 1 end
   return slots

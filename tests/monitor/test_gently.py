@@ -1,0 +1,67 @@
+"""Others have their turn while a page is drawn: a lease waits for no whole page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import gevent
+import pytest
+
+from greencrawl.monitor import gently as module
+from greencrawl.monitor.figures import TOGETHER
+from greencrawl.monitor.gently import gently
+from greencrawl.schema.clock import monotonic
+from greencrawl.schema.records import Crawl, CrawlStats
+from tests.monitor.rig import Desk
+
+
+def test_a_timer_is_served_between_the_items_of_long_work() -> None:
+    turns = 0
+
+    def other() -> None:
+        nonlocal turns
+        while True:
+            gevent.sleep(0.0001)
+            turns += 1
+
+    def busy(item: int) -> int:
+        until = monotonic() + 0.001
+        while monotonic() < until:
+            pass
+        return item
+
+    beside = gevent.spawn(other)
+    gevent.sleep(0)
+    assert [busy(item) for item in gently(range(10))] == list(range(10))
+    beside.kill()
+    assert turns >= 5
+
+
+def test_each_row_of_a_page_may_be_the_last_of_a_slice(
+    admin: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rests: list[int] = []
+    monkeypatch.setattr(module, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "breathe", lambda: rests.append(1))
+    for number in range(12):
+        admin.crawl(f"c{number}")
+    assert admin.get("/monitor/").text.count("data-key=") == 12
+    assert len(rests) >= 12
+
+
+def test_crawls_are_counted_together_and_not_all_at_once(
+    admin: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    ask = admin.queue.stats_of
+
+    def count(crawls: Iterable[Crawl]) -> list[CrawlStats]:
+        some = list(crawls)
+        asked.append(len(some))
+        return ask(some)
+
+    monkeypatch.setattr(admin.queue, "stats_of", count)
+    for number in range(2 * TOGETHER + 5):
+        admin.crawl(f"c{number}")
+    admin.get("/monitor/")
+    assert asked == [TOGETHER, TOGETHER, 5], "a sample, or another page, has the same"

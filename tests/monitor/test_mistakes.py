@@ -1,0 +1,70 @@
+"""What is wrong with a field is said in words, in both languages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+from msgspec import Meta, Struct
+
+from greencrawl.monitor.mistakes import mistakes, plainly, sentence
+from greencrawl.monitor.words import words
+
+
+class Inner(Struct, forbid_unknown_fields=True):
+    """With a field that has to be there."""
+
+    kind: Literal["a", "b"]
+
+
+class Asked(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Fields of all kinds."""
+
+    whole: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+    part: Annotated[float, Meta(gt=0, lt=1)] = 0.5
+    yes: bool | None = None
+    text: Annotated[str, Meta(min_length=1, max_length=3)] = "x"
+    some: Annotated[list[int], Meta(max_length=1)] = []
+    inner: Inner | None = None
+    choice: Literal["a", "b"] = "a"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"whole": "many"}, "whole: must be a whole number"),
+        ({"whole": 0}, "whole: must be 1 or more"),
+        ({"whole": 10_001}, "whole: must be 10,000 or less"),
+        ({"part": []}, "part: must be a number"),
+        ({"part": 0}, "part: must be more than 0"),
+        ({"part": 1.5}, "part: must be less than 1"),
+        ({"yes": "perhaps"}, "yes: must be true or false"),
+        ({"text": {}}, "text: must be a text"),
+        ({"text": ""}, "text: must have 1 character or entry at least"),
+        ({"text": "long"}, "text: must have 3 characters or entries at most"),
+        ({"some": 5}, "some: must be a list"),
+        ({"some": ["x"]}, "some[0]: must be a whole number"),
+        ({"some": [1, 2]}, "some: must have 1 character or entry at most"),
+        ({"inner": []}, "inner: must be an object of JSON"),
+        ({"inner": {}}, "inner.kind: lacks its field kind"),
+        ({"choice": "moon"}, "choice: is none of the words that may stand here"),
+        ({"other": 1}, "other: has a field other, which does not exist"),
+    ],
+)
+def test_types_are_told_as_a_person_would(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(given, Asked, strict=False)
+    assert sentence(words("en"), caught.value) == said
+    field, _, english = said.partition(": ")
+    ((named, chinese),) = mistakes(words("zh"), caught.value)
+    assert named == field
+    assert chinese not in ("", english)
+    assert "Expected" not in chinese
+
+
+def test_few_choices_are_named_and_other_texts_stay() -> None:
+    english = words("en")
+    assert plainly(english, "Invalid enum value 'x'", ["a", "b"]) == "must be one of: a, b"
+    for ours in ("needs a host", "Expected `set`, got `str`", "Expected something else"):
+        assert plainly(english, ours) == ours
