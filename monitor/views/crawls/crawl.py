@@ -24,7 +24,8 @@ def place(name: str, more: str = "") -> str:
 def part(look: Look) -> Data:
     """How it stands."""
     crawl = look.figures.crawl(look.path["crawl"])
-    span = look.asked("span") if look.asked("span") in SPANS else "hour"
+    going = crawl.state in ("active", "paused")  # of others nothing is new in the last hour
+    span = look.asked("span") if look.asked("span") in SPANS else "hour" if going else "month"
     stats, why = None, ""
     try:
         stats = look.figures.stats(crawl)
