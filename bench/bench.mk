@@ -35,6 +35,7 @@ extract: setup-bench  ## Main text beside other libraries; ARGS="FOLDER" has lab
 
 playback: setup-dev packages  ## Whether an archive with requisites plays back whole, in pywb and Chromium
 	@$(PYTHON) -m bench.playback $(ARGS)
+	@$(PYTHON) -m bench.playback.revisits
 
 faults: setup-dev packages  ## Kill, cut off, empty and fill everything under a crawl; ROWS="1 5"
 	@$(PYTHON) -m bench.faults.table $(ROWS)

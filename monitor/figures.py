@@ -40,7 +40,7 @@ ENDED_SECONDS = 10.0
 """Counters of a crawl that does not go on are kept for so long."""
 LEASED_MS = 300_000
 """What a worker had leased when it died is free again after that, at usual settings sooner."""
-TOGETHER = 10
+TOGETHER = 5
 """Crawls that are counted at once: for so long Redis, and then this process, serve nobody else."""
 
 

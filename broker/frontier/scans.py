@@ -27,6 +27,9 @@ from greencrawl.store.base import Store
 
 log = logger("frontier")
 
+FEW, AT_ONCE = 8, 64
+"""Partitions that are counted in one round trip at least, and crawls of partitions at most: a node
+serves nobody else meanwhile, for about 10 µs each."""
 STILL_MS = 60_000
 """A note that nothing of a crawl is leased in a partition is dropped after that."""
 
@@ -77,8 +80,12 @@ class Scans:
 
     def _counts(self, crawls: Sequence[Crawl], *, partial: bool = False) -> Counts:
         ids = [crawl.id for crawl in crawls]
-        calls = dict.fromkeys(self._placement.partitions, to_msgpack(ids))
-        replies = self._calls("count", calls, partial=partial)
+        packed, partitions = to_msgpack(ids), list(self._placement.partitions)
+        step = max(FEW, AT_ONCE // len(ids))
+        replies: dict[int, list[Any]] = {}
+        for at in range(0, len(partitions), step):
+            calls = dict.fromkeys(partitions[at : at + step], packed)
+            replies |= self._calls("count", calls, partial=partial)
         found: Counts = {id_: {} for id_ in ids}
         for p, reply in replies.items():
             for id_, row in zip(ids, part.counted(reply), strict=True):

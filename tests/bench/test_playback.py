@@ -1,9 +1,18 @@
-"""What a browser asked for, by its log; and why a URL of the maze is not asked for."""
+"""What a browser asked for by its log; why the maze's URLs are not; revisits in pywb."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from bench.playback import revisits
 from bench.playback.browser import Asked, requests
+from bench.playback.revisits import CHANGING, REVISIT, TAGGED, Moment, Site
+from bench.rig.report import Report
 from bench.suites.crawl_maze import why
+from bench.traps.debian import Missing
+from tests.support.effort import by_night
 
 TYPES = {
     "URL_REQUEST_START_JOB": 1,
@@ -42,3 +51,37 @@ def test_requests_have_the_status_that_came_of_them_or_none() -> None:
 def test_reason_goes_by_the_path() -> None:
     assert why("/test/html/body/a/ping.found").startswith("browsers send it a POST")
     assert why("/test/html/body/img/src.found").startswith("a requisite")
+
+
+def test_a_capture_with_another_body_or_of_another_kind_is_told(tmp_path: Path) -> None:
+    site = Site(1, {"/0": [b"a", b"a"], CHANGING: [b"b", b"c"], TAGGED: [b"d"]}, unchanged=1)
+    response = "text/html"
+    played = {
+        "/0": [Moment(response, b"a"), Moment(REVISIT, b"a")],
+        CHANGING: [Moment(response, b"b"), Moment(response, b"c")],
+        TAGGED: [Moment(response, b"d")],
+    }
+
+    def holds(**changed: list[Moment]) -> list[bool]:
+        report = Report("revisits", "revisits", tmp_path)
+        revisits.judge(report, site, {**played, **{f"/{k}": v for k, v in changed.items()}})
+        return [bool(claim["holds"]) for claim in report.claims]
+
+    assert holds() == [True] * 4
+    empty = {"0": [Moment(response, b"a"), Moment(REVISIT, b"")]}
+    assert holds(**empty) == [False, True, True, True]
+    again = {"0": [Moment(response, b"a")] * 2}
+    assert holds(**again) == [True, False, True, True]
+    kept = {"changing": [Moment(response, b"b"), Moment(REVISIT, b"b")]}
+    assert holds(**kept) == [False, True, False, True]
+    assert holds(tagged=[Moment(response, b"d")] * 2) == [False, True, True, False]
+
+
+@by_night
+def test_revisits_are_played_as_what_the_site_sent(tmp_path: Path) -> None:
+    report = Report("revisits", "revisits", tmp_path)
+    try:
+        revisits.play_back(report, 10)
+    except Missing as error:
+        pytest.skip(str(error))
+    assert report.finish() == 0

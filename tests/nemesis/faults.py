@@ -82,14 +82,6 @@ class Strokes:
         done.over = time.monotonic()
         self.done.append(done)
 
-    def put_back(self) -> bool:
-        """Whether a node came back, or is to, in a state that is earlier than the one it had."""
-        return any(
-            one.event.kind in ("older", "promote")
-            or (one.event.kind == "kill" and str(one.event.arguments["part"])[:1] in NODES)
-            for one in list(self.done)
-        )
-
     def _until_on_way(self, event: Event, name: str) -> None:
         """Wait until some known pages of a crawl are on their way, at the node if it is one's."""
         given = event.arguments
@@ -102,7 +94,7 @@ class Strokes:
                     found = Tasks()
                     for crawl in ids:
                         note_tasks(found, self.world.master(one).client, crawl)
-                    if found.marked.total() >= ON_WAY_LEAST:
+                    if found.refetches.total() >= ON_WAY_LEAST:
                         return
 
     def _run(self, done: Done) -> None:

@@ -21,12 +21,12 @@ from tests.nemesis.reading import Sql
 from tests.nemesis.world import NODES, World
 
 CONFIRM_SECONDS = 6.0
-"""What two reads one after another show must be so for so long: tasks move between them."""
+"""What reads of Redis and SQL one after another show must be so for so long: tasks move between."""
 DOWN_FAILURES = 9
 """Of a host that has failed so often in a row the rest is left to the next period."""
 RETIRED_S = 2**32 - 1
-_MARK = re.compile(rb".\d+,\d+,\d+,\d+,\d+")
-"""How a value begins that has one: level, counts, fingerprint."""
+_REFETCH = re.compile(rb".\d+,\d+,\d+,\d+,(?!00\d)\d+")
+"""How the value of a task begins that fetches a known page again: level, counts, fingerprint."""
 
 
 @dataclass(frozen=True)
@@ -115,46 +115,55 @@ def _text(value: Any) -> str:
 
 @dataclass
 class Tasks:
-    """How many a crawl has of each URL; ``marked``: those with a mark, as refetches have."""
+    """How many a crawl has of each URL; ``refetches``: those that fetch known pages again."""
 
     of: Counter[str] = field(default_factory=Counter)
-    marked: Counter[str] = field(default_factory=Counter)
+    refetches: Counter[str] = field(default_factory=Counter)
 
     def note(self, host: bytes, value: bytes) -> None:
         """One more."""
         url = f"http://{host.decode()}{value[value.index(b'h/') + 1 :].decode()}"
         self.of[url] += 1
-        self.marked[url] += _MARK.match(value) is not None
+        self.refetches[url] += _REFETCH.match(value) is not None
 
 
 def note_tasks(found: Tasks, client: redis.Redis, crawl: int) -> None:
     """All tasks of a crawl at a node: leased, to be tried later, and waiting. Raises
     redis.RedisError.
 
-    Sessions come first: a task that is leased meanwhile was counted once or is missed. What is
-    given back meanwhile counts twice; nothing is judged by one look.
+    Keys are listed first and then read in one transaction, as they are at one moment: what has
+    moved to a key that is newer is missed, and nothing counts twice.
     """
     at = client.connection_pool.connection_kwargs
     raw = redis.Redis(host=at["host"], port=at["port"], socket_timeout=reading.READ_SECONDS)
     name = str(crawl).encode()
-    for key in raw.scan_iter(b"gc:{*}:s:*", count=2000):
-        record: Any = raw.hgetall(key)
+    read = raw.pipeline(transaction=True)
+    kinds = {
+        b"s:*": read.hgetall, b"later": lambda key: read.zrange(key, 0, -1),
+        b"w:%s:*" % name: lambda key: read.lrange(key, 0, -1), b"h:*": read.get,
+    }  # fmt: skip
+    keys = {kind: list(raw.scan_iter(b"gc:{*}:" + kind, count=2000)) for kind in kinds}
+    for kind, names in keys.items():
+        for key in names:
+            kinds[kind](key)
+    replies: Any = iter(read.execute())
+    sessions, later, lists, hosts = (
+        [(key, next(replies)) for key in names] for names in keys.values()
+    )
+    for _, record in sessions:
         if record.get(b"crawl") == name:
             for f, value in record.items():
                 if f[:1] == b"t" and f[1:].isdigit():
                     found.note(record[b"host"], value)
-    for key in raw.scan_iter(b"gc:{*}:later", count=2000):
-        members: Any = raw.zrange(key, 0, -1)
+    for _, members in later:
         for mark, host, value in (member.split(b"\n", 2) for member in members):
             if mark == name:
                 found.note(host, value)
-    for key in raw.scan_iter(b"gc:{*}:w:%s:*" % name, count=2000):
+    for key, entries in lists:
         host = key.partition(b":w:")[2].partition(b":")[2].rpartition(b":")[0]
-        entries: Any = raw.lrange(key, 0, -1)
         for entry in entries:
             found.note(host, b"0" + entry)
-    for key in raw.scan_iter(b"gc:{*}:h:*", count=2000):
-        packed: Any = raw.get(key)
+    for key, packed in hosts:
         queue = reading.queues_of(packed).get(str(crawl), {})
         for value in queue.get("e", ()):
             found.note(key.partition(b":h:")[2], value.encode())
@@ -181,26 +190,21 @@ def broken(plan: Plan) -> Wrong:
     return {what: numbers for what, numbers in wrong.items() if numbers}
 
 
-def suspicious(before: Plan, there: Tasks, after: Plan, *, put_back: bool) -> Wrong:
-    """What Redis, read in between, has no task of though it is on its way, or more than one.
+def doubled(plan: Plan, there: Tasks) -> Wrong:
+    """What Redis has more than one task of at one moment."""
+    numbers = {number for number, url in plan.known.items() if there.of.get(url, 0) > 1}
+    return {"have more than one task": numbers} if numbers else {}
 
-    A node that was ``put_back`` may have what was new then once more, without a mark.
-    """
-    counted = there.marked if put_back else there.of
+
+def suspicious(before: Plan, there: Tasks, after: Plan) -> Wrong:
+    """What Redis, read in between, has no task of though it is on its way."""
     stays = {
         number
         for number, row in before.rows.items()
         if row.queued and after.rows.get(number) == row and before.url(number).startswith("http")
     }
-    wrong = {
-        "are on their way, and nothing waits": {
-            number for number in stays if not there.of.get(before.url(number))
-        },
-        "have more than one task": {
-            number for number, url in before.known.items() if counted.get(url, 0) > 1
-        },
-    }
-    return {what: numbers for what, numbers in wrong.items() if numbers}
+    numbers = {number for number in stays if not there.of.get(before.url(number))}
+    return {"are on their way, and nothing waits": numbers} if numbers else {}
 
 
 class Suspects:
@@ -311,8 +315,6 @@ class Calendars:
         self.plans: dict[str, Plan] = {}
         """Each as it was seen last."""
         self.looks = 0
-        self.put_back: Callable[[], bool] = lambda: False
-        """Whether a node has been in an earlier state so far."""
         self._world, self._find = world, find
         self._suspects: dict[str, Suspects] = defaultdict(Suspects)
         self._told: set[tuple[str, str]] = set()
@@ -346,12 +348,13 @@ class Calendars:
                 note_tasks(there, client, crawl)
         except (redis.RedisError, OSError):
             return  # it is away: nobody knows what it holds
+        self._tell(before, doubled(before, there), at)
         after = read(sql, crawl)
         if after is None or after.state != before.state:
             return
         wrong: Wrong = {}
         if before.state in ("active", "resting"):
-            wrong = suspicious(before, there, after, put_back=self.put_back())
+            wrong = suspicious(before, there, after)
         self._tell(before, self._suspects[name].confirmed(wrong, before, at), at)
 
     def _tell(self, plan: Plan, wrong: Wrong, at: float) -> None:

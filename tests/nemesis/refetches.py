@@ -131,9 +131,7 @@ class Harm:
     """The node is met as another one, and told what it missed."""
     stroke: str = ""
 
-    def explains(
-        self, place: str, first: float, second: float, leases: Leases, *, again: bool = False
-    ) -> str:
+    def explains(self, place: str, first: float, second: float, leases: Leases) -> str:
         """How it may have caused a request for a place at ``second`` after the one at ``first``:
         ``held``, ``leased``, or ``unseen``, if that session fell between two looks; "" not at all.
         """
@@ -141,8 +139,7 @@ class Harm:
         if second < self.begin or (node and node not in self.nodes):
             return ""
         # What was settled before is not to wait in that state, or another fault has to say why.
-        # What is asked for ``again`` by its date may be so before what came back is reached.
-        forgotten = self.since - BEFORE_SECONDS <= first and (again or first <= self.end)
+        forgotten = self.since - BEFORE_SECONDS <= first <= self.end
         if forgotten and (self.held is None or place in self.held):
             return "held"
         known = leases.of(place, first)
@@ -280,7 +277,6 @@ def judge(
     by_stroke: dict[str, list[float]] = defaultdict(list)
     count = Count(leased=came_back)
     for place, log in _times([*hits, *parked]).items():
-        dated = place in (turns or {})
         pairs = _pairs(log, (turns or {}).get(place, ()))
         if not pairs:
             continue
@@ -294,7 +290,7 @@ def judge(
             how = {
                 one.stroke: said
                 for one in harms
-                if (said := one.explains(place, first, second, leases, again=dated))
+                if (said := one.explains(place, first, second, leases))
             }
             causes |= how.keys()
             if not how:

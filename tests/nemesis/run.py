@@ -94,7 +94,6 @@ class _Run:
             if "recrawl" in event.arguments
         }
         self.watch.calendars.crawls = recrawls
-        self.watch.calendars.put_back = self.strokes.put_back
         self.cut_short: set[str] = set()
         """Crawls that were stopped in the midst of a period, since none ended for long."""
         for event in schedule.events:

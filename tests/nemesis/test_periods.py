@@ -68,10 +68,11 @@ def test_where_the_depth_says_no_only_seeds_are_asked_for_again() -> None:
 def test_a_node_that_was_put_back_explains_what_it_has_once_more() -> None:
     place = f"{HOST}/{GRAPH.tag}/p/1"
     older = Harm(20, 25, ("A",), held=frozenset({place}), since=2, stroke="older")
-    log = hits(1, 10, 65, 70)
+    log = hits(1, 10, 28, 40, 65)
     assert told(log) == ["refetched"]
-    assert told(log, older) == [], "its date came before what waited there"
-    assert told(hits(1, 10, 65, 70, 75), older) == ["refetched"]
+    assert told(log, older) == []
+    assert told(hits(1, 10, 65), older) == [], "what waits there is what its date asks for"
+    assert told(hits(1, 10, 65, 70), older) == ["refetched"]
     assert told(log, replace(older, held=frozenset())) == ["refetched"]
 
 
@@ -112,22 +113,18 @@ def test_each_page_and_what_is_gone_has_a_row_that_waits_while_the_crawl_rests()
 def test_what_is_on_its_way_has_one_task() -> None:
     before = plan(state="active", rows={**plan().rows, 2: Row(1060, 7, 9)})
 
-    def told(after: Plan, *, put_back: bool = False, marked: int = 0, **of: int) -> periods.Wrong:
+    def told(after: Plan, **of: int) -> periods.Wrong:
         there = Tasks(Counter({PAGE: of.get("page", 0), SEED: of.get("seed", 0)}))
-        there.marked[SEED] = marked
-        return periods.suspicious(before, there, after, put_back=put_back)
+        return periods.suspicious(before, there, after) | periods.doubled(before, there)
 
     assert told(before, page=1) == {}
     assert told(before) == {"are on their way, and nothing waits": {2}}
     assert told(replace(before, rows=plan().rows)) == {}, "it was fetched meanwhile"
     assert told(before, page=1, seed=2) == {"have more than one task": {1}}
-    assert told(before, page=1, seed=2, put_back=True, marked=1) == {}
-    twice = told(before, page=1, seed=2, put_back=True, marked=2)
-    assert twice == {"have more than one task": {1}}
 
 
 def test_what_moves_between_two_reads_is_not_judged_by_one_look() -> None:
-    one, wrong = plan(), {"have more than one task": {1}}
+    one, wrong = plan(), {"are on their way, and nothing waits": {1}}
     suspects = Suspects()
     assert suspects.confirmed(wrong, one, 10) == {}
     assert suspects.confirmed(wrong, one, 15) == {}
@@ -174,7 +171,7 @@ def test_calendars_and_tasks_are_read_as_they_are(
         return found
 
     assert there(crawl.id).of == dict.fromkeys(many + few, 1)
-    assert there(crawl.id).marked.total() == 0
+    assert there(crawl.id).refetches.total() == 0
     assert there(crawl.id + 1).of == {}
     frontier.start()
     assert frontier.lease(

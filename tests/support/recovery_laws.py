@@ -34,6 +34,10 @@ class Laws:
     let_go_of: set[tuple[int, str]]
     run: str
 
+    def is_forced(self, key: Key) -> bool:
+        """Whether it may have been queued again by force."""
+        raise NotImplementedError
+
     def log(self) -> tuple[set[Key], set[Key], dict[Key, set[Key]]]:
         """URLs of the logs; of pending batches; page → URLs of its links."""
         logged: set[Key] = set()
@@ -109,8 +113,12 @@ class Laws:
             assert sorted(marks) == sorted(again), f"tasks of {crawl} are not what is on its way"
             kept = {host: q.get("g", 0) for host, r in found.hosts.items()
                     for c, q in r.get("q", {}).items() if int(c) == crawl}  # fmt: skip
-            waiting = {h: n for (h, c), n in found.marked_at.items() if c == crawl and n}
+            waiting = {h: n for (h, c), n in found.refetches_at.items() if c == crawl and n}
             assert {h: n for h, n in kept.items() if n} == waiting
+            counted = sum(r.get("again", 0) for (_, c), r in found.crawls.items() if c == crawl)
+            assert counted == sum(n for (_, c), n in found.refetches.items() if c == crawl)
+        twice = {url for (c, url), n in found.places.items() if c == PLANNED and n > 1}
+        assert not twice, f"more than one task: {twice}"
         sql = "SELECT fingerprint, queued FROM calendar WHERE crawl = ?"
         rows: dict[int, int] = dict(self.sql.execute(sql, (PLANNED,)))
         sql = (
@@ -135,7 +143,7 @@ class Laws:
             fingerprint = self.workers.fingerprint(key[1])
             places = found.places[key]
             if places:
-                assert places == 1 or key in self.forced, f"{key} stands in {places} places"
+                assert places == 1 or self.is_forced(key), f"{key} stands in {places} places"
                 continue
             if key in self.to_force:
                 continue

@@ -203,8 +203,10 @@ class World(Laws, RuleBasedStateMachine):
         self.restarts = 0
         self.forced: set[Key] = set()
         self.outcomes: dict[tuple[str, int], str] = {}
+        self.releasing: set[tuple[int, str]] = set()
+        """(crawl, shape) of what is released, or was; "" for every shape."""
         self.let_go_of: set[tuple[int, str]] = set()
-        """(crawl, shape) of what was released to the end; "" for every shape."""
+        """Of what was released to the end."""
         self.blocked: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
         self.sequence: Counter[str] = Counter()
         self.incarnation: Counter[str] = Counter()
@@ -446,7 +448,7 @@ class World(Laws, RuleBasedStateMachine):
 
     def let_go(self, crawl: int, shape: str, broker: int, steps: int) -> None:
         """What is parked by a shape ("": by any) is released; each URL may be queued twice."""
-        self.forced |= {(crawl, page) for page in URLS if shape in ("", shape_of(page))}
+        self.releasing.add((crawl, shape))
         name = self.store.crawl(crawl).name
         request = ReleaseParkedRequest(name, shape, not shape)
         at = self.brokers[broker]
@@ -456,6 +458,10 @@ class World(Laws, RuleBasedStateMachine):
             self.let_go_of.add((crawl, shape))
 
         self.work("release", steps, release, at)
+
+    def is_forced(self, key: Key) -> bool:
+        crawl, page = key
+        return key in self.forced or bool({(crawl, ""), (crawl, shape_of(page))} & self.releasing)
 
     # -- what brokers do by themselves
 

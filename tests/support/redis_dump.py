@@ -80,21 +80,23 @@ class Contents:
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
     waits: set[tuple[int, int, str]] = field(default_factory=set)
     again: dict[int, set[int]] = field(default_factory=dict)
-    """Crawl → fingerprints of known pages that are on their way to be fetched again."""
+    """Crawl → fingerprints of what is on its way, of crawls with a calendar."""
     marks: dict[int, list[int]] = field(default_factory=dict)
     """Crawl → the same by the marks of its tasks."""
-    marked_at: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """(host, crawl) → waiting tasks with a mark."""
+    refetches: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """(host, crawl) → tasks with a mark that fetch known pages again."""
+    refetches_at: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """The same of those that wait."""
 
 
 TASK_BYTES, HOST_BYTES = 24, 240
 """As in ``lua/shared/common.lua``."""
 
 
-def mark_of(entry: str) -> int | None:
-    """The fingerprint that an entry carries, if it fetches a known page again."""
-    found = re.match(r"\d+,\d+,\d+,\d+,(0?)(\d+)", entry)
-    return (-1 if found[1] else 1) * int(found[2]) if found else None
+def mark_of(entry: str) -> tuple[int, bool] | None:
+    """The fingerprint that an entry carries, and whether its URL is new."""
+    found = re.match(r"\d+,\d+,\d+,\d+,(00)?(0?)(\d+)", entry)
+    return ((-1 if found[2] else 1) * int(found[3]), bool(found[1])) if found else None
 
 
 def contents(found: dict[str, Any]) -> Contents:
@@ -110,8 +112,9 @@ def contents(found: dict[str, Any]) -> Contents:
         if place == "waiting":
             out.waits.add((p, crawl, host))
         if mark := mark_of(entry):
-            out.marks.setdefault(crawl, []).append(mark)
-            out.marked_at[(host, crawl)] += place == "waiting"
+            out.marks.setdefault(crawl, []).append(mark[0])
+            out.refetches[(host, crawl)] += not mark[1]
+            out.refetches_at[(host, crawl)] += place == "waiting" and not mark[1]
 
     for key, value in found.items():
         p = int(key[4 : key.index("}")])

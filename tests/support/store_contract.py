@@ -522,6 +522,28 @@ class StoreContract(
         began = store.begin_period(crawl, links("http://example.org/"))
         assert began.state == "active", "no period is so far off: the clock went back"
 
+    def test_a_clock_that_went_back_begins_one_period_early_and_no_more(
+        self, store: Store, crawl: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now, hour = epoch_ms(), 3_600_000
+        for kind in ("sqlite", "mysql"):
+            monkeypatch.setattr(f"greencrawl.store.{kind}.store.epoch_ms", lambda: now)
+        read = store.put_crawl("news", CrawlOptions(recrawl=Recrawl(every="1h")), [])
+        store.rest(crawl, hour, version=read.version)
+        now -= 2 * hour
+        began = []
+        for minute in range(4):
+            known = store.begin_period(crawl, links("http://example.org/"))
+            if known.state == "active":
+                began.append(minute)
+                for batch in store.pending_seeds():
+                    store.seeds_admitted(batch.id)
+                assert store.rest(crawl, hour, version=known.version).state == "resting"
+            now += 60_000
+        assert began == [0]
+        now += hour
+        assert store.begin_period(crawl, links("http://example.org/")).state == "active"
+
     def test_a_period_begins_with_one_batch_of_seeds_whoever_is_first(
         self, open_store: Opener
     ) -> None:

@@ -6,10 +6,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 
 from greencrawl.schema.records import STOPPED
-from tests.support.effort import cases, examples
+from tests.support.effort import LONG, cases, examples
+from tests.support.idle import commands_during
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import Answer, Request, SiteServer
 from tests.support.sites import html
@@ -17,6 +19,8 @@ from tests.support.system import System, wait_until
 
 PERIODS = examples(3, 10)
 EVERY_SECONDS = 2
+MOST_OF_A_CORE = 0.01
+"""Of broker, worker and Redis together."""
 
 
 class News:
@@ -36,7 +40,7 @@ class News:
         return Answer(body=html(request.target, ["/"]))
 
 
-@pytest.mark.parametrize("harm", cases(["broker"], ["redis", "none", "worker"]))
+@pytest.mark.parametrize("harm", cases(["broker"], ["redis", "none", "worker", "in turn"]))
 def test_each_period_asks_for_its_seeds_once_and_follows_what_is_new(
     tmp_path: Path, redis_server: RedisServer, harm: str
 ) -> None:
@@ -54,13 +58,14 @@ def test_each_period_asks_for_its_seeds_once_and_follows_what_is_new(
 
         for number in range(1, PERIODS + 1):
             wait_until(lambda n=number: site.issues >= n, 60, f"period {number} begins")  # type: ignore[misc]
-            if harm == "broker":
+            struck = ("worker", "broker", "redis")[number % 3] if harm == "in turn" else harm
+            if struck == "broker":
                 system.kill("broker")
                 system.start_broker()
-            elif harm == "worker":
+            elif struck == "worker":
                 system.kill("worker")
                 system.start_worker()
-            elif harm == "redis" and number == 2:
+            elif struck == "redis" and (harm == "in turn" or number == 2):
                 redis_server.kill()
                 redis_server.start()
         wait_until(lambda: periods() >= PERIODS, 60, "the periods are counted")
@@ -79,6 +84,30 @@ def test_each_period_asks_for_its_seeds_once_and_follows_what_is_new(
         count = len(server.hits)
         time.sleep(EVERY_SECONDS + 0.5)  # nothing tells of a period that does not begin
         assert len(server.hits) == count
+
+
+def test_between_periods_nearly_nothing_is_spent(tmp_path: Path, redis_server: RedisServer) -> None:
+    # Sixty commands a minute; what is said every fifteen seconds may be said in any five.
+    seconds, most = (60.0, 60) if LONG else (5.0, 12)
+    assert redis_server.process is not None
+    redis_process = psutil.Process(redis_server.process.pid)
+    with (
+        SiteServer(News()) as server,
+        System(tmp_path, [redis_server.url]).start() as system,
+    ):
+        system.crawl([server.url("/")], delay=0, recrawl={"every": "1h", "depth": "all"})
+        wait_until(lambda: system.stats()["state"] == "resting", 30, "it rests")
+        commands_during(redis_server.client, 2.0)  # the end of a period is no rest yet
+
+        def spent() -> float:
+            return sum(system.cpu_seconds().values()) + sum(redis_process.cpu_times()[:2])
+
+        before = spent()
+        commands = commands_during(redis_server.client, seconds)
+        share = (spent() - before) / seconds
+    assert sum(commands.values()) <= most, commands
+    if LONG:  # by day others are at work, and clocks of processes go by ticks
+        assert share <= MOST_OF_A_CORE, f"{share:.2%} of a core"
 
 
 def test_a_crawl_that_rests_says_when_it_asks_for_what(

@@ -45,8 +45,8 @@
 ``gc:{p}:later``       sorted set of retries → logical ms
 ``gc:{p}:z:<crawl>:<start>``  bucket of the seen-set
 ``gc:{p}:y:<crawl>:<start>``  the same of what waits in the overflow
-``gc:{p}:g:<crawl>:<start>``  the same of known pages that are on their way to be fetched again:
-                       each has one task, which carries its fingerprint
+``gc:{p}:g:<crawl>:<start>``  the same of what is on its way, of crawls with a calendar: each has
+                       one task, which carries its fingerprint
 ``gc:{p}:f:<batch>``   set of fingerprints that a forced batch of seeds has queued, expiring;
                        ``gc:{p}:fl`` list of these batches, ``gc:{p}:fn`` sum of their members
 ``gc:{p}:r:<origin>``  robots.txt as the workers packed it, expiring; a cache

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.schema.records import Totals
 
 _COUNTERS = {
-    "adm": "admitted", "wait": "waiting", "leased": "leased", "later": "later", "fin": "finished",
-    "stored": "stored", "over": "overflow", "dead": "dead", "retries": "retries", "bytes": "bytes",
-    "hosts": "hosts", "f:parked": "parked", "rewritten": "rewritten",
-    "f:unchanged": "unchanged",
+    b"adm": "admitted", b"wait": "waiting", b"leased": "leased", b"later": "later",
+    b"fin": "finished", b"stored": "stored", b"over": "overflow", b"dead": "dead",
+    b"retries": "retries", b"bytes": "bytes", b"hosts": "hosts", b"f:parked": "parked",
+    b"rewritten": "rewritten", b"f:unchanged": "unchanged",
 }  # fmt: skip
 
 
@@ -25,16 +24,18 @@ class Scan(NamedTuple):
 
 
 def total(partitions: Iterable[Sequence[bytes]]) -> Totals:
-    """The sum of the counter hashes of all partitions, each as Lua returns it."""
+    """The sum of the counter hashes of all partitions, each as Lua returns it.
+
+    Many partitions have many crawls: nothing is decoded that is not kept.
+    """
     sums: dict[str, int] = dict.fromkeys(_COUNTERS.values(), 0)
     failures: dict[str, int] = {}
     put_off: dict[str, int] = {}
     for flat in partitions:
-        for key, value in part.fields(flat).items():
-            if key in _COUNTERS:
-                sums[_COUNTERS[key]] += int(value)
-            elif key.startswith("f:"):
-                failures[key[2:]] = failures.get(key[2:], 0) + int(value)
-            elif key.startswith("p:"):
-                put_off[key[2:]] = put_off.get(key[2:], 0) + int(value)
+        for key, value in zip(flat[::2], flat[1::2], strict=True):
+            if (counter := _COUNTERS.get(key)) is not None:
+                sums[counter] += int(value)
+            elif key.startswith((b"f:", b"p:")):
+                kinds, kind = failures if key.startswith(b"f:") else put_off, key[2:].decode()
+                kinds[kind] = kinds.get(kind, 0) + int(value)
     return Totals(failures=failures, put_off=put_off, **sums)

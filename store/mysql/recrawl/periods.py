@@ -25,7 +25,8 @@ def rest(db: Db, crawl: int, every_ms: int, version: int, now_ms: int) -> Crawl:
         started_ms = changed.started_ms
         first = "INSERT INTO periods (crawl, number, started_ms, ended_ms) VALUES (%s, 1, %s, %s)"
         db.execute(first, (crawl, started_ms, now_ms))
-    wakes_ms = max(now_ms, started_ms + every_ms)
+    # A start that lies ahead was told by a clock that has gone back since.
+    wakes_ms = max(now_ms, min(started_ms, now_ms) + every_ms)
     db.execute("UPDATE crawls SET wakes_ms = %s WHERE id = %s", (wakes_ms, crawl))
     return crawls.get(db, crawl)
 

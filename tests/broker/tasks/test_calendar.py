@@ -228,7 +228,7 @@ def test_a_blocked_host_waits_and_one_that_is_down_is_left_to_the_next_period(
         fail(rig, host, redis_server, times)
     while rig.step():
         pass
-    assert len(on_way(redis_server, crawl)) == 80, "of the third"
+    assert len(on_way(redis_server, crawl)) == 80 + 2, "of the third, and what is new"
     due = [
         row for place in rig.store.calendar_places()
         for row in rig.store.calendar_due(*place, (0, 0, -(2**63)), 1000)

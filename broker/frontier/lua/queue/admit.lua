@@ -24,7 +24,8 @@
 --         lest what another holds, which may be paused or over, stops it for ever
 local id, mode, batch = tostring(args[1]), args[2], args[3]
 local NEW, FORCE, MARK, REFILL, MARK_SPILLED, AGAIN = 0, 1, 2, 3, 4, 5
-local REREAD = 8 * 64 -- schema.records.TaskKind: it asks for nothing
+local ROBOTS, ERRAND, REREAD = 1, 2, 8 -- schema.records.TaskKind, which is behind this many redirects:
+local KIND = 64
 local AT_HOST, LEAST_AT_HOST, AHEAD_MS = 128, 2, 60000 -- tasks of a host that are asked for again
 local AGAIN_BYTES = 200 -- what one takes, at most, as a rule
 local DOWN = 9 -- worker.retry.GIVE_UP_FAILURES
@@ -35,9 +36,14 @@ if not c then return {'GONE'} end
 local seen, spilled = urlset('z', id), urlset('y', id)
 local done = mode == FORCE and batch > 0 and P .. ':f:' .. string.format('%.0f', batch)
 
--- What is on its way to be fetched again: by its date, or in crawls with a calendar by force.
-local again = (mode == AGAIN or mode == FORCE and c.cal) and urlset('g', id)
-local function rereads(value) return num(string.match(value, '^.%d+,(%d+)')) >= REREAD end
+-- What is on its way to be fetched: of a crawl with a calendar whatever is queued, also as new. A copy of
+-- the node may come back in which it waits, though it is known since, and due by its date.
+local again = (mode == AGAIN or c.cal and mode ~= MARK and mode ~= MARK_SPILLED) and urlset('g', id)
+-- Whether a task has no row in the store: it settles nothing that is due.
+local function apart(value)
+  local kind = math.floor(num(string.match(value, '^.%d+,(%d+)')) / KIND)
+  return kind == ROBOTS or kind == ERRAND or kind >= REREAD
+end
 
 -- Whether a URL would be queued.
 local function wanted(fp)
@@ -92,7 +98,7 @@ local function again_fits(name, cost)
   if delay > 0 then most = math.max(LEAST_AT_HOST, math.min(most, math.floor(AHEAD_MS / delay))) end
   local there = rows_at[name] or q and num(q.g) or 0
   if there >= most then return '2' end
-  local on_way, extra = num(c.gn) + queued, (not q or tasks_in(q) == 0) and HOST_BYTES or 0
+  local on_way, extra = num(c.again) + queued, (not q or tasks_in(q) == 0) and HOST_BYTES or 0
   if on_way >= LEAST_TASKS and budget
       and (on_way * AGAIN_BYTES > budget / 2 or bytes + added + cost + extra > budget) then
     return '3'
@@ -123,7 +129,7 @@ local function remember_forced()
 end
 
 local flags, groups, arrivals, returned = {}, {}, {}, 0
-local n = 0
+local n, refetches = 0, 0
 for i = 4, #args, 3 do
   local fp, host, value = args[i], args[i + 1], args[i + 2]
   local flag, queue, cost = '0', false, 0
@@ -147,7 +153,7 @@ for i = 4, #args, 3 do
     end
   elseif mode == FORCE then
     queue = not done or redis.call('SADD', done, fp) == 1
-    if queue and again and not rereads(value) then
+    if queue and again and not apart(value) then
       if again.add(fp) then value = put_mark(value, fp) else queue = false end
     end
     if queue or not spilled.has(fp) then flag = seen.add(fp) and '1' or '0' end
@@ -157,7 +163,8 @@ for i = 4, #args, 3 do
     if seen.add(fp) then
       cost = cost_of(value)
       if fits(host, cost, value) then
-        flag, queue = '1', true
+        if again then value = put_mark(value, fp, true) end
+        flag, queue = '1', not again or again.add(fp)
       else
         seen.remove(fp)
         flag = '2'
@@ -172,6 +179,7 @@ for i = 4, #args, 3 do
     g[#g + 1] = value
     g.bytes = g.bytes + cost
     queued = queued + 1
+    if again then refetches = refetches + refetches_in({value}) end
     if spilled.remove(fp) then returned = returned + 1 end
   end
 end
@@ -181,6 +189,7 @@ spilled.save()
 if again then again.save() end
 if queued > 0 then
   bump(id, 'adm', queued - returned)
+  if refetches > 0 then bump(id, 'again', refetches) end
   bump(id, 'wait', queued)
   if returned > 0 then bump(id, 'over', -returned) end
 end

@@ -15,8 +15,9 @@ local function gone(count, value)
   bump(id, 'f:purged', count)
   if value then
     metered = metered - count * cost_of(value)
-    local fp = mark_of(value)
+    local fp, new = mark_of(value)
     if fp then again.remove(fp) end
+    if fp and not new then bump(id, 'again', -1) end
   end
 end
 

@@ -61,9 +61,10 @@ for a = 1, #args do
       if over then
         bump(s.crawl, 'fin', 1)
         metered = metered - cost
-        local fp = mark_of(value)
+        local fp, new = mark_of(value)
         if fp then
           set_of('g', s.crawl).remove(fp)
+          if not new then bump(s.crawl, 'again', -1) end
           if it[11] == 1 then set_of('z', s.crawl).remove(fp) end
         end
       end

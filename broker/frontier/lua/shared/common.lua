@@ -92,26 +92,32 @@ local function tasks_of(c) return num(c.wait) + num(c.leased) + num(c.later) end
 -- letter; a queued value is the character of its level ('A' is level 0) and the entry. What it counts
 -- against the budgets is the same from admission to its end.
 --
--- The mark of a task that fetches a known page again is its fingerprint, a leading 0 for its sign: it
--- stands in the set 'g' of its crawl until the task ends. Levels are any character from 'A' on, so
--- that no class of characters tells one.
+-- In a crawl with a calendar a task has a mark, its fingerprint, with a leading 0 for its sign: it stands
+-- in the set 'g' of its crawl until the task ends. Two more 0 in front say that its URL is new; the other
+-- tasks fetch known pages again (`again` of the crawl counts them). Levels are any character from 'A' on,
+-- so that no class of characters tells one.
 local MARK_AT = 11 -- the least place of a path behind a mark
-local function put_mark(value, fp)
+local function put_mark(value, fp, new)
   local head, path = string.match(value, '^(.[%d,]+)(.*)$')
   if not string.find(head, ',', 1, true) then head = head .. ',0,0,0' end
-  return head .. ',' .. string.gsub(fp, '%-', '0') .. path
+  return head .. (new and ',00' or ',') .. string.gsub(fp, '%-', '0') .. path
 end
--- The fingerprint of a task with a mark, or nil.
+-- The fingerprint of a task with a mark, or nil, and whether its URL is new.
 local function mark_of(value)
   if string.find(value, '%a', 2) < MARK_AT then return nil end
   local mark = string.match(value, '^.%d+,%d+,%d+,%d+,(%d+)')
-  if mark and #mark > 1 and string.sub(mark, 1, 1) == '0' then return '-' .. string.sub(mark, 2) end
-  return mark
+  if not mark then return nil end
+  local new = #mark > 2 and string.sub(mark, 1, 2) == '00'
+  if new then mark = string.sub(mark, 3) end
+  if #mark > 1 and string.sub(mark, 1, 1) == '0' then mark = '-' .. string.sub(mark, 2) end
+  return mark, new
 end
-local function marks_in(values)
+-- How many of these fetch a known page again.
+local function refetches_in(values)
   local n = 0
   for i = 1, #values do
-    if mark_of(values[i]) then n = n + 1 end
+    local mark, new = mark_of(values[i])
+    if mark and not new then n = n + 1 end
   end
   return n
 end
@@ -133,7 +139,7 @@ local function list_key(crawl, host, ch) return P .. ':w:' .. crawl .. ':' .. ho
 
 -- A host's record. Fields that are 0 are absent. `q` has for each crawl with tasks there
 -- {b = bytes, e = values in order} or, for a long queue, {b, n = tasks, l = levels} and a list a level;
--- `o` is the best level that waits in the overflow, `g` counts tasks with a mark.
+-- `o` is the best level that waits in the overflow, `g` counts tasks that fetch known pages again.
 local hosts, dirty = {}, {}
 local function host_of(name)
   local h = hosts[name]
@@ -163,8 +169,8 @@ local function push(h, id, values, bytes, front)
   end
   q.b = q.b + bytes
   local c = crawl_of(id)
-  if c and num(c.gn) > 0 then -- else none of them has a mark
-    local again = num(q.g) + marks_in(values)
+  if c and num(c.again) > 0 then -- else none of them is one
+    local again = num(q.g) + refetches_in(values)
     q.g = again > 0 and again or nil
   end
   local from, to, step = 1, count, 1

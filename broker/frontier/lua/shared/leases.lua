@@ -56,7 +56,7 @@ local function pop(h, id, want)
   end
   for _, value in ipairs(got) do q.b = q.b - cost_of(value) end
   if q.g then
-    local again = q.g - marks_in(got)
+    local again = q.g - refetches_in(got)
     q.g = again > 0 and again or nil
   end
   if q.l == '' then

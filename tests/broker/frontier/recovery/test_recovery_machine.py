@@ -466,12 +466,15 @@ class RecoveryMachine(World):
 
     @rule(
         broker=st.sampled_from([0, 1]), first=st.sampled_from([1, 3, 4, 5, 6, 7, 999]),
-        lost=st.sampled_from(["", "before", "after", "all"]), forced=st.booleans(),
+        lost=st.sampled_from(["", "new", "before", "after", "all"]), forced=st.booleans(),
     )  # fmt: skip
     def forget_what_is_on_its_way(self, broker: int, first: int, lost: str, forced: bool) -> None:
         """Pages are stored, asked for again, and their tasks forgotten, or their broker dies
-        between queueing and noting; another asks again, and somebody forces some."""
+        between queueing and noting; another asks again, and somebody forces some. Or a copy comes
+        back in which what is asked for again waits as new."""
         at = self.brokers[broker]
+        if lost == "new":
+            self.copy()
         self.crawl_on(1, broker, 0, True, False, 999)
         self.begin_period(0)
         self.work("tell", 999, lambda: at.frontier.put_crawl(self.store.crawl(PLANNED)), at)
