@@ -1,4 +1,4 @@
-"""The broker: the queue, reached over HTTP."""
+"""The broker: the frontier's HTTP API."""
 
 if __name__ != "greencrawl.broker":
     raise ImportError("`broker` is called `greencrawl.broker` now: import that")

@@ -44,19 +44,19 @@ from greencrawl.store import Store, open_store
 from greencrawl.store.steward import ring_of, steward_of
 
 USAGE, FAILURE = 2, 1
-"""Exit codes: wrong settings, and what could not be reached."""
+"""Exit codes: wrong settings, and a server that could not be reached."""
 
 STORE_SECONDS = 1.0
 """Seconds between two attempts to open a store that is away."""
 
 
 class BrokenOff(BaseException):
-    """Raised in the start of a broker that is told to stop before it serves."""
+    """Raised in a starting broker that is told to stop before it serves."""
 
 
 @contextmanager
 def breaking_off(stop: Event) -> Iterator[None]:
-    """Raise BrokenOff in the block once ``stop`` is set, in whatever it waits for."""
+    """Raise BrokenOff in the block once ``stop`` is set, whatever the block waits for."""
     ours = gevent.getcurrent()
 
     def throw(_: Event) -> None:
@@ -157,7 +157,7 @@ def run(settings: Settings, sender: Sender) -> None:
 
 
 def _opened(settings: Settings, stop: Event) -> Store:
-    """The store, waiting for it: what our steward does may be what it needs."""
+    """Open the store, waiting for it: the store may need our own steward first."""
     said = False
     while True:
         try:
@@ -171,7 +171,7 @@ def _opened(settings: Settings, stop: Event) -> Store:
 
 
 def main(arguments: list[str]) -> int:
-    """Read the settings, serve, and say in one line why not. There are no arguments."""
+    """Read the settings, serve, and say in one line if that fails. There are no arguments."""
     if arguments:
         print("usage: python -m greencrawl.broker (settings: GREENCRAWL_*)", file=sys.stderr)
         return USAGE

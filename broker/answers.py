@@ -1,4 +1,4 @@
-"""Reads a broker's answer: the record in it, or the problem."""
+"""Decodes a broker's answer to the record in it, or to the problem."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ T = TypeVar("T")
 
 
 def query(**parameters: str | int | None) -> str:
-    """The parameters that are not None, behind a question mark."""
+    """Return a query string of the parameters that are not None, with its question mark."""
     given = {name: value for name, value in parameters.items() if value is not None}
     return "?" + urlencode(given) if given else ""
 
 
 def why(answer: Reply | Lost) -> str:
-    """Why an answer is none, for people."""
+    """Say for people why an answer is not usable."""
     if isinstance(answer, Lost):
         return answer.why
     return f"{answer.status} {problem(answer).get('detail', '')}".strip()
 
 
 def problem(answer: Reply) -> dict[str, object]:
-    """The problem in an answer of 4xx or 5xx."""
+    """Return the problem in a 4xx or 5xx answer."""
     try:
         return from_json(answer.body, dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -39,14 +39,14 @@ def problem(answer: Reply) -> dict[str, object]:
 
 
 def content(answer: Reply) -> bytes:
-    """The body. Raises Refused where the broker answered a 4xx."""
+    """Return the body. Raises Refused if the broker answered a 4xx."""
     if answer.status >= 400:
         raise Refused(answer.status, problem(answer))
     return answer.body
 
 
 def decode(answer: Reply, reply: type[T]) -> T:
-    """The record in the body. Raises Refused, and Unavailable for what no broker answers."""
+    """Return the record in the body. Raises Refused, and Unavailable for an answer of no broker."""
     try:
         return from_json(content(answer), reply)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

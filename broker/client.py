@@ -69,23 +69,21 @@ from greencrawl.schema.wire import to_json
 T = TypeVar("T")
 
 LEASE_MARGIN_SECONDS = 10.0
-"""A lease's answer may come this much later than its wait."""
+"""How much later than its wait a lease's answer may come."""
 CHANGES_SECONDS = 60.0
-"""A list of changes looks at many pages."""
+"""Time-out of a list of changes, which reads many pages."""
 SEED_SECONDS = 300.0
-"""A batch of seeds is answered when it is durable, and queued but for nodes that are away: that
-takes long when it is large."""
+"""Time-out of a batch of seeds. The answer comes when all seeds are durable and queued, except
+those for nodes that are away. A large batch takes long."""
 IDEMPOTENT = frozenset({"GET", "DELETE"})
 
 
 class BrokerClient:
-    """Calls brokers at ``addresses`` (``http://host:port``), as many greenlets at once as you like.
-
+    """Calls brokers at ``addresses`` (``http://host:port``); many greenlets may use it at once.
     Every method raises Unavailable when no broker answers (or one answers 5xx), and Refused when
-    one answers 4xx. ``ca`` is a PEM file against which ``https`` brokers are verified; ``timeout``
-    in seconds bounds each read and write, but for leases, whose bound is their wait + 10 s.
-    ``transport`` makes of an address and ``ca`` what asks there; None: greenlets' connections.
-    """
+    one answers 4xx. ``ca`` is a PEM file that verifies ``https`` brokers. ``timeout`` in seconds
+    bounds each read and write; for leases the bound is their wait + 10 s. ``transport`` makes a
+    connection from an address and ``ca``; None: connections for greenlets."""
 
     def __init__(
         self,
@@ -110,7 +108,7 @@ class BrokerClient:
             address.close()
 
     def _turn_if_away(self, away: bool) -> None:
-        """Ask the next broker first: the one that answered does not reach all Redis nodes."""
+        """Ask the next broker first: the one that answered cannot reach all Redis nodes."""
         if away:
             self._current = (self._current + 1) % len(self._addresses)
 
@@ -122,32 +120,31 @@ class BrokerClient:
     # -- workers
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
-        """Waits up to ``request.wait`` seconds. After Unavailable, reconcile."""
+        """Lease sessions; waits up to ``request.wait`` seconds. After Unavailable, reconcile."""
         seconds = request.wait + LEASE_MARGIN_SECONDS
         reply = self._call("POST", "/v1/lease", request, LeaseReply, seconds)
         self._turn_if_away(reply.lost)
         return reply
 
     def follow(self, request: MemberRequest) -> MemberReply:
-        """Say that a process is there; waits up to ``request.wait`` seconds for other orders."""
+        """Report that a process is there; waits up to ``request.wait`` seconds for new orders."""
         seconds = request.wait + LEASE_MARGIN_SECONDS
         return self._call("POST", "/v1/members", request, MemberReply, seconds)
 
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
-        """Say what a worker holds; the rest up to its sequence is released. Idempotent."""
+        """State what a worker holds; the rest up to its sequence is released. Idempotent."""
         reply = self._call("POST", "/v1/reconcile", request, ReconcileReply)
         self._turn_if_away(bool(reply.away))
         return reply
 
     def extend(self, request: ExtendRequest) -> ItemsReply:
-        """Move the deadlines of sessions to ``request.ttl`` seconds from when this was sent.
-
-        A status for each. Idempotent.
-        """
+        """Extend the deadlines of sessions to ``request.ttl`` seconds from when this was sent.
+        Returns a status for each. Idempotent."""
         return self._items("/v1/sessions/extend", request)
 
     def close(self, request: CloseRequest) -> ItemsReply:
-        """Free the hosts of sessions: a status for each, ``stale`` for one that is closed."""
+        """Free the hosts of sessions; return a status for each, ``stale`` if it is already
+        closed."""
         try:
             return self._items("/v1/sessions/close", request)
         except Refused as refused:
@@ -156,15 +153,16 @@ class BrokerClient:
             )
             if refused.status != 400 or plain == request.items:
                 raise
-            # a broker of the version before does not know that field, and has done nothing
+            # a broker of the previous version does not know that field, and has done nothing
             return self._items("/v1/sessions/close", CloseRequest(plain))
 
     def finish(self, request: FinishRequest) -> ItemsReply:
-        """Settle tasks: a status for each, ``stale`` for one that is finished or another's."""
+        """Settle tasks; return a status for each, ``stale`` if it is finished or another
+        worker's."""
         return self._items("/v1/finish", request)
 
     def release(self, request: ReleaseRequest) -> ItemsReply:
-        """Hand back tasks that were not fetched, a status for each session. Idempotent."""
+        """Hand back tasks that were not fetched; return a status for each session. Idempotent."""
         return self._items("/v1/release", request)
 
     # -- administrators
@@ -174,11 +172,11 @@ class BrokerClient:
         return self._call("POST", "/v1/crawls", wanted, Crawl, SEED_SECONDS)
 
     def crawls(self) -> list[Crawl]:
-        """All crawls, oldest first."""
+        """Return all crawls, oldest first."""
         return self._call("GET", "/v1/crawls", None, list[Crawl])
 
     def crawl(self, name: str) -> Crawl:
-        """The crawl of this name. Refused if there is none."""
+        """Return the crawl of this name. Raises Refused if there is none."""
         return self._call("GET", f"/v1/crawls/{quote(name, safe='')}", None, Crawl)
 
     def seed(self, name: str, request: SeedRequest) -> SeedReply:
@@ -187,97 +185,98 @@ class BrokerClient:
         return self._call("POST", path, request, SeedReply, SEED_SECONDS)
 
     def pause(self, name: str) -> Crawl:
-        """Lease no more of a crawl. Idempotent; Refused for one that is done."""
+        """Lease no more of a crawl. Idempotent; raises Refused if it is done."""
         return self._call("POST", f"/v1/crawls/{quote(name, safe='')}/pause", None, Crawl)
 
     def change(
         self, name: str, options: Mapping[str, Any], *, revision: int | None = None, by: str = ""
     ) -> Crawl:
-        """Set some options of a crawl, None: to the default."""
+        """Set some options of a crawl; None sets the default."""
         request = CrawlChange(dict(options), revision, by)
         path = f"/v1/crawls/{quote(name, safe='')}"
         return self._call("PATCH", path, request, Crawl, SEED_SECONDS)
 
     def members(self, node: str = "", *, gone: bool = False) -> MembersReply:
-        """Who works together; with ``gone`` also those that have left."""
+        """Return the members; with ``gone`` also those that have left."""
         query = answers.query(node=node or None, gone="true" if gone else None)
         return self._call("GET", "/v1/members" + query, None, MembersReply)
 
     def logs(self, query: LogsQuery) -> LogsReply:
-        """Lines that processes logged; ask again with ``next`` as ``after`` until that is ""."""
+        """Return log lines; ask again with ``next`` as ``after`` until that is ""."""
         return self._call("GET", "/v1/logs" + parameters(query), None, LogsReply)
 
     def orders(self) -> Orders:
-        """What nodes are ordered."""
+        """Return the orders of nodes."""
         return self._call("GET", "/v1/orders", None, Orders)
 
     def order(self, request: OrderRequest) -> Ordered:
-        """Order a node, or all."""
+        """Order options for a node, or for all."""
         return self._call("PATCH", "/v1/orders", request, Ordered)
 
     def orders_log(
         self, *, node: str = "", crawl: str = "", limit: int = 100, before: int = 2**53
     ) -> OrdersLogReply:
-        """Who ordered what, the latest first."""
+        """Return who ordered what, the latest first."""
         query = answers.query(member=node or None, crawl=crawl or None, limit=limit, before=before)
         return self._call("GET", "/v1/orders/log" + query, None, OrdersLogReply)
 
     def stop(self, name: str, *, now: bool = False) -> Crawl:
-        """End a crawl once nothing of it is leased; ``now``: what is goes back. Idempotent."""
+        """End a crawl once nothing of it is leased; with ``now`` leased tasks go back.
+        Idempotent."""
         path = f"/v1/crawls/{quote(name, safe='')}/stop"
         return self._call("POST", path, StopRequest(now), Crawl)
 
     def resume(self, name: str) -> Crawl:
-        """Lease of a crawl again. Idempotent."""
+        """Lease from a crawl again. Idempotent."""
         return self._call("POST", f"/v1/crawls/{quote(name, safe='')}/resume", None, Crawl)
 
     def periods(self, name: str) -> list[Period]:
-        """Periods of a crawl that begins again, the latest first."""
+        """Return the periods of a crawl that begins again, the latest first."""
         path = f"/v1/crawls/{quote(name, safe='')}/periods"
         return self._call("GET", path, None, list[Period])
 
     def begin_round(self, name: str) -> Round:
-        """Have all of a crawl asked for again. Idempotent."""
+        """Ask again for all of a crawl. Idempotent."""
         return self._call("POST", f"/v1/crawls/{quote(name, safe='')}/rounds", None, Round)
 
     def rounds(self, name: str) -> list[Round]:
-        """The last rounds of a crawl over what it has stored."""
+        """Return the last rounds of a crawl over its stored pages."""
         return self._call("GET", f"/v1/crawls/{quote(name, safe='')}/rounds", None, list[Round])
 
     def delete(self, name: str) -> Crawl:
-        """Its rows are deleted in the background: see :meth:`purges`."""
+        """Delete a crawl; its rows are deleted in the background: see :meth:`purges`."""
         return self._call("DELETE", f"/v1/crawls/{quote(name, safe='')}", None, Crawl)
 
     def purge_host(self, name: str, host: str) -> Purge:
-        """Drop what waits of a host in a crawl, in the background."""
+        """Drop the waiting URLs of a host in a crawl, in the background."""
         path = f"/v1/crawls/{quote(name, safe='')}/hosts/{quote(host, safe='')}"
         return self._call("DELETE", path, None, Purge)
 
     def purges(self) -> list[Purge]:
-        """Deletions under way."""
+        """Return the deletions under way."""
         return self._call("GET", "/v1/purges", None, list[Purge])
 
     def stats(self, crawl: str | None = None) -> Stats:
-        """Counters of one crawl, or of all, and who works."""
+        """Return counters of one crawl, or of all, and the workers."""
         return self._call("GET", "/v1/stats" + answers.query(crawl=crawl), None, Stats)
 
     def samples(self, name: str, since: str = "", *, points: int = 1000) -> list[Sample]:
-        """Points of a crawl's plots since then, or all; no more than ``points``."""
+        """Return at most ``points`` points of a crawl's plots, since then or all."""
         query = answers.query(since=since or None, points=points)
         path = f"/v1/crawls/{quote(name, safe='')}/samples{query}"
         return self._call("GET", path, None, list[Sample])
 
     def alerts(self) -> list[Alert]:
-        """Alerts that are open."""
+        """Return the open alerts."""
         return self._call("GET", "/v1/alerts", None, list[Alert])
 
     def url(self, url: str, crawl: str | None = None) -> list[UrlState]:
-        """Where a URL stands: an answer for each crawl, or for the one that is named."""
+        """Return where a URL is: an answer for each crawl, or for the named one."""
         path = "/v1/urls" + answers.query(url=url, crawl=crawl)
         return self._call("GET", path, None, list[UrlState])
 
     def host(self, host: str) -> HostState:
-        """Delay, slots, blocks and backlog of ``host[:port]``."""
+        """Return delay, slots, blocks and backlog of ``host[:port]``."""
         return self._call("GET", f"/v1/hosts/{quote(host, safe='')}", None, HostState)
 
     def patch_host(self, host: str, patch: HostPatch) -> HostState:
@@ -285,19 +284,19 @@ class BrokerClient:
         return self._call("PATCH", f"/v1/hosts/{quote(host, safe='')}", patch, HostState)
 
     def dead(self, crawl: str, limit: int = 100, after: str = "") -> DeadReply:
-        """Up to ``limit`` dead letters of a crawl, beginning after the cursor ``after``."""
+        """Return up to ``limit`` dead letters of a crawl, beginning after the cursor ``after``."""
         path = "/v1/dead" + answers.query(crawl=crawl, limit=limit, after=after)
         return self._call("GET", path, None, DeadReply)
 
     def hooks(self, crawl: str) -> HookCounts:
-        """Failures of the crawl's hook by function and message."""
+        """Return failures of the crawl's hook by function and message."""
         path = f"/v1/crawls/{quote(crawl, safe='')}/hooks"
         return self._call("GET", path, None, HookCounts)
 
     def hook_failures(
         self, crawl: str, function: str, message: str, *, limit: int = 100, after: str = ""
     ) -> HooksReply:
-        """Pages on which a function failed with a message."""
+        """Return pages on which a function failed with a message."""
         query = answers.query(
             crawl=crawl, function=function, message=message, limit=limit, after=after
         )
@@ -315,61 +314,61 @@ class BrokerClient:
         after: str = "",
         seconds: float | None = None,
     ) -> PagesReply:
-        """Some of the stored pages; ask again with its ``next`` until that is "", though it has
-        few of them or none."""
+        """Return some stored pages; ask again with ``next`` until it is "". An answer may have few
+        pages or none."""
         named = {"host": host, "status": status, "since": since, "grep": grep, "after": after}
         query = answers.query(crawl=crawl, limit=limit, **{k: v for k, v in named.items() if v})
         return self._call("GET", "/v1/pages" + query, None, PagesReply, seconds)
 
     def page(self, page_id: str) -> PageReply:
-        """The stored data of a page, and its history."""
+        """Return the stored data of a page, and its history."""
         return self._call("GET", f"/v1/pages/{quote(page_id, safe='')}", None, PageReply)
 
     def page_text(self, page_id: str) -> str:
-        """A page's text."""
+        """Return a page's text."""
         path = f"/v1/pages/{quote(page_id, safe='')}/text"
         return answers.content(self._send("GET", path)).decode("utf-8", "replace")
 
     def changes(self, name: str, since: str, *, limit: int = 100, after: str = "") -> ChangesReply:
-        """Pages of a crawl that are new, changed or gone since then."""
+        """Return pages of a crawl that are new, changed or gone since then."""
         query = urlencode({"since": since, "limit": limit, "after": after})
         path = f"/v1/crawls/{quote(name, safe='')}/changes?{query}"
         return self._call("GET", path, None, ChangesReply, CHANGES_SECONDS)
 
     def page_body(self, page_id: str, at_ms: int = 0) -> bytes:
-        """A page's body, as it was fetched at ``at_ms`` (epoch), or last."""
+        """Return a page's body, as it was fetched at ``at_ms`` (epoch), or last."""
         path = f"/v1/pages/{quote(page_id, safe='')}/body" + (f"?at={at_ms}" if at_ms else "")
         return answers.content(self._send("GET", path))
 
     def requeue(self, crawl: str) -> SeedReply:
-        """``added`` says how many dead letters were queued again."""
+        """Queue the dead letters of a crawl again; ``added`` counts them."""
         request = RequeueRequest(crawl)
         return self._call("POST", "/v1/dead/requeue", request, SeedReply, SEED_SECONDS)
 
     def parked(self, crawl: str, limit: int = 100) -> ParkedReply:
-        """Shapes by which URLs of a crawl are parked."""
+        """Return shapes that URLs of a crawl are parked by."""
         path = "/v1/parked" + answers.query(crawl=crawl, limit=limit)
         return self._call("GET", path, None, ParkedReply)
 
     def release_parked(self, crawl: str, shape: str | None) -> SeedReply:
-        """Let go what is parked by a shape, None: by any. ``added`` says how many were queued."""
+        """Release what is parked by a shape, None: by any. ``added`` counts what was queued."""
         request = ReleaseParkedRequest(crawl, shape or "", shape is None)
         return self._call("POST", "/v1/parked/release", request, SeedReply, SEED_SECONDS)
 
     def repair(self, everything: bool) -> RepairReply:
-        """Begin to refill Redis from the store; :meth:`repairs` says how far it is."""
+        """Begin to refill Redis from the store; :meth:`repairs` shows the progress."""
         return self._call("POST", "/v1/repair", RepairRequest(everything), RepairReply)
 
     def repairs(self) -> RepairReply:
-        """How far each Redis node is refilled."""
+        """Return how far each Redis node is refilled."""
         return self._call("GET", "/v1/repair", None, RepairReply)
 
     def ready(self) -> bool:
-        """Whether some broker is ready: it reaches Redis and the store."""
+        """Tell whether some broker is ready: it reaches Redis and the store."""
         return not self.trouble()
 
     def trouble(self, path: str = "/readyz") -> str:
-        """Why no broker is ready, or answers at all (``/healthz``); "" if one does."""
+        """Say why no broker is ready, or alive (``/healthz``); "" if one is."""
         try:
             self._call("GET", path, None, Any)
             return ""

@@ -1,8 +1,7 @@
-"""The part of a broker that programs use: ``from greencrawl import Client``, described in
-docs/library.md.
+"""The client for programs: ``from greencrawl import Client``, described in docs/library.md.
 
 It needs no greenlets and patches nothing. Each request has a plain connection of its own, so
-threads may share a client, and a process that forked may go on with it.
+threads may share a client, and it works on after a fork.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ from greencrawl.schema.records import (
 )
 
 SEEDS = 1000
-"""URLs a request."""
+"""URLs of a request."""
 PAGES = 500
-"""Pages a request, at most."""
+"""Most pages of a request."""
 LIST_SECONDS = 60.0
-"""Longest time a list may take to be answered: a search looks at many pages."""
+"""Most seconds that a list may take to be answered: a search reads many pages."""
 NOT_FOUND = 404
 
 
 class Client:
-    """Speaks to the broker at ``address`` (``http://host:port``), or to the first of several that
+    """A client of the broker at ``address`` (``http://host:port``), or of the first of several that
     answers.
 
-    ``token`` is the broker's GREENCRAWL_ADMIN_TOKEN, where it has one; ``ca`` a PEM file against
-    which ``https`` brokers are verified, "" the system's; ``timeout`` in seconds bounds each read
-    and write. Every method raises Unavailable when no broker answers, and Refused, with the HTTP
-    status, when one answers 4xx: 401 and 403 for the token, 404 for what is not there, 429 for
-    seeds that Redis has no room for now.
+    ``token`` is the broker's GREENCRAWL_ADMIN_TOKEN, if it has one; ``ca`` a PEM file that verifies
+    ``https`` brokers, "" the system's; ``timeout`` in seconds bounds each read and write. Every
+    method raises Unavailable when no broker answers, and Refused, with the HTTP status, when one
+    answers 4xx: 401 and 403 for the token, 404 for what does not exist, 429 for seeds that Redis
+    has no room for now.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class Client:
         ca: str = "",
         timeout: float = 30.0,
     ) -> None:
-        """Raises InvalidConfig for what is no address; nothing is sent."""
+        """Send nothing yet. Raises InvalidConfig for an invalid address."""
         addresses = (address,) if isinstance(address, str) else tuple(address)
         self._broker = BrokerClient(
             addresses, token or "", ca=ca, timeout=timeout, transport=_Plain
@@ -72,18 +71,18 @@ class Client:
     # -- crawls
 
     def crawls(self) -> list[Crawl]:
-        """All crawls."""
+        """Return all crawls."""
         return self._broker.crawls()
 
     def crawl(self, name: str) -> Crawl:
-        """One crawl."""
+        """Return one crawl."""
         return self._broker.crawl(name)
 
     def create(self, name: str, seeds: Iterable[str] = (), **options: Any) -> Crawl:
-        """Make a crawl, or give one that is there these options; ``seeds`` are queued at once.
+        """Create a crawl, or set these options of an existing one; ``seeds`` are queued at once.
 
-        The options are those of docs/configuration.md. Raises InvalidConfig for one that there is
-        not, or that has the wrong type.
+        The options are those of docs/configuration.md. Raises InvalidConfig for an unknown option,
+        or one of the wrong type.
         """
         try:
             wanted = msgspec.convert({**options, "name": name, "seeds": list(seeds)}, CreateCrawl)
@@ -92,35 +91,35 @@ class Client:
         return self._broker.put_crawl(wanted)
 
     def change(self, name: str, *, revision: int | None = None, **options: Any) -> Crawl:
-        """Change these options of a crawl, and no others; None stands for the default.
+        """Change these options of a crawl, and no others; None sets the default.
 
-        Workers follow within a second. With a ``revision`` it raises Refused (409) if the crawl
-        has another one by now.
+        Workers follow within a second. With a ``revision`` it raises Refused (409) if the crawl has
+        another one by now.
         """
         return self._broker.change(name, options, revision=revision, by="Client")
 
     def pause(self, name: str) -> Crawl:
-        """Hold a crawl."""
+        """Pause a crawl."""
         return self._broker.pause(name)
 
     def stop(self, name: str, *, now: bool = False) -> Crawl:
         """End a crawl: what is leased is finished, or with ``now`` given back.
 
         It is ``done`` when nothing is leased any more. Only :meth:`resume`, :meth:`begin_round` and
-        new URLs of :meth:`seed` let it go on.
+        new URLs of :meth:`seed` start it again.
         """
         return self._broker.stop(name, now=now)
 
     def resume(self, name: str) -> Crawl:
-        """Let a crawl go on."""
+        """Resume a crawl."""
         return self._broker.resume(name)
 
     def begin_round(self, name: str) -> Round:
-        """Have all of a crawl asked for again; each page stays until its new version is there."""
+        """Ask again for all of a crawl; each page stays until its new version is there."""
         return self._broker.begin_round(name)
 
     def rounds(self, name: str) -> list[Round]:
-        """How far the last rounds of a crawl are over what it has stored."""
+        """Return the last rounds of a crawl over its stored pages, with their progress."""
         return self._broker.rounds(name)
 
     def delete(self, name: str) -> Crawl:
@@ -135,12 +134,13 @@ class Client:
         force: bool = False,
         if_changed: bool = False,
     ) -> SeedReply:
-        """Add URLs to a crawl, a thousand a request; ``force`` queues again what was seen.
+        """Add URLs to a crawl, a thousand a request; ``force`` queues seen URLs again.
 
-        With ``if_changed`` this, too, is queued again, and read again only if it has changed.
+        With ``if_changed`` seen URLs are queued again, too, and read again only if they have
+        changed.
 
         The answer has the counts and an item for each URL. What was answered is durable. When it
-        raises, some of the URLs may be queued: to do it again is harmless.
+        raises, some of the URLs may be queued: calling it again is harmless.
         """
         added = duplicate = rejected = pending = 0
         items: list[SeedItem] = []
@@ -155,18 +155,19 @@ class Client:
         return SeedReply(added, duplicate, rejected, tuple(items), pending)
 
     def status(self, name: str | None = None) -> Stats:
-        """How a crawl stands, or each: ``status("example").crawls[0].state``."""
+        """Return the state of a crawl, or of each: ``status("example").crawls[0].state``."""
         return self._broker.stats(name)
 
     def samples(self, name: str, since: str = "", *, points: int = 1000) -> list[Sample]:
-        """Points of a crawl's plots ``since`` a date or a time ago (``1d``), "": all of 90 days.
+        """Return points of a crawl's plots ``since`` a date or a time ago (``1d``), "": all of 90
+        days.
 
-        A point is of a minute, or of more of them where there are more minutes than ``points``.
+        A point is for a minute, or for several if there are more minutes than ``points``.
         """
         return self._broker.samples(name, since, points=points)
 
     def alerts(self) -> list[Alert]:
-        """What is not as it should be: nodes lost, crawls that stand still and the like."""
+        """Return what needs attention: nodes lost, crawls that do not progress and the like."""
         return self._broker.alerts()
 
     # -- pages
@@ -174,7 +175,7 @@ class Client:
     def pages(
         self, name: str, *, host: str = "", status: str = "", since: str = "", grep: str = ""
     ) -> Iterator[ListedPage]:
-        """The stored pages in the order of storing, redirects among them, as they are asked for.
+        """Yield the stored pages in the order of storing, redirects included, as they are read.
 
         Only of ``host``; with a ``status`` like ``200``, ``4xx`` or ``200-299``; fetched ``since``
         a date or a time ago (``2h``); whose URL, title or text the pattern ``grep`` (RE2) matches.
@@ -197,20 +198,23 @@ class Client:
                 return
 
     def page(self, page_id: str) -> PageReply:
-        """What is stored of a page, but for its text and its body; and its history."""
+        """Return what is stored of a page, without its text and its body; and its history."""
         return self._broker.page(page_id)
 
     def text(self, page_id: str) -> str:
-        """A page's text."""
+        """Return a page's text."""
         return self._broker.page_text(page_id)
 
     def body(self, page_id: str, at_ms: int = 0) -> bytes:
-        """A page's body as it was fetched; empty where it was not kept. ``at_ms`` is the
-        ``fetched_ms`` of an earlier version; its body is refused (404) where it was not kept."""
+        """Return a page's body as it was fetched; empty if it was not kept.
+
+        ``at_ms`` is the ``fetched_ms`` of an earlier version; it raises Refused (404) if that body
+        was not kept.
+        """
         return self._broker.page_body(page_id, at_ms)
 
     def changes(self, name: str, since: str) -> Iterator[Change]:
-        """Pages that are new, changed or gone ``since`` a date or a time ago (``1d``)."""
+        """Yield pages that are new, changed or gone ``since`` a date or a time ago (``1d``)."""
         after = ""
         while True:
             some = self._broker.changes(name, since, limit=PAGES, after=after)
@@ -222,11 +226,12 @@ class Client:
     def export(
         self, name: str, *, host: str = "", status: str = "", since: str = "", bodies: bool = False
     ) -> Iterator[dict[str, Any]]:
-        """The stored pages as ``greencrawl export --pages-only`` has them, an object a page.
+        """Yield the stored pages as ``greencrawl export --pages-only`` writes them, an object a
+        page.
 
-        ``bodies`` adds ``body``: base64, None where it was not kept. Each page takes two requests,
-        with its body three: many are exported faster by the command, beside the store. A page that
-        is deleted meanwhile is left out.
+        ``bodies`` adds ``body``: base64, None if it was not kept. Each page takes two requests,
+        three with its body: the command exports many pages faster, on the store's machine. A page
+        that is deleted meanwhile is left out.
         """
         for listed in self.pages(name, host=host, status=status, since=since):
             try:
@@ -236,7 +241,7 @@ class Client:
                     raise
 
     def _exported(self, page_id: str, bodies: bool) -> dict[str, Any]:
-        # What a program needs that exports, and no other.
+        # Needed only by a program that exports.
         from greencrawl.store.export.objects import page_object
 
         page = self.page(page_id)
@@ -266,7 +271,7 @@ class Client:
 
 
 class _Plain:
-    """One broker, asked over a connection of its own each time."""
+    """One broker, asked over a new connection each time."""
 
     def __init__(self, url: str, ca: str) -> None:
         parts = urlsplit(url)
@@ -304,7 +309,7 @@ class _Plain:
             connection.close()
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Do nothing: no connection stays open."""
 
     def _connection(self) -> HTTPConnection:
         if self._tls is None:

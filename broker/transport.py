@@ -1,4 +1,4 @@
-"""How one broker is asked over HTTP: a request, once, and what came of it."""
+"""Sends one request to one broker over HTTP, once, and returns what came of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Transport(Protocol):
-    """How one broker is asked; ``url`` is its address."""
+    """The transport to one broker; ``url`` is its address."""
 
     url: str
 
@@ -42,7 +42,7 @@ class Transport(Protocol):
 
 
 class KeepAlive:
-    """One broker, and connections of greenlets to it that are kept. Raises InvalidConfig."""
+    """One broker, with connections that greenlets reuse. Raises InvalidConfig."""
 
     def __init__(self, url: str, ca: str) -> None:
         parts = urlsplit(url)
@@ -72,9 +72,9 @@ class KeepAlive:
         seconds: float,
         kind: tuple[str, ...] = ("Content-Type: application/json",),
     ) -> Reply | Lost:
-        """Send one request, once. Idle connections that the broker closed are passed over.
+        """Send one request, once. Idle connections that the broker closed are skipped.
 
-        ``kind`` are the header fields that say what the body is.
+        ``kind`` are the header fields that describe the body.
         """
         head = self._head(method, path, len(body), token, kind)
         try:
@@ -87,7 +87,7 @@ class KeepAlive:
         except OSError as error:
             self.pool.release_socket(connection)
             return Lost(f"broke off while sending: {error}", sent=True)
-        except BaseException:  # the greenlet is being killed: do not leak the pool's slot
+        except BaseException:  # the greenlet is being killed: give the pool's slot back
             self.pool.release_socket(connection)
             raise
         try:  # from here on the response gives the connection back, or closes it

@@ -18,7 +18,7 @@ from greencrawl.cli.main import main
 
 
 def run(*more: Path) -> int:
-    """The function that the console script calls. Returns the exit code.
+    """Run the command for the console script; return the exit code.
 
     ``.env`` in the current folder is read first, then ``more`` such files.
     """

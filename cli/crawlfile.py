@@ -1,4 +1,4 @@
-"""From arguments, options and a TOML file to a crawl: ``CreateCrawl``, checked as a whole."""
+"""Makes a crawl of arguments, options and a TOML file: ``CreateCrawl``, checked as a whole."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ _FIELD = re.compile(r" - at `\$\.?(?P<path>[^`]*)`")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
 
 _NAMED = {"name": "x"}
-"""The fields that a crawl cannot be without; they are put beside an option that is checked
-alone."""
+"""Fields that a crawl needs; they are added to an option that is checked alone."""
 
 _LIST = 'must be a list of texts, as in ["..."]'
 _WANTED = {
@@ -44,22 +43,22 @@ _WANTED = {
     "recrawl.every": "must be a number of s, m, h, d or w, as in 90m, at most 6 digits",
     "contact": "must be printable ASCII on one line: an address or a URL",
 }
-"""The rule for an option in words, where msgspec's own words would not tell a person."""
+"""The rule for an option in words, if msgspec's own words are not clear."""
 
 _TABLES = {
     "auth": "docs/authentication.md", "sources": "docs/sources.md", "kernels": "docs/kernels.md"
 }  # fmt: skip
-"""Options that are lists of tables, and what says how to write them."""
+"""Options that are lists of tables, and the page that says how to write them."""
 
 
 def build(
     arguments: tuple[str, ...], options: dict[str, Any], name: str | None = None
 ) -> CreateCrawl:
-    """The crawl that the command line describes.
+    """Make the crawl that the command line describes.
 
     ``arguments`` are URLs (:func:`with_scheme` completes them) and at most one TOML file;
-    ``options`` win over the file. The crawl's name is ``name``, else the file's ``name``,
-    else the file's own, else the first seed's host: the same command always means the same crawl.
+    ``options`` win over the file. The crawl's name is ``name``, else the ``name`` in the file, else
+    the file's own name, else the first seed's host: the same command always means the same crawl.
 
     Raises :class:`InvalidConfig` naming the option that is wrong.
     """
@@ -80,7 +79,7 @@ def build(
         raise InvalidConfig([("seeds", "must be a list of URLs")])
     recrawl = values.get("recrawl")
     values |= options
-    if isinstance(recrawl, dict) and "recrawl" in options:  # an option says a part of the table
+    if isinstance(recrawl, dict) and "recrawl" in options:  # an option sets a part of the table
         values["recrawl"] = recrawl | options["recrawl"]
     values["seeds"] = list(dict.fromkeys(seed_url(text) for text in [*seeds, *urls]))
     if not values["seeds"] and not values.get("sources"):
@@ -94,12 +93,12 @@ def build(
 
 
 def is_file(argument: str) -> bool:
-    """True for what names a TOML file rather than a URL."""
+    """Tell whether an argument is the name of a TOML file rather than a URL."""
     return argument.endswith(".toml") and not _SCHEME.match(argument)
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The TOML file's table. Raises :class:`InvalidConfig` when it cannot be read."""
+    """Return the TOML file's table. Raises :class:`InvalidConfig` when it cannot be read."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -109,10 +108,10 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def with_scheme(text: str) -> str:
-    """``text`` as a URL: ``https://`` is put before what has no scheme.
+    """Return ``text`` as a URL: ``https://`` is put before a text without a scheme.
 
-    ``http://`` where it names a port, but for those that end in 443: what is tried out on a port of
-    its own speaks no TLS.
+    It is ``http://`` if there is a port, unless the port ends in 443: test servers on such ports
+    rarely speak TLS.
     """
     text = text.strip()
     if has_scheme(text):
@@ -122,12 +121,13 @@ def with_scheme(text: str) -> str:
 
 
 def has_scheme(text: str) -> bool:
-    """Whether a person wrote the scheme of a URL."""
+    """Tell whether a person wrote the scheme of a URL."""
     return bool(_SCHEME.match(text.strip()))
 
 
 def seed_url(text: str) -> str:
-    """The canonical URL of what a person typed: ``example.org`` is ``https://example.org/``."""
+    """Return the canonical URL of what a person typed: ``example.org`` is
+    ``https://example.org/``."""
     if slip := _MISTYPED.match(text.strip()):
         raise InvalidConfig([("seeds", f"{text.strip()[:200]!r} is no URL{_meant(slip[0], text)}")])
     try:
@@ -139,7 +139,7 @@ def seed_url(text: str) -> str:
 
 
 def _meant(begin: str, text: str) -> str:
-    """A guess at the URL if its scheme, ``begin``, is misspelt; "" if it is not."""
+    """Guess the URL if its scheme, ``begin``, is misspelt; "" if it is not."""
     similar = difflib.get_close_matches(begin.rstrip(":;/\\").lower(), ("http", "https"), n=1)
     rest = text.strip()[len(begin) :].lstrip(":;/\\")
     known = text.lower().startswith(("http://", "https://"))
@@ -147,7 +147,7 @@ def _meant(begin: str, text: str) -> str:
 
 
 def default_name(source: str) -> str:
-    """A crawl's name made of a host or a file's stem: lower case, at most 64 characters."""
+    """Make a crawl's name from a host or a file's stem: lower case, at most 64 characters."""
     name = re.sub(r"[^a-z0-9._-]+", "-", source.lower()).strip("-._") or "crawl"
     if len(name) > 64:
         digest = hashlib.blake2b(source.encode(), digest_size=4).hexdigest()
@@ -156,7 +156,7 @@ def default_name(source: str) -> str:
 
 
 def _checked(values: dict[str, Any]) -> CreateCrawl:
-    """The crawl, or InvalidConfig that names everything wrong with it at once."""
+    """Return the crawl. Raises InvalidConfig that names all errors at once."""
     found: list[tuple[str, str]] = []
     for name, value in values.items():
         try:
@@ -173,7 +173,7 @@ def _checked(values: dict[str, Any]) -> CreateCrawl:
 
 
 def _problem(text: str) -> tuple[str, str]:
-    """msgspec's message as (field, what is wrong), with a guess for a misspelt name."""
+    """Return msgspec's message as (field, what is wrong), with a guess for a misspelt name."""
     place = _FIELD.search(text)
     path = place["path"] if place else "crawl"
     unknown = _UNKNOWN.search(text)
@@ -189,7 +189,7 @@ def _problem(text: str) -> tuple[str, str]:
 
 
 def _problem_of_table(path: str, unknown: str, text: str) -> tuple[str, str]:
-    """The fault of an entry of one of these lists; ``unknown`` is a field that the record lacks."""
+    """Return the error of an entry of one of these lists; ``unknown`` is an unknown field."""
     option = path.partition("[")[0]
     if path == option:
         return path, f"must be a list of tables: write [[{option}]]; see {_TABLES[option]}"

@@ -1,9 +1,9 @@
-"""``.env``: variables for the command and what it starts, as honcho reads them for a Procfile.
+"""``.env``: variables for the command and its processes, in honcho's syntax.
 
-A line is ``NAME=VALUE``: blanks go unless they are quoted, ``#`` begins a comment unless it is
-quoted, and ``\\n`` and ``\\t`` in quotes are a line break and a tab. Other lines say nothing. In
-one point the command is not like honcho, which puts the file above the environment: a variable that
-is set stays.
+A line is ``NAME=VALUE``: blanks are removed unless they are quoted, ``#`` begins a comment unless
+it is quoted, and ``\\n`` and ``\\t`` in quotes are a line break and a tab. Other lines are ignored.
+One thing differs from honcho, where the file overrides the environment: here a variable that is set
+stays.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def take(files: Iterable[Path], environ: MutableMapping[str, str]) -> None:
-    """Put into ``environ`` what ``files`` have and it has not; the first file counts.
+    """Add to ``environ`` the variables in ``files`` that it lacks; the first file counts.
 
-    A file that is not there, or is not ours to read, has nothing. Raises InvalidConfig for a
+    A file that is missing, or that we may not read, adds nothing. Raises InvalidConfig for a
     setting of ours that cannot be read.
     """
     for file in files:
@@ -35,10 +35,10 @@ def take(files: Iterable[Path], environ: MutableMapping[str, str]) -> None:
 
 
 def parsed(content: str, named: str = ".env") -> dict[str, str]:
-    """Names and values of the lines; the last of a name counts.
+    """Return names and values of the lines; the last line of a name counts.
 
-    Raises InvalidConfig, which says the file ``named`` so and the line, for a setting of ours whose
-    quotes do not end. The lines of other programs are theirs.
+    Raises InvalidConfig, which names the file as ``named`` and the line, for a setting of ours
+    whose quotes do not end. Lines of other programs are not checked.
     """
     found: dict[str, str] = {}
     for number, line in enumerate(content.splitlines(), 1):
@@ -52,6 +52,6 @@ def parsed(content: str, named: str = ".env") -> dict[str, str]:
         match tokens:
             case [name, "=", _, *_] if _NAME.match(name):
                 value = "".join(tokens[2:]).replace("\\n", "\n").replace("\\t", "\t")
-                if "\0" not in value:  # no variable can hold that
+                if "\0" not in value:  # no variable can hold a NUL
                     found[name] = value
     return found

@@ -17,10 +17,10 @@ _YES = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false
 
 
 def parsed(pairs: Sequence[str], record: type[msgspec.Struct]) -> dict[str, Any]:
-    """Field → its value; None where the text is empty: to be as if it had not been said.
+    """Return field → value; None if the text is empty: then the field counts as not given.
 
-    A list is given value by value, or as JSON, and so is what is a table of its own. Raises
-    UsageError, which names what is wrong.
+    A list is given value by value, or as JSON; a table is given as JSON. Raises UsageError, which
+    names what is wrong.
     """
     info = inspect.type_info(record)
     assert isinstance(info, inspect.StructType)
@@ -58,7 +58,7 @@ def _value(kind: inspect.Type, text: str) -> Any:
 
 
 def person() -> str:
-    """The person who calls the command, for the log of orders."""
+    """Return the user who calls the command, for the log of orders."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):  # no such user in this container

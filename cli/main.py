@@ -1,8 +1,7 @@
-"""The command ``greencrawl``: its groups of commands, and how their errors are shown."""
+"""The command ``greencrawl``: its groups of commands, and the output of their errors."""
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -15,10 +14,9 @@ import click
 from greencrawl import __version__
 from greencrawl.cli import env_file
 from greencrawl.cli.ui import advice
-from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Refused
+from greencrawl.schema.errors import NO_ROOM, GreencrawlError, InvalidConfig, Refused
 from greencrawl.schema.process import starting
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _TOKEN = "; set GREENCRAWL_ADMIN_TOKEN to the broker's"
 
 
@@ -53,11 +51,13 @@ _COMMANDS = {
     "migrate": "admin.migrate",
     "store": "admin.store",
 }
-"""Command → the module in this folder that has a function of its name. Only the one that is called
-is imported: all of them take half a second."""
+"""Command → the module in this folder with a function of its name.
+
+Only the module of the called command is imported: all of them take half a second.
+"""
 
 _FAILED = {"diff": 2}
-"""Exit codes for a failure of commands that say something else by 1."""
+"""Exit codes for a failure of commands for which 1 has another meaning."""
 
 
 class _Commands(click.Group):
@@ -86,9 +86,9 @@ def greencrawl() -> None:
 
 
 def main(arguments: Sequence[str] | None = None, env_files: Sequence[Path] = ()) -> int:
-    """Run the command; returns the exit code: 1 for a failure (2 of `diff`), 2 for wrong use.
+    """Run the command; return the exit code: 1 for a failure (2 for `diff`), 2 for wrong use.
 
-    Variables that ``env_files`` have are put into the environment, but where they are set.
+    Variables in ``env_files`` are added to the environment unless they are set.
     """
     # The advice of one command ends with that command.
     return copy_context().run(_main, arguments, env_files)
@@ -115,11 +115,11 @@ def _main(arguments: Sequence[str] | None, env_files: Sequence[Path]) -> int:
         _complain(error)
         return failed
     except BrokenPipeError:
-        # The reader of our output has seen enough; the interpreter must not try to flush the rest.
+        # The reader of our output has closed it; the interpreter must not try to flush the rest.
         sys.stdout = None
         return 1
     except OSError as error:
-        if error.errno not in _FULL or error.filename is not None:
+        if error.errno not in NO_ROOM or error.filename is not None:
             raise
         sys.stdout = None  # as above
         click.echo(f"greencrawl: cannot write the output: {error.strerror}", err=True)

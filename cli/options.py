@@ -1,6 +1,6 @@
 """Options that commands share, and those of ``crawl``: the fields of its record.
 
-Names, limits, help texts and defaults of the crawl's options stand in :class:`CrawlOptions` alone;
+Names, limits, help texts and defaults of the crawl's options are only in :class:`CrawlOptions`;
 this module turns each of its fields into a click option. An option that was not given is None, so
 that a value from a TOML file or the record's default can count.
 """
@@ -20,7 +20,7 @@ from greencrawl.schema.text.moments import SINCE, STATUS, since_ms, status_range
 F = TypeVar("F", bound=Callable[..., Any])
 
 UNBOUNDED = 2**53
-"""A limit that stands for none: beyond it JSON numbers lose digits."""
+"""A limit that means none: beyond it JSON numbers lose digits."""
 
 METAVARS = {
     "delay": "SECONDS",
@@ -35,7 +35,7 @@ METAVARS = {
     "contact": "TEXT",
     "user_agent": "TEXT",
 }
-"""The text for the value in the help, where N does not say it."""
+"""The placeholder of the value in the help, if N is not clear."""
 
 
 UNSAID = {
@@ -43,32 +43,32 @@ UNSAID = {
     "address_connections": ADDRESS_CONNECTIONS,
     "domain_rate": DOMAIN_RATE,
 }
-"""The value that counts when an option is left unsaid."""
+"""The value of an option that is not given."""
 
 _APART = frozenset({"seeds", "auth", "sources", "kernels", "recrawl"})
-"""Seeds are the arguments; what is a table of its own stands in a TOML file."""
+"""Fields without an option: seeds are the arguments, and tables are given in a TOML file."""
 
 
 def fields() -> list[inspect.Field]:
-    """The crawl's options in the order of the record, those that are one value each."""
+    """Return the crawl's options in the order of the record, those that are one value each."""
     info = inspect.type_info(CrawlOptions)
     assert isinstance(info, inspect.StructType)
     return [field for field in info.fields if field.name not in _APART]
 
 
 def unwrap(field: inspect.Field) -> tuple[inspect.Type, str]:
-    """(type, description) of a field, without the metadata around the type."""
+    """Return (type, description) of a field, without the metadata around the type."""
     kind, description = field.type, ""
     if isinstance(kind, inspect.Metadata):
         description = str((kind.extra_json_schema or {}).get("description", ""))
         kind = kind.type
-    if isinstance(kind, inspect.UnionType):  # with None: not said
+    if isinstance(kind, inspect.UnionType):  # with None: not given
         (kind,) = (one for one in kind.types if not isinstance(one, inspect.NoneType))
     return kind, description
 
 
 def default_text(field: inspect.Field) -> str:
-    """The default as help and docs show it; "" becomes "none"."""
+    """Return the default as help and docs show it; "" becomes "none"."""
     if field.default in ((), ""):
         return "none"
     if field.default is None:
@@ -89,7 +89,7 @@ def _click_type(kind: inspect.Type) -> click.ParamType[Any]:
 
 
 def _of_one(kind: inspect.Type) -> inspect.Type:
-    """The type of one value of an option that may be repeated."""
+    """Return the type of one value of an option that may be repeated."""
     return kind.item_type if isinstance(kind, inspect.VarTupleType) else kind
 
 
@@ -112,7 +112,7 @@ def crawl_options(function: F) -> F:
 
 
 class _Parsed(click.ParamType[Any]):
-    """An option whose text a function reads, which raises ValueError."""
+    """An option whose text is parsed by a function that raises ValueError."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
@@ -143,7 +143,7 @@ status = click.option(
     metavar="STATUS",
     help=f"Only pages with {STATUS}.  [default: all]",
 )
-"""Gives the command ``status``: the lowest and the highest that is wanted."""
+"""Gives the command ``status``: the lowest and the highest wanted status."""
 
 
 def _metavar(kind: inspect.Type) -> str | None:
@@ -151,8 +151,7 @@ def _metavar(kind: inspect.Type) -> str | None:
 
 
 def given(values: dict[str, Any]) -> dict[str, Any]:
-    """From a command's parameters, those options of the crawl that were given on the command
-    line."""
+    """Return the options of the crawl that were given on the command line."""
     names = {field.name for field in fields()}
     return {
         name: value for name, value in values.items() if name in names and value not in (None, ())

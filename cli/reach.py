@@ -29,31 +29,33 @@ data_option = click.option(
 _ADVICE = "greencrawl store status"
 
 CALL_SECONDS = 30.0
-"""Longest time one call of a command to the broker may take."""
+"""Most seconds of one call of a command to the broker."""
 
 
 def load(data: str | None = None, **overrides: str | None) -> Settings:
-    """Settings from the environment, with ``--data`` and other options (None: not given) on top.
+    """Load settings from the environment, overridden by ``--data`` and other options (None: not
+    given).
 
-    Commands that are advised from here on name the same folder. Raises
+    Commands that later messages advise name the same folder. Raises
     :class:`greencrawl.schema.errors.InvalidConfig`.
     """
     given = {name: value for name, value in {"data": data, **overrides}.items() if value}
     loaded = configuration.load(None, **given)
     advice.use(loaded.data)
     if data and not named_broker():
-        # If a person names a folder, a broker that serves another folder must not answer.
+        # If a person names a folder, a broker of another folder must not answer.
         return replace(loaded, broker=())
     return loaded
 
 
 def named_broker() -> bool:
-    """Whether the environment names a broker to use instead of our own."""
+    """Tell whether the environment names a broker to use instead of our own."""
     return bool(os.environ.get("GREENCRAWL_BROKER", "").strip())
 
 
 def own_address(settings: Settings) -> str:
-    """The address at which a broker bound as ``settings`` say is reached from this machine."""
+    """Return the address at which this machine reaches a broker that is bound as ``settings``
+    say."""
     host, port = settings.bind
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1" if host == "0.0.0.0" else "::1"
@@ -62,10 +64,10 @@ def own_address(settings: Settings) -> str:
 
 
 def addresses(settings: Settings) -> tuple[str, ...]:
-    """The address at which a command looks for a broker; empty if there is none.
+    """Return the addresses at which a command looks for a broker; none if there is none.
 
-    It is the one named in the environment, else the one that serves the data folder now, else the
-    default address.
+    These are the ones named in the environment, else that of the broker that now serves the data
+    folder, else the default address.
     """
     if named_broker():
         return settings.broker
@@ -74,20 +76,19 @@ def addresses(settings: Settings) -> tuple[str, ...]:
 
 
 def client(settings: Settings, *at: str) -> BrokerClient:
-    """A client of the brokers ``at`` these addresses, with the administrator's token."""
+    """Return a client of the brokers ``at`` these addresses, with the administrator's token."""
     return BrokerClient(at, settings.admin_token, ca=settings.tls_ca, timeout=CALL_SECONDS)
 
 
 def answering(settings: Settings) -> BrokerClient | None:
-    """A client whose broker is ready now, or None."""
+    """Return a client whose broker is ready now, or None."""
     at = addresses(settings)
     found = client(settings, *at) if at else None
     return found if found is not None and is_ready(found) else None
 
 
 def is_ready(broker: BrokerClient) -> bool:
-    """Whether a broker answers that it is ready; False if it is away, or if another program
-    answers."""
+    """Tell whether a broker is ready; False if it is away, or if another program answers."""
     try:
         return broker.ready()
     except Refused:
@@ -95,7 +96,7 @@ def is_ready(broker: BrokerClient) -> bool:
 
 
 class NoBroker(GreencrawlError):
-    """Raised when a command needs a broker and none answers; says how to start one."""
+    """Raised when a command needs a broker and none answers; the message says how to start one."""
 
     def __init__(self, settings: Settings) -> None:
         at = addresses(settings)
@@ -107,8 +108,10 @@ class NoBroker(GreencrawlError):
 
 
 def required(settings: Settings) -> BrokerClient:
-    """A client whose broker is ready. Raises :class:`NoBroker`, and Unavailable that says why a
-    broker that answers is not ready."""
+    """Return a client whose broker is ready.
+
+    Raises :class:`NoBroker`, and Unavailable that says why a broker that answers is not ready.
+    """
     found = living(settings)
     if why := found.trouble():
         raise Unavailable(f"no broker is ready: {why}")
@@ -116,7 +119,8 @@ def required(settings: Settings) -> BrokerClient:
 
 
 def living(settings: Settings) -> BrokerClient:
-    """A client whose broker answers, ready or not: for what needs no Redis, as orders and logs.
+    """Return a client whose broker answers, ready or not: for calls that need no Redis, such as
+    orders and logs.
 
     Raises :class:`NoBroker`.
     """
@@ -125,17 +129,17 @@ def living(settings: Settings) -> BrokerClient:
     try:
         if found is not None and not found.trouble("/healthz"):
             return found
-    except Refused:  # something else is there
+    except Refused:  # another program answers
         pass
     raise NoBroker(settings)
 
 
 @contextmanager
 def store(settings: Settings, *, upgrade: bool = False) -> Iterator[Store]:
-    """The store of ``settings``, used without a broker.
+    """Open the store of ``settings``, without a broker.
 
     A command that only reads leaves the schema alone; ``upgrade`` brings it up to date. Raises
-    :class:`GreencrawlError` when there is none yet: nothing is created by looking.
+    :class:`GreencrawlError` when there is none yet: reading creates nothing.
     """
     path = sqlite_path(settings)
     if path is not None and not path.exists():
@@ -153,6 +157,6 @@ def store(settings: Settings, *, upgrade: bool = False) -> Iterator[Store]:
 
 
 def sqlite_path(settings: Settings) -> Path | None:
-    """The file of a SQLite store, or None for another kind."""
+    """Return the file of a SQLite store, or None for another kind."""
     scheme, _, path = settings.store_url.partition(":///")
     return Path(path) if scheme == "sqlite" else None

@@ -1,7 +1,7 @@
 """``python -m greencrawl.cli.tables``: writes the generated tables of docs and ``.env.example``.
 
-Settings stand in ``greencrawl.schema.settings.KEYS``, options of a crawl in
-``greencrawl.schema.records.CrawlOptions``, orders in ``NodeOptions`` beside it. Failures stand in
+Settings are in ``greencrawl.schema.settings.KEYS``, options of a crawl in
+``greencrawl.schema.records.CrawlOptions``, orders in ``NodeOptions`` beside it. Failures are in
 ``greencrawl.worker.retry.TABLE``, words of actions in ``greencrawl.schema.net.action_data``,
 sources of links in ``greencrawl.schema.text.link_sources``. A test fails while the docs say
 something else.
@@ -33,11 +33,11 @@ _WORDS = 3
 """Words of each kind that the docs show."""
 
 HIDDEN = frozenset({"FAULT"})
-"""Settings for tests, which a person's copy of the environment does not need."""
+"""Settings for tests, which a person's copy of the file does not need."""
 
 
 def settings_table() -> str:
-    """Markdown table of the environment variables."""
+    """Return a Markdown table of the environment variables."""
     rows = [
         f"| `{PREFIX}{key}` | {_code(default)} | {_cell(meaning)} |"
         for key, (default, _, meaning) in KEYS.items()
@@ -46,7 +46,7 @@ def settings_table() -> str:
 
 
 def options_table() -> str:
-    """Markdown table of a crawl's options."""
+    """Return a Markdown table of a crawl's options."""
     rows = []
     for field in fields():
         kind, description = unwrap(field)
@@ -61,7 +61,7 @@ def options_table() -> str:
 
 
 def orders_table() -> str:
-    """Markdown table of what a node may be ordered."""
+    """Return a Markdown table of the orders of nodes."""
     info = inspect.type_info(NodeOptions)
     assert isinstance(info, inspect.StructType)
     rows = []
@@ -72,7 +72,8 @@ def orders_table() -> str:
 
 
 def words_table() -> str:
-    """Markdown table of the words of actions: how many by language and kind, and the first ones."""
+    """Return a Markdown table of the words of actions: how many by language and kind, and the first
+    ones."""
     rows = []
     for language in languages():
         cells = []
@@ -86,13 +87,13 @@ def words_table() -> str:
 
 
 def software_list() -> str:
-    """Whose links of actions are known, in one line."""
+    """Return the software whose links of actions are known, in one line."""
     names = sorted({one.software for one in software()}, key=str.casefold)
     return "; ".join(names) + "."
 
 
 def links_table() -> str:
-    """Markdown table of where links come from."""
+    """Return a Markdown table of the sources of links."""
     rows = []
     for name, source in SOURCES.items():
         now, other = ("followed", f"-{name}") if source.default else ("not followed", name)
@@ -101,7 +102,7 @@ def links_table() -> str:
 
 
 def env_example() -> str:
-    """Every setting with its meaning and default, all commented out."""
+    """Return every setting with its meaning and default, all commented out."""
     lines = [
         "# Settings of the processes; copy to .env, which honcho and greencrawl read, and remove",
         "# the # before what you change. docs/configuration.md says more. Made by `make docs`.",
@@ -113,7 +114,7 @@ def env_example() -> str:
 
 
 def filled(text: str) -> str:
-    """``text`` with what stands between its markers replaced by the tables as they are now."""
+    """Return ``text`` with the present tables between its markers."""
 
     def table(match: re.Match[str]) -> str:
         name = match["name"]

@@ -1,1 +1,2 @@
-"""A logger: it keeps what all other processes say, in files of a day, and answers who asks."""
+"""A logger: it keeps the log lines of all processes, in a file for each day, and answers
+queries."""

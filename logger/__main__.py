@@ -31,7 +31,7 @@ USAGE, FAILURE = 2, 1
 """Exit codes: wrong settings, and a folder that cannot be used."""
 
 DROP_SECONDS = 600.0
-"""Between two looks for days that are over."""
+"""Seconds between two checks for days that are over."""
 
 
 def check_settings(settings: Settings) -> None:
@@ -98,7 +98,7 @@ def _drop_days(archive: Archive) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Read the settings, serve, and say in one line why not. There are no arguments."""
+    """Read the settings, serve, and say in one line if that fails. There are no arguments."""
     if arguments:
         print("usage: python -m greencrawl.logger (settings: GREENCRAWL_*)", file=sys.stderr)
         return USAGE

@@ -1,4 +1,4 @@
-"""The HTTP face of a logger: lines come by POST, and are asked for by GET."""
+"""The HTTP API of a logger: lines come by POST, and are read by GET."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from greencrawl.schema.wire import to_json
 log = logger("http")
 
 MOST_BYTES = 2 * 1024 * 1024
-"""Of a post, packed and unpacked: senders send a quarter of it."""
+"""Most bytes of a post, packed and unpacked: senders send a quarter of it."""
 MOST_LINES = 20_000
-"""The same: a line of ours has some 90 bytes."""
+"""Most lines of a post: our lines have some 90 bytes."""
 RETRY_SECONDS = 1
 
 
 class LoggerHealth(Struct, frozen=True, kw_only=True):
-    """How a logger is. ``full`` says why nothing can be written just now, "" if it can.
+    """The state of a logger. ``full`` says why nothing can be written just now, "" if it can.
 
-    Lines are counted since the process began: taken from posts, and those that came again.
+    Lines are counted since the process began: those taken from posts, and those that came again.
     """
 
     full: str = ""
@@ -100,7 +100,7 @@ class LoggerApp:
 
 
 class _Resource:
-    """What Falcon calls: a function for each method, whose result is sent as JSON."""
+    """A function for each method, which Falcon calls; its result is sent as JSON."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class _Resource:
 
 
 def _lines(request: falcon.Request) -> list[bytes]:
-    """The lines of a post, unpacked. Raises a problem."""
+    """Return the lines of a post, unpacked. Raises a problem."""
     if (request.content_length or 0) > MOST_BYTES:
         raise _too_long()
     encoding = (request.get_header("Content-Encoding") or "identity").strip().lower()

@@ -1,8 +1,8 @@
-"""What a logger has on disk: ``logs/DAY/MEMBER.ndjson.zst``, by the day on which a line was said.
+"""A logger's files: ``logs/DAY/MEMBER.ndjson.zst``, by the day on which a line was logged.
 
-A frame counts when it and, where it is the first of a file, its folder are on disk. A process that
-died in the middle of one left a torn end, which is cut off before anything is read or written.
-Whole days are dropped.
+A frame counts when it is on disk, and, if it is the first of a file, the file's folder, too. A
+process that died while it wrote one left a torn end, which is cut off before anything is read or
+written. Whole days are dropped.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ DAY_MS = 86_400_000
 SUFFIX = ".ndjson.zst"
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _LIVES = 10_000
-"""Of so many lives of members the last line is remembered; of others the files are asked."""
+"""Lives of members whose last line is cached; for others the files are read."""
 
 
 def day_of(at_ms: int) -> str:
-    """``2026-03-01``, in UTC."""
+    """Return ``2026-03-01``, in UTC."""
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)).strftime("%Y-%m-%d")
 
 
 class Archive:
-    """Files in ``folder``, of ``days`` days. One thread at a time may write of a member.
+    """The files in ``folder``, of ``days`` days. One thread at a time may write for a member.
 
-    Raises OSError where the folder cannot be used.
+    Raises OSError if the folder cannot be used.
     """
 
     def __init__(self, folder: Path, days: int) -> None:
@@ -52,7 +52,7 @@ class Archive:
     # -- writing
 
     def last(self, member: str, incarnation: int) -> int:
-        """The number of the last line of a member's life that is on disk; 0: none is."""
+        """Return the number of the last line of a member's life that is on disk; 0: none is."""
         life = member, incarnation
         if life not in self._last:
             self._note(life, self._look_up(member, incarnation))
@@ -60,7 +60,7 @@ class Archive:
         return self._last[life]
 
     def append(self, member: str, incarnation: int, first: int, lines: Sequence[Line]) -> None:
-        """Keep lines with successive numbers, all on disk when it returns.
+        """Keep lines with successive numbers; all are on disk when it returns.
 
         Raises OSError: then what :meth:`last` says is kept, and the rest is not.
         """
@@ -72,12 +72,12 @@ class Archive:
             self._note((member, incarnation), first - 1)
 
     def placed(self, line: Line, now_ms: int) -> Line:
-        """A line as one of a day that is kept: of the nearest, where its clock says another."""
+        """Return a line in a day that is kept: in the nearest one, if its clock says another."""
         low, high = now_ms - (self._days - 1) * DAY_MS, now_ms + DAY_MS
         return line._replace(at_ms=min(max(line.at_ms, low), high))
 
     def drop(self, now_ms: int) -> list[str]:
-        """Drop the days that are over for long enough; returns them."""
+        """Drop the days that are over for long enough; return them."""
         oldest = day_of(now_ms - (self._days - 1) * DAY_MS)
         gone = [day for day in self.days() if day < oldest]
         for day in gone:
@@ -120,18 +120,18 @@ class Archive:
     # -- reading
 
     def days(self) -> list[str]:
-        """The days of which there is something, in order."""
+        """Return the days that have lines, in order."""
         names = (path.name for path in self.folder.iterdir())
         return sorted(name for name in names if _DAY.fullmatch(name))
 
     def files(self, day: str) -> Iterator[tuple[str, Path]]:
-        """Of a day each member with its file."""
+        """Yield each member of a day with its file."""
         with suppress(FileNotFoundError):
             for path in sorted((self.folder / day).glob(f"*{SUFFIX}")):
                 yield path.name.removesuffix(SUFFIX), path
 
     def frames(self, path: Path) -> list[Frame]:
-        """What is in a file; nothing if it has just been dropped."""
+        """Return what is in a file; nothing if it has just been dropped."""
         try:
             return frames.frames(path)
         except FileNotFoundError:

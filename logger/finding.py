@@ -1,8 +1,8 @@
-"""Which lines somebody asks for: by time, node, level, crawl and text, so many at a time.
+"""Finds lines by time, node, level, crawl and text, some at a time.
 
-Days and frames that have none of them are passed over by their heads. What an answer may cost is
-bounded: it stops after so many bytes, and says where to go on. An answer has all there is up to
-there, so that answers of several loggers can be merged.
+Days and frames without such lines are skipped by their heads. The cost of an answer is bounded: it
+stops after so many bytes, and says where to go on. An answer has all lines up to there, so that
+answers of several loggers can be merged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from greencrawl.schema.text.moments import since_ms
 log = logger("finding")
 
 LOOK_BYTES = 16 * 1024 * 1024
-"""Of lines that are looked at for an answer; more only where more were said at one moment."""
+"""Bytes of lines that are read for an answer; more only if more have the same time."""
 FOREVER_MS = 2**53
 
 Key = tuple[int, str, int, int]
@@ -38,7 +38,7 @@ Key = tuple[int, str, int, int]
 
 @dataclass(frozen=True)
 class _Part:
-    """Lines that lie together: a frame of a file, or what is in memory."""
+    """Lines that are together: a frame of a file, or those in memory."""
 
     member: str
     incarnation: int
@@ -50,7 +50,7 @@ class _Part:
 
 
 class _Wanted:
-    """A query in the terms of lines. Raises ValueError."""
+    """A query in terms of lines. Raises ValueError."""
 
     def __init__(self, query: LogsQuery, now_ms: int) -> None:
         self.newest = query.newest
@@ -94,7 +94,7 @@ class _Wanted:
 
 
 def find(archive: Archive, intake: Intake, query: LogsQuery, now_ms: int) -> LogsReply:
-    """An answer to ``query``. Raises ValueError for a moment or a cursor that cannot be read."""
+    """Answer ``query``. Raises ValueError for an invalid moment or cursor."""
     wanted = _Wanted(query, now_ms)
     found = _Found(wanted)
     start = wanted.high - 1 if wanted.newest else wanted.low
@@ -114,8 +114,10 @@ def find(archive: Archive, intake: Intake, query: LogsQuery, now_ms: int) -> Log
 
 
 class _Found:
-    """The first lines (or last, as is wanted) of those that were looked at. One that was in memory,
-    and is on disk by the time that is looked at, is there once."""
+    """Collects the first lines (or last, as is wanted) that were found.
+
+    A line that was read in memory, and again on disk, is there once.
+    """
 
     def __init__(self, wanted: _Wanted) -> None:
         self._wanted = wanted
@@ -123,7 +125,7 @@ class _Found:
         self._more = False
 
     def look_at(self, part: _Part) -> None:
-        """Take of it what is wanted. A frame that is damaged has nothing."""
+        """Take the wanted lines of a part. A frame that is damaged has none."""
         try:
             lines = part.lines()
         except (OSError, ValueError) as error:
@@ -138,7 +140,8 @@ class _Found:
             self._cut()
 
     def has_all_before(self, edge_ms: int) -> bool:
-        """Whether there are as many as are wanted, and none of ``edge_ms`` would be among them."""
+        """Tell whether there are as many lines as wanted, and none at ``edge_ms`` would be among
+        them."""
         if len(self._lines) <= self._wanted.limit:
             return False
         self._cut()
@@ -146,7 +149,7 @@ class _Found:
         return edge_ms < last_ms if self._wanted.newest else edge_ms > last_ms
 
     def answer(self, stopped_ms: int | None) -> LogsReply:
-        """``stopped_ms``: what was said then or further on was not looked at."""
+        """Return the answer; lines at ``stopped_ms`` or further on were not read."""
         newest = self._wanted.newest
         self._cut()
         after = ""
@@ -187,8 +190,11 @@ def _item(key: Key, line: Line) -> LogLine:
 
 
 def _parts(archive: Archive, intake: Intake, wanted: _Wanted) -> Iterator[_Part]:
-    """What may have lines that are wanted, in the order in which they begin (or, from the end, in
-    which they end). Only one day's heads are in memory at a time."""
+    """Yield parts that may have wanted lines, in the order of their starts (or, from the end, of
+    their ends).
+
+    Only one day's heads are in memory at a time.
+    """
 
     def edge(part: _Part) -> int:
         return -part.high_ms if wanted.newest else part.low_ms

@@ -1,9 +1,9 @@
-"""The files of a logger: frames of zstd, each after a head that ``zstdcat`` passes over.
+"""The files of a logger: frames of zstd, each after a head that ``zstdcat`` skips.
 
-A head is a skippable frame (RFC 8878, 3.1.2) with a :class:`Frame`: whose lines follow, which, of
-when, how many of each level, and a check of what follows. So a reader knows without unpacking
-whether a frame has what it looks for. The heads stand once more in the file's index, which is
-written after the frame is on disk; what an index does not have is found in the file itself.
+A head is a skippable frame (RFC 8878, 3.1.2) with a :class:`Frame`: whose lines follow, their
+numbers, their times, how many of each level, and a checksum. So a reader knows without unpacking
+whether a frame may have what it looks for. The heads are also in the file's index, which is written
+after the frame is on disk; what an index lacks is found in the file itself.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _SKIPPABLE = 0x184D2A5C
 _TAG = b"GCL1"
 _BEFORE = _HEAD.size + _RECORD.size
 MOST_RAW_BYTES = 8 * 1024 * 1024
-"""No frame has more; a head that says so is not read."""
+"""Most bytes of a frame's lines; a head that says more is not read."""
 
 
 class Frame(NamedTuple):
-    """What a head says. ``offset`` is where it begins, ``size`` that of the packed lines."""
+    """The content of a head. ``offset`` is where it begins, ``size`` that of the packed lines."""
 
     size: int
     offset: int
@@ -45,22 +45,22 @@ class Frame(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The number of its last line."""
+        """Return the number of its last line."""
         return self.first + self.lines - 1
 
     @property
     def end(self) -> int:
-        """Where the next one begins."""
+        """Return where the next one begins."""
         return self.offset + _BEFORE + self.size
 
     def record(self) -> bytes:
-        """As it stands in the index."""
+        """Return it as in the index."""
         fields = (*self[:8], *self.levels, self.check)
         return _RECORD.pack(_TAG, *fields)
 
 
 def pack(offset: int, incarnation: int, first: int, lines: Sequence[Line]) -> tuple[Frame, bytes]:
-    """A frame of lines with successive numbers, and its bytes, to be written at ``offset``."""
+    """Pack lines with successive numbers; return the frame, and its bytes for ``offset``."""
     raw = b"".join(line.text + b"\n" for line in lines)
     packed = zstandard.ZstdCompressor(level=3).compress(raw)
     moments = [line.at_ms for line in lines]
@@ -83,7 +83,7 @@ def pack(offset: int, incarnation: int, first: int, lines: Sequence[Line]) -> tu
 
 
 def unpack(descriptor: int, frame: Frame) -> list[Line]:
-    """The lines of a frame. Raises ValueError where it is damaged, OSError."""
+    """Return the lines of a frame. Raises ValueError if it is damaged, OSError."""
     packed = os.pread(descriptor, frame.size, frame.offset + _BEFORE)
     if zlib.crc32(packed) != frame.check or frame.raw > MOST_RAW_BYTES:
         raise ValueError("a frame is damaged")
@@ -94,17 +94,17 @@ def unpack(descriptor: int, frame: Frame) -> list[Line]:
 
 
 def index_of(path: Path) -> Path:
-    """The index of a file of lines."""
+    """Return the index of a file of lines."""
     return path.with_name(path.name.removesuffix(".ndjson.zst") + ".index")
 
 
 def frames(path: Path) -> list[Frame]:
-    """The frames of a file, by its index alone. Raises OSError."""
+    """Return the frames of a file, by its index alone. Raises OSError."""
     return list(_records(index_of(path).read_bytes()))
 
 
 def mend(path: Path) -> int:
-    """Make file and index say the same, and cut off what was not written to its end.
+    """Make file and index agree, and cut off a torn end.
 
     Returns how many bytes were cut off. Raises OSError.
     """
@@ -130,7 +130,7 @@ def mend(path: Path) -> int:
 
 
 def is_mended(path: Path) -> bool:
-    """Whether an index says all that is in the file, by their sizes. Raises OSError."""
+    """Tell whether an index has all that is in the file, by their sizes. Raises OSError."""
     with index_of(path).open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         last = os.pread(file.fileno(), _RECORD.size, max(size - _RECORD.size, 0))
@@ -139,7 +139,7 @@ def is_mended(path: Path) -> bool:
 
 
 def _records(data: bytes, *, anywhere: bool = False) -> Iterator[Frame]:
-    """Of an index, as long as one follows the other."""
+    """Yield the frames in an index, as long as each follows the one before."""
     end = 0
     for record in _RECORD.iter_unpack(data[: len(data) - len(data) % _RECORD.size]):
         tag, *fields = record
@@ -151,7 +151,7 @@ def _records(data: bytes, *, anywhere: bool = False) -> Iterator[Frame]:
 
 
 def _walk(descriptor: int, offset: int, size: int) -> Iterator[Frame]:
-    """Frames of a file from there on, as long as they are whole."""
+    """Yield frames of a file from there on, as long as they are whole."""
     while offset + _BEFORE <= size:
         data = os.pread(descriptor, _BEFORE, offset)
         if data[: _HEAD.size] != _HEAD.pack(_SKIPPABLE, _RECORD.size):

@@ -1,8 +1,8 @@
-"""Lines on their way to disk: taken from posts, kept in memory for a minute at most, written.
+"""Lines on their way to disk: taken from posts, kept in memory for at most a minute, written.
 
-A sender keeps what is not on disk, so that nothing is lost when this process dies. A post that
-comes again adds nothing. Where the disk is full what is in memory is given up – its senders have
-it – and each further post is tried at once, until one can be written.
+A sender keeps what is not on disk, so nothing is lost when this process dies. A post that comes
+again adds nothing. If the disk is full, the lines in memory are dropped – their senders have them –
+and each further post is tried at once, until one can be written.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ log = logger("intake")
 
 FLUSH_SECONDS = 60.0
 FLUSH_BYTES = 512 * 1024
-"""A member's lines are written when the first has waited for so long, or there are so many."""
+"""A member's lines are written when the first has waited for so long, or when there are so many."""
 ALL_BYTES = 64 * 1024 * 1024
-"""Of all members together; beyond it each post is written at once."""
+"""Most bytes of all members together; beyond it each post is written at once."""
 LOOK_SECONDS = 1.0
 
 
 class Full(GreencrawlError):
-    """Raised when lines cannot be written: the sender has to keep them, or to tell another."""
+    """Raised when lines cannot be written: the sender keeps them, or sends them to another
+    logger."""
 
 
 class _Life:
-    """What was taken of a member's life and is not on disk: successive lines, from ``first`` on."""
+    """Lines of a member's life that are taken and not on disk: successive, from ``first`` on."""
 
     def __init__(self, member: str, incarnation: int) -> None:
         self.member = member
@@ -52,7 +53,7 @@ class _Life:
 
 
 class Intake:
-    """See the module's text. Writes to ``archive`` in threads."""
+    """Takes lines; see the module's docstring. Writes to ``archive`` in threads."""
 
     def __init__(self, archive: Archive, clock: Clock = monotonic) -> None:
         self.archive = archive
@@ -69,7 +70,7 @@ class Intake:
     ) -> PostReply:
         """Take lines numbered from ``first`` on. Raises Full.
 
-        Nothing is taken where lines up to ``after``, which were taken before, have been lost since.
+        Nothing is taken if lines up to ``after``, which were taken before, have been lost since.
         """
         life = self._lives.setdefault((member, incarnation), _Life(member, incarnation))
         with life.writing:
@@ -81,7 +82,7 @@ class Intake:
             self.repeated_lines += len(texts) - len(new)
             if new:
                 number = first + len(texts) - len(new)
-                if life.lines and number != taken + 1:  # what is between was dropped by its sender
+                if life.lines and number != taken + 1:  # its sender dropped the lines in between
                     self._write(life)
                 self._add(life, number, new)
             due = life.bytes >= FLUSH_BYTES or self.bytes >= ALL_BYTES
@@ -91,21 +92,22 @@ class Intake:
             return PostReply(taken=life.last if life.lines else kept, kept=kept)
 
     def run(self) -> None:
-        """Write what has waited for long enough, for ever."""
+        """Write lines that have waited for long enough, for ever."""
         while True:
             gevent.sleep(LOOK_SECONDS)
             self.flush_old()
 
     def flush_old(self) -> None:
-        """Write what has waited for a minute."""
+        """Write lines that have waited for a minute."""
         self._flush(self._clock() - FLUSH_SECONDS)
 
     def flush(self) -> None:
-        """Write all there is."""
+        """Write all lines."""
         self._flush(self._clock())
 
     def waiting(self) -> Iterator[tuple[str, int, int, list[Line]]]:
-        """Of each life that has some its member, incarnation, first number and lines in memory."""
+        """Yield member, incarnation, first number and lines in memory of each life that has
+        some."""
         for life in list(self._lives.values()):
             if life.lines:
                 yield life.member, life.incarnation, life.first, list(life.lines)
@@ -133,7 +135,7 @@ class Intake:
         self.taken_lines += len(lines)
 
     def _write(self, life: _Life) -> None:
-        """Write a life's lines, or give them up. Raises Full."""
+        """Write a life's lines, or drop them. Raises Full."""
         try:
             error = gevent.get_hub().threadpool.apply(self._append, (life,))
         finally:
@@ -145,13 +147,13 @@ class Intake:
             self.full = ""
             return
         before, self.full = self.full, error.strerror or str(error)
-        with suppress(OSError):  # what we say may go to the same disk
+        with suppress(OSError):  # our own log may go to the same disk
             if not before:
                 log.warning("logs_not_written", reason=str(error))
         raise Full(f"the lines cannot be written: {self.full}")
 
     def _append(self, life: _Life) -> OSError | None:
-        """In a thread; an error that is raised there the hub would print."""
+        """Append in a thread; return an error, since the hub would print a raised one."""
         try:
             self.archive.append(life.member, life.incarnation, life.first, life.lines)
         except OSError as error:

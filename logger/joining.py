@@ -1,4 +1,4 @@
-"""A logger among the members: it says to a broker where it is, so that others send to it."""
+"""A logger as a member: it tells a broker its address, so that others send to it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from greencrawl.schema.records import InForce, MemberRequest
 from greencrawl.schema.settings import Settings
 
 WAIT_SECONDS = 10.0
-"""Between two beats."""
+"""Seconds between two beats."""
 PAUSE_SECONDS = 1.0
-"""Before another try, while no broker answers."""
+"""Seconds before another try, while no broker answers."""
 LEAVE_SECONDS = 5.0
 _ANY = frozenset({"0.0.0.0", "::"})
 
@@ -30,7 +30,7 @@ log = logger("members")
 
 
 class Joining:
-    """``start()`` it, ``stop()`` it. ``port`` is the one that is listened on."""
+    """The membership of a logger. ``start()`` it, ``stop()`` it. It listens on ``port``."""
 
     def __init__(self, settings: Settings, port: int) -> None:
         self._settings = settings
@@ -95,9 +95,11 @@ class Joining:
 
 
 def address_of(settings: Settings, port: int) -> str:
-    """Where others reach this logger. Where it listens on all addresses of the machine, that is the
-    one from which a broker is reached, or with TLS the machine's full name: its certificate has a
-    name."""
+    """Return the address at which others reach this logger.
+
+    If it listens on all addresses of the machine, that is the one from which it reaches a broker;
+    with TLS it is the machine's full name, since its certificate has a name.
+    """
     host = settings.logger_bind[0]
     if host in _ANY:
         host = socket.getfqdn() if settings.tls_cert else _towards(settings.broker[0])
@@ -106,12 +108,12 @@ def address_of(settings: Settings, port: int) -> str:
 
 
 def _towards(broker: str) -> str:
-    """Our address on the way to a broker; our host name where there is no way now."""
+    """Return our address on the way to a broker; our host name if there is no way now."""
     parts = urlsplit(broker)
     try:
         found = socket.getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_DGRAM)
         family, kind, _, _, place = found[0]
-        with socket.socket(family, kind) as probe:  # of UDP: nothing is sent
+        with socket.socket(family, kind) as probe:  # by UDP: nothing is sent
             probe.connect(place)
             return str(probe.getsockname()[0])
     except OSError:

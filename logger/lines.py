@@ -1,8 +1,7 @@
 """Lines as they are kept: JSON objects on one line of printable ASCII, whatever was sent.
 
-A log line may quote a foreign server, and somebody may read the files in a terminal. What cannot
-be read as a line is not left out, since lines are numbered: another stands in its place, which says
-so.
+A log line may quote a foreign server, and a person may read the files in a terminal. An invalid
+line is not left out, since lines are numbered: another line replaces it and says so.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _INFO = _LEVEL["info"]
 
 
 class Line(NamedTuple):
-    """When it was said, the number of its level in LEVELS, and itself."""
+    """The time of a line, the number of its level in LEVELS, and its text."""
 
     at_ms: int
     level: int
@@ -44,7 +43,7 @@ _DECODER = msgspec.json.Decoder(_Said)
 
 
 def read(text: bytes, now_ms: int) -> Line:
-    """A line as it came, or what stands in its place; one without a time gets ``now_ms``."""
+    """Return a line as it came, or its replacement; a line without a time gets ``now_ms``."""
     plain = len(text) <= MOST_LINE_BYTES and _PLAIN.fullmatch(text) and not _PAIR.search(text)
     if plain and _is_sound(text) and (found := _known(text)):
         return found
@@ -55,7 +54,7 @@ def read(text: bytes, now_ms: int) -> Line:
 
 
 def known(text: bytes) -> Line:
-    """A line that was kept: made by :func:`read`."""
+    """Return a stored line, which :func:`read` made."""
     found = _known(text)
     return found if found is not None else Line(0, _INFO, text)
 
@@ -70,7 +69,7 @@ def _known(text: bytes) -> Line | None:
 
 
 def _safe(text: bytes, now_ms: int) -> bytes:
-    """The same without what is not printable, or what says that it is no line."""
+    """Return the line with printable characters only, or a line which says that it is invalid."""
     try:
         if len(text) > MOST_LINE_BYTES:
             raise ValueError(f"more than {MOST_LINE_BYTES} bytes")
@@ -80,7 +79,7 @@ def _safe(text: bytes, now_ms: int) -> bytes:
             raise RecursionError
         if not isinstance(said, dict):
             raise ValueError("not an object")
-        for at in (said.get("timestamp"), _iso(now_ms)):  # its own time, if that is one
+        for at in (said.get("timestamp"), _iso(now_ms)):  # its own time, if it is valid
             made = _ascii({**said, "timestamp": at, "level": str(said.get("level", "info"))[:20]})
             if len(made) <= MOST_LINE_BYTES and _is_sound(made) and _known(made):
                 return made
@@ -105,7 +104,7 @@ def _safe(text: bytes, now_ms: int) -> bytes:
 
 
 def _is_sound(text: bytes) -> bool:
-    """Whether all of it can be read, and written, wherever it is asked for."""
+    """Tell whether the whole line can be read, and written, by all readers."""
     try:
         msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -114,7 +113,7 @@ def _is_sound(text: bytes) -> bool:
 
 
 def _depth(text: bytes) -> int:
-    """How deep objects and lists stand in each other; an upper bound where they are few."""
+    """Return how deep objects and lists are nested; an upper bound if they are few."""
     few = text.count(b"{") + text.count(b"[")
     if few <= _DEEPEST:
         return few

@@ -1,24 +1,24 @@
 """The Monitor: pages under ``/monitor/`` of every broker, drawn on the server.
 
-``mount.py`` is what a broker mounts; ``app.py`` takes a request, ``access.py`` judges it,
-``views/`` has the pages. The room uses ``greencrawl.broker.service`` and what is below it; only
+A broker mounts ``mount.py``; ``app.py`` takes a request, ``access.py`` judges it, ``views/`` has
+the pages. The room uses ``greencrawl.broker.service`` and what is below it; only
 ``greencrawl.broker.__main__`` imports it.
 
 How a page is added
 -------------------
 
 1. A module in a folder of ``views/`` with a function that takes a ``Look`` and returns the data of
-   the page, and a tuple ``VIEWS`` with its ``View``. What changes while people look goes into
+   the page, and a tuple ``VIEWS`` with its ``View``. The data that change while people look go into
    ``part``, the rest into ``frame``: see ``View`` in ``look.py``. ``views/overview.py`` is a short
    example, ``views/crawls/crawl.py`` one with forms. Name the module in ``views/table.py``.
 2. Its templates: ``templates/parts/<name>.html`` is drawn anew every two seconds,
    ``templates/pages/<name>.html`` extends ``layout.html`` and puts ``{{ m.live(part) }}`` where the
-   part is to stand. Macros for tables, numbers, states and forms stand in
-   ``templates/macros.html``. Everything is escaped; never mark as safe what was crawled. No
-   attribute ``style``, no ``on…``, no ``<script>``: browsers are told to refuse them.
+   part belongs. Macros for tables, numbers, states and forms are in ``templates/macros.html``.
+   Everything is escaped; never mark as safe what was crawled. No attribute ``style``, no ``on…``,
+   no ``<script>``: browsers are told to refuse them.
 3. Its texts: in ``texts/en.toml`` and ``texts/zh.toml``, under a table with the page's name. The
    name in the menu is ``nav.<name>``.
-4. What people do there: an ``Action`` in a tuple ``ACTIONS`` of the module. It calls a function of
+4. Its actions: an ``Action`` in a tuple ``ACTIONS`` of the module. It calls a function of
    ``broker/service/`` and returns where to go (``Goto``) with a key of ``said.…``, or a page in
    place (``Shown``). Its form is written by ``{% call m.form(path) %}``, which adds the token.
    Only administrators see forms, and only their forms are taken.
@@ -26,13 +26,13 @@ How a page is added
    if two pages ask the same; a part as a whole is made once a second for all who look.
 6. A list that may be long is written by ``{% for one in rows|gently %}``, and what is computed in a
    long loop goes through ``gently`` as well: leases have their turn meanwhile. What takes a store
-   long to count is counted in the background (``counting.py``).
+   long to count is counted in the background (``beside/counting.py``).
 7. What a form has wrong is told by ``mistakes.py`` where msgspec finds it.
 8. Errors of the project (``GreencrawlError``) need not be caught: the part says what happened.
    Catch Unavailable where the rest of the page still has something to say.
 9. A test in ``tests/monitor/``, with the shared browser of ``conftest.py``.
 
-A number is a link to what it counts. Where there is nothing, the page says what to do next.
+A number is a link to what it counts. If there is nothing to show, the page says what to do next.
 """
 
 if __name__ != "greencrawl.monitor":

@@ -1,12 +1,12 @@
 """Who may look and who may change something: a token at the log-in, then a signed cookie.
 
 A cookie names a role and its end, under a key that is derived from the role's token. So no broker
-keeps a list of sessions, every broker knows the cookies of the others, and a changed token makes
-all that it gave void. Each form has a token of its own, made from the cookie under the same key.
+keeps a list of sessions, every broker accepts the cookies of the others, and a changed token makes
+all its cookies void. Each form has a token of its own, made from the cookie under the same key.
 
-Without tokens everybody on this machine may do all. Whether a request is from this machine, and
-not from a web page elsewhere, is told by ``Host`` and ``Origin``: a name that leads to this machine
-by DNS rebinding is no name of loopback. With TLS the certificate says who we are.
+Without tokens everybody on this machine may do all. ``Host`` and ``Origin`` show whether a request
+is from this machine, and not from a web page elsewhere: a name that leads to this machine by DNS
+rebinding is no name of loopback. With TLS the certificate proves our name.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import GreencrawlError
 
 LIFE_SECONDS = 12 * 3600
-"""Of a log-in."""
+"""How long a log-in lasts."""
 PLAIN, SECURE = "gc", "__Host-gc"
-"""Names of the cookie without TLS, which loopback alone may have, and with it."""
+"""Names of the cookie: without TLS, which only loopback may do without, and with it."""
 _PURPOSE = b"greencrawl monitor cookies, 1"
 
 
 class Role(StrEnum):
-    """What a person may do: look, or change things as well."""
+    """A person's role: look, or change things as well."""
 
     VIEW = "view"
     ADMIN = "admin"
 
 
 class NotAllowed(GreencrawlError):
-    """Raised for a request that must not pass. ``word`` names the text that says why."""
+    """Raised for a request that is not allowed. ``word`` names the text that says why."""
 
     def __init__(self, word: str) -> None:
         super().__init__(word)
@@ -46,14 +46,14 @@ class NotAllowed(GreencrawlError):
 
 
 class Session(Struct, frozen=True):
-    """Who sends a request. ``form_token`` is what forms must bring along."""
+    """The sender of a request. Forms must contain ``form_token``."""
 
     role: Role
     form_token: str
 
     @property
     def may_change(self) -> bool:
-        """Whether forms are shown and taken."""
+        """Tell whether forms are shown and accepted."""
         return self.role is Role.ADMIN
 
 
@@ -68,7 +68,7 @@ class Access:
         self._own_key = secrets.token_bytes(32)
 
     def check_place(self, request: falcon.Request) -> None:
-        """Raises NotAllowed for a host that we are not, and for a web page elsewhere."""
+        """Raise NotAllowed for a host name that is not ours, and for a web page elsewhere."""
         if request.scheme != "https" and not is_loopback(host_in(request.get_header("Host"))):
             raise NotAllowed("refused.host" if self.open else "refused.plain")
         origin = request.get_header("Origin")
@@ -78,7 +78,7 @@ class Access:
             raise NotAllowed("refused.origin")
 
     def session(self, request: falcon.Request) -> Session | None:
-        """Who is logged in; None for nobody. Without tokens everybody is."""
+        """Return who is logged in; None for nobody. Without tokens everybody is."""
         if self.open:
             return Session(Role.ADMIN, self._form_token(self._own_key, "open"))
         for given in request.get_cookie_values(self._name(request)) or ():
@@ -88,25 +88,25 @@ class Access:
         return None
 
     def check_form(self, session: Session, given: str) -> None:
-        """Raises NotAllowed for a role that only looks, and for a form that is not ours."""
+        """Raise NotAllowed for a role that only looks, and for a form that is not ours."""
         if not session.may_change:
             raise NotAllowed("refused.view")
         self.check_token(session.form_token, given)
 
     @staticmethod
     def check_token(expected: str, given: str) -> None:
-        """Raises NotAllowed for a form's token that is another's."""
+        """Raise NotAllowed for a form with another token."""
         if not hmac.compare_digest(expected.encode(), given.encode()):
             raise NotAllowed("refused.form")
 
     def log_in_token(self) -> str:
-        """What the form of the log-in must bring along, where nobody has a cookie yet."""
+        """Return the token in the log-in form, before there is a cookie."""
         return self._form_token(self._keys.get(Role.ADMIN, self._own_key), "log in")
 
     def log_in(self, request: falcon.Request, token: str) -> str | None:
-        """The ``Set-Cookie`` of whoever gives one of the tokens; None for any other.
+        """Return the ``Set-Cookie`` for one of the tokens; None for any other text.
 
-        All are always compared, in constant time.
+        All tokens are always compared, in constant time.
         """
         given = token.strip().encode()
         right = [role for role, one in self._tokens.items() if hmac.compare_digest(given, one)]
@@ -117,7 +117,7 @@ class Access:
         return self._cookie(request, value, LIFE_SECONDS)
 
     def log_out(self, request: falcon.Request) -> str:
-        """The ``Set-Cookie`` that takes the cookie away."""
+        """Return the ``Set-Cookie`` that removes the cookie."""
         return self._cookie(request, "", 0)
 
     def _role_of(self, cookie: str) -> Role | None:

@@ -1,5 +1,7 @@
-"""The application: every request is judged, answered by a row of the tables, and sent with headers
-that let nothing run but what is ours."""
+"""The application: it judges every request, and answers it by a row of the tables.
+
+Headers of the answers let browsers run only our own scripts.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ MOST_FORM_BYTES = 4 * 1024 * 1024
 FORM_SECONDS = 30.0
 FORM_FIELDS = 500
 REFUSED_SECONDS = 0.5
-"""A log-in with a wrong token is answered after that."""
+"""How long the answer to a log-in with a wrong token is delayed."""
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -51,13 +53,13 @@ HEADERS = {
     "Vary": "Accept-Language, Cookie",
 }
 """No Cross-Origin-Opener-Policy: a browser begins a process for a page that has one, which doubles
-the time to a first paint. Who opens a page from elsewhere may close it or lead it away, and no more.
+the time to a first paint. Who opens ours from elsewhere may close it or lead it away, and no more.
 """
 FILE_HEADERS = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 
 
 class Drawn(Struct, frozen=True):
-    """A part as it is sent, but for form tokens."""
+    """A part as it is sent, without form tokens."""
 
     html: str
     status: int = 200
@@ -96,7 +98,7 @@ class App:
             self.wsgi.add_route(path, SimpleNamespace(**methods))
 
     def stop(self) -> None:
-        """End what goes on in the background."""
+        """End background work."""
         self._figures.stop()
 
     # -- pages
@@ -121,7 +123,7 @@ class App:
         return on_get
 
     def _part(self, view: View, look: Look) -> Drawn:
-        """A part of a page, drawn once a second for all who may see the same."""
+        """Return a part of a page, drawn once a second for all readers with the same rights."""
         query = tuple(sorted((k, v) for k, v in look.query.items() if k not in _APART))
         path = tuple(sorted(look.path.items()))
         key = ("part", view.name, path, query, look.words.language, look.session.role)
@@ -192,12 +194,12 @@ class App:
         response.data, response.content_type = found
         response.set_header("Cache-Control", "public, max-age=31536000, immutable")
 
-    # -- who asks
+    # -- the reader
 
     def _look(
         self, request: falcon.Request, response: falcon.Response, path: dict[str, str]
     ) -> Look | None:
-        """The request as pages see it; None where the answer is the way to the log-in."""
+        """Return the request as pages see it; None if the answer is a redirect to the log-in."""
         self._access.check_place(request)
         session = self._access.session(request)
         if session is None:
@@ -314,7 +316,7 @@ class App:
 
 
 _APART = frozenset({"part", "said", "n"})
-"""Parameters that a part does not depend on."""
+"""Parameters that do not change a part."""
 
 
 class _Headers:
@@ -335,14 +337,15 @@ def _words(request: falcon.Request) -> Words:
 
 
 def _local(path: Any) -> str:
-    """A page of ours to go to; anything else is the first one."""
+    """Return a page of ours to go to; the first page for any other address."""
     known = isinstance(path, str) and path.startswith(HOME) and path.isascii()
     known = known and path.isprintable()
     return path if known and "\\" not in path else HOME
 
 
 def _form(request: falcon.Request) -> tuple[Form, str]:
-    """What a form sent, and its token. Raises an error for what is too long, slow or no form."""
+    """Return a form, and its token. Raises an error for a form that is too long, slow or
+    invalid."""
     kind = (request.content_type or "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise falcon.HTTPUnsupportedMediaType(description="send a form")

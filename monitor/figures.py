@@ -1,7 +1,7 @@
-"""Counters of crawls as pages show them: asked for once a second, and kept for an hour for plots.
+"""Counters of crawls for pages: read once a second, and kept for an hour for plots.
 
-Samples are taken while somebody looks, and for a quarter of an hour after that; plots go further
-back by what the coordinator has noted.
+Samples are taken while a page is open, and for a quarter of an hour after that; plots go further
+back with the coordinator's samples.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.service.watching import points
-from greencrawl.monitor.counting import Counting
-from greencrawl.monitor.gently import breathe, gently
+from greencrawl.monitor.beside.counting import Counting
+from greencrawl.monitor.beside.gently import breathe, gently
 from greencrawl.monitor.shared import Shared
 from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.errors import GreencrawlError
@@ -27,25 +27,25 @@ log = logger("monitor")
 
 EVERY_SECONDS = 5.0
 FIRST_SECONDS = (1.0, 2.0)
-"""Between the first samples: who opens the first page need not wait long for a rate."""
+"""Seconds between the first samples, so that the first reader soon sees a rate."""
 ACTIVE = "active"
 KEPT = 720
-"""Samples: an hour of them."""
+"""Number of samples: an hour of them."""
 LOOKED_SECONDS = 900.0
 SPANS = {"hour": 3600, "day": 86_400, "month": 30 * 86_400}
-"""What plots go back, in seconds."""
+"""How far plots go back, in seconds."""
 STORED_SECONDS = 30.0
-"""What is noted once a minute is read so seldom."""
+"""Seconds between two reads of the samples that are stored once a minute."""
 ENDED_SECONDS = 10.0
-"""Counters of a crawl that does not go on are kept for so long."""
+"""How long counters of a crawl that is not running are kept."""
 LEASED_MS = 300_000
-"""What a worker had leased when it died is free again after that, at usual settings sooner."""
+"""After that the leases of a dead worker have ended, at usual settings."""
 TOGETHER = 5
-"""Crawls that are counted at once: for so long Redis, and then this process, serve nobody else."""
+"""Number of crawls that are counted at once. Meanwhile nobody else is served."""
 
 
 class Sample(Struct, frozen=True):
-    """Pages stored by each crawl at a moment (epoch), those that go on."""
+    """The stored pages of each running crawl at a moment (epoch)."""
 
     at_ms: int
     stored: dict[str, int]
@@ -54,7 +54,7 @@ class Sample(Struct, frozen=True):
 
 
 class Figures:
-    """Of one broker; any number of pages ask it."""
+    """The figures of one broker; any number of pages read them."""
 
     def __init__(self, service: Service, shared: Shared) -> None:
         self._service = service
@@ -63,25 +63,27 @@ class Figures:
         self._looked = 0.0
         self._sampling: gevent.Greenlet[[], None] | None = None
         self.counting = Counting(service.store.counts)
-        """What is stored of each crawl."""
+        """Counts the stored rows of each crawl."""
 
     def crawls(self) -> list[Crawl]:
-        """All crawls, oldest first. Raises Unavailable."""
+        """Return all crawls, oldest first. Raises Unavailable."""
         return self._shared.get("crawls", self._service.store.crawls)
 
     def crawl(self, name: str) -> Crawl:
-        """One crawl. Raises UnknownCrawl and Unavailable."""
+        """Return one crawl. Raises UnknownCrawl and Unavailable."""
         return self._shared.get(("crawl", name), lambda: self._service.store.crawl(name))
 
     def stats(self, crawl: Crawl) -> CrawlStats:
-        """Its counters. Raises Unavailable."""
+        """Return its counters. Raises Unavailable."""
         seconds = 1.0 if _goes_on(crawl) else ENDED_SECONDS
         key = "stats", crawl.id, crawl.version
         return self._shared.get(key, lambda: self._service.stats(crawl), seconds)
 
     def counters(self, crawls: Sequence[Crawl]) -> dict[str, CrawlStats]:
-        """Counters of crawls by their names, as lists show them: without periods, rounds and
-        failures of hooks. Raises Unavailable."""
+        """Return counters of crawls by name, without periods, rounds and failures of hooks.
+
+        Raises Unavailable.
+        """
         going = [crawl for crawl in crawls if _goes_on(crawl)]
         ended = [crawl for crawl in crawls if not _goes_on(crawl)]
         return {**self._counters(going, 1.0), **self._counters(ended, ENDED_SECONDS)}
@@ -99,12 +101,14 @@ class Figures:
         return self._shared.get(key, count, seconds) if crawls else {}
 
     def host(self, name: str) -> HostState:
-        """How a host stands. Raises Unavailable."""
+        """Return the state of a host. Raises Unavailable."""
         return self._shared.get(("host", name), lambda: self._service.frontier.host(name))
 
     def silent(self) -> list[str]:
-        """Workers of which nothing is heard, or was when they were given up a moment ago: what they
-        had leased may count as leased still. None while Redis is away, which hears of them."""
+        """Return the ids of silent workers, and of those that were lost a moment ago.
+
+        Their tasks may still count as leased. Empty while Redis is away, since it keeps the beats.
+        """
 
         def ask() -> list[str]:
             if self._service.frontier.nodes_away():
@@ -120,7 +124,7 @@ class Figures:
         return self._shared.get("silent", ask)
 
     def system(self) -> Stats:
-        """What ``/v1/stats`` says beside the crawls. Raises Unavailable."""
+        """Return the part of ``/v1/stats`` that is not about crawls. Raises Unavailable."""
 
         def ask() -> Stats:
             frontier = self._service.frontier
@@ -134,7 +138,7 @@ class Figures:
     # -- rates
 
     def look(self) -> None:
-        """Somebody looks: samples are taken from now on."""
+        """Note that a page is open: take samples from now on."""
         self._looked = monotonic()
         if not self._sampling:
             self._sampling = gevent.spawn(self._sample)
@@ -146,15 +150,17 @@ class Figures:
             self._sampling.kill()
 
     def rate(self, name: str) -> float | None:
-        """Pages a second of a crawl just now; None before there are two samples."""
+        """Return the present pages a second of a crawl; None before there are two samples."""
         if len(self._samples) < 2:
             return None
         return self._samples[-1].rates.get(name, 0.0)
 
     def plot(self, crawls: Sequence[Crawl], span: str = "hour") -> tuple[list[int], list[float]]:
-        """(seconds since 1970, pages a second) of these crawls together, an hour, a day or a month
-        back: what a broker has noted each minute, and in the hour what this one notes. Raises
-        Unavailable."""
+        """Return (seconds since 1970, pages a second) of these crawls together.
+
+        They go back an hour, a day or a month: a broker notes them each minute, and this one also
+        within the last hour. Raises Unavailable.
+        """
         last = self._samples[-1].at_ms if self._samples else 0
         key = "plot", span, tuple(crawl.id for crawl in crawls), last
         return self._shared.get(key, lambda: self._plot(crawls, span), STORED_SECONDS)
@@ -202,7 +208,7 @@ class Figures:
 
 
 def _sample(before: Sample, at_ms: int, stored: dict[str, int]) -> Sample:
-    """With what came since the one before; a crawl that is in one of them has no rate."""
+    """Return a sample with its rates; a crawl that is in only one of them has none."""
     seconds = max(at_ms - before.at_ms, 1) / 1000
     rates = {
         name: max(pages - before.stored[name], 0) / seconds

@@ -1,4 +1,4 @@
-"""What a page is made of: one request as pages see it, and the rows of the tables of pages."""
+"""The data of a page: one request as pages see it, and the rows of the tables of pages."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from greencrawl.monitor.shared import Shared
 from greencrawl.monitor.words import Words
 
 MOST_DIGITS = 15
-"""Of a number in an address or a form: what has more is no number of ours."""
+"""Most digits of a number in an address or a form."""
 
 
 def whole(text: str) -> int | None:
-    """The number that digits say; None for what is not one."""
+    """Return the number in a text of digits; None for any other text."""
     return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """One request: who asks, in which language, for what. ``path`` and ``query`` are decoded."""
+    """One request: the reader, the language, the address. ``path`` and ``query`` are decoded."""
 
     service: Service
     figures: Figures
@@ -36,12 +36,12 @@ class Look(Struct, frozen=True, kw_only=True):
     query: Mapping[str, str] = {}
 
     def asked(self, name: str) -> str:
-        """A parameter of the query without white space around it, "" where it was not given."""
+        """Return a parameter of the query without white space around it, "" if it was not given."""
         return self.query.get(name, "").strip()
 
 
 class Form:
-    """What a person sent: texts by the names of their fields."""
+    """A form that a person sent: texts by the names of their fields."""
 
     def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
         self._fields = fields
@@ -50,16 +50,18 @@ class Form:
         return name in self._fields
 
     def text(self, name: str) -> str:
-        """A field without white space around it; "" where it was not sent. Of boxes with one name
-        those that were ticked, a line each."""
+        """Return a field without white space around it; "" if it was not sent.
+
+        For boxes with one name it is those that were ticked, a line each.
+        """
         return "\n".join(self._fields.get(name, ())).strip()
 
     def number(self, name: str) -> int | None:
-        """A field of digits; None where it is not one."""
+        """Return a field of digits as a number; None if it is not one."""
         return whole(self.text(name))
 
     def lines(self, name: str) -> tuple[str, ...]:
-        """The lines of a field that are not blank."""
+        """Return the lines of a field that are not blank."""
         return tuple(line.strip() for line in self.text(name).splitlines() if line.strip())
 
 
@@ -67,11 +69,11 @@ Data = dict[str, Any]
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """A page. ``part`` gives the data of what is drawn anew every two seconds, from the template
-    ``parts/<name>.html``; ``frame`` those of what stands still around it, ``pages/<name>.html``.
+    """A page.
 
-    ``nav``: it stands in the menu. ``admin``: only who may change something sees it. ``plots``: it
-    has some.
+    ``part`` returns the data of what is drawn again every two seconds, from the template
+    ``parts/<name>.html``; ``frame`` returns those of the rest, ``pages/<name>.html``. ``nav``: it
+    is in the menu. ``admin``: only administrators see it. ``plots``: it has some.
     """
 
     name: str
@@ -84,7 +86,7 @@ class View(Struct, frozen=True, kw_only=True):
 
 
 class Goto(Struct, frozen=True):
-    """What an action answers: the page to show next, and what is said there.
+    """The answer of an action: the page to show next, and the message there.
 
     ``said`` is the end of a key ``said.…`` of the texts; ``n`` is put in.
     """
@@ -95,7 +97,7 @@ class Goto(Struct, frozen=True):
 
     @property
     def location(self) -> str:
-        """Its address."""
+        """Return its address."""
         more = {"said": self.said} if self.said else {}
         more |= {"n": str(self.n)} if self.n is not None else {}
         mark = "&" if "?" in self.path else "?"
@@ -103,7 +105,7 @@ class Goto(Struct, frozen=True):
 
 
 class Shown(Struct, frozen=True):
-    """What an action answers in place: ``pages/<template>.html`` with its data."""
+    """The answer of an action in place: ``pages/<template>.html`` with its data."""
 
     template: str
     data: Data
@@ -111,21 +113,21 @@ class Shown(Struct, frozen=True):
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """What a form does. It is called for administrators only, with a form of our own."""
+    """The action of a form. It is called for administrators only, with a form of our own."""
 
     path: str
     run: Callable[[Look, Form], Goto | Shown]
 
 
 class Download(Struct, frozen=True, kw_only=True):
-    """A file to be kept, and never shown."""
+    """A file to download, never to show."""
 
     name: str
     chunks: Iterable[bytes]
 
 
 class File(Struct, frozen=True, kw_only=True):
-    """An address of a download."""
+    """The address of a download."""
 
     path: str
     run: Callable[[Look], Download]

@@ -27,7 +27,7 @@ _BOUNDS = {">=": "least", ">": "above", "<=": "most", "<": "below"}
 
 
 def plainly(text: Words, what: str, choices: Sequence[str] = ()) -> str:
-    """The same in words; ``choices`` are all that may be said, where that is few."""
+    """Return the same in words; ``choices`` are the allowed values if they are few."""
     if found := _TYPE.fullmatch(what):
         key = _KINDS.get(found["kind"])
         return text(key) if key else what
@@ -48,7 +48,7 @@ def plainly(text: Words, what: str, choices: Sequence[str] = ()) -> str:
 def mistakes(
     text: Words, error: msgspec.ValidationError, choices: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
-    """(field, what is wrong with it) pairs; the field is a path, "" for the whole."""
+    """Return (field, what is wrong with it) pairs; the field is a path, "" for the whole."""
     known = said(error)
     if known is None:
         return [("", plainly(text, str(error), choices))]
@@ -58,6 +58,6 @@ def mistakes(
 
 
 def sentence(text: Words, error: msgspec.ValidationError, choices: Sequence[str] = ()) -> str:
-    """All of it in one line."""
+    """Return all mistakes in one line."""
     found = mistakes(text, error, choices)
     return "; ".join(f"{field}: {what}" if field else what for field, what in found)

@@ -1,6 +1,6 @@
-"""What a broker mounts: a WSGI application that loads the Monitor when somebody first asks for it.
+"""The WSGI application that a broker mounts; it loads the Monitor at the first request.
 
-A broker that nobody looks at does not pay for templates, words and pictures.
+So a broker without readers does not load templates, texts and pictures.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Monitor:
-    """The pages under ``/monitor/`` of one broker; the tokens are empty where it has none."""
+    """The pages under ``/monitor/`` of one broker; the tokens are empty if it has none."""
 
     def __init__(self, service: Service, admin_token: str, view_token: str) -> None:
         self._given = service, admin_token, view_token
@@ -25,11 +25,11 @@ class Monitor:
         self._loading = BoundedSemaphore(1)
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        """Answer one request, as WSGI has it."""
+        """Answer one request by WSGI."""
         return self.app().wsgi(environ, start)
 
     def app(self) -> App:
-        """The application, made once."""
+        """Return the application, made once."""
         with self._loading:
             if self._app is None:
                 from greencrawl.monitor.app import App
@@ -38,6 +38,6 @@ class Monitor:
         return self._app
 
     def stop(self) -> None:
-        """End what goes on in the background. Idempotent."""
+        """End background work. Idempotent."""
         if self._app is not None:
             self._app.stop()

@@ -1,6 +1,6 @@
-"""Options of a crawl as fields of a form: made from the record, which describes each of them.
+"""Options of a crawl as fields of a form, made from the record, which describes each of them.
 
-What a form sends is read back field by field, so that everything that is wrong is said at once.
+A form is read field by field, so that all errors are shown at once.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "keep_versions",
     ),
 }  # fmt: skip
-"""What stands together in the form. Options that no group names stand in the last, ``more``."""
+"""Groups of fields in the form. Options that are in no group are in the last one, ``more``."""
 BESIDE = frozenset({"seeds"})
-"""Has a field of its own at the head."""
+"""These have a field of their own at the top."""
 
 
 class Field(Struct, frozen=True, kw_only=True):
-    """One option: how it is asked for, and what the record says of it."""
+    """One option: its kind of field, and what the record says of it."""
 
     name: str
     kind: Kind
     description: str
     default: str
-    """What holds where nothing is said, as text."""
+    """The default as text."""
     type: Any
     choices: tuple[str, ...] = ()
     least: float | None = None
     optional: bool = False
-    """Nothing may be said."""
+    """Whether it may be left empty."""
     standard: Any = None
     """The default itself."""
 
     def text(self, options: CrawlOptions) -> str:
-        """The value of an option as the field shows it; lists a line each."""
+        """Return the value of an option as the field shows it; lists a line each."""
         return self._text(getattr(options, self.name))
 
     def _text(self, value: Any) -> str:
@@ -69,7 +69,7 @@ class Field(Struct, frozen=True, kw_only=True):
         return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
     def read(self, form: Form) -> Any:
-        """The value that a form sends. Raises ValueError and msgspec's errors."""
+        """Return the value in a form. Raises ValueError and msgspec's errors."""
         name = f"o.{self.name}"
         given: Any
         if name not in form or (self.kind in ("whole", "number") and not form.text(name)):
@@ -85,12 +85,12 @@ class Field(Struct, frozen=True, kw_only=True):
 
 
 def fields() -> tuple[Field, ...]:
-    """All options, in the order of the record."""
+    """Return all options, in the order of the record."""
     return _FIELDS
 
 
 def groups() -> dict[str, list[Field]]:
-    """Options by group; whatever no group names is in ``more``."""
+    """Return options by group; those in no group are in ``more``."""
     by_name = {field.name: field for field in _FIELDS}
     grouped = {name for names in GROUPS.values() for name in names} | BESIDE
     found = {group: [by_name[name] for name in names] for group, names in GROUPS.items()}
@@ -99,7 +99,7 @@ def groups() -> dict[str, list[Field]]:
 
 
 def read(form: Form, text: Words) -> tuple[CrawlOptions | None, dict[str, str]]:
-    """The options that a form sends, or what is wrong by the name of the field, in words."""
+    """Return the options in a form, or what is wrong by the name of the field, in words."""
     values: dict[str, Any] = {}
     wrong: dict[str, str] = {}
     for field in _FIELDS:
@@ -115,7 +115,7 @@ def read(form: Form, text: Words) -> tuple[CrawlOptions | None, dict[str, str]]:
 
 
 def changed(before: CrawlOptions, after: CrawlOptions) -> Iterator[tuple[Field, str, str]]:
-    """(option, its value before, after) of those that differ."""
+    """Yield (option, its value before, after) of those that differ."""
     for field in _FIELDS:
         old, new = field.text(before), field.text(after)
         if old != new:
@@ -123,7 +123,7 @@ def changed(before: CrawlOptions, after: CrawlOptions) -> Iterator[tuple[Field, 
 
 
 def sent(options: CrawlOptions) -> dict[str, str]:
-    """What a form of these options sends: field name → text."""
+    """Return the form of these options: field name → text."""
     return {f"o.{field.name}": field.text(options) for field in _FIELDS}
 
 
@@ -148,7 +148,7 @@ def _made() -> Iterator[Field]:
 
 
 def _unwrapped(kind: inspect.Type) -> tuple[inspect.Type, str, bool]:
-    """(type, description, whether it may be left unsaid)."""
+    """Return (type, description, whether it may be left out)."""
     description, optional = "", False
     if isinstance(kind, inspect.Metadata):
         description = str((kind.extra_json_schema or {}).get("description", ""))

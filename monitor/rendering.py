@@ -1,4 +1,4 @@
-"""Templates: all that is put into them is escaped, and a name that is missing is an error."""
+"""Templates: all values in them are escaped, and a missing name is an error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from greencrawl.monitor.gently import gently
+from greencrawl.monitor.beside.gently import gently
 from greencrawl.monitor.words import Words
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -20,7 +20,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 @cache
 def _environment() -> Environment:
-    """One for all: templates are compiled when they are first used."""
+    """Return the common environment: templates are compiled when they are first used."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -37,16 +37,18 @@ def _environment() -> Environment:
 
 
 class Templates:
-    """All of them. ``constants`` are known to every one."""
+    """All templates. Each of them knows the ``constants``."""
 
     def __init__(self, constants: Mapping[str, Any]) -> None:
         self._constants = constants
         self.form_token = f"form-{secrets.token_hex(16)}"
-        """Stands in parts, which all see, where each reader's own token is to be. Nobody who
-        writes what is crawled can know it."""
+        """Replaced by each reader's own token in parts, which all readers share.
+
+        Nobody who writes crawled pages can know it.
+        """
 
     def render(self, name: str, words: Words, now_ms: int, data: Mapping[str, Any]) -> str:
-        """The text of a template; ``t`` in it gives texts, ``when`` times."""
+        """Return the text of a template; ``t`` in it returns texts, ``when`` times."""
         helpers = {
             "t": words,
             "now_ms": now_ms,
@@ -61,5 +63,5 @@ class Templates:
 
 
 def outside(url: str) -> bool:
-    """Whether a link may lead there: what is crawled may name schemes that run scripts."""
+    """Tell whether a link may lead there: a crawled page may name schemes that run scripts."""
     return url.startswith(("http://", "https://"))

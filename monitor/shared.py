@@ -1,7 +1,7 @@
-"""What is made once a second for all who look.
+"""Results that are made once a second for all readers.
 
-Of those who ask for the same at the same time one makes it, and the others wait for it. So a
-hundred open pages cost what one does, and a store that is away is asked once a second.
+If several readers ask for the same at the same time, one request makes it, and the others wait for
+it. So a hundred open pages cost what one does, and a store that is away is asked once a second.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 SECONDS = 1.0
 MOST = 500
-"""Things that are kept; those that were made longest ago go first."""
+"""Most results that are kept; the oldest are dropped first."""
 
 
 class _Made:
@@ -39,11 +39,11 @@ class Shared:
         self._made: OrderedDict[Hashable, _Made] = OrderedDict()
 
     def forget(self) -> None:
-        """Something was changed here: all is made anew, also what is being made now."""
+        """Make all values again, also those being made now: something was changed here."""
         self._made = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], T], seconds: float = SECONDS) -> T:
-        """What ``make`` returned, or raised, up to ``seconds`` ago."""
+        """Return what ``make`` returned, or raised, up to ``seconds`` ago."""
         kept = self._made
         made = kept.setdefault(key, _Made())
         with made.turn:

@@ -1,4 +1,4 @@
-"""Style, script and pictures: read once, and kept by browsers for as long as they like.
+"""Style, script and pictures: read once, and cached by browsers without limit.
 
 Their addresses change when they do.
 """
@@ -26,10 +26,10 @@ class Static:
         self.version = digest.hexdigest()[:12]
 
     def get(self, name: str) -> tuple[bytes, str] | None:
-        """(content, media type) of a file, None where there is none."""
+        """Return (content, media type) of a file, None if there is none."""
         return self._files.get(name)
 
     def address(self, name: str) -> str:
-        """Where browsers find a file."""
+        """Return the address of a file."""
         assert name in self._files
         return f"/monitor/static/{self.version}/{name}"

@@ -1,7 +1,7 @@
-"""Texts in the reader's language, and numbers, sizes and times as people say them.
+"""Texts in the reader's language, and numbers, sizes and times as people write them.
 
-All texts stand in ``texts/``, a file for each language with the same keys (a test compares them). A
-text may have forms: ``one`` is said of 1 where it is there, ``other`` of all else.
+All texts are in ``texts/``, a file for each language with the same keys (a test compares them). A
+text may have forms: ``one`` is used for 1 if it exists, ``other`` for all else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 
 TEXTS = Path(__file__).parent / "texts"
 LANGUAGES = {"en": "en", "zh": "zh-Hans"}
-"""Those that there are texts in → what ``lang`` of a document says."""
+"""Languages with texts → the value of ``lang`` in a document."""
 DEFAULT = "en"
 _SPANS = (("second", 60), ("minute", 60), ("hour", 24), ("day", 10**9))
 _NOW_SECONDS = 5
@@ -25,7 +25,7 @@ _NOW_SECONDS = 5
 
 @cache
 def words(language: str) -> Words:
-    """The texts of a language, read once."""
+    """Read the texts of a language, once."""
     texts = _flat(tomllib.loads((TEXTS / f"{language}.toml").read_text("utf-8")))
     file = TEXTS / "options" / f"{language}.toml"  # in English the records describe them
     options = tomllib.loads(file.read_text("utf-8")) if file.exists() else {}
@@ -33,7 +33,7 @@ def words(language: str) -> Words:
 
 
 def language_of(accept: str | None) -> str:
-    """The language that an ``Accept-Language`` header likes best, of those that there are."""
+    """Return the preferred language of an ``Accept-Language`` header, of those that exist."""
     liked: list[tuple[float, str]] = []
     for part in (accept or "").split(","):
         tag, _, quality = part.strip().partition(";")
@@ -48,7 +48,7 @@ def language_of(accept: str | None) -> str:
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """``{"a": {"b": "…"}}`` as ``{"a.b": "…"}``; tables of forms stay as they are."""
+    """Return ``{"a": {"b": "…"}}`` as ``{"a.b": "…"}``; tables of forms stay as they are."""
     found: dict[str, Any] = {}
     for name, value in table.items():
         if isinstance(value, dict) and not set(value) <= {"one", "other"}:
@@ -59,7 +59,10 @@ def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 class Words:
-    """The texts of one language. Calling it gives a text by its key, with its places filled in."""
+    """The texts of one language.
+
+    Calling it returns a text by its key, with its placeholders filled in.
+    """
 
     def __init__(self, language: str, texts: Mapping[str, Any], options: Mapping[str, str]) -> None:
         self.language = language
@@ -69,7 +72,7 @@ class Words:
         """Descriptions of options, where the language has its own."""
 
     def __call__(self, key: str, **places: Any) -> str:
-        """A text; ``n`` chooses its form, and is written with its thousands apart."""
+        """Return a text; ``n`` selects its form, and is written with thousands separators."""
         text = self.texts[key]
         if isinstance(text, dict):
             text = text["one"] if places["n"] == 1 and "one" in text else text["other"]
@@ -84,18 +87,18 @@ class Words:
         return Markup('<span lang="en">{}.</span>').format(description)
 
     def has(self, key: str) -> bool:
-        """Whether there is such a text."""
+        """Tell whether there is such a text."""
         return key in self.texts
 
     def either(self, key: str, otherwise: str) -> str:
-        """A text, or ``otherwise`` where there is none: of names that programs give."""
+        """Return a text, or ``otherwise`` if there is none: for names that programs give."""
         return self(key) if key in self.texts else otherwise
 
     # -- numbers and times
 
     @staticmethod
     def number(count: float | None) -> str:
-        """``12,345``; ``0.3`` below ten; a dash for what is not known."""
+        """Return ``12,345``; ``0.3`` below ten; a dash for an unknown number."""
         if count is None:
             return "–"
         if isinstance(count, float) and count < 10:
@@ -104,7 +107,7 @@ class Words:
 
     @staticmethod
     def size(count: float) -> str:
-        """Bytes: ``1.5 MB`` (powers of 1000)."""
+        """Return bytes as ``1.5 MB`` (powers of 1000)."""
         for unit in ("B", "kB", "MB", "GB"):
             if count < 1000:
                 return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -112,7 +115,7 @@ class Words:
         return f"{count:.1f} TB"
 
     def span(self, seconds: float) -> str:
-        """``20 seconds``, ``3 hours``: the largest unit of which there is one."""
+        """Return ``20 seconds``, ``3 hours``: in the largest unit of which there is one."""
         left = max(seconds, 0.0)
         for unit, most in _SPANS:
             if left < most:
@@ -125,7 +128,7 @@ class Words:
         raise AssertionError("longer than time")
 
     def ago(self, at_ms: int, now_ms: int) -> str:
-        """``3 minutes ago``, ``in 2 hours``, or ``now``."""
+        """Return ``3 minutes ago``, ``in 2 hours``, or ``now``."""
         seconds = (now_ms - at_ms) / 1000
         if abs(seconds) < _NOW_SECONDS:
             return self("time.now")
@@ -134,11 +137,11 @@ class Words:
 
     @staticmethod
     def moment(at_ms: int) -> str:
-        """Date and time in UTC."""
+        """Return date and time in UTC."""
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
     def when(self, at_ms: int, now_ms: int) -> Markup:
-        """A ``time`` element: how long ago, and the moment itself for who wants it."""
+        """Return a ``time`` element: how long ago, and the moment itself."""
         if not at_ms:
             return Markup("–")
         exact = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

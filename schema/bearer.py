@@ -1,4 +1,4 @@
-"""Who may call a listener: bearer tokens, and what is refused if none is set.
+"""Bearer tokens of a listener, and what a listener refuses that has no tokens.
 
 A listener without tokens is open, and therefore on loopback only. Even there a web page in the
 user's browser could reach it, so requests that carry a foreign ``Origin`` or ``Host`` are refused
@@ -12,11 +12,11 @@ import ipaddress
 from urllib.parse import urlsplit
 
 CHALLENGE = 'Bearer realm="greencrawl"'
-"""The value of ``WWW-Authenticate`` in an answer to a request without a token that is known."""
+"""The ``WWW-Authenticate`` header of an answer to a request without a known token."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host`` (a name or an address, no port) is this machine and nothing else."""
+    """Tell whether ``host`` (a name or an address, no port) means only this machine."""
     if host.lower() == "localhost":
         return True
     try:
@@ -26,9 +26,9 @@ def is_loopback(host: str) -> bool:
 
 
 def matches(header: str, *tokens: str) -> tuple[bool, ...]:
-    """For each of ``tokens`` whether an ``Authorization`` header carries it; "" is carried by none.
+    """Tell for each of ``tokens`` whether an ``Authorization`` header carries it; none carries "".
 
-    All are always compared, each in constant time.
+    All tokens are always compared, each in constant time.
     """
     scheme, _, given = header.partition(" ")
     token = given.strip().encode("utf-8", "replace")
@@ -38,7 +38,7 @@ def matches(header: str, *tokens: str) -> tuple[bool, ...]:
 
 
 def host_in(header: str | None) -> str:
-    """The name or address in a ``Host`` header, without its port; "" for what is none."""
+    """Return the name or address in a ``Host`` header, without its port; "" if there is none."""
     try:
         return urlsplit(f"//{header or ''}").hostname or ""
     except ValueError:
@@ -46,17 +46,17 @@ def host_in(header: str | None) -> str:
 
 
 def is_own(origin: str, scheme: str, host: str | None) -> bool:
-    """Whether an ``Origin`` header names the very server that a ``Host`` header does.
+    """Tell whether an ``Origin`` header and a ``Host`` header name the same server.
 
-    Browsers leave out the port in both where it is the scheme's own.
+    Browsers leave out the port in both headers where it is the default port of the scheme.
     """
     return bool(host) and origin.lower() == f"{scheme}://{host}".lower()
 
 
 def foreign(host: str | None, origin: str | None, *, scheme: str = "") -> str:
-    """Why an open listener refuses a request with these headers; "" if it does not.
+    """Say why an open listener refuses a request with these headers; "" if it does not.
 
-    A listener that has pages of its own says by which ``scheme`` it was asked: these may ask it.
+    A listener with pages of its own gives the ``scheme`` of the request: its own pages may call it.
     """
     named = host or "localhost"
     name = host_in(named)

@@ -11,14 +11,16 @@ from collections.abc import Callable
 from functools import partial
 
 Clock = Callable[[], float]
-"""A function that returns seconds, never going backwards."""
+"""A function that returns seconds and never goes backwards."""
 
 
 monotonic: Clock = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
-"""Seconds on a clock that also counts while the machine is suspended. Each page asks some twenty
-times, so it is no function of Python's."""
+"""Seconds on a clock that also counts while the machine is suspended.
+
+Each page asks this clock some twenty times, so it is not wrapped in a Python function.
+"""
 
 
 def epoch_ms() -> int:
-    """Wall-clock time in milliseconds since 1970, for records only, never for decisions."""
+    """Return the wall-clock time in epoch milliseconds; for records only, never for decisions."""
     return time.time_ns() // 1_000_000

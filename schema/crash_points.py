@@ -1,6 +1,6 @@
-"""Named points at which a test makes a process die, as a power cut would: no clean-up runs.
+"""Named points at which a test makes a process die as in a power cut: no clean-up runs.
 
-Or it writes down what passed there, so that a test knows what a process took for done.
+A point can also write down what passed it, so that a test knows what a process took for done.
 
 Without ``GREENCRAWL_FAULT`` a point costs one comparison.
 """
@@ -22,8 +22,8 @@ _noted = -1
 def arm(spec: str) -> None:
     """Arm ``POINT[:N][@FILE]``: the Nth pass of that point kills the process. "" disarms.
 
-    Passes count only while FILE exists: whoever creates it chooses the moment. ``POINT>FILE``
-    kills nothing: what passes at :func:`note` of that point is appended to FILE.
+    Passes count only while FILE exists: whoever creates it chooses the moment. ``POINT>FILE`` kills
+    nothing: it appends to FILE the texts that :func:`note` gets at that point.
     """
     global _armed, _left, _while, _noted
     if _noted >= 0:
@@ -38,7 +38,7 @@ def arm(spec: str) -> None:
 
 
 def point(name: str) -> None:
-    """Die here by SIGKILL if this point is armed and its count is up."""
+    """Kill this process by SIGKILL if this point is armed and this is the Nth pass."""
     global _left
     if name != _armed or _noted >= 0 or (_while and not Path(_while).exists()):
         return
@@ -48,7 +48,7 @@ def point(name: str) -> None:
 
 
 def note(name: str, texts: Iterable[str]) -> None:
-    """Append a line ``monotonic seconds, tab, text`` for each, if this point is armed for that."""
+    """Append a line ``monotonic seconds, tab, text`` for each text, if this point is armed so."""
     if _noted >= 0 and name == _armed:
         now = time.monotonic()
         os.write(_noted, "".join(f"{now:.3f}\t{text}\n" for text in texts).encode())

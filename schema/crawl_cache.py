@@ -1,4 +1,4 @@
-"""Values that are kept while they are used: what belongs to a crawl goes with it."""
+"""A cache of what processes compute for a crawl; an entry stays while it is used."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ V = TypeVar("V")
 
 
 class CrawlCache(Generic[K, V]):
-    """A mapping of which goes what was not used for ``idle_seconds``, when another is used next;
-    and beyond ``most`` what was not used for longest. Who comes back finds it out anew.
+    """A mapping that drops entries which nobody uses.
+
+    When an entry is used, those that were not used for ``idle_seconds`` are dropped. Beyond
+    ``most`` entries, those are dropped that were not used for longest. The caller computes a
+    dropped value again.
     """
 
     def __init__(self, most: int, idle_seconds: float, clock: Clock = monotonic) -> None:
@@ -24,7 +27,7 @@ class CrawlCache(Generic[K, V]):
         self._used: OrderedDict[K, tuple[float, V]] = OrderedDict()
 
     def get(self, key: K) -> V | None:
-        """The value, which counts as used now; None if there is none."""
+        """Return the value and count it as used now; None if there is none."""
         entry = self._used.get(key)
         if entry is None:
             return None
@@ -32,7 +35,7 @@ class CrawlCache(Generic[K, V]):
         return entry[1]
 
     def peek(self, key: K) -> V | None:
-        """The value, which does not count as used by that; None if there is none."""
+        """Return the value without counting it as used; None if there is none."""
         entry = self._used.get(key)
         return None if entry is None else entry[1]
 
@@ -55,7 +58,7 @@ class CrawlCache(Generic[K, V]):
         self._used.clear()
 
     def values(self) -> Iterator[V]:
-        """All values; none counts as used by that."""
+        """Return all values without counting them as used."""
         return (value for _, value in self._used.values())
 
     def __len__(self) -> int:

@@ -1,11 +1,16 @@
-"""The one root of what Greencrawl raises.
+"""The exceptions that Greencrawl raises; they have one root.
 
-Failures of the outside world while fetching (a dead host, a 404) are values, not exceptions:
-see ``greencrawl.schema.records.Failure``. The errors here are for callers that asked for something
+Failures of the outside world while fetching (a dead host, a 404) are values, not exceptions: see
+``greencrawl.schema.records.Failure``. The errors here are for callers that asked for something
 impossible, and for parts of our own system that are away.
 """
 
 from __future__ import annotations
+
+import errno
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""``errno`` of an OSError that says that a disk, or what of it is ours, is full."""
 
 
 class GreencrawlError(Exception):
@@ -15,7 +20,7 @@ class GreencrawlError(Exception):
 class InvalidUrl(GreencrawlError, ValueError):
     """Raised when a string is not an absolute (or, with a base, resolvable) http(s) URL.
 
-    ``url`` is what was given, ``reason`` a short English phrase.
+    ``url`` is the string, ``reason`` a short English phrase.
     """
 
     def __init__(self, url: str, reason: str) -> None:
@@ -40,7 +45,7 @@ class Unavailable(GreencrawlError):
 
 
 class DutyLost(Unavailable):
-    """Raised when a duty has passed to another: what was to be written under it was not."""
+    """Raised when a duty has passed to another broker: a write under it was refused."""
 
 
 class FrontierMismatch(GreencrawlError):
@@ -56,7 +61,7 @@ class UnknownPage(GreencrawlError, LookupError):
 
 
 class Refused(GreencrawlError):
-    """Raised by the broker's client when the broker answered a 4xx.
+    """Raised by the broker's client when the broker answered with a 4xx status.
 
     ``status`` is the HTTP status, ``problem`` the decoded RFC 9457 body.
     """

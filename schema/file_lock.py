@@ -1,7 +1,7 @@
-"""A file that one process at a time holds; the process writes into it who it is.
+"""A lock file: one process at a time holds it, and writes into it who it is.
 
-The kernel gives it up when the process ends, however that comes about. The file stays: if it were
-deleted, two processes could each hold their own.
+The kernel releases the lock when the process ends, for whatever reason. The file stays: if it were
+deleted, two processes could each hold a lock.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ import time
 from pathlib import Path
 
 LOOK_SECONDS = 0.1
-"""One who looks whether the file is held (:func:`holder`) is in the way for some microseconds: who
-takes it tries for so long."""
+"""How long :func:`take` tries: :func:`holder` takes the lock for some microseconds to test it."""
 
 
 def take(path: Path, note: bytes) -> int:
-    """Hold the file, made if it is missing, with ``note`` in it; to close the descriptor that is
-    returned gives it up.
+    """Take the lock, and write ``note`` into the file, which is made if it is missing.
 
-    Raises BlockingIOError where another process holds it, another OSError where it cannot be had.
+    Closing the descriptor that is returned releases the lock. Raises BlockingIOError if another
+    process holds it, another OSError if it cannot be taken.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -47,8 +46,10 @@ def _lock(descriptor: int) -> None:
 
 
 def holder(path: Path) -> bytes | None:
-    """The note of the process that holds the file now, b"" if it has yet to write it; None if
-    nobody holds it."""
+    """Return the note of the process that holds the lock; None if no process holds it.
+
+    b"" means that the holder has not written its note yet.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,8 +1,9 @@
-"""When a process looks for garbage that counting references does not find: cycles of objects.
+"""When a process runs the garbage collector, which finds cycles of objects.
 
 The objects that a process imports stay, some 100,000, and each full collection goes through all
-that there are. So no collection runs while it starts, which takes a third less CPU. Afterwards the
-objects that exist then are never scanned again. Afterwards cycles are rare, and so is the search.
+objects. So no collection runs while a process starts, which takes a third less CPU. After the
+start, the objects that exist by then are never scanned again. Cycles are rare from then on, so
+collections are rare, too.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import gc
 
 
 def starting() -> None:
-    """Look for nothing until :func:`started`; to be called before all else is imported."""
+    """Run no collection until :func:`started`; call this before all other imports."""
     gc.disable()
 
 
 def started() -> None:
-    """Objects that exist now stay. Look for cycles only among new ones, which saves 5 % of a page's
-    CPU."""
+    """Never scan the objects that exist now. Look for cycles only among new ones.
+
+    This saves 5 % of a page's CPU.
+    """
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     gc.enable()

@@ -1,4 +1,4 @@
-"""Structured logs: one line an event, to standard error; JSON when it is not a terminal."""
+"""Structured logs on standard error: one line an event, in JSON if it is not a terminal."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TextIO, cast
 
-# Where they are installed structlog takes these along, for renderers that are not used here and for
-# Windows: 7 MB more in each process, and for the command, which draws with rich, a fifth of its
-# start. None stands for a module that cannot be found.
+# Where they are installed, structlog imports these packages: for renderers that are not used here,
+# and for Windows. They take 7 MB in each process. The command, which draws with rich, spends a
+# fifth of its start on them. None stands for a module that cannot be found.
 _UNUSED = ("rich", "twisted", "colorama")
 _loaded = {name: sys.modules[name] for name in _UNUSED if name in sys.modules}
 sys.modules.update(dict.fromkeys(_UNUSED))  # type: ignore[arg-type]
@@ -23,9 +23,9 @@ finally:
 
 
 class _StandardError:
-    """Standard error as it is at each line: it may have been exchanged since.
+    """The standard error at the time of each line: it may have been replaced since.
 
-    A line that cannot be written, as on a full disk, is lost: nobody who logs is to end by that.
+    A line that cannot be written, as on a full disk, is lost: logging never ends a process.
     """
 
     def write(self, text: str) -> int:
@@ -39,7 +39,7 @@ class _StandardError:
 
 
 _FACTORY = structlog.PrintLoggerFactory(cast(TextIO, _StandardError()))
-structlog.configure(  # until a process says more: never standard output, nor values of variables
+structlog.configure(  # until configure(): never to standard output, and without values of variables
     processors=[
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S"),
@@ -51,7 +51,7 @@ structlog.configure(  # until a process says more: never standard output, nor va
 
 
 Sink = Callable[[str], None]
-"""Takes a line, as JSON; from any thread, and without raising."""
+"""A function that takes a line as JSON; it may be called from any thread, and must not raise."""
 
 _sink: Sink | None = None
 _json = structlog.processors.JSONRenderer()
@@ -59,7 +59,7 @@ _console = structlog.dev.ConsoleRenderer()
 
 
 def attach(sink: Sink | None) -> None:
-    """From now on give each line to ``sink`` as well; None: to nobody else."""
+    """Give each line to ``sink`` as well from now on; None: to no sink."""
     global _sink
     _sink = sink
 
@@ -74,15 +74,15 @@ def _as_json(given: object, method: str, event: structlog.types.EventDict) -> st
 def _for_people(given: object, method: str, event: structlog.types.EventDict) -> str:
     if _sink is not None:
         _sink(str(_json(given, method, event)))
-    return str(_console(given, method, event))  # it takes the event to pieces
+    return str(_console(given, method, event))  # the renderer changes the event
 
 
 class _Logger(structlog.BoundLoggerBase):
-    """What loggers are made of: its methods are those of the level in force."""
+    """The base class of loggers; its methods are those of the current level."""
 
 
 def set_level(level: str) -> None:
-    """Log from now on what is of ``level`` or above, in loggers that are there already, too."""
+    """Log only events of ``level`` or above from now on; existing loggers follow, too."""
     number = logging.getLevelNamesMapping()[level.upper()]
     for name, method in vars(structlog.make_filtering_bound_logger(number)).items():
         if callable(method):
@@ -99,7 +99,7 @@ def configure(process: str, level: str = "info") -> None:
     def name_process(
         _logger: object, _method: str, event: structlog.types.EventDict
     ) -> structlog.types.EventDict:
-        event["process"] = process  # a context variable would be another one in each greenlet
+        event["process"] = process  # a context variable would have another value in each greenlet
         return event
 
     set_level(level)
@@ -118,6 +118,6 @@ def configure(process: str, level: str = "info") -> None:
 
 
 def logger(name: str) -> structlog.stdlib.BoundLogger:
-    """A logger that binds ``part=name``."""
+    """Return a logger that binds ``part=name``."""
     log: structlog.stdlib.BoundLogger = structlog.get_logger(part=name)
     return log

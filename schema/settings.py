@@ -33,9 +33,9 @@ AUTH_FIELDS = (
     "client_secret",
     "hosts",
 )
-"""Secrets of a crawl's entry NAME, and the hosts that they are for: the variable
-GREENCRAWL_AUTH_NAME_FIELD is read by ``greencrawl.worker.auth.state.secrets``. No field ends in
-another one, so that a variable names one entry only."""
+"""Secrets of a crawl's entry NAME, and the hosts that they are for.
+``greencrawl.worker.auth.state.secrets`` reads the variables GREENCRAWL_AUTH_NAME_FIELD. No field
+ends in another one, so that a variable names one entry only."""
 _AUTH_VARIABLE = re.compile(rf"{AUTH}[A-Z][A-Z0-9_]{{0,31}}_({'|'.join(AUTH_FIELDS).upper()})")
 
 
@@ -84,43 +84,45 @@ class Settings:
     """Fields that the environment names; the others are defaults."""
 
     def source(self, field: str) -> Literal["default", "environment"]:
-        """Who said what a field holds."""
+        """Tell where the value of a field comes from."""
         return "environment" if field in self.said else "default"
 
     @property
     def embedded_redis(self) -> bool:
-        """True when no address is given: the broker starts the bundled ``redis-server``."""
+        """Tell whether the broker starts the bundled ``redis-server``: no address is given."""
         return not self.redis
 
     @property
     def redis_socket(self) -> Path:
-        """Unix socket of the embedded Redis."""
+        """Return the Unix socket of the embedded Redis."""
         return self.data / "redis" / "redis.sock"
 
     @property
     def redis_addresses(self) -> tuple[str, ...]:
-        """URLs of the nodes; of the embedded one if none are set."""
+        """Return the URLs of the nodes; the URL of the embedded one if none are set."""
         return self.redis or (f"unix://{self.redis_socket}",)
 
     @property
     def credentials_file(self) -> Path:
-        """File of passwords and keys; in the data folder if none is set. It need not exist."""
+        """Return the file of passwords and keys; in the data folder if none is set. It need not
+        exist."""
         return Path(self.credentials) if self.credentials else self.data / "credentials.toml"
 
     @property
     def logins(self) -> Path:
-        """Folder of what logins leave behind."""
+        """Return the folder where logins keep their state."""
         return self.data / "logins"
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Folders that processes write to."""
+        """Return the folders that processes write to."""
         kind, _, bodies = self.bodies.partition(":")
         return (self.data, Path(bodies)) if kind == "warc" else (self.data,)
 
     @property
     def store_url(self) -> str:
-        """URL of the store, ``sqlite://…`` or ``mysql://…``; in the data folder if none is set."""
+        """Return the store's URL, ``sqlite://…`` or ``mysql://…``; by default in the data
+        folder."""
         return self.store or f"sqlite:///{self.data / 'content.sqlite'}"
 
 
@@ -362,28 +364,28 @@ def _unknown(key: str) -> str:
 
 
 def mask_url(url: str) -> str:
-    """The URL with its password, if any, shown as ***.
+    """Return the URL with its password, if any, shown as ***.
 
-    One that should have been percent-encoded ("/", "#", "?", "@") is hidden as well: whoever reads
-    the URL later refuses it, but it is logged before.
+    A password with "/", "#", "?" or "@" should have been percent-encoded; it is hidden as well. The
+    URL is refused later, but it is logged before.
     """
     return _PASSWORD.sub(r"\1:***@", url)
 
 
 def mask_path(url: str) -> str:
-    """The URL with all but its scheme and host shown as ***: any part of it may be a token."""
+    """Return the URL with all but its scheme and host shown as ***: any part may be a token."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{parts.hostname}{port}/***" if url else ""
 
 
 def changed(settings: Settings) -> dict[str, str]:
-    """For the log at start: the values that are not the defaults, :func:`masked`."""
+    """Return the values that are not the defaults, :func:`masked`, for the log at start."""
     return dict(sorted(masked(settings).items() - masked(load({})).items()))
 
 
 def masked(settings: Settings) -> dict[str, str]:
-    """Effective values as text; tokens and passwords in URLs are masked."""
+    """Return the effective values as text; tokens and passwords in URLs are masked."""
     shown: dict[str, str] = {}
     for key in KEYS:
         value = getattr(settings, key.lower())

@@ -1,4 +1,5 @@
-"""The content: pages, attempts, final states, seeds. ``open_store`` gives a store by its URL."""
+"""The store's content: pages, attempts, final states, seeds. ``open_store`` opens one by its
+URL."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ def open_store(url: str, bodies: str = "sql", *, upgrade: bool = True) -> Store:
 
     A SQLite file is created or migrated; ``sqlite:///data/x.sqlite`` is relative,
     ``sqlite:////srv/x.sqlite`` absolute. An empty MySQL database is set up. ``bodies`` is as
-    GREENCRAWL_BODIES has it. Without ``upgrade`` a SQLite file stays as it is, for who only looks.
-    Open it once per process. Raises InvalidConfig for another scheme or
-    a database that is not for this version, Unavailable when no server takes writes.
+    GREENCRAWL_BODIES has it. Without ``upgrade`` a SQLite file is not migrated: for callers that
+    only read. Open it once per process. Raises InvalidConfig for another scheme or a database that
+    is not for this version, Unavailable when no server takes writes.
     """
     if url.startswith("mysql://"):
         from greencrawl.store.mysql.store import MysqlStore
@@ -36,7 +37,7 @@ def open_store(url: str, bodies: str = "sql", *, upgrade: bool = True) -> Store:
 
 
 def open_upgrade(url: str) -> Upgrade:
-    """The migrations of the store at ``url``. Raises InvalidConfig, Unavailable."""
+    """Open the migrations of the store at ``url``. Raises InvalidConfig, Unavailable."""
     if url.startswith("mysql://"):
         from greencrawl.store.mysql.migrations import MysqlUpgrade
 
@@ -60,7 +61,7 @@ def _file(url: str) -> Path:
 
 
 def open_bodies(bodies: str) -> Bodies | None:
-    """The files of ``warc:FOLDER``; None for ``sql``. Raises InvalidConfig."""
+    """Open the files of ``warc:FOLDER``; None for ``sql``. Raises InvalidConfig."""
     kind, _, folder = bodies.partition(":")
     if kind == "warc" and folder:
         return WarcFiles(Path(folder))

@@ -52,10 +52,11 @@ from greencrawl.schema.records import (
 )
 
 MARGIN = 10
-"""Steps of the clock that an admission may come after its row: recovery goes back so far."""
+"""An admission may be this many ticks of the clock later than its row: recovery starts so far
+back."""
 
 DUTY_SECONDS = 6.0
-"""How long a duty is held, unless it is renewed."""
+"""How long a broker holds a duty that it does not renew."""
 
 MINUTE_MS = 60_000
 
@@ -63,32 +64,35 @@ NEVER = 2**63 - 1
 """Later than every stamp."""
 
 PERIODS = 1000
-"""So many periods of a crawl are kept at most."""
+"""Most periods of a crawl that are kept."""
 
 MEMBERS = 1000
-"""So many members that have left are remembered at most."""
+"""Most members that are kept after they have left."""
 
 LATE_MS = 60_000
-"""For so long pages may still be judged by rules of a crawl that have been changed."""
+"""How long pages may still be judged by the old rules after a crawl's rules were changed."""
 
 COUNT_PAGES = 20_000
-"""Pages of a crawl up to which those of a round are counted: it takes well below a second."""
+"""A round counts its pages only in crawls of up to so many: it takes well below a second."""
 
 WHY = 1000
-"""Characters of what is said of a round."""
+"""Most characters of the reason of a round."""
 
 Detail = Literal["row", "items", "text", "body"]
-"""How much of a page is read: what a list shows (no headers, fields, items, text, links), that and
-its items, all but the body, or all of it."""
+"""How much of a page is read.
+
+"row" is what a list shows (no headers, fields, items, text, links); "items" adds its items; "text"
+is all but the body; "body" is all.
+"""
 
 EVERY = PageFilter()
 
 STEP_ROWS = 20_000
-"""Rows that a step of a list looks at, unless told otherwise."""
+"""Rows that one step of a list reads by default."""
 
 
 class Step(NamedTuple):
-    """A step of a list: what it found, where it ended, and how many rows it looked at.
+    """A step of a list: what it found, where it ended, and how many rows it read.
 
     ``pages`` are (cursor, page), to be taken before the next step; there may be none. The list goes
     on after ``cursor``.
@@ -100,98 +104,107 @@ class Step(NamedTuple):
 
 
 class Store(Protocol):
-    """Content, final states, seeds and the replay log. See the module's text."""
+    """Content, final states, seeds and the replay log; see the module's docstring."""
 
     # -- the frontier's identity and the store's clock
     def frontier(self) -> FrontierIdentity | None:
-        """The identity recorded when the frontier was created, or None before that."""
+        """Return the identity recorded when the frontier was created, or None before that."""
 
     def create_frontier(self, identity: FrontierIdentity) -> FrontierIdentity:
-        """Record it if none is recorded yet; returns the one in force (perhaps another's)."""
+        """Record the identity if there is none yet; return the recorded one (perhaps another's)."""
 
     def put_layout(self, layout: int) -> FrontierIdentity:
-        """Record that Redis holds the frontier in ``layout`` from now on; returns the identity."""
+        """Record that Redis holds the frontier in ``layout`` from now on; return the identity."""
 
     def tick(self) -> int:
         """Raise the store's clock by one and return it. Rows carry its value as their stamp."""
 
     def clock(self) -> Stamp:
-        """The store's clock and the epochs of the nodes, read together."""
+        """Return the store's clock and the epochs of the nodes, read together."""
 
     def raise_epoch(self, node: str, known: int, epoch: int) -> bool:
-        """Set a node's epoch (at first 0) if it still is ``known``; whether it was."""
+        """Set a node's epoch (at first 0) if it still is ``known``; return whether it was."""
 
     # -- debts to nodes that were away, and where nodes were met last
     def owe(self, nodes: Collection[str], since: int | None = None) -> int:
         """Note that these nodes (ids) may miss what is stamped ``since`` (now) or later.
 
-        Returns the store's clock: until then their ticks may have followed it. If that is more than
-        MARGIN past ``since`` the rows are to be written again: a copy of a node from before may
-        come back after the debt was paid, and its recovery would not read them.
-        What a worker commits for them is noted in the same transaction: see ``Commit.owes``. No
-        crawl becomes done while something is owed.
+        Returns the store's clock: up to that value the nodes may have followed it. If the value is
+        more than MARGIN past ``since``, write the rows again. The reason: an old copy of a node may
+        come back after the debt was paid, and its recovery would not read these rows. A worker's
+        commit notes its debts in the same transaction: see ``Commit.owes``. No crawl becomes done
+        while a node is owed something.
         """
 
     def debts(self) -> dict[str, Debt]:
-        """Node → what it is owed; none for a node that is owed nothing."""
+        """Return node → what it is owed, without nodes that are owed nothing."""
 
     def begin_replay(self, node: str) -> Debt | None:
-        """What the node is owed, all of it in the replay log by now; None if it is nothing."""
+        """Return what the node is owed, all of it in the replay log by now; None if nothing."""
 
     def end_replay(self, node: str, serial: int) -> bool:
-        """The node has all it was owed. False, and it stays, if more came since ``serial``."""
+        """Record that the node has all that it was owed.
+
+        False, and the debt stays, if more was added since ``serial``.
+        """
 
     def addresses(self) -> dict[str, str]:
-        """Node → the address at which it was met last."""
+        """Return node → the address at which it was last seen."""
 
     def put_addresses(self, addresses: Mapping[str, str]) -> None:
-        """Keep where nodes were met; an address is that of the last node met there."""
+        """Record where nodes were seen; an address belongs to the last node seen there."""
 
     # -- duties: what one broker at a time may do
     def take_duties(self, holder: str, names: Sequence[str]) -> dict[str, int]:
-        """Take or renew those that nobody else holds, in one transaction; name → epoch.
+        """Take or renew the duties that no other broker holds, in one transaction; return name →
+        epoch.
 
-        Each is held for :data:`DUTY_SECONDS` by the store's own clock: by that of this machine on
-        SQLite, by the server's on MySQL. An end further off than that is none, so a clock that went
-        back holds nobody up. The epoch rises when it is taken, and not when it is renewed in time.
+        Each is held for :data:`DUTY_SECONDS` by the store's own clock: that of this machine on
+        SQLite, the server's on MySQL. An end that is further away than that does not count, so a
+        clock that was set back blocks nobody. The epoch rises when a duty is taken, and not when it
+        is renewed in time.
         """
 
     def release_duties(self, holder: str, names: Sequence[str]) -> None:
-        """Give back those that ``holder`` has; idempotent."""
+        """Give back the duties that ``holder`` has; idempotent."""
 
     def duty_holder(self, name: str) -> str:
-        """Who holds a duty now, "" if nobody does."""
+        """Return the holder of a duty, "" if there is none."""
 
     def under(self, duty: Duty) -> Store:
-        """This store, for the holder of a duty.
+        """Return this store for the holder of a duty.
 
-        Each of its writing transactions checks first that nobody has taken the duty since, and
-        keeps it from being taken before its commit. It raises
-        :class:`greencrawl.schema.errors.DutyLost` and has changed nothing otherwise. Not to be
-        closed.
+        Each writing transaction first checks that no other broker has taken the duty since, and
+        keeps it from being taken before the commit. If it was taken, the transaction raises
+        :class:`greencrawl.schema.errors.DutyLost` and changes nothing. Do not close it.
         """
 
     # -- members: the processes that work together
     def put_member(self, member: Member) -> bool:
-        """A member has joined: keep its row, as one that has not left; whether that changed it.
+        """Record that a member has joined, as one that has not left; return whether this changed
+        its row.
 
-        It changes nothing for a life of the member that is not the latest, nor for one that is
-        there already; one that had left or was lost is there again, since when it joined first.
+        It changes nothing for a life of the member that is not the latest, nor for a member that is
+        there already. A member that had left or was lost is there again; the time when it first
+        joined stays.
         """
 
     def member_left(
         self, member: str, incarnation: int, why: str, at_ms: int, facts: Facts | None = None
     ) -> bool:
-        """It left, or was lost; False, and nothing changes, if another life of it is known, or it
-        is gone already. ``facts``: the last that it told."""
+        """Record that a member left or was lost, with ``facts``, its last report.
+
+        False, and nothing changes, if another life of it is known, or if it has left already.
+        """
 
     def members(self) -> list[Member]:
-        """All of them by id, those that have left with the others."""
+        """Return all members by id, also those that have left."""
 
     def drop_members(self, before_ms: int, keep: int = MEMBERS) -> int:
-        """Forget those that left earlier, and all but the last ``keep`` that left; how many."""
+        """Delete members that left earlier, and all but the last ``keep`` that left; return how
+        many."""
 
-    # -- orders: what holds for nodes, and who said so
+    # -- orders: what holds for nodes, and who ordered it
     def put_orders(
         self,
         member: str,
@@ -202,53 +215,58 @@ class Store(Protocol):
         *,
         revision: int | None = None,
     ) -> Ordered | None:
-        """Order ``options`` of a node (``*``: of all), take back ``unset``, and log who did.
+        """Order ``options`` for a node (``*``: for all), take back ``unset``, and log who did.
 
-        One transaction; returns what is ordered then. With a ``revision`` nothing changes unless
-        that of the node's orders is still that one (0: none), and the answer is None. Orders that
-        change nothing are not logged. Revisions rise over all nodes and crawls, in the order in
-        which they are to be seen.
+        One transaction; returns the orders then in force. With a ``revision`` nothing changes
+        unless that is still the revision of the node's orders (0: none); otherwise the answer is
+        None. Orders that change nothing are not logged. Revisions rise over all nodes and crawls,
+        in the order in which they become visible.
         """
 
     def note_crawl_change(
         self, crawl: int, name: str, changed: Mapping[str, Any], by_whom: str, at_ms: int
     ) -> int:
-        """Log that options of a crawl were changed; returns the revision of that."""
+        """Log that options of a crawl were changed; return the revision of that change."""
 
     def orders(self) -> Orders:
-        """All that is ordered now."""
+        """Return all orders in force."""
 
     def orders_revision(self) -> int:
-        """The revision of the latest order, 0 before the first. Cheap: it is asked every second."""
+        """Return the revision of the latest order, 0 before the first.
+
+        This is cheap: it is called every second.
+        """
 
     def orders_log(
         self, limit: int = 100, *, before: int = NEVER, member: str = "", crawl: str = ""
     ) -> list[OrderChange]:
-        """Who ordered what, the latest first, of revisions below ``before``; of one node or
-        crawl where that is named."""
+        """Return who ordered what, the latest first, of revisions below ``before``.
+
+        Only of one node or crawl if that is named.
+        """
 
     def drop_orders_log(self, before_ms: int) -> int:
-        """Forget who ordered what earlier, but for the latest order; how many entries."""
+        """Delete older entries of the log of orders, except the latest one; return how many."""
 
     # -- crawls
     def put_crawl(
         self, name: str, options: CrawlOptions, roots: Sequence[str], *, revision: int = 0
     ) -> Crawl:
-        """Create the crawl, or update its options; roots are added to those there.
+        """Create the crawl, or update its options; roots are added to those it has.
 
-        ``revision`` rises if anything changed. An existing crawl keeps its id and state; but if
-        more links are to be followed than before, and it was ever given something, a round ``read``
-        over its pages begins in the same transaction, and a finished crawl becomes active.
-        With a ``revision`` nothing changes unless the crawl's is still that one.
+        ``revision`` rises if anything changed. An existing crawl keeps its id and state, with one
+        exception: its links now reach further than before, and it was ever given a URL. Then a
+        round ``read`` over its pages begins in the same transaction, and a finished crawl becomes
+        active. With a ``revision`` nothing changes unless the crawl's is still that one.
 
-        ``version`` rises with every change of a crawl's row, here and in all that follows.
+        ``version`` rises with every change of a crawl's row, here and in all methods below.
         """
 
     def crawls(self) -> list[Crawl]:
-        """All crawls, oldest first."""
+        """Return all crawls, oldest first."""
 
     def crawl(self, name_or_id: str | int) -> Crawl:
-        """Raises UnknownCrawl."""
+        """Return a crawl. Raises UnknownCrawl."""
 
     def add_roots(self, crawl: int, roots: Sequence[str]) -> Crawl:
         """Widen a crawl's scope (a seed that redirects); idempotent."""
@@ -256,85 +274,86 @@ class Store(Protocol):
     def add_released(self, crawl: int, shapes: Sequence[str]) -> Crawl:
         """Park no more URLs of these shapes (``*``: of any); idempotent.
 
-        A URL that is parked by one of them in a commit after this is left out and named in the
-        stamp's ``refused``: together with :meth:`release_parked` nothing of a shape stays parked.
-        Raises InvalidConfig beyond 1,000 shapes.
+        A later commit leaves out a URL that is parked by one of these shapes, and names it in the
+        stamp's ``refused``. Together with :meth:`release_parked` this leaves nothing of a shape
+        parked. Raises InvalidConfig beyond 1,000 shapes.
         """
 
     def set_state(
         self, crawl: int, state: CrawlState, reason: str = "", *, version: int = 0
     ) -> Crawl:
-        """Set active, paused or done (never resting); returns the crawl as it is then.
+        """Set a crawl active, paused or done (never resting); return the crawl after the change.
 
         With a ``version`` nothing changes unless the crawl's is still that one. ``started_ms`` is
-        set at the first active, ``finished_ms`` at done. Becoming done fails silently (the crawl
-        returned is not done) while a seed batch of the crawl is pending, a node is owed
-        something, or while URLs wait in its overflow, are due in its calendar, or a round is under
-        way and ``reason`` names no limit (``max_…``): the check and the change are one transaction.
-        One that is ``stopped`` is done whatever waits.
+        set at the first active, ``finished_ms`` at done. The crawl does not become done (the
+        returned crawl shows that) in these cases: a seed batch of it is pending; a node is owed
+        something; URLs wait in its overflow or are due in its calendar; a round is under way and
+        ``reason`` names no limit (``max_…``). The check and the change are one transaction. A crawl
+        that is ``stopped`` becomes done whatever waits.
         """
 
     def rest(self, crawl: int, every_ms: int, *, version: int) -> Crawl:
-        """Set a crawl done because it is finished, as :meth:`set_state`, and to wake up again.
+        """Set a finished crawl done, as :meth:`set_state` does, until its next period.
 
-        It does ``every_ms`` after its last period began, or at once if that is past: until then
-        it is ``resting``, and all that holds of a finished crawl holds of it. The period under way
-        has ended. Idempotent.
+        The next period begins ``every_ms`` after the start of the last one, or at once if that is
+        past. Until then the crawl is ``resting``, and all rules for a finished crawl apply to it.
+        The current period has ended. Idempotent.
         """
 
     def begin_period(self, crawl: int, urls: Sequence[Admission]) -> Crawl:
-        """Begin the next period of a crawl that rests and is due: returns it as it is then.
+        """Begin the next period of a resting crawl that is due; return the crawl after that.
 
-        One transaction: a row of the period, ``urls`` as a forced, pending batch, and the crawl is
-        active. A crawl that does not rest, or not long enough, stays as it is.
+        One transaction adds a row of the period and ``urls`` as a forced, pending batch, and makes
+        the crawl active. A crawl that does not rest, or has not rested long enough, stays as it is.
         """
 
     def periods(self, crawl: int, limit: int = 100) -> list[Period]:
-        """The latest first."""
+        """Return the latest periods, the last one first."""
 
     def begin_round(self, crawl: int, why: str) -> Round:
-        """Begin a round ``fetch``, unless one is under way; returns that which is then.
+        """Begin a round ``fetch`` unless one is under way; return the one under way then.
 
         The crawl becomes active, as by :meth:`add_seeds`, in the same transaction. No crawl becomes
-        done while a round is under way, but for a limit or a stop. Raises UnknownCrawl.
+        done while a round is under way, except by a limit or a stop. Raises UnknownCrawl.
         """
 
     def rounds(self, crawl: int) -> list[Round]:
-        """Of each kind the last one."""
+        """Return the last round of each kind."""
 
     def count_round(self, crawl: int, known: Round) -> Round:
-        """Count the pages that were stored when it began, and note how many.
+        """Count the pages that were stored when a round began, and note the number.
 
-        Its total stays -1 where there were none, or the crawl has more than ``COUNT_PAGES``:
-        no round waits for its count.
+        The total stays -1 if there were none, or if the crawl has more than ``COUNT_PAGES``: no
+        round waits for its count.
         """
 
     def queue_round(
         self, crawl: int, known: Round, cursor: str, urls: Sequence[Admission], *, end: bool
     ) -> bool:
-        """Log the next URLs of a round as a forced, pending batch; it is at ``cursor`` then.
+        """Log the next URLs of a round as a forced, pending batch, and set its place to ``cursor``.
 
-        One transaction; False, and nothing was done, if the round is not at ``known.cursor`` any
-        more, or the crawl is not active: a round waits while it is paused, and makes none that is
-        stopped go on. With ``end`` it is over. Raises UnknownCrawl.
+        One transaction. It returns False and does nothing if the round is not at ``known.cursor``
+        any more, or the crawl is not active: a round waits while its crawl is paused, and does not
+        start a stopped crawl. With ``end`` the round is over. Raises UnknownCrawl.
         """
 
     def reopen(self, crawl: int, version: int) -> Crawl:
-        """Something came to a crawl that was found finished, or about to be, at ``version``.
+        """Note that URLs came to a crawl that was finished, or about to be, at ``version``.
 
-        One that is finished becomes active; of one that is active at ``version`` the version
-        rises, so that whoever is about to end it does not. Any other (paused, done at a limit,
-        changed since) stays as it is. Returns the crawl as it is then. Raises UnknownCrawl.
+        A finished crawl becomes active. If it is active at ``version``, its version rises, so that
+        a caller who is about to end it does not. Any other crawl (paused, done at a limit, changed
+        since) stays as it is. Returns the crawl after that. Raises UnknownCrawl.
         """
 
     def stored(self, crawl: int) -> int:
-        """Pages (2xx) of a crawl with ``max_pages``; 0 if no commit has met that limit yet."""
+        """Return the pages (2xx) of a crawl with ``max_pages``; 0 if no commit has counted them
+        yet."""
 
     def count_time(self, crawl: int, now_ms: int, most_ms: int) -> int:
         """Add the time since the last call, and return all milliseconds counted so far.
 
-        A gap longer than ``most_ms`` was a stop or a pause and counts as nothing. Brokers may
-        count side by side: each moment is counted once. Raises UnknownCrawl.
+        A gap longer than ``most_ms`` was a stop or a pause and does not count. Several brokers may
+        count at once: each moment is counted once. Raises UnknownCrawl.
         """
 
     def delete_crawl(self, crawl: int) -> None:
@@ -342,25 +361,26 @@ class Store(Protocol):
 
     # -- deletions in the background
     def purges(self) -> list[Purge]:
-        """What is being deleted, oldest first."""
+        """Return the deletions under way, oldest first."""
 
     def add_purge(self, crawl: int, host: str = "") -> Purge:
-        """Ask for the deletion of what waits of ``host``, or of the whole crawl.
+        """Start the deletion of what waits of ``host``, or of the whole crawl.
 
-        The latter is unknown from now on, and its name free. Idempotent. Raises UnknownCrawl.
+        A deleted crawl is unknown from now on, and its name is free. Idempotent. Raises
+        UnknownCrawl.
         """
 
     def purge_size(self, purge: Purge) -> int:
-        """Rows that are to go: of the crawl, or of the host's overflow."""
+        """Return how many rows are to be deleted: of the crawl, or of the host's overflow."""
 
     def note_purge(self, purge: int, removed: int, total: int = 0) -> None:
-        """Progress; ``total`` counts the first time it is given."""
+        """Note how many rows are deleted; ``total`` counts the first time it is given."""
 
     def purge_step(self, purge: Purge) -> bool:
-        """Delete some rows of a crawl that is to go, noting progress; False when none is left."""
+        """Delete some rows of a crawl and note the progress; return False when no row is left."""
 
     def end_purge(self, purge: int) -> None:
-        """Nothing is left of it; idempotent."""
+        """Record that a deletion is complete; idempotent."""
 
     # -- logged seeds
     def add_seeds(
@@ -371,35 +391,36 @@ class Store(Protocol):
         force: bool = False,
         claim: Callable[[int], None] | None = None,
     ) -> int:
-        """Log a batch as pending; returns its id. A crawl that was done, or is being stopped,
-        becomes active again.
+        """Log a batch as pending; return its id.
 
-        ``claim`` is called with the id before anybody can find the batch pending, perhaps from
-        another thread, and perhaps in vain: the commit may still fail.
+        A crawl that was done, or is being stopped, becomes active again. ``claim`` is called with
+        the id before anybody can find the batch pending. The call may come from another thread, and
+        the commit may still fail afterwards.
         """
 
     def seeds_admitted(
         self, batch: int, tick: int = 0, epochs: Mapping[str, int] | None = None
     ) -> bool:
-        """The batch is in every partition: it is pending no longer. Idempotent.
+        """Record that a batch is in every partition: it is not pending any more. Idempotent.
 
-        False, and it stays pending, if it was stamped more than MARGIN before ``tick`` (of the
-        nodes, when they admitted it), or if one of these nodes has a higher epoch now than in
-        ``epochs``: restamp it, and admit it again.
+        ``tick`` is the clock of the nodes when they admitted the batch. It returns False, and the
+        batch stays pending, in two cases: the batch was stamped more than MARGIN before ``tick``,
+        or one of the nodes now has a higher epoch than in ``epochs``. Then restamp it, and admit it
+        again.
         """
 
     def restamp_seeds(self, batch: int) -> Stamp:
-        """Give a batch the present stamp, and return it; the batch is pending, if again."""
+        """Give a batch the present stamp, and return the stamp; the batch is pending (again)."""
 
     def pending_seeds(self, limit: int = 100, after: int = 0) -> list[SeedBatch]:
-        """Batches still pending, oldest first, beginning after batch ``after``."""
+        """Return batches that are pending, oldest first, beginning after batch ``after``."""
 
     def seeds(self, crawl: int) -> Iterator[SeedBatch]:
         """Stream all logged batches, oldest first."""
 
     # -- the replay log, read to refill a Redis: what was stamped ``since`` or later, in that order
     def replay_size(self, since: int) -> tuple[int, int, int]:
-        """Pages, final states and batches of seeds."""
+        """Return how many pages, final states and batches of seeds the replay log has."""
 
     def replay_marks(self, since: int) -> Iterator[list[Mark]]:
         """Stream what is settled, in chunks: pages, then final states."""
@@ -411,108 +432,113 @@ class Store(Protocol):
         """Stream batches that are forced, or that are not; pending ones too."""
 
     def stamps(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, int]:
-        """Fingerprint → the latest stamp of its page and its final state, if it has either."""
+        """Return fingerprint → the latest stamp of its page and its final state, if it has
+        either."""
 
     # -- the overflow: URLs beyond the frontier's memory budget
     def put_overflow(self, crawl: int, items: Sequence[Overflow]) -> None:
-        """Add rows, by (crawl, fingerprint); one that is there waits again.
+        """Add rows, by (crawl, fingerprint); one that is there already waits again.
 
         A crawl that was finished becomes active.
         """
 
     def overflow(self, crawl: int, partition: int, host: str, limit: int) -> list[Overflow]:
-        """A host's waiting rows, the best first: by level, then in order of arrival."""
+        """Return a host's waiting rows, the best first: by level, then in order of arrival."""
 
     def overflow_taken(self, items: Sequence[Overflow], node: str, epoch: int) -> None:
-        """``node`` has these in memory since its ``epoch``: they wait no more.
+        """Record that ``node`` has these rows in memory since its ``epoch``: they wait no more.
 
-        Changes nothing once the node's epoch is a higher one. From then on a row goes when its page
-        or final state is committed; those that have one already go now, and that is stamped anew.
+        Nothing changes if the node's epoch is higher by now. From then on a row is deleted when its
+        page or final state is committed. Rows that have one already are deleted now, and their page
+        or final state gets a new stamp.
         """
 
     def overflow_hosts(self, crawl: int, partition: int, after: str, limit: int) -> list[str]:
-        """Names of hosts with waiting rows, in order, beginning after ``after``."""
+        """Return names of hosts with waiting rows, in order, beginning after ``after``."""
 
     def overflow_places(self) -> list[tuple[int, int]]:
-        """(crawl, partition) wherever rows of an active crawl wait."""
+        """Return (crawl, partition) wherever rows of an active crawl wait."""
 
     def overflow_of(self, partition: int) -> Iterator[tuple[int, list[Overflow]]]:
         """Stream all rows of a partition as (crawl, some rows), waiting or not."""
 
     def overflow_since(self, partition: int, since: int) -> Iterator[tuple[int, list[Overflow]]]:
-        """Stream rows that wait since ``since`` (of the store's clock) or later; reads no others.
+        """Stream only rows that wait since ``since`` (of the store's clock) or later.
 
-        One that was put by a process of the version before may be among them, or not.
+        Rows from a process of the previous version may be missing or not.
         """
 
     def free_overflow(self, partition: int, since: int = 0) -> None:
-        """Rows that a node has had in memory since ``since`` or later wait again, from now on.
+        """Let rows wait again that a node has had in memory since ``since`` or later.
 
-        Reads no others, but for those that were noted by a process of the version before.
+        No others are read, except those that a process of the previous version noted.
         """
 
     # -- the calendar: when pages of crawls that begin again are asked for next
     def add_calendar(self, crawl: int, found: Sequence[Observation]) -> None:
-        """Rows for what has none yet, and belongs into the crawl's calendar: due in the next
+        """Add rows to the crawl's calendar for URLs that belong there and have none: due next
         period."""
 
     def calendar_places(self) -> list[tuple[int, int]]:
-        """(crawl, partition) wherever rows of an active crawl are due."""
+        """Return (crawl, partition) wherever rows of an active crawl are due."""
 
     def calendar_due(
         self, crawl: int, partition: int, after: tuple[int, int, int], limit: int
     ) -> list[Due]:
-        """Rows that are due, and wait, behind a place: by date, host and fingerprint."""
+        """Return waiting rows that are due, after a place: by date, host and fingerprint."""
 
     def calendar_taken(self, crawl: int, rows: Sequence[Due], node: str, epoch: int) -> int:
-        """``node`` has these in memory since its ``epoch``; returns how many are on their way now.
+        """Record that ``node`` has these rows in memory since its ``epoch``; return how many are on
+        their way.
 
-        Rows that were fetched since they were read are left out, and all are once the node's
-        epoch is a higher one. A row waits again from its next commit on: see :meth:`commit`.
+        Rows that were fetched since they were read are left out; all are if the node's epoch is
+        higher by now. A row waits again from its next commit on: see :meth:`commit`.
         """
 
     def drop_calendar(self, crawl: int, rows: Sequence[Due]) -> None:
-        """Forget rows of which nothing was heard since they were read."""
+        """Delete rows unless something was noted of them since they were read."""
 
     def postpone_calendar(self, crawl: int, partition: int, row: Due) -> None:
-        """The host of ``row`` is down: what is due of it, at that date, is in the next period."""
+        """Move rows of the host of ``row``, which is down, to the next period: those due at the
+        same date."""
 
     def free_calendar(self, partition: int, epoch: int) -> None:
-        """Rows that a node has had in memory under an epoch before this one wait again."""
+        """Let rows wait again that a node has had in memory under an epoch before this one."""
 
     def planned(self, crawl: int, fingerprint: int) -> Planned | None:
-        """When a URL is asked for again; None where it is not in its crawl's calendar."""
+        """Return when a URL is asked for again; None if it is not in its crawl's calendar."""
 
     # -- the worker's commit
     def commit(self, work: Commit) -> Stamp:
-        """Write pages, attempts and finals in one transaction; returns its stamp, which the
-        same records get anew when they are written again.
+        """Write pages, attempts and finals in one transaction; return its stamp.
 
-        A page or final of the same (crawl, fingerprint) is replaced by a newer one, and left
-        alone by an older (``fetched_ms``/``at_ms``); a page removes the URL's final state and the
-        other way round a final never removes a page. That a URL is parked says nothing where it
-        has a page or another final state, be these older: it is left out, or goes.
+        The same records get a new stamp when they are written again.
 
-        A page that was found unchanged stays as it is, at the present stamp; a final state of
-        before, or a parked one, goes as it does with a new version.
+        A page or final state replaces an older one of the same (crawl, fingerprint) and leaves a
+        newer one alone, by ``fetched_ms`` or ``at_ms``. A page removes the URL's final state; a
+        final state never removes a page. The state parked yields to a page and to any other final
+        state, even to an older one.
+
+        A page that was found unchanged stays as it is, and gets the present stamp. An older final
+        state, or a parked one, is removed as for a new version.
 
         An attempt is keyed by (crawl, fingerprint, at_ms), so that writing it again changes
         nothing. The outcome of a hook is noted with the page that it ran on (see ``HookRun``).
         Pages with links make their crawl active again if it was finished.
 
         A crawl with ``max_pages`` never stores more pages (2xx): those beyond are left out and
-        named in the stamp's ``refused``. A page that takes the place of one counts nothing. So are
-        URLs that are parked by a released shape.
+        named in the stamp's ``refused``. A page that replaces another is not counted again. URLs
+        parked by a released shape are left out in the same way.
 
-        In a crawl with a calendar the row of each URL gets its next date, and waits. That is in the
-        first period after the present one. It is later if the URL is gone, and never once it was
-        gone several times within several days: then the stamp names it as ``retired``. What is late
-        changes no row that waits.
+        In a crawl with a calendar the row of each URL gets its next date, and waits. The date is in
+        the next period. It is later if the URL is gone. It is never if the URL was gone several
+        times within several days: then the stamp names it as ``retired``. A late result changes no
+        row that waits.
         """
 
     # -- pages whose hook failed
     def hook_counts(self, crawl: int) -> list[HookCount]:
-        """By function and message, the commonest first; some hundreds of them at most.
+        """Return failures by function and message, the commonest first; some hundreds at most.
 
         Pages with any other message are counted under ``other``.
         """
@@ -520,95 +546,107 @@ class Store(Protocol):
     def hook_failures(
         self, crawl: int, function: str, message: str, *, after: str = "", limit: int = 100
     ) -> list[tuple[str, HookFailure]]:
-        """(cursor, failure) of pages with this message, in an order that stays, after a cursor.
+        """Return (cursor, failure) of pages with this message after a cursor, in an order that
+        stays.
 
-        Raises ValueError for one that is no cursor.
+        Raises ValueError for an invalid cursor.
         """
 
     def hook_pages(
         self, crawl: int, functions: Sequence[str], *, after: int | None = None, limit: int = 100
     ) -> list[int]:
-        """Fingerprints of pages on which one of ``functions`` failed, rising, after ``after``."""
+        """Return fingerprints of pages after ``after`` on which one of ``functions`` failed, in
+        order."""
 
     # -- workers that cannot import a crawl's hook
     def put_refusals(
         self, worker: str, host: str, refusals: Sequence[Refusal], until_ms: int
     ) -> None:
-        """What ``worker`` refuses now, in place of what it refused before."""
+        """Replace what ``worker`` refuses."""
 
     def refusals(self, now_ms: int) -> list[tuple[int, HookRefusal]]:
-        """(crawl, refusal) of those that still count, by worker."""
+        """Return (crawl, refusal) of the refusals that still count, by worker."""
 
-    # -- blocks of hosts, written through
+    # -- blocks of hosts, which Redis has, too
     def put_block(self, host: str, until_ms: int, reason: str) -> None:
-        """Record that ``host`` is blocked until ``until_ms`` (epoch); never moves back."""
+        """Record that ``host`` is blocked until ``until_ms`` (epoch), unless it is blocked for
+        longer."""
 
     def lift_block(self, host: str) -> None:
         """Forget the block of ``host``; idempotent."""
 
     def blocks(self, now_ms: int) -> list[tuple[str, int, str]]:
-        """(host, until_ms, reason) of blocks still in force."""
+        """Return (host, until_ms, reason) of blocks still in force."""
 
     # -- operators' delays of hosts
     def put_delay(self, host: str, delay_ms: int) -> None:
-        """Record the least delay of ``host``; 0 forgets it. It stays until then. Idempotent."""
+        """Record the least delay of ``host``, which stays until 0 deletes it. Idempotent."""
 
     def delay(self, host: str) -> int:
-        """The least delay of ``host`` in ms, 0 where none is set."""
+        """Return the least delay of ``host`` in ms, 0 if none is set."""
 
     def delays(self) -> dict[str, int]:
-        """Host → least delay in ms, of all that have one."""
+        """Return host → least delay in ms, of all that have one."""
 
-    # -- questions
+    # -- queries
     def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
-        """The latest version of a page, or None. Raises BodyAway if its file cannot be read."""
+        """Return the latest version of a page, or None. Raises BodyAway if its file cannot be
+        read."""
 
     def validators(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, Validators]:
-        """Fingerprint → what the server said of the page that is stored, of those that are whole
-        and have a status of 2xx. It may come from a replica: an older one costs a fetch."""
+        """Return fingerprint → validators of the stored pages that are whole and have a 2xx status.
+
+        A replica may answer: an outdated answer costs one fetch.
+        """
 
     def history(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Version]:
-        """A page's fetches, the latest first; none for a URL without a page."""
+        """Return a page's fetches, the latest first; none for a URL without a page."""
 
     def body(self, crawl: int, digest: bytes, size: int) -> bytes | None:
-        """A body of ``size`` bytes by its digest, None where no page has it, and no version that is
-        kept. Raises BodyAway."""
+        """Return a body of ``size`` bytes by its digest. Raises BodyAway.
+
+        None if no page and no stored version has it.
+        """
 
     def final(self, crawl: int, fingerprint: int) -> Final | None:
-        """The final state of a URL, or None as long as it has none."""
+        """Return the final state of a URL, or None as long as it has none."""
 
     def attempts(self, crawl: int, fingerprint: int, limit: int = 20) -> list[Attempt]:
-        """Latest first."""
+        """Return the attempts of a URL, the latest first."""
 
     def dead(self, crawl: int, limit: int = 100, after: str = "") -> list[tuple[str, Final]]:
-        """Dead letters as (cursor, final), in an order that stays, beginning after a cursor."""
+        """Return dead letters as (cursor, final) after a cursor, in an order that stays."""
 
     def requeue_dead(
         self, crawl: int, limit: int = 10_000, *, before: int = NEVER
     ) -> SeedBatch | None:
         """Turn up to ``limit`` dead letters into one forced, pending seed batch.
 
-        One transaction. Returns the batch, or None if there were none. ``before``: only letters
-        with an earlier stamp, so that whoever empties the box comes to an end, though some die
-        again meanwhile: :meth:`tick` gives a number that no letter has yet.
+        One transaction. Returns the batch, or None if there were none. With ``before`` only letters
+        with an earlier stamp are taken. So a caller that requeues all letters comes to an end even
+        if some die again meanwhile. :meth:`tick` returns a number that no letter has yet.
         """
 
     def parked_shapes(self, crawl: int, limit: int = 100) -> list[ParkedShape]:
-        """Shapes by which URLs are parked, those with the most first."""
+        """Return the shapes that URLs are parked by, those with the most URLs first."""
 
     def release_parked(
         self, crawl: int, shape: str | None = None, *, limit: int = 10_000, before: int = NEVER
     ) -> SeedBatch | None:
-        """Turn up to ``limit`` parked URLs (of a shape) into a batch, as :meth:`requeue_dead`."""
+        """Turn up to ``limit`` parked URLs (of a shape) into a batch, as :meth:`requeue_dead`
+        does."""
 
     def counts(self, crawl: int) -> dict[str, int]:
-        """For the summary: pages (2xx), bytes (body), attempts, hosts; dead, gone, excluded and
-        parked URLs."""
+        """Return the counts of the summary: pages, bytes, attempts, hosts, and final states.
+
+        Pages are those with a 2xx status, bytes those of bodies. The states are dead, gone,
+        excluded and parked.
+        """
 
     def slowest_hosts(self, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
-        """(host, mean seconds an answer, answers), slowest first."""
+        """Return (host, mean seconds an answer, answers), slowest first."""
 
-    # -- streams, which may come from a replica: nothing is decided by them
+    # -- streams; a replica may answer them, so nothing is decided by them
     def pages(
         self,
         crawl: int,
@@ -619,9 +657,9 @@ class Store(Protocol):
     ) -> Iterator[tuple[str, StoredPage]]:
         """Stream (cursor, page) in the order of storing, in constant memory, after a cursor.
 
-        A page that is stored anew meanwhile may be met again; none stored before is passed over.
-        Cursors are short texts of letters, digits, "-" and ".". Raises ValueError for one that is
-        no cursor, BodyAway for a body whose file cannot be read.
+        A page that is stored again meanwhile may come again; no page that was stored before is left
+        out. Cursors are short texts of letters, digits, "-" and ".". Raises ValueError for an
+        invalid cursor, BodyAway for a body whose file cannot be read.
         """
 
     def page_steps(
@@ -633,10 +671,10 @@ class Store(Protocol):
         after: str = "",
         window: int = STEP_ROWS,
     ) -> Iterator[Step]:
-        """Stream the same in steps, for a caller that may not wait until something is found.
+        """Stream pages in steps, for a caller that may not wait until something is found.
 
-        A step looks at up to ``window`` rows (of the crawl, or of the host where that is wanted),
-        whether ``wanted`` lets any of them through or none. When the steps end the list is through.
+        A step reads up to ``window`` rows (of the crawl, or of the wanted host), whether ``wanted``
+        selects any of them or none. The list is complete when the steps end.
         """
 
     def finals(
@@ -644,59 +682,61 @@ class Store(Protocol):
     ) -> Iterator[tuple[str, Final]]:
         """Stream (cursor, final) of final states reached at ``since_ms`` or later.
 
-        As with pages no statement looks at more than :data:`STEP_ROWS` rows.
+        As with pages, no statement reads more than :data:`STEP_ROWS` rows.
         """
 
     # -- the journal by months
     def prepare_months(self, now_ms: int) -> None:
-        """Make room for attempts of this month (UTC) and the next ones; idempotent and cheap."""
+        """Prepare partitions for attempts of this month (UTC) and the next ones; idempotent and
+        cheap."""
 
-    # -- retention: each step is a transaction of some milliseconds, after which it may end
+    # -- retention: each step is a transaction of some milliseconds; the caller may stop after any
     def drop_months(self, before_ms: int) -> Iterator[int]:
-        """Drop the journal's whole months that ended by ``before_ms``, telling the same of months.
+        """Drop the journal's whole months that ended by ``before_ms``; yield how many each step
+        dropped.
 
         Sums over the journal (``counts``, ``slowest_hosts``) stay. On MySQL a step is a month.
         """
 
     def drop_successes(self, before_ms: int) -> Iterator[int]:
-        """Drop attempts older than that which brought a page, telling after each step how many.
+        """Drop attempts that are older and brought a page; yield how many each step dropped.
 
-        One that came late, or on MySQL is of a month that is not over by then, may stay longer.
+        A late attempt may stay longer, and on MySQL those of the current month.
         """
 
     def drop_versions(self, before_ms: int) -> Iterator[int]:
-        """Drop fetches older than that from the histories of pages, but for the present ones."""
+        """Drop older fetches from the histories of pages, but never the current ones."""
 
     def drop_expired(self, now_ms: int) -> Iterator[int]:
         """Drop blocks that ended a day ago, and refusals that no longer count."""
 
     def drop_seeds(self, batches: Sequence[tuple[int, int]]) -> int:
-        """Drop batches, by (id, stamp), that are not pending and were not stamped anew since."""
+        """Drop batches, by (id, stamp), that are not pending and were not stamped again since."""
 
     # -- what the coordinator keeps: see greencrawl.broker.tasks.coordinator
     def put_samples(self, samples: Sequence[Counted]) -> None:
-        """Write samples, by (crawl, minute); one that is there stays as it is.
+        """Write samples, by (crawl, minute); an existing one stays as it is.
 
-        None is written for a crawl that is deleted. Idempotent.
+        None is written for a deleted crawl. Idempotent.
         """
 
     def samples(self, crawl: int, since_ms: int = 0, points: int = 1000) -> list[Counted]:
-        """Samples since a moment (epoch), and the last one before it, in order.
+        """Return samples since a moment (epoch), and the last one before it, in order.
 
-        If there are more than ``points`` (2 or more) they are thinned evenly.
+        If there are more than ``points`` (2 or more), they are thinned evenly.
         """
 
     def drop_samples(self, before_ms: int) -> Iterator[int]:
-        """Drop older samples, telling after each step how many."""
+        """Drop older samples; yield how many each step dropped."""
 
     def alerts(self) -> list[Alert]:
-        """Those that are not over, the oldest first; some have not begun to count yet."""
+        """Return alerts that are not over, the oldest first; some have not begun to count yet."""
 
     def untold_alerts(self) -> list[Alert]:
-        """Those with a message that was not delivered; the oldest first."""
+        """Return alerts with a message that was not delivered, the oldest first."""
 
     def put_alerts(self, alerts: Sequence[Alert]) -> None:
-        """Write alerts, by (kind, subject, since_ms); of one that is there ``told`` stays as it is.
+        """Write alerts, by (kind, subject, since_ms); ``told`` of an existing one stays as it is.
 
         Idempotent.
         """
@@ -705,20 +745,22 @@ class Store(Protocol):
         """Note how many messages of an alert were delivered. Idempotent."""
 
     def forget_alerts(self, alerts: Sequence[Alert]) -> None:
-        """Delete alerts that nobody has to be told of. Idempotent."""
+        """Delete alerts that need no message. Idempotent."""
 
     def drop_alerts(self, before_ms: int) -> Iterator[int]:
-        """Drop those that were over before, telling after each step how many."""
+        """Drop alerts that ended before; yield how many each step dropped."""
 
-    # -- for who watches it
+    # -- monitoring
     def size(self) -> int:
-        """Bytes that its files or tables take, about; bodies in files are not counted. It may take
-        a while on MySQL."""
+        """Return about how many bytes its files or tables take, without bodies in files.
+
+        It may take a while on MySQL.
+        """
 
     def lags(self) -> dict[str, float | None]:
-        """Replica → seconds that it is behind at most, None where that cannot be told.
+        """Return replica → seconds that it lags at most, None where that is not known.
 
-        The oftener this is called, the nearer it is. None at all where there are no replicas.
+        The more often this is called, the more exact it is. Without replicas it is empty.
         """
 
     def close(self) -> None:

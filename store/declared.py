@@ -1,4 +1,4 @@
-"""Columns of what a page says of itself: its canonical URL, directives on its use, validators."""
+"""Columns for what a page says of itself: its canonical URL, its directives, its validators."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from greencrawl.schema.records import Directives, StoredPage, Validators
 
 
 def canonical_column(page: StoredPage) -> str | None:
-    """None where a page names no canonical URL, "" where it names its own."""
+    """Return the column of a page's canonical URL: None for no such URL, "" for the page's own."""
     if not page.canonical:
         return None
     return "" if page.canonical == page.url else _valid(page.canonical)
 
 
 def canonical_of(column: str | None, url: str) -> str:
-    """What :func:`canonical_column` made a column of."""
+    """Undo :func:`canonical_column`."""
     return "" if column is None else column or url
 
 
 def directives_column(said: Directives | None) -> str | None:
-    """Their JSON, None where there are none."""
+    """Return directives as JSON, None if there are none."""
     return None if said is None else wire.to_json(said).decode()
 
 
 def directives_of(column: str | None) -> Directives | None:
-    """What :func:`directives_column` made a column of."""
+    """Undo :func:`directives_column`."""
     return None if column is None else wire.from_json(column, Directives)
 
 
 def validators_of(headers: str | bytes) -> Validators:
-    """What a column of headers has of them."""
+    """Read the validators from a column of headers."""
     found = wire.from_json(headers, dict[str, str])
     return Validators(found.get("etag", ""), found.get("last-modified", ""))
 
 
 def _valid(text: str) -> str:
-    """Valid Unicode: a lone surrogate, which no URL has, is a question mark."""
+    """Return valid Unicode: a lone surrogate, which no URL has, becomes a question mark."""
     return text.encode(errors="replace").decode()

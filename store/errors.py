@@ -6,7 +6,7 @@ from greencrawl.schema.errors import GreencrawlError
 
 
 class Unstorable(GreencrawlError, ValueError):
-    """Raised when a record cannot be written as it is: trying again would not help.
+    """Raised when a record cannot be written in this form: trying again would not help.
 
     ``url`` names the record, so that the caller can leave it out and commit the others.
     """
@@ -18,11 +18,11 @@ class Unstorable(GreencrawlError, ValueError):
 
 
 class Damaged(GreencrawlError):
-    """Raised when the database file is no database or is corrupt: a person must act."""
+    """Raised when the database file is corrupt or not a database: a person must repair it."""
 
 
 class BodyAway(GreencrawlError):
-    """Raised when a page's body is in a file that is missing, cut off or not readable from here.
+    """Raised when a page's body is in a file that is missing, cut off or not readable.
 
     ``file`` names it.
     """

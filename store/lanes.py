@@ -1,8 +1,8 @@
-"""Methods of a store that are one function of a table each.
+"""Methods of a store that each call one function of a table.
 
 ``crawls = read(crawl_rows.every)`` in a store's class is a method: it runs that function in a lane
-of the store, and hands on its arguments. What it does is told in
-:class:`greencrawl.store.base.Store`.
+of the store, with the method's arguments. :class:`greencrawl.store.base.Store` documents the
+method.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ T = TypeVar("T")
 
 
 def read(work: Callable[Concatenate[Db, P], T]) -> Callable[Concatenate[Any, P], T]:
-    """A question, answered by what takes the writes."""
+    """Make a method for a query on the server that takes the writes."""
     return _within("_read", work)
 
 
 def write(work: Callable[Concatenate[Db, P], T]) -> Callable[Concatenate[Any, P], T]:
-    """A transaction, durable on return."""
+    """Make a method for a transaction, durable on return."""
     return _within("_write", work)
 
 
 def scan(work: Callable[Concatenate[Db, P], T]) -> Callable[Concatenate[Any, P], T]:
-    """A question that reads many rows, perhaps of a replica."""
+    """Make a method for a query over many rows; a replica may answer it."""
     return _within("_scan", work)
 
 
 def steps(work: Callable[Concatenate[Db, P], int]) -> Callable[Concatenate[Any, P], Iterator[int]]:
-    """Transactions that go on until one drops nothing; yields how much each dropped."""
+    """Make a method that repeats a transaction until it drops nothing; yields how many each
+    dropped."""
     step = _within("_write", work)
 
     def method(store: Any, /, *args: P.args, **named: P.kwargs) -> Iterator[int]:

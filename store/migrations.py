@@ -1,12 +1,13 @@
-"""Migrations: numbered SQL files, applied once each, in order; the rules, whatever the database.
+"""Migrations: numbered SQL files, each applied once, in order. These rules hold for all databases.
 
 A file that was applied must not change afterwards: its checksum is kept beside its number.
 
-* ``NNNN_pre_name.sql`` only adds what processes of the version before can ignore. It is applied
-  when a process of the new version opens the store, while those of the old one go on.
-* ``NNNN_post_name.sql`` needs that none of them is left; until then the new version does without.
-* An empty database gets everything. A version goes on with a later ``pre_`` that it does not know,
-  and refuses a database with a later ``post_``, or with a file of another name.
+* ``NNNN_pre_name.sql`` only adds what processes of the previous version can ignore. It is applied
+  when a process of the new version opens the store, while old processes run on.
+* ``NNNN_post_name.sql`` requires that no old process runs; until then the new version works without
+  it.
+* An empty database gets everything. A version accepts a later ``pre_`` that it does not know. It
+  refuses a database with a later ``post_``, or with a file of another name.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Migration(NamedTuple):
 
     @property
     def post(self) -> bool:
-        """Whether it has to wait until no process of an older version is left."""
+        """Tell whether it has to wait until no process of an older version is left."""
         return self.name.startswith("post_")
 
     def __str__(self) -> str:
@@ -39,7 +40,7 @@ class Migration(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """What a database remembers of a migration."""
+    """The record of an applied migration in a database."""
 
     name: str
     checksum: str
@@ -49,16 +50,17 @@ Told = Callable[[Migration], None]
 
 
 class Upgrade(Protocol):
-    """The migrations of one database, as ``greencrawl migrate`` drives them."""
+    """The migrations of one database, for ``greencrawl migrate``."""
 
     def pending(self) -> list[Migration]:
-        """What is still to apply, both kinds, in order. Raises InvalidConfig, Unavailable."""
+        """Return all pending migrations, both kinds, in order. Raises InvalidConfig,
+        Unavailable."""
 
     def apply(self, *, post: bool, told: Told) -> int:
-        """Apply what is pending, ``post_`` files only with ``post`` or to an empty database.
+        """Apply pending migrations, ``post_`` files only with ``post`` or to an empty database.
 
-        ``told`` is called before each; returns how many there were. Safe when several processes do
-        it at once. Raises InvalidConfig, Unavailable.
+        ``told`` is called before each; returns how many were applied. Several processes may call
+        this at once. Raises InvalidConfig, Unavailable.
         """
 
     def close(self) -> None:
@@ -66,7 +68,7 @@ class Upgrade(Protocol):
 
 
 def load(folder: Path) -> list[Migration]:
-    """The migrations of ``folder`` by number."""
+    """Read the migrations of ``folder`` by number."""
     found = []
     for file in sorted(folder.glob("*.sql")):
         match = re.fullmatch(r"(\d{4})_(\w+)", file.stem)
@@ -80,10 +82,11 @@ def load(folder: Path) -> list[Migration]:
 def pending(
     available: Sequence[Migration], applied: Mapping[int, Applied], *, post: bool = True
 ) -> list[Migration]:
-    """Those still to apply; without ``post`` no ``post_`` file unless nothing is applied at all.
+    """Return those still to be applied; without ``post`` no ``post_`` file unless none is applied
+    yet.
 
-    Raises InvalidConfig if a newer version changed the database for good, or if an applied file
-    was edited.
+    Raises InvalidConfig if a newer version changed the database for good, or if an applied file was
+    edited.
     """
     known = {migration.number: migration for migration in available}
     for number, (name, checksum) in sorted(applied.items(), reverse=True):
@@ -105,7 +108,7 @@ def pending(
 
 
 def statements(sql: str) -> Iterator[str]:
-    """Split a script into statements; a trigger's inner semicolons do not count.
+    """Split a script into statements; semicolons inside a trigger do not end one.
 
     ``executescript`` would commit the transaction that holds the migrations together.
     """
@@ -120,5 +123,5 @@ def statements(sql: str) -> Iterator[str]:
 
 
 def refusal(what: str) -> InvalidConfig:
-    """The store is not for this version, and why."""
+    """Return the error that the store is not for this version, and why."""
     return InvalidConfig([("GREENCRAWL_STORE", what)])

@@ -1,4 +1,4 @@
-"""The change that an order makes, as its log keeps it."""
+"""The change that an order makes, as the log of orders keeps it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from greencrawl.schema.records import NodeOptions
 
 
 def changes(before: NodeOptions, after: NodeOptions) -> dict[str, Any]:
-    """Option → its value from now on, of those that differ; None: it is ordered no more."""
+    """Return option → its new value, for those that changed; None: it is no longer ordered."""
     known = asdict(before)
     return {name: value for name, value in asdict(after).items() if value != known[name]}

@@ -1,8 +1,8 @@
-"""The calendar: when a page of a crawl that begins again is asked for next, whatever the database.
+"""The calendar: when a page of a crawl that begins again is asked for next, on any database.
 
-All of it is told in starts of periods, as the store has them: no clock of a worker counts. A page
-that was fetched is due in the next period. One that is gone waits twice as long after each look,
-and is *retired* after some looks that lie days apart; its row stays, and says so.
+All times are starts of periods, as the store has them: no clock of a worker counts. A page that was
+fetched is due in the next period. A page that is gone waits twice as long after each look. It is
+*retired* after some looks that lie days apart; its row stays, and says so.
 """
 
 from __future__ import annotations
@@ -30,19 +30,21 @@ from greencrawl.store import rows
 GONE_MISSES = 4
 """A page that was gone so often in a row is retired, ..."""
 GONE_SECONDS = 3 * 86_400
-"""... if so much lies between the first of the looks and the last."""
+"""... if the first of these looks and the last are so far apart."""
 MOST_SECONDS = 64 * 86_400
-"""A page that is gone is looked at again by then."""
+"""The longest wait before a page that is gone is asked for again."""
 RETIRED_S = 2**32 - 1
-"""Due never."""
+"""The due time of a retired page: never."""
 MOST_MISSES = 255
 
 Key = tuple[int, int]
 
 
 class Plan(NamedTuple):
-    """A crawl's calendar: when its latest period began, how far apart they are, and up to which
-    depth its pages are in it (-1: none are)."""
+    """A crawl's calendar: the start of its latest period, the time between periods, the depth.
+
+    Pages up to the depth are in it (-1: none).
+    """
 
     started_s: int
     every_s: int
@@ -66,7 +68,7 @@ class Row(NamedTuple):
 
     @property
     def planned(self) -> Planned:
-        """What people are told of it."""
+        """Return what people see of it."""
         retired = self.due_s == RETIRED_S
         return Planned(self.due_s, self.queued > 0, self.checked_ms, self.misses, retired)
 
@@ -77,7 +79,7 @@ COLUMNS = (
 
 
 def plan_of(recrawl: str | None, begun_ms: int | None, started_ms: int) -> Plan:
-    """The plan of a crawl by its option (JSON), and when its latest period and it began."""
+    """Make the plan of a crawl from its option (JSON), and when its latest period and it began."""
     option = wire.from_json(recrawl, Recrawl) if recrawl and recrawl != "null" else None
     started_s = (started_ms if begun_ms is None else begun_ms) // 1000
     if option is None:
@@ -86,7 +88,7 @@ def plan_of(recrawl: str | None, begun_ms: int | None, started_ms: int) -> Plan:
 
 
 def observed(work: Commit, crawls: Collection[int]) -> list[Observation]:
-    """What a commit says of URLs of these crawls."""
+    """Return what a commit says of URLs of these crawls."""
     found = [
         Observation(
             page.crawl, page.fingerprint, page.fetched_ms, "page", page.url, page.depth, page.task
@@ -109,7 +111,7 @@ def observed(work: Commit, crawls: Collection[int]) -> list[Observation]:
 
 
 def named(work: Commit) -> set[int]:
-    """The crawls that a commit is of."""
+    """Return the crawls that a commit writes for."""
     found = {page.crawl for page in work.pages}
     found.update(last.crawl for last in work.finals)
     found.update(one.crawl for one in work.checks)
@@ -117,7 +119,7 @@ def named(work: Commit) -> set[int]:
 
 
 class Settled(NamedTuple):
-    """What observations change: rows that are new or otherwise than before; what is retired."""
+    """What observations change: rows that are new or changed; what is retired."""
 
     changed: list[Row]
     retired: frozenset[Key]
@@ -129,7 +131,7 @@ def settle(
     plans: Mapping[int, Plan],
     partitions: int,
 ) -> Settled:
-    """Apply observations to the rows that are ``known``."""
+    """Apply observations to the rows in ``known``."""
     now = dict(known)
     changed: dict[Key, Row] = {}
     retired: set[Key] = set()
@@ -148,7 +150,7 @@ def settle(
 
 
 def _first(seen: Observation, plan: Plan, partitions: int) -> Row | None:
-    """The row of a URL that has none; None: it gets none."""
+    """Return a row for a URL that has none; None if it gets none."""
     if seen.found not in ("page", "gone") or not seen.url or seen.depth > plan.deepest:
         return None
     partition, host = _place_of(host_of(seen.url), partitions)
@@ -160,10 +162,10 @@ def _first(seen: Observation, plan: Plan, partitions: int) -> Row | None:
 
 
 def _after(row: Row, seen: Observation, plan: Plan) -> Row | None:
-    """The row after an observation; None: nothing changes.
+    """Return the row after an observation; None if nothing changes.
 
-    A row that is on its way is settled by any fetch but the last that it speaks of: workers' clocks
-    differ. What is late changes no row that waits.
+    A row that is on its way is settled by any fetch except the one that it already records:
+    workers' clocks differ. A late observation changes no row that waits.
     """
     at_ms = rows.bounded(seen.at_ms)
     if not (at_ms > row.checked_ms or (row.queued and at_ms != row.checked_ms)):
@@ -175,12 +177,12 @@ def _after(row: Row, seen: Observation, plan: Plan) -> Row | None:
 
 @lru_cache(4096)
 def _place_of(host: str, partitions: int) -> tuple[int, int]:
-    """The partition of a host, and the hash by which it is told from others there."""
+    """Return the partition of a host, and its hash, which tells it from others there."""
     return partition_of(host, partitions), crc32(host.encode("utf-8", "replace"))
 
 
 def _next(row: Row | None, found: str, plan: Plan) -> tuple[int, int, int]:
-    """The next date of a row, or of a URL that has none; its misses, and since when."""
+    """Return the next date of a row (None: a new one), its misses, and since when."""
     if found == "page":
         return plan.started_s + 1, 0, 0
     misses, missed_s = (row.misses, row.missed_s) if row else (0, 0)
@@ -192,14 +194,14 @@ def _next(row: Row | None, found: str, plan: Plan) -> tuple[int, int, int]:
     misses = min(misses + 1, MOST_MISSES)
     if misses >= GONE_MISSES and plan.started_s - missed_s >= GONE_SECONDS:
         return RETIRED_S, misses, missed_s
-    # Half a period less: one that begins a little late is none too many.
+    # Half a period less: so a period that begins a little late is not counted as one more.
     wait_s = min(2 ** min(misses - 1, 30) * plan.every_s, max(MOST_SECONDS, plan.every_s))
     due_s = plan.started_s + max(wait_s - plan.every_s // 2, 1)
     return min(due_s, RETIRED_S - 1), misses, missed_s
 
 
 def asked_as(task: TaskKind) -> TaskKind:
-    """What a URL is asked for as when it is asked for again."""
+    """Return the kind of task with which a URL is asked for again."""
     return _ASKED_AS.get(task, TaskKind.REFETCH)
 
 
@@ -209,17 +211,17 @@ _ASKED_AS = {kind: TaskKind.SITEMAP for kind in TaskKind if kind.is_sitemap} | {
 
 
 def item_of(url: str | None, depth: int, task: int) -> Admission | None:
-    """What is queued of a row."""
+    """Return the admission that queues a row."""
     return None if url is None else Admission(url, depth, kind=TaskKind(task))
 
 
 def partitions_of(identity: str | None) -> int:
-    """How many partitions a frontier has, by its record (JSON); 1 where there is none yet."""
+    """Return how many partitions a frontier has, by its record (JSON); 1 if there is none yet."""
     return wire.from_json(identity, FrontierIdentity).partitions if identity else 1
 
 
 def grouped(keys: Iterable[Key]) -> dict[int, list[int]]:
-    """Fingerprints in order by crawl."""
+    """Return fingerprints in order by crawl."""
     found: defaultdict[int, list[int]] = defaultdict(list)
     for crawl, number in sorted(set(keys)):
         found[crawl].append(number)

@@ -1,4 +1,4 @@
-"""The released shapes of a crawl, whatever the database."""
+"""The released shapes of a crawl, on any database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from greencrawl.store.rows import shape_name
 
 
 def united(known: Sequence[str], new: Iterable[str]) -> tuple[str, ...]:
-    """``known`` and ``new`` ones; ``*`` stands for all. Raises InvalidConfig for too many."""
+    """Return ``known`` and ``new`` shapes together; ``*`` stands for all.
+
+    Raises InvalidConfig for too many.
+    """
     found = tuple(dict.fromkeys((*known, *map(shape_name, new))))
     if EVERY_SHAPE in found:
         return (EVERY_SHAPE,)
@@ -21,5 +24,5 @@ def united(known: Sequence[str], new: Iterable[str]) -> tuple[str, ...]:
 
 
 def holds(released: Sequence[str], shape: str) -> bool:
-    """Whether a shape is among them."""
+    """Tell whether a shape is released."""
     return shape in released or EVERY_SHAPE in released

@@ -1,7 +1,7 @@
-"""Records ⇄ rows: what a column holds, whatever the database.
+"""Records ⇄ rows: what a column holds, on any database.
 
-Text from bad pages may hold lone surrogates, which UTF-8 cannot. They become U+FFFD here, so that
-nothing behind this point (SQL, JSON, a terminal) fails on them. NUL characters stay.
+Text from bad pages may hold lone surrogates, which UTF-8 cannot encode. Here they become U+FFFD, so
+that nothing after this point (SQL, JSON, a terminal) fails on them. NUL characters stay.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ PAGE_READ = (
 
 _OF_PAGE = PAGE_READ.removesuffix("headers, fields, items, spans, links, text")
 PAGE_ROW, PAGE_ITEMS = (f"{_OF_PAGE}'{{}}', NULL, {it}, NULL, x'', x''" for it in ("NULL", "items"))
-"""The same for a list: without headers, fields, items, spans, links and text; or with items."""
+""":data:`PAGE_READ` for a list: without headers, fields, items, spans, links and text; or with
+items."""
 
 ATTEMPT = (
     "crawl, fingerprint, at_ms, code, errors, wait, elapsed_ms, host, kind, url, worker, detail"
@@ -47,19 +48,20 @@ ATTEMPT = (
 FINAL = "crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail, shape"
 FINAL_READ = f"id, {FINAL}"
 SHAPE_CHARS = 300
-"""Of a shape's name, at most."""
+"""Most characters of a shape's name."""
 
 LEAST, _MAX = -(2**63), 2**63 - 1
-_COMPRESS_TOGETHER = 8 * 1024 * 1024  # bytes of input whose compressed copies exist at one time
+# bytes of input whose compressed copies exist at the same time
+_COMPRESS_TOGETHER = 8 * 1024 * 1024
 
 
 def is_page(status: int) -> bool:
-    """Whether a row of ``pages`` counts as one, for sums and for ``max_pages``."""
+    """Tell whether a row of ``pages`` counts as a page, for sums and for ``max_pages``."""
     return 200 <= status <= 299
 
 
 def clean(text: str) -> str:
-    """``text`` as valid Unicode: surrogate pairs joined, lone surrogates U+FFFD."""
+    """Return ``text`` as valid Unicode: surrogate pairs joined, lone surrogates U+FFFD."""
     if text.isascii():
         return text
     try:
@@ -70,7 +72,7 @@ def clean(text: str) -> str:
 
 
 def encoded(text: str) -> bytes:
-    """:func:`clean` text as UTF-8."""
+    """Return :func:`clean` text as UTF-8."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -88,7 +90,7 @@ def _clean_tree(value: Any) -> Any:
 
 
 def json_text(value: Mapping[str, Any], url: str) -> str:
-    """JSON text; NaN becomes null. Raises Unstorable for what JSON cannot say."""
+    """Return JSON text; NaN becomes null. Raises Unstorable for what JSON cannot express."""
     try:
         try:
             return wire.to_json(value).decode()
@@ -99,20 +101,18 @@ def json_text(value: Mapping[str, Any], url: str) -> str:
 
 
 def shape_name(shape: str) -> str:
-    """The name of a shape as columns hold it, and as it is compared."""
+    """Return the name of a shape as columns hold it, and as it is compared."""
     return clean(shape)[:SHAPE_CHARS]
 
 
 def bounded(number: int) -> int:
-    """``number`` cut to what a 64-bit column can hold."""
+    """Return ``number`` cut to what a 64-bit column can hold."""
     return number if LEAST <= number <= _MAX else min(max(number, LEAST), _MAX)
 
 
 def digest_of(content: bytes | int | str) -> bytes:
-    """The digest in a column ``content``: as it is, or in decimal where older programs read it.
-
-    b"" if the column has none: versions before noted another hash, of up to 64 bits.
-    """
+    """Return the digest in a column ``content``: raw, or in decimal where older programs read it.
+    b"" if the column has none: previous versions noted another hash, of up to 64 bits."""
     if isinstance(content, bytes):
         return content
     number = int(content)
@@ -120,17 +120,17 @@ def digest_of(content: bytes | int | str) -> bytes:
 
 
 def hash_body(body: bytes) -> bytes:
-    """The digest of a body, as in ``StoredPage``; b"" of none."""
+    """Return the digest of a body, as in ``StoredPage``; b"" for no body."""
     return hashlib.sha256(body).digest()[:16] if body else b""
 
 
 def decimal_digest(digest: bytes) -> str:
-    """What :func:`digest_of` reads where programs expect a number."""
+    """Return what :func:`digest_of` reads where programs expect a number."""
     return str(int.from_bytes(digest, "big"))
 
 
 def plain_links(links: Sequence[Admission]) -> bytes:
-    """msgpack of a log of links, uncompressed; b"" for none."""
+    """Return the msgpack of a log of links, uncompressed; b"" for none."""
     if not links:
         return b""
     try:
@@ -142,23 +142,24 @@ def plain_links(links: Sequence[Admission]) -> bytes:
 
 
 LEVEL = 1
-"""Of zstd: 39 µs of CPU for a page of 14 KB of documentation and its 6 KB of text, of which 1/4 is
-left; level 3 takes 51 µs and leaves a thirtieth less."""
+"""Level of zstd. A page of 14 KB of documentation and its 6 KB of text take 39 µs of CPU, and 1/4
+is left. Level 3 takes 51 µs and leaves a thirtieth less."""
 
 
 _PARAMETERS = zstandard.ZstdCompressionParameters.from_level(
     LEVEL, min_match=7, write_content_size=True
 )
-"""That of the level but for the shortest match: by itself it is 5 to 7, by the size, and 7 takes a
-fourteenth less and leaves no more."""
+"""The level's parameters with another shortest match. By default it is 5 to 7, by the size; 7 takes
+a fourteenth less time and leaves no more."""
 
 LINKS_LEVEL = -1
-"""Of zstd for links, which are a few hundred bytes: 2 µs and 300 bytes for 40 links, where level 1
-takes 5 µs for its tables and leaves 260."""
+"""Level of zstd for links, which are a few hundred bytes. It takes 2 µs and leaves 300 bytes for 40
+links. Level 1 takes 5 µs for its tables and leaves 260 bytes."""
 
 
 class Codec:
-    """Rows of one thread. Its zstd contexts are reused and must not be shared between threads."""
+    """Makes rows for one thread. Its zstd contexts are reused and must not be shared between
+    threads."""
 
     def __init__(self) -> None:
         self._compressor = zstandard.ZstdCompressor(compression_params=_PARAMETERS)
@@ -167,7 +168,7 @@ class Codec:
         self._decompress, self._stream = decompressor.decompress, decompressor.stream_reader
 
     def pack(self, data: bytes) -> bytes:
-        """zstd; nothing stays nothing."""
+        """Compress with zstd; empty bytes stay empty."""
         return self._compressor.compress(data) if data else b""
 
     def unpack(self, data: bytes) -> bytes:
@@ -176,11 +177,9 @@ class Codec:
 
     @staticmethod
     def _pack_all(compressor: zstandard.ZstdCompressor, plain: Sequence[bytes]) -> list[Any]:
-        """:meth:`pack` for many, as buffers, giving up the GIL once and not for each.
-
-        A thread that gives it up beside a busy hub can wait for the switch interval (5 ms) to
-        get it back, and three times a page adds up; see ``greencrawl.store.sqlite.commits``.
-        """
+        """Run :meth:`pack` on many, as buffers, giving up the GIL only once. A thread that gives it
+        up beside a busy hub can wait for the switch interval (5 ms) to get it back, and three times
+        a page adds up; see ``greencrawl.store.sqlite.commits``."""
         packed: list[Any] = [b""] * len(plain)
         chosen: list[int] = []
         total = 0
@@ -198,7 +197,8 @@ class Codec:
     def page_rows(
         self, pages: Sequence[StoredPage], *, bodies: bool = True, together: bool = False
     ) -> list[Row]:
-        """One row of :data:`PAGE` each, with an empty body unless ``bodies``. Raises Unstorable.
+        """Return one row of :data:`PAGE` each, with an empty body unless ``bodies``. Raises
+        Unstorable.
 
         With ``together`` a text is in the frame of its page's body, and the row has its length.
         """
@@ -232,10 +232,10 @@ class Codec:
         ]  # fmt: skip
 
     def page(self, row: Sequence[Any], frame: bytes | None = None, *, body: bool) -> StoredPage:
-        """The page of a row of :data:`PAGE_READ`; ``frame`` has its body, if it is wanted.
+        """Return the page of a row of :data:`PAGE_READ`; ``frame`` has its body, if it is wanted.
 
-        It also has the text of a row that tells only its length, and where it is lost or damaged
-        the page comes without.
+        If the row has only the text's length, the frame also has the text. If the frame is lost or
+        damaged, the page comes without it.
         """
         (
             _, crawl, fingerprint, fetched_ms, elapsed_ms, status, depth, body_bytes, truncated,
@@ -265,7 +265,8 @@ class Codec:
         )  # fmt: skip
 
     def _held(self, frame: bytes, first: int | None = None) -> bytes:
-        """The content of a frame, or its ``first`` bytes; b"" if it is damaged before their end."""
+        """Return the content of a frame, or its ``first`` bytes; b"" if it is damaged before their
+        end."""
         try:
             found = self.unpack(frame) if first is None else self._stream(frame).read(first)
         except zstandard.ZstdError:
@@ -273,18 +274,17 @@ class Codec:
         return found if first in (None, len(found)) else b""
 
     def links(self, blob: bytes) -> list[Admission]:
-        """The links of a blob."""
+        """Return the links of a blob."""
         return wire.from_msgpack(self.unpack(blob), list[Admission]) if blob else []
 
     def pack_links(self, links: Sequence[Admission]) -> bytes:
-        """The blob of ``links``."""
+        """Return the blob of ``links``."""
         return self._of_links.compress(plain_links(links)) if links else b""
 
     def merge_links(self, old: bytes, new: bytes) -> bytes:
-        """The union of two blobs by URL; of one URL the link of least depth stays.
+        """Return the union of two blobs by URL; the link of least depth stays.
 
-        A refetch thereby takes nothing out of the replay log, and the order of commits does not
-        matter.
+        So a refetch takes nothing out of the replay log, and the order of commits does not matter.
         """
         if not new or old == new:
             return old
@@ -303,15 +303,15 @@ def _rank(link: Admission) -> tuple[int, int, int]:
 
 
 def host(url: str) -> str:
-    """The host of a URL; "" for what is not canonical."""
+    """Return the host of a URL; "" if the URL is not canonical."""
     try:
         return host_of(url)
-    except (ValueError, IndexError):  # not canonical: the journal keeps it all the same
+    except (ValueError, IndexError):  # not canonical: the journal still keeps it
         return ""
 
 
 def by_crawl(found: Iterable[tuple[int, T]]) -> Iterable[tuple[int, list[T]]]:
-    """(crawl, item) as (crawl, its items)."""
+    """Yield (crawl, its items) from (crawl, item) pairs."""
     grouped: dict[int, list[T]] = {}
     for crawl, item in found:
         grouped.setdefault(crawl, []).append(item)
@@ -319,16 +319,16 @@ def by_crawl(found: Iterable[tuple[int, T]]) -> Iterable[tuple[int, list[T]]]:
 
 
 FEW = 16
-"""Pages whose links are unpacked together: thousands a page are possible."""
+"""How many pages' links are unpacked together: a page may have thousands."""
 
 
 def few(found: Sequence[T]) -> Iterable[Sequence[T]]:
-    """``found`` in parts of :data:`FEW`."""
+    """Yield ``found`` in parts of :data:`FEW`."""
     return (found[start : start + FEW] for start in range(0, len(found), FEW))
 
 
 def attempt_row(attempt: Attempt) -> Row:
-    """A row of :data:`ATTEMPT`."""
+    """Return a row of :data:`ATTEMPT`."""
     url = clean(attempt.url)
     return (
         attempt.crawl, attempt.fingerprint, bounded(attempt.at_ms), bounded(attempt.code),
@@ -338,7 +338,7 @@ def attempt_row(attempt: Attempt) -> Row:
 
 
 def attempt(row: Row) -> Attempt:
-    """The attempt of a row of :data:`ATTEMPT`."""
+    """Return the attempt of a row of :data:`ATTEMPT`."""
     crawl, fingerprint, at_ms, code, errors, wait, elapsed_ms, _, kind, url, worker, detail = row
     return Attempt(
         crawl=crawl, fingerprint=fingerprint, url=url, code=code, kind=kind, errors=errors,
@@ -347,7 +347,7 @@ def attempt(row: Row) -> Attempt:
 
 
 def final_row(final: Final) -> Row:
-    """A row of :data:`FINAL`."""
+    """Return a row of :data:`FINAL`."""
     return (
         final.crawl, final.fingerprint, final.state, clean(final.kind), bounded(final.code),
         bounded(final.depth), pack_level(final.level, final.task), bounded(final.at_ms),
@@ -356,7 +356,7 @@ def final_row(final: Final) -> Row:
 
 
 def final(row: Row) -> Final:
-    """The final state of a row of :data:`FINAL_READ`."""
+    """Return the final state of a row of :data:`FINAL_READ`."""
     _, crawl, fingerprint, state, kind, code, depth, number, at_ms, url, detail, shape = row
     level, task = unpack_level(number)
     return Final(
@@ -366,14 +366,14 @@ def final(row: Row) -> Final:
 
 
 def mark_kind(word: int | str) -> Literal["S", "D", "P", "O"]:
-    """How a page of this status, or a final state of this name, counts."""
+    """Return how a page of this status, or a final state of this name, counts."""
     if isinstance(word, int):
         return "S" if is_page(word) else "O"
     return "D" if word == "dead" else "P" if word == "parked" else "O"
 
 
 class Prepared(msgspec.Struct):
-    """A :class:`Commit`, ``work``, as rows, made before the write lock is taken."""
+    """The rows of a :class:`Commit`, ``work``, made before the write lock is taken."""
 
     pages: list[Row]
     attempts: list[Row]
@@ -386,7 +386,7 @@ class Prepared(msgspec.Struct):
 def prepare(codec: Codec, work: Commit, *, bodies: bool = True, together: bool = False) -> Prepared:
     """Encode and compress ``work``; see :meth:`Codec.page_rows`.
 
-    Raises Unstorable naming the record at fault.
+    Raises Unstorable that names the record at fault.
     """
     records: list[StoredPage | Attempt | Final] = [*work.pages, *work.attempts, *work.finals]
     for record in records:

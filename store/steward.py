@@ -1,4 +1,4 @@
-"""Whether a store needs a steward, which code that is, and what it has seen of the servers."""
+"""Whether a store needs a steward, its code, and what it has observed of the servers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 
 
 class RingServer(Struct, frozen=True, kw_only=True):
-    """A server of a ring. ``lag_seconds`` is how far it is behind whom it ``follows``: None where
-    that cannot be told; ``why`` says why it could not be asked."""
+    """A server of a ring.
+
+    ``lag_seconds`` is how far it lags behind the server that it ``follows``, None if that is not
+    known; ``why`` says why it could not be asked.
+    """
 
     name: str
     role: Literal["writer", "partner", "master", "replica"]
@@ -27,9 +30,10 @@ class RingServer(Struct, frozen=True, kw_only=True):
 
 
 class Ring(Struct, frozen=True, kw_only=True):
-    """Who takes writes since which reign, and who acknowledges them: "" for nobody.
+    """Who takes writes since which reign, and who acknowledges them: "" for no server.
 
-    ``notes`` say what is wrong, and what to do; ``seen_ms`` is when all this was so (epoch).
+    ``notes`` say what is wrong, and what to do; ``seen_ms`` is the time of this observation
+    (epoch).
     """
 
     epoch: int = 0
@@ -41,8 +45,10 @@ class Ring(Struct, frozen=True, kw_only=True):
 
 
 def ring_of(steward: Steward | None) -> Ring | None:
-    """What a steward that runs has seen in its last round. It asks nobody; None before the first
-    round, and for a store without a steward."""
+    """Return what a running steward has observed in its last round.
+
+    It asks no server. None before the first round, and for a store without a steward.
+    """
     if steward is None or steward.seen is None:
         return None
     report, seen_ms = steward.seen
@@ -76,7 +82,7 @@ def _servers(report: Report, masters: set[str]) -> tuple[RingServer, ...]:
 
 
 def steward_of(url: str, account: str = "") -> Steward | None:
-    """The steward of a ring of masters; None for any other store.
+    """Return the steward of a ring of masters; None for any other store.
 
     ``account`` is ``USER:PASSWORD``, "" for that of ``url``. Raises InvalidConfig.
     """

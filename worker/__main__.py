@@ -1,7 +1,8 @@
 """``python -m greencrawl.worker``: the supervisor of a worker.
 
-``--child N`` is one of its processes, ``--quarantine`` the one in which a child has suspects read.
-The supervisor is plain Python on purpose (signals, waitpid); only these are made of greenlets.
+``--child N`` is one of its processes; ``--quarantine`` is the process in which a child has suspects
+read. The supervisor is plain Python on purpose (signals, waitpid); only the other processes use
+greenlets.
 """
 
 import sys
@@ -18,13 +19,16 @@ if "--child" in sys.argv or "--quarantine" in sys.argv:
     patch_all()
 
 from greencrawl.schema import log
-from greencrawl.schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig
+from greencrawl.schema.errors import NO_ROOM, FrontierMismatch, GreencrawlError, InvalidConfig
 from greencrawl.schema.settings import Settings, changed, load
 from greencrawl.worker.process import supervisor
 
 
 def _child(settings: Settings, number: int) -> int:
-    """Run one process; what a restart would not mend ends it with ``EX_CONFIG``."""
+    """Run one process.
+
+    It ends with ``EX_CONFIG`` if a restart would not help, with ``EX_NO_ROOM`` on a full disk.
+    """
     from greencrawl.worker import child
 
     try:
@@ -32,6 +36,16 @@ def _child(settings: Settings, number: int) -> int:
     except (InvalidConfig, FrontierMismatch) as error:
         print(f"worker: {error}", file=sys.stderr)
         return supervisor.EX_CONFIG
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        log.logger("worker").error(
+            "disk_full",
+            data=str(settings.data),
+            error=str(error),
+            advice="make room there; the worker tries again every ten seconds",
+        )
+        return supervisor.EX_NO_ROOM
 
 
 def _quarantine(settings: Settings, descriptor: int, parent: int) -> int:
@@ -43,7 +57,7 @@ def _quarantine(settings: Settings, descriptor: int, parent: int) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit status: 2 for bad arguments or settings, 1 when the worker gave up."""
+    """Return the exit status: 2 for bad arguments or settings, 1 when the worker gave up."""
     numbers = [int(text) for text in arguments[1:] if text.isdigit()]
     is_child = arguments[:1] == ["--child"] and len(arguments) == 2 and len(numbers) == 1
     is_quarantine = arguments[:1] == ["--quarantine"] and len(arguments) == 3 and len(numbers) == 2

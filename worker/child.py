@@ -1,4 +1,4 @@
-"""One worker process: its parts put together, and what its predecessor left behind."""
+"""One worker process: builds its parts, and handles what its predecessor left behind."""
 
 from __future__ import annotations
 
@@ -82,28 +82,28 @@ MEND = (
 )
 
 CALL_SECONDS = 30.0
-"""A broker is waited for so long at most."""
+"""How long a broker's answer is waited for."""
 
 _DID = {FailureKind.PROCESS_DEATH: "killed", FailureKind.STALLED: "hung"}
 
 
 def broker_of(settings: Settings) -> BrokerClient:
-    """The client of a worker. It leaves a silent broker for the next one after a third of a lease,
-    at least a second: what is held can still be extended, and finished, before others get it."""
+    """Make a worker's client. It leaves a silent broker for the next one after a third of a lease,
+    at least a second. So what is held can still be extended, and finished, before others get it."""
     seconds = min(CALL_SECONDS, max(settings.lease_seconds / 3, 1.0))
     return BrokerClient(settings.broker, settings.worker_token, ca=settings.tls_ca, timeout=seconds)
 
 
 def sender_of(settings: Settings) -> Sender:
-    """What this process says from now on goes to the loggers, where there are some."""
+    """Send the log lines of this process to the loggers from now on, if there are any."""
     return Sender(settings.data, settings.worker_token, settings.tls_ca)
 
 
 class Worker:
     """All parts of one process. Raises FrontierMismatch and InvalidConfig; waits for the rest.
 
-    ``broker`` takes the place of the client of ``settings.broker``, as benchmarks need it;
-    ``sender`` has what this process has said already.
+    ``broker`` replaces the client of ``settings.broker``, as benchmarks need it; ``sender`` has the
+    log lines so far.
     """
 
     def __init__(
@@ -242,12 +242,12 @@ class Worker:
             log.warning("reader_not_compiled", mend=MEND)
 
     def _dead_for(self) -> float:
-        """Seconds since the process before this one was found dead; 0 if that is not known."""
+        """Return the seconds since the previous process was found dead; 0 if that is not known."""
         died = self._crash_record.died
         return time.monotonic() - died if died else 0.0
 
     def _keeper(self) -> Keeper:
-        """Authentication. A file of credentials that is named must be there."""
+        """Build the authentication. A file of credentials that is named must exist."""
         settings, file = self._settings, self._settings.credentials_file
 
         def open_parts() -> LoginParts:
@@ -274,10 +274,10 @@ class Worker:
         return keeper
 
     def run(self) -> int:
-        """Charge what the last process died of, then crawl; returns the exit status.
+        """Charge what the last process died of, then crawl; return the exit status.
 
-        Told to stop before the charge is settled, since the store or the broker is away, it leaves
-        the verdict to the next process.
+        If it is told to stop before that is settled, since the store or the broker is away, the
+        next process does it.
         """
         try:
             charging = gevent.spawn(self._charge)
@@ -305,11 +305,11 @@ class Worker:
     def _charge(self) -> None:
         """Charge the page that killed or hung our predecessor, and that page alone.
 
-        Others may have had a part in it, so it is no dead letter yet: from now on the page is read
-        alone (``greencrawl.worker.process.quarantine``): what it does there is the proof. This
-        comes before the first reconcile, which releases the session's other tasks uncharged. If the
-        broker has reaped the session already, the outcome is stale and the page is merely fetched
-        once more; its attempt is in the journal all the same.
+        Other pages may have had a part in it, so it is not a dead letter yet. From now on the page
+        is read alone (``greencrawl.worker.process.quarantine``); what it does there is the proof.
+        This comes before the first reconcile, which releases the session's other tasks uncharged.
+        If the broker has reaped the session already, the outcome is stale and the page is only
+        fetched once more; its attempt is in the journal.
         """
         verdict = self._crash_record.verdict()
         if verdict is None:
@@ -371,16 +371,17 @@ def _join(settings: Settings, store: Store) -> Frontier:
 
 
 def before_start() -> None:
-    """What a worker process asks of the system, before any part is built."""
+    """Configure the process before any part is built."""
     heap.settle()
     pool_trees()
     gevent.config.track_greenlet_tree = False  # who spawned whom, for debuggers: 3 KB a greenlet
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a socket a session, and idle ones
+    # each session needs a socket, and idle connections do
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def main(settings: Settings, number: int) -> int:
-    """Body of ``python -m greencrawl.worker --child N``: returns the exit status."""
+    """Run ``python -m greencrawl.worker --child N``; return the exit status."""
     crash_points.arm(settings.fault)
     before_start()
     sender = sender_of(settings)
@@ -392,6 +393,6 @@ def main(settings: Settings, number: int) -> int:
     stopping.rawlink(lambda _: starting.kill(block=False))
     worker = starting.get()
     garbage.started()
-    if not isinstance(worker, Worker):  # told to stop while Redis, say, is awaited
+    if not isinstance(worker, Worker):  # told to stop while Redis, for example, is awaited
         return 0
     return worker.run()

@@ -1,5 +1,4 @@
-"""The knowledge of a worker about each crawl, per revision: options, scope, hooks, kernels,
-headers."""
+"""What a worker knows of each crawl, per revision: options, scope, hooks, kernels, headers."""
 
 from __future__ import annotations
 
@@ -36,29 +35,29 @@ from greencrawl.worker.session.caps import Caps
 log = logger("worker")
 
 TRY_AGAIN_SECONDS = 20.0
-"""Between two attempts to import what could not be imported."""
+"""Seconds between two attempts to import a crawl's code."""
 REFUSALS = 100
-"""Crawls that a lease names as refused at most."""
+"""Most crawls that a lease names as refused."""
 
 
 class CrawlSource(Protocol):
-    """The part of a store that is needed here; see ``greencrawl.store.base.Store``."""
+    """The part of a store that is used here; see ``greencrawl.store.base.Store``."""
 
     def crawl(self, name_or_id: str | int) -> Crawl:
-        """The crawl as it is now. Raises UnknownCrawl, Unavailable."""
+        """Return the crawl as it is now. Raises UnknownCrawl, Unavailable."""
 
 
 class RootStore(CrawlSource, Protocol):
-    """The part of a store that is needed here; see ``greencrawl.store.base.Store``."""
+    """The part of a store that is used here; see ``greencrawl.store.base.Store``."""
 
     def add_roots(self, crawl: int, roots: list[str]) -> Crawl:
-        """Widen a crawl's scope; returns the crawl as it is then. Raises Unavailable."""
+        """Widen a crawl's scope; return the crawl after that. Raises Unavailable."""
 
     def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
-        """The latest version of a page, or None. Raises BodyAway, Unavailable."""
+        """Return the latest version of a page, or None. Raises BodyAway, Unavailable."""
 
     def validators(self, crawl: int, fingerprints: Sequence[int]) -> dict[int, Validators]:
-        """Fingerprint → what the server said of the page that is stored. Raises Unavailable."""
+        """Return fingerprint → validators of the stored page. Raises Unavailable."""
 
 
 @dataclass(frozen=True)
@@ -73,60 +72,64 @@ class CrawlContext:
     headers: dict[str, str]
     listings: tuple[Listing, ...] = ()
     paced_since: int = 0
-    """Sessions of earlier revisions keep another pace."""
+    """The revision since which its pace holds; earlier sessions keep another pace."""
 
     @property
     def pace(self) -> tuple[float, int]:
-        """What sessions are opened by: delay and slots."""
+        """Return delay and slots, which sessions are opened by."""
         return self.options.delay, self.options.slots
 
     kernels: Kernels = NO_KERNELS
 
     @cached_property
     def options(self) -> CrawlOptions:
-        """Those of the crawl."""
+        """Return the options of the crawl."""
         return self.crawl.options
 
     @cached_property
     def caps(self) -> Caps:
-        """What may be asked of the addresses and domains of its hosts."""
+        """Return the limits on the addresses and domains of its hosts."""
         return Caps.of(self.options)
 
     @cached_property
     def only_start(self) -> str:
-        """The canonical URL that the crawl begins at, "" if there are several, or none."""
+        """Return the canonical URL that the crawl starts at, "" if there are several, or none."""
         begins = scope.starts(self.options)
         return queued_url(self.options, begins[0][1]) if len(begins) == 1 else ""
 
     @cached_property
     def logs_in(self) -> bool:
-        """Whether an entry of its ``auth`` makes a login, rather than prove each request."""
+        """Tell whether an entry of its ``auth`` makes a login, rather than authenticate each
+        request."""
         return any(isinstance(entry, Form | OAuth2 | Own) for entry in self.options.auth)
 
     @cached_property
     def wanted(self) -> Wanted:
-        """Which links are read in its pages, and whether what these need is."""
+        """Return which links are read in its pages, and whether requisites are."""
         return Wanted(chosen_sources(self.options.links), self.options.requisites == "on")
 
     @cached_property
     def backtracks(self) -> bool:
-        """Whether its scope is asked with the page named in the crash record; see
-        ``greencrawl.schema.net.scope.Rules``."""
+        """Tell whether the page must be in the crash record when its scope is checked.
+
+        See ``greencrawl.schema.net.scope.Rules``.
+        """
         return self.rules.backtracks
 
     @cached_property
     def shown(self) -> dict[str, str]:
-        """What may be kept of ``headers``. Not to be changed: pages share it."""
+        """Return the part of ``headers`` that may be stored. Do not change it: pages share it."""
         return shown(self.headers)
 
     def listing(self, url: str) -> Listing | None:
-        """The source of which the canonical ``url`` is a page, if any."""
+        """Return the source of which the canonical ``url`` is a page, if any."""
         if not self.listings or self.kernels.at(url) is not None:
             return None
         return listing_of(self.listings, url)
 
     def headers_for(self, url: str) -> dict[str, str]:
-        """What is sent when the canonical ``url`` is asked for, before credentials and hooks."""
+        """Return the headers of a request for the canonical ``url``, before credentials and
+        hooks."""
         if not self.listings or self.listing(url) is None:
             return self.headers
         return {**self.headers, "accept": ACCEPT_JSON}
@@ -151,20 +154,20 @@ def context_of(crawl: Crawl) -> CrawlContext:
 
 
 class Refused(GreencrawlError):
-    """Raised for a crawl that cannot be worked on in this process; see :meth:`Crawls.refusals`."""
+    """Raised for a crawl that this process cannot work on; see :meth:`Crawls.refusals`."""
 
 
 MOST = 32
-"""Crawls that a process has ready; each remembers the verdicts of its scope, some MB."""
+"""Most crawls that a process has ready; each remembers the verdicts of its scope, some MB."""
 IDLE_SECONDS = 300.0
-"""One without a session for so long is over, or waits: it is read again if it comes back."""
+"""A crawl without a session for so long is dropped; it is read again if it comes back."""
 
 
 class Crawls:
     """Contexts by crawl id; reloaded when a session names a newer revision.
 
-    A crawl whose hook or kernel is not permitted, or cannot be imported, is refused, and tried
-    again every :data:`TRY_AGAIN_SECONDS`: somebody may have installed it.
+    A crawl whose hook or kernel is not permitted, or cannot be imported, is refused. It is tried
+    again every :data:`TRY_AGAIN_SECONDS`: an operator may have installed it.
     """
 
     def __init__(
@@ -180,7 +183,7 @@ class Crawls:
         self._tried = clock()
 
     def get(self, crawl: int, revision: int) -> CrawlContext:
-        """The context, at least as new as ``revision``; waits while the store is away.
+        """Return the context, at least as new as ``revision``; wait while the store is away.
 
         Raises UnknownCrawl when the crawl was deleted, Refused when its code cannot be imported.
         """
@@ -196,13 +199,13 @@ class Crawls:
             return context
 
     def latest(self, context: CrawlContext) -> CrawlContext:
-        """What is known of the crawl by now: its options may have been changed."""
+        """Return the newest known context of the crawl: its options may have been changed."""
         return self._contexts.peek(context.crawl.id) or context
 
     def renew(self, crawl: int) -> CrawlContext | None:
-        """Options of a crawl were changed: read it again.
+        """Read a crawl again after its options were changed.
 
-        None is one that this process does not work on, or cannot any more. Raises Unavailable.
+        None if this process does not work on it, or cannot any more. Raises Unavailable.
         """
         if self._contexts.get(crawl) is None:
             return None
@@ -232,7 +235,8 @@ class Crawls:
         return context
 
     def _paced(self, context: CrawlContext) -> CrawlContext:
-        """With the revision since which its pace is what it is, as far as it is known here."""
+        """Return the context with the revision since which its pace holds, as far as it is known
+        here."""
         known, crawl = self._contexts.get(context.crawl.id), context.crawl
         if known is None:
             return context
@@ -240,7 +244,7 @@ class Crawls:
         return replace(context, paced_since=known.paced_since if same else crawl.revision)
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """Crawls of which no session is to be taken, after trying them again if that is due."""
+        """Return crawls to take no session of, after trying them again if that is due."""
         if self._refused and self._clock() - self._tried >= TRY_AGAIN_SECONDS:
             self._tried = self._clock()
             for crawl in list(self._refused):

@@ -1,11 +1,11 @@
-"""One worker process: a greenlet for each host session, and a few that keep them going.
+"""One worker process: a greenlet for each host session, and a few for the whole process.
 
-The lease loop asks for as many sessions as greenlets are free and starts them. An extender
-(``greencrawl.worker.session.extending``) keeps all of them alive. Outboxes and the writer carry
-results away. The heartbeat tells the supervisor that the hub is turning. The engine waits for
-brokers that are away. After any lost answer it reconciles before it leases again, so that no host
-waits until a lease that nobody knows of runs out. A worker that is told of a later incarnation of
-itself leases nothing: another host goes by its name.
+The lease loop asks for as many sessions as greenlets are free, and starts them. An extender
+(``greencrawl.worker.session.extending``) extends all of them. Outboxes and the writer carry results
+away. The heartbeat shows the supervisor that the hub runs. The engine waits for brokers that are
+away. After any lost answer it reconciles before it leases again, so that no host waits until a
+lease that nobody knows of expires. A worker that is told of a later incarnation of itself leases
+nothing: another host uses its name.
 """
 
 from __future__ import annotations
@@ -50,21 +50,24 @@ WAIT_SECONDS = 20.0
 PAUSE_SECONDS = 0.005
 """Seconds between two leases, so that hosts that fall due together come in one answer."""
 OWED_SECONDS = 5.0
-"""Before what a node that was away has not heard is said again."""
+"""Seconds before a node that was away is told again what it missed."""
 LOOK_AROUND_SECONDS = 0.25
-"""Between two looks at who crawls (``greencrawl.worker.session.slow_hosts``)."""
+"""Seconds between two checks of which hosts are slow (``greencrawl.worker.session.slow_hosts``)."""
 LOOK_SECONDS = 1.0
 POSTPONED_SECONDS = 5.0
-"""So long a worker that stops waits for the Redis node of what it has still to tell."""
+"""How long a stopping worker waits for the Redis node of its last messages."""
 SUPERSEDED_SECONDS = 1.0, 5.0
-"""First and longest pause of a worker that another has taken the place of."""
+"""The first and the longest pause of a superseded worker."""
 AWAY_LOOKS = 3
-"""Looks in a row that find no broker ready, after which a stopping worker no longer waits."""
+"""After so many checks in a row without a ready broker, a stopping worker no longer waits."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How a process works. ``worker`` and ``incarnation`` name it to the broker; seconds."""
+    """The limits of a process.
+
+    The broker knows it by ``worker`` and ``incarnation``; times in seconds.
+    """
 
     worker: str
     incarnation: int
@@ -75,7 +78,7 @@ class Limits:
 
 
 class Engine:
-    """See the module's text. :meth:`run` is the life of the process."""
+    """The engine; see the module's docstring. :meth:`run` is the life of the process."""
 
     def __init__(
         self,
@@ -120,7 +123,7 @@ class Engine:
         self._freed = Event()
         self._greenlets = limits.greenlets
         self._resting = False
-        """Whether nothing is leased, since an operator wants it so."""
+        """Whether nothing is leased because an operator ordered it."""
         self._slow_hosts = SlowHosts(limits.greenlets)
         self._extender = Extender(broker, sessions, limits.lease_seconds, clock)
         self._failed = False
@@ -128,7 +131,7 @@ class Engine:
         """Whether another process has this worker's id, as the broker has said last."""
 
     def spawn(self, body: Callable[..., object], *args: object) -> gevent.Greenlet[..., Any]:
-        """Start a greenlet that is not to fail; if it does, the process ends with status 1."""
+        """Start a greenlet that must not fail; if it does, the process ends with status 1."""
         return gevent.spawn(self._guarded, body, *args)
 
     def _guarded(self, body: Callable[..., object], *args: object) -> None:
@@ -140,10 +143,10 @@ class Engine:
             self._stopping.set()
 
     def keep(self, *, greenlets: int, paused: bool, drain: bool) -> None:
-        """Work with so many greenlets; ``paused``, or to ``drain``, lease nothing.
+        """Work with so many greenlets; lease nothing if ``paused``, or to ``drain``.
 
-        Sessions beyond, when draining all, end after the request under way, and what they have not
-        fetched goes back, uncharged.
+        Surplus sessions, when draining all of them, end after the request under way; what they have
+        not fetched goes back, uncharged.
         """
         self._greenlets, self._resting = greenlets, paused or drain
         self._slow_hosts.resize(greenlets)
@@ -156,16 +159,15 @@ class Engine:
 
     @property
     def greenlets(self) -> int:
-        """Hosts that may be fetched from at once."""
+        """Return how many hosts may be fetched from at once."""
         return self._greenlets
 
     def run(self, grace_seconds: float) -> int:
-        """Work until ``stopping`` is set, then drain; returns the process's exit status.
+        """Work until ``stopping`` is set, then drain; return the process's exit status.
 
-        Draining: no further request leaves. Answers under way are taken in, stored and settled.
-        What was not fetched is released, and sessions are closed. This takes at most
-        ``grace_seconds``, and lasts only while there is a broker to tell: it may be stopping as
-        well.
+        Draining: no further request is sent. Answers under way are read, stored and settled. What
+        was not fetched is released, and sessions are closed. This takes at most ``grace_seconds``,
+        and lasts only while a broker answers: brokers may be stopping as well.
         """
         services = [self.spawn(self._beat), self.spawn(self._writer.run)]
         services += [self.spawn(outbox.run) for outbox in self._outboxes]
@@ -182,7 +184,7 @@ class Engine:
             if ends[0].ready():
                 ends[0].get()
                 log.info("stopped")
-            else:  # what is left is reaped by the broker, and fetched again
+            else:  # the broker reaps the rest, and it is fetched again
                 log.warning("stopped_with_work_left", held=len(self._sessions))
             gevent.killall(ends)
         gevent.killall(services)
@@ -201,13 +203,13 @@ class Engine:
         self._reconcile(leaving=True)
 
     def _until_away(self) -> None:
-        """Returns once no broker has been ready, with its Redis and store, at several looks."""
+        """Return when several checks found no broker ready, with its Redis and store."""
         missed = 0
         while missed < AWAY_LOOKS:
             try:
                 ready = gevent.with_timeout(LOOK_SECONDS, self._broker.ready, timeout_value=False)
             except Refused:
-                ready = True  # somebody is there
+                ready = True  # some broker is there
             missed = 0 if ready else missed + 1
             gevent.sleep(LOOK_SECONDS)
 
@@ -225,7 +227,7 @@ class Engine:
                 self._freed.clear()
                 self._freed.wait()
                 continue
-            if self._clock() >= self._owed_at:  # here none of our leases is on its way
+            if self._clock() >= self._owed_at:  # at this point none of our leases is on its way
                 self._reconcile()
             sent, greenlets = self._clock(), self._greenlets
             try:
@@ -248,7 +250,7 @@ class Engine:
             gevent.sleep(PAUSE_SECONDS)
 
     def _free(self) -> int:
-        """Greenlets that have nothing to do, those not counted whose session crawls."""
+        """Return how many greenlets are free; sessions of slow hosts do not count."""
         if self._resting:
             return 0
         return self._greenlets - self._sessions.fetching + self._slow_hosts.slow
@@ -277,12 +279,11 @@ class Engine:
         )
 
     def _reconcile(self, idle: tuple[str, ...] = (), *, leaving: bool = False) -> None:
-        """Tell what is held, so that what else this process or the dead were given is released.
+        """Tell what is held, so that all else that this process or the dead were given is released.
 
-        Waits for a broker, and for as long as another worker has taken this one's place.
-
-        ``idle``: what a process before this one held without a request under way. A node that is
-        away is told later: none of the others has to wait for that.
+        It waits for a broker, and for as long as another worker uses this one's name. ``idle``:
+        sessions of an earlier process without a request under way. A node that is away is told
+        later: the others do not wait for it.
         """
         self._idle = self._idle or idle
         rests, older_broker = delays(*SUPERSEDED_SECONDS), False
@@ -298,7 +299,7 @@ class Engine:
                 dead_for=min(self._dead_for(), 86_400.0),
                 leaving=leaving,
             )
-            if older_broker:  # it knows none of these
+            if older_broker:  # an older broker knows none of these
                 request = replace(request, dead=(), dead_for=0.0, leaving=False)
             try:
                 reply = self._broker.reconcile(request)

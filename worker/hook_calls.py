@@ -1,4 +1,4 @@
-"""The user's functions that look at pages, called on one, with the tree that it was read from."""
+"""Calls the user's functions for pages, with the tree that the page was read from."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from greencrawl.worker.hooks import HookError, Hooks
 
 
 class Made(NamedTuple):
-    """What the functions made of a page: own fields, records as JSON (an array, b"" for none), and
-    links to follow. ``problems``: by function, what it raised."""
+    """What the functions made of a page.
+
+    Own fields; records as JSON (an array, b"" for none); links to follow. ``problems``: by
+    function, what it raised.
+    """
 
     fields: dict[str, Any] | None
     items: bytes
@@ -21,10 +24,10 @@ class Made(NamedTuple):
 def made_of(hooks: Hooks, page: Page, root: Any, fetched: Fetched, *, content: bool) -> Made:
     """Call ``on_page``, ``items`` and ``links``.
 
-    ``root`` is that of the page's tree, None where it has none; ``content``: whether what the page
-    says may be kept, or else ``links`` alone is called.
+    ``root`` is that of the page's tree, None if it has none; ``content``: whether the page's
+    content may be kept; otherwise only ``links`` is called.
     """
-    from greencrawl.worker.extract.main.library import readable  # for crawls with a hook alone
+    from greencrawl.worker.extract.main.library import readable  # only for crawls with a hook
 
     fields, items, links, problems = None, b"", page.links, dict[str, str]()
     with readable(page, root) as seen:

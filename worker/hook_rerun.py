@@ -1,11 +1,11 @@
-"""Running a crawl's hook again on pages on which it failed, from what is stored.
+"""Runs a crawl's hook again on pages on which it failed, from what is stored.
 
-A page's body is extracted anew. ``on_page``, ``items`` and ``links`` see it as they would have seen
-it then. What they return is stored with the page: fields, records, and new links, which were not
+A page's body is extracted again. ``on_page``, ``items`` and ``links`` see it as they would have
+seen it then. What they return is stored with the page: fields, records, and links that were not
 among those followed before. New links are first logged as a batch of seeds. So if any process dies
 in between, a link is at worst logged twice. No broker need run: the next broker queues the batch. A
-page whose hook has run is not met again; one on which it fails again stays as it is. Each page is
-read in a process of its own (``greencrawl.worker.process.quarantine``), which is bounded in time.
+page whose hook has succeeded is not read again; a page on which it fails again stays as it is. Each
+page is read in a process of its own (``greencrawl.worker.process.quarantine``), with a time limit.
 
 ``fetched`` has what the store kept of the answer: no cookies, no address of the server.
 """
@@ -34,11 +34,11 @@ from greencrawl.worker.refetch import as_fetched
 
 TOGETHER_PAGES = 50
 TOGETHER_BYTES = 4 * 1024 * 1024
-"""Of pages that are written in one transaction, unless a single one has more."""
+"""Bytes of pages that are written in one transaction, unless a single one has more."""
 
 
 class Count(Struct):
-    """How far it is, in pages, and how many ``links`` were logged, new to their pages.
+    """The progress in pages, and how many ``links`` were logged, new to their pages.
 
     ``unread``: pages whose body is not kept, or whose file cannot be read.
     """
@@ -50,12 +50,12 @@ class Count(Struct):
 
     @property
     def pages(self) -> int:
-        """All that were looked at."""
+        """Return how many pages were read."""
         return self.mended + self.failed + self.unread
 
 
 class HookRerun:
-    """One run over a crawl. ``unread`` is told the URL of each page that has no body."""
+    """One run over a crawl. ``unread`` gets the URL of each page that has no body."""
 
     def __init__(
         self, store: Store, crawl: Crawl, reader: Quarantine, unread: Callable[[str], object]
@@ -68,9 +68,9 @@ class HookRerun:
         self.count = Count()
 
     def run(self, going: Callable[[Count], bool]) -> None:
-        """Go through the pages; ``going`` is asked after each whether to go on.
+        """Go through the pages; ``going`` says after each whether to go on.
 
-        Ended early, everything up to there is stored. Raises NoProcess, and what stores raise.
+        If it ends early, all results so far are stored. Raises NoProcess, and what stores raise.
         """
         work, links, size = Commit(), list[Admission](), 0
         for number in self._numbers():
@@ -92,7 +92,7 @@ class HookRerun:
             after = found[-1]
 
     def _page(self, number: int) -> StoredPage | None:
-        """A page with its body, or None where there is none to read."""
+        """Return a page with its body, or None if there is none to read."""
         crawl = self._context.crawl.id
         try:
             page = self._store.page(crawl, number)
@@ -106,10 +106,10 @@ class HookRerun:
         return None
 
     def _read(self, page: StoredPage, number: int, work: Commit) -> list[Admission]:
-        """Run the hook on one page and add to ``work`` what came of it; returns links to log."""
+        """Run the hook on one page and add the results to ``work``; return links to log."""
         fetched = as_fetched(page)
         before, known = (page.fields, page.items), {link.url for link in page.links}
-        page.links = []  # those that are logged stay in the replay log
+        page.links = []  # links that are logged stay in the replay log
         try:
             reading = self._reader.read(self._context, Task(0, page.url, page.depth), fetched)
             problems = reading.problems

@@ -7,10 +7,10 @@
     def links(page: Extracted, links: list[Link]) -> list[Link]: ...
     def request(task: Task, headers: dict[str, str]) -> dict[str, str]: ...
 
-``on_page`` returns own fields (a dict that JSON can hold), which are stored and exported with the
-page. ``items`` returns or yields any number of such dicts, up to :data:`MOST_ITEMS`: records that
-are stored with the page and exported by themselves. Neither is called for pages whose content is
-not to be kept (``greencrawl.worker.directives``). ``links`` returns those of the page's links to
+``on_page`` returns your own fields (a dict that JSON can hold), which are stored and exported with
+the page. ``items`` returns or yields any number of such dicts, up to :data:`MOST_ITEMS`: records
+that are stored with the page and exported by themselves. Neither is called for pages whose content
+is not to be kept (``greencrawl.worker.directives``). ``links`` returns those of the page's links to
 follow, perhaps with a ``score`` each; scope and the seen-check come afterwards. ``request`` returns
 the headers to send. Credentials (``greencrawl.worker.auth``) are added afterwards, so that it does
 not see them. They run between the network calls of one page, one page at a time in a process: one
@@ -19,10 +19,9 @@ its own (``greencrawl.worker.process.quarantine``), which imports the module ane
 keeps in memory for others to read is not there.
 
 An error in a function, even an exit, is a :class:`HookError` here. The pipeline journals it with
-the URL, counts it by its message, and goes on as though the function were not there. Functions get
-copies of their arguments, so changes in them change nothing. The page's tree alone is one for all
-of them; it is there until the last has returned
-(``greencrawl.worker.extract.main.library.Extracted``).
+the URL, counts it by its message, and goes on without the function. Functions get copies of their
+arguments, so changes in them change nothing. Only the page's tree is shared; it exists until the
+last function has returned (``greencrawl.worker.extract.main.library.Extracted``).
 """
 
 from __future__ import annotations
@@ -48,39 +47,40 @@ if TYPE_CHECKING:
     from greencrawl.worker.extract.main.library import Extracted
 
 MOST_ITEMS = 5000
-"""Records of a page."""
+"""Most records of a page."""
 ITEM_BYTES = 64 * 1024
-"""Of a record, as JSON."""
+"""Most bytes of a record, as JSON."""
 ITEMS_BYTES = 4 * 1024 * 1024
-"""Of all records of a page, as JSON."""
+"""Most bytes of all records of a page, as JSON."""
 
 
 class OnPage(Protocol):
-    """Own fields of a page, or None. ``fetched`` is the answer it came in."""
+    """Returns own fields of a page, or None. ``fetched`` is the answer with the page."""
 
     def __call__(self, page: Extracted, fetched: Fetched, /) -> dict[str, Any] | None: ...
 
 
 class Items(Protocol):
-    """Records that a page holds."""
+    """Returns the records in a page."""
 
     def __call__(self, page: Extracted, /) -> Iterable[dict[str, Any]] | None: ...
 
 
 class Links(Protocol):
-    """The links to follow, out of (or beside) those found."""
+    """Returns the links to follow, from those found, or others."""
 
     def __call__(self, page: Extracted, links: list[Link], /) -> list[Link]: ...
 
 
 class Request(Protocol):
-    """The headers to send for ``task``, credentials apart, from those that would be sent."""
+    """Returns the headers to send for ``task``, from those that would be sent; without
+    credentials."""
 
     def __call__(self, task: Task, headers: dict[str, str], /) -> dict[str, str]: ...
 
 
 class HookError(GreencrawlError):
-    """Raised when a user's function raises, or returns what it must not.
+    """Raised when a user's function raises, or returns a wrong value.
 
     ``function`` names it; the message ends with ``what``, the exception's own.
     """
@@ -102,16 +102,16 @@ class Hooks:
 
     @property
     def any(self) -> bool:
-        """Whether there is a function."""
+        """Tell whether there is a function."""
         return self.wanted or self.request is not None
 
     @property
     def wanted(self) -> bool:
-        """Whether a function looks at pages."""
+        """Tell whether a function reads pages."""
         return any((self.on_page, self.items, self.links))
 
     def page_fields(self, page: Extracted, fetched: Fetched) -> dict[str, Any] | None:
-        """Call ``on_page``. Raises HookError; None without such a function."""
+        """Call ``on_page``; None without such a function. Raises HookError."""
         if self.on_page is None:
             return None
         answer = replace(fetched, headers=dict(fetched.headers), request=dict(fetched.request))
@@ -124,11 +124,14 @@ class Hooks:
             return None
         if not isinstance(fields, dict):
             raise HookError("on_page", f"must return a dict or None, not {type(fields).__name__}")
-        return wire.from_json(encoded, dict[str, Any])  # as it is now: it is stored later
+        return wire.from_json(encoded, dict[str, Any])  # a copy as it is now: it is stored later
 
     def page_items(self, page: Extracted) -> bytes:
-        """Call ``items``; its records as a JSON array, b"" for none. Raises HookError, also where
-        they are more or longer than is kept: then none is."""
+        """Call ``items``; return its records as a JSON array, b"" for none.
+
+        Raises HookError, also if there are more records, or longer ones, than are kept: then none
+        is.
+        """
         if self.items is None:
             return b""
         try:
@@ -137,7 +140,8 @@ class Hooks:
             raise HookError("items", described(error)) from error
 
     def chosen_links(self, page: Extracted) -> list[Link]:
-        """Call ``links``. Raises HookError; all links of the page without such a function."""
+        """Call ``links``; return all links of the page without such a function. Raises
+        HookError."""
         if self.links is None:
             return page.links
         given = _copy(page)
@@ -150,7 +154,7 @@ class Hooks:
         return chosen
 
     def request_headers(self, task: Task, headers: dict[str, str]) -> dict[str, str]:
-        """Call ``request``. Raises HookError; ``headers`` without such a function."""
+        """Call ``request``; return ``headers`` without such a function. Raises HookError."""
         if self.request is None:
             return headers
         try:
@@ -166,8 +170,11 @@ class Hooks:
 
 
 def packed(items: Iterable[dict[str, Any]]) -> bytes:
-    """Records as a JSON array, b"" for none. Raises TypeError for what is no dict, ValueError where
-    they are more or longer than is kept, and whatever ``items`` raises."""
+    """Return records as a JSON array, b"" for none.
+
+    Raises TypeError for a record that is no dict, ValueError if there are more, or longer ones,
+    than are kept, and whatever ``items`` raises.
+    """
     found: list[bytes] = []
     size = 0
     for item in items:
@@ -185,7 +192,7 @@ def packed(items: Iterable[dict[str, Any]]) -> bytes:
 
 
 RAISED = (Exception, SystemExit, KeyboardInterrupt, gevent.Timeout)
-"""What a user's function may raise; GreenletExit is the engine's, and passes."""
+"""Exceptions that a user's function may raise; GreenletExit is the engine's, and passes."""
 
 
 def _copy(page: Extracted) -> Extracted:
@@ -196,7 +203,7 @@ def _copy(page: Extracted) -> Extracted:
 
 
 def _is_link(link: object) -> bool:
-    """Whether it is a Link whose fields are of the types that a Link has."""
+    """Tell whether it is a Link whose fields have the right types."""
     return (
         isinstance(link, Link)
         and isinstance(link.url, str)
@@ -212,7 +219,8 @@ _VARYING = re.compile(r"[a-z][a-z0-9+.-]*://[^\s'\"<>]*|0x[0-9a-f]{4,}|[0-9]{4,}
 
 
 def stable(what: str, url: str) -> str:
-    """What of an error's text is the same on other pages: without URLs, addresses, long numbers."""
+    """Return the part of an error's text that is the same on other pages: no URLs, addresses, long
+    numbers."""
     return _VARYING.sub("…", what[:2000].replace(url, "…"))
 
 
@@ -222,9 +230,9 @@ _PARAMETERS = {"on_page": 2, "items": 1, "links": 2, "request": 2}
 def load(module: str) -> Hooks:
     """Import ``package.module`` and take its hook functions; "" gives none.
 
-    Found as Python finds modules, and from the current directory. Raises InvalidConfig, which
-    names ``hook``, when the module cannot be imported, has none of the functions, or one of them
-    is not callable with its arguments.
+    It is found as Python finds modules, and in the current directory. Raises InvalidConfig, which
+    names ``hook``, when the module cannot be imported, has none of the functions, or one of them is
+    not callable with its arguments.
     """
     if not module:
         return Hooks()
@@ -247,11 +255,11 @@ def load(module: str) -> Hooks:
 
 
 _FOLDERS = ("schema", "store", "broker", "worker", "cli")
-"""What hooks of earlier versions imported without ``greencrawl.``."""
+"""Folders that hooks of earlier versions imported without ``greencrawl.``."""
 
 
 def imported(module: str, field: str) -> ModuleType:
-    """A module of the user's, found also in the current directory, where no other has its name.
+    """Import a module of the user's, also from the current directory, unless another has its name.
 
     Raises InvalidConfig, which names ``field``, when it cannot be imported.
     """
@@ -264,7 +272,7 @@ def imported(module: str, field: str) -> ModuleType:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
-    importlib.invalidate_caches()  # it may have been put there since we looked
+    importlib.invalidate_caches()  # it may have been put there since the last look
     try:
         return importlib.import_module(module)
     except RAISED as error:
@@ -275,7 +283,7 @@ def imported(module: str, field: str) -> ModuleType:
 
 
 def _renamed(error: BaseException) -> str:
-    """The message for a module that is missing, or not as it was, since ours have a new name."""
+    """Return the message for a module that is missing, or changed, since ours have a new name."""
     missing = error.name or "" if isinstance(error, ImportError) else ""
     first = missing.partition(".")[0]
     return (
@@ -284,7 +292,7 @@ def _renamed(error: BaseException) -> str:
 
 
 def _problem(function: object, count: int, *, yields: bool) -> str:
-    """What is wrong with ``function`` as a hook of ``count`` arguments; "" if nothing."""
+    """Say what is wrong with ``function`` as a hook of ``count`` arguments; "" if nothing."""
     if not callable(function):
         return "is not a function"
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
@@ -299,5 +307,5 @@ def _problem(function: object, count: int, *, yields: bool) -> str:
 
 
 def described(error: BaseException) -> str:
-    """An error's type and message."""
+    """Return an error's type and message."""
     return f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""The link checker: which of a page's links are valid and in scope, and how soon they come.
+"""The link checker: which of a page's links are valid and in scope, and their priority.
 
 The frontier is asked whether a link was *seen* already, for the links of many pages at once.
 """
@@ -27,27 +27,30 @@ from greencrawl.schema.records import (
 )
 
 MAX_LINKS = 50_000
-"""Links of one page that are followed, as many as a sitemap may have; a page with more is a trap or
-a dump. One of 50,000 takes 0.2 s of CPU, nearly all of it to parse its 4 MB."""
+"""Most links of one page that are followed, as many as a sitemap may have.
+
+A page with more is a trap or a dump. One with 50,000 takes 0.2 s of CPU, nearly all of it to parse
+its 4 MB.
+"""
 
 MAX_REDIRECTS = 10
-"""Redirects in a row, as browsers' 20 halved; more than RFC 9110's historical five."""
+"""Most redirects in a row: half of browsers' 20; more than RFC 9110's historical five."""
 
 MAX_SKIPPED = 1000
-"""Links that log out or change something of which one page has it noted that they are skipped."""
+"""Most skipped links of one page, those that log out or change something, that are noted."""
 
 _VERDICTS = 20_000
 _LONG = 500
-"""Characters of a URL or reference that is not worth remembering: traps are full of them."""
+"""Characters of a URL or reference that is not worth caching: traps are full of them."""
 
 _NO_SCORES: Mapping[str, float | None] = {}
 
 
 class Checker:
-    """Scope for one revision of a crawl, remembering its verdicts on the URLs of late.
+    """Checks scope for one revision of a crawl; remembers its verdicts on recent URLs.
 
     A verdict holds for all depths, since the depth is the same for all links of a page and is
-    asked first. Sites repeat their menu on every page: most links cost one look-up.
+    checked first. Sites repeat their menu on every page: most links cost one look-up.
     """
 
     def __init__(self, crawl: Crawl, rules: Rules) -> None:
@@ -56,21 +59,22 @@ class Checker:
         self._rules = rules
         self._verdicts: dict[str, bool] = {}
         self.wants_texts = any(skip.words for skip in rules.skips)
-        """Whether texts of links may tell that they are not to be followed."""
+        """Whether the texts of links may show that they must not be followed."""
         self._obeys_nofollow = crawl.options.nofollow == "skip"
         self._skipped: dict[str, str] = {}
         self._noted: set[int] = set()
         chosen = frozenset(crawl.options.normalise)
         self._rewrite = rewriter(chosen) if chosen else None
-        # Most crawls; then a page's host answers for nearly all of its links.
+        # For most crawls a page's host then decides about nearly all of its links.
         self._by_host = rules.scope != "prefix" and not (
             rules.include.texts or rules.exclude.texts or rules.skips
         )
 
     def take_skipped(self) -> dict[str, str]:
-        """URLs that were skipped since this was asked, as actions of who is logged in; and why.
+        """Return URLs that were skipped since the last call as actions of a logged-in user; and
+        why.
 
-        Each once in a while, however many pages lead to it.
+        Each comes once in a while, however many pages link to it.
         """
         if not self._skipped:
             return {}
@@ -80,14 +84,13 @@ class Checker:
     def check(
         self, page: Page, links: Sequence[Link], depth: int, texts: LinkTexts | None = None
     ) -> list[Admission]:
-        """What to admit of ``links``, found in ``page`` at ``depth``: each URL once.
+        """Return the admissions of ``links``, found in ``page`` at ``depth``: each URL once.
 
-        In the page's order, and at most ``MAX_LINKS``; how many were left out is added to the
-        page's ``omitted_links``. ``rel=nofollow`` and the page's own
-        nofollow are honoured. URLs that extraction did not make (a hook's) are made canonical,
-        and dropped if they are none. ``texts`` are those of the page's own links, where wanted. The
-        rules of the crawl's ``normalise`` are applied to all; what an entry of its ``auth`` keeps
-        out is kept out as it was written and as it is then.
+        They are in the page's order, and at most ``MAX_LINKS``; how many were left out is added to
+        the page's ``omitted_links``. ``rel=nofollow`` and the page's own nofollow are honoured.
+        URLs of a hook are made canonical, and dropped if they are invalid. ``texts`` are those of
+        the page's own links, if wanted. The rules of the crawl's ``normalise`` are applied to all.
+        An entry of its ``auth`` may keep out a URL as it was written and as it is after that.
         """
         below = depth + 1
         if not page.follow or below > self._depth:
@@ -121,10 +124,10 @@ class Checker:
         depth: int,
         texts: LinkTexts | None = None,
     ) -> list[Admission]:
-        """:meth:`check` for a page whose links nobody else wants to see: the same, but faster.
+        """Run :meth:`check` for a page whose links nobody else needs: the same, but faster.
 
-        ``urls`` is where its references lead, fewer than ``MAX_LINKS``; "" is no URL. ``rels`` is
-        what stands beside each, and ``texts`` are those of the links, where wanted.
+        ``urls`` are the URLs of its references, fewer than ``MAX_LINKS``; "" is no URL. ``rels``
+        are their rels, and ``texts`` the texts of the links, if wanted.
         """
         below = depth + 1
         if not page.follow or below > self._depth:
@@ -133,7 +136,7 @@ class Checker:
         if self._obeys_nofollow and any(rels):
             pairs = list(zip(urls, rels, strict=True))
             barred = {url for url, rel in pairs if rel and _says_nofollow(rel)}
-            if barred:  # of several links to one URL each has to say so
+            if barred:  # of several links to one URL, all must be barred
                 barred -= {url for url, rel in pairs if not (rel and _says_nofollow(rel))}
                 urls = [url for url in urls if url not in barred]
         wanted: dict[str, None] = dict.fromkeys(urls)
@@ -162,11 +165,11 @@ class Checker:
         task: Task,
         redirects: int = 0,
     ) -> list[Admission]:
-        """``links`` of a page, and behind them what it needs to be shown: ``urls``, canonical.
+        """Return ``links`` of a page, followed by what it needs to be shown: ``urls``, canonical.
 
         These are no deeper than its ``task``; neither nofollow nor the scope concerns them, and
         they are not rewritten. With the links they are at most ``MAX_LINKS``; how many were left
-        out is added to the page's ``omitted_links``. ``redirects`` are what each has behind it.
+        out is added to the page's ``omitted_links``. ``redirects`` is set on each.
         """
         known = {link.url for link in links}
         needed = [url for url in urls if url not in known and self._bears(url)]
@@ -177,16 +180,16 @@ class Checker:
         return links + [Admission(url, task.depth, level, redirects, kind) for url in needed[:room]]
 
     def _bears(self, url: str) -> bool:
-        """Whether the rules let a requisite be fetched."""
+        """Tell whether the rules allow a requisite."""
         reason = self._rules.bars(url) if self._rules.bars_any else None
         if reason is not None and is_action(reason):
             self._note(url, reason)
         return reason is None
 
     def _rewritten(self, url: str, page: Page) -> str:
-        """A canonical URL by the crawl's rules of ``normalise``; those that change are counted.
+        """Return a canonical URL by the crawl's rules of ``normalise``; count changes.
 
-        "" for one that, as it was written, is kept out where the crawl is logged in.
+        "" if the URL as it was written is kept out, since the crawl is logged in.
         """
         assert self._rewrite is not None
         found = self._rewrite(url)
@@ -201,7 +204,7 @@ class Checker:
         return found
 
     def _accepts(self, url: str, depth: int) -> bool:
-        """Whether a canonical URL is in scope, by its verdict of before if there is one."""
+        """Tell whether a canonical URL is in scope, by an earlier verdict if there is one."""
         verdict = self._verdicts.get(url)
         if verdict is None:
             reason = self._rules.excluded_by(url, depth)
@@ -218,8 +221,10 @@ class Checker:
             self._verdicts[url] = verdict
 
     def _barred(self, page: Page, texts: LinkTexts | None, depth: int) -> set[str]:
-        """Those of a page's links that their texts tell to be actions, and where its forms lead,
-        unless a link, which was judged, leads there too."""
+        """Return a page's links that their texts show to be actions, and the targets of its forms.
+
+        A form's target is left out if a link, which was judged, leads there too.
+        """
         barred: set[str] = set()
         if texts is None or not (texts.words or texts.forms):
             return barred
@@ -235,7 +240,7 @@ class Checker:
             if reason is not None:
                 barred.add(url)
                 self._note(url, reason)
-                if action.kind == "log_out":  # on another page it may be an icon
+                if action.kind == "log_out":  # on another page the link may be an icon
                     self._remember(url, False)
         return barred
 
@@ -265,19 +270,23 @@ def _says_nofollow(rel: str) -> bool:
 
 
 def redirected(task: Task, target: str) -> Admission:
-    """What to admit when ``task`` redirects to ``target`` (canonical, in scope), at its depth."""
+    """Return the admission when ``task`` redirects to ``target`` (canonical, in scope), at its
+    depth."""
     kind = TaskKind.PAGE if task.kind is TaskKind.REFETCH else task.kind
     return Admission(target, task.depth, task.level, task.redirects + 1, kind)
 
 
 def as_page(task: Task) -> Task:
-    """A requisite that turned out to be a page, as of an ``object``: it is a link away then, and
-    nobody finds it as a link any more."""
+    """Return the task of a requisite that turned out to be a page, as of an ``object``.
+
+    It is a link away then, since it will not be found as a link any more.
+    """
     return replace(task, kind=TaskKind.PAGE, depth=task.depth + 1)
 
 
 def redirect_problem(task: Task, location: str) -> str:
-    """Why a redirect of ``task`` to ``location`` (as sent) leads nowhere, or "" if it leads on."""
+    """Say why a redirect of ``task`` to ``location`` (as sent) leads nowhere, or "" if it is
+    followed."""
     if not location:
         return "no Location"
     if task.redirects % INDEX_STEP >= MAX_REDIRECTS:

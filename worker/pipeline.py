@@ -3,9 +3,9 @@
 traps → robots → hook ``request`` → kernel's ``fetch`` (authentication, download) → verdict on the
 status → kernel's ``read`` (hooks ``on_page`` and ``links``, link checker) → journal → writer.
 ``greencrawl.worker.kernels`` knows what an answer is, and which code reads it. A session's tasks go
-through it one after the other; the writer stores and settles them behind our back, in batches.
+through it one after another; the writer stores and settles them in the background, in batches.
 Steps that run the user's code and libxml are guarded (``greencrawl.worker.process.guarded``).
-``greencrawl.worker.delivery.results`` makes what a task's end leaves for the writer.
+``greencrawl.worker.delivery.results`` makes the rows and the outcome of a task for the writer.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ log = logger("worker")
 
 
 class Pipeline:
-    """The stages of one process, put together. :meth:`run` is the body of a session's greenlet."""
+    """The stages of one process. A session's greenlet calls :meth:`run`."""
 
     def __init__(
         self,
@@ -83,7 +83,8 @@ class Pipeline:
         rate: Rate | None = None,
         traps: Traps | None = None,
     ) -> None:
-        """``keep_all``: bodies of every type are kept, whatever the crawls' options say."""
+        """Build it; ``keep_all``: bodies of every type are kept, whatever the crawls' options
+        say."""
         self._in_hand = in_hand or InHand()
         self._keep_all = keep_all
         self._store = store
@@ -103,15 +104,16 @@ class Pipeline:
         self._traps = traps or Traps()
 
     def run(self, held: Held) -> CloseItem | None:
-        """Fetch a session's tasks; returns how to close it, None if it is not ours any more.
+        """Fetch a session's tasks; return how to close it, None if it is not ours any more.
 
-        What was fetched is with the writer by then; what was not is named for release. Returns
+        By then the writer has what was fetched; what was not fetched is named for release. Returns
         early when the host fails, the broker asks for it, or the worker stops.
         """
         session = held.session
         try:
             context = self._crawls.get(session.crawl, session.revision)
-        except (UnknownCrawl, Refused):  # it was deleted, or another worker may have what we lack
+        # it was deleted, or another worker may have the code that we lack
+        except (UnknownCrawl, Refused):
             return unused(session)
         visit = Visit(held, context, self._fetcher, self._stopping, self._in_hand, self._rate)
         visit.judge = self._traps.judge(context, session.host, session.traps)
@@ -120,7 +122,8 @@ class Pipeline:
         try:
             for task in session.tasks:
                 visit.context = self._crawls.latest(visit.context)
-                self._writer.wait_for_room()  # or a thousand greenlets have a page each in hand
+                # otherwise a thousand greenlets would have a page each in memory
+                self._writer.wait_for_room()
                 self._bring_through(visit, task)
                 begun += 1
                 if visit.failed:
@@ -141,11 +144,12 @@ class Pipeline:
         )
 
     def _given_up(self, visit: Visit, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
-        """Bury the tasks of a host that is down for good; returns those that are to be kept."""
+        """Give up the tasks of a host that is down for good; return those that are to be kept."""
         if visit.told_to_wait:
             return tasks
         kind, failures = visit.failure, visit.held.session.failures
-        kept = tuple(task for task in tasks if task.kind == TaskKind.REREAD)  # asks for nothing
+        # these send no requests
+        kept = tuple(task for task in tasks if task.kind == TaskKind.REREAD)
         for task in (task for task in tasks if task not in kept):
             decision = retry.give_up(kind, failures, task.errors)
             if decision is None:
@@ -164,14 +168,14 @@ class Pipeline:
     # -- one task
 
     def _bring_through(self, visit: Visit, task: Task) -> None:
-        """A task's whole life; what nobody foresaw is charged to it and harms no other."""
+        """Run a task to its end; an unforeseen error is charged to it and harms no other."""
         try:
             self._task(visit, task)
         except (LeaseExpired, VisitOver):
             raise
         except DiedInQuarantine as error:
             self._fail(visit, task, Failure(error.kind, str(error)))
-        except NoProcess as error:  # no fault of the task's
+        except NoProcess as error:  # not the task's fault
             log.warning("suspects_unreadable", reason=str(error))
             raise VisitOver("no process to read a suspect in") from error
         except Exception as error:
@@ -220,7 +224,7 @@ class Pipeline:
         problems: dict[str, str] = {}
         answer = self._download(visit, task, problems, site)
         if isinstance(answer, Failure) and answer.kind == FailureKind.LOGIN:
-            # No fault of the page's, and nothing was asked of it: it waits with the others.
+            # Not the page's fault, and no request was sent for it: it waits with the others.
             wait = answer.retry_after or 0.0
             visit.fail(str(answer.kind), wait, answer.detail, told_to_wait=answer.ours)
             raise VisitOver(answer.detail)
@@ -258,7 +262,8 @@ class Pipeline:
         return answer
 
     def _answer_robots(self, visit: Visit, task: Task) -> None:
-        """Another host's robots.txt leads to this one: no page, and no row."""
+        """Answer a request for another host's robots.txt, which leads to this host: no page, no
+        row."""
         failure = self._robots.answer(visit, task)
         if failure is not None:
             decision = retry.decide(failure, task.errors, visit.context.options.tries)
@@ -281,12 +286,12 @@ class Pipeline:
         elapsed_ms: int = 0,
         problems: dict[str, str] | None = None,
     ) -> None:
-        """Journal a failure, and let the table say what follows for the URL and for the host."""
+        """Journal a failure; the table decides what follows for the URL and for the host."""
         context = visit.context
         typed = task.url == context.only_start
         decision = retry.decide(failure, task.errors, context.options.tries, typed=typed)
         told, crawl = retry.told_to_wait(failure), context.crawl.id
-        # Nobody waits for a sitemap that nobody has spoken of, but as long as its host says.
+        # A guessed sitemap does not wait for a retry, except as long as its host says.
         if decision.block is not None and (told or task.kind != TaskKind.SITEMAP_GUESS):
             visit.fail(str(failure.kind), decision.block, told_to_wait=told)
         result = self._results.failed(visit.held, crawl, task, failure, decision, elapsed_ms)
@@ -297,7 +302,7 @@ class Pipeline:
     def _redirect(
         self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str]
     ) -> None:
-        """Admit where the answer points to; a seed takes its scope along within its domain."""
+        """Admit the target of the redirect; a seed takes its scope along within its domain."""
         location = fetched.location
         problem = redirect_problem(task, location)
         if problem:
@@ -310,7 +315,8 @@ class Pipeline:
             failure = Failure(FailureKind.REDIRECT, moved, fetched.status)
             self._fail(visit, task, failure, fetched.elapsed_ms, problems)
             return
-        if self._frontier.fingerprint(target) == self._frontier.fingerprint(task.url):  # known then
+        # then the target is known
+        if self._frontier.fingerprint(target) == self._frontier.fingerprint(task.url):
             self._task(visit, replace(task, url=target, redirects=task.redirects + 1))
             return
         if task.is_seed:
@@ -330,7 +336,7 @@ class Pipeline:
     def _page(
         self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str], dear: str
     ) -> None:
-        """Read it, if it is to be read. ``dear``: why undoing its encodings was charged."""
+        """Read the page, if it is to be read. ``dear``: why undoing its encodings was charged."""
         context, options, guarded = visit.context, visit.context.options, self._guarded
         way = choosing.reading(context, task, fetched)
         if fetched.packed and not way.in_steps:
@@ -350,7 +356,7 @@ class Pipeline:
             self._fail(visit, task, failure, fetched.elapsed_ms, problems)
             return
         row = self._results.page(context.crawl.id, task, fetched)
-        if not reading.encoding:  # what is read as a page is read with what its headers say
+        if not reading.encoding:  # for what is read as a page, its headers are read, too
             heard(context, fetched, row)
         reading.fill(row)
         if not (way.keeps or self._keep_all or keeps_body(options, fetched.content_type)):
@@ -375,8 +381,10 @@ class Pipeline:
         dear: str = "",
         kernel: str = "",
     ) -> None:
-        """Hand it to the writer, with what else ``reading`` tells. ``dear`` is that of a page;
-        ``kernel`` has read it, "" for the default one."""
+        """Hand the page to the writer, with the other results in ``reading``.
+
+        ``dear`` is that of a page; ``kernel`` has read it, "" for the default one.
+        """
         if row.directives is not None and row.directives.withheld:
             withhold(row)
         notes, rewritten = reading.notes(dear), reading.rewritten

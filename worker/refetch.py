@@ -1,8 +1,8 @@
-"""Pages that are stored: asked for again if they have changed, or read again as they are.
+"""Stored pages: asked for again if they have changed, or read again as they are.
 
-A task says that it is a refetch (RFC 9110, section 13.1). The server is sent what it said of the
-page then: entity tag, time of the last change. An answer of 304 is read as little as it has a body:
-the page stays. For a task that says that a page is to be read again, nothing is asked.
+A task says that it is a refetch (RFC 9110, section 13.1). The server gets the validators that it
+sent with the page: entity tag, time of the last change. An answer of 304 has no body to read: the
+page stays. A task that says that a page is to be read again sends no request.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.fetcher import Visit
 
 _TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]{0,256}"')
-"""An entity tag; some servers send what is none, or is as long as a cookie."""
+"""An entity tag; some servers send an invalid one, or one as long as a cookie."""
 _DATE_CHARS = 40
 
 _REFETCH = frozenset({TaskKind.REFETCH})
@@ -50,11 +50,11 @@ NONE: Mapping[int, dict[str, str]] = {}
 def conditions(
     store: RootStore, fingerprint: Callable[[str], int], context: CrawlContext, session: Session
 ) -> Mapping[int, dict[str, str]]:
-    """Number of a task → header fields that ask only for what has changed; none for most.
+    """Return number of a task → header fields that ask only for a changed page; none for most.
 
-    Read once a session, and only if some task of it is a refetch, or may be one: sitemaps and
-    requisites are asked for again as what they are. Waits while the store is away.
-    None are sent for a crawl that logs in, has a hook, or a kernel that asks by itself. There an
+    They are read once a session, and only if some task of it is a refetch, or may be one: sitemaps
+    and requisites are asked for again under their own kinds. It waits while the store is away. None
+    are sent for a crawl that logs in, has a hook, or a kernel that fetches by itself. There an
     answer is not the same for all, or the request is not ours, and they must see what is fetched.
     """
     if context.hooks.any or context.options.auth or context.kernels.fetching:
@@ -72,7 +72,7 @@ def conditions(
 def asking(
     asked: Mapping[int, dict[str, str]], task: Task, headers: dict[str, str]
 ) -> dict[str, str]:
-    """``headers``, with those that ask only for what has changed."""
+    """Return ``headers``, with those that ask only for a changed page."""
     more = asked.get(task.number) if asked else None
     return {**headers, **more} if more else headers
 
@@ -80,13 +80,15 @@ def asking(
 def is_unchanged(
     answer: Fetched | Failure, task: Task, asked: Mapping[int, dict[str, str]]
 ) -> TypeGuard[Fetched]:
-    """Whether the server says that a page, asked for so, has not changed."""
+    """Tell whether the server says that a page, asked for in this way, has not changed."""
     return isinstance(answer, Fetched) and answer.status == 304 and task.number in asked
 
 
 def fields_of(known: Validators) -> dict[str, str]:
-    """The header fields by which a page is asked for if it has changed; none where nothing that
-    the server said of it can be sent."""
+    """Return the header fields that ask for a page only if it has changed.
+
+    None if nothing that the server sent with it can be used.
+    """
     fields = {}
     if _TAG.fullmatch(known.etag):
         fields["if-none-match"] = known.etag
@@ -105,11 +107,11 @@ def _is_date(text: str) -> bool:
 def reread(
     store: RootStore, results: Results, guarded: Guarded, visit: Visit, task: Task
 ) -> Result:
-    """Look through a stored page for links that the crawl's rules let be followed by now.
+    """Read a stored page again for links that the crawl's rules now allow.
 
-    They are stored with the page, whose text and fields stay as they are. A page without such, or
-    without a body, is noted as checked, so that the replay log has its task for settled. One whose
-    body cannot be read from here fails, and is tried again.
+    They are stored with the page, whose text and fields stay as they are. A page without such
+    links, or without a body, is noted as checked, so that in the replay log its task is settled. A
+    page whose body cannot be read from here fails, and is tried again.
     """
     result = results.settled(visit.held, task)
     number = results.number_of(task.url)
@@ -141,7 +143,7 @@ def _checked(result: Result, visit: Visit, number: int, at_ms: int) -> Result:
 def _links(
     guarded: Guarded, visit: Visit, task: Task, page: StoredPage
 ) -> tuple[list[Admission], dict[str, str]]:
-    """(what a page leads to by the present rules, what the user's functions raised)."""
+    """Return the links of a page by the present rules, and the errors of the user's functions."""
     if 300 <= page.status <= 399:
         target = page.final_url
         leads = target not in ("", page.url) and not guarded.excluded_by(visit, task, target)
@@ -156,7 +158,7 @@ def _links(
 
 
 def as_fetched(page: StoredPage) -> Fetched:
-    """What the store kept of an answer: no cookies, no address of the server."""
+    """Return what the store kept of an answer: no cookies, no address of the server."""
     return Fetched(
         url=page.url,
         status=page.status,

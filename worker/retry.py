@@ -22,11 +22,12 @@ It is always tried once more, in a process of its own, and becomes a dead letter
 does there. With ``tries`` = 1 this is a second try.
 
 **Typed.** A name that does not exist is tried again, since a zone may be under repair. If a crawl
-begins only at such URLs, a person who has just typed them waits to be told, so it is final at once.
+starts only from such URLs, a person has probably just typed them and waits for an answer, so the
+failure is final at once.
 
-**Request or no request.** A request that never left for the host (a name that does not exist, an
-address that is forbidden) costs the host nothing and does not block it. Its URLs fail one by one,
-from the resolver's memory.
+**Request or no request.** A request that was never sent (a name that does not exist, an address
+that is forbidden) costs the host nothing and does not block it. Its URLs fail one by one, from the
+resolver's cache.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ PATIENCE = 4
 """A URL gets this many times its tries as long as each answer says when to come back."""
 MAX_RETRY_AFTER = 7 * 86_400.0
 MAX_WAIT = 86_400.0
-"""Longest wait of one URL, in seconds; a host's block may be longer."""
+"""Longest wait of one URL in seconds; a host's block may be longer."""
 
 _MINUTE = 60.0
 _HOUR = 3600.0
@@ -63,8 +64,8 @@ class Policy:
     meaning: str
 
     def wait(self, errors: int) -> float:
-        """Seconds to wait after error number ``errors`` (1 is the first)."""
-        # Beyond 2^30 the cap has long been reached; the bound keeps the power from overflowing.
+        """Return the seconds to wait after error number ``errors`` (1 is the first)."""
+        # Beyond 2^30 the cap is reached long before; the bound keeps the power from overflowing.
         return min(self.cap, self.base * 2.0 ** min(errors - 1, 30))
 
 
@@ -72,11 +73,11 @@ class Policy:
 class Decision:
     """What follows from a failure.
 
-    ``errors`` is the URL's count with this one, ``wait`` the seconds until the next try, or None
-    when there is none; then ``final`` is the state to record. ``block`` is None when the host goes
-    on; else its session ends, and the host is blocked for that many seconds (0: for its own
-    back-off, as ``greencrawl.schema.records.HostReport`` says). The URL is always charged, the rest
-    of an ended session never.
+    ``errors`` is the URL's count with this one. ``wait`` is the seconds until the next try, or None
+    when there is none; then ``final`` is the state to record. ``block`` is None when the session
+    goes on. Otherwise it ends, and the host is blocked for that many seconds (0: for its own
+    back-off, as ``greencrawl.schema.records.HostReport`` says). The URL is always charged, the
+    other tasks of an ended session never.
     """
 
     outcome: Outcome
@@ -199,10 +200,12 @@ _KIND_OF_STATUS = MappingProxyType(
     }
 )
 GIVE_UP_FAILURES = 9
-"""Sessions in a row that a host must fail before the next failure gives its queue up: with blocks
-of 30 s that double up to an hour, about five hours."""
+"""Sessions in a row that a host must fail before the next failure gives up its queue.
+
+With blocks of 30 s that double up to an hour, this is about five hours.
+"""
 GIVEN_UP_BLOCK = 60.0
-"""Seconds between two looks at a host whose queue is being given up."""
+"""Seconds between two tries of a host whose queue is being given up."""
 _DOWN = frozenset(
     {
         _K.DNS_FAILED,
@@ -218,7 +221,7 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 def classify(fetched: Fetched) -> Failure | None:
-    """The failure that an answer's status stands for; None for 2xx and redirects with a target.
+    """Return the failure for an answer's status; None for 2xx and redirects with a target.
 
     ``retry_after`` is in seconds, at most seven days (RFC 9110, section 10.2.3). A date there is
     measured from the answer's own Date header, so that a wrong clock on either side cancels out.
@@ -240,7 +243,7 @@ def classify(fetched: Fetched) -> Failure | None:
 def _retry_after(fetched: Fetched) -> float | None:
     text = fetched.headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():
-        # Beyond ten digits the cap is reached whatever they are, and int() would be slow.
+        # Beyond ten digits the cap is reached in any case, and int() would be slow.
         return min(float(text[:10]), MAX_RETRY_AFTER)
     until = _epoch_seconds(text)
     if until is None and fetched.status == 429:
@@ -253,9 +256,9 @@ def _retry_after(fetched: Fetched) -> float | None:
 
 
 def _reset(headers: Mapping[str, str]) -> float | None:
-    """Seconds since 1970 at which a rate limit ends, as APIs say it that send no Retry-After.
+    """Return when a rate limit ends (seconds since 1970), for APIs that send no Retry-After.
 
-    No standard says what the number counts; one that is no moment of these decades is not meant.
+    No standard says what the number counts; it is used only if it is a moment of these decades.
     """
     for name in ("x-rate-limit-reset", "x-ratelimit-reset"):
         text = headers.get(name, "").strip()
@@ -265,7 +268,7 @@ def _reset(headers: Mapping[str, str]) -> float | None:
 
 
 def _epoch_seconds(date: str) -> float | None:
-    """Seconds since 1970 of an HTTP date, or None if it is none."""
+    """Return the seconds since 1970 of an HTTP date, or None if it is invalid."""
     try:
         return parsedate_to_datetime(date).timestamp()
     except (ValueError, OverflowError):
@@ -275,10 +278,10 @@ def _epoch_seconds(date: str) -> float | None:
 def decide(
     failure: Failure, errors: int, max_tries: int, *, proven: bool = True, typed: bool = False
 ) -> Decision:
-    """What follows from ``failure`` of a URL that had ``errors`` errors before.
+    """Decide what follows from ``failure`` of a URL that had ``errors`` errors before.
 
-    ``max_tries`` is the crawl's own bound on every row. What is not ``proven`` is never the last
-    word. ``typed``: the crawl begins at this URL alone. Pure.
+    ``max_tries`` is the crawl's own bound on every row. A failure that is not ``proven`` is never
+    final. ``typed``: the crawl starts from this URL alone. Pure.
     """
     policy = TABLE[failure.kind]
     kind = str(failure.kind)
@@ -293,18 +296,18 @@ def decide(
     if errors >= tries and proven:
         outcome = Dead(kind) if policy.final == "dead" else Done(kind=kind)
         return Decision(outcome, errors, None, policy.final, block)
-    # A host that names its wait is believed; the table's own wait is for those that do not.
+    # If a host names its wait, that counts; the table's own wait is for all others.
     wait = min(asked or policy.wait(errors), MAX_WAIT)
     return Decision(Retry(wait, kind), errors, wait, None, block)
 
 
 def passes(failure: Failure) -> bool:
-    """Whether the failure may pass, so that a page would be tried again."""
+    """Tell whether the failure may pass, so that a page would be tried again."""
     return TABLE[failure.kind].tries > 1
 
 
 def told_to_wait(failure: Failure) -> bool:
-    """Whether it is a 429 or 503, of a page or of robots.txt, that says when to come back."""
+    """Tell whether it is a 429 or 503, of a page or of robots.txt, that says when to come back."""
     return bool(failure.retry_after) and (
         failure.kind in (_K.RATE_LIMITED, _K.UNAVAILABLE)
         or (failure.kind == _K.ROBOTS_UNREACHABLE and failure.code in (429, 503))
@@ -312,11 +315,12 @@ def told_to_wait(failure: Failure) -> bool:
 
 
 def give_up(kind: str, host_failures: int, errors: int) -> Decision | None:
-    """The last word on a URL of a host that is down for good; None if it may come back.
+    """Return the final decision for a URL of a host that is down for good; None if it may come
+    back.
 
-    A host that failed at every session for a long time takes the rest of its queue along, instead
-    of being asked ``tries`` times for each URL. That is ``host_failures`` failures in a row, with
-    blocks that double in between. Not for 429 and 503: such a host is there.
+    If a host failed at every session for a long time, the rest of its queue is given up, instead of
+    asking ``tries`` times for each URL. That is ``host_failures`` failures in a row, with blocks
+    that double in between. 429 and 503 do not count: such a host is there.
     """
     down = kind in _DOWN and host_failures >= GIVE_UP_FAILURES
     return Decision(Dead(kind), errors + 1, None, "dead", GIVEN_UP_BLOCK) if down else None
@@ -330,7 +334,7 @@ def _duration(seconds: float) -> str:
 
 
 def markdown_table() -> str:
-    """The table as Markdown, one row a failure kind, for the documentation."""
+    """Return the table as Markdown, one row a failure kind, for the documentation."""
     lines = [
         "| failure | meaning | concerns | tries | wait: first, at most | in the end |",
         "| --- | --- | --- | --- | --- | --- |",

@@ -1,1 +1,1 @@
-"""The HTTP face: routes, messages, guard, problems, metrics, the OpenAPI document."""
+"""The HTTP API: routes, messages, guard, problems, metrics, the OpenAPI document."""

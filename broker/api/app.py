@@ -1,7 +1,7 @@
-"""The HTTP face: Falcon's routes on the table of operations, and the server that carries them.
+"""The HTTP API: Falcon's routes from the table of operations, and the server that runs them.
 
-Every request goes the same way. It is counted, checked by the guard, decoded, handled, encoded; any
-error on the way becomes a problem (RFC 9457).
+Every request takes the same way. It is counted, checked by the guard, decoded, handled, encoded;
+any error on the way becomes a problem (RFC 9457).
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from greencrawl.schema.wire import to_json
 log = logger("http")
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-"""Of WSGI."""
+"""A WSGI application."""
 
 BACKLOG = 1024
 DRAIN_SECONDS = 15.0
-"""A stopping broker waits for requests that it is answering for this long."""
+"""How long a stopping broker waits for requests that it is answering."""
 
 
 class Requests:
-    """Requests being answered, so that a stop can wait for them and refuse new ones."""
+    """Requests in work, so that a stop can wait for them and refuse new ones."""
 
     def __init__(self) -> None:
         self.closing = False
@@ -69,7 +69,7 @@ class HttpApp:
     """The WSGI application of one broker process and what it counts."""
 
     def __init__(self, service: Service, guard: Guard, data: Path | None = None) -> None:
-        """``data`` is the folder of whose disk the metrics tell."""
+        """Build the application; ``data`` is the folder whose disk the metrics report."""
         self.service = service
         self.guard = guard
         self.metrics = Metrics(service, data)
@@ -78,19 +78,21 @@ class HttpApp:
         self._document = openapi.document(self.operations)
         self.wsgi = falcon.App(media_type="application/json")
         self.wsgi.req_options.auto_parse_form_urlencoded = False
-        for kind in (Exception, falcon.HTTPError):  # Falcon has a handler of its own for the second
+        for kind in (Exception, falcon.HTTPError):  # Falcon has a handler of its own for HTTPError
             self.wsgi.add_error_handler(kind, self._on_error)
         for path in dict.fromkeys(operation.path for operation in self.operations):
             self.wsgi.add_route(path, self._resource(path))
         self._mounted: dict[str, Application] = {}
 
     def mount(self, path: str, application: Application) -> None:
-        """Have ``path``, and if it ends in a slash what is under it, answered by another WSGI
-        application. It judges by itself who may pass."""
+        """Let another WSGI application answer ``path``, and all below it if it ends in a slash.
+
+        That application decides by itself who may call it.
+        """
         self._mounted[path] = application
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        """WSGI: the API, and what is mounted."""
+        """Answer by WSGI: the API, and what is mounted."""
         asked = environ["PATH_INFO"]
         for path, application in self._mounted.items():
             if asked == path or (path != "/" and path[-1] == "/" and asked.startswith(path)):
@@ -113,11 +115,11 @@ class HttpApp:
 
     def _about_itself(self) -> tuple[Operation, ...]:
         def get_metrics(service: Service, accept: str) -> Text:
-            """Metrics in Prometheus' text format, or in OpenMetrics where that is accepted."""
+            """Return metrics in Prometheus' text format, or in OpenMetrics if that is accepted."""
             return self.metrics.text(accept)
 
         def get_openapi(service: Service) -> Text:
-            """This document."""
+            """Return this document."""
             return Text("application/json", self._document)
 
         return (
@@ -126,7 +128,10 @@ class HttpApp:
         )
 
     def _resource(self, path: str) -> SimpleNamespace:
-        """What Falcon looks up a path's methods in; HEAD is a GET whose body Falcon leaves out."""
+        """Return the object in which Falcon looks up a path's methods.
+
+        HEAD is a GET whose body Falcon leaves out.
+        """
         here = {o.method.lower(): self._responder(o) for o in self.operations if o.path == path}
         if "get" in here:
             here["head"] = here["get"]
@@ -202,11 +207,11 @@ def _closing() -> HttpProblem:
 
 
 def listener(bind: tuple[str, int], variable: str = "GREENCRAWL_BIND") -> socket.socket:
-    """A listening socket with TCP_NODELAY, which accepted connections inherit.
+    """Open a listening socket with TCP_NODELAY, which accepted connections inherit.
 
-    Without it headers and body leave in two writes and meet the peer's delayed acknowledgement:
+    Without it, headers and body leave in two writes and meet the peer's delayed acknowledgement:
     735 requests/s instead of about 10,000. Raises :class:`InvalidConfig`, which names the
-    ``variable``, if the address cannot be had.
+    ``variable``, if the address is not available.
     """
     host, port = bind
     try:
@@ -227,20 +232,20 @@ def listener(bind: tuple[str, int], variable: str = "GREENCRAWL_BIND") -> socket
 
 
 def tls_context(settings: Settings) -> ssl.SSLContext | None:
-    """The listener's TLS context, or None without a certificate. Raises InvalidConfig."""
+    """Make the listener's TLS context, or None without a certificate. Raises InvalidConfig."""
     if not settings.tls_cert:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_cert_chain(settings.tls_cert, settings.tls_key)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # ssl.SSLError is an OSError
         raise InvalidConfig([("GREENCRAWL_TLS_CERT", f"cannot be used: {error}")]) from error
     return context
 
 
 class ConnectionLog:
-    """Where pywsgi writes what goes wrong below the application: broken requests, lost peers."""
+    """pywsgi's log of errors below the application: broken requests, lost peers."""
 
     def write(self, text: str) -> None:
         """Log it, unless it is blank."""
@@ -248,11 +253,11 @@ class ConnectionLog:
             log.warning("connection", text=text.strip())
 
     def writelines(self, texts: Iterable[str]) -> None:
-        """:meth:`write` of all of them as one text."""
+        """:meth:`write` all lines as one text."""
         self.write("".join(texts))
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: no text is buffered."""
 
 
 class Server:
@@ -274,7 +279,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """Return the port that it listens on."""
         return int(self._server.server_port or 0)
 
     def start(self) -> None:
@@ -282,11 +287,11 @@ class Server:
         self._server.start()
 
     def stop(self) -> None:
-        """Accept no more, end the long polls, and wait for what is being answered."""
+        """Accept no more, end the long polls, and wait for requests in work."""
         self.face.requests.closing = True
         self._server.close()
         self.face.service.end_polls()
         if not self.face.requests.drained(DRAIN_SECONDS):
             log.warning("requests_cut_off", seconds=DRAIN_SECONDS)
-        gevent.sleep(0)  # answers that are ready leave before their connections are cut
+        gevent.sleep(0)  # finished answers leave before their connections are cut
         self._server.stop(timeout=0.1)

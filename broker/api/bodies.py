@@ -1,5 +1,5 @@
-"""Reads request bodies: they are bounded, sniffed so that plain curl works, and decoded into
-records."""
+"""Reads request bodies: bounds their size, guesses their type so that plain curl works, decodes
+them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_SEEDS = 50_000
 READ_SECONDS = 60.0
 GRACE_SECONDS = 10.0
-"""A body that takes longer to arrive than :data:`READ_SECONDS`, or after some grace comes at less
-than :data:`LEAST_RATE` on average, is given up (408), or slow senders would pile up."""
+"""A body is given up (408) if it takes longer than :data:`READ_SECONDS`, or is too slow.
+
+Too slow means: after this grace it comes at less than :data:`LEAST_RATE` on average. Otherwise slow
+senders would pile up.
+"""
 PIECE = 64 * 1024
 
 JSON_TYPES = frozenset({"application/json", "text/json"})
@@ -34,20 +37,23 @@ LINE_TYPES = frozenset(
 SNIFFED_TYPES = frozenset(
     {"", "application/x-www-form-urlencoded", "text/plain", "application/octet-stream"}
 )
-"""The media types of clients that do not say what they send; curl's ``-d`` is the first of them."""
+"""Media types of clients that do not say what they send; curl's ``-d`` sends the first one."""
 
 _SEED_REQUEST = re.compile(rb'\s*\{\s*"(?:urls|force|if_changed)"\s*:')
 _SEED = msgspec.json.Decoder(Url | Seed)
 
 
 def media_type(request: falcon.Request) -> str:
-    """The request's media type in lower case, without parameters; "" if it has none."""
+    """Return the request's media type in lower case, without parameters; "" if it has none."""
     return (request.content_type or "").partition(";")[0].strip().lower()
 
 
 def read(request: falcon.Request, *, encoded: bool = False) -> bytes:
-    """The whole body. Raises a problem: 413 beyond the limit, 408 too slow, 415 when encoded,
-    unless it may be ``encoded``."""
+    """Return the whole body.
+
+    Raises a problem: 413 beyond the limit, 408 if too slow, 415 if it has a content encoding and
+    may not be ``encoded``.
+    """
     encoding = (request.get_header("Content-Encoding") or "identity").strip().lower()
     if encoding != "identity" and not encoded:
         raise HttpProblem(
@@ -64,7 +70,7 @@ def read(request: falcon.Request, *, encoded: bool = False) -> bytes:
         with gevent.Timeout(max(most - (monotonic() - began), 0.001), late):
             try:
                 piece: bytes = stream.read(PIECE)
-            except OSError as error:  # cut short, or not the chunks it said
+            except OSError as error:  # cut short, or with wrong chunks
                 raise HttpProblem(400, f"the body broke off: {error}") from error
         if not piece:
             return b"".join(pieces)
@@ -97,8 +103,8 @@ def record(request: falcon.Request, type_: type[T]) -> T:
 def seeds(request: falcon.Request) -> SeedRequest:
     """Decode a batch of seeds: one JSON object, NDJSON, or a URL a line.
 
-    Media types that say nothing are told apart by how the body begins. All lines must be readable
-    or none is taken: a bad one raises a 400 that names its number.
+    If the media type says nothing, the start of the body decides. One unreadable line refuses the
+    whole batch: a 400 names its number.
     """
     kind = media_type(request)
     if kind in JSON_TYPES:
@@ -130,7 +136,7 @@ def _lines(body: bytes) -> tuple[str | Seed, ...]:
             )
         found.append(_line(text, number))
         if number % 2000 == 0:
-            gevent.sleep(0)  # a large batch must not stop the leases of others
+            gevent.sleep(0)  # a large batch must not delay other callers' leases
     return tuple(found)
 
 
@@ -148,7 +154,7 @@ def _line(text: bytes, number: int) -> str | Seed:
 
 
 def query(request: falcon.Request, type_: type[T]) -> T:
-    """The parameters after the question mark. Raises a 400 naming the one that is wrong."""
+    """Decode the parameters after the question mark. Raises a 400 that names the wrong one."""
     given: dict[str, Any] = {}
     for name, value in request.params.items():
         if isinstance(value, list):

@@ -1,11 +1,11 @@
-"""Connections to the broker, each with a moment until which what it is at must be over.
+"""Connections to the broker, each with a deadline for its current activity.
 
 A peer that opens a connection and sends nothing, or a byte a second, holds a greenlet, a socket and
-some kilobytes. So each part of a request has its own deadline: the TLS handshake, the head as a
-whole, the rest of a body after the answer, an answer that the peer does not read, and the pause
-between two requests. (A body that is read has :func:`greencrawl.broker.api.bodies.read`.) While a
-request is being answered nothing ends: leases wait. One greenlet checks all connections once a
-second and shuts those that are late, so that a request costs no timer.
+some kilobytes. So each part of a request has its own deadline: the TLS handshake, the whole head,
+the rest of a body after the answer, an answer that the peer does not read, and the pause between
+two requests. (:func:`greencrawl.broker.api.bodies.read` limits the reading of a body.) There is no
+deadline while a request is being answered: leases wait. One greenlet checks all connections once a
+second and shuts those that are late, so a request costs no timer.
 """
 
 from __future__ import annotations
@@ -29,28 +29,31 @@ from greencrawl.schema.log import logger
 log = logger("http")
 
 WSGIHandler: Any = pywsgi.WSGIHandler
-_poll = monkey.get_original("select", "poll")  # it waits for nothing here
+_poll = monkey.get_original("select", "poll")  # it does not block here
 
 HANDSHAKE_SECONDS = 10.0
 HEAD_SECONDS = 10.0
-"""For a request's line and header fields, from the first on; on a new connection from its start."""
+"""Seconds for a request's line and header fields, from the first byte; from its start on a new
+connection."""
 REST_SECONDS = 120.0
-"""The limit between two requests of a connection."""
+"""Most seconds between two requests of a connection."""
 LEAST_RATE = 16 * 1024
-"""Bytes a second on average in which a body must come and an answer be taken, after some grace."""
+"""Least bytes a second, on average after some grace, in which a body must come and an answer be
+read."""
 SEND_SECONDS = 30.0
-"""Grace for a peer that reads its answer slowly."""
+"""Seconds of grace for a peer that reads its answer slowly."""
 LEFT_SECONDS = 5.0
-"""For the rest of a body that was answered without being read."""
+"""Seconds for the rest of a body that was answered without being read."""
 MOST_HEAD_BYTES = 64 * 1024
 MOST_CONNECTIONS = 4096
 SPARE_FILES = 256
-"""Files that are kept for Redis, the store and logs."""
+"""Files that are kept free for Redis, the store and logs."""
 LOOK_SECONDS = 1.0
 
 
 def most_connections() -> int:
-    """Connections at once: :data:`MOST_CONNECTIONS`, or fewer where the system has fewer files."""
+    """Return how many connections are allowed: :data:`MOST_CONNECTIONS`, or fewer if files are
+    scarce."""
     soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most == resource.RLIM_INFINITY or soft < most:
         wanted = MOST_CONNECTIONS + SPARE_FILES
@@ -60,7 +63,7 @@ def most_connections() -> int:
 
 
 class Connection:
-    """A connection. ``until`` is when it is shut, ``since`` when it began to wait for its peer."""
+    """A connection. ``until`` is its deadline, ``since`` when it began to wait for its peer."""
 
     __slots__ = ("answered", "since", "socket", "until")
 
@@ -71,12 +74,12 @@ class Connection:
         self.answered = False
 
     def wait(self, seconds: float) -> None:
-        """From now on it waits for its peer, for so long."""
+        """Wait for the peer from now on, for so long."""
         self.since = monotonic()
         self.until = self.since + seconds
 
     def is_open(self) -> bool:
-        """Whether the peer has not closed it, as far as the system has heard."""
+        """Tell whether the peer has not closed it, as far as the system knows."""
         descriptor = self.socket.fileno()
         if descriptor < 0:
             return False
@@ -85,11 +88,12 @@ class Connection:
         return not look.poll(0)
 
     def shut(self) -> None:
-        """End it: whoever reads or writes it is told that it is over.
+        """Shut it: whoever reads or writes it sees its end.
 
-        The socket below is asked, since one of TLS would lose its state while it is being read.
+        This is done on the socket below TLS, since a TLS socket would lose its state while it is
+        read.
         """
-        with suppress(OSError, AttributeError):  # it has just been closed
+        with suppress(OSError, AttributeError):  # it was closed just now
             self.socket._sock.shutdown(socket.SHUT_RDWR)
         self.until = inf
 
@@ -99,7 +103,7 @@ class _Lines(Protocol):
 
 
 class _Head:
-    """Reads a head's lines, as many bytes as it may have."""
+    """Reads the lines of a head, within a limit of bytes."""
 
     def __init__(self, lines: _Lines) -> None:
         self._lines = lines
@@ -114,7 +118,7 @@ class _Head:
 
 
 class Handler(WSGIHandler):  # type: ignore[misc]
-    """pywsgi's, which says what its connection is at."""
+    """pywsgi's handler, which reports the activity of its connection."""
 
     server: BoundedServer
 
@@ -123,12 +127,12 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         self.connection = server.connections[gevent.getcurrent()]
 
     def MessageClass(self, lines: Any, *rest: Any) -> Message:
-        """The header fields."""
+        """Parse the header fields."""
         fields: Message = super().MessageClass(_Head(lines), *rest)
         return fields
 
     def read_requestline(self) -> str:
-        """Waits for a request, and reads its first line."""
+        """Wait for a request, and read its first line."""
         seconds = REST_SECONDS if self.connection.answered else HEAD_SECONDS
         self.connection.wait(seconds)
         line: str = super().read_requestline()
@@ -136,16 +140,18 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         return line
 
     def handle_one_response(self) -> None:
-        """Answers a request whose head is read."""
+        """Answer a request whose head is read."""
         self.connection.until = inf
         CALLER.set(self.connection.is_open)
         super().handle_one_response()
         self.connection.answered = True
 
     def handle_error(self, kind: Any, error: Any, trace: Any) -> None:
-        """What went wrong under an answer. A peer that has gone is no failure of ours: under TLS it
-        has other errors than pywsgi passes over."""
-        if isinstance(error, OSError):  # the application's own are answered by it
+        """Log an error of an answer, except that the peer has gone.
+
+        Under TLS a peer that has gone causes other errors than those that pywsgi ignores.
+        """
+        if isinstance(error, OSError):  # the application answers its own errors
             self.close_connection = True
             log.info("peer_lost", reason=str(error))
         else:
@@ -158,7 +164,8 @@ class Handler(WSGIHandler):  # type: ignore[misc]
 
 
 class BoundedServer(WSGIServer):
-    """pywsgi's server with a bound of connections and an end for each that waits for its peer."""
+    """pywsgi's server with a limit of connections, and a deadline for each that waits for its
+    peer."""
 
     handler_class = Handler
 
@@ -180,7 +187,7 @@ class BoundedServer(WSGIServer):
         super().stop(timeout)
 
     def wrap_socket_and_handle(self, client_socket: Any, address: Any) -> None:
-        """Of a TLS listener: the handshake, and what is said then."""
+        """Handle a connection to a TLS listener: the handshake, and the requests after it."""
         given: Any = {**(self.ssl_args or {}), "do_handshake_on_connect": False}
         with self._known(client_socket) as connection:
             secure = vars(self)["wrap_socket"](client_socket, **given)
@@ -194,7 +201,7 @@ class BoundedServer(WSGIServer):
                 secure.close()
 
     def handle(self, sock: Any, address: Any) -> None:
-        """Of a listener without TLS."""
+        """Handle a connection to a listener without TLS."""
         with self._known(sock):
             super().handle(sock, address)
 
@@ -204,10 +211,10 @@ class BoundedServer(WSGIServer):
         return _Known(self.connections, Connection(sock, monotonic()))
 
     def _make_room(self) -> None:
-        """Shut one that waits for its peer: the oldest that never sent a request, or the oldest."""
+        """Shut a waiting connection: the oldest that never sent a request, or else the oldest."""
         waiting = [one for one in self.connections.values() if one.until < inf]
         if not waiting:
-            return  # all are being answered; the system's backlog is no place to wait for that
+            return  # all are being answered; new ones must not wait in the system's backlog
         oldest = min(waiting, key=lambda one: (one.answered, one.since))
         oldest.shut()
 
@@ -223,7 +230,7 @@ class BoundedServer(WSGIServer):
 
 
 class _Known:
-    """A connection is in the server's books while the body runs."""
+    """Keeps a connection in the server's list while the block runs."""
 
     def __init__(self, books: dict[Any, Connection], connection: Connection) -> None:
         self._books = books

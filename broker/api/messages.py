@@ -1,6 +1,6 @@
-"""Records that only the broker's HTTP face and its clients exchange: problems, queries, lists.
+"""Records that only the broker's HTTP API and its clients exchange: problems, queries, lists.
 
-Records that other folders share as well are in ``greencrawl.schema.records``.
+Records that other folders share are in ``greencrawl.schema.records``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class FieldError(Struct, frozen=True):
 class Problem(Struct, frozen=True, omit_defaults=True):
     """Problem details (RFC 9457), media type ``application/problem+json``.
 
-    ``type`` always is ``about:blank``: the HTTP status says what kind of problem it is, ``detail``
+    ``type`` always is ``about:blank``: the HTTP status gives the kind of problem, ``detail`` says
     what happened here, and ``errors`` which fields to correct.
     """
 
@@ -51,7 +51,7 @@ class Problem(Struct, frozen=True, omit_defaults=True):
 
 
 class DeadLetter(Struct, frozen=True):
-    """A URL that was given up; ``id`` orders them and is what ``after`` of the next page takes."""
+    """A URL that was given up; ``id`` gives the order, and is the ``after`` of the next page."""
 
     id: str
     letter: Final
@@ -70,8 +70,8 @@ PageId = Annotated[str, Meta(pattern=r"^[0-9]{1,18}-[0-9a-f]{16}$", description=
 class ListedPage(Struct, frozen=True, kw_only=True):
     """A stored page as a list shows it. ``target`` is where a redirect leads, else "".
 
-    ``canonical`` is the URL that the page names as its canonical one, ``directives`` what it says
-    about its use, and for which of it nothing of its content is kept.
+    ``canonical`` is the URL that the page names as its canonical one. ``directives`` says what the
+    page says about its use, and which directive keeps its content from being stored.
     """
 
     id: str
@@ -88,8 +88,8 @@ class ListedPage(Struct, frozen=True, kw_only=True):
 class PagesReply(Struct, frozen=True):
     """Pages in the order of storing. ``next`` is "" when there are no more.
 
-    A request looks at a bounded number of pages, so that ``next`` may come with few of them or
-    none; ``looked_at`` says how many that were, at least.
+    A request reads a bounded number of pages, so there may be few of them or none, with a ``next``;
+    ``looked_at`` says how many were read, at least.
     """
 
     items: tuple[ListedPage, ...]
@@ -108,12 +108,12 @@ class PageVersion(Struct, frozen=True, kw_only=True):
 
 
 class PageReply(ListedPage, frozen=True, kw_only=True):
-    """All that is stored of a page but its text and its body; the latest version comes first.
+    """All that is stored of a page except its text and its body; the latest version comes first.
 
-    ``fields`` is what the crawl's hook made of it, ``items`` are records that it found there;
-    ``links`` are those that were queued.
-    ``main`` is its main text, "" if it has none, and null where none was told when it was fetched.
-    ``gone_since_ms``: when it was asked for again and was no longer there (404, 410, 451), else 0.
+    ``fields`` are those that the crawl's hook made, ``items`` are records that it found; ``links``
+    are those that were queued. ``main`` is its main text, "" if it has none, and null if none was
+    determined at the fetch. ``gone_since_ms`` is when a later fetch found it gone (404, 410, 451),
+    else 0.
     """
 
     crawl: str
@@ -154,7 +154,7 @@ class RequeueRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ParkedReply(Struct, frozen=True):
-    """Shapes by which URLs of a crawl are parked, those with the most first.
+    """Shapes that URLs of a crawl are parked by, those with the most first.
 
     ``released`` are those that are never parked (again).
     """
@@ -164,7 +164,7 @@ class ParkedReply(Struct, frozen=True):
 
 
 class ReleaseParkedRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/parked/release``: ``shape``, or with ``all`` every one, is let go."""
+    """Body of ``POST /v1/parked/release``: releases ``shape``, or with ``all`` every one."""
 
     crawl: CrawlName
     shape: Annotated[str, Meta(max_length=300, description="As it is listed")] = ""
@@ -172,7 +172,7 @@ class ReleaseParkedRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StopRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of stopping a crawl. ``now``: what is leased is given back unfetched."""
+    """Body of the request to stop a crawl. ``now``: leased tasks are given back unfetched."""
 
     now: bool = False
 
@@ -190,7 +190,7 @@ class RepairReply(Struct, frozen=True):
 
 
 class Health(Struct, frozen=True):
-    """Answer of ``/healthz`` and ``/readyz`` when all is well.
+    """Answer of ``/healthz`` and ``/readyz`` if the check succeeds.
 
     ``away`` are Redis nodes that do not answer, while others do.
     """
@@ -200,14 +200,14 @@ class Health(Struct, frozen=True):
 
 
 class Answer(Struct, Generic[T], frozen=True):
-    """The result of a handler when the status depends on what it did."""
+    """The result of a handler whose status depends on what it did."""
 
     status: int
     value: T
 
 
 class Text(Struct, frozen=True):
-    """The result of a handler when its answer is not a record: bytes with their media type."""
+    """The result of a handler whose answer is not a record: bytes with their media type."""
 
     media_type: str
     body: bytes
@@ -218,7 +218,7 @@ class Text(Struct, frozen=True):
 
 
 class SeedQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of seeding. JSON bodies may say the same themselves; NDJSON and text cannot."""
+    """The query of a request that seeds. JSON bodies may hold the same; NDJSON and text cannot."""
 
     force: Annotated[bool, Meta(description="Queue URLs again that were already seen")] = False
     if_changed: Annotated[
@@ -227,7 +227,7 @@ class SeedQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UrlQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """The query of the question where a URL is."""
+    """The query of the request that explains a URL."""
 
     url: Annotated[Url, Meta(description="Any spelling of the URL")]
     crawl: Annotated[CrawlName, Meta(description="One crawl; left out: all")] | None = None
@@ -247,7 +247,7 @@ class DeadQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ParkedQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """The query of the list of shapes by which URLs are parked."""
+    """The query of the list of shapes that URLs are parked by."""
 
     crawl: CrawlName
     limit: Annotated[int, Meta(ge=1, le=1000, description="Shapes, at most")] = 100
@@ -292,8 +292,10 @@ class ChangesQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """A page that is new, changed or gone since a moment. ``at_ms`` is when it was first met, last
-    fetched, or first found gone (epoch)."""
+    """A page that is new, changed or gone since a moment.
+
+    ``at_ms`` (epoch) is when it was first stored, last fetched, or first found gone.
+    """
 
     change: Literal["new", "changed", "gone"]
     at_ms: int
@@ -303,8 +305,10 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class ChangesReply(Struct, frozen=True):
-    """Some changes; ``next`` names what follows, "" if nothing does. ``looked_at`` rows were seen
-    for it."""
+    """Some changes; ``next`` names what follows, "" if nothing does.
+
+    ``looked_at`` rows were read.
+    """
 
     items: tuple[Change, ...]
     next: str = ""
@@ -330,7 +334,7 @@ class SamplesQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StatsQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of the counters."""
+    """The query of the counters."""
 
     crawl: Annotated[CrawlName, Meta(description="One crawl; left out: all")] | None = None
 
@@ -350,11 +354,10 @@ class CrawlChange(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OrderRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of ``PATCH /v1/orders``: what a node, or ``*`` for all, is ordered besides, and what no
-    more.
+    """Body of ``PATCH /v1/orders``: new orders of a node, or ``*`` for all, and those taken back.
 
-    With a ``revision`` nothing changes unless that of the node's orders is still that one (0: it
-    has none).
+    With a ``revision`` nothing changes unless that is still the revision of the node's orders (0:
+    it has none).
     """
 
     member: NodeName
@@ -378,7 +381,7 @@ class MembersReply(Struct, frozen=True):
 
 
 class OrdersLogQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """The query of the list of orders and who gave them."""
+    """The query of the list of orders."""
 
     member: Annotated[str, Meta(max_length=100, description="Only orders of this node")] = ""
     crawl: Annotated[str, Meta(max_length=64, description="Only changes of this crawl")] = ""
@@ -389,7 +392,7 @@ class OrdersLogQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OrdersLogReply(Struct, frozen=True):
-    """Orders and changes, the latest first; ``next`` is 0 where there are no more."""
+    """Orders and changes, the latest first; ``next`` is 0 if there are no more."""
 
     items: tuple[OrderChange, ...]
     next: int = 0

@@ -28,10 +28,10 @@ from greencrawl.schema.records import Crawl, CrawlStats
 log = logger("metrics")
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0)
-"""Seconds; the upper ones are long polls."""
+"""Bounds in seconds; the upper ones are for long polls."""
 
 MOST_CRAWLS = 100
-"""The number of crawls whose counters are served, the active ones first, then the latest."""
+"""Most crawls whose counters are served: the active ones first, then the latest."""
 
 COUNTERS = {
     "admitted": ("admitted_urls", "URLs that were ever queued"),
@@ -42,7 +42,7 @@ COUNTERS = {
     "retries": ("retries", "Tries that are made again"),
     "unchanged": ("unchanged_pages", "Pages that were asked for again and had not changed"),
 }
-"""Counter of a crawl → its name here, and what it counts."""
+"""Counter of a crawl → its metric's name, and what it counts."""
 GAUGES = {
     "waiting": "URLs that wait in Redis",
     "leased": "URLs that workers hold",
@@ -51,14 +51,14 @@ GAUGES = {
     "parked": "URLs that are parked, or were and are released since",
 }
 TOGETHER = 25
-"""Crawls that nodes are asked for in one call."""
+"""Crawls in one call to the nodes."""
 STATES = ("active", "paused", "resting", "done")
 
 
 class Metrics:
     """The metrics of one broker process, in a registry of its own.
 
-    ``data`` is a folder, of whose file system it is told how full it is.
+    ``data`` is a folder; the used share of its file system is reported.
     """
 
     def __init__(self, service: Service, data: Path | None = None) -> None:
@@ -89,20 +89,21 @@ class Metrics:
         registry.register(VitalsCollector(service, data))
 
     def text(self, accept: str = "") -> Text:
-        """The exposition, in OpenMetrics for those who ``accept`` that, else in Prometheus' text
+        """Return the metrics: in OpenMetrics if ``accept`` names it, else in Prometheus' text
         format."""
         encode, media_type = choose_encoder(accept)
         return Text(media_type, encode(self._registry), {"Vary": "Accept"})
 
 
 class _CrawlCollector(Collector):
-    """Asks the frontier at each scrape; a frontier that is away shows as ``up 0``, not as a 503."""
+    """Asks the frontier at each scrape; if the frontier is away, this shows as ``up 0``, not as a
+    503."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def describe(self) -> list[Metric]:
-        """Nothing: else registering would scrape."""
+        """Return nothing: otherwise registering would scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -174,12 +175,15 @@ class _CrawlCollector(Collector):
             yield from zip(some, self._service.frontier.stats_of(some), strict=True)
 
     def _whole(self) -> bool:
-        """Whether all nodes are counted. A sum without one, or of one that is still given what it
-        lost, would look like a counter that began anew, and the next like a jump."""
+        """Tell whether all nodes are counted.
+
+        A sum without a node, or with one that is being refilled, would look like a counter that
+        started again, and the next sum like a jump.
+        """
         frontier = self._service.frontier
         return not (frontier.nodes_away() or frontier.owed())
 
 
 def _first(crawls: list[Crawl]) -> list[Crawl]:
-    """Those whose counters are served."""
+    """Return the crawls whose counters are served."""
     return sorted(crawls, key=lambda crawl: (crawl.state != "active", -crawl.id))[:MOST_CRAWLS]

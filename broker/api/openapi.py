@@ -41,18 +41,19 @@ _WHEN: dict[HTTPStatus, str] = {
 
 
 def hints(operation: Operation) -> dict[str, Any]:
-    """The annotations of the operation's handler, resolved."""
+    """Return the annotations of the operation's handler, resolved."""
     return get_type_hints(operation.run, include_extras=True)
 
 
 def reply_type(operation: Operation) -> Any:
-    """What a success carries: the handler's result without the wrapper that sets the status."""
+    """Return the type of a success: the handler's result without the wrapper that sets the
+    status."""
     result = hints(operation)["return"]
     return get_args(result)[0] if get_origin(result) is Answer else result
 
 
 def document(operations: Sequence[Operation]) -> bytes:
-    """The whole document as JSON."""
+    """Return the whole document as JSON."""
     types: list[Any] = [Problem, Url | Seed]
     for operation in operations:
         found = hints(operation)
@@ -60,7 +61,7 @@ def document(operations: Sequence[Operation]) -> bytes:
         types += [reply_type(operation)] if reply_type(operation) is not Text else []
         types += [PATH_PARAMETERS[name][0] for name in _path_names(operation)]
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
-    # Annotated types are not all hashable: their text is the key.
+    # Not all annotated types are hashable: their text is the key.
     schema_of = {repr(type_): schema for type_, schema in zip(types, schemas, strict=True)}
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
@@ -131,7 +132,8 @@ def _parameters(
 
 
 def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """A query cannot carry null: an optional parameter is absent instead."""
+    """Return a schema without null: a query cannot carry null, so an optional parameter is
+    absent."""
     branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
     only: dict[str, Any] = branches[0] if len(branches) == 1 else schema
     return only
@@ -168,7 +170,7 @@ def _responses(
     for status in sorted(problem_statuses(operation, found)):
         described: dict[str, Any] = {"description": _WHEN[status], "content": problem}
         if status is HTTPStatus.REQUEST_URI_TOO_LONG:
-            del described["content"]  # the server answers it before a request is made of it
+            del described["content"]  # the server answers it before there is a request
         if status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
             described["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
         responses[str(int(status))] = described
@@ -176,7 +178,7 @@ def _responses(
 
 
 def problem_statuses(operation: Operation, found: dict[str, Any]) -> set[HTTPStatus]:
-    """Every 4xx and 5xx that the operation may answer, a broken broker (500) apart."""
+    """Return every 4xx and 5xx that the operation may answer, except a broken broker (500)."""
     statuses = {*operation.problems, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.BAD_REQUEST}
     statuses.add(HTTPStatus.FORBIDDEN)
     if operation.role is not Role.OPEN:

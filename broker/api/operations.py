@@ -1,4 +1,4 @@
-"""The table of the HTTP API: each method of each path, who may call it, and the function that runs.
+"""The table of the HTTP API: each method of each path, who may call it, and its function.
 
 A handler's signature is its contract. ``body`` and ``query`` are decoded to the annotated record
 before it is called. Other parameters come from the path. The annotated result is encoded. Both the
@@ -29,7 +29,7 @@ from greencrawl.broker.api.security import Role
 
 
 class Operation(Struct, frozen=True):
-    """One method of one path. ``statuses`` are its successes, the usual one first.
+    """One method of one path. ``statuses`` are those of success, the usual one first.
 
     ``problems`` are failures beyond those that follow from role, body and path.
     """
@@ -43,7 +43,7 @@ class Operation(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The operation's id in OpenAPI and in metrics."""
+        """Return the operation's id in OpenAPI and in metrics."""
         return self.run.__name__
 
 
@@ -132,4 +132,5 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/healthz", _OPEN, state.get_health),
     Operation("GET", "/readyz", _OPEN, state.get_ready),
 )
-"""All but ``/metrics`` and ``/openapi.json``: ``greencrawl.broker.api.app`` adds these itself."""
+"""All operations but ``/metrics`` and ``/openapi.json``, which ``greencrawl.broker.api.app``
+adds."""

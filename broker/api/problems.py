@@ -1,7 +1,7 @@
-"""Errors as problem details (RFC 9457) that name the bad field.
+"""Turns errors into problem details (RFC 9457) that name the bad field.
 
-Handlers raise the project's own errors; :func:`of` alone decides which HTTP status each becomes.
-Nothing of an unexpected error reaches the client: it is logged, and answered by a bare 500.
+Handlers raise the project's own errors; only :func:`of` decides which HTTP status each becomes. An
+unexpected error is logged and answered with a bare 500: nothing of it reaches the client.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from greencrawl.store.errors import BodyAway
 MEDIA_TYPE = "application/problem+json"
 
 RETRY_AFTER = {"Retry-After": "1"}
-"""Seconds; what is away is looked for again soon, since nothing is lost by asking."""
+"""Seconds until the client should ask again: soon, since a retry is harmless."""
 
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<path>.*)`)?$", re.DOTALL)
 _PATTERN = re.compile(r"^Expected `str` matching regex (?P<quote>['\"])(?P<pattern>.*)(?P=quote)$")
@@ -41,14 +41,14 @@ _WORDS = {
     "beginning with a letter or digit",
     KIND: "must be at most 40 lower-case letters or underscores",
 }
-"""The text that people get instead of a regular expression."""
+"""What people read in place of a regular expression."""
 _NAMED = re.compile(r"(?:unknown|missing required) field `(?P<name>[^`]*)`")
 
 
 class HttpProblem(GreencrawlError):
-    """Raised inside the HTTP face to end a request with ``status`` and a problem body.
+    """Raised inside the HTTP API to end a request with ``status`` and a problem body.
 
-    ``errors`` holds (field, what is wrong) pairs; ``headers`` go out with the answer.
+    ``errors`` holds (field, what is wrong) pairs; ``headers`` are sent with the answer.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class HttpProblem(GreencrawlError):
 
 
 def invalid(error: msgspec.DecodeError, prefix: str = "") -> HttpProblem:
-    """A 400 that names the field which ``error`` complains about.
+    """Return a 400 that names the field which ``error`` complains about.
 
-    ``prefix`` goes before the path, as ``line 7`` does for NDJSON.
+    ``prefix`` goes before the path, such as ``line 7`` for NDJSON.
     """
     found = _PATH.match(str(error))
     what, path = (found["what"], found["path"] or "") if found else (str(error), "")
@@ -86,7 +86,7 @@ def invalid(error: msgspec.DecodeError, prefix: str = "") -> HttpProblem:
 
 
 def of(error: Exception) -> HttpProblem | None:
-    """The problem that answers ``error``, or None for what nobody expected."""
+    """Return the problem that answers ``error``, or None for an unexpected error."""
     match error:
         case HttpProblem():
             return error
@@ -112,5 +112,5 @@ def of(error: Exception) -> HttpProblem | None:
 
 
 def _without_body(headers: Mapping[str, str]) -> dict[str, str]:
-    """Falcon's headers but those that describe the body, which is ours."""
+    """Return Falcon's headers except those that describe the body, which is ours."""
     return {k: v for k, v in headers.items() if k.lower() not in ("content-type", "vary")}

@@ -1,8 +1,8 @@
-"""Who may call which operation: bearer tokens by role, and what is refused if no token is set.
+"""Who may call which operation: bearer tokens by role; the rules if no token is set.
 
-Without tokens the broker is open, and therefore listens on loopback only. Even there a web page
-in the user's browser could reach it, so requests that carry a foreign ``Origin`` or ``Host`` are
-refused (cross-site request forgery and DNS rebinding). Pages of its own are the Monitor's.
+Without tokens the broker is open, and therefore listens on loopback only. Even there a web page in
+the user's browser could reach it, so requests that carry a foreign ``Origin`` or ``Host`` are
+refused (cross-site request forgery and DNS rebinding). Only the Monitor's pages are its own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Role(StrEnum):
 
 
 def check_settings(settings: Settings) -> None:
-    """Refuse to start open to the network, or with tokens that do not tell the roles apart.
+    """Refuse to start open to the network, or with equal tokens for both roles.
 
     Raises :class:`InvalidConfig`.
     """
@@ -72,7 +72,8 @@ def check_settings(settings: Settings) -> None:
 
 
 class Guard:
-    """Decides whether a request may pass; holds the two tokens, empty when the broker is open."""
+    """Decides whether a request may pass; holds the two tokens, which are empty if the broker is
+    open."""
 
     def __init__(self, worker_token: str, admin_token: str) -> None:
         self._worker = worker_token
@@ -80,11 +81,12 @@ class Guard:
 
     @property
     def open(self) -> bool:
-        """True when no token is set."""
+        """Tell whether no token is set."""
         return not (self._worker or self._admin)
 
     def check(self, request: falcon.Request, role: Role) -> None:
-        """Pass, or raise a problem: 401 who are you, 403 not you."""
+        """Let the request pass, or raise a problem: 401 without a token, 403 with the wrong
+        role."""
         if self.open:
             _refuse_foreign_pages(request)
             return
@@ -97,7 +99,10 @@ class Guard:
             raise HttpProblem(403, "this needs the admin token")
 
     def _role_of(self, header: str) -> Role | None:
-        """The role whose token ``header`` carries. Both are always compared, in constant time."""
+        """Return the role whose token ``header`` carries.
+
+        Both are always compared, in constant time.
+        """
         is_worker, is_admin = bearer.matches(header, self._worker, self._admin)
         if is_admin:
             return Role.ADMIN

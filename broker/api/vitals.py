@@ -1,4 +1,4 @@
-"""Metrics of what brokers stand on: Redis nodes, the store, duties, and the disk.
+"""Metrics of what brokers depend on: Redis nodes, the store, duties, and the disk.
 
 If something cannot be asked, its metric is left out, and its ``_up`` or ``_writable`` shows that; a
 scrape never fails.
@@ -24,7 +24,7 @@ from greencrawl.store.base import DUTY_SECONDS
 log = logger("metrics")
 
 SIZE_SECONDS = 60.0
-"""Seconds between two questions for the store's size, which MySQL sums over its tables."""
+"""Seconds between two queries for the store's size, which MySQL sums over its tables."""
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ _NODE: dict[str, tuple[str, Callable[[NodeVitals], float]]] = {
 
 
 class VitalsCollector(Collector):
-    """Asks at each scrape."""
+    """Asks Redis and the store at each scrape."""
 
     def __init__(self, service: Service, data: Path | None = None) -> None:
         self._service = service
@@ -57,7 +57,7 @@ class VitalsCollector(Collector):
         self._sized = -inf
 
     def describe(self) -> list[Metric]:
-        """Nothing: else registering would scrape."""
+        """Return nothing: otherwise registering would scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -138,7 +138,7 @@ class VitalsCollector(Collector):
 
     @staticmethod
     def _asked(question: Callable[[], T]) -> T | None:
-        """None while nobody answers."""
+        """Return the answer, None if there is none."""
         try:
             return question()
         except Unavailable as error:

@@ -1,4 +1,4 @@
-"""The queue itself: what waits to be fetched, in Redis. See docs/architecture.md."""
+"""The queue itself: the URLs that wait to be fetched, in Redis. See docs/architecture.md."""
 
 from greencrawl.broker.frontier.addresses import SHARE_SECONDS, Ask, Share
 from greencrawl.broker.frontier.admission import Admitted

@@ -1,10 +1,10 @@
-"""Shares of what an address or a domain may be asked for, over all worker processes.
+"""Shares of the requests that an address or a domain may get from all worker processes.
 
-A host's session keeps its host's delay; that says nothing of a machine with thousands of names. So
-a worker process asks for a share of the address that a name leads to: a number of requests that it
-may start in any sliding window, and a number of connections. Shares are held for some seconds and
-asked for again while they are used. The shares of all processes together are never above the caps,
-and the share of a process that died ends by itself (decision 29).
+A host's session keeps the host's delay, but one machine may have thousands of names. So a worker
+process asks for a share of the address that a name leads to: a number of requests that it may start
+in any sliding window, and a number of connections. Shares are held for some seconds, and renewed
+while they are used. The shares of all processes together are never above the limits, and the share
+of a process that died ends by itself (decision 29).
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.wire import to_msgpack
 
 SHARE_SECONDS = 5.0
-"""A share is held this long. Processes that come after one that died wait at least this long,
-too."""
+"""How long a share is held. Processes that follow one that died wait at least this long."""
 
 
 class Ask(NamedTuple):
-    """What a process asks of one address or domain, ``name``.
+    """A worker process's request for a share of one address or domain, ``name``.
 
-    ``window`` seconds is the sliding window in which at most ``starts_cap`` requests may start,
-    over all processes. ``…_used`` is what this process has in use: of connections those with a
-    request under way, which it does not give up. ``…_wanted`` is what it could use.
+    In a sliding window of ``window`` seconds at most ``starts_cap`` requests may start, over all
+    processes. ``…_used`` is what this process now uses: of connections, those with a request under
+    way, which it does not give up. ``…_wanted`` is what it could use.
     """
 
     name: str
@@ -41,7 +40,7 @@ class Ask(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What a process was given: starts in a window, and connections.
+    """The share that a process got: starts in a window, and connections.
 
     ``retry_seconds``: when the next share of another process ends; 0: there is none.
     """
@@ -61,8 +60,8 @@ class Addresses:
     def shares(self, holder: str, asks: Sequence[Ask]) -> list[Share | None]:
         """Ask for shares for :data:`SHARE_SECONDS`, counted from before this call.
 
-        One round trip a node. None where a node is away: the shares of its addresses stay as they
-        are until they end. Raises Unavailable where all nodes are.
+        One round trip a node. None for the addresses of a node that is away: their shares stay as
+        they are until they end. Raises Unavailable if all nodes are away.
         """
         by_partition: dict[int, list[int]] = {}
         for number, ask in enumerate(asks):

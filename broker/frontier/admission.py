@@ -1,4 +1,4 @@
-"""Taking in: what is new is queued in Redis; what is beyond its budget waits in the overflow."""
+"""Admission: new URLs are queued in Redis; URLs beyond its budget wait in the overflow."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ HOST_BUSY, NO_ROOM, HOST_DOWN = b"235"
 Row = tuple[int, str, Any]
 """(fingerprint, host, item)."""
 Grouped = dict[int, list[tuple[int, Row]]]
-"""By partition: (what the caller tells it by, row)."""
+"""By partition: (the caller's index of the row, row)."""
 
 
 class Admitted(list[bool]):
     """True for each URL that was not seen before.
 
-    ``tick`` is the largest of the nodes that were asked, ``epochs`` those under which they were.
-    ``away`` are nodes that could not be asked, and ``missed`` the numbers of their URLs.
+    ``tick`` is the largest of the nodes that were asked, ``epochs`` are their epochs then. ``away``
+    are nodes that could not be asked, and ``missed`` the indexes of their URLs.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Admitted(list[bool]):
 
 
 class _Missed:
-    """Nodes that could not be asked, and the numbers of what belongs there."""
+    """Nodes that could not be asked, and the indexes of what belongs there."""
 
     def __init__(self) -> None:
         self.nodes: set[str] = set()
@@ -83,7 +83,8 @@ class Spill:
         self._overflowing = overflowing
 
     def put(self, crawl: int, rows: Sequence[Row]) -> list[bool]:
-        """Commit rows to the overflow, and only then mark them; true for each that was new."""
+        """Commit rows to the overflow, and only then mark them; return true for each that was
+        new."""
         spilled = [
             Overflow(fingerprint, self._placement.partition_of(host), item)
             for fingerprint, host, item in rows
@@ -93,7 +94,7 @@ class Spill:
         return self._mark(crawl, rows)
 
     def mark_spilled(self, crawl: int, rows: Sequence[Overflow]) -> None:
-        """Let a node know what waits in the overflow; idempotent. Raises UnknownCrawl."""
+        """Tell a node what waits in the overflow; idempotent. Raises UnknownCrawl."""
         self._mark(crawl, [(row.fingerprint, urls.host_of(row.item.url), row.item) for row in rows])
         self._overflowing.set()
 
@@ -130,7 +131,7 @@ class Spill:
 
 
 class Admitting:
-    """Takes in URLs, as new, as settled, or back from the overflow."""
+    """Admits URLs: as new, as settled, or back from the overflow."""
 
     def __init__(
         self,
@@ -141,7 +142,8 @@ class Admitting:
         activity: ActivityEvent,
         note: Callable[[int, int, float], None] | None,
     ) -> None:
-        """``note`` is told when a host of (partition, crawl) is due; a worker has no use for it."""
+        """Build it; ``note`` is told when a host of (partition, crawl) is due; workers do not use
+        it."""
         self._calls = calls
         self._placement = placement
         self._crawls = crawls
@@ -159,14 +161,14 @@ class Admitting:
         stamp: Stamp | None = None,
         partial: bool = False,
     ) -> Admitted:
-        """Queue what is new of ``items`` (canonical URLs).
+        """Queue the new ones of ``items`` (canonical URLs).
 
         URLs beyond the memory budget wait in the store's overflow instead. ``stamp`` is that of
         their rows in the replay log: a node is asked only under an epoch that is not below the one
-        read with it. The caller compares it with the tick returned: if that is more than MARGIN
-        ahead it has to write the rows again, and admit again. Idempotent; FORCE is so only for a
-        ``batch`` (the number of its row). ``partial``: what belongs to a node that cannot be asked
-        is left out, and named in the answer. Raises UnknownCrawl when the crawl was deleted.
+        read with it. The caller compares it with the returned tick: if the tick is more than MARGIN
+        ahead, the caller must write the rows again, and admit again. Idempotent; with FORCE only
+        for a ``batch`` (the number of its row). ``partial``: what belongs to a node that cannot be
+        asked is left out, and named in the answer. Raises UnknownCrawl when the crawl was deleted.
         """
         placement = self._placement
         grouped = self._grouped(items)
@@ -200,7 +202,7 @@ class Admitting:
         return Admitted(new, newest, epochs, away.nodes, away.numbers)
 
     def admit_rows(self, crawl: int, rows: Grouped) -> None:
-        """:meth:`admit` for one who has their fingerprints already, and wants no answer."""
+        """:meth:`admit` for a caller that has the fingerprints already, and wants no answer."""
         beyond: list[Row] = []
         for some, flags, _ in self._admit(crawl, rows, Mode.NEW, 0):
             if BEYOND in flags:
@@ -210,7 +212,8 @@ class Admitting:
         self._activity.set(crawl)
 
     def admit_again(self, crawl: int, items: Sequence[Admission]) -> bytes:
-        """Queue what comes back from the overflow; a flag for each, :data:`BEYOND` without room.
+        """Queue URLs that come back from the overflow; return a flag for each, :data:`BEYOND` if no
+        room.
 
         All of them belong to one partition. Raises UnknownCrawl when the crawl was deleted.
         """
@@ -218,9 +221,9 @@ class Admitting:
         return b"".join(flags for _, flags, _ in admitting)
 
     def admit_due(self, crawl: int, partition: int, items: Sequence[Admission]) -> bytes:
-        """Queue what is due in a calendar, all of one partition; a flag for each.
+        """Queue URLs that are due in a calendar, all of one partition; return a flag for each.
 
-        It is asked in few steps: those of a node that takes nothing any more have
+        It takes few steps. When a node takes nothing any more, its remaining URLs get
         :data:`NO_ROOM`. Raises UnknownCrawl when the crawl was deleted, Unavailable.
         """
         rows = self._grouped(items).get(partition, [])
@@ -242,10 +245,10 @@ class Admitting:
         return flags
 
     def mark_settled(self, crawl: int, marks: Sequence[Mark]) -> None:
-        """Count as seen and finished what a node is told of the past; idempotent.
+        """Count URLs as seen and finished when a node learns of the past; idempotent.
 
-        Raises UnknownCrawl when the crawl was deleted, and Full at the memory limit: then at least
-        what the node takes for waiting in the overflow counts so.
+        Raises UnknownCrawl when the crawl was deleted. Raises Full at the memory limit; those that
+        the node knows as waiting in the overflow are counted even then.
         """
         grouped = self._grouped(marks)
         try:
@@ -264,9 +267,9 @@ class Admitting:
         batch: int,
         away: _Missed | None = None,
     ) -> Iterator[tuple[list[tuple[int, Row]], bytes, int]]:
-        """Call the script in batches; yields (index, row) with a reply's flags and tick.
+        """Call the script in batches; yield (index, row) with a reply's flags and tick.
 
-        Items that cannot be asked about go to ``away``, if that is given.
+        Items that cannot be asked about go to ``away``, if it is given.
         """
         placement = self._placement
         while grouped:
@@ -280,7 +283,7 @@ class Admitting:
             failed: dict[int, Unavailable] = {}
             try:
                 replies = self._calls("admit", calls, partial=away is not None, failed=failed)
-            except Full as error:  # it may have taken some of them, and knows them then
+            except Full as error:  # it may have taken some of them, and then knows them
                 if mode is not Mode.NEW:
                     raise
                 log.warning("overflowing", reason=str(error))
@@ -310,7 +313,7 @@ class Admitting:
                 self._crawls.reopen(crawl, done)
 
     def _grouped(self, items: Sequence[Admission | Mark]) -> Grouped:
-        """(index, row) of each item by partition."""
+        """Return (index, row) of each item by partition."""
         identity = self._placement.identity
         secret, partitions, rules = identity.secret, identity.partitions, identity.canonicaliser
         grouped: Grouped = {}

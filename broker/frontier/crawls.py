@@ -1,4 +1,4 @@
-"""Partitions are told of crawls: their states, versions and politeness, and their end."""
+"""Tells partitions of crawls: their states, versions and politeness, and their end."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from greencrawl.store.base import Store
 
 KNOWN_SECONDS = 2.0
 KNOWN_MOST, KNOWN_IDLE_SECONDS = 1000, 300.0
-"""Crawls whose rows are kept, and how long after they were asked for last."""
+"""Most crawls whose rows are kept, and how long after their last use."""
 
 
 class KnownCrawls:
-    """Rows of crawls as the store has had them a moment ago: another broker may change them."""
+    """Rows of crawls as the store had them a moment ago: another broker may have changed them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -33,7 +33,7 @@ class KnownCrawls:
         )
 
     def get(self, crawl: int) -> Crawl | None:
-        """The crawl, or None if it was deleted. Raises Unavailable if it was never read."""
+        """Return the crawl, or None if it was deleted. Raises Unavailable if it was never read."""
         at, known = self._crawls.get(crawl) or (-KNOWN_SECONDS, None)
         if monotonic() - at < KNOWN_SECONDS:
             return known
@@ -49,13 +49,13 @@ class KnownCrawls:
         return known
 
     def note(self, crawl: Crawl) -> None:
-        """Keep what the store has told of a crawl, unless something later is known."""
+        """Keep a crawl as the store has told it, unless a later version is known."""
         _, known = self._crawls.get(crawl.id) or (0.0, crawl)
         later = known if known.version > crawl.version else crawl
         self._crawls[crawl.id] = (monotonic(), later)
 
     def drop(self, crawl: int) -> None:
-        """It is deleted."""
+        """Forget a crawl that was deleted."""
         self._crawls.drop(crawl)
 
 
@@ -81,9 +81,9 @@ class Crawls:
         self._activity = activity
 
     def put_crawl(self, crawl: Crawl) -> None:
-        """Make a crawl, its state and its politeness known to every partition.
+        """Tell every partition of a crawl, its state and its politeness.
 
-        One that has heard of a later version is left as it is. Nodes that are away are owed it.
+        A partition that knows a later version stays as it is. Nodes that are away are owed it.
         """
         self._known.note(crawl)
         self.say(crawl, part.state_of(crawl), self._placement.partitions, partial=True)
@@ -93,7 +93,10 @@ class Crawls:
         self.say(crawl, part.state_of(crawl), self._placement.partitions_on(node))
 
     def tell_node(self, crawls: Iterable[Crawl], node: Node, *, afresh: bool = False) -> None:
-        """:meth:`tell` of many, in few round trips. ``afresh``: their quotas count no more."""
+        """:meth:`tell` a node of many crawls, in few round trips.
+
+        ``afresh``: their quotas are reset.
+        """
         on, calls = self._placement.partitions_on(node), []
         for crawl in crawls:
             args = part.crawl_args(crawl, part.state_of(crawl), afresh)
@@ -107,7 +110,7 @@ class Crawls:
         self._activity.set()
 
     def told(self, node: Node) -> list[dict[int, int]]:
-        """For each of a node's partitions the crawls it was told of, and their versions then."""
+        """Return for each of a node's partitions the crawls that it knows, and their versions."""
         on = self._placement.partitions_on(node)
         replies = self._calls("told", dict.fromkeys(on, to_msgpack([])))
         told = [part.fields(reply[1]) for reply in replies.values()]
@@ -131,18 +134,18 @@ class Crawls:
         self._activity.set(crawl.id)
 
     def stop_leasing(self, crawl: Crawl) -> None:
-        """No further session for this crawl, at every broker (a limit was reached)."""
+        """Open no further session for this crawl, at any broker (a limit was reached)."""
         self.say(crawl, "stop", self._placement.partitions, partial=True)
 
     def shut(self, crawl: Crawl) -> None:
-        """Take nothing in for this crawl any more, which is about to be finished.
+        """Admit nothing more to this crawl, which is about to be finished.
 
         A process with something new reopens it in the store, which raises its version.
         """
         self.say(crawl, "done", self._placement.partitions)
 
     def reopen(self, crawl: int, version: int) -> None:
-        """Make a crawl that is done in Redis since ``version`` active again: first in the store.
+        """Make a crawl active again that is done in Redis since ``version``: first in the store.
 
         Raises UnknownCrawl, Unavailable.
         """
@@ -152,10 +155,10 @@ class Crawls:
         self.put_crawl(known)
 
     def unknown(self, crawl: int, partition: int) -> GreencrawlError:
-        """The fault if a node does not know a crawl: it was deleted, or the node was not told yet.
+        """Return the error if a node does not know a crawl: deleted, or not told to the node yet.
 
-        A node that was away or is being refilled has not been told of all that came meanwhile: it
-        is told now, for the next time.
+        A node that was away or is being refilled does not know all changes since: it is told now,
+        for the next call.
         """
         node = self._placement.node_of[partition]
         try:
@@ -169,9 +172,9 @@ class Crawls:
     def drop_crawl(
         self, crawl: int, node: Node | None = None, between: Callable[[], None] | None = None
     ) -> None:
-        """Delete a crawl in bounded steps; from the first on it is gone to everybody.
+        """Delete a crawl in bounded steps; after the first step it is gone for everybody.
 
-        ``node``: what one node has of it. ``between`` is called after each step.
+        ``node``: delete what one node has of it. ``between`` is called after each step.
         """
         self._known.drop(crawl)
         self._quotas.forget(crawl)

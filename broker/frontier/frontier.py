@@ -2,9 +2,9 @@
 
 Workers use :meth:`Frontier.admit` and the robots cache directly; leasing, finishing and seeding go
 through the broker, which calls the rest. Every method raises Unavailable when Redis is away or
-closed. To call again loses nothing: scripts are idempotent under their fingerprints and tokens.
+closed. Calling again loses nothing: scripts are idempotent under their fingerprints and tokens.
 
-Its parts do the work, a module each; they are put together and named here.
+Its parts do the work, one module each; this module connects them.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ log = logger("frontier")
 class Frontier:
     """One process's view of the frontier on one or several Redis nodes.
 
-    ``create`` is for brokers: it makes the frontier if there is none and reopens nodes that were
-    restarted. A worker joins what is there. Raises FrontierMismatch, Unavailable.
+    ``create`` is for brokers: it makes the frontier if there is none, and reopens nodes that were
+    restarted. A worker joins an existing frontier. Raises FrontierMismatch, Unavailable.
     """
 
     def __init__(
@@ -82,7 +82,8 @@ class Frontier:
         duties: Duties | None = None,
         contact_seconds: float = CONTACT_SECONDS,
     ) -> None:
-        """``duties`` of this broker, which begin and end with the frontier; its own by default."""
+        """Open the frontier; ``duties`` of this broker start and stop with it; by default its
+        own."""
         self._create = create
         self._request_ms = round(request_seconds * 1000)
         self.duties = duties or Duties(store)
@@ -90,11 +91,11 @@ class Frontier:
         self.identity, self.nodes = assemble(nodes, store, partitions, create=create)
         self._placement = placement = Placement(self.identity, self.nodes)
         self.activity = ActivityEvent()
-        """Set whenever something was admitted, leased or finished, here or by another broker."""
+        """Set when something was admitted, leased or finished, here or by another broker."""
         self.overflowing = ActivityEvent()
         """Set when something waits in the overflow, as far as this process knows."""
         self.ordering = ActivityEvent()
-        """Set when another broker was told to order something, or may have been."""
+        """Set when another broker received orders, or may have."""
         self.beats = MemberBeats(self.nodes)
         self.outages = StoreOutages(self.nodes)
         self._memory = Memory(placement, host_bytes)
@@ -141,7 +142,7 @@ class Frontier:
             self._meet()
 
     def _put_together(self, calls: Scripts, store: Store) -> None:
-        """Make the parts that call scripts and write to the store, and name what they do."""
+        """Connect the parts that call scripts and write to the store."""
         self._calls, self._store = calls, store
         placement, leasing, activity = self._placement, self.leasing, self.activity
         self.partitions = placement.partitions
@@ -199,10 +200,10 @@ class Frontier:
         self.repair, self.repairs = self.recovery.repair_all, self.recovery.report_all
         self.owed = self.recovery.owed
         self.parts = Parts(placement, crawls, spill, admitting, hosts)
-        """What a replay gives things to a node through."""
+        """The parts that a replay uses to give a node what it lacks."""
 
     def _meet(self) -> None:
-        """Open the nodes, of which some may be away while others serve."""
+        """Open the nodes; some may be away while others serve."""
         for node in self.nodes:
             self.duties.want(names.clock(node.id))
             node.clock.duty = partial(self.duties.take, names.clock(node.id))
@@ -217,13 +218,15 @@ class Frontier:
     # -- duties
 
     def holding(self, duty: Duty) -> Frontier:
-        """This frontier, for the holder of a duty: its calls raise DutyLost once it passed on."""
+        """Return this frontier for the holder of a duty: its calls raise DutyLost once it has
+        passed on."""
         held = copy.copy(self)
         held._put_together(self._calls.under(duty), self._store.under(duty))
         return held
 
     def announce(self, what: bytes, crawls: Collection[int]) -> None:
-        """Tell the other brokers of it. One that is not heard finds out in time; raises nothing."""
+        """Send a message to the other brokers; one that misses it finds out later. Raises
+        nothing."""
         announce(self.nodes, what, crawls)
 
     # -- memory
@@ -234,13 +237,13 @@ class Frontier:
 
     @property
     def full(self) -> bool:
-        """Whether some node is near its memory limit: no further seeds are taken."""
+        """Tell whether some node is near its memory limit: then no further seeds are taken."""
         return self._memory.full
 
     # -- life
 
     def start(self) -> None:
-        """Begin leasing: make the crawls known, look at all partitions, listen for wake-ups."""
+        """Begin leasing: tell nodes of the crawls, look at all partitions, listen for wake-ups."""
         self.duties.start()
         self._debts.start()
         for node in self.nodes:
@@ -259,7 +262,7 @@ class Frontier:
             ]
 
     def _begin(self, node: Node) -> None:
-        """Tell a node of the crawls, and learn what it has to do."""
+        """Tell a node of the crawls, and read what is due there."""
         for crawl in self._store.crawls():
             self.tell(crawl, node)
         calls = dict.fromkeys(self.partitions_on(node), to_msgpack([TEND_MOST]))
@@ -267,7 +270,7 @@ class Frontier:
             self.leasing.note(p, 0, tend)
 
     def stop(self, *, clean: bool = False) -> None:
-        """End. ``clean``: this process is about to stop Redis in order, which is noted there."""
+        """End. ``clean``: this process is about to shut Redis down, which is noted there."""
         gevent.killall(self._greenlets)
         self._store_contact.stop()
         self.recovery.stop()
@@ -283,9 +286,9 @@ class Frontier:
     def tick(self, stamp: Stamp) -> None:
         """Write the store's clock, just read, to every node as its tick, and follow the epochs.
 
-        A node that does not answer is left out. One that is owed something has not got past where
-        that begins: else a copy of it that comes back would not be given what it missed. Raises
-        DutyLost, Unavailable.
+        A node that does not answer is left out. The tick of a node that is owed something stays
+        before its debt: otherwise a copy of the node that comes back would not get what it missed.
+        Raises DutyLost, Unavailable.
         """
         owed = self._store.debts()  # read after the clock: a later debt begins there or later
         for node in self.nodes:
@@ -302,9 +305,9 @@ class Frontier:
 
     @property
     def lease_calls_waiting(self) -> int:
-        """Calls of workers that wait here for a session."""
+        """Return how many calls of workers wait here for a session."""
         return self.leasing.waiting
 
     def vitals(self) -> list[NodeVitals]:
-        """How each Redis node is; asks those that answer. Raises nothing."""
+        """Return the state of each Redis node; asks those that answer. Raises nothing."""
         return [look(node, self.recovery) for node in self.nodes]

@@ -1,5 +1,4 @@
-"""The state of hosts and of single URLs, and the values that operators and the store set at
-hosts."""
+"""The state of hosts and of single URLs, and the delays and blocks of hosts."""
 
 from __future__ import annotations
 
@@ -23,7 +22,10 @@ from greencrawl.store.base import Store
 
 
 class Hosts:
-    """Asks for hosts and URLs, and sets delays and blocks. Every call may raise Unavailable."""
+    """Reads the state of hosts and URLs, and sets delays and blocks.
+
+    Every call may raise Unavailable.
+    """
 
     def __init__(self, calls: Scripts, placement: Placement, store: Store) -> None:
         self._calls = calls
@@ -31,14 +33,14 @@ class Hosts:
         self._store = store
 
     def host(self, host: str) -> HostState:
-        """The known facts of a host; raises Unavailable."""
+        """Return the state of a host; raises Unavailable."""
         return self.patch_host(host, HostPatch())
 
     def patch_host(self, host: str, patch: HostPatch) -> HostState:
         """Set a host's least delay, or block it for some seconds (0 lifts either).
 
-        Both are in the store when this returns. If it raises Unavailable a delay may be only in the
-        store. It comes into force when it is set again, or when the node is refilled.
+        Both are in the store when this returns. If it raises Unavailable, a delay may be only in
+        the store. Then it comes into force when it is set again, or when the node is refilled.
         """
         delay = -1 if patch.delay is None else round(patch.delay * 1000)
         block = -1 if patch.block is None else round(patch.block * 1000)
@@ -46,7 +48,7 @@ class Hosts:
             self._store.put_delay(host, delay)
         state = self._ask(host, delay, block)
         while delay >= 0 and (present := self._store.delay(host)) != delay:
-            delay = present  # another has set it meanwhile, and may have told Redis before
+            delay = present  # another broker has set it meanwhile, and may have told Redis earlier
             state = self._ask(host, delay, -1)
         if patch.block:
             self._store.put_block(host, epoch_ms() + round(state.blocked_in * 1000), "operator")
@@ -55,29 +57,30 @@ class Hosts:
         return state
 
     def _ask(self, host: str, delay_ms: int, block_ms: int) -> HostState:
-        """Set what is not -1."""
+        """Set the values that are not -1, and return the state."""
         p = self._placement.partition_of(host)
         args = to_msgpack([host, delay_ms, block_ms])
         now, flat, waiting, why = self._calls("host", {p: args})[p]
         return part.host_state(host, p, now, part.fields(flat), waiting, why.decode())
 
-    # -- what a node is given again
+    # -- what a refilled node gets again
 
     def delay_again(self, node: Node, delays: Mapping[str, int]) -> None:
-        """Put operators' delays from the store, host → ms, back in force at a node's hosts."""
+        """Set operators' delays from the store, host → ms, again at a node's hosts."""
         self._set(node, ((host, delay_ms, -1) for host, delay_ms in delays.items()))
 
     def block_again(self, node: Node, blocks: Iterable[tuple[str, int]]) -> None:
-        """Put blocks from the store, (host, epoch ms), back in force at a node's hosts.
+        """Set blocks from the store, (host, epoch ms), again at a node's hosts.
 
-        Those that are past, or shorter than the one in force, change nothing.
+        Blocks that are past, or shorter than the one in force, change nothing.
         """
         now = epoch_ms()
         some = ((host, -1, until_ms - now) for host, until_ms in blocks if until_ms > now)
         self._set(node, some)
 
     def _set(self, node: Node, rows: Iterable[tuple[str, int, int]]) -> None:
-        """Set (host, delay ms or -1, block ms or -1) at those of the hosts that are the node's."""
+        """Set (host, delay ms or -1, block ms or -1) at those of the hosts that belong to the
+        node."""
         on, calls = set(self._placement.partitions_on(node)), []
         for row in rows:
             p = self._placement.partition_of(row[0])
@@ -86,10 +89,11 @@ class Hosts:
         for start in range(0, len(calls), PIPELINED):
             self._calls.run(node, "host", calls[start : start + PIPELINED])
 
-    # -- questions
+    # -- queries
 
     def resting(self) -> tuple[int, float]:
-        """Hosts that rest since a worker's process died, and for how many seconds at most.
+        """Return how many hosts rest since a worker's process died, and for how many seconds at
+        most.
 
         Nodes that are away are left out.
         """
@@ -103,7 +107,7 @@ class Hosts:
         return hosts, longest
 
     def where(self, crawl: Crawl, url: str) -> UrlState:
-        """Where a canonical URL stands in Redis: waiting, leased, later, seen or unseen."""
+        """Return where a canonical URL is in Redis: waiting, leased, later, seen or unseen."""
         host = urls.host_of(url)
         p = self._placement.partition_of(host)
         alike = self._placement.identity.canonicaliser > 1
@@ -136,7 +140,7 @@ class Hosts:
         )
 
     def _node_rests(self, partition: int, now: int) -> str:
-        """A note that no session opens yet at a node that lost what it knew; "" if that is past."""
+        """Say that no session opens yet at a node that lost its data; "" if that is past."""
         node = self._placement.node_of[partition]
         till, owed = node.command("HMGET", keys.OWNER, "rest", "owed")
         left_ms = float(till or 0) - now

@@ -1,12 +1,12 @@
 """Decides which call gets which host next: one leasing greenlet per broker.
 
 For each partition and crawl it keeps when the earliest host is due (crawl 0: when ``tend`` has
-something to do). It sleeps until the first of these moments and hands what it leases to the waiting
-calls. The call with most room gets only as many partitions as bring it about level with the others
-that wait. Calls that were served a moment ago and will ask again count too: else all that comes due
-while one of them reads its answer would go to another. After a second in which nothing was given, a
-new call waits a moment for others, so that processes that begin together share what is due. A call
-whose caller has died is given nothing. Crawls share by weight.
+work). It sleeps until the first of these moments, and hands what it leases to the waiting calls.
+The call with most room gets only as many partitions as make it about equal to the others that wait.
+Calls that were served a moment ago and will ask again count, too: otherwise all that comes due
+while one of them reads its answer would go to another. After a second without a lease, a new call
+waits a moment for others, so that processes that start together share what is due. A call whose
+caller has died gets nothing. Crawls share by weight.
 """
 
 from __future__ import annotations
@@ -31,24 +31,26 @@ from greencrawl.schema.wire import to_msgpack
 log = logger("leasing")
 
 SESSION_LIFE_SECONDS = 1800.0
-"""A session's absolute life, however often it is extended."""
+"""The longest life of a session, however often it is extended."""
 TEND_MOST = 32
 SESSIONS_A_CALL = 32
-"""Most that one script opens: a partition may have thousands of hosts."""
+"""Most sessions that one script opens: a partition may have thousands of hosts."""
 SUPERSEDED_SECONDS = 1.0
-"""A worker that another has taken the place of is answered this late, lest it asks without end, and
-so is one that seems to have gone."""
+"""How long the answer to a superseded worker is delayed, so that it does not ask without pause.
+
+The same holds for a worker that seems to have gone.
+"""
 AWAY_RECHECK_SECONDS = 0.5
 REFUSED_RECHECK_SECONDS = 0.5
 """Seconds between two checks whether a waiting call takes a crawl that earlier calls refused."""
 STILL_SECONDS, GATHER_SECONDS = 1.0, 0.1
-"""After so long without anything given, the first call waits so long for others to share with."""
+"""After so long without a lease, the first call waits so long for others to share with."""
 
 
 class Calls(Protocol):
     """Runs a script on several partitions: {partition: arguments} → {partition: reply}.
 
-    ``partial``: leave out those whose node is away, and raise Unavailable only if all nodes are.
+    ``partial``: leave out partitions whose node is away; raise Unavailable only if all nodes are.
     """
 
     def __call__(
@@ -68,7 +70,8 @@ class Leasing:
         longest_request_seconds: float,
         left_out: Callable[[int], bool] = lambda _: False,
     ) -> None:
-        """``left_out`` says of a partition that its node is away while others serve."""
+        """Build it; ``left_out`` tells of a partition whether its node is away while others
+        serve."""
         self._calls = calls
         self._clock_ms = clock_ms
         self._crawl = crawl
@@ -80,16 +83,16 @@ class Leasing:
         self._waiters: deque[Waiter] = deque()
         self._returning = Returning()
         self._given = self._gathered = -inf
-        """When something was given last, and until when calls are gathered before that."""
+        """When something was last leased, and until when calls are gathered before that."""
         self._changed = Event()
         self._turns = Turns()
 
     # -- what is due
 
     def note(self, partition: int, crawl: int, ms: float) -> None:
-        """Something of (partition, crawl) is due at logical ``ms``; 0: nothing is.
+        """Note that something of (partition, crawl) is due at logical ``ms``; 0: nothing is.
 
-        The earlier of this and what is known is kept: one look too many is harmless, and a message
+        The earlier of this and the known time is kept: one look too many is harmless, and a message
         that overtakes an older answer is not lost.
         """
         if ms:
@@ -106,14 +109,14 @@ class Leasing:
 
     @property
     def waiting(self) -> int:
-        """Lease calls that wait now."""
+        """Return how many lease calls wait now."""
         return len(self._waiters)
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
         """Open sessions for a worker, waiting up to ``request.wait`` seconds for the first.
 
-        Raises Unavailable if Redis went away in between: sessions may then have been opened, which
-        the worker's reconcile releases.
+        Raises Unavailable if Redis went away in between. Then sessions may have been opened; the
+        worker's next reconcile releases them.
         """
         waiter = Waiter(request)
         self._returning.back(request.worker)
@@ -133,7 +136,7 @@ class Leasing:
         return LeaseReply(tuple(waiter.sessions), waited, waiter.lost, waiter.superseded)
 
     def run(self) -> None:
-        """The leasing greenlet: for ever."""
+        """Lease for ever; the leasing greenlet runs this."""
         pause = 0.1
         while True:
             self._changed.clear()
@@ -143,7 +146,7 @@ class Leasing:
                     pass
             except Unavailable as error:
                 log.warning("leasing_waits", reason=str(error))
-            except Exception:  # a defect must not stop all leasing for good
+            except Exception:  # a bug must not stop all leasing for good
                 log.exception("leasing_failed")
             else:
                 pause = 0.1
@@ -153,7 +156,7 @@ class Leasing:
             pause = min(pause * 2, 2.0)
 
     def _sleep(self) -> None:
-        """Until something is due, or something changed."""
+        """Sleep until something is due, or something changed."""
         moments = [self._upkeep.first(), self._hosts.first() if self._waiters else None]
         first = min((at for at in moments if at is not None), default=None)
         self._changed.wait(None if first is None else max(first - monotonic(), 0))
@@ -178,10 +181,10 @@ class Leasing:
     # -- serving
 
     def _serve(self) -> bool:
-        """Serve a waiting call from what is due now; False if nothing is.
+        """Serve a waiting call with what is due now; return False if nothing is.
 
         Each key that was taken is noted again, even after an error: one look too many is harmless,
-        one too few leaves a host for ever.
+        one too few leaves a host waiting for ever.
         """
         keys = self._hosts.take()
         try:
@@ -207,7 +210,7 @@ class Leasing:
             log.info("caller_gone", worker=one.request.worker)
             one.gone = True
             self._settle(one)
-        if not self._waiters:  # all gave up while the store or Redis was asked
+        if not self._waiters:  # all have given up while the store or Redis was asked
             self._postpone_all(by_partition, 0.0)
             return False
         gathering = self._gathering(len(by_partition))
@@ -245,12 +248,12 @@ class Leasing:
         return True
 
     def _gathering(self, due: int) -> float:
-        """Seconds for which so many due partitions are kept for calls that may come."""
+        """Return for how many seconds due partitions are kept for calls that may come."""
         now = monotonic()
         if due < 2 or now - self._given < STILL_SECONDS:
             return 0.0
         if max(waiter.request.max_sessions for waiter in self._waiters) < due:
-            return 0.0  # enough is left for the next one
+            return 0.0  # enough is left for the next call
         if now - max(waiter.arrived for waiter in self._waiters) >= GATHER_SECONDS:
             return 0.0
         if min(waiter.until for waiter in self._waiters) - now < 2 * GATHER_SECONDS:
@@ -262,9 +265,11 @@ class Leasing:
     def _first_taker(
         self, due: dict[int, list[Crawl]]
     ) -> tuple[Waiter | None, dict[int, list[Crawl]]]:
-        """The waiting call with most room that takes something of what is due, and what that is.
+        """Return the waiting call with most room that takes something of what is due, and what it
+        takes.
 
-        The rest is for the next one; what nobody takes, who cannot import its hook, has to wait.
+        The rest is for the next call. Crawls that no call takes, since no worker can import their
+        hook, wait.
         """
         most = self._most_room()
         for waiter in sorted(self._waiters, key=lambda one: -one.room(most)):
@@ -293,16 +298,18 @@ class Leasing:
         waiter.done.set()
 
     def _level(self, waiter: Waiter, due: int) -> int:
-        """How many of so many due partitions go to the call; 0: one that comes back gets them."""
+        """Return how many of the due partitions go to the call; 0: a call that comes back gets
+        them."""
         most = self._most_room()
         waiting = [
             one.room(most)
             for one in self._waiters
-            if one is not waiter and not one.request.refuses  # it may take nothing of this
+            # it may refuse all crawls that are due
+            if one is not waiter and not one.request.refuses
         ]
         others = waiting + self._returning.rooms()
         if others and not waiter.is_fresh():
-            return 1  # with which it comes back, and says what room it has
+            return 1  # the call comes back with it, and says what room it has
         return min(waiter.request.max_sessions, level_part(due, waiter.room(most), others))
 
     def _most_room(self) -> int:
@@ -312,7 +319,7 @@ class Leasing:
     def _share(
         self, waiter: Waiter, due: dict[int, list[Crawl]], most: int
     ) -> tuple[dict[int, list[Any]], dict[int, list[int]]]:
-        """Split the sessions asked for over ``most`` partitions, and over crawls by weight."""
+        """Split the wanted sessions over ``most`` partitions, and over crawls by weight."""
         partitions, request = list(due), waiter.request
         wanted = request.max_sessions
         if len(partitions) > most:
@@ -340,9 +347,10 @@ class Leasing:
         return calls, asked
 
     def _open(self, calls: dict[int, list[Any]]) -> dict[int, list[Any]]:
-        """Open under the tokens chosen; after a lost answer ask once again under the same ones.
+        """Open sessions under the chosen tokens; after a lost answer, ask once again under the same
+        ones.
 
-        Partitions on nodes that are away are left out, but if all are, raises Unavailable. If a
+        Partitions on nodes that are away are left out; if all are away, it raises Unavailable. If a
         session was opened there without an answer, its deadline or the worker's next reconcile
         releases it.
         """

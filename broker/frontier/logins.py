@@ -1,4 +1,4 @@
-"""Logins and errands, which workers share; what is sealed has no meaning here."""
+"""Logins and errands, which workers share; the frontier cannot read what is sealed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from greencrawl.schema.wire import to_msgpack
 
 
 class Logins:
-    """Claims and sealed state by the names of logins, errands by the hosts that they are for.
+    """Claims and sealed state by the names of logins, errands by their hosts.
 
     Every call may raise Unavailable.
     """
@@ -22,44 +22,48 @@ class Logins:
         self._placement = placement
 
     def login_get(self, name: str) -> tuple[int, bytes] | None:
-        """Generation and sealed state of what :meth:`login_put` kept last, or None."""
+        """Return generation and sealed state of the last :meth:`login_put`, or None."""
         p = self._placement.partition_of(name)
         command = ("HMGET", keys.login(p, name), "generation", "sealed")
         generation, sealed = self._placement.node_of[p].command(*command)
         return None if sealed is None else (int(generation), sealed)
 
     def login_claim(self, name: str, token: str, seconds: float) -> int:
-        """Become the one who logs in under ``name`` for ``seconds``, or go on being it.
+        """Claim the login ``name`` for ``seconds``, or extend the claim.
 
-        Returns 0 if another is. Otherwise how many claims there were since the last that ended in
-        :meth:`login_put` or :meth:`login_drop`, this one included: what is more than one took its
-        process along, or too long.
+        Returns 0 if another worker has the claim. Otherwise it returns how many claims there were
+        since the last one that ended in :meth:`login_put` or :meth:`login_drop`, this one included.
+        Every claim beyond the first means one that ended otherwise: its process died, or it took
+        too long.
         """
         return int(self._script("login_claim", name, token, _ms(seconds))[1])
 
     def login_put(
         self, name: str, token: str, generation: int, sealed: bytes, seconds: float
     ) -> bool:
-        """Keep what a login left behind, for ``seconds``.
+        """Keep the state of a login for ``seconds``.
 
-        False, and nothing is kept, if ``token`` does not hold the claim (any more), or what is
-        kept has as high a generation. The claim goes on.
+        False, and nothing is kept, if ``token`` does not hold the claim (any more), or if the kept
+        state has the same or a higher generation. The claim stays.
         """
         args = (token, generation, part.blob(sealed), _ms(seconds))
         return bool(self._script("login_put", name, *args)[1])
 
     def login_drop(self, name: str, token: str) -> None:
-        """Give a claim back; one that another holds stays."""
+        """Give a claim back; a claim of another worker stays."""
         self._script("login_drop", name, token)
 
-    # -- requests that are left for whoever holds a host
+    # -- requests that wait for a session of their host
 
     def errand_put(self, host: str, errand_id: str, sealed: bytes, seconds: float) -> None:
-        """Leave a request for whoever holds ``host``, who may take it within ``seconds``."""
+        """Leave a request for a session of ``host``, to be taken within ``seconds``."""
         self._script("errand_put", host, errand_id, part.blob(sealed), _ms(seconds))
 
     def errand_take(self, host: str) -> tuple[str, bytes] | None:
-        """Id and sealed request of what has waited longest for ``host``, or None. Taken once."""
+        """Take the oldest request for ``host``: its id and the sealed request, or None.
+
+        Each is taken once.
+        """
         _, errand_id, sealed = self._script("errand_take", host)
         return (errand_id.decode(), sealed) if errand_id else None
 
@@ -68,14 +72,14 @@ class Logins:
         self._script("errand_answer", host, errand_id, part.blob(sealed), _ms(seconds))
 
     def errand_answered(self, host: str, errand_id: str) -> bytes | None:
-        """The sealed answer, or None as long as there is none."""
+        """Return the sealed answer, or None as long as there is none."""
         p = self._placement.partition_of(host)
         _, answer = keys.errand(p, host, errand_id)
         value: bytes | None = self._placement.node_of[p].command("GET", answer)
         return value
 
     def errand_withdraw(self, host: str, errand_id: str) -> bool:
-        """Withdraw a request; False if it was taken, and its answer may be on its way."""
+        """Withdraw a request; return False if it was taken: then its answer may be on its way."""
         p = self._placement.partition_of(host)
         request, _ = keys.errand(p, host, errand_id)
         return bool(self._placement.node_of[p].command("DEL", request))
@@ -92,5 +96,5 @@ class Logins:
 
 
 def _ms(seconds: float) -> int:
-    """For how long Redis is to keep something: at least for a moment."""
+    """Return for how many ms Redis is to keep something: one at least."""
     return max(round(seconds * 1000), 1)

@@ -1,5 +1,5 @@
-"""Bringing back what waits in the overflow, or is due in a calendar, as memory allows, and letting
-go of it."""
+"""Brings URLs back from the overflow, or from a calendar, as memory allows; and drops settled
+tasks."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ from greencrawl.store.base import Store
 
 
 class PartitionMemory(NamedTuple):
-    """Bytes of tasks in a partition and its budget (0: none); whether its node is near its limit;
-    (crawl, host) of hosts that run low while more of them waits in the overflow; crawls that have
-    nothing to lease there now, and could take in something.
+    """What a partition has in memory, and what it needs.
+
+    The fields are: bytes of its tasks, and its budget (0: none); whether its node is near its
+    limit; (crawl, host) of hosts that run low while more of their URLs wait in the overflow; crawls
+    that have nothing to lease there now, and could admit something.
     """
 
     used: int
@@ -55,7 +57,8 @@ class Refilling:
         self._activity = activity
 
     def room(self, partition: int, most: int = 50, crawls: Sequence[int] = ()) -> PartitionMemory:
-        """What a partition could take from the overflow now, and which of ``crawls`` need it.
+        """Return what a partition could take from the overflow now, and which of ``crawls`` need
+        it.
 
         Raises Unavailable.
         """
@@ -69,8 +72,8 @@ class Refilling:
     def refill(self, crawl: int, partition: int, host: str, most: int = 1024) -> int:
         """Bring tasks of a host back from the overflow, the best first, until ``most`` or no room.
 
-        Returns how many came. Idempotent, and harmless when two brokers do it at once: what was
-        brought is known to the seen-set, and rows are told by the node's epoch. Raises Unavailable.
+        Returns how many came. Idempotent, and harmless when two brokers do it at once: the seen-set
+        knows what was brought, and rows carry the node's epoch. Raises Unavailable.
         """
         brought, (node, epoch) = 0, self._placement.under(partition)
         while brought < most:
@@ -93,13 +96,13 @@ class Refilling:
     def ask_again(
         self, crawl: int, partition: int, rows: Sequence[Due], items: Sequence[Admission]
     ) -> bytes:
-        """Queue what is due in a crawl's calendar, and note it as on its way; a flag for each.
+        """Queue what is due in a crawl's calendar, and note it as on its way; return a flag for
+        each.
 
-        :data:`HOST_BUSY` or :data:`NO_ROOM` where it has to wait; :data:`HOST_DOWN` where its host
-        fails for long. All of ``items``, which are those of ``rows``, belong to one partition.
-        Idempotent, and harmless when two brokers do it at once, or one dies between the steps: what
-        is on its way is known as that in the node, and rows are told by its epoch. Raises
-        Unavailable, UnknownCrawl.
+        :data:`HOST_BUSY` or :data:`NO_ROOM` if it has to wait; :data:`HOST_DOWN` if its host fails
+        for long. All of ``items``, which are those of ``rows``, belong to one partition.
+        Idempotent, and harmless when two brokers do it at once, or one dies between the steps: the
+        node knows what is on its way, and rows carry its epoch. Raises Unavailable, UnknownCrawl.
         """
         node, epoch = self._placement.under(partition)
         flags = self._admitting.admit_due(crawl, partition, items)
@@ -112,7 +115,7 @@ class Refilling:
         return flags
 
     def drain(self, crawl: int, host: str, gone: part.Drain, at: int) -> part.Drained:
-        """Let go of tasks of a host that were settled, and name the next (``lua/queue/drain.lua``).
+        """Drop tasks of a host that were settled, and name the next (``lua/queue/drain.lua``).
 
         Raises UnknownCrawl and Unavailable.
         """

@@ -1,4 +1,4 @@
-"""Counters of crawls, added up over all partitions, and what a scan learns by the way."""
+"""Counters of crawls, summed over all partitions, and other results of a scan."""
 
 from __future__ import annotations
 
@@ -28,17 +28,19 @@ from greencrawl.store.base import Store
 log = logger("frontier")
 
 FEW, AT_ONCE = 8, 64
-"""Partitions that are counted in one round trip at least, and crawls of partitions at most: a node
-serves nobody else meanwhile, for about 10 µs each."""
+"""Partitions in one round trip at least, and crawls of partitions at most, when people ask.
+
+A node serves nobody else meanwhile, for about 10 µs each.
+"""
 STILL_MS = 60_000
-"""A note that nothing of a crawl is leased in a partition is dropped after that."""
+"""How long a note is kept that nothing of a crawl is leased in a partition."""
 
 Counts = dict[int, dict[int, list[Any]]]
-"""By crawl and partition: what ``lua/crawls/count.lua`` answers."""
+"""By crawl and partition: an answer of ``lua/crawls/count.lua``."""
 
 
 class Scans:
-    """Counts, and tells crawls again where a scan finds that they are not known as they are."""
+    """Counts crawls; tells a partition of a crawl again if it has an outdated version."""
 
     def __init__(
         self,
@@ -52,7 +54,8 @@ class Scans:
         overflowing: ActivityEvent,
         owed: Callable[[Node], None] | None,
     ) -> None:
-        """``owed`` is told of a node whose replay is not through; a worker leaves it alone."""
+        """Build it; ``owed`` is called with a node whose replay is not complete; a worker passes
+        nothing."""
         self._calls = calls
         self._placement = placement
         self._store = store
@@ -64,14 +67,14 @@ class Scans:
         self._owed = owed
 
     def scan(self, crawl: int) -> Totals | None:
-        """Counters of the crawl as the store has it now; None if :meth:`look` is void."""
+        """Return counters of the crawl in its present version; None if :meth:`look` is void."""
         found = self.look(self._store.crawl(crawl))
         return None if found is None else found.totals
 
     def count(self, crawls: Sequence[Crawl]) -> Counts | None:
-        """Counters of some dozens of crawls at most, for :meth:`look`; None if that is to ask.
+        """Return counters of at most some dozens of crawls, for :meth:`look`; None: ask again.
 
-        It costs a node little more than those of one: what a script needs to begin is half of it.
+        For a node this costs little more than one crawl: starting a script is half of the cost.
         """
         try:
             return self._counts(crawls)
@@ -81,7 +84,7 @@ class Scans:
     def _counts(self, crawls: Sequence[Crawl], *, partial: bool = False) -> Counts:
         ids = [crawl.id for crawl in crawls]
         packed, partitions = to_msgpack(ids), list(self._placement.partitions)
-        step = max(FEW, AT_ONCE // len(ids))
+        step = max(FEW, AT_ONCE // len(ids)) if partial else len(partitions)
         replies: dict[int, list[Any]] = {}
         for at in range(0, len(partitions), step):
             calls = dict.fromkeys(partitions[at : at + step], packed)
@@ -93,13 +96,13 @@ class Scans:
         return found
 
     def look(self, crawl: Crawl, counts: Counts | None = None) -> Scan | None:
-        """Counters over all partitions, and the states that they have the crawl in.
+        """Return counters over all partitions, and the states of the crawl there.
 
         ``counts`` are those that :meth:`count` has just found; without them they are asked for.
 
-        None, and the scan is void, when a node did not answer or is still owed what SQL holds, and
-        when a partition does not know the crawl or has it at another version than ``crawl``'s: if
-        that is an older one it is told again.
+        None, and the scan is void, in these cases: a node did not answer or is still owed what SQL
+        holds; a partition does not know the crawl, or has it at another version than ``crawl``'s.
+        If that is an older version, the partition is told again.
         """
         placement = self._placement
         if any(node.breaker.since_ms for node in placement.nodes):
@@ -113,14 +116,15 @@ class Scans:
             }
             for index, how in owed.items():
                 if self._owed is not None and how == 1:
-                    self._owed(placement.nodes[index])  # unless somebody is at it
+                    self._owed(placement.nodes[index])  # unless another broker does it
             behind = [p for p, (*_, version) in replies.items() if version < crawl.version]
             if behind:
                 log.info("told_again", crawl=crawl.name, partitions=len(behind))
                 self._crawls.say(crawl, part.state_of(crawl), behind)
             ahead = max(version for *_, version in replies.values())
             if ahead > crawl.version and self._store.crawl(crawl.id).version < ahead:
-                log.warning("store_behind", crawl=crawl.name, version=ahead)  # an older copy of it
+                # an older copy of the store
+                log.warning("store_behind", crawl=crawl.name, version=ahead)
                 self._crawls.put_crawl(self._store.reopen(crawl.id, ahead))
         except Unavailable as error:
             log.info("scan_void", reason=str(error))
@@ -128,16 +132,17 @@ class Scans:
         self._wake_ups.scanned(crawl.id, totals.leased)
         if wanted(crawl, {p: row_of(reply) for p, reply in replies.items()}):
             self._quotas.want(crawl.id)
-            if not self._duties.get(names.QUOTAS):  # what it was told before it may not have heard
+            if not self._duties.get(names.QUOTAS):  # the partition may have missed earlier changes
                 announce(placement.nodes, QUOTA, [crawl.id])
         if owed or any(version != crawl.version for *_, version in replies.values()):
             return None
         return Scan(totals, frozenset(state.decode() for *_, state, _ in replies.values()))
 
     def stilled(self, within: float) -> tuple[dict[int, float], bool]:
-        """Crawls of which nothing was leased any more somewhere → how many seconds ago.
+        """Return crawl → how many seconds ago some partition had nothing of it leased any more.
 
-        Only if that was ``within`` so many seconds, and as far as nodes answer: whether all do.
+        Only crawls for which that was ``within`` so many seconds, as far as nodes answer; and
+        whether all do.
         """
         found: dict[int, float] = {}
         answered = True
@@ -157,14 +162,15 @@ class Scans:
         return found, answered
 
     def stats(self, crawl: Crawl, counts: Counts | None = None) -> CrawlStats:
-        """Counters of a crawl, as far as nodes answer; raises Unavailable if none does.
+        """Return counters of a crawl, as far as nodes answer; raises Unavailable if none does.
 
         ``counts`` are those that :meth:`count` has just found.
         """
         return self.stats_of([crawl], counts)[0]
 
     def stats_of(self, crawls: Sequence[Crawl], counts: Counts | None = None) -> list[CrawlStats]:
-        """The same of some dozens of crawls at most, one at least; it costs little more."""
+        """Return counters of one to some dozens of crawls; this costs little more than one
+        crawl."""
         counts = counts or self._counts(crawls, partial=True)
         return [
             CrawlStats(
@@ -178,7 +184,7 @@ class Scans:
         ]
 
     def ready(self) -> str | None:
-        """None, or why the frontier cannot serve now: no node answers."""
+        """Say why the frontier cannot serve now: no node answers; None if it can."""
         held = [on for node in self._placement.nodes if (on := self._placement.partitions_on(node))]
         try:
             self._calls("count", {on[0]: to_msgpack([0]) for on in held}, partial=True)
@@ -187,7 +193,7 @@ class Scans:
         return None
 
     def _sum(self, crawl: int, counts: Counts | None = None) -> tuple[Totals, dict[int, list[Any]]]:
-        """Counters of a crawl, and what each partition has answered. Raises Unavailable."""
+        """Return counters of a crawl, and each partition's answer. Raises Unavailable."""
         if counts is None:
             calls = dict.fromkeys(self._placement.partitions, to_msgpack([crawl]))
             replies = self._calls("count", calls)

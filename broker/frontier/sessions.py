@@ -1,4 +1,4 @@
-"""Sessions of workers: they are opened, kept and closed, and their tasks settled or given back."""
+"""Sessions of workers: opens, extends and closes them, and settles or releases their tasks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Slowest:
         self._hosts: OrderedDict[str, float] = OrderedDict()
 
     def note(self, host: str, report: HostReport) -> None:
-        """Keep what a session found, unless it has asked for nothing."""
+        """Keep what a session measured, unless it has sent no request."""
         if report.requests:
             self._hosts[host] = report.latency
             self._hosts.move_to_end(host)
@@ -52,7 +52,7 @@ class Slowest:
                 self._hosts.popitem(last=False)
 
     def slowest(self, limit: int = 5) -> list[HostState]:
-        """Hosts of recent sessions at this broker, the longest latency first."""
+        """Return hosts of recent sessions at this broker, the longest latency first."""
         top = sorted(self._hosts.items(), key=lambda item: -item[1])[:limit]
         return [
             HostState(host=host, partition=self._placement.partition_of(host), latency=latency)
@@ -61,7 +61,10 @@ class Slowest:
 
 
 class Sessions:
-    """Every call may raise Unavailable: nothing is lost by calling again, under the same tokens."""
+    """Calls on sessions.
+
+    Every call may raise Unavailable: calling again under the same tokens loses nothing.
+    """
 
     def __init__(
         self,
@@ -75,7 +78,8 @@ class Sessions:
         activity: ActivityEvent,
         request_ms: int,
     ) -> None:
-        """``request_ms``: the longest request, which may go on after its session ended."""
+        """Build it; ``request_ms`` is the longest request, which may go on after its session
+        ended."""
         self._calls = calls
         self._placement = placement
         self._store = store
@@ -88,7 +92,7 @@ class Sessions:
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
         """Open sessions, waiting for the first up to ``request.wait`` seconds."""
-        # else the caller would wait here, while another broker may serve it
+        # otherwise the caller would wait here, while another broker may serve it
         self._store_contact.check()
         reply = self._leasing.lease(request)
         if not reply.superseded:
@@ -98,8 +102,8 @@ class Sessions:
         return reply
 
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
-        """Release what this incarnation does not hold of its sessions up to the sequence, and all
-        of the dead.
+        """Release sessions up to the sequence that this incarnation does not hold, and all of the
+        dead.
 
         The answer names the nodes that could not be asked: there it is still to be done.
         """
@@ -124,7 +128,7 @@ class Sessions:
                 gone.update(reply[4])
                 if reply[3]:
                     left.add(p)
-            # A node that was away did not hear that the later one has left; it is told once.
+            # A node that was away did not learn that the later one has left; it is told once.
             newest = max(gone, default=0)
             unaware = {p for p, newer in old.items() if 0 < newer <= newest} - told
             told |= unaware
@@ -146,14 +150,14 @@ class Sessions:
     # -- items of several sessions
 
     def extend(self, items: Sequence[ExtendItem], ttl: float) -> list[ItemStatus]:
-        """Keep sessions for another ``ttl`` seconds."""
+        """Extend sessions by another ``ttl`` seconds."""
         head = [round(ttl * 1000), self._request_ms]
         return self._batched(
             "extend", head, items, lambda i: [i.token, i.session.partition("/")[2]]
         )[0]
 
     def close_sessions(self, items: Sequence[CloseItem]) -> list[ItemStatus]:
-        """Free hosts and keep what was learnt of them; blocks are written through to the store."""
+        """Free hosts and keep what was learnt of them; blocks are also written to the store."""
         head = [part.LONGEST_BLOCK_SECONDS * 1000, part.FIRST_BACKOFF_SECONDS * 1000]
         statuses, replies = self._batched("close", head, items, part.close_row)
         blocks: dict[int, list[tuple[int, int]]] = {}
@@ -188,9 +192,9 @@ class Sessions:
     def _batched(
         self, script: str, head: list[Any], items: Sequence[Item], row: Callable[[Item], list[Any]]
     ) -> tuple[list[Any], list[tuple[int, list[Any]]]]:
-        """Send items by partition in batches; returns statuses in order, and the replies.
+        """Send items by partition in batches; return statuses in order, and the replies.
 
-        Those whose node does not answer are "away", and the rest of them are not sent to it.
+        Items whose node does not answer are "away", and the rest of them are not sent to it.
         """
         size = BATCH if script in _BY_TASK else FEW
         by_partition: dict[int, list[int]] = {}

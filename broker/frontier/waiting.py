@@ -1,6 +1,4 @@
-"""Things that wait: crawls of a partition until something is due, calls until they are served,
-crawls for their turn.
-"""
+"""Waiting: crawls for due times in a partition, calls for sessions, crawls for their turn."""
 
 from __future__ import annotations
 
@@ -19,18 +17,18 @@ from greencrawl.schema.records import Crawl, LeaseRequest, Session
 from greencrawl.schema.text.kernel_rules import own_code
 
 CALLER: ContextVar[Callable[[], bool] | None] = ContextVar("CALLER", default=None)
-"""Whether who made the call that this greenlet answers is still there; None: it is not known."""
+"""Tells whether the caller that this greenlet answers is still there; None: not known."""
 
 _SPARE = 64
-"""Entries that are no longer of use, before it is worth to look for them."""
+"""How many outdated entries must be there before they are searched for."""
 
 CRAWLS, IDLE_SECONDS = 1000, 300.0
-"""Crawls whose turns are kept, and how long; one that was away longer comes back level."""
+"""Most crawls whose turns are kept, and how long; a crawl that was away longer comes back level."""
 
 FRESH_SECONDS = 1.0
-"""For so long what a call said of its room is relied on."""
+"""How long the room that a call reported is valid."""
 RETURN_SECONDS = 0.05
-"""For so long a worker that was served counts as one that waits: most ask again within 10 ms."""
+"""How long a served worker counts as waiting: most ask again within 10 ms."""
 
 Key = tuple[int, int]
 """(partition, crawl); crawl 0 is the partition's own upkeep."""
@@ -44,22 +42,23 @@ class DueTimes:
         self._heap: list[tuple[float, Key]] = []
 
     def note(self, key: Key, at: float) -> bool:
-        """Keep the earlier of ``at`` and what is known; True if the key now is the first of all."""
+        """Keep the earlier of ``at`` and what is known; return True if the key now is the first of
+        all."""
         if at >= self._at.get(key, inf):
             return False
         self._at[key] = at
         heapq.heappush(self._heap, (at, key))
-        if len(self._heap) > 2 * len(self._at) + _SPARE:  # notes that an earlier one outdid
+        if len(self._heap) > 2 * len(self._at) + _SPARE:  # notes that an earlier one replaced
             self._heap = [(when, noted) for noted, when in self._at.items()]
             heapq.heapify(self._heap)
         return self._heap[0][1] == key
 
     def __len__(self) -> int:
-        """Notes that are kept, outdated ones included."""
+        """Return how many notes are kept, outdated ones included."""
         return len(self._heap)
 
     def first(self) -> float | None:
-        """The earliest moment, or None."""
+        """Return the earliest moment, or None."""
         while self._heap and self._at.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
@@ -86,7 +85,7 @@ class Waiter:
         self.serving = False
         self.sessions: list[Session] = []
         self.lost = False
-        """Whether more sessions may have been opened by a node that gave no answer."""
+        """Whether a node that gave no answer may have opened more sessions."""
         self.superseded = 0
         self.gone = False
         self.error: Unavailable | None = None
@@ -94,20 +93,24 @@ class Waiter:
         self._refuses = {one.crawl: one.hook for one in request.refuses}
 
     def room(self, most: int) -> int:
-        """How many sessions its worker has room for, ``most`` where it said so long ago: since then
-        any number of its sessions may have ended."""
+        """Return how many sessions its worker has room for.
+
+        It is ``most`` if the worker reported its room long ago: any number of its sessions may have
+        ended since.
+        """
         return self.request.max_sessions if self.is_fresh() else most
 
     def is_fresh(self) -> bool:
-        """Whether what it said of its room is relied on."""
+        """Tell whether the room that it reported is still valid."""
         return monotonic() - self.arrived < FRESH_SECONDS
 
     def is_there(self) -> bool:
-        """Whether there is somebody to answer: not where the caller has died."""
+        """Tell whether its caller is there; it may have died."""
         return self._caller is None or self._caller()
 
     def takes(self, crawl: Crawl) -> bool:
-        """Whether its worker takes sessions of the crawl, as far as its code is still the same."""
+        """Tell whether its worker takes sessions of the crawl, as far as the crawl's code is the
+        same."""
         named = self._refuses.get(crawl.id)
         return not named or named != own_code(crawl.options)
 
@@ -119,31 +122,32 @@ class Returning:
         self._rooms: dict[str, tuple[float, int]] = {}
 
     def served(self, request: LeaseRequest, sessions: int) -> None:
-        """Its worker is told now of so many sessions."""
+        """Note that its worker was given so many sessions."""
         room = request.max_sessions - sessions
         if room > 0 and not request.refuses:
             self._rooms[request.worker] = (monotonic() + RETURN_SECONDS, room)
 
     def back(self, worker: str) -> None:
-        """The worker asks again."""
+        """Note that the worker asks again."""
         self._rooms.pop(worker, None)
 
     def rooms(self) -> list[int]:
-        """The room of each that has not come back yet."""
+        """Return the room of each worker that has not come back yet."""
         now = monotonic()
         self._rooms = {w: (until, room) for w, (until, room) in self._rooms.items() if until > now}
         return [room for _, room in self._rooms.values()]
 
     def seconds(self) -> float:
-        """Until the first of them is not waited for any more; 0: nobody is."""
+        """Return the seconds until the first of them is not waited for any more; 0: there is
+        none."""
         first = min((until for until, _ in self._rooms.values()), default=0.0)
         return max(first - monotonic(), 0.0)
 
 
 def level_part(due: int, room: int, others: Sequence[int]) -> int:
-    """How many of so many due partitions go to who has ``room``, so that all come out about level.
+    """Return how many due partitions go to a call with ``room``, so that all get about the same.
 
-    ``others`` is the room of all others; 0, where theirs is so much more that it all goes to them.
+    ``others`` is the room of all others; 0 if theirs is so much more that they get all.
     """
     together, of = room - due, 1
     for other in sorted(others, reverse=True):
@@ -165,16 +169,16 @@ class Turns:
         self._now = 0.0
 
     def __len__(self) -> int:
-        """Crawls whose turns are kept."""
+        """Return how many crawls' turns are kept."""
         return len(self._times)
 
     def share(
         self, wanted: dict[int, int], due: dict[int, list[Crawl]], tasks_per_session: int
     ) -> dict[int, dict[int, int]]:
-        """Sessions per partition and crawl: each goes to the due crawl furthest behind."""
+        """Return sessions per partition and crawl: each goes to the due crawl furthest behind."""
         crawls = {crawl.id: crawl for found in due.values() for crawl in found}
         times: dict[int, float] = {}
-        for crawl_id in crawls:  # one that was away comes back level with the others
+        for crawl_id in crawls:  # a crawl that was away comes back level with the others
             times[crawl_id] = max(self._times.get(crawl_id) or 0.0, self._now)
             self._times[crawl_id] = times[crawl_id]
         self._now = min(times.values())
@@ -188,6 +192,6 @@ class Turns:
         return shares
 
     def charge(self, crawl_id: int, tasks: int, crawl: Crawl | None) -> None:
-        """So many tasks of the crawl were given."""
+        """Note that so many tasks of the crawl were given."""
         weight = crawl.options.weight if crawl else 1
         self._times[crawl_id] = (self._times.get(crawl_id) or 0.0) + tasks / weight

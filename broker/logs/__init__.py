@@ -1,5 +1,5 @@
-"""What processes say, on its way to the loggers and back.
+"""Log lines of processes, on their way to the loggers and back.
 
-``sender`` is what a process keeps its lines with until a logger has them. ``asking`` is for
-brokers, which ask all loggers; ``records`` is for loggers, too.
+``sender`` keeps a process's lines until a logger has them. ``asking`` is for brokers, which ask all
+loggers; ``records`` is for loggers, too.
 """

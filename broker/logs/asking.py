@@ -1,8 +1,8 @@
-"""Which loggers there are, and what all of them have: asked at once, merged by time.
+"""Finds the loggers, asks all of them at once, and merges their lines by time.
 
-A logger answers with all it has up to some line. So what is before the least of these lines is
-complete, but for loggers that did not answer, which are named. A line that two loggers have – the
-answer of one was lost, and it was sent to the other – is told once.
+A logger answers with all it has up to some line. So all lines before the least of these are
+complete, except for loggers that did not answer, which are named. Two loggers have the same line if
+the answer of one was lost and the line was sent to the other. Such a line is returned once.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from greencrawl.schema.records import Member
 from greencrawl.schema.wire import from_json
 
 LOOK_SECONDS = 3.0
-"""For so long it is remembered which loggers there are."""
+"""How long the list of loggers is remembered."""
 ASK_SECONDS = 5.0
-"""A logger is waited for so long."""
+"""How long a logger's answer is waited for."""
 MOST_LOGGERS = 64
 
 MemberList = Callable[[], Iterable[Member]]
 
 
 class Loggers:
-    """The loggers among the members. ``token`` and ``ca`` are what they are asked with."""
+    """The loggers among the members. ``token`` and ``ca`` are used to ask them."""
 
     def __init__(
         self, members: MemberList, token: str = "", ca: str = "", clock: Clock = monotonic
@@ -55,7 +55,8 @@ class Loggers:
         self._looked = -LOOK_SECONDS
 
     def addresses(self) -> tuple[str, ...]:
-        """Where the loggers are that have not left; as they were last, while the store is away."""
+        """Return the addresses of loggers that have not left; the last known ones while the store
+        is away."""
         if self._clock() - self._looked >= LOOK_SECONDS:
             self._looked = self._clock()
             with suppress(Unavailable):
@@ -65,13 +66,15 @@ class Loggers:
         return self._addresses
 
     def of(self, member: str) -> tuple[str, ...]:
-        """The loggers of a member, the one that it is to tell first."""
+        """Return the loggers for a member; it sends to the first one."""
         found = self.addresses()
         return tuple(ranked(member, found)) if found else ()
 
     def logs(self, query: LogsQuery) -> LogsReply:
-        """What all loggers have; see :class:`LogsReply`. Raises InvalidConfig for a query that they
-        refuse."""
+        """Return the lines of all loggers; see :class:`LogsReply`.
+
+        Raises InvalidConfig for a query that they refuse.
+        """
         asked = self.addresses()
         for gone in self._connections.keys() - set(asked):
             self._connections.pop(gone).close()
@@ -93,7 +96,7 @@ class Loggers:
         )
 
     def _ask(self, address: str, query: LogsQuery) -> LogsReply | InvalidConfig | str:
-        """The answer of one, or why there is none."""
+        """Return the answer of one logger, or why there is none."""
         if address not in self._connections:
             try:
                 self._connections[address] = KeepAlive(address, self.ca)
@@ -112,7 +115,7 @@ class Loggers:
 
 
 def merge(replies: Sequence[LogsReply], limit: int, *, newest: bool = False) -> LogsReply:
-    """The answers of several loggers as one of ``limit`` lines at most."""
+    """Merge the answers of several loggers into one of at most ``limit`` lines."""
     ends = [key_of(one.next) for one in replies if one.next]
     end = (max(ends) if newest else min(ends)) if ends else None
     lines: dict[tuple[str, int, int], LogLine] = {}

@@ -1,7 +1,8 @@
-"""Which loggers a node knows of, also when no broker answers: noted in its spool's folder.
+"""The loggers that a node knows, even when no broker answers: noted in its spool's folder.
 
-Once a broker has named a logger the node keeps lines for it, though it is away. When none was named
-for a day nobody will come for them: they are dropped, and nothing is kept until one is named again.
+Once a broker has named a logger, the node keeps lines for it, even while it is away. If none was
+named for a day, no logger is expected any more: the lines are dropped, and nothing is kept until
+one is named again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 FORGET_SECONDS = 86_400.0
 _AGAIN_SECONDS = 600.0
-"""The note says so often at least that they are still there."""
+"""At least so often the note is renewed while loggers are named."""
 
 
 class Known:
@@ -32,7 +33,7 @@ class Known:
         self._expire()
 
     def tell(self, loggers: tuple[str, ...]) -> bool:
-        """A broker names these now. Whether lines are to be kept."""
+        """Note the loggers that a broker names now; return whether lines are to be kept."""
         if not loggers:
             self._expire()
         elif loggers != self.loggers or time.time() - self._noted > _AGAIN_SECONDS:
@@ -48,7 +49,7 @@ class Known:
     def _note(self) -> None:
         self._noted = time.time()
         fresh = self._file.with_suffix(f".{os.getpid()}")
-        with suppress(OSError):  # it is known here all the same
+        with suppress(OSError):  # this process knows them even without the note
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             fresh.write_text("\n".join(self.loggers))
             fresh.replace(self._file)

@@ -1,4 +1,4 @@
-"""What processes, loggers and brokers tell each other of log lines."""
+"""Records about log lines that processes, loggers and brokers exchange."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from greencrawl.schema.records.fields import CRAWL_NAME, WorkerId
 from greencrawl.schema.text.moments import SINCE
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
-"""From the least to the most."""
+"""From the lowest to the highest."""
 
 MOST_LINE_BYTES = 32 * 1024
-"""A longer line is shortened where it is said, and refused by a logger."""
+"""A longer line is shortened by its process, and refused by a logger."""
 
 POST_BYTES = 512 * 1024
-"""Of lines in one post, and a second."""
+"""Most bytes of lines in one post; one post is sent a second."""
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
 Sequence = Annotated[int, Meta(ge=0, le=2**62)]
@@ -29,10 +29,10 @@ Cursor = Annotated[
 
 
 class PostQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Of ``POST /v1/logs`` at a logger: whose lines these are. They are numbered from ``first`` on.
+    """Query of ``POST /v1/logs`` at a logger: whose lines these are, numbered from ``first`` on.
 
-    ``after``: the sender still holds lines that this logger is to have taken, up to this one. With
-    ``flush`` the answer comes when all that was taken of this member is on disk.
+    ``after``: the sender still holds lines that it believes this logger has taken, up to this one.
+    With ``flush`` the answer comes when all lines of this member are on disk.
     """
 
     member: WorkerId
@@ -44,14 +44,20 @@ class PostQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 class PostReply(Struct, frozen=True, kw_only=True):
     """Up to which number a logger has taken the lines of a member's life, and up to which they are
-    on disk. Where ``taken`` is below what was sent, what is between is to be sent again."""
+    on disk.
+
+    If ``taken`` is below what was sent, the lines in between must be sent again.
+    """
 
     taken: int
     kept: int
 
 
 class LogLine(Struct, frozen=True, kw_only=True):
-    """A line. ``member``, ``incarnation`` and ``sequence`` name it; ``said`` are its fields."""
+    """A log line.
+
+    ``member``, ``incarnation`` and ``sequence`` identify it; ``said`` are its fields.
+    """
 
     at_ms: int
     member: str
@@ -63,12 +69,12 @@ class LogLine(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[int, str, int, int]:
-        """By which lines are in order."""
+        """Return the key by which lines are ordered."""
         return self.at_ms, self.member, self.incarnation, self.sequence
 
 
 class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Of the question what was logged."""
+    """The query of the list of log lines."""
 
     since: Annotated[
         str, Meta(max_length=60, description=f"Only lines of then or later: {SINCE}")
@@ -102,15 +108,18 @@ class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class LoggerSilent(Struct, frozen=True):
-    """A logger that did not answer, and why: what it has is missing."""
+    """A logger that did not answer, and why: its lines are missing."""
 
     logger: str
     why: str
 
 
 class LogsReply(Struct, frozen=True, kw_only=True):
-    """Lines by time, each once. ``next`` names what follows, "" if nothing does; few lines, or
-    none, may come with it. ``loggers`` have answered, ``silent`` have not."""
+    """Lines by time, each once.
+
+    ``next`` names what follows, "" if nothing does; there may be few lines or none, with a
+    ``next``. ``loggers`` have answered, ``silent`` have not.
+    """
 
     items: tuple[LogLine, ...] = ()
     next: str = ""
@@ -119,18 +128,18 @@ class LogsReply(Struct, frozen=True, kw_only=True):
 
 
 def parameters(query: LogsQuery) -> str:
-    """A question as it stands in a URL, behind a question mark."""
+    """Return a query as it stands in a URL, with its question mark."""
     given = {name: value for name, value in asdict(query).items() if value not in ("", False)}
     return "?" + urlencode({**given, **({"newest": "true"} if query.newest else {})})
 
 
 def cursor(key: tuple[int, str, int, int]) -> str:
-    """A line's key as the text of :data:`Cursor`."""
+    """Return a line's key as the text of :data:`Cursor`."""
     at_ms, member, incarnation, sequence = key
     return f"{at_ms}-{incarnation}-{sequence}-{member}"
 
 
 def key_of(text: str) -> tuple[int, str, int, int]:
-    """The key of a cursor. Raises ValueError."""
+    """Return the key of a cursor. Raises ValueError."""
     at_ms, incarnation, sequence, member = text.split("-", 3)
     return int(at_ms), member, int(incarnation), int(sequence)

@@ -1,7 +1,7 @@
 """The last lines of this process, in memory, until a logger has them.
 
-Lines are numbered from 1 on as they are said. To append one costs a lock that is nearly always free
-and a deque: a log line is said by whoever has something to say, in any thread and any greenlet.
+Lines are numbered from 1 on. Appending one costs a lock that is nearly always free and a deque: any
+code may log, in any thread and any greenlet.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _MOST_TEXT = 2000
 _KEPT_FIELDS = ("timestamp", "level", "event", "process", "part")
 
 _allocate_lock = monkey.get_original("_thread", "allocate_lock")
-"""Threads say things, too. Nothing under it waits, so that no greenlet ever finds it taken."""
+"""Threads log, too. No code blocks while it holds this lock, so no greenlet ever finds it taken."""
 
 Spill = Callable[[int, list[str]], int]
-"""Takes lines, the first of which has this number; returns how many it could not keep."""
+"""Takes lines, with the number of the first one; returns how many it could not keep."""
 
 
 def _nowhere(_first: int, lines: list[str]) -> int:
@@ -32,12 +32,15 @@ def _nowhere(_first: int, lines: list[str]) -> int:
 
 
 class Ring:
-    """See the module's text. ``spill`` is given the older half where ``most_bytes`` are passed."""
+    """The ring; see the module's docstring.
+
+    ``spill`` gets the older half when ``most_bytes`` are exceeded.
+    """
 
     def __init__(self, most_bytes: int = RING_BYTES) -> None:
         self.spill: Spill = _nowhere
         self.dropped = 0
-        """Lines that were kept nowhere."""
+        """Lines that were lost."""
         self.bytes = 0
         self._most_bytes = most_bytes
         self._lines: deque[str] = deque()
@@ -49,12 +52,12 @@ class Ring:
 
     @property
     def first(self) -> int:
-        """The number of the oldest line that is here, or of the next one."""
+        """Return the number of the oldest line in the ring, or of the next one."""
         return self._first
 
     @property
     def last(self) -> int:
-        """The number of the last line that was said."""
+        """Return the number of the last line that was logged."""
         with self._lock:
             return self._first + len(self._lines) - 1
 
@@ -69,8 +72,10 @@ class Ring:
                 self._spill(self._most_bytes // 2)
 
     def after(self, sequence: int, most_bytes: int) -> tuple[int, list[str]]:
-        """Lines after that one, so many bytes at most but one line at least, and the number of the
-        first of them."""
+        """Return lines after that one, and the number of the first of them.
+
+        They are at most ``most_bytes``, but at least one line.
+        """
         with self._lock:
             first = max(sequence + 1, self._first)
             found: list[str] = []
@@ -82,7 +87,7 @@ class Ring:
             return first, found
 
     def forget(self, sequence: int) -> None:
-        """A logger has all lines up to this one."""
+        """Drop the lines up to this one: a logger has them."""
         with self._lock:
             while self._lines and self._first <= sequence:
                 self._pop()
@@ -93,7 +98,7 @@ class Ring:
             self._spill(0)
 
     def clear(self) -> None:
-        """Nobody will ask for what was said; it does not count as dropped."""
+        """Drop all lines, since no logger is expected; they do not count as dropped."""
         with self._lock:
             while self._lines:
                 self._pop()
@@ -113,7 +118,7 @@ class Ring:
 
 
 def shortened(line: str) -> str:
-    """A line that is too long: its texts are cut, or only what every line has is left."""
+    """Shorten a line that is too long: cut its texts, or keep only the fields of every line."""
     try:
         said: dict[str, Any] = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,11 +1,11 @@
-"""How a process gets its lines to a logger: one greenlet, a batch a second at most.
+"""Sends a process's lines to a logger: one greenlet, at most one batch a second.
 
-Lines wait in a :class:`Ring` until a logger has them on disk. It is told up to where by the answer
-to each post; what it has taken and not yet written is sent again, to another one, where it fails.
-While none takes them, or they are more than may be sent, the :class:`Spool` has them. What is in
-the spool goes first, so that the lines of a process come in their order.
+Lines wait in a :class:`Ring` until a logger has them on disk. The answer to each post says up to
+where it has. If a logger fails, lines that it has taken but not written are sent again, to another
+one. While no logger takes lines, or there are more than may be sent, the :class:`Spool` keeps them.
+Lines in the spool are sent first, so that the lines of a process come in their order.
 
-A logger that has a line already leaves it out, so that to send one again does no harm.
+A logger ignores a line that it has already, so sending one again does no harm.
 """
 
 from __future__ import annotations
@@ -34,28 +34,29 @@ from greencrawl.schema.wire import from_json
 log = logs.logger("logs")
 
 EVERY_SECONDS = 1.0
-"""Between two batches."""
+"""Seconds between two batches."""
 CALL_SECONDS = 5.0
-"""A logger is waited for so long."""
+"""How long a logger's answer is waited for."""
 LAST_SECONDS = 2.0
-"""The same when the process ends."""
+"""How long it is waited for when the process ends."""
 REST_SECONDS = 1.0
 MOST_REST_SECONDS = 30.0
-"""A logger that failed is left alone for so long, twice as long after each time."""
+"""The longest pause after a logger failed; pauses double each time."""
 ASK_SECONDS = 20.0
-"""After a post without another one it is asked whether the lines are on disk."""
+"""How long after the last post the logger is asked whether the lines are on disk."""
 LEFT_SECONDS = 60.0
-"""Between two looks for what dead processes left."""
+"""Seconds between two searches for the spools of dead processes."""
 _PACKED = ("Content-Type: application/x-ndjson", "Content-Encoding: zstd")
 _REFUSED = frozenset({400, 404, 405, 413, 415})
-"""Whoever is answered so need not ask again."""
+"""Statuses after which the same request must not be repeated."""
 
 
 class Sender:
-    """See the module's text. ``folder`` is the data folder; the other settings are a worker's.
+    """The sender; see the module's docstring. ``folder`` is the data folder; the other settings are
+    a worker's.
 
-    :meth:`begin` says who this process is, :meth:`tell` which loggers there are. What is said
-    before either is known waits in the ring. Where nobody knows of a logger nothing is done.
+    :meth:`begin` names this process, :meth:`tell` the loggers. Lines from before either is known
+    wait in the ring. While no logger is known, nothing is sent.
     """
 
     def __init__(
@@ -80,20 +81,20 @@ class Sender:
         self._clock, self._connect = clock, connect
         self._connections: dict[str, KeepAlive] = {}
         self._resting: dict[str, tuple[float, float]] = {}
-        """Logger → (until when, for how long) it is left alone."""
+        """Logger → (until when, for how long) it is not tried."""
         self._spool: Spool | None = None
         self._left: Iterator[Spool] = iter(())
         self._found: Spool | None = None
-        """What a dead process left, and is being sent."""
+        """The spool of a dead process, which is being sent."""
         self._member = ""
         self._incarnation = 0
         self._logger = ""
         self._takes = ""
-        """The logger that took lines last, as was said."""
+        """The logger that took lines last, as it was logged."""
         self._nobody = False
-        """It was said that none answers."""
+        """Whether it was logged that no logger answers."""
         self._sent = 0
-        """Lines up to here were taken by ``_logger``."""
+        """``_logger`` has taken the lines up to this one."""
         self._asked = 0.0
         self._looked = -LEFT_SECONDS
         self._told = 0
@@ -103,10 +104,10 @@ class Sender:
         self._running: gevent.Greenlet[..., Any] | None = None
         logs.attach(self.ring.append)
 
-    # -- what the process says of itself
+    # -- the process's own identity
 
     def begin(self, member: str, incarnation: int) -> None:
-        """This process is that member. Begins to send as soon as a logger is known."""
+        """Name this process; it begins to send as soon as a logger is known."""
         self._member, self._incarnation = member, incarnation
         self._spool = Spool(self._base, member, incarnation, self._spool_bytes)
         if self._known.loggers:
@@ -114,7 +115,7 @@ class Sender:
         self._running = gevent.spawn(self._run)
 
     def tell(self, loggers: Iterable[str]) -> None:
-        """These loggers are there now, as a broker says."""
+        """Set the loggers that a broker names now."""
         given = tuple(loggers)
         if not self._known.tell(given):
             self._forget()
@@ -123,16 +124,17 @@ class Sender:
 
     @property
     def queued(self) -> int:
-        """Lines in memory that no logger has on disk."""
+        """Return how many lines in memory no logger has on disk."""
         return len(self.ring) if self._there.is_set() else 0
 
     @property
     def dropped(self) -> int:
-        """Lines of this node that were lost here for want of room, since this process began."""
+        """Return how many lines of this node were lost here for lack of room, since this process
+        began."""
         return self.ring.dropped
 
     def stop(self) -> None:
-        """Send what is left, or leave it in the spool for the next process."""
+        """Send the rest, or leave it in the spool for the next process."""
         self._stopping.set()
         if self._running is not None:
             self._running.join(LAST_SECONDS)
@@ -153,9 +155,10 @@ class Sender:
             while self._there.is_set() and not self._stopping.wait(self._every):
                 try:
                     self._step()
-                except OSError as error:  # of the spool's folder
+                except OSError as error:  # an error of the spool's folder
                     self._say_trouble(str(error))
-                except Exception:  # a defect must not end it: it would not be told, either
+                # a bug must not end the sender: its error would not be sent, either
+                except Exception:
                     log.exception("lines_not_sent")
                     self._stopping.wait(MOST_REST_SECONDS)
 
@@ -177,7 +180,7 @@ class Sender:
             self._say_dropped()
 
     def _choose(self) -> str:
-        """The logger to tell now, "" if none answers. Which it is may have changed."""
+        """Return the logger to send to now, "" if none answers. It may have changed."""
         rested = [one for one in self._known.loggers if not self._rests(one)]
         chosen = next(iter(ranked(self._member, rested)), "")
         if chosen != self._logger:
@@ -191,7 +194,7 @@ class Sender:
         return chosen
 
     def _send_ring(self, logger: str) -> bool:
-        """Whether there was something to send, or to ask."""
+        """Send a batch of the ring; return whether there was anything to send, or to ask."""
         sent = max(self._sent, self.ring.first - 1)
         first, lines = self.ring.after(sent, POST_BYTES)
         full = self.ring.bytes > self._half // 2
@@ -205,7 +208,7 @@ class Sender:
         last = batch.first + len(batch.lines) - 1
         try:
             reply = self._call(logger, spool, batch.first, batch.lines, flush=True)
-        except BaseException:  # we are ending: nothing later may be sent before it
+        except BaseException:  # we are ending: no later line may be sent before it
             spool.back(batch)
             raise
         if reply is not None and reply.kept >= last:
@@ -214,7 +217,7 @@ class Sender:
             spool.back(batch)
 
     def _send_left(self, logger: str) -> None:
-        """Send a batch of what processes of this node left that have died."""
+        """Send a batch from the spools of this node's dead processes."""
         if self._found is None:
             self._found = next(self._left, None)
         if self._found is None:
@@ -233,7 +236,7 @@ class Sender:
     # -- calls
 
     def _post(self, logger: str, first: int, lines: list[str], *, flush: bool = False) -> bool:
-        """Send lines of the ring; whether they were answered for."""
+        """Send lines of the ring; return whether the logger took them."""
         spool = self._spool
         assert spool is not None
         after = self._sent if self._sent >= self.ring.first else 0
@@ -256,7 +259,7 @@ class Sender:
         after: int = 0,
         flush: bool = False,
     ) -> PostReply | None:
-        """One post; None where it failed: then the logger is left alone for a while."""
+        """Send one post; return None if it failed: then the logger is not tried for a while."""
         path = (
             f"/v1/logs?member={spool.member}&incarnation={spool.incarnation}&first={first}"
             f"&after={after}&flush={'true' if flush else 'false'}"
@@ -272,7 +275,7 @@ class Sender:
                 return reply
         self._rest(logger, answer)
         if isinstance(answer, Reply) and answer.status in _REFUSED:
-            # Sent again it would be refused again, and nothing after it would ever be sent.
+            # It would be refused again, and nothing after it would ever be sent.
             self.ring.dropped += len(lines)
             last = first + len(lines) - 1
             return PostReply(taken=last, kept=last)
@@ -298,13 +301,13 @@ class Sender:
     # -- ends
 
     def _come(self, spool: Spool) -> None:
-        """There is a logger: from now on no line is to be lost."""
+        """Note that there is a logger: from now on no line may be lost."""
         self.ring.spill = spool.append
         logs.attach(self.ring.append)
         self._there.set()
 
     def _forget(self) -> None:
-        """There is no logger: what is said is for standard error alone."""
+        """Note that there is no logger: lines go to standard error only."""
         self._there.clear()
         logs.attach(None)
         self.ring.clear()
@@ -322,8 +325,7 @@ class Sender:
             self.ring.empty()
 
     def _say_taken(self, logger: str) -> None:
-        """Once for each change: one that is only tried again, and fails again, is not worth a line
-        each time."""
+        """Log each change once: a repeated failure is not worth a line each time."""
         if logger == self._logger and (logger != self._takes or self._nobody):
             log.info("logs_go_to", logger=logger)
             self._takes, self._nobody = logger, False

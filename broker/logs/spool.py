@@ -1,11 +1,12 @@
-"""Lines that no logger takes just now, on the disk of their node.
+"""Lines that no logger takes now, on the disk of their node.
 
-``spool/`` has a folder for each life of a member, ``MEMBER@INCARNATION``, and in it files of up to
-256 KiB, called by the number of their first line. All processes of a node together have
-``most_bytes`` of them: whoever begins a file makes room, and drops the oldest of all. A file is
+``spool/`` has a folder for each life of a member, ``MEMBER@INCARNATION``. In it are files of up to
+256 KiB, named by the number of their first line. All processes of a node together have at most
+``most_bytes``: a process that begins a file makes room, and drops the oldest of all. A file is
 claimed by renaming it, so that each is sent, or dropped and counted, and never both.
 
-A folder is locked while its process lives. What a dead one left is for any other of the node.
+A folder is locked while its process lives. Any other process of the node may take what a dead one
+left.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ _OPEN, _WHOLE, _CLAIMED = ".open", ".lines", ".claimed"
 _LOCK, _DROPPED = "lock", "dropped"
 
 _allocate_lock = monkey.get_original("_thread", "allocate_lock")
-"""Nothing under it waits for another greenlet."""
+"""No code waits for another greenlet while it holds this lock."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A file that was claimed: its lines, numbered from ``first`` on."""
+    """A claimed file: its lines, numbered from ``first`` on."""
 
     path: Path
     first: int
@@ -42,10 +43,10 @@ class Batch:
 
 
 class Spool:
-    """What one life of a member has in the spool. Threads may share it.
+    """The lines that one life of a member has in the spool. Threads may share it.
 
-    Nothing is made on disk before the first line. What cannot be written is dropped, and counted in
-    ``dropped``; ``trouble`` says why.
+    Nothing is made on disk before the first line. Lines that cannot be written are dropped, and
+    counted in ``dropped``; ``trouble`` says why.
     """
 
     def __init__(
@@ -68,8 +69,8 @@ class Spool:
     # -- writing
 
     def append(self, first: int, lines: list[str]) -> int:
-        """Keep lines, the first of which has this number; returns how many are dropped for it,
-        older ones or these."""
+        """Keep lines, with the number of the first one; return how many lines were dropped, older
+        ones or these."""
         with self._guard:
             dropped = self._append(first, lines)
             if dropped:
@@ -94,7 +95,7 @@ class Spool:
         return dropped
 
     def _begin(self, first: int) -> int:
-        """Begin a file; returns how many older lines were dropped for it."""
+        """Begin a file; return how many older lines were dropped for it."""
         self._end()
         try:
             if self._lock >= 0 and not self._folder.exists():  # the whole spool was given up
@@ -129,7 +130,7 @@ class Spool:
         return True
 
     def _end(self) -> None:
-        """The open file is whole."""
+        """Complete the open file."""
         if self._file < 0:
             return
         os.close(self._file)
@@ -141,7 +142,7 @@ class Spool:
                 self._path.unlink()
 
     def _count(self, dropped: int) -> None:
-        """Add to what was dropped, also for whoever comes after us."""
+        """Add to the count of dropped lines, also for the process that comes after us."""
         self.dropped += dropped
         with suppress(OSError):
             (self._folder / _DROPPED).write_text(str(self.dropped))
@@ -149,11 +150,12 @@ class Spool:
     # -- reading
 
     def __bool__(self) -> bool:
-        """Whether lines are in it."""
+        """Tell whether it has lines."""
         return self._size > 0 if self._file >= 0 else self._lock >= 0 and bool(self._whole())
 
     def claim(self) -> Batch | None:
-        """The oldest lines, which nobody drops from now on; None where there are none."""
+        """Claim the oldest lines, which are then safe from being dropped; None if there are
+        none."""
         if self._lock < 0:
             return None
         with self._guard:
@@ -161,29 +163,29 @@ class Spool:
                 self._end()
             for path in self._whole():
                 claimed = path.with_suffix(_CLAIMED)
-                with suppress(FileNotFoundError):  # somebody needed its room
+                with suppress(FileNotFoundError):  # another process needed its room
                     path.rename(claimed)
                     return Batch(claimed, _number(path), _read(claimed))
         return None
 
     def done(self, batch: Batch) -> None:
-        """A logger has them."""
+        """Delete a batch: a logger has its lines."""
         with suppress(FileNotFoundError):
             batch.path.unlink()
 
     def back(self, batch: Batch) -> None:
-        """No logger has them yet."""
+        """Give a batch back: no logger has its lines yet."""
         with suppress(FileNotFoundError):
             batch.path.rename(batch.path.with_suffix(_WHOLE))
 
     def told(self) -> None:
-        """What was dropped is known elsewhere."""
+        """Reset the count of dropped lines: it was reported."""
         self.dropped = 0
         with suppress(OSError):
             (self._folder / _DROPPED).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Leave what is in it to others; of an empty one nothing stays."""
+        """Leave the lines to other processes; remove the folder if it is empty."""
         with self._guard:
             self._end()
         if self._lock < 0:
@@ -202,7 +204,7 @@ class Spool:
 
     @classmethod
     def left(cls, base: Path, most_bytes: int = SPOOL_BYTES) -> Iterator[Spool]:
-        """Of each process that has died what it left; to be closed by the caller."""
+        """Yield the spool of each process that has died; the caller closes it."""
         for folder in sorted(base.glob("*@*")):
             named = _FOLDER.fullmatch(folder.name)
             if named is None or file_lock.holder(folder / _LOCK) is not None:
@@ -210,22 +212,24 @@ class Spool:
             found = cls(base, named["member"], int(named["incarnation"]), most_bytes)
             try:
                 found._lock = file_lock.take(folder / _LOCK, b"%d" % os.getpid())
-            except OSError:  # another was first
+            except OSError:  # another process was first
                 continue
             found._adopt()
             yield found
 
     def _adopt(self) -> None:
         for path in [*self._folder.glob(f"*{_OPEN}"), *self._folder.glob(f"*{_CLAIMED}")]:
-            with suppress(FileNotFoundError):  # somebody needed its room
+            with suppress(FileNotFoundError):  # another process needed its room
                 path.rename(self._folder / f"{_number(path):020}{_WHOLE}")
         with suppress(OSError, ValueError):
             self.dropped = int((self._folder / _DROPPED).read_text())
 
 
 def make_room(base: Path, most_bytes: int) -> tuple[int, bool]:
-    """Drop the oldest files until no more than so many bytes are left: how many lines that cost,
-    and whether there is room now. Raises OSError."""
+    """Drop the oldest files until at most ``most_bytes`` are left.
+
+    Returns how many lines were dropped, and whether there is room now. Raises OSError.
+    """
     total, old = 0, []
     for path in base.glob("*@*/*.*"):
         with suppress(FileNotFoundError):
@@ -248,7 +252,7 @@ def make_room(base: Path, most_bytes: int) -> tuple[int, bool]:
 
 
 def _locked_folder(folder: Path) -> int:
-    """Make a folder that is locked from the first moment on; returns the lock. Raises OSError."""
+    """Make a folder that is locked from the first moment on; return the lock. Raises OSError."""
     hidden = folder.with_name(f".{folder.name}")
     hidden.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = file_lock.take(hidden / _LOCK, b"%d" % os.getpid())
@@ -261,17 +265,17 @@ def _locked_folder(folder: Path) -> int:
 
 
 def _number(path: Path) -> int:
-    """The number of a file's first line."""
+    """Return the number of a file's first line."""
     return int(path.name.partition(".")[0])
 
 
 def _read(path: Path) -> list[str]:
-    """The lines of a file, without one that was cut short."""
+    """Return the lines of a file, without one that was cut short."""
     return path.read_bytes().decode("ascii", "replace").split("\n")[:-1]
 
 
 def _fitting(lines: list[str], most_bytes: int) -> int:
-    """How many of the lines fit, at least one."""
+    """Return how many of the lines fit, at least one."""
     for count, line in enumerate(lines):
         most_bytes -= len(line) + 1
         if most_bytes < 0 and count:

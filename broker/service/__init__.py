@@ -1,1 +1,1 @@
-"""What handlers of the API use, beneath HTTP: seeding, batching, pages, hook refusals."""
+"""What the API's handlers use, below HTTP: seeding, batching, pages, hook refusals."""

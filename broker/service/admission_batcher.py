@@ -1,7 +1,7 @@
-"""Admissions of requests in flight, sent to the frontier together.
+"""Sends the admissions of concurrent requests to the frontier together.
 
 A batch of 256 URLs meets nearly every partition, and each visit costs as much as several URLs.
-While rounds are on their way, the batches that arrive wait; the next round takes all of them.
+While rounds are on their way, arriving batches wait; the next round takes all of them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from greencrawl.schema.records import Admission
 ROUNDS = 2
 """Rounds of one crawl at a time: one is prepared here while Redis works on the other."""
 WORTH = 1024
-"""URLs that must wait before another round begins beside one that is on its way."""
+"""How many URLs must wait before another round starts beside one that is on its way."""
 TOGETHER = 2048
-"""URLs of a round, unless a single batch brings more."""
+"""URLs of a round, unless a single batch has more."""
 
 Admit = Callable[[int, Sequence[Admission]], Admitted]
-"""``Frontier.admit``: what is new among a crawl's URLs."""
+"""``Frontier.admit``: tells which of a crawl's URLs are new."""
 
 
 class _Batch:
@@ -46,7 +46,7 @@ class _Crawl:
         self.waiting += len(batch.items)
 
     def take(self) -> list[_Batch]:
-        """The batches of the next round; at least one."""
+        """Return the batches of the next round; at least one."""
         taken = [self.queue.popleft()]
         size = len(taken[0].items)
         while self.queue and size + len(self.queue[0].items) <= TOGETHER:
@@ -64,13 +64,13 @@ class AdmissionBatcher:
         self._crawls: dict[int, _Crawl] = {}
 
     def admit(self, crawl: int, items: Sequence[Admission]) -> Admitted:
-        """Queue what is new of ``items``, whose rows are in the replay log.
+        """Queue the new ones of ``items``, whose rows are in the replay log.
 
         See ``Frontier.admit``, whose errors it raises.
 
-        Of a URL that two batches of a round bring, one is told that it was new; tick and epochs are
-        the round's, which asked at least the nodes of this batch, after its rows were written.
-        What fails, fails for all batches of the round: they are repeated, or found pending, as if
+        If two batches of a round have the same URL, one of them is told that it was new. Tick and
+        epochs are the round's, which asked at least the nodes of this batch, after its rows were
+        written. An error fails all batches of the round: they are repeated, or found pending, as if
         each went alone.
         """
         batch = _Batch(items)
@@ -86,7 +86,7 @@ class AdmissionBatcher:
         return batch.outcome
 
     def _run(self, crawl: int, known: _Crawl) -> None:
-        """Rounds until nothing of the crawl waits."""
+        """Run rounds until nothing of the crawl waits."""
         try:
             while known.queue:
                 self._round(crawl, known.take())

@@ -1,6 +1,6 @@
 """The changes in a crawl since a moment: pages that are new, changed or gone.
 
-Told from the histories of pages, as far back as retention leaves them.
+They are read from the histories of pages, as far back as retention leaves these.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from greencrawl.schema.records import Final, PageFilter, StoredPage
 from greencrawl.store.base import STEP_ROWS, Store
 
 HISTORY = 1000
-"""Fetches of a page that are looked through, the latest ones."""
+"""How many fetches of a page are read, the latest ones."""
 _PAGES, _FINALS = "p", "f"
 
 
 def look(store: Store, crawl: int, since_ms: int, limit: int, after: str) -> ChangesReply:
-    """Up to ``limit`` changes since then (epoch), pages first, then what is gone.
+    """Return up to ``limit`` changes since then (epoch), pages first, then what is gone.
 
-    It ends sooner, perhaps with none, at a bound of rows or of time. Raises ValueError for what is
-    no cursor.
+    It ends sooner, perhaps with none, at a limit of rows or of time. Raises ValueError for an
+    invalid cursor.
     """
     until = time.monotonic() + LOOK_SECONDS
     found: list[Change] = []
@@ -39,7 +39,7 @@ def look(store: Store, crawl: int, since_ms: int, limit: int, after: str) -> Cha
 def _walk(
     store: Store, crawl: int, since_ms: int, after: str
 ) -> Iterator[tuple[str, Change | None]]:
-    """(cursor, change or none) of each row that is looked at."""
+    """Yield (cursor, change or none) of each row that is read."""
     part, _, place = after.partition(".")
     if part not in ("", _PAGES, _FINALS):
         raise ValueError(f"no cursor: {after[:40]!r}")
@@ -66,7 +66,7 @@ def _of_page(store: Store, page: StoredPage, since_ms: int) -> Change | None:
 
 
 def _of_final(store: Store, final: Final, since_ms: int) -> Change | None:
-    """A page that is gone since then, and was there before."""
+    """Return the change of a page that is gone since then, and was there before."""
     if final.state != "gone":
         return None
     page = store.page(final.crawl, final.fingerprint, detail="row")

@@ -1,4 +1,4 @@
-"""Changing single options of a crawl that is there."""
+"""Changes single options of an existing crawl."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def change(
     revision: int | None = None,
     by: str = "",
 ) -> Crawl:
-    """Set the options that are ``given``, None: to the default; returns the crawl as it is then.
+    """Set the ``given`` options, None: to the default; return the crawl after that.
 
-    By compare-and-set: what others change meanwhile stays, and with a ``revision`` they may have
-    changed nothing since, else it raises a 409. Raises a 400 that names each wrong field, and
+    It works by compare-and-set: concurrent changes of others stay. With a ``revision`` there must
+    be no change since; otherwise it raises a 409. Raises a 400 that names each wrong field, and
     UnknownCrawl.
     """
     while True:
@@ -39,13 +39,13 @@ def change(
             return known
         fresh = starts(options) != starts(known.options)
         crawl = seeding.put(service, name, options, seeded=fresh, revision=known.revision)
-        if crawl.options == options:  # else it was changed meanwhile
+        if crawl.options == options:  # otherwise it was changed meanwhile
             seeding.tell_change(service, known, crawl, by)
             return service.store.crawl(crawl.id)
 
 
 def _merged(options: CrawlOptions, given: Mapping[str, Any]) -> CrawlOptions:
-    """Options with those that are given, None: left out. Raises a 400."""
+    """Return the options with the given ones; None removes one. Raises a 400."""
     unknown = [name for name in given if name not in CrawlOptions.__struct_fields__]
     if unknown:
         raise HttpProblem(

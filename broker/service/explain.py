@@ -32,11 +32,12 @@ from greencrawl.schema.text.parked import parked_text
 ATTEMPTS = 20
 _SAYS = {"dead": "given up", "gone": "settled as gone", "excluded": "not fetched by rule"}
 _BESIDE = frozenset({FailureKind.LINKS, FailureKind.SITEMAP, FailureKind.DENSE, FailureKind.COSTLY})
-"""Kinds that are journalled of pages that are stored."""
+"""Kinds of failures that are in the journal of stored pages."""
 
 
 def explain(service: Service, given: str, crawl: str | None) -> list[UrlState]:
-    """The URL's state in ``crawl``, or in every crawl. Raises UnknownCrawl and Unavailable."""
+    """Return the URL's state in ``crawl``, or in every crawl. Raises UnknownCrawl and
+    Unavailable."""
     crawls = [service.store.crawl(crawl)] if crawl else service.store.crawls()
     try:
         return [_in_crawl(service, one, queued_url(one.options, given)) for one in crawls]
@@ -115,23 +116,23 @@ def _of_page(crawl: Crawl, page: StoredPage, attempts: Sequence[Attempt]) -> str
 
 
 def _read(page: StoredPage, attempts: Sequence[Attempt]) -> str:
-    """The kernel that read the page, if it was not the default one."""
+    """Name the kernel that read the page, if it was not the default one."""
     same = (a for a in attempts if a.kind == "ok" and a.at_ms == page.fetched_ms and a.detail)
     return "".join(f"; read by the {attempt.detail}" for attempt in same)
 
 
 def _noted(page: StoredPage, attempts: Sequence[Attempt]) -> str:
-    """An attempt that was journalled at the fetch of a page; the page is stored all the same."""
+    """Describe an attempt that was journalled at a page's fetch although the page is stored."""
     beside = [a for a in attempts if a.kind in _BESIDE and a.at_ms >= page.fetched_ms]
     return "".join(f"; {attempt.detail}" for attempt in reversed(beside))
 
 
 def _since(page: StoredPage, final: Final | None, attempts: Sequence[Attempt]) -> str:
-    """The latest outcome of asking again for a page that is stored."""
+    """Describe the latest outcome of asking again for a stored page."""
     same = max((a.at_ms for a in attempts if a.code == UNCHANGED), default=0)
     if final is not None and final.at_ms > max(page.fetched_ms, same):
         since = gone_since_ms(page, final, attempts) or final.at_ms
-        if final.task is TaskKind.REREAD:  # nothing was asked
+        if final.task is TaskKind.REREAD:  # nothing was requested
             return f"; {_SAYS[final.state]} when read again at {_last_word(final)}"
         return f"; {_SAYS[final.state]} when asked again at {_moment(since)}: {final.kind}"
     return f"; unchanged at {_moment(same)}" if same > page.fetched_ms else ""
@@ -151,7 +152,8 @@ def _last_word(final: Final) -> str:
 
 
 def _of_unseen(crawl: Crawl, url: str) -> str:
-    """A found link has depth 1 at least, so the rules are asked about depth 1."""
+    """Say how an unseen URL would be judged: a found link has depth 1 at least, so depth 1 is
+    used."""
     rules = compile(crawl)
     as_link = rules.excluded_by(url, 1)
     if as_link is None:

@@ -1,8 +1,7 @@
-"""Which workers cannot import a crawl's hook or kernels, told with each of their leases.
+"""Which workers cannot import a crawl's hook or kernels, as each of their leases says.
 
 The store has it, so that every broker can say so. It is written when it changes, and once in
-:data:`LIFE_SECONDS` / 2 while it lasts. Which workers there are at all is known only of this
-broker.
+:data:`LIFE_SECONDS` / 2 while it lasts. Only this broker knows which workers there are.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from greencrawl.schema.text.kernel_rules import own_code
 from greencrawl.store.base import Store
 
 LIFE_SECONDS = 120.0
-"""A refusal counts for so long after a worker has repeated it; each lease does, all 20 s or so."""
+"""How long a refusal counts after a worker has repeated it; each lease does, all 20 s or so."""
 
 log = logger("refusals")
 
 
 class Refusals:
-    """The books of one broker."""
+    """The refusals that one broker knows."""
 
     def __init__(self, store: Store, clock: Clock = monotonic) -> None:
         self._store = store
@@ -29,11 +28,11 @@ class Refusals:
         self._workers: dict[str, tuple[float, tuple[Refusal, ...]]] = {}
         """Worker → when it last asked for a lease, and what it refused."""
         self._written: dict[str, float] = {}
-        """Worker → when what it refuses was last written."""
+        """Worker → when its refusals were last written."""
         self._forgot = clock()
 
     def note(self, request: LeaseRequest) -> None:
-        """Take note of what a worker refuses. The store may be away: then it is told later."""
+        """Note what a worker refuses. If the store is away, it is written later."""
         now, worker = self._clock(), request.worker
         _, before = self._workers.get(worker, (0.0, ()))
         if now - self._forgot > LIFE_SECONDS:
@@ -59,13 +58,13 @@ class Refusals:
                 self._written.pop(worker, None)
 
     def of(self, crawl: Crawl) -> tuple[HookRefusal, ...]:
-        """Workers that refuse the crawl for its present code. Raises Unavailable."""
+        """Return workers that refuse the crawl for its present code. Raises Unavailable."""
         hook = own_code(crawl.options)
         found = self._store.refusals(epoch_ms())
         return tuple(one for number, one in found if (number, one.hook) == (crawl.id, hook))
 
     def stuck(self, crawl: Crawl, stats: CrawlStats, refused: tuple[HookRefusal, ...]) -> bool:
-        """Whether nobody is known who takes the crawl: no task is leased, and all refuse."""
+        """Tell whether no known worker takes the crawl: no task is leased, and all refuse."""
         if not refused or stats.leased or crawl.state != "active":
             return False
         names = {one.worker for one in refused}

@@ -1,12 +1,12 @@
-"""A worker's lease is carried out once, however often its message arrives.
+"""Executes a worker's lease once, however often its message arrives.
 
 ``lease`` is the only call whose repetition would do harm: each copy would open sessions that its
-worker never hears of. A worker has one lease under way at a time and numbers them. So the latest
-number of each is enough to know a copy: a copy with that number shares the answer, one with an
-older number gets nothing. Leases that copies of a *reconcile* overtake are refused by the
-frontier's watermark.
+worker never hears of. A worker has one lease under way at a time, and numbers them. So the latest
+number of each worker is enough to detect a copy: a copy with that number shares the answer, one
+with an older number gets nothing. If a *reconcile* overtakes copies of a lease, the frontier's
+watermark refuses them.
 
-Known to one broker only: what a worker sends to one address is repeated to that address.
+Only one broker knows this: a worker repeats a request to the same address.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import LeaseReply, LeaseRequest
 
 KEPT_SECONDS = 60.0
-"""A lease is remembered for so long after it was answered."""
+"""How long a lease is remembered after it was answered."""
 OLD_SECONDS = 1.0
-"""An older number is answered this late, lest a worker whose number was reset asks without end."""
+"""How long the answer to an older number is delayed, so that its worker does not ask without
+pause."""
 
 
 class _Call:
@@ -47,7 +48,8 @@ class LeaseDedup:
     def once(
         self, request: LeaseRequest, lease: Callable[[LeaseRequest], LeaseReply]
     ) -> LeaseReply:
-        """``lease(request)``, or for a copy what that gave. Raises Unavailable if that did."""
+        """Return ``lease(request)``, or for a copy the same answer. Raises Unavailable if that
+        did."""
         number = (request.incarnation, request.sequence)
         known = self._latest.get(request.worker)
         if known is not None and number < known.number:
@@ -70,7 +72,7 @@ class LeaseDedup:
             self._forget()
 
     def current(self, worker: str, incarnation: int) -> None:
-        """The frontier has taken this one for the worker: a later one, if any, has left."""
+        """Note that the frontier accepts this incarnation: a later one, if any, has left."""
         known = self._latest.get(worker)
         if known is not None and known.number[0] > incarnation:
             del self._latest[worker]
@@ -83,7 +85,7 @@ class LeaseDedup:
         return call.answer
 
     def _forget(self) -> None:
-        """Drop what is remembered no longer, the oldest first."""
+        """Drop expired entries, the oldest first."""
         while self._latest:
             worker, call = next(iter(self._latest.items()))
             if not call.over.is_set() or self._clock() - call.at < KEPT_SECONDS:

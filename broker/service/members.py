@@ -1,8 +1,8 @@
 """Members and their orders, as one broker knows them.
 
-Each member says that it is there by one call, which waits until there are other orders for it.
-Orders are in the store, and each broker has read all of them. It reads them again when another
-broker tells of an order, and once a second if the number of the latest order has changed.
+Each member reports by one call, which waits until there are new orders for it. Orders are in the
+store, and each broker has read all of them. It reads them again when another broker announces an
+order, and once a second if the number of the latest order has changed.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from greencrawl.store.base import NEVER, Store
 log = logger("members")
 
 LOOK_SECONDS = 1.0
-"""Between two looks at the number of the latest order."""
+"""Seconds between two checks of the number of the latest order."""
 JOINED_MOST = 5000
-"""Members that are remembered to have joined; of more the oldest is asked for again."""
+"""Most members that are remembered to have joined; beyond that the oldest is looked up again."""
 LOST = "lost"
 """Why a member is gone that has not said so."""
 
@@ -51,11 +51,11 @@ Announce = Callable[[bytes, Collection[int]], None]
 
 
 class UnknownNode(GreencrawlError, LookupError):
-    """Raised for orders to a node that no member is of."""
+    """Raised for orders to a node that has no member."""
 
 
 class Members:
-    """See the module's text. ``run`` is the body of a greenlet."""
+    """Members and orders; see the module's docstring. A greenlet calls ``run``."""
 
     def __init__(
         self,
@@ -76,12 +76,12 @@ class Members:
         self._joined: dict[str, int] = {}
         """Member → its incarnation that has a row."""
         self.loggers: Callable[[str], tuple[str, ...]] = lambda _: ()
-        """Addresses of the loggers that a member is to send to, by its id."""
+        """Returns the addresses of the loggers that a member is to send to, by its id."""
 
     # -- orders
 
     def run(self) -> None:
-        """Follow what other brokers are told, for ever."""
+        """Follow the orders that other brokers announce, for ever."""
         while True:
             self._ordering.wait(LOOK_SECONDS)
             self._ordering.take()
@@ -90,12 +90,12 @@ class Members:
             except Unavailable as error:
                 log.info("orders_not_read", reason=str(error))
                 gevent.sleep(LOOK_SECONDS)
-            except Exception:  # a defect must not leave this broker deaf
+            except Exception:  # a bug must not leave this broker without messages
                 log.exception("orders_not_read")
                 gevent.sleep(LOOK_SECONDS)
 
     def refresh(self) -> Orders:
-        """Read what is ordered, if that has changed, and tell who waits. Raises Unavailable."""
+        """Read the orders, if they have changed, and tell waiting calls. Raises Unavailable."""
         with self._reading:
             known = self._orders
             if known is None or self._store.orders_revision() != known.revision:
@@ -105,7 +105,7 @@ class Members:
             return known
 
     def orders(self) -> Orders:
-        """All that is ordered, as it was read last. Raises Unavailable before the first time."""
+        """Return all orders, as last read. Raises Unavailable before the first time."""
         return self._orders or self.refresh()
 
     def order(
@@ -117,9 +117,10 @@ class Members:
         by_whom: str = "",
         revision: int | None = None,
     ) -> Ordered | None:
-        """Order a node, or all; None if its orders have another revision than that given.
+        """Order options for a node, or for all; None if its orders have another revision than
+        given.
 
-        Raises UnknownNode where no member was ever of the node, InvalidConfig for what its kind
+        Raises UnknownNode if the node never had a member, InvalidConfig for an option that its kind
         does not follow, Unavailable.
         """
         if node != ALL:
@@ -134,7 +135,7 @@ class Members:
     def crawl_changed(
         self, crawl: int, name: str, changed: Mapping[str, Any], by_whom: str = ""
     ) -> None:
-        """Options of a crawl were changed: workers are to hear of it now. Raises Unavailable."""
+        """Note that options of a crawl were changed: workers are told now. Raises Unavailable."""
         self._store.note_crawl_change(crawl, name, changed, by_whom, epoch_ms())
         self._tell()
 
@@ -145,11 +146,11 @@ class Members:
     def log(
         self, limit: int, *, before: int = NEVER, node: str = "", crawl: str = ""
     ) -> list[OrderChange]:
-        """Who ordered what, the latest first. Raises Unavailable."""
+        """Return who ordered what, the latest first. Raises Unavailable."""
         return self._store.orders_log(limit, before=before, member=node, crawl=crawl)
 
     def options_of(self, node: str) -> tuple[int, NodeOptions]:
-        """(revision, options) in force for a node: its own before those of all."""
+        """Return (revision, options) in force for a node: its own count before those for all."""
         own = everybody = Ordered(member=node)
         for one in self.orders().nodes:
             if one.member == node:
@@ -162,7 +163,8 @@ class Members:
     # -- members
 
     def follow(self, request: MemberRequest) -> MemberReply:
-        """Hear of a member, and answer when it has to know something else, or has waited enough.
+        """Note a member's report; answer when there is something new for it, or when it has waited
+        enough.
 
         Raises Unavailable.
         """
@@ -178,14 +180,14 @@ class Members:
             left = until - self._clock()
             if left <= 0 or reply.revision != request.revision or reply.crawls:
                 return reply
-            if self._orders is orders:  # else something came while the answer was made
+            if self._orders is orders:  # otherwise something changed while the answer was made
                 self._changed.wait(left)
 
     def _reply(self, request: MemberRequest, orders: Orders) -> MemberReply:
         revision, options = self.options_of(request.node)
         crawls: dict[int, int] = {}
         if request.crawls:
-            # Beyond what is known here: the store was put back to an older copy.
+            # A revision beyond what is known here: the store was restored from an older copy.
             since = request.crawls if request.crawls <= orders.revision + 1 else 0
             crawls = {crawl: at for crawl, at in orders.crawls.items() if at >= since}
         return MemberReply(
@@ -197,9 +199,10 @@ class Members:
         )
 
     def _hear(self, request: MemberRequest) -> bool:
-        """Note its beat, and its row if it is new; False if a later life of it is known.
+        """Note a member's beat, and its row if it is new; return False if a later life of it is
+        known.
 
-        The row comes first: who has a beat has one, whichever broker wrote it.
+        The row is written first: so every member with a beat has a row, whichever broker wrote it.
         """
         who, life = request.id, request.incarnation
         joined = self._joined.get(who) == life
@@ -218,7 +221,7 @@ class Members:
         except Unavailable as error:  # people do not see it until the next beat
             log.info("beat_not_noted", member=who, reason=str(error))
             return True
-        if status == "new" and joined:  # it was silent for a while: it may be taken for lost
+        if status == "new" and joined:  # it was silent for a while: it may count as lost
             self._put_row(request)
         return status != "older"
 
@@ -232,13 +235,14 @@ class Members:
         )  # fmt: skip
 
     def leave(self, member: str, incarnation: int, why: str, facts: Facts) -> None:
-        """It has ended in order. Raises Unavailable."""
+        """Record that a member has ended by itself. Raises Unavailable."""
         self._joined.pop(member, None)
         self._beats.gone(member, incarnation)
         self._store.member_left(member, incarnation, why, epoch_ms(), facts)
 
     def list(self, *, gone: bool = False) -> list[MemberState]:
-        """Those that are there, or should be; with ``gone`` also those that have left, or are lost.
+        """Return members that are there, or should be; with ``gone`` also those that have left or
+        are lost.
 
         Raises Unavailable.
         """
@@ -261,7 +265,7 @@ class Members:
 
 
 def _check_followed(options: NodeOptions, kinds: Collection[MemberKind]) -> None:
-    """Raises InvalidConfig for an option that no member of these kinds would do anything about."""
+    """Raise InvalidConfig for an option that no member of these kinds follows."""
     followed = {name for kind in kinds for name in FOLLOWED[kind]}
     what = " and ".join(sorted(kinds))
     problems = [

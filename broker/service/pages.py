@@ -1,7 +1,7 @@
 """Stored content for people: lists of pages, one page, its text and its body.
 
-The command asks the same of a store when no broker runs. A list is read through the store's
-streams, which hold up no question and no commit; patterns are searched in a native thread.
+The command uses the same functions on a store when no broker runs. A list is read through the
+store's streams, which hold up no query and no commit; a native thread searches patterns.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from greencrawl.schema.wire import from_json
 from greencrawl.store.base import STEP_ROWS, Detail, Step, Store
 
 LOOKED_AT = 100_000
-"""Pages that a list looks at before it answers, whatever it found."""
+"""Pages that a list reads before it answers, whatever it found."""
 SEARCHED = 5000
-"""Pages in which a pattern is searched before it answers."""
+"""Pages in which a pattern is searched before an answer."""
 LOOK_SECONDS = 5.0
-"""A request looks at most this long before it answers, except for what it has begun."""
+"""Most seconds that a request reads before it answers, unless a step takes longer."""
 TOGETHER = 64
 TOGETHER_CHARS = 256 * 1024
-"""Pages searched in one go: so many, or so many characters of text."""
+"""Pages that are searched together: so many, or so many characters of text."""
 UNCHANGED = 304
-"""The status of an answer that says so."""
+"""The status of an answer that a page has not changed."""
 VERSIONS = 100
-"""The number of versions of a page's history, the latest ones."""
+"""How many versions a page's history has, the latest ones."""
 
 
 _ID = re.compile(r"([0-9]{1,18})-([0-9a-f]{16})")
 
 
 class Look(NamedTuple):
-    """What one look found: pages, the cursor to go on from ("": it is through), how many it saw.
+    """The result of a look: pages, the cursor to go on from ("": complete), how many were read.
 
-    Where it ended amid a step, ``looked_at`` counts of that step only what the filter let through.
+    If it ended within a step, ``looked_at`` counts only what the filter selected in that step.
     """
 
     pages: list[StoredPage]
@@ -53,7 +53,7 @@ class Look(NamedTuple):
 
 
 class Reader:
-    """Reads lists of a store. One search at a time; others wait for their turn."""
+    """Reads lists of a store. One search runs at a time; others wait for their turn."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -68,10 +68,10 @@ class Reader:
         limit: int = 100,
         after: str = "",
     ) -> Look:
-        """Up to ``limit`` pages, of which ``pattern`` matches the URL, the title or the text.
+        """Return up to ``limit`` pages whose URL, title or text ``pattern`` matches.
 
-        It ends sooner, perhaps with none, at a bound of pages or of time. Raises ValueError for
-        what is no cursor.
+        It ends sooner, perhaps with none, at a limit of pages or of time. Raises ValueError for an
+        invalid cursor.
         """
         if pattern is None:
             return self._list(crawl, wanted, limit, after)
@@ -85,7 +85,7 @@ class Reader:
         for step in self._steps(crawl, wanted, "row", after):
             more = list(islice(step.pages, limit + 1 - len(found)))
             found += more
-            if len(found) > limit:  # one more says that there are more
+            if len(found) > limit:  # one page too many shows that there are more
                 seen += len(more) - 1
                 following = found[limit - 1][0]
                 break
@@ -134,23 +134,23 @@ def _batches(
         if len(some) == TOGETHER or chars >= TOGETHER_CHARS:
             yield some
             some, chars = [], 0
-            gevent.sleep(0)  # unpacking is work for this thread; others have their turn
+            gevent.sleep(0)  # unpacking runs in this thread; let others have their turn
     if some:
         yield some
 
 
 def _matching(pattern: Pattern, some: list[tuple[str, StoredPage]]) -> list[bool]:
-    """In a native thread."""
+    """Tell which pages match; runs in a native thread."""
     return [any(map(pattern.found_in, (page.url, page.title, page.text))) for _, page in some]
 
 
 def listed(page: StoredPage) -> ListedPage:
-    """A page as lists show it."""
+    """Return a page as lists show it."""
     return ListedPage(**_shown(page))
 
 
 def reply(store: Store, page_id: str) -> PageReply:
-    """All of a page but text and body. Raises UnknownPage."""
+    """Return all of a page except text and body. Raises UnknownPage."""
     page = stored(store, page_id, body=False)
     versions = store.history(page.crawl, page.fingerprint, VERSIONS)
     final = store.final(page.crawl, page.fingerprint)
@@ -186,8 +186,10 @@ def reply(store: Store, page_id: str) -> PageReply:
 
 
 def gone_since_ms(page: StoredPage, final: Final | None, tries: Iterable[Attempt]) -> int:
-    """When a stored page was first said to be gone since it was there last, as far back as
-    ``tries``, the latest first, go; 0: it is not."""
+    """Return since when a stored page is gone, as far as its attempts go back; 0: it is not gone.
+
+    ``tries`` are the attempts, the latest first.
+    """
     if final is None or final.state != "gone" or final.at_ms <= page.fetched_ms:
         return 0
     since = final.at_ms
@@ -200,9 +202,12 @@ def gone_since_ms(page: StoredPage, final: Final | None, tries: Iterable[Attempt
 
 
 def stored(store: Store, page_id: str, *, body: bool) -> StoredPage:
-    """The page of an id, with its body or without. Raises UnknownPage, UnknownCrawl, BodyAway."""
+    """Return the page of an id, with its body or without.
+
+    Raises UnknownPage, UnknownCrawl, BodyAway.
+    """
     crawl, fingerprint = _key(page_id)
-    store.crawl(crawl)  # one that is being deleted is unknown, though it has rows left
+    store.crawl(crawl)  # a crawl that is being deleted is unknown, though it still has rows
     page = store.page(crawl, fingerprint, detail="body" if body else "text")
     if page is None:
         raise UnknownPage(f"no page has the id {page_id}")
@@ -210,9 +215,10 @@ def stored(store: Store, page_id: str, *, body: bool) -> StoredPage:
 
 
 def body_at(store: Store, page_id: str, at_ms: int) -> bytes:
-    """The body of a page as it was fetched at ``at_ms`` (epoch), or of the present version (0).
+    """Return the body of a page as it was fetched at ``at_ms`` (epoch), or of the present version
+    (0).
 
-    Raises UnknownPage, also where that body is not kept, UnknownCrawl and BodyAway.
+    Raises UnknownPage, also if that body is not kept, UnknownCrawl and BodyAway.
     """
     if not at_ms:
         return stored(store, page_id, body=True).body
@@ -224,7 +230,7 @@ def body_at(store: Store, page_id: str, at_ms: int) -> bytes:
     if version is None:
         raise UnknownPage(f"page {page_id} has no version of {at_ms}")
     if not version.body_bytes:
-        return b""  # which no store keeps
+        return b""  # no store keeps an empty body
     found = store.body(page.crawl, version.digest, version.body_bytes)
     if found is None:
         raise UnknownPage(
@@ -234,12 +240,12 @@ def body_at(store: Store, page_id: str, at_ms: int) -> bytes:
 
 
 def is_id(text: str) -> bool:
-    """Whether ``text`` has the form of a page's id."""
+    """Tell whether ``text`` has the form of a page's id."""
     return _ID.fullmatch(text) is not None
 
 
 def _key(page_id: str) -> tuple[int, int]:
-    """(crawl, fingerprint) of a page's id. Raises UnknownPage."""
+    """Return (crawl, fingerprint) of a page's id. Raises UnknownPage."""
     found = _ID.fullmatch(page_id)
     if found is None:
         raise UnknownPage(f"{page_id[:60]!r} is no page's id")

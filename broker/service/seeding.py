@@ -45,15 +45,15 @@ from greencrawl.schema.text.again import not_anew_text
 log = logger("seeding")
 
 FULL_RETRY_SECONDS = 5
-"""For a client that was told 429: memory is looked at once a second."""
+"""Seconds for a client that was answered 429: memory is checked once a second."""
 LOGGED_BYTES = 2000
-"""A list of options that takes more as JSON is not kept in the log of orders."""
+"""A list of options that takes more bytes as JSON is not kept in the log of orders."""
 YIELD_SECONDS = 0.005
 """Seconds for which seeds are judged before other requests have their turn."""
 
 
 class Refusal(Struct, frozen=True):
-    """A given URL that a crawl's rules keep out, and why."""
+    """A given URL that a crawl's rules exclude, and why."""
 
     url: str
     reason: str
@@ -64,8 +64,8 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
 
     Returns it, and whether it is new.
 
-    Idempotent. Changes nothing if it raises InvalidConfig, or a 400 that names each seed which
-    the crawl's own rules keep out.
+    Idempotent. It changes nothing if it raises InvalidConfig, or a 400 that names each seed which
+    the crawl's own rules exclude.
     """
     options = msgspec.convert(
         {name: getattr(wanted, name) for name in CrawlOptions.__struct_fields__}, CrawlOptions
@@ -80,7 +80,7 @@ def create(service: Service, wanted: CreateCrawl) -> tuple[Crawl, bool]:
 def put(
     service: Service, name: str, options: CrawlOptions, *, seeded: bool, revision: int = 0
 ) -> Crawl:
-    """Create or update a crawl; with ``seeded`` what it begins with is queued.
+    """Create or update a crawl; with ``seeded``, its first URLs are queued.
 
     Raises as :func:`create`. With a ``revision`` the crawl is left as it is, and returned, if its
     own is another one.
@@ -112,9 +112,9 @@ def put(
 
 
 def tell_change(service: Service, before: Crawl, after: Crawl, by: str = "") -> None:
-    """Have workers told of what was changed of a crawl's options, and keep who did it.
+    """Tell workers of changed options of a crawl, and log who changed them.
 
-    Those that are not told hear of it with their next session of the crawl. Raises nothing.
+    A worker that is not told learns of it with its next session of the crawl. Raises nothing.
     """
     old, new = msgspec.structs.asdict(before.options), msgspec.to_builtins(after.options)
     now = msgspec.structs.asdict(after.options)
@@ -128,14 +128,14 @@ def tell_change(service: Service, before: Crawl, after: Crawl, by: str = "") -> 
 
 
 def _brief(value: Any) -> Any:
-    """A value as the log of orders keeps it: of a long list how many it has."""
+    """Return a value for the log of orders: of a long list only its length."""
     if isinstance(value, list) and len(msgspec.json.encode(value)) > LOGGED_BYTES:
         return f"{len(value)} values"
     return value
 
 
 def begin_round(service: Service, crawl: Crawl) -> Round:
-    """Have all that is stored of a crawl asked for again. Raises a 409 where it has limits."""
+    """Begin a round that asks again for all of a crawl. Raises a 409 if the crawl has limits."""
     if why := not_anew_text(crawl.name, crawl.options):
         raise HttpProblem(409, why)
     found = _counted(service, crawl, service.store.begin_round(crawl.id, "all is asked for again"))
@@ -145,12 +145,13 @@ def begin_round(service: Service, crawl: Crawl) -> Round:
 
 
 def rounds(service: Service, crawl: Crawl) -> list[Round]:
-    """The last round of a crawl of each kind, counted where that is cheap."""
+    """Return the last round of a crawl of each kind, counted where that is cheap."""
     return [_counted(service, crawl, one) for one in service.store.rounds(crawl.id)]
 
 
 def _counted(service: Service, crawl: Crawl, known: Round) -> Round:
-    """One with its total, as far as it is known. One that fetches takes away what it counts."""
+    """Return a round with its total, as far as known. A round that fetches removes what it
+    counts."""
     if known.total >= 0 or (known.kind == "fetch" and known.cursor):
         return known
     try:
@@ -160,7 +161,7 @@ def _counted(service: Service, crawl: Crawl, known: Round) -> Round:
 
 
 def _round(service: Service, crawl: Crawl, kind: RoundKind) -> Round | None:
-    """The round of that kind that is under way."""
+    """Return the round of that kind that is under way."""
     found = (one for one in service.store.rounds(crawl.id) if one.kind == kind)
     return next((one for one in found if not one.ended_ms), None)
 
@@ -173,11 +174,11 @@ def seed(
     *,
     if_changed: bool = False,
 ) -> SeedReply:
-    """Queue URLs; one verdict each, in the order given.
+    """Queue URLs; return one verdict each, in the order given.
 
     A crawl without roots takes them from these URLs; one that has roots judges the URLs by them.
-    Idempotent: what was seen is a ``duplicate`` (with ``force`` it is queued again, and with
-    ``if_changed`` as a refetch). Seeds of a node that is away are ``pending``: they are logged, and
+    Idempotent: a URL that was seen is a ``duplicate``; with ``force`` it is queued again, and with
+    ``if_changed`` as a refetch. Seeds of a node that is away are ``pending``: they are logged, and
     queued when the node is back. Raises UnknownCrawl; Unavailable, and then the batch may be
     logged, and is queued in time.
     """
@@ -198,9 +199,9 @@ def seed(
 
 
 def check_room(service: Service) -> None:
-    """Raises a 429 while a node is near its memory limit; nothing was logged then."""
+    """Raise a 429 while a node is near its memory limit; nothing was logged then."""
     if service.frontier.full:
-        service.frontier.activity.set(NONE)  # look again, though nothing else may be going on
+        service.frontier.activity.set(NONE)  # check again, even if nothing else happens
         raise HttpProblem(
             429,
             "Redis is near its memory limit: wait until URLs have been fetched, or give it more",
@@ -209,7 +210,7 @@ def check_room(service: Service) -> None:
 
 
 def judge(crawl: Crawl, seeds: Sequence[str | Seed]) -> list[Admission | Refusal]:
-    """Canonicalise each seed, and ask the crawl's rules about it."""
+    """Canonicalise each seed, and judge it by the crawl's rules."""
     excluded_by = compile(crawl).excluded_by
     order = crawl.options.order
     verdicts: list[Admission | Refusal] = []
@@ -217,7 +218,7 @@ def judge(crawl: Crawl, seeds: Sequence[str | Seed]) -> list[Admission | Refusal
     yielded = monotonic()
     for given in seeds:
         if monotonic() - yielded > YIELD_SECONDS:
-            gevent.sleep(0)  # a large batch, or slow patterns, must not stop the leases of others
+            gevent.sleep(0)  # a large batch, or slow patterns, must not delay other callers' leases
             yielded = monotonic()
         if isinstance(given, str):
             text, depth, level = given, 0, 0
@@ -238,7 +239,7 @@ def judge(crawl: Crawl, seeds: Sequence[str | Seed]) -> list[Admission | Refusal
 
 
 def admissions(service: Service, verdicts: Sequence[Admission | Refusal]) -> list[Admission]:
-    """What is to be admitted, each URL once, as it came first."""
+    """Return what is to be admitted, each URL once, as it came first."""
     number_of = service.frontier.fingerprint
     found: dict[int, Admission] = {}
     for verdict in verdicts:
@@ -250,17 +251,17 @@ def admissions(service: Service, verdicts: Sequence[Admission | Refusal]) -> lis
 def admit(
     service: Service, crawl: Crawl, admissions: Sequence[Admission], *, force: bool
 ) -> Admitted:
-    """Log a batch, admit it, settle it. True where a URL was new to the frontier.
+    """Log a batch, admit it, settle it; return True for each URL that was new to the frontier.
 
-    One of nothing but known URLs is not logged where the crawl is stopped: it stays so. A batch
-    stays pending for nodes that are away, and is settled when they are back.
+    If a stopped crawl gets a batch of only known URLs, the batch is not logged: the crawl stays
+    stopped. A batch stays pending for nodes that are away, and is settled when they are back.
     """
     stopped = crawl.stopping or crawl.reason == STOPPED
     if stopped and not force and all(_is_known(service, crawl, item) for item in admissions):
         return Admitted([False] * len(admissions), 0, {})
     claimed: list[int] = []
 
-    def claim(batch: int) -> None:  # before it is there to be found by the upkeep
+    def claim(batch: int) -> None:  # before the upkeep can find the batch
         claimed.append(batch)
         service.admitting.add(batch)
 
@@ -269,7 +270,7 @@ def admit(
         crash_points.point("broker.after_seed_log")
         if crawl.ended or crawl.stopping:  # the replay log has made it active again
             service.frontier.put_crawl(service.store.crawl(crawl.id))
-        if force:  # what it has queued is kept under its own number
+        if force:  # what the batch has queued is kept under its number
             admitted = service.frontier.admit(
                 crawl.id, admissions, mode=Mode.FORCE, batch=batch, partial=True
             )
@@ -287,7 +288,7 @@ def admit(
 
 
 def _is_known(service: Service, crawl: Crawl, item: Admission) -> bool:
-    """Whether a URL was met by a crawl before, as far as that can be told."""
+    """Tell whether a URL was met by a crawl before, as far as that is known."""
     number = service.frontier.fingerprint(item.url)
     if service.store.stamps(crawl.id, [number]):
         return True
@@ -300,13 +301,14 @@ def _is_known(service: Service, crawl: Crawl, item: Admission) -> bool:
 def settle(service: Service, batch: SeedBatch) -> Admitted:
     """Admit a batch that was left pending, and mark it admitted; idempotent.
 
-    It stays pending for nodes that the answer names as away. A batch whose crawl was deleted is
-    dropped. Raises Unavailable.
+    It stays pending for nodes that the answer names as away. A batch of a deleted crawl is dropped.
+    Raises Unavailable.
     """
     try:
         crawl = service.store.crawl(batch.crawl)
         admitted = _admit_again(service, batch)
-        if admitted.away - service.frontier.nodes_away().keys():  # it was not told of the crawl yet
+        # the node was not told of the crawl yet
+        if admitted.away - service.frontier.nodes_away().keys():
             service.frontier.put_crawl(crawl)
             admitted = _admit_again(service, batch)
     except UnknownCrawl:
@@ -316,7 +318,7 @@ def settle(service: Service, batch: SeedBatch) -> Admitted:
 
 
 def _admit_again(service: Service, batch: SeedBatch) -> Admitted:
-    """Admit a batch under a new stamp: what it had before may be out of a recovery's window.
+    """Admit a batch under a new stamp: its old one may be outside of a recovery's window.
 
     Raises Unavailable, and the batch stays pending.
     """
@@ -345,7 +347,7 @@ def _with_roots(service: Service, crawl: Crawl, seeds: Sequence[str | Seed]) -> 
     if not roots:
         return crawl
     widened = service.store.add_roots(crawl.id, tuple(roots))
-    service.frontier.put_crawl(widened)  # workers learn by the revision that rules changed
+    service.frontier.put_crawl(widened)  # the new revision tells workers that rules changed
     return widened
 
 
@@ -355,7 +357,8 @@ def _reply(
     fresh: set[str],
     pending: set[str],
 ) -> SeedReply:
-    """An item for each URL given; of one that is new and was given twice the second is known."""
+    """Return an item for each given URL; if a new one was given twice, the second is a
+    duplicate."""
     items: list[SeedItem] = []
     added = rejected = waiting = 0
     for given, verdict in zip(urls, verdicts, strict=True):

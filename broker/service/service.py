@@ -1,4 +1,4 @@
-"""What every handler of the HTTP face works with: the frontier, the store, and what is going on."""
+"""What all handlers of the HTTP API share: the frontier, the store, and work under way."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from greencrawl.store.steward import Ring
 
 
 class Service:
-    """One broker process: its frontier and store, and what is going on in it."""
+    """One broker process: its frontier and store, and its work under way."""
 
     def __init__(
         self,
@@ -54,7 +54,8 @@ class Service:
         permits: Permits = OWN,
         ring: Callable[[], Ring | None] = lambda: None,
     ) -> None:
-        """``ring`` tells how the servers of the store stand, where it is a ring of masters."""
+        """Build it; ``ring`` returns the state of the store's servers, if it is a ring of
+        masters."""
         self.permits = permits
         self.ring = ring
         self.frontier = frontier
@@ -65,9 +66,9 @@ class Service:
         self.reader = Reader(store)
         self.stopping = Event()
         self.purging = Event()
-        """Set whenever something was asked to be deleted here."""
+        """Set when a deletion was asked for here."""
         self.admitting: set[int] = set()
-        """Seed batches that a request is admitting right now."""
+        """Seed batches that a request is admitting now."""
         self.refusals = Refusals(store, clock)
         self.members = Members(store, frontier.beats, frontier.ordering, frontier.announce, clock)
         self.loggers = Loggers(lambda: store.members(), clock=clock)
@@ -76,25 +77,26 @@ class Service:
         self._polls: set[greenlet.greenlet] = set()
 
     def holding(self, duty: Duty) -> Service:
-        """This service, for what is done under a duty: it raises DutyLost once that passed on."""
+        """Return this service for work under a duty: it raises DutyLost once the duty has passed
+        on."""
         held = copy.copy(self)
         held.frontier, held.store = self.frontier.holding(duty), self.store.under(duty)
         return held
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
-        """Lease, once for each number; a call that waits is ended by :meth:`end_polls`."""
+        """Lease, once for each number; :meth:`end_polls` ends a waiting call."""
         self.refusals.note(request)
         with self._poll():
             return self._leases.once(request, self.frontier.lease)
 
     def follow(self, request: MemberRequest) -> MemberReply:
-        """Hear of a member, and tell it its orders; ended as a lease by :meth:`end_polls`."""
+        """Note a member's report, and return its orders; :meth:`end_polls` ends a waiting call."""
         with self._poll():
             return self.members.follow(request)
 
     @contextmanager
     def _poll(self) -> Iterator[None]:
-        """The caller may wait for long in the block."""
+        """Register a call that may wait for long in the block."""
         poll = gevent.getcurrent()
         self._polls.add(poll)
         try:
@@ -110,12 +112,15 @@ class Service:
         return reply
 
     def end_polls(self) -> None:
-        """End all that wait with Unavailable, so that their workers ask another broker."""
+        """End all waiting calls with Unavailable, so that their workers ask another broker."""
         for poll in list(self._polls):
             gevent.kill(poll, Unavailable("this broker is stopping"))
 
     def stats(self, crawl: Crawl) -> CrawlStats:
-        """Its counters, its period and rounds, and what became of its hook. Raises Unavailable."""
+        """Return its counters, its period and rounds, and the state of its hook.
+
+        Raises Unavailable.
+        """
         found = replace(
             self.frontier.stats(crawl),
             period=next(iter(self.store.periods(crawl.id, 1)), None),
@@ -124,8 +129,10 @@ class Service:
         return self.with_hook(crawl, found)
 
     def counters(self, crawls: Sequence[Crawl]) -> list[CrawlStats]:
-        """Counters of some dozens of crawls at most, and which are stuck; without periods, rounds
-        and failures of hooks. It costs little more than one. Raises Unavailable."""
+        """Return counters of some dozens of crawls at most, and which of them are stuck.
+
+        Periods, rounds and failures of hooks are left out. Raises Unavailable.
+        """
         found = self.frontier.stats_of(crawls) if crawls else []
         return [self._with_stuck(*one) for one in zip(crawls, found, strict=True)]
 
@@ -136,7 +143,7 @@ class Service:
         return replace(found, stuck=self.refusals.stuck(crawl, found, refused))
 
     def with_hook(self, crawl: Crawl, found: CrawlStats) -> CrawlStats:
-        """Its counters, and what became of its hook. Raises Unavailable."""
+        """Return its counters with the state of its hook. Raises Unavailable."""
         if not own_code(crawl.options):
             return found
         refused = self.refusals.of(crawl)
@@ -148,23 +155,26 @@ class Service:
         )
 
     def purge(self, crawl: Crawl, host: str = "") -> Purge:
-        """Have the crawl, or what waits of a host in it, deleted in the background. Idempotent.
+        """Delete the crawl, or what waits of a host in it, in the background. Idempotent.
 
-        From now on the crawl is unknown. Raises UnknownCrawl and Unavailable.
+        A deleted crawl is unknown from now on. Raises UnknownCrawl and Unavailable.
         """
         asked = self.store.add_purge(crawl.id, host)
         self.purging.set()
         return asked
 
     def purges(self) -> list[Purge]:
-        """Deletions under way, each with the nodes that it waits for. Raises Unavailable."""
+        """Return the deletions under way, each with the nodes that it waits for.
+
+        Raises Unavailable.
+        """
         found = self.store.purges()
         if found:
-            self.frontier.ready()  # asks each node: one that nobody has called may be away
+            self.frontier.ready()  # this asks each node: one that nobody has called may be away
         return [replace(one, away=self.away_of(one)) for one in found]
 
     def away_of(self, purge: Purge) -> tuple[NodeAway, ...]:
-        """The nodes that are away and have something to delete: that of its host, or any."""
+        """Return the nodes that are away and have something to delete: that of its host, or any."""
         away = self.frontier.nodes_away()
         if not purge.host:
             return tuple(away.values())
@@ -172,6 +182,6 @@ class Service:
         return (away[node],) if node in away else ()
 
     def stop(self) -> None:
-        """Background work is to end; what is not through is for the next broker."""
+        """Tell background work to end; the next broker continues what is not complete."""
         self.stopping.set()
         self.purging.set()

@@ -1,4 +1,4 @@
-"""The coordinator's records, as people are shown them: points of plots, and open alerts."""
+"""The coordinator's records for people: points of plots, and open alerts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from greencrawl.schema.records import Alert, Counted, Sample
 from greencrawl.store.base import MINUTE_MS
 
 SUMS = ("pages", "bytes", "errors", "unchanged")
-"""Counters of which a point says how much came since the one before."""
+"""Counters of which a point has the increase since the point before."""
 LEVELS = ("waiting", "leased", "later", "overflow", "dead", "parked", "hosts")
 
 
 def points(rows: Sequence[Counted]) -> list[Sample]:
-    """What came between each two rows. If Redis lost its counters, nothing came."""
+    """Return the increase between each two rows. If Redis lost its counters, it is 0."""
     return [
         Sample(
             at_ms=after.minute * MINUTE_MS,
@@ -30,9 +30,9 @@ def points(rows: Sequence[Counted]) -> list[Sample]:
 
 
 def open_alerts(service: Service) -> list[Alert]:
-    """What is not as it should be, the oldest first. Raises Unavailable."""
+    """Return the open alerts, the oldest first. Raises Unavailable."""
     found = [one for one in service.store.alerts() if one.began_ms]
-    with suppress(Unavailable):  # of Redis: the store answers
+    with suppress(Unavailable):  # Redis is away: the store answers
         outage = service.frontier.outages.open()
         if outage is not None:
             found.append(outage.alert())

@@ -1,1 +1,1 @@
-"""The work that a broker does by itself, under duties: upkeep, refill, purge, retention."""
+"""Background work of a broker, under duties: upkeep, refill, purge, retention."""

@@ -1,10 +1,10 @@
-"""Queueing what is due in the calendars of crawls that begin again, while there is room in memory.
+"""Queues what is due in the calendars of crawls that begin again, while there is room in memory.
 
-One broker does it, under a duty. It goes through what is due of a crawl in a partition by date and
-host, some of each host at a time, and begins anew when it is through: so a host with a million
-pages is no reason for others to wait, and neither is one that takes no more for now. What the node
-takes is noted as on its way afterwards; whoever dies between the two, the next asks the node again,
-which knows. What it does not take just stays where it is: nothing in Redis grows with it.
+One broker does it, under a duty. It goes through the due rows of a crawl in a partition by date and
+host, some of each host at a time, and then starts again. So a host with a million pages does not
+delay others, nor does a host that takes no more for now. After the node has taken URLs, they are
+noted as on their way. If the broker dies between the two, the next one asks the node again, which
+knows them. What the node does not take stays where it is: nothing in Redis grows with it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ log = logger("calendar")
 BUSY_SECONDS = 0.1
 """Seconds between two rounds while there is something to queue."""
 IDLE_SECONDS = 0.5
-"""The same while nothing is due, or nothing could be queued."""
+"""Seconds between two rounds while nothing is due, or nothing could be queued."""
 CUT_SECONDS = 3.0
-"""For so long what cannot be done here is left to other brokers."""
+"""How long work that fails here is left to other brokers."""
 AT_ONCE = 128
 """Rows that are queued in a call."""
 OF_HOST = 64
-"""Of these of one host, unless there are no others."""
+"""Rows of one host in a call, unless there are no others."""
 FEW = 8
-"""A partition that took less than this part of a call is left alone for a while."""
+"""A partition that took less than this part of a call is not asked for a while."""
 CALLS = 4
-"""For one partition in a round."""
+"""Calls for one partition in a round."""
 
 _FIRST = (0, 0, -(2**63))
 _LAST = 2**63 - 1
@@ -45,26 +45,27 @@ Place = tuple[int, int, int]
 
 
 class Calendar:
-    """One greenlet a broker. ``start()`` it; it ends when the service stops."""
+    """The calendar's greenlet, one in each broker. ``start()`` it; it ends when the service
+    stops."""
 
     def __init__(self, service: Service) -> None:
         self._own = self._service = service
-        """The latter, within a step, as the holder of the duty."""
+        """The service; within a step, as the holder of the duty."""
         self._after: dict[tuple[int, int], Place] = {}
-        """(crawl, partition) → how far it is gone through."""
+        """(crawl, partition) → how far it was read."""
         self._rests: dict[tuple[int, int], float] = {}
         """(crawl, partition) → when it is asked again, since it took next to nothing."""
         self._timeout = DutyTimeout(service.clock)
         self._waits = ""
-        """Why something could not be queued, as far as the log has it."""
+        """Why something could not be queued, as it was last logged."""
         self._greenlet: Greenlet[[], None] | None = None
 
     def start(self) -> None:
-        """Begin with a look into the store."""
+        """Begin by reading the store."""
         self._greenlet = gevent.spawn(self._run)
 
     def stop(self) -> None:
-        """End after the step that is going on; ``service.stopping`` must be set."""
+        """End after the current step; ``service.stopping`` must be set."""
         if self._greenlet is not None:
             self._greenlet.join()
 
@@ -91,11 +92,11 @@ class Calendar:
             stopping.wait(wait)
 
     def step(self, places: list[tuple[int, int]]) -> int:
-        """One round over (crawl, partition) where rows are due; returns how many were queued.
+        """Run one round over (crawl, partition) where rows are due; return how many were queued.
 
-        Nothing, if another broker has the duty. Nodes that are away, or are being given what they
-        lost, are left out. Raises Unavailable if the round ends at that, and DutyLost if another
-        has taken the duty since.
+        It does nothing if another broker has the duty. Nodes that are away, or are being refilled,
+        are left out. Raises Unavailable if the round ends at that, and DutyLost if another has
+        taken the duty since.
         """
         duty = self._own.duties.take(CALENDAR)
         if duty is None:
@@ -129,7 +130,7 @@ class Calendar:
         return queued
 
     def _partition(self, crawl: int, partition: int, order: Order) -> int:
-        """Some calls for one partition, until it is gone through or takes nothing more."""
+        """Make some calls for one partition, until it is complete or takes nothing more."""
         queued, place = 0, (crawl, partition)
         if self._own.clock() < self._rests.get(place, 0.0):
             return 0
@@ -176,9 +177,10 @@ def _queued(item: Admission, order: Order) -> Admission:
 
 
 def _spread(found: list[Due]) -> tuple[list[Due], Place]:
-    """From rows in order, at most some of a host at a date, and the place behind them.
+    """Select from ordered rows at most some of a host at a date; return them and the place after
+    them.
 
-    Rows of the last host that are left out are behind that place, so that the walk goes on.
+    Rows of the last host that are left out are after that place, so that the walk goes on.
     """
     rows: list[Due] = []
     at: tuple[int, int] | None = None

@@ -1,4 +1,4 @@
-"""How long who has a duty, and cannot do all of it, keeps it before another broker is to try."""
+"""How long a broker that has a duty, but cannot do all of it, keeps it before another is to try."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from greencrawl.schema.clock import Clock
 from greencrawl.schema.records import Duty
 
 FIRST_SECONDS = 5.0
-"""For so long something may stand in the way: then another broker is to try. Twice as long the
-next time, up to :data:`MOST_SECONDS`: the others may reach no more."""
+"""How long work may be hindered before another broker is to try.
+
+The next time it is twice as long, up to :data:`MOST_SECONDS`: the others may have the same problem.
+"""
 MOST_SECONDS = 60.0
 FORGOTTEN_SECONDS = 600.0
-"""After this time since the duty was left to others, the next time counts as the first again."""
+"""So long after the duty was left to others, the next time counts as the first again."""
 
 
 class DutyTimeout:
-    """Of one broker with one duty."""
+    """The time-out of one broker for one duty."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -24,9 +26,9 @@ class DutyTimeout:
         self._spent_at: float | None = None
 
     def hold(self, duty: Duty) -> None:
-        """The duty is held. Earlier findings, under another epoch, count no more.
+        """Note that the duty is held. Findings under an earlier epoch do not count.
 
-        But if it was left to others a while ago, they probably met the same.
+        But if it was left to others a while ago, they probably had the same problem.
         """
         if duty == self._duty:
             return
@@ -35,19 +37,20 @@ class DutyTimeout:
             self._seconds = FIRST_SECONDS
 
     def helped(self) -> None:
-        """All could be done."""
+        """Note that all could be done."""
         self._since, self._seconds = None, FIRST_SECONDS
 
     def hindered(self) -> bool:
-        """Something could not be done: whether it has been so for too long; see :meth:`spent`."""
+        """Note that something could not be done; return whether this lasts too long: see
+        :meth:`spent`."""
         if self._since is None:
             self._since = self._clock()
         return self.spent(self._since)
 
     def spent(self, since: float) -> bool:
-        """Whether the duty is to be left to others now, of what has stood in the way ``since``.
+        """Tell whether the duty is to be left to others now, after a hindrance ``since``.
 
-        The next time it may stand in the way for longer.
+        The next hindrance may last longer.
         """
         now = self._clock()
         if now - since <= self._seconds:

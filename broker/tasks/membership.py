@@ -1,4 +1,4 @@
-"""A broker among the members: it says that it is there, and keeps what it is ordered."""
+"""A broker as a member: it reports, and follows its orders."""
 
 from __future__ import annotations
 
@@ -18,21 +18,24 @@ from greencrawl.schema.records import InForce, MemberRequest
 from greencrawl.schema.settings import Settings
 
 WAIT_SECONDS = 15.0
-"""Between two beats."""
+"""Seconds between two beats."""
 PAUSE_SECONDS = 1.0
-"""Before another try, while the store or Redis is away."""
+"""Seconds before another try, while the store or Redis is away."""
 
 log = logger("members")
 
 
 class Membership:
-    """``start()`` it, ``stop()`` it."""
+    """The membership of a broker. ``start()`` it, ``stop()`` it."""
 
     def __init__(
         self, service: Service, settings: Settings, address: str, port: int, sender: Sender
     ) -> None:
-        """``address`` is where the broker listens, ``port`` what tells it from others of its
-        machine; ``sender`` has what it says."""
+        """Build it.
+
+        ``address`` is where the broker listens; ``port`` tells it from others on its machine;
+        ``sender`` has its log lines.
+        """
         self._service = service
         self._own_level = settings.log_level
         self._source = settings.source("log_level")
@@ -52,11 +55,11 @@ class Membership:
 
     @property
     def member(self) -> str:
-        """Its id among the members."""
+        """Return its id among the members."""
         return self._request.id
 
     def start(self) -> None:
-        """Join, and follow."""
+        """Join, and follow orders."""
         self._sender.begin(self._request.id, self._request.incarnation)
         self._greenlets = [gevent.spawn(self._service.members.run), gevent.spawn(self._run)]
 
@@ -86,11 +89,11 @@ class Membership:
                 log.info("orders_not_read", reason=str(error))
                 gevent.sleep(PAUSE_SECONDS)
                 continue
-            except Exception:  # a defect must not make an outage of it
+            except Exception:  # a bug must not look like an outage
                 log.exception("membership_failed")
                 gevent.sleep(WAIT_SECONDS)
                 continue
-            if reply.superseded:  # another has this port by now
+            if reply.superseded:  # another broker has this port by now
                 gevent.sleep(WAIT_SECONDS)
                 continue
             self._sender.tell(reply.log_to)

@@ -1,7 +1,7 @@
 """Crawls that begin again: they rest when they are finished, and wake up for their next period.
 
-It is upkeep's work, under its duty. A period begins with a forced batch of seeds. The batch is in
-the replay log in the same transaction as the row of the period, so it is one batch, whichever
+This is part of the upkeep, under its duty. A period begins with a forced batch of seeds. The batch
+is in the replay log in the same transaction as the row of the period. So it is one batch, whichever
 process dies at whatever time.
 """
 
@@ -22,13 +22,13 @@ from greencrawl.schema.records import FINISHED, Admission, Crawl, Seed, TaskKind
 log = logger("upkeep")
 
 MAX_REDIRECTS = 10
-"""Of a seed, that a period follows."""
+"""Most redirects of a seed that a period follows."""
 
 
 def end(service: Service, crawl: Crawl, reason: str) -> Crawl:
-    """Set a crawl done, unless it changed since it was read: resting, if it begins again.
+    """Set a crawl done, or resting if it begins again, unless it changed since it was read.
 
-    Returns it as it is then. Raises Unavailable, DutyLost.
+    Returns the crawl after that. Raises Unavailable, DutyLost.
     """
     recrawl = crawl.options.recrawl
     if recrawl is not None and reason == FINISHED:
@@ -37,7 +37,7 @@ def end(service: Service, crawl: Crawl, reason: str) -> Crawl:
 
 
 def wake(service: Service, crawls: Iterable[Crawl]) -> float:
-    """Begin the periods that are due; returns the seconds until the next one is.
+    """Begin the periods that are due; return the seconds until the next one is.
 
     Raises Unavailable, DutyLost.
     """
@@ -48,7 +48,7 @@ def wake(service: Service, crawls: Iterable[Crawl]) -> float:
         if not crawl.wakes(now):
             soonest = min(soonest, (crawl.wakes_ms - now) / 1000)
             continue
-        if crawl.options.recrawl is None:  # it is not to begin again any more
+        if crawl.options.recrawl is None:  # it does not begin again any more
             changed = service.store.set_state(crawl.id, "done", FINISHED, version=crawl.version)
         else:
             urls = seeds(service, crawl)
@@ -59,11 +59,12 @@ def wake(service: Service, crawls: Iterable[Crawl]) -> float:
 
 
 def seeds(service: Service, crawl: Crawl) -> list[Admission]:
-    """What the next period of a crawl begins with: its seeds, and the first pages of its sources.
+    """Return the first URLs of a crawl's next period: its seeds, and the first pages of its
+    sources.
 
-    They are asked for again only if they have changed; and so is where they redirected to, which is
-    known, so that their redirects alone would not have it fetched. URLs that are due by the crawl's
-    calendar come only by that.
+    They are asked for again only if they have changed. So are the known targets of their redirects:
+    the redirects alone would not fetch these. URLs that are due by the crawl's calendar come only
+    by the calendar.
     """
     verdicts = seeding.judge(crawl, [Seed(url) for _, url in starts(crawl.options)])
     wanted = {item.url: item for item in seeding.admissions(service, verdicts)}
@@ -84,7 +85,7 @@ def seeds(service: Service, crawl: Crawl) -> list[Admission]:
 
 
 def _is_planned(service: Service, crawl: Crawl, item: Admission) -> bool:
-    """Whether the calendar has a URL asked for in the next period."""
+    """Tell whether the calendar has a URL asked for in the next period."""
     if crawl.options.recrawl is None or crawl.options.recrawl.deepest < 0:
         return False
     planned = service.store.planned(crawl.id, service.frontier.fingerprint(item.url))

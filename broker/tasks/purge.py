@@ -1,12 +1,12 @@
 """Deletions in the background: of whole crawls, and of what waits of one host in a crawl.
 
-A request is a row in the store before the caller is answered, and the row goes when nothing is
-left. If a broker dies in between, the next one goes on. A crawl is unknown from the moment its
-deletion is asked for; first it goes from the frontier, then its rows. For a host, each waiting URL
-gets a final state (excluded: purged) before it is dropped. Stored pages stay, and leased URLs are
-finished. One broker does it, under a duty.
+A request is a row in the store before the caller is answered, and the row is deleted when nothing
+is left. If a broker dies in between, the next one continues. A crawl is unknown from the moment its
+deletion is asked for; first it is deleted from the frontier, then its rows. For a host, each
+waiting URL gets a final state (excluded: purged) before it is dropped. Stored pages stay, and
+leased URLs are finished. One broker does it, under a duty.
 
-What is on a node that is away waits for it, and holds up no other deletion.
+What is on a node that is away waits for the node, and holds up no other deletion.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from greencrawl.schema.records import Admission, Commit, Final, Purge
 log = logger("purge")
 
 PURGED = "purged"
-"""The kind of the final state of what waited of a host."""
+"""The kind of the final state of URLs that waited for a host."""
 LOOK_SECONDS = 2.0
-"""Seconds between two looks when nothing was asked for here: it may have been at another broker."""
+"""Seconds between two checks if there was no request here: another broker may have had one."""
 CUT_SECONDS = 3.0
-"""For so long what cannot be done here is left to other brokers."""
+"""How long work that fails here is left to other brokers."""
 AWAY_SECONDS = 1.0
-"""Between two looks whether a node that something waits for is back."""
+"""Seconds between two checks whether a needed node is back."""
 STOP_SECONDS = 5.0
 
 
 class Purging:
-    """One greenlet a broker. ``start()`` it, ``stop()`` it."""
+    """The greenlet of deletions, one in each broker. ``start()`` it, ``stop()`` it."""
 
     def __init__(self, service: Service) -> None:
         self._own = self._service = service
-        """The latter, while something is deleted, as the holder of the duty."""
+        """The service; while something is deleted, as the holder of the duty."""
         self._timeout = DutyTimeout(service.clock)
         self._waits = ""
-        """Why something waits, as far as the log has it."""
+        """Why something waits, as it was last logged."""
         self._greenlet: Greenlet[[], None] | None = None
 
     def start(self) -> None:
-        """Begin with what others left."""
+        """Begin with deletions that other brokers left."""
         self._greenlet = gevent.spawn(self._run)
 
     def stop(self) -> None:
-        """End now, or after :data:`STOP_SECONDS`: to repeat half a step is harmless."""
+        """End now, or after :data:`STOP_SECONDS`: repeating half a step is harmless."""
         self._service.stop()
         if self._greenlet is not None:
             self._greenlet.join(STOP_SECONDS)
@@ -75,9 +75,10 @@ class Purging:
             self._asked.wait(self.step())
 
     def step(self) -> float:
-        """:meth:`work`, and what follows if not all can be done; returns seconds until the next.
+        """:meth:`work`, and the consequence if not all can be done; return seconds until the next
+        step.
 
-        Others are to try what cannot be done here, after a while: they may reach no more.
+        After a while other brokers are to try what fails here: they may reach more nodes.
         """
         try:
             self.work()
@@ -95,10 +96,11 @@ class Purging:
         return LOOK_SECONDS
 
     def work(self) -> None:
-        """Do all that was asked for, or as much as there is time until the broker stops.
+        """Do all deletions, or as much as there is time for until the broker stops.
 
-        Nothing, if another broker has the duty. Raises Unavailable after the others, if something
-        has to wait for a node that is away, and DutyLost if another has taken the duty since.
+        It does nothing if another broker has the duty. Raises Unavailable after the others if
+        something has to wait for a node that is away, and DutyLost if another has taken the duty
+        since.
         """
         duty = self._own.duties.take(PURGE)
         if duty is None:
@@ -109,7 +111,7 @@ class Purging:
         for purge in self._service.store.purges():
             try:
                 through = self._host(purge) if purge.host else self._crawl(purge)
-            except UnknownCrawl:  # it was deleted as a whole meanwhile
+            except UnknownCrawl:  # the whole crawl was deleted meanwhile
                 continue
             except DutyLost:
                 raise
@@ -134,10 +136,10 @@ class Purging:
     # -- a host
 
     def _host(self, purge: Purge) -> bool:
-        """Settle and let go of what waits, until a whole pass finds nothing."""
+        """Settle and drop what waits, until a whole pass finds nothing."""
         service, crawl, host = self._service, purge.instance, purge.host
         partition = service.frontier.partition_of(host)
-        if away := service.away_of(purge):  # nothing is settled again and again meanwhile
+        if away := service.away_of(purge):  # so that nothing is settled again and again meanwhile
             raise Unavailable(away[0].why)
         gone, at, found = part.Drain(), 0, False
         while not service.stopping.is_set():
@@ -155,7 +157,8 @@ class Purging:
             waiting = [part.task_of(0, host, value) for value in names]
             items = [Admission(t.url, t.depth, t.level, t.redirects, t.kind) for t in waiting]
             self._settle(crawl, items)
-            if spilled:  # the node no longer knows them as waiting: they go, and others are next
+            # the node no longer knows them as waiting: they are removed, and others are next
+            if spilled:
                 service.store.overflow_taken(spilled, *under)
             found = found or bool(names or spilled)
             if names or spilled or at >= 0:
@@ -165,7 +168,7 @@ class Purging:
             at, found = 0, False
         else:
             return False
-        service.frontier.refill(crawl, partition, host)  # there is none: newcomers may stay
+        service.frontier.refill(crawl, partition, host)  # nothing is left: new URLs may stay
         service.store.end_purge(purge.id)
         return True
 

@@ -1,9 +1,10 @@
-"""Bringing tasks back from the overflow before a host runs dry, while there is room in memory.
+"""Brings tasks back from the overflow before a host runs out of them, while there is room in
+memory.
 
 A host that ran low comes first. Then, in a partition at half of its budget or less, every host that
 waits in SQL has its turn. Above that, crawls that have nothing to lease there have their turn.
 Crawls that hold much, but are paused or blocked, must not stop them. One broker does it, under a
-duty; the others tell it of what they put there.
+duty; the others tell it what they put there.
 """
 
 from __future__ import annotations
@@ -21,37 +22,37 @@ from greencrawl.schema.log import logger
 log = logger("refill")
 
 BUSY_SECONDS = 0.1
-"""Between two rounds while there is something to bring."""
+"""Seconds between two rounds while there is something to bring."""
 IDLE_SECONDS = 1.0
-"""The same while nothing could be brought."""
+"""Seconds between two rounds while nothing could be brought."""
 LOOK_SECONDS = 10.0
-"""Between two looks into SQL when nothing was heard of any overflow."""
+"""Seconds between two looks into SQL when no broker announced any overflow."""
 CUT_SECONDS = 3.0
-"""For so long what cannot be done here is left to other brokers."""
+"""How long work that fails here is left to other brokers."""
 LOW_SHARE = 0.5
-"""A partition takes on new hosts below this share of its budget."""
+"""Below this share of its budget a partition takes new hosts."""
 HOSTS = 50
 """Hosts of a partition that are refilled in one round."""
 
 
 class Refill:
-    """One greenlet a broker. ``start()`` it; it ends when the service stops."""
+    """The refill's greenlet, one in each broker. ``start()`` it; it ends when the service stops."""
 
     def __init__(self, service: Service) -> None:
         self._own = self._service = service
-        """The latter, within a step, as the holder of the duty."""
+        """The service; within a step, as the holder of the duty."""
         self._after: dict[tuple[int, int], str] = {}
         self._timeout = DutyTimeout(service.clock)
         self._waits = ""
-        """Why something could not be brought, as far as the log has it."""
+        """Why something could not be brought, as it was last logged."""
         self._greenlet: Greenlet[[], None] | None = None
 
     def start(self) -> None:
-        """Begin with a look into SQL."""
+        """Begin by reading SQL."""
         self._greenlet = gevent.spawn(self._run)
 
     def stop(self) -> None:
-        """End after the step that is going on; ``service.stopping`` must be set."""
+        """End after the current step; ``service.stopping`` must be set."""
         if self._greenlet is not None:
             self._overflowing.set()
             self._greenlet.join()
@@ -91,9 +92,9 @@ class Refill:
                 self._overflowing.wait(wait)
 
     def step(self, places: list[tuple[int, int]]) -> int:
-        """One round over (crawl, partition) that have rows; returns how many tasks came back.
+        """Run one round over (crawl, partition) that have rows; return how many tasks came back.
 
-        Nothing, if another broker has the duty. Nodes that are away are left out. Raises
+        It does nothing if another broker has the duty. Nodes that are away are left out. Raises
         Unavailable if the round ends at that, and DutyLost if another has taken the duty since.
         """
         duty = self._own.duties.take(REFILL)
@@ -138,8 +139,8 @@ class Refill:
     def _walk(self, crawl: int, partition: int, *, through: bool) -> int:
         """Refill the next few hosts of a crawl in a partition, in the order of their names.
 
-        ``through``: all of them; else until nothing comes back of one, which is then the last in
-        turn, since that tells that there is no room.
+        ``through``: refill all of them. Otherwise it ends at a host that brings nothing, since then
+        there is no room; that host is then the last in turn.
         """
         key = (crawl, partition)
         hosts = self._service.store.overflow_hosts(*key, self._after.get(key, ""), HOSTS)

@@ -1,15 +1,15 @@
-"""Drops rows from the store by itself, so that it does not grow for ever.
+"""Drops old rows from the store, so that it does not grow for ever.
 
 This is a duty, so that one broker does it; its writes are checked against the duty's epoch. Hourly:
 the journal's months, and what has expired. Daily: attempts that brought a page, earlier fetches,
-and batches of seeds that are no longer needed. All of it goes in steps of some milliseconds with
-rests as long between them, and may end anywhere: the next pass begins anew and finds less.
+and batches of seeds that are no longer needed. All of it is done in steps of some milliseconds with
+equal pauses between them, and may end anywhere: the next pass starts again and finds less.
 
-A batch of seeds is there to be queued again in a Redis that lost it. Once each of its URLs has a
-page or a final state, a replay marks them as settled by these, and the batch says nothing more.
-Anything that makes such a URL wait again (a dead letter that is requeued, a shape that is released)
-logs a batch of its own. In a forced batch each URL must have been settled after the batch was
-logged, as a replay of everything asks.
+A batch of seeds is kept to be queued again in a Redis that lost it. Once each of its URLs has a
+page or a final state, a replay marks them as settled by these, and the batch is not needed any
+more. Any action that makes such a URL wait again (a dead letter that is requeued, a shape that is
+released) logs a batch of its own. In a forced batch each URL must have been settled after the batch
+was logged, as a replay of everything requires.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ log = logger("retention")
 HOUR_SECONDS = 3600.0
 DAY_SECONDS = 86_400.0
 LOOK_SECONDS = 10.0
-"""Between two looks whether the duty is ours and something is due."""
+"""Seconds between two checks whether the duty is ours and something is due."""
 FIRST_SECONDS = 30.0
-"""After its start a broker has better things to do."""
+"""Seconds after its start in which a broker leaves this aside."""
 TOGETHER = 500
 """Fingerprints of seeds that are looked up in one statement."""
 DAY_MS = 86_400_000
 MEMBER_DAYS = 30
-"""For so long a member that left is remembered."""
+"""How long a member that left is remembered."""
 ORDER_DAYS = 1000
-"""For so long it is kept who ordered what."""
+"""How long the log of orders is kept."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long what is kept: in days, and in whole months beside the present one; 0: for ever."""
+    """How long rows are kept: in days, and in whole months beside the present one; 0: for ever."""
 
     journal_months: int = 0
     journal_days: int = 0
@@ -57,7 +57,7 @@ class Limits:
 
 
 class Retention:
-    """One greenlet a broker. ``start()`` it, ``stop()`` it."""
+    """The greenlet of retention, one in each broker. ``start()`` it, ``stop()`` it."""
 
     def __init__(self, service: Service, limits: Limits) -> None:
         self._service = service
@@ -67,12 +67,12 @@ class Retention:
         self._greenlet: Greenlet[[], None] | None = None
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to check."""
         self._service.duties.want(RETENTION)
         self._greenlet = gevent.spawn(self._run)
 
     def stop(self) -> None:
-        """End at once: what is under way is undone, what is left is for the next."""
+        """End at once: what is under way is undone, and the next broker continues."""
         if self._greenlet is not None:
             self._greenlet.kill()
 
@@ -118,7 +118,7 @@ class Retention:
         self._told("what has expired", self._rested(store.drop_expired(now_ms)))
 
     def sweep(self, duty: Duty, now_ms: int) -> None:
-        """One pass over what is looked through once a day. Raises Unavailable and DutyLost."""
+        """Run one daily pass. Raises Unavailable and DutyLost."""
         store, limits = self._service.store.under(duty), self._limits
         if limits.journal_days:
             steps = store.drop_successes(now_ms - limits.journal_days * DAY_MS)
@@ -147,7 +147,8 @@ class Retention:
                 yield store.drop_seeds([(batch.id, batch.stamp)]) if done else 0
 
     def _settled(self, store: Store, crawl: Crawl, batch: SeedBatch) -> bool:
-        """Whether each URL of a batch has a page or a final state, of a forced one since then."""
+        """Tell whether each URL of a batch has a page or a final state; in a forced batch, a later
+        one."""
         for start in range(0, len(batch.urls), TOGETHER):
             some: Sequence[int] = [
                 self._service.frontier.fingerprint(item.url)

@@ -1,7 +1,7 @@
 """Rounds: what is stored of a crawl is queued once more, some of it at a time.
 
-It is upkeep's work, under its duty. A step reads the next rows of the store, and logs them as a
-forced batch in the transaction that moves the round on. So each URL is in one batch, whichever
+This is part of the upkeep, under its duty. A step reads the next rows of the store, and logs them
+as a forced batch in the transaction that moves the round on. So each URL is in one batch, whichever
 process dies at whatever time, and what waits in Redis stays bounded however much is stored. See
 decision 44.
 """
@@ -31,18 +31,18 @@ from greencrawl.schema.records import (
 log = logger("upkeep")
 
 AT_ONCE = 1000
-"""Rows that a step looks at."""
+"""Rows that a step reads."""
 OPEN = 2000
-"""Tasks of a crawl with which no more are queued."""
+"""With so many open tasks of a crawl no more are queued."""
 TURN_SECONDS = 0.5
 """After so long a crawl's turn is over: others wait for it."""
 
 _PAGES, _FINALS = "p", "f"
-"""What a cursor begins with, by what it is of."""
+"""The first character of a cursor: pages or final states."""
 
 
 def go_on(service: Service, crawl: Crawl, sums: Totals) -> bool:
-    """Queue more of the crawl's rounds if it has room; whether one of them is under way.
+    """Queue more of the crawl's rounds if it has room; return whether one of them is under way.
 
     Raises Unavailable, DutyLost.
     """
@@ -55,7 +55,7 @@ def go_on(service: Service, crawl: Crawl, sums: Totals) -> bool:
 
 
 def _take_turn(service: Service, crawl: Crawl, known: Round, waiting: int) -> None:
-    """Steps until enough is queued, or the rows are through: most may belong to no round."""
+    """Run steps until enough is queued, or all rows are read: most may belong to no round."""
     until = monotonic() + TURN_SECONDS
     while waiting < OPEN:
         moved = _step(service, crawl, known, quiet=not waiting)
@@ -66,10 +66,10 @@ def _take_turn(service: Service, crawl: Crawl, known: Round, waiting: int) -> No
 
 
 def _step(service: Service, crawl: Crawl, known: Round, *, quiet: bool) -> Round | None:
-    """Log the next batch; the round as it is then, or None if it did not move.
+    """Log the next batch; return the round after that, or None if it did not move.
 
-    It ends when nothing of the crawl is under way any more: what was being fetched when it began
-    has its row by then.
+    It ends when nothing of the crawl is under way any more: what was being fetched at its start has
+    its row by then.
     """
     urls, cursor = _next(service, crawl, known)
     end = cursor is None and (quiet or known.kind == "plan") and not urls
@@ -85,7 +85,7 @@ def _step(service: Service, crawl: Crawl, known: Round, *, quiet: bool) -> Round
 
 
 def _next(service: Service, crawl: Crawl, known: Round) -> tuple[list[Admission], str | None]:
-    """(URLs, cursor behind them); None: there are no rows any more."""
+    """Return (URLs, cursor after them); None: there are no more rows."""
     rules = compile(crawl)
     part, _, after = known.cursor.partition(":")
     if part in ("", _PAGES):
@@ -110,7 +110,7 @@ def _next(service: Service, crawl: Crawl, known: Round) -> tuple[list[Admission]
 
 
 def _plan_finals(service: Service, crawl: Crawl, after: str) -> str | None:
-    """Places in the calendar for what is gone; the cursor behind it."""
+    """Give places in the calendar to URLs that are gone; return the cursor after them."""
     found = list(islice(service.store.finals(crawl.id, after=after), AT_ONCE))
     service.store.add_calendar(
         crawl.id,
@@ -134,7 +134,7 @@ def _belongs(page: StoredPage, known: Round) -> bool:
 
 
 def _again(crawl: Crawl, rules: Rules, page: StoredPage, known: Round) -> Admission:
-    """The task of a page. One that the scope leaves out was kept as another's requisite."""
+    """Return the task of a page. A page outside the scope was kept as another page's requisite."""
     level = level_for(crawl.options.order, page.depth, None, page.url)
     kind = TaskKind.REREAD
     if known.kind == "fetch":
@@ -147,7 +147,7 @@ def _again(crawl: Crawl, rules: Rules, page: StoredPage, known: Round) -> Admiss
 def _finals(
     service: Service, crawl: Crawl, after: str
 ) -> Iterator[tuple[str, Admission | None, int]]:
-    """(cursor, URL, when) of final states; no URL where it is parked, or has a page."""
+    """Yield (cursor, URL, when) of final states; no URL if it is parked, or has a page."""
     for cursor, last in service.store.finals(crawl.id, after=after):
         stays = last.state == "parked" or _has_page(service, crawl, last)
         yield cursor, None if stays else last.again, last.at_ms

@@ -1,7 +1,7 @@
-"""Long work in steps, with rests as long between them.
+"""Runs long work in steps, with pauses of the same length between them.
 
-Other writes come in between. On SQLite writers of other processes do not queue, so steps without a
-rest would give them the lock only by luck.
+Other writes come in between. On SQLite, writers of other processes do not queue, so steps without a
+pause would give them the lock only by luck.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from greencrawl.schema.clock import Clock
 T = TypeVar("T")
 
 MOST_SECONDS = 1.0
-"""The longest rest."""
+"""The longest pause."""
 
 
 def rested(steps: Iterable[T], clock: Clock) -> Iterator[T]:
-    """What each step yields, and then a rest that is as long as the step took."""
+    """Yield what each step yields, and then pause for as long as the step took."""
     began = clock()
     for step in steps:
         took = clock() - began

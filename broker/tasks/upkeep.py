@@ -1,10 +1,10 @@
-"""The upkeep that one broker does by itself: pending seeds, the store's clock, limits, and the end
-of a crawl.
+"""The upkeep that one broker does: pending seeds, the store's clock, limits, and the end of a
+crawl.
 
-It has the duty; each of its writes is checked against the duty's epoch, and the others tell it what
-goes on through them, at most every :data:`BUSY_SECONDS`. A crawl is scanned when something was
-heard of it, else seldom. So an idle system costs Redis next to nothing, however many crawls and
-brokers there are.
+It has the duty; each of its writes is checked against the duty's epoch. The other brokers announce
+their activity, at most every :data:`BUSY_SECONDS`. A crawl is scanned when there was activity in
+it, otherwise seldom. So an idle system costs Redis next to nothing, however many crawls and brokers
+there are.
 """
 
 from __future__ import annotations
@@ -31,41 +31,40 @@ from greencrawl.schema.records import FINISHED, STOPPED, Crawl, Duty, SeedBatch,
 log = logger("upkeep")
 
 BUSY_SECONDS = 0.25
-"""Least time between two scans of the crawls, however much is going on."""
+"""Least time between two scans of the crawls, however much happens."""
 SCANNING_SHARE = 0.1
-"""Of the time that scans may take: with many crawls they come less often."""
+"""The share of time that scans may take: with many crawls they come less often."""
 QUIET_SECONDS = 5.0
-"""Time between two looks into the store, or at a crawl, when nothing was heard."""
+"""Seconds between two reads of the store, or of a crawl, without activity."""
 SELDOM_SECONDS = 120.0
-"""The same at a crawl with nothing leased. It is heard of before it can end; where the broker that
-took the last finish died before it could say so, Redis has a note of it."""
+"""Seconds between two scans of a crawl with nothing leased. Activity is announced before it can
+end. If the broker that took the last finish died before it could announce it, Redis has a note of
+it."""
 NOTED_SLACK_SECONDS = 0.5
-"""A note is taken for older than a scan only if it is so by more than that."""
+"""A note counts as older than a scan only if it is older by more than this."""
 CUT_LOOK_SECONDS = 1.0
-"""Between two looks whether such a node answers."""
+"""Seconds between two checks whether such a node answers."""
 CUT_SECONDS = 3.0
-"""For so long the duty is left to others then."""
+"""How long the duty is left to others then."""
 TICK_SECONDS = 1.0
-"""Time between two steps of the store's clock while the frontier is in use."""
+"""Seconds between two steps of the store's clock while the frontier is in use."""
 TOGETHER = 32
 """Crawls that are counted in one call: some 0.3 ms of a script."""
 HELD_SECONDS = 60.0
-"""Between two looks at all pending batches while they wait for a node that is away."""
+"""Seconds between two reads of all pending batches while they wait for a node that is away."""
 
 
 @dataclass(frozen=True)
 class _Quiet:
-    """What the last scan of a crawl saw when nothing was left to do in it."""
+    """What the last scan of a crawl found when nothing was left to do in it."""
 
     admitted: int
     finished: int
 
 
 class _HeldUp:
-    """Pending batches that wait for nodes which are away, and for nothing else.
-
-    All up to ``after`` do: they are not read and admitted again and again meanwhile.
-    """
+    """Pending batches that wait only for nodes which are away. All up to ``after`` do: they are not
+    read and admitted again and again meanwhile."""
 
     def __init__(self, since: float) -> None:
         self.since = since
@@ -80,22 +79,22 @@ class _HeldUp:
 
 
 class Upkeep:
-    """One greenlet a broker. ``start()`` it, ``stop()`` it."""
+    """The upkeep's greenlet, one in each broker. ``start()`` it, ``stop()`` it."""
 
     def __init__(self, service: Service) -> None:
         self._own = self._service = service
-        """The latter, within a step, as the holder of the duty."""
+        """The service; within a step, as the holder of the duty."""
         self._next: dict[int, float] = {}
-        """Crawl → when it is looked at again though nothing was heard of it."""
+        """Crawl → when it is scanned again without activity."""
         self._duty: Duty | None = None
         self._looked: dict[int, float] = {}
-        """Crawl → when the last look at it began."""
+        """Crawl → when its last scan began."""
         self._notes_read = service.clock()
         self._void_since: float | None = None
         self._cut_since: float | None = None
         self._timeout = DutyTimeout(service.clock)
         self._walked = 0.0
-        """Seconds of this step that were a round's, and no scan."""
+        """Seconds of this step that belonged to a round, not to a scan."""
         self._quiet: dict[int, _Quiet] = {}
         self._ticked = -TICK_SECONDS
         self._held = _HeldUp(service.clock())
@@ -106,7 +105,7 @@ class Upkeep:
         self._greenlet = gevent.spawn(self._run)
 
     def stop(self) -> None:
-        """End after the step that is going on."""
+        """End after the current step."""
         self._own.stopping.set()
         self._own.frontier.activity.set()
         if self._greenlet is not None:
@@ -141,18 +140,16 @@ class Upkeep:
             stopping.wait(max(BUSY_SECONDS, min(took / SCANNING_SHARE, QUIET_SECONDS)))
 
     def _again(self, heard: Collection[int]) -> float:
-        """The crawls that were heard of must be scanned again: the step was cut short."""
+        """Scan the crawls with activity again: the step was cut short."""
         if ANY in heard:
             self._next.clear()
         self._next.update(dict.fromkeys(heard, 0.0))
         return QUIET_SECONDS
 
     def step(self, heard: Collection[int] = (ANY,)) -> float:
-        """Do what is due; returns the seconds until the next look if nothing is heard before.
-
-        ``heard`` are the crawls in which something has happened. Nothing is done if another broker
-        has the duty. Raises DutyLost if one has taken it meanwhile.
-        """
+        """Do what is due; return the seconds until the next step if nothing happens before.
+        ``heard`` are the crawls with activity. Nothing is done if another broker has the duty.
+        Raises DutyLost if one has taken it meanwhile."""
         duty = self._own.duties.take(UPKEEP)
         if duty is None:
             return QUIET_SECONDS
@@ -174,7 +171,7 @@ class Upkeep:
             crawl for crawl in active
             if not {ANY, crawl.id}.isdisjoint(stirring) or now >= self._next.get(crawl.id, now)
         ]  # fmt: skip
-        # Till its scan is through a crawl stays due: the note of its end is told only once.
+        # A crawl stays due until its scan is complete: the note of its end is read only once.
         self._next.update((crawl.id, 0.0) for crawl in due)
         for start in range(0, len(due), TOGETHER):
             some = due[start : start + TOGETHER]
@@ -187,7 +184,7 @@ class Upkeep:
         return min(until, rests, QUIET_SECONDS if self._cut_since is None else CUT_LOOK_SECONDS)
 
     def _begin(self, duty: Duty) -> None:
-        """Know nothing: whoever had the duty in between has heard and seen what we did not."""
+        """Forget all: another broker had the duty in between, and knows what we do not."""
         now = self._own.clock()
         self._duty = duty
         self._next.clear()
@@ -198,10 +195,9 @@ class Upkeep:
         self._timeout.hold(duty)
 
     def _unheard(self, now: float) -> set[int]:
-        """Crawls that may have ended unheard of since they were looked at, by the nodes' notes.
-
-        It is no sign that the frontier is in use: the store's clock is not raised for it.
-        """
+        """Return crawls that may have ended without an announcement since their last scan, by notes
+        in Redis. This is no sign that the frontier is in use: the store's clock is not raised for
+        it."""
         since = now - self._notes_read
         often = QUIET_SECONDS if self._cut_since is None else CUT_LOOK_SECONDS
         if since < often - NOTED_SLACK_SECONDS:
@@ -220,14 +216,15 @@ class Upkeep:
     def _give_up_if_cut_off(self) -> None:
         """Leave the duty to others if nodes give no answer for a while: they may reach more.
 
-        The same if every scan has been void.
+        The same holds if every scan has been void.
         """
         since = [at for at in (self._void_since, self._cut_since) if at is not None]
         if since and self._timeout.spent(min(since)):
             self._own.duties.give_up(UPKEEP, CUT_SECONDS)
 
     def _tick(self, in_use: bool) -> None:
-        """Write the store's clock to the nodes, then raise it: no later row falls behind a tick."""
+        """Write the store's clock to the nodes, then raise it: so no later row falls behind a
+        tick."""
         now = self._service.clock()
         if in_use and now - self._ticked >= TICK_SECONDS:
             self._service.frontier.tick(self._service.store.clock())
@@ -236,15 +233,15 @@ class Upkeep:
             self._ticked = now
 
     def _admit_pending(self) -> set[int]:
-        """Settle batches that a crash or an outage left; returns crawls that still have some."""
+        """Settle batches that a crash or an outage left; return crawls that still have some."""
         held, now = self._held, self._service.clock()
         back = not held.nodes <= self._service.frontier.nodes_away().keys()
         if back or now - held.since > HELD_SECONDS:
             held = self._held = _HeldUp(now)
         waiting, between = set(held.crawls), False
         for batch in self._pending(held.after):
-            # Its caller wants to know what was new; a node that was just opened takes for new what
-            # was fetched, until it has been given the pages.
+            # Its caller wants to know which URLs were new. A node that was just opened takes
+            # fetched URLs for new, until it has been given the pages.
             if batch.id in self._service.admitting or self._service.frontier.owed():
                 waiting.add(batch.crawl)
                 between = True
@@ -260,18 +257,18 @@ class Upkeep:
                 log.info("seeds_admitted", batch=batch.id)
                 continue
             waiting.add(batch.crawl)
-            if not between:  # else one before it is to be read again
+            if not between:  # otherwise an earlier batch must be read again
                 held.add(batch, away)
         return waiting
 
     def _pending(self, after: int) -> Iterator[SeedBatch]:
-        """Pending batches, oldest first, some at a time: one that waits holds up no other."""
+        """Yield pending batches, oldest first, some at a time: one that waits holds up no other."""
         while found := self._service.store.pending_seeds(after=after):
             yield from found
             after = found[-1].id
 
     def _look_at(self, crawl: Crawl, pending: bool, counts: Counts | None) -> float:
-        """Scan one crawl; returns the seconds until it is worth another look."""
+        """Scan one crawl; return the seconds until it is worth another scan."""
         try:
             return self._scan(crawl, pending, counts)
         except UnknownCrawl:  # it was deleted meanwhile
@@ -293,7 +290,7 @@ class Upkeep:
             if not sums.leased:
                 self._done(crawl, STOPPED)
             return QUIET_SECONDS
-        if "done" in states:  # who was about to end it died
+        if "done" in states:  # the broker that was about to end it died
             self._service.frontier.put_crawl(self._service.store.reopen(crawl.id, crawl.version))
             self._quiet.pop(crawl.id, None)
             return BUSY_SECONDS
@@ -322,7 +319,8 @@ class Upkeep:
         return BUSY_SECONDS
 
     def _stop_at_limit(self, crawl: Crawl) -> None:
-        """Where not all nodes answer: what those that do have counted is reason enough to stop."""
+        """Stop at the limit if not all nodes answer but the counters of those that do have reached
+        it."""
         if crawl.stopping or not (crawl.options.max_bytes or crawl.options.max_seconds):
             return
         frontier = self._service.frontier
@@ -331,7 +329,8 @@ class Upkeep:
                 frontier.stop_leasing(crawl)
 
     def _end_at_limit(self, crawl: Crawl, sums: Totals, states: frozenset[str], why: str) -> float:
-        """Stop leasing, and set it done when nothing is leased: then nothing can be any more."""
+        """Stop leasing, and set it done when nothing is leased: then nothing can be leased any
+        more."""
         if states != {"stop"}:
             log.info("limit_reached", crawl=crawl.name, limit=why)
             self._service.frontier.stop_leasing(crawl)
@@ -340,20 +339,20 @@ class Upkeep:
         return BUSY_SECONDS
 
     def _spent_seconds(self, crawl: Crawl) -> float:
-        """Seconds that the crawl was under way, counted only where there is a limit to them."""
+        """Return the seconds that the crawl was under way, counted only if they are limited."""
         if not crawl.options.max_seconds:
             return 0.0
         most = round(2 * QUIET_SECONDS * 1000)
         return self._service.store.count_time(crawl.id, epoch_ms(), most) / 1000
 
     def _until_limit(self, crawl: Crawl, spent: float, sums: Totals) -> float:
-        """Nothing but time itself announces ``max_seconds``."""
+        """Return the seconds until ``max_seconds``: only time itself announces this limit."""
         if not crawl.options.max_seconds:
             return QUIET_SECONDS if sums.leased else SELDOM_SECONDS
         return min(QUIET_SECONDS, max(BUSY_SECONDS, crawl.options.max_seconds - spent))
 
     def _finish(self, crawl: Crawl, quiet: _Quiet) -> None:
-        """Shut the crawl, see that nothing came before it was shut, and set it done.
+        """Shut the crawl, check that nothing came before it was shut, and set it done.
 
         If something new comes meanwhile, its sender finds the crawl shut and raises its version in
         the store, so that it is not set done.
@@ -364,7 +363,7 @@ class Upkeep:
             frontier.put_crawl(self._service.store.reopen(crawl.id, crawl.version))
 
     def _is_still(self, crawl: Crawl, quiet: _Quiet) -> bool:
-        """Whether every partition has shut the crawl, and saw nothing since ``quiet``."""
+        """Tell whether every partition has shut the crawl, and saw nothing since ``quiet``."""
         scan = self._service.frontier.look(crawl)
         if scan is None:
             return False
@@ -386,9 +385,9 @@ def _seen(sums: Totals) -> _Quiet:
 
 
 def limit_reached(crawl: Crawl, sums: Totals, spent_seconds: float, stored: int = 0) -> str:
-    """The name of the limit that the crawl has reached, or "".
+    """Return the name of the limit that the crawl has reached, or "".
 
-    ``stored``: pages by the store, which takes in no more than the limit, whatever Redis counts.
+    ``stored``: pages by the store, which never takes more than the limit, whatever Redis counts.
     """
     options = crawl.options
     if options.max_pages and max(sums.stored, stored) >= options.max_pages:

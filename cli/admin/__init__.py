@@ -1,1 +1,1 @@
-"""Commands for who keeps the system: the servers of the store, migrations, repair."""
+"""Commands for operators: the servers of the store, migrations, repair."""

@@ -52,12 +52,12 @@ def migrate(post: bool, dry_run: bool, data: str | None) -> None:
 
 
 def _fresh(due: list[Migration]) -> bool:
-    """Whether the store is empty; then all migrations are applied at once."""
+    """Tell whether the store is empty; then all migrations are applied at once."""
     return bool(due) and due[0].number == 1
 
 
 class _Progress:
-    """A line a migration: its name when it begins, its time when it is over."""
+    """Prints a line for each migration: its name when it begins, its time when it is over."""
 
     def __init__(self) -> None:
         self._began = 0.0

@@ -1,4 +1,4 @@
-"""``greencrawl nodes``, ``order``, ``drain``: who works together, and what they are ordered."""
+"""``greencrawl nodes``, ``order``, ``drain``: the nodes of the system, and their orders."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from greencrawl.store.mysql.cluster import topology
 
 LOOK_SECONDS = 0.5
 LOG = 20
-"""Orders that are shown of a node."""
+"""Most orders of a node that are shown."""
 JOIN = (
     "WORKER_TOKEN", "REDIS", "STORE", "BODIES", "TLS_CA", "SESSION_KEY", "PARTITIONS",
     "LEASE_SECONDS", "REQUEST_SECONDS", "ALLOW_NETWORKS", "ALLOW_PORTS", "DNS_SERVERS", "HOOKS",
 )  # fmt: skip
-"""Settings that a worker elsewhere has as those here, if they are not the defaults."""
+"""Settings that a worker elsewhere must share, if they are not the defaults."""
 
 
 @click.command()
@@ -120,7 +120,7 @@ def drain(node: str, data: str | None) -> None:
 
 
 def _drains(member: MemberState) -> bool:
-    """Whether the member has said that it keeps the order."""
+    """Tell whether the member has said that it follows the order."""
     found = member.facts.options.get("drain")
     return found is not None and found.value is True
 
@@ -188,7 +188,7 @@ def _told(member: MemberState) -> Iterable[str]:
 
 
 def _ordered(broker: BrokerClient, node: str, log: int = LOG) -> Iterable[str]:
-    """The orders of a node, and who gave them."""
+    """Return the orders of a node, and who gave them."""
     name = _name(node)
     for one in broker.orders().nodes:
         every = msgspec.structs.asdict(one.options)
@@ -211,9 +211,10 @@ def _shown(value: object) -> str:
 
 
 def join_line(settings: Settings) -> str:
-    """The command that starts a worker of this system on another machine.
+    """Return the command that starts a worker of this system on another machine.
 
-    Raises InvalidConfig where none can join: what names only this machine says so.
+    Raises InvalidConfig if none can join: the message names the settings that only work on this
+    machine.
     """
     own = settings.broker if reach.named_broker() else (reach.own_address(settings),)
     problems = [

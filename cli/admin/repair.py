@@ -21,7 +21,7 @@ from greencrawl.schema.settings import Settings
 
 POLL_SECONDS = 0.5
 AWAY_SECONDS = 60.0
-"""A broker may be silent for so long before it is given up."""
+"""How long a broker may be silent before the command gives up."""
 GOES_ON = "the repair goes on at the broker; `greencrawl repair` joins it again"
 
 
@@ -53,7 +53,7 @@ def repair(everything: bool, data: str | None) -> int:
 
 
 def _broker(settings: Settings) -> BrokerClient:
-    """A broker, which need not be ready: it may be waiting for this very command."""
+    """Return a broker, which need not be ready: it may be waiting for this very command."""
     at = reach.addresses(settings)
     if not at:
         raise reach.NoBroker(settings)
@@ -61,7 +61,7 @@ def _broker(settings: Settings) -> BrokerClient:
 
 
 def _watch(broker: BrokerClient, stop: Stop) -> Sequence[NodeRepair] | None:
-    """Show how far it is until it is done (the last state) or until a signal (None)."""
+    """Show the progress until it is done (the last state) or until a signal (None)."""
     console = Console(stderr=True)
     heard = said = monotonic()
     with Live(console=console, auto_refresh=False, transient=True) as live:
@@ -86,12 +86,12 @@ def _watch(broker: BrokerClient, stop: Stop) -> Sequence[NodeRepair] | None:
 
 
 def _done(node: NodeRepair) -> bool:
-    """Done by this broker, or by another: then nothing is owed here."""
+    """Tell whether it is done by this broker, or by another: then nothing is owed here."""
     return node.phase == "done" or (node.phase == "none" and not node.detail)
 
 
 def line(node: NodeRepair) -> str:
-    """One node: its phase, rows done of all, rows a second, and why it waits."""
+    """Return one node's line: its phase, rows done of all, rows a second, and why it waits."""
     rate = node.done / node.seconds if node.seconds else 0.0
     share = f" {node.done / node.total:.0%}" if node.total else ""
     text = f"{node.node}: {node.phase}{share}, {node.done:,} of {node.total:,} rows, {rate:,.0f}/s"

@@ -1,4 +1,4 @@
-"""``greencrawl store …``: the servers of the store: how they stand, and what is done by hand."""
+"""``greencrawl store …``: the servers of the store: their state, and actions on them."""
 
 from __future__ import annotations
 
@@ -168,11 +168,11 @@ def _steward() -> Steward:
     return steward
 
 
-# -- shown
+# -- output
 
 
 def _show(steward: Steward, report: Report) -> None:
-    """A row for each server, then what is wrong."""
+    """Show a row for each server, then what is wrong."""
     rows = Table(box=None, pad_edge=False)
     for name in ("server", "role", "state", "lag", "follows", "commits"):
         rows.add_column(name)
@@ -244,7 +244,7 @@ def _commits(one: Observation, term: WriterTerm | None) -> str:
 
 
 def _show_file(path: Path) -> None:
-    """A SQLite store: its size, and how many rows its tables have."""
+    """Show a SQLite store: its size, and how many rows its tables have."""
     if not path.exists():
         raise GreencrawlError(f"nothing has been crawled into {path.parent} yet; see --data")
     with (
@@ -269,7 +269,7 @@ def _show_file(path: Path) -> None:
 
 
 def _show_server(settings: Settings) -> None:
-    """One MySQL server; its rows are the server's estimate."""
+    """Show one MySQL server; its rows are the server's estimate."""
     from greencrawl.store.mysql.cluster.routing import Cluster
 
     def ask(db: Db) -> tuple[str, int, list[tuple[str, int]], int]:

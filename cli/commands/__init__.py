@@ -1,1 +1,1 @@
-"""Commands for who crawls, a module each (``pause`` and its like are in ``operate``)."""
+"""Commands for users, one module each (``pause`` and similar ones are in ``operate``)."""

@@ -1,4 +1,4 @@
-"""``greencrawl crawl``: a crawl from its first URL to its closing summary."""
+"""``greencrawl crawl``: runs a crawl from its first URL to its summary."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ NOTHING = 1
 STOPPED = "stopped; run the same command again to resume"
 
 DEMO_DELAY_SECONDS = 0.02
-"""The shipped site is our own; its pages need no second each."""
+"""The shipped site is our own; its pages need no delay of a second."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """The settings and crawl that the command line asks for."""
+    """The settings and the crawl of the command line."""
 
     wanted: CreateCrawl
     settings: Settings
@@ -162,7 +162,7 @@ def crawl(
 
 
 def _recrawl(every: str | None, again: str | None) -> dict[str, object]:
-    """What the command line says of ``[recrawl]``."""
+    """Return what the command line says of ``[recrawl]``."""
     found: dict[str, object] = {"every": every} if every else {}
     if again is not None:
         found["depth"] = int(again) if again.isascii() and again.isdigit() else again
@@ -170,7 +170,8 @@ def _recrawl(every: str | None, again: str | None) -> dict[str, object]:
 
 
 def _begins(job: Job, *, elsewhere: bool) -> list[UrlState]:
-    """What became of the URLs that the crawl begins at; none where nobody can be asked."""
+    """Return what became of the URLs that the crawl starts from; nothing if that cannot be
+    asked."""
     urls = [url for _, url in starts(job.wanted)][: nothing_stored.URLS]
     name = job.wanted.name
     if elsewhere:
@@ -184,8 +185,10 @@ def _begins(job: Job, *, elsewhere: bool) -> list[UrlState]:
 
 
 def _check_logins(wanted: CreateCrawl, settings: Settings) -> None:
-    """Raises InvalidConfig that names every secret that this host lacks. Logs each entry that is of
-    no use at the crawl's seeds."""
+    """Raise InvalidConfig that names every secret that this host lacks.
+
+    Log each entry that is of no use at the crawl's seeds.
+    """
     begins = [canonicalise(url) for _, url in starts(wanted)]
     secrets = Secrets(settings.credentials_file)
     problems: list[tuple[str, str]] = []
@@ -206,8 +209,9 @@ def _check_logins(wanted: CreateCrawl, settings: Settings) -> None:
 
 
 def _demo_settings(settings: Settings) -> Settings:
-    """A folder of its own inside the data folder, emptied each time, so with its own store; the
-    site's address allowed.
+    """Return settings for the demo: the site's address is allowed.
+
+    It has a folder of its own inside the data folder, emptied each time, and so a store of its own.
     """
     networks = [*map(str, settings.allow_networks), "127.0.0.1/32"]
     folder = settings.data / "demo"
@@ -220,11 +224,11 @@ def _demo_settings(settings: Settings) -> Settings:
     )
 
 
-# --- with processes of our own -----------------------------------------------------------------
+# --- with this command's own processes ---------------------------------------------------------
 
 
 def _here(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
-    """Run the crawl with a broker and workers of this command; (exit code, summary).
+    """Run the crawl with a broker and workers of this command; return (exit code, summary).
 
     ``wipe`` empties the data folder first.
     """
@@ -236,11 +240,12 @@ def _here(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
 
 
 def _at_address(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
-    """:func:`_here`, with the address for the broker to listen at in the settings."""
+    """Run :func:`_here` with the address for the broker to listen at in the settings."""
     settings = job.settings
     address = reach.own_address(settings)
     with on_signals() as stop, held(settings.data, "crawl", address):
-        await_broker(settings.data, stop.asked, _say)  # first: it may have the store, too
+        # first: that broker may have the store open, too
+        await_broker(settings.data, stop.asked, _say)
         if stop.asked.is_set():
             _say(STOPPED)
             return stop.exit_code, None
@@ -286,7 +291,7 @@ def _at_address(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
 
 
 def _is_over(known: Crawl, job: Job) -> bool:
-    """Whether the same command would do nothing now."""
+    """Tell whether the same command would do nothing now."""
     if job.fresh or (job.stay and known.state == "resting"):
         return False
     return is_finished(known, job.wanted)
@@ -308,7 +313,7 @@ def _of_end(job: Job, end: End | None) -> Summary | None:
 
 
 def _stored(job: Job) -> tuple[Crawl, Summary] | None:
-    """The crawl of that name in the store, and its summary; None if there is none."""
+    """Return the crawl of that name in the store, and its summary; None if there is none."""
     path = reach.sqlite_path(job.settings)
     if path is not None and not path.exists():
         return None
@@ -321,7 +326,7 @@ def _stored(job: Job) -> tuple[Crawl, Summary] | None:
 
 
 def _allowed(job: Job) -> list[str]:
-    """URLs of the crawl that were refused for their address, and are allowed by now."""
+    """Return URLs of the crawl that were refused for their address, and are allowed by now."""
     path = reach.sqlite_path(job.settings)
     if path is not None and not path.exists():
         return []
@@ -331,12 +336,12 @@ def _allowed(job: Job) -> list[str]:
 
 
 def export_hint(name: str, data: Path) -> str:
-    """The command that exports the crawl, as it can be typed where this one was."""
+    """Return the command that exports the crawl, as it can be typed here."""
     return f"greencrawl export {name}{advice.data_option(data)} -o {name}.jsonl"
 
 
 def _known(job: Job) -> list[CrawlOptions]:
-    """This crawl, and those that are in the store already: the processes go on with them."""
+    """Return this crawl, and those that are in the store already: the processes continue them."""
     path = reach.sqlite_path(job.settings)
     if path is not None and not path.exists():
         return [job.wanted]
@@ -347,7 +352,7 @@ def _known(job: Job) -> list[CrawlOptions]:
 def _environment(
     settings: Settings, address: str, crawls: Sequence[CrawlOptions] = ()
 ) -> dict[str, str]:
-    """The environment that the processes start with; they may use what ``crawls`` name."""
+    """Return the environment of the processes; they may use what ``crawls`` name."""
     host, port = settings.bind
     return environment(
         {**os.environ, **permits.of_crawls(settings, crawls)},
@@ -362,7 +367,7 @@ def _environment(
 
 
 def _empty(data: Path) -> None:
-    """Delete everything in the demo's own folder but the lock that we hold."""
+    """Delete everything in the demo's own folder except our lock."""
     for entry in data.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

@@ -13,7 +13,7 @@ from greencrawl.schema.records import Final
 from greencrawl.schema.settings import Settings
 
 PAGE = 1000
-"""Dead letters a request."""
+"""Dead letters of a request."""
 
 
 @click.command()
@@ -65,7 +65,7 @@ def _requeue_in_store(settings: Settings, crawl: str | None) -> int:
     """Log the dead letters as seeds: the next broker over this store queues them."""
     with reach.store(settings, upgrade=True) as store:
         chosen, count = choose.one(store.crawls(), crawl), 0
-        now = store.tick()  # of letters that die again meanwhile another command takes care
+        now = store.tick()  # letters that die again meanwhile are for the next command
         while batch := store.requeue_dead(chosen.id, before=now):
             count += len(batch.urls)
         return count

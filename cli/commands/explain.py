@@ -64,8 +64,7 @@ def explain(url: str, crawl: str | None, data: str | None) -> None:
 def _likelier(
     asked: str, states: list[UrlState], ask: Callable[[str], list[UrlState]]
 ) -> tuple[str, list[UrlState]]:
-    """A guess at the URL that a person meant who wrote no scheme: the one with the other scheme, if
-    only that is known."""
+    """Return the answer for the other scheme, if a person wrote none and only that one is known."""
     if any(state.state not in ("unseen", "invalid") for state in states):
         return asked, states
     scheme, _, rest = asked.partition("://")
@@ -76,7 +75,7 @@ def _likelier(
 
 
 def attempt_line(attempt: Attempt) -> str:
-    """One try on one line: when, status, kind, errors so far, and the wait that followed."""
+    """Return one try as a line: when, status, kind, errors so far, and the wait that followed."""
     wait = f", tried again after {attempt.wait:g} s" if attempt.wait is not None else ""
     detail = f": {attempt.detail}" if attempt.detail else ""
     at = moment(attempt.at_ms)
@@ -84,7 +83,8 @@ def attempt_line(attempt: Attempt) -> str:
 
 
 def version_line(version: Version) -> str:
-    """One fetch of a page on one line: when, status, size, digest, and whether it had changed."""
+    """Return one fetch of a page as a line: when, status, size, digest, and whether it had
+    changed."""
     changed = "changed" if version.changed else "unchanged"
     digest = version.digest.hex()[:12] or "-"
     return (
@@ -94,7 +94,7 @@ def version_line(version: Version) -> str:
 
 
 def versions(store: Store, crawl: int, number: int) -> tuple[Version, ...]:
-    """A page's history as :class:`UrlState` has it."""
+    """Return a page's history as :class:`UrlState` has it."""
     found = store.history(crawl, number)
     return tuple(found) if len(found) > 1 else ()
 
@@ -111,13 +111,13 @@ def _offline(settings: Settings, url: str, crawl: str | None) -> list[UrlState]:
 
 
 def _refused(settings: Settings, crawl: Crawl, state: UrlState) -> UrlState:
-    """``state``, with the login that was refused where that may be why there is no page."""
+    """Return ``state``, with the refused login if that may be why there is no page."""
     if state.state not in ("unseen", "later"):
         return state
     entry = next((e for e in crawl.options.auth if Origins(e.hosts).hold(state.url)), None)
     if entry is None or compile(crawl).excluded_by(state.url, 0, seed=True) is not None:
         return state
-    # slow to import, and only wanted here
+    # slow to import, and only needed here
     from greencrawl.worker.auth.base import name_of
     from greencrawl.worker.auth.state.leases import LocalClaims
     from greencrawl.worker.auth.state.vault import Vault
@@ -132,7 +132,7 @@ def _refused(settings: Settings, crawl: Crawl, state: UrlState) -> UrlState:
 
 
 def in_store(store: Store, crawl: Crawl, given: str, identity: FrontierIdentity) -> UrlState:
-    """What the store knows of a URL, by the frontier's ``identity``."""
+    """Return what the store knows of a URL, by the frontier's ``identity``."""
     try:
         url = queued_url(crawl.options, given)
     except InvalidUrl as error:

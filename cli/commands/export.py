@@ -122,7 +122,7 @@ def export(
 
 
 def _filter(since: str | None, host: str | None, status: str | None) -> PageFilter:
-    """The options of the export, from the command line. Raises click.UsageError."""
+    """Return the options of the export, from the command line. Raises click.UsageError."""
     try:
         return PageFilter(
             host=_host(host) if host else "",
@@ -134,7 +134,7 @@ def _filter(since: str | None, host: str | None, status: str | None) -> PageFilt
 
 
 def _host(text: str) -> str:
-    """A host as the store names it, of ``Example.org`` or ``example.org:8080``."""
+    """Return a host as the store names it, from ``Example.org`` or ``example.org:8080``."""
     try:
         if not any(mark in text for mark in "/?#@\\"):
             return host_of(canonicalise(f"http://{text.strip()}/"))
@@ -150,7 +150,7 @@ def _format(
     name: str = "",
     columns: Sequence[str] = (),
 ) -> Format:
-    """The format that was typed. ``columns`` are those of records as a table."""
+    """Return the format of the command line. ``columns`` are those of records as a table."""
     if typed.get("items"):
         return ItemsCsv(columns, raw=typed["raw"]) if typed["format"] == "csv" else ItemsJsonl()
     format_ = FORMATS[typed["format"]].make(crawl, name, Wishes(typed["bodies"], typed["raw"]))
@@ -158,7 +158,7 @@ def _format(
 
 
 def _columns(store: Store, wanted: Wanted, typed: Mapping[str, Any]) -> tuple[str, ...]:
-    """The table for records; None for everything else. Raises TooManyColumns."""
+    """Return the columns of records as a table; nothing for all else. Raises TooManyColumns."""
     is_table = typed.get("items") and typed["format"] == "csv"
     return columns_of(store, wanted) if is_table else ()
 
@@ -168,7 +168,7 @@ def _to_stdout(store: Store, wanted: Wanted, typed: Mapping[str, Any]) -> None:
 
 
 def _special(output: Path) -> BinaryIO:
-    """A pipe or a device is written to, never replaced by a file."""
+    """Open a pipe or a device, which is written to and never replaced by a file."""
     try:
         return output.open("wb")
     except OSError as error:
@@ -214,7 +214,7 @@ def _to_file(
 
 
 def _total(store: Store, wanted: Wanted, format_: Format) -> int:
-    """About how many rows there will be; 0 where nobody has counted them."""
+    """Return about how many rows there will be; 0 if that is not known."""
     if wanted.pages != PageFilter() or not sys.stderr.isatty() or format_.detail == "items":
         return 0
     counts = store.counts(wanted.crawl.id)
@@ -240,7 +240,7 @@ def _unkept(position: Position) -> str:
 
 
 class _Progress:
-    """One line on a terminal, written over and over."""
+    """Shows one line on a terminal, which is rewritten."""
 
     def __init__(self, begun: Position, total: int) -> None:
         self._begun = begun.rows

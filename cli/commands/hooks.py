@@ -1,4 +1,4 @@
-"""``greencrawl hooks``: pages on which a crawl's hook failed, and the hook run on them again."""
+"""``greencrawl hooks``: pages on which a crawl's hook failed; can run the hook on them again."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def hooks(crawl: str | None, urls: bool, again: bool, data: str | None) -> int:
 
 
 class _Source(Protocol):
-    """The source that failures are read from."""
+    """Where failures are read from."""
 
     def counts(self) -> Sequence[HookCount]: ...
 
@@ -146,10 +146,10 @@ def _again(settings: Settings, crawl: str | None) -> int:
     from greencrawl.worker.hook_rerun import HookRerun
     from greencrawl.worker.process.quarantine import Quarantine
 
-    log.configure("hooks", "error")  # what a person is to know is said below
+    log.configure("hooks", "error")  # what a person needs to know is printed below
     with reach.store(settings, upgrade=True) as store, on_signals() as stop:
         chosen = choose.one(store.crawls(), crawl)
-        functions.load(chosen.options.hook)  # what cannot be imported is said at once
+        functions.load(chosen.options.hook)  # a module that cannot be imported is reported at once
         total = _total(store.hook_counts(chosen.id))
         line = _Line(total)
         quarantine = Quarantine(
@@ -173,7 +173,8 @@ def _again(settings: Settings, crawl: str | None) -> int:
 
 
 def _total(counts: Sequence[HookCount]) -> int:
-    """The number of pages to look at, at least: one page may have failed in both functions."""
+    """Return how many pages are to be read, at least: one page may have failed in both
+    functions."""
     by_function = [sum(one.pages for one in counts if one.function == name) for name in OF_PAGES]
     return max(by_function)
 
@@ -198,7 +199,7 @@ def _said(count: Count, left: Sequence[HookCount], *, running: bool) -> None:
 
 
 class _Line:
-    """One line on a terminal, written over and over."""
+    """Shows one line on a terminal, which is rewritten."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -207,7 +208,7 @@ class _Line:
         self._width = 0
 
     def show(self, count: Count) -> bool:
-        """Say how far it is; always True."""
+        """Show the progress; always return True."""
         now = monotonic()
         if self._on and now - self._shown >= SHOW_SECONDS:
             self._shown = now
@@ -222,7 +223,7 @@ class _Line:
         return True
 
     def unread(self, url: str) -> None:
-        """A page that has no body."""
+        """Report a page that has no body."""
         self.end()
         click.echo(f"no body: {printable(url)}", err=True)
 

@@ -1,4 +1,5 @@
-"""``greencrawl login``: try a crawl's login from the terminal, and say yes where a person must."""
+"""``greencrawl login``: tries a crawl's login from the terminal, and asks for a person's
+consent."""
 
 from __future__ import annotations
 
@@ -33,15 +34,12 @@ from greencrawl.worker.http.client import Downloader
 
 MAX_BODY_BYTES = 2 * 1024 * 1024
 WAIT_SECONDS = 0.2
-"""Seconds between two checks whether a worker has ended the login that it is at."""
+"""Seconds between two checks whether a worker has ended its present login."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """An entry, and the options of the crawl that it stands in.
-
-    ``permits``: what it may use.
-    """
+    """An entry, and the options of its crawl. ``permits``: what it may use."""
 
     entry: Auth
     options: CrawlOptions
@@ -99,12 +97,14 @@ def _say(text: str) -> None:
     click.echo(printable(advice.complete(text)))
 
 
-# -- which entry, and whose leases
+# -- the entry, and where claims are
 
 
 def _wanted(settings: Settings, name: str, file: str | None, crawl: str | None) -> Wanted:
-    """The entry of that name; raises GreencrawlError with a list of the entries if there is
-    none."""
+    """Return the entry of that name.
+
+    Raises GreencrawlError with a list of the entries if there is none.
+    """
     if file is not None and crawl is not None:
         raise click.UsageError("give FILE.toml or --crawl, not both")
     if file is not None:
@@ -131,8 +131,7 @@ def _wanted(settings: Settings, name: str, file: str | None, crawl: str | None) 
 def _options(
     settings: Settings, name: str, crawl: str | None
 ) -> tuple[Sequence[CrawlOptions], Permits]:
-    """The crawls that are known, and what they may use: those that a broker tells of may be
-    anybody's."""
+    """Return the known crawls, and what they may use: a broker's crawls may be anybody's."""
     permits = OWN
     broker = reach.answering(settings)
     if broker is not None:
@@ -153,8 +152,7 @@ def _options(
 
 @contextmanager
 def _leases(settings: Settings) -> Iterator[Claims]:
-    """The frontier, so that no worker logs in at the same time. If no frontier runs, a local one
-    for us alone.
+    """Open the frontier, so that no worker logs in at the same time; without one, local claims.
 
     The first worker that reads what is kept here gives it to the frontier. Raises Unavailable when
     Redis should answer and does not.
@@ -187,12 +185,12 @@ def _leases(settings: Settings) -> Iterator[Claims]:
 
 
 def _may_rest(settings: Settings) -> bool:
-    """Whether Redis is one that runs with our own processes only, and none of them runs."""
+    """Tell whether Redis runs only with our own processes, and none of them runs."""
     return settings.embedded_redis and not holder(settings.data)
 
 
 def _claimed(vault: Vault, settings: Settings, entry: Auth) -> Claim:
-    """The right to log in. Raises GreencrawlError when a worker has it for too long."""
+    """Claim the login. Raises GreencrawlError when a worker has it for too long."""
     limit = monotonic() + settings.request_seconds * 2
     told = False
     while (claim := vault.claim(name_of(entry))) is None:
@@ -205,7 +203,7 @@ def _claimed(vault: Vault, settings: Settings, entry: Auth) -> Claim:
     return claim
 
 
-# -- what is kept
+# -- the stored state
 
 
 def _show(vault: Vault, entry: Auth) -> None:
@@ -238,7 +236,7 @@ def _forget(vault: Vault, settings: Settings, entry: Auth) -> None:
 
 
 def _lift(settings: Settings, entry: Auth) -> None:
-    """Let workers ask the entry's hosts again at once, where a failed login had blocked them."""
+    """Let workers ask the entry's hosts again at once, if a failed login had blocked them."""
     broker = reach.answering(settings)
     if broker is None:
         return
@@ -258,7 +256,7 @@ def _lift(settings: Settings, entry: Auth) -> None:
 
 
 class _Login:
-    """One login from the terminal: its requests go out at once, one after the other."""
+    """A login from the terminal: its requests are sent at once, one after another."""
 
     def __init__(self, settings: Settings, vault: Vault, wanted: Wanted, way: consent.Way) -> None:
         self._settings = settings
@@ -279,8 +277,10 @@ class _Login:
         self._downloader.close()
 
     def run(self, url: str | None) -> str:
-        """The outcome of the login, in a sentence. Raises GreencrawlError when nobody lets us
-        in."""
+        """Log in, and return the outcome in a sentence.
+
+        Raises GreencrawlError if the login is refused.
+        """
         from greencrawl.worker.auth.kinds import form_page, registry
 
         form_page.read_alone()
@@ -341,9 +341,9 @@ class _Login:
         return made
 
     def _try(self, kind: Kind, grant: Grant | None, page: str) -> str:
-        """Ask for one page with the proof.
+        """Ask for one page with the credentials.
 
-        Raises GreencrawlError when it asks for a login all the same.
+        Raises GreencrawlError when it still asks for a login.
         """
         answer, verdict = self._ask(kind, grant, page)
         if verdict == "again":
@@ -362,7 +362,7 @@ class _Login:
         return answer, kind.judge(answer, grant)
 
     def _page(self) -> str | None:
-        """A page to try: where only those can be who are in, or the first seed there."""
+        """Return a page to try: one that needs the login, or the first seed there."""
         if isinstance(self._entry, Form) and self._entry.check_url:
             return None  # its login has asked for it
         origins = Origins(self._entry.hosts)
@@ -371,7 +371,7 @@ class _Login:
         return next((url for url in found if origins.hold(url)), None)
 
     def _nowhere(self) -> str:
-        """Why there is no page to try, and what to do."""
+        """Say why there is no page to try, and what to do."""
         hosts = ", ".join(one if "://" in one else f"https://{one}" for one in self._entry.hosts)
         return f"no seed is on its hosts ({hosts}); mend `hosts`, or name a page with --url"
 
@@ -389,7 +389,7 @@ class _Login:
 
 
 def _shown(answer: Fetched) -> str:
-    """Status and, of a redirect, where to: where a login page often is."""
+    """Return the status, and the target of a redirect: often it is the login page."""
     place = answer.location.partition("?")[0] if 300 <= answer.status < 400 else ""
     return f"{answer.status} (redirect to {place})" if place else f"{answer.status}"
 

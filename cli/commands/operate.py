@@ -14,7 +14,7 @@ from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import NodeAway, Purge
 
 LOOK_SECONDS = 0.5
-"""Seconds between two questions about the progress of a deletion."""
+"""Seconds between two checks of a deletion's progress."""
 
 
 @click.command()
@@ -61,7 +61,7 @@ def stop(crawl: str | None, now: bool, data: str | None) -> None:
             try:
                 ask = partial(broker.crawl, changed.name)
                 changed = asked.within(ask, grace_seconds=0.0) or changed
-            except Unavailable as error:  # that of `greencrawl crawl` ends with its crawl
+            except Unavailable as error:  # a broker of `greencrawl crawl` ends with its crawl
                 with reach.store(settings) as store:
                     changed = store.crawl(changed.name)
                 if changed.stopping:
@@ -104,7 +104,7 @@ def purge(crawl: str, host: str, data: str | None) -> None:
 
 
 def _follow(broker: BrokerClient, instance: int, host: str) -> None:
-    """Show how far a deletion is, whenever that changes, until it is through, or Ctrl-C."""
+    """Show a deletion's progress, whenever it changes, until it is complete, or Ctrl-C."""
     far = waits = ""
     with on_signals() as stop:
         while True:
@@ -129,7 +129,7 @@ def _follow(broker: BrokerClient, instance: int, host: str) -> None:
 
 
 def removed_text(purge: Purge) -> str:
-    """How far a deletion is; of how many is left out where more were there than were counted."""
+    """Return a deletion's progress; the total is left out if there were more than were counted."""
     of = f" of about {purge.total:,}" if purge.total >= purge.removed > 0 else ""
     return f"{purge.removed:,}{of} removed"
 

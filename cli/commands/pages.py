@@ -30,12 +30,12 @@ from greencrawl.store.base import Store
 from greencrawl.store.export.objects import iso8601
 
 IN_TERMINAL = 50
-"""Pages that are listed there unless ``--limit`` says otherwise."""
+"""Pages that are listed on a terminal unless ``--limit`` says otherwise."""
 A_REQUEST = 500
 SECONDS = 60.0
-"""Longest time one answer may take: a search looks at many pages."""
+"""Most seconds of one answer: a search reads many pages."""
 NARROWEST = 80
-"""Columns that a line takes at least, whatever the terminal has."""
+"""Least columns of a line, on any terminal."""
 
 
 class Wanted(NamedTuple):
@@ -102,9 +102,9 @@ def pages(
 
 
 def _list(ask: Ask, after: str, most: int | None, write: Callable[[ListedPage], str]) -> str:
-    """Write up to ``most`` pages as they are found; returns the cursor of what follows, or "".
+    """Write up to ``most`` pages as they are found; return the cursor of the rest, or "".
 
-    While nothing is found a terminal is told how far it is.
+    While nothing is found, a terminal shows the progress.
     """
     left = most
     looked_at = 0
@@ -198,7 +198,7 @@ def _tabs(page: ListedPage) -> str:
 
 
 def _columns() -> Callable[[ListedPage], str]:
-    """Aligned columns as wide as the terminal; Chinese characters take two cells."""
+    """Return a function that aligns columns to the terminal; Chinese characters take two cells."""
     width = max(NARROWEST, shutil.get_terminal_size().columns) - 1
     taken = len("2026-03-01 12:00  200  999.9 kB  ")
     urls = (width - taken - 2) * 3 // 5
@@ -217,7 +217,8 @@ def _columns() -> Callable[[ListedPage], str]:
 
 
 def _cells(text: str, width: int) -> str:
-    """``text`` in exactly ``width`` cells of the terminal, cut with an ellipsis or padded."""
+    """Return ``text`` in exactly ``width`` cells of the terminal, cut with an ellipsis or
+    padded."""
     shown = printable(text)
     if cell_len(shown) <= width:
         return set_cell_size(shown, width)
@@ -291,7 +292,7 @@ def _show(
 
 
 def described(page: PageReply) -> Iterator[str]:
-    """A page for a person, a line each."""
+    """Yield a page for a person, line by line."""
     about = (
         ("crawl", page.crawl),
         ("id", page.id),
@@ -321,7 +322,7 @@ def described(page: PageReply) -> Iterator[str]:
 
 
 def version_line(version: PageVersion) -> str:
-    """One fetch on one line."""
+    """Return one fetch as a line."""
     change = "changed" if version.changed else "unchanged"
     return (
         f"{moment(version.fetched_ms)}  {version.status}  {size(version.body_bytes):>8}  "

@@ -1,4 +1,4 @@
-"""``greencrawl seed``: URLs into a crawl that a broker serves."""
+"""``greencrawl seed``: adds URLs to a crawl at a broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from greencrawl.schema.errors import Refused
 from greencrawl.schema.records import SeedReply, SeedRequest
 
 BATCH = 1000
-"""URLs a request."""
+"""URLs of a request."""
 
 TOO_MANY_REQUESTS = 429
 FULL_SECONDS = 5.0

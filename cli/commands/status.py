@@ -1,4 +1,4 @@
-"""``greencrawl status``: how crawls stand."""
+"""``greencrawl status``: the state of crawls."""
 
 from __future__ import annotations
 
@@ -74,18 +74,20 @@ def _console() -> Console:
 
 
 def table(stats: Stats, *, whole: bool = True) -> RenderableType:
-    """A row for each crawl, then the slowest hosts. Numbers that may be more are marked ``>=``.
+    """Make a row for each crawl, then the slowest hosts. Numbers that may be higher are marked
+    ``>=``.
 
-    Unless they are ``whole`` what only Redis knows is a question mark, but of a crawl that is done.
+    Unless they are ``whole``, what only Redis knows is a question mark, except for a crawl that is
+    done.
     """
     rows = Table(box=None, pad_edge=False)
-    # The last two are rarely of use, and would not fit into 80 columns beside the others.
+    # The last two are rarely needed, and would not fit into 80 columns beside the others.
     spare = [name for name in ("overflow", "parked") if any(getattr(c, name) for c in stats.crawls)]
     for name in ("crawl", "state"):
         rows.add_column(name, overflow="fold")
     for name in ("stored", "waiting", "in flight", "later", "dead", "bytes", *spare):
         rows.add_column(name, justify="right", no_wrap=True)
-    least = ">=" if stats.away else ""  # what a node that is away holds is not counted
+    least = ">=" if stats.away else ""  # what is on a node that is away is not counted
     for one in stats.crawls:
         state = f"{one.state} ({one.reason})" if one.reason else one.state
         known = whole or one.reason == FINISHED

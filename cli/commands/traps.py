@@ -1,4 +1,4 @@
-"""``greencrawl traps``: URLs that were parked, by their shapes, and letting them go."""
+"""``greencrawl traps``: lists parked URLs by their shapes, and releases them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from greencrawl.schema.settings import Settings
 from greencrawl.schema.text.parked import release_command
 
 SHAPES = 1000
-"""Shapes that are listed at most."""
+"""Most shapes that are listed."""
 
 
 @click.command()
@@ -71,7 +71,7 @@ def _at(broker: BrokerClient, crawl: str | None, shape: str | None) -> int:
 
 
 def _in_store(settings: Settings, crawl: str | None, shape: str | None) -> int:
-    """Log them as seeds: the next broker over this store queues them."""
+    """Log the URLs as seeds: the next broker over this store queues them."""
     with reach.store(settings, upgrade=True) as store:
         chosen, count = choose.one(store.crawls(), crawl), 0
         store.add_released(chosen.id, [shape or EVERY_SHAPE])

@@ -1,4 +1,4 @@
-"""``greencrawl up``: broker and workers in the foreground."""
+"""``greencrawl up``: a broker and workers in the foreground."""
 
 from __future__ import annotations
 

@@ -1,2 +1,1 @@
-"""The parts of the command on its own machine: processes, data folder, sites, a consent by
-browser."""
+"""What the command does on its own machine: processes, data folder, sites, consent by browser."""

@@ -1,4 +1,4 @@
-"""URLs that were refused for their address or port, and that the operator allows by now."""
+"""URLs that were refused for their address or port, and that the operator now allows."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from greencrawl.schema.settings import Settings
 from greencrawl.store.base import Store
 
 MOST = 10_000
-"""URLs that are asked for again by one command; the next one takes the rest."""
+"""Most URLs that one command asks for again; the next one takes the rest."""
 
 _PORT = re.compile(r"^port (\d+) is not in ")
 _ADDRESS = re.compile(r"(?:^|[\s,])([0-9a-fA-F.:]+) \(")
 
 
 def allowed_now(store: Store, crawl: Crawl, settings: Settings) -> list[str]:
-    """Those of a crawl's URLs that were settled as refused and are not refused by ``settings``.
+    """Return a crawl's URLs that were refused and are not refused by ``settings``.
 
-    Nothing is looked for where these allow nothing.
+    If these allow nothing, nothing is searched.
     """
     if not settings.allow_networks and not settings.allow_ports:
         return []
@@ -33,7 +33,7 @@ def allowed_now(store: Store, crawl: Crawl, settings: Settings) -> list[str]:
 
 
 def _is_allowed(final: Final, settings: Settings) -> bool:
-    """By what the worker said of it: ``NAME is ADDRESS (why), …`` or ``port N is not in …``."""
+    """Tell so by the worker's message: ``NAME is ADDRESS (why), …`` or ``port N is not in …``."""
     if port := _PORT.match(final.detail):
         return int(port[1]) in settings.allow_ports
     for text in _ADDRESS.findall(final.detail):

@@ -1,8 +1,8 @@
-"""A person's consent, where OAuth wants one: the browser goes there, and its answer comes back.
+"""A person's consent for OAuth: the browser opens a page, and its answer comes back.
 
 The answer is a redirect to a port of this machine (RFC 8252) if the provider allows that. Otherwise
 a person copies the address at which the browser ends; with OAuth 1.0a also the number that the page
-shows (``oob``). Only what belongs to the question that was asked is taken.
+shows (``oob``). Only an answer to the present request is accepted.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ if TYPE_CHECKING:  # both are slow to import, and most commands need neither
     from greencrawl.worker.auth.kinds.oauth import Asked
 
 WAIT_SECONDS = 600.0
-"""For a person to log in at the provider and to say yes."""
+"""Seconds for a person to log in at the provider and to agree."""
 OOB = "oob"
 CALLBACK = "http://127.0.0.1:0/callback"
 
 
 @dataclass(frozen=True)
 class Way:
-    """How the answer comes back: ``redirect_uri`` as the provider knows it, None for a free port;
-    ``paste`` by hand.
+    """How the answer comes back.
+
+    ``redirect_uri`` as the provider knows it, None for a free port; ``paste``: a person pastes it.
     """
 
     redirect_uri: str | None = None
@@ -43,7 +44,7 @@ class Way:
 
     @property
     def by_hand(self) -> bool:
-        """Whether a person has to copy the answer."""
+        """Tell whether a person has to copy the answer."""
         return self.paste or not is_loopback(self.redirect_uri or CALLBACK)
 
 
@@ -51,21 +52,20 @@ class Asking(Protocol):
     """A kind that needs a person: ``greencrawl.worker.auth.kinds.oauth1`` and ``oauth2``."""
 
     def authorize(self, session: requests.Session, redirect_uri: str) -> Asked:
-        """The address for the person to open. ``redirect_uri`` is where the provider sends them
-        back to.
+        """Return the address for the person to open.
 
-        Raises LoginRefused, LoginFailed.
+        The provider redirects them to ``redirect_uri``. Raises LoginRefused, LoginFailed.
         """
 
     def exchange(self, session: requests.Session, asked: Asked, answer: str) -> Grant:
-        """The grant for an answer: the URL that the browser was sent to, or a code.
+        """Return the grant for an answer: the URL that the browser was sent to, or a code.
 
         Raises LoginRefused, LoginFailed.
         """
 
 
 def obtain(kind: Asking, session: requests.Session, way: Way, seconds: float) -> Grant:
-    """Ask the person and wait for the answer, for ``seconds`` where the browser brings it.
+    """Ask the person and wait for the answer, for ``seconds`` if the browser brings it.
 
     Raises LoginRefused, LoginFailed, and GreencrawlError when no answer comes.
     """
@@ -75,7 +75,8 @@ def obtain(kind: Asking, session: requests.Session, way: Way, seconds: float) ->
             listening = stack.enter_context(Loopback(uri))
             uri = listening.uri
         elif way.redirect_uri is None:
-            uri = CALLBACK.replace(":0", "")  # nobody listens there: the address bar has it
+            # no program listens there: the person copies the address
+            uri = CALLBACK.replace(":0", "")
         asked = kind.authorize(session, uri)
         click.echo(f"Open this address, and say yes there:\n\n{asked.url}\n")
         if listening is None:
@@ -99,13 +100,13 @@ def _pasted(uri: str) -> str:
 
 
 def _belongs(url: str, state: str) -> bool:
-    """Whether an answer belongs to our question: another program may call our port too."""
+    """Tell whether an answer belongs to our request: another program may call our port, too."""
     given = parse_qs(urlsplit(url).query)
     return any(state in given.get(name, ()) for name in ("state", "oauth_token", "denied"))
 
 
 def _browser(url: str) -> bool:
-    """Open a window, where there is a screen; a browser of text would take over the terminal."""
+    """Open a window, if there is a screen; a text browser would take over the terminal."""
     if sys.platform != "darwin" and not (
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     ):

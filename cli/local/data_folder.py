@@ -1,5 +1,4 @@
-"""The process that runs in a data folder: a lock is held while a command serves it, and a file
-tells where its broker listens.
+"""The lock of a data folder: a command holds it, and writes into it where its broker listens.
 
 Two brokers with an embedded Redis in one folder would be two truths, so ``crawl`` and ``up`` hold
 the lock; other commands read from it which broker to ask.
@@ -25,12 +24,13 @@ REDIS_LOCK = Path("redis") / "lock"
 REDIS_SERVER_LOCK = Path("redis") / "server.lock"
 """The lock of that Redis itself, with its process id in it."""
 ORPHAN_SECONDS = 60.0
-"""If its command is killed, a broker ends within a second or two; a large Redis takes longer."""
+"""After its command was killed, a broker ends within a second or two; a large Redis takes
+longer."""
 LOOK_SECONDS = 0.1
 
 
 class FolderHolder(msgspec.Struct, frozen=True):
-    """The command that holds a data folder, its process id, and its broker's address."""
+    """The command that holds a data folder: its process id, and its broker's address."""
 
     command: str
     pid: int
@@ -70,22 +70,22 @@ def held(data: Path, command: str, broker: str) -> Iterator[None]:
 
 
 def holder(data: Path) -> FolderHolder | None:
-    """The command that holds ``data`` now, or None."""
+    """Return the command that holds ``data`` now, or None."""
     note = file_lock.holder(data / LOCK)
     try:
         return None if note is None else msgspec.json.decode(note, type=FolderHolder)
     except msgspec.DecodeError:
-        return None  # it has yet to write it
+        return None  # it has not written it yet
 
 
 def await_broker(
     data: Path, stopping: Event, say: Callable[[str], None], seconds: float = ORPHAN_SECONDS
 ) -> None:
-    """Wait until no other broker has the embedded Redis in ``data``, which the caller holds: that
-    of a command that was killed ends its Redis in order first.
+    """Wait until no other broker has the embedded Redis in ``data``, which the caller holds.
 
-    ``say`` is told for what, and for how long at most. Once ``stopping`` is set it returns all the
-    same. Raises :class:`GreencrawlError` when that broker goes on.
+    The broker of a command that was killed first shuts its Redis down. ``say`` is told what is
+    waited for, and for how long at most. Once ``stopping`` is set it returns in any case. Raises
+    :class:`GreencrawlError` when that broker does not end.
     """
     path = data / REDIS_LOCK
     note = file_lock.holder(path)

@@ -1,4 +1,5 @@
-"""A browser's way back to the terminal: one redirect to a port of this machine (RFC 8252, 7.3)."""
+"""The browser's way back to the terminal: one redirect to a port of this machine (RFC 8252,
+7.3)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import GreencrawlError
 
 READ_SECONDS = 5.0
-"""For a whole request: a browser may open connections that it sends nothing over."""
+"""Seconds for a whole request: a browser may open connections that it sends nothing over."""
 MAX_HEAD_BYTES = 16 * 1024
 _HOSTS = {"127.0.0.1": socket.AF_INET, "localhost": socket.AF_INET, "::1": socket.AF_INET6}
 _PAGE = "<!doctype html><meta charset=utf-8><title>Greencrawl</title><p>{}</p>\n"
@@ -24,8 +25,8 @@ class Loopback:
     """Listens at a redirect URI on this machine; use it with ``with``.
 
     ``uri`` is ``http://127.0.0.1:PORT/PATH`` (or ``localhost``, ``[::1]``); without a port, or with
-    0, a free one is taken. Raises GreencrawlError when it is something else, or cannot be listened
-    at.
+    0, a free one is taken. Raises GreencrawlError when it is something else, or when it cannot
+    listen there.
     """
 
     def __init__(self, uri: str = "http://127.0.0.1:0/callback") -> None:
@@ -50,10 +51,10 @@ class Loopback:
         """The redirect URI to give to the provider."""
 
     def wait(self, expected: Callable[[str], bool], seconds: float) -> str | None:
-        """The first URL asked for at the URI's path that is ``expected``; None if none comes.
+        """Return the first URL asked for at the URI's path that is ``expected``; None if none
+        comes.
 
-        Anything else that calls – a favicon, another program – gets this answer, and the wait goes
-        on.
+        Any other request – a favicon, another program – gets this answer, and the wait goes on.
         """
         limit = monotonic() + seconds
         while (left := limit - monotonic()) > 0:
@@ -67,14 +68,14 @@ class Loopback:
                     connection.settimeout(READ_SECONDS)
                     good = url is not None and expected(url)
                     connection.sendall(_answer(good))
-                except OSError:  # it has gone, or says nothing
+                except OSError:  # it has gone, or sends nothing
                     continue
             if url is not None and good:
                 return url
         return None
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._socket.close()
 
     def __enter__(self) -> Loopback:
@@ -89,7 +90,7 @@ class Loopback:
         self.close()
 
     def _asked(self, connection: socket.socket) -> str | None:
-        """The URL that a GET asks for, if it is at our path."""
+        """Return the URL that a GET asks for, if it is at our path."""
         head, limit = b"", monotonic() + READ_SECONDS
         while b"\r\n\r\n" not in head:
             connection.settimeout(max(0.001, limit - monotonic()))
@@ -105,8 +106,7 @@ class Loopback:
 
 
 def is_loopback(uri: str) -> bool:
-    """Whether a redirect to ``uri`` comes back to this machine, so that sending it in clear does no
-    harm."""
+    """Tell whether a redirect to ``uri`` comes back to this machine, so that it needs no TLS."""
     try:
         parts = urlsplit(uri)
         return parts.scheme == "http" and parts.hostname in _HOSTS and (parts.port or 0) >= 0

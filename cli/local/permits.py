@@ -1,7 +1,7 @@
 """What a command permits to the broker and the workers that it starts; see ``schema.net.permits``.
 
-Without tokens every account of the machine may create crawls at such a broker. Only what the person
-named on the command line is permitted.
+Without tokens every account of the machine may create crawls at such a broker. So only what the
+person named on the command line is permitted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from greencrawl.worker.auth.state.secrets import tables_of
 
 
 def of_file(settings: Settings) -> dict[str, str]:
-    """Variables that tell a broker, which does not read the file of credentials, of its ``hosts``.
+    """Return variables with the ``hosts`` of the file of credentials, which a broker does not read.
 
     A value in the environment stays. Raises InvalidConfig when the file cannot be read.
     """
@@ -30,7 +30,7 @@ def of_file(settings: Settings) -> dict[str, str]:
 
 
 def of_crawls(settings: Settings, crawls: Iterable[CrawlOptions]) -> dict[str, str]:
-    """Variables that permit the modules and the secrets which these crawls name.
+    """Return variables that permit the modules and the secrets which these crawls name.
 
     A value that the operator has set stays: hosts of a secret, and everything if the broker has
     tokens.

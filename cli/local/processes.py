@@ -1,7 +1,7 @@
 """Broker and worker as child processes of a command: started, restarted when they die, stopped.
 
-A child has a session of its own, so Ctrl-C reaches this process alone. This keeps the order of
-stopping: workers first, while the broker still takes back what they hold.
+A child has a session of its own, so Ctrl-C reaches only this process. So it can stop them in order:
+workers first, while the broker still takes back what they hold.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RESTARTS_WITHIN = 60.0
 """A child that dies more often than ``RESTARTS`` times in so many seconds ends the command."""
 
 LOGGED = 800
-"""Characters of a log's last line that are told."""
+"""Most characters of a log's last line that are shown."""
 
 BROKER_STOP_SECONDS = 20.0
 
@@ -42,19 +42,21 @@ REDIS = "embedded Redis"
 
 
 class ProcessFailed(GreencrawlError):
-    """Raised when a child ends at its start, or again and again; names its log."""
+    """Raised when a child ends at its start, or again and again; the message names its log."""
 
 
 @contextmanager
 def kept_port() -> Iterator[int]:
-    """A free port of loopback for our broker. On Linux it is kept for it while the block runs:
-    nobody else is given it before the broker listens, or while one is started again.
+    """Keep a free port of loopback for our broker.
+
+    On Linux no other process gets it while the block runs: not before the broker listens, nor while
+    one is restarted.
     """
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))
         port: int = holder.getsockname()[1]
-        if sys.platform != "linux":  # elsewhere the broker could not have it beside us
+        if sys.platform != "linux":  # on other systems the broker could not use it beside us
             holder.close()
         yield port
 
@@ -78,16 +80,17 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Process id of the last start, 0 before the first."""
+        """Return the process id of the last start, 0 before the first."""
         return self._process.pid if self._process else 0
 
     @property
     def code(self) -> int | None:
-        """Exit code, negative for a signal; None while it runs or before it was started."""
+        """Return the exit code, negative for a signal; None while it runs or before it was
+        started."""
         return self._process.poll() if self._process else None
 
     def start(self) -> None:
-        """Start the process. Should ours die without stopping it, it is sent ``orphaned``."""
+        """Start the process. If ours dies without stopping it, it gets the signal ``orphaned``."""
         output: IO[bytes] | None = None
         if self.log is not None:
             self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +110,7 @@ class Child:
                 output.close()
 
     def restart_dead(self, clock: Clock = monotonic) -> str:
-        """Start it again if it has died; returns how it had, or "" if it lives.
+        """Start it again if it has died; return how it ended, or "" if it lives.
 
         Raises :class:`ProcessFailed` when that happened too often.
         """
@@ -122,7 +125,7 @@ class Child:
         return death
 
     def end_text(self) -> str:
-        """One line on how it ended, and the last line of its log."""
+        """Return how it ended, and the last line of its log, in one line."""
         code = self.code
         if code is not None and code < 0:  # killed: its log says nothing about that
             return f"the {self.name} was ended by {_signal_name(-code)}"
@@ -132,7 +135,7 @@ class Child:
         return f"{text}: {_last_line(self.log)} (log: {self.log})"
 
     def stop(self, seconds: float, impatient: Event) -> None:
-        """SIGTERM, and SIGKILL to its whole session after ``seconds`` or once impatient."""
+        """Send SIGTERM, and SIGKILL to its whole session after ``seconds`` or once impatient."""
         if self._process is None:
             return
         self._signal(signal.SIGTERM)
@@ -145,20 +148,21 @@ class Child:
         self._process.wait()
 
     def thaw(self) -> None:
-        """Let it go on if somebody has stopped it (SIGSTOP), and all that it has started."""
+        """Continue it, and all that it has started, if they were stopped by SIGSTOP."""
         if self._process is not None and self.code is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGCONT)
 
     def _die_with_parent(self) -> Callable[[], None] | None:
-        """Run in the child before exec: ask the kernel to signal it when its parent dies."""
+        """Return a function for the child before exec: the kernel signals it when its parent
+        dies."""
         if sys.platform != "linux":
             return None
         libc, parent, number = ctypes.CDLL(None), os.getpid(), self._orphaned
 
         def bind() -> None:
             libc.prctl(PR_SET_PDEATHSIG, number)
-            if os.getppid() != parent:  # it died before the kernel was told
+            if os.getppid() != parent:  # the parent died before the kernel was told
                 os._exit(1)
 
         return bind
@@ -172,7 +176,7 @@ class Child:
 class Processes:
     """One broker and one worker.
 
-    ``logs`` is the folder of their log files; None sends what they say to our own output.
+    ``logs`` is the folder of their log files; with None they write to our own output.
     ``request_seconds`` is how long a worker may need to let its last requests end. ``redis`` is the
     file that an embedded Redis holds.
     """
@@ -186,8 +190,8 @@ class Processes:
     ) -> None:
         self._redis = redis
         self.broker = Child("broker", environ, logs and logs / "broker.log")
-        # When we are killed the broker ends at once, though in order. Workers could not hand back
-        # to it what they hold, and would keep the next command out while they tried.
+        # When we are killed, the broker ends at once, but properly. Workers could not hand back to
+        # it what they hold, and would keep the next command waiting while they tried.
         self.worker = Child("worker", environ, logs and logs / "worker.log", signal.SIGKILL)
         self._worker_stop_seconds = request_seconds + 10
 
@@ -209,11 +213,11 @@ class Processes:
         self.worker.start()
 
     def restart_dead(self) -> list[str]:
-        """Start again what has died; returns a line on each. Raises :class:`ProcessFailed`."""
+        """Restart what has died; return a line on each. Raises :class:`ProcessFailed`."""
         return [death for child in (self.broker, self.worker) if (death := child.restart_dead())]
 
     def frozen(self) -> list[tuple[str, int]]:
-        """Names and ids of those of our processes that somebody has stopped (SIGSTOP)."""
+        """Return names and ids of those of our processes that were stopped by SIGSTOP."""
         known = [(self.broker.name, self.broker.pid), (self.worker.name, self.worker.pid)]
         note = None if self._redis is None else file_lock.holder(self._redis)
         if note and note.isdigit():
@@ -223,8 +227,8 @@ class Processes:
     def stop(self, impatient: Event, between: Callable[[], None] = lambda: None) -> None:
         """Stop the workers, then the broker; at once when ``impatient`` is or becomes set.
 
-        ``between`` is called while the broker still answers though no worker is left. Those that
-        stand still go on first: they could not end in order, nor would the others.
+        ``between`` is called while the broker still answers though no worker is left. Frozen
+        processes are continued first: they could not end properly, nor would the others.
         """
         for name, pid in self.frozen():
             if name == REDIS:
@@ -241,7 +245,8 @@ class Processes:
 
 
 def environment(base: Mapping[str, str], **settings: str) -> dict[str, str]:
-    """``base`` with settings (named like the variables, lower case, without prefix) put in."""
+    """Return ``base`` with settings (named like the variables, lower case, without prefix)
+    added."""
     return {
         **base,
         **{f"GREENCRAWL_{name.upper()}": value for name, value in settings.items()},
@@ -250,7 +255,7 @@ def environment(base: Mapping[str, str], **settings: str) -> dict[str, str]:
 
 
 def frozen_text(frozen: Sequence[tuple[str, int]]) -> str:
-    """The text about processes that stand still; "" if none does."""
+    """Return the text about frozen processes; "" if there are none."""
     return "; ".join(
         f"the {name}, process {pid}, was stopped by somebody: `kill -CONT {pid}` lets it go on"
         for name, pid in frozen
@@ -258,7 +263,7 @@ def frozen_text(frozen: Sequence[tuple[str, int]]) -> str:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether SIGSTOP holds a process; False if the system does not tell (proc(5))."""
+    """Tell whether SIGSTOP holds a process; False if the system does not say (proc(5))."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -285,7 +290,8 @@ def _last_line(log: Path) -> str:
 
 
 def _told(line: str) -> str:
-    """The message of a log line: for a JSON object its event, with the error if it has one."""
+    """Return the message of a log line: for a JSON object its event, with the error if it has
+    one."""
     try:
         entry = msgspec.json.decode(line, type=dict[str, Any])
     except msgspec.MsgspecError:

@@ -1,6 +1,6 @@
-"""The small site that the project ships, served on loopback: what ``crawl --demo`` crawls.
+"""The small site that the project ships, served on loopback: ``crawl --demo`` crawls it.
 
-The pages lie under ``site/``. On top of them come what a folder cannot hold: a permanent redirect
+The pages are under ``site/``. Two things that a folder cannot hold are added: a permanent redirect,
 and a search page whose query arrives in the encoding of the page that linked to it.
 """
 
@@ -30,7 +30,7 @@ StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
 
 class Site:
-    """WSGI application. ``requests`` logs each request target as it arrived, percent-encoded."""
+    """A WSGI application. ``requests`` logs each request target as it arrived, percent-encoded."""
 
     def __init__(self, root: Path = SITE) -> None:
         self.root = root.resolve()
@@ -45,7 +45,7 @@ class Site:
         return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
 
     def answer(self, path: str, query: str) -> tuple[str, list[tuple[str, str]], bytes]:
-        """(status line, headers, body) for a percent-encoded path and query."""
+        """Return (status line, headers, body) for a percent-encoded path and query."""
         if path in REDIRECTS:
             return "301 Moved Permanently", [("Location", REDIRECTS[path])], b""
         if path == "/zh/search":
@@ -68,7 +68,7 @@ class Site:
 
 
 def _results(query: str) -> bytes:
-    """A page that shows the term searched for, read as UTF-8 or, failing that, as GBK."""
+    """Return a page that shows the search term, read as UTF-8 or, if invalid, as GBK."""
     try:
         fields = dict(parse_qsl(query, encoding="utf-8", errors="strict"))
     except UnicodeDecodeError:
@@ -81,7 +81,8 @@ def _results(query: str) -> bytes:
 
 
 class _Handler(WSGIHandler):
-    """Passes the request target on as it arrived: WSGI decodes the path and loses its form."""
+    """Passes the request target on as it arrived: WSGI decodes the path, which loses its
+    spelling."""
 
     def get_environ(self) -> dict[str, Any]:
         environ: dict[str, Any] = super().get_environ()

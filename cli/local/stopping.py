@@ -15,15 +15,16 @@ T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 GRACE_SECONDS = 2.0
-"""A call that is under way at the first signal may take so long to end by itself."""
+"""How long a call may take to end by itself after the first signal."""
 
 
 class _BrokenOff(BaseException):
-    """Raised in a call that waits for somebody who is silent, when a person waits as well."""
+    """Raised in a call that waits for a silent peer after a person asked to stop."""
 
 
 class Stop:
-    """``asked`` is set by the first signal, ``impatient`` by the second; ``number`` the signal."""
+    """``asked`` is set by the first signal, ``impatient`` by the second; ``number`` is the
+    signal."""
 
     def __init__(self) -> None:
         self.asked = Event()
@@ -32,19 +33,20 @@ class Stop:
 
     @property
     def exit_code(self) -> int:
-        """The exit code that a shell expects after a signal (128 + its number); 0 if there was
-        none."""
+        """Return the exit code that a shell expects after a signal (128 + its number); 0 if there
+        was none."""
         return 128 + self.number if self.number else 0
 
     def signal(self, number: int) -> None:
-        """Take note of one signal."""
+        """Note one signal."""
         (self.impatient if self.asked.is_set() else self.asked).set()
         self.number = self.number or number
 
     def within(self, call: Callable[[], T], grace_seconds: float = GRACE_SECONDS) -> T | None:
-        """The result of ``call``; None if it still waits this long after somebody asked to stop.
+        """Return the result of ``call``; None if it still waits this long after a stop was asked
+        for.
 
-        It must be a call that may be broken off wherever it waits.
+        It must be safe to interrupt the call wherever it waits.
         """
         ours = gevent.getcurrent()
         timers: list[gevent.Greenlet[..., None]] = []
@@ -67,7 +69,7 @@ class Stop:
 
 @contextmanager
 def on_signals() -> Iterator[Stop]:
-    """SIGINT and SIGTERM go to the :class:`Stop` that this yields while the block runs."""
+    """Send SIGINT and SIGTERM to the :class:`Stop` that this yields while the block runs."""
     stop = Stop()
     before = {number: signal.getsignal(number) for number in SIGNALS}
     watchers = [gevent.signal_handler(number, stop.signal, number) for number in SIGNALS]

@@ -1,1 +1,1 @@
-"""Commands that read one page, and say what is in it."""
+"""Commands that read pages or logs, and show their contents."""

@@ -1,4 +1,4 @@
-"""``greencrawl extract``: the main text of a page, and why it is that."""
+"""``greencrawl extract``: the main text of a page, and the reasons for it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from greencrawl.worker.extract.main.library import extract as read
 from greencrawl.worker.extract.main.picture import MARK
 
 MOST_BYTES = 16 * 1024 * 1024
-"""A longer page is cut off."""
+"""Most bytes of a page; a longer one is cut off."""
 SECONDS = 30.0
-"""After so long without a byte a request has failed."""
+"""Seconds without a byte after which a request has failed."""
 WIDTH = 100
-"""Characters of a block that are shown."""
+"""Most characters of a block that are shown."""
 _PIECE = 64 * 1024
 
 
@@ -48,7 +48,7 @@ def extract(source: str | None, what: str | None, why: str | None, url: str) -> 
     based on. A + marks a block that was chosen, a c a reader's comment. The picture is one file
     without scripts, which fetches nothing; hold the pointer over a text for its reason.
     """
-    if source is None and why:  # `--why URL`: what follows it is the page
+    if source is None and why:  # `--why URL`: what follows the option is the page
         source, why = why, ""
     if source is None:
         raise click.UsageError("which page? Give a URL or a FILE")
@@ -74,7 +74,7 @@ def extract(source: str | None, what: str | None, why: str | None, url: str) -> 
 
 
 def _draw(page: Extracted, path: Path) -> None:
-    """Write the picture of a page; over no file but another picture. Raises GreencrawlError."""
+    """Write the picture of a page; overwrite only another picture. Raises GreencrawlError."""
     try:
         if path.exists() and not path.read_bytes().startswith(MARK.encode()):
             raise GreencrawlError(
@@ -121,7 +121,7 @@ def _file(path: Path) -> bytes:
 
 
 def _fetched(url: str) -> tuple[bytes, str | None, str]:
-    """Body, content-type and last URL of an answer, redirects followed."""
+    """Return body, content-type and last URL of an answer, redirects followed."""
     headers = {"User-Agent": f"greencrawl/{__version__}"}
     body = b""
     try:

@@ -1,4 +1,4 @@
-"""``greencrawl logs``: what all processes say, as loggers keep it."""
+"""``greencrawl logs``: the log lines of all processes, as loggers keep them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from greencrawl.schema.wire import to_json
 
 A_REQUEST = 500
 FOLLOW_SECONDS = 1.0
-"""Between two looks."""
+"""Seconds between two reads."""
 LATE_MS = 15_000
-"""A line that comes so late is still shown by ``-f``."""
+"""How late a line may be and still be shown by ``-f``."""
 _APART = frozenset({"timestamp", "level", "event", "process"})
-"""What is not shown as a field of a line."""
+"""Keys that are not shown as fields of a line."""
 
 Say = Callable[[LogLine], None]
 Line = tuple[str, int, int]
@@ -111,7 +111,7 @@ def _go_on(
     silent: dict[str, str],
     say: Say,
 ) -> None:
-    """Show what has come; lines of several processes may come late and out of order."""
+    """Show new lines; those of several processes may come late and out of order."""
     since = epoch_ms() - LATE_MS
     for line in [line for line, at_ms in shown.items() if at_ms < since - LATE_MS]:
         del shown[line]
@@ -123,7 +123,7 @@ def _go_on(
     try:
         for reply in _pages(broker, replace(query, since=f"{LATE_MS // 1000}s")):
             _tell(reply, silent, say_new)
-    except Unavailable as error:  # a broker that is started again answers the next time
+    except Unavailable as error:  # a broker that is restarted answers the next time
         if "broker" not in silent:
             click.echo(printable(str(error)), err=True)
         silent["broker"] = str(error)
@@ -147,7 +147,7 @@ def _tell(reply: LogsReply, silent: dict[str, str], say: Say) -> None:
 
 
 def text_of(line: LogLine) -> str:
-    """A line for people: nothing in it reaches the terminal as a control character."""
+    """Return a line for people: nothing in it reaches the terminal as a control character."""
     fields = (f"{name}={_value(value)}" for name, value in line.said.items() if name not in _APART)
     at = f"{moment(line.at_ms)}  {line.member:<20}  {line.level:<8}  {line.event}"
     return printable("  ".join([at, *fields]))

@@ -17,7 +17,7 @@ from greencrawl.store.base import Store
 
 @contextmanager
 def source(data: str | None) -> Iterator[AtBroker | InStore]:
-    """The source of pages: the running broker, or the store if none answers."""
+    """Return the source of pages: the running broker, or the store if none answers."""
     settings = reach.load(data)
     broker = reach.answering(settings)
     if broker is not None:
@@ -28,35 +28,35 @@ def source(data: str | None) -> Iterator[AtBroker | InStore]:
 
 
 def _unknown(error: Refused) -> GreencrawlError:
-    """The answer of a broker about a page that it does not have."""
+    """Return the error for a broker's answer that it does not have a page."""
     return (
         GreencrawlError(str(error.problem.get("detail", error))) if error.status == 404 else error
     )
 
 
 class AtBroker:
-    """Pages as a broker tells of them."""
+    """Pages from a broker."""
 
     def __init__(self, broker: BrokerClient) -> None:
         self._broker = broker
 
     def found(self, url: str, crawl: str | None) -> list[tuple[str, str]]:
-        """(crawl, id) wherever the URL is stored."""
+        """Return (crawl, id) wherever the URL is stored."""
         return [(s.crawl, s.page) for s in self._broker.url(url, crawl) if s.page]
 
     def get(self, page_id: str) -> PageReply:
-        """What is known of a page."""
+        """Return what is known of a page."""
         try:
             return self._broker.page(page_id)
         except Refused as error:
             raise _unknown(error) from error
 
     def text(self, page_id: str) -> str:
-        """All of its text."""
+        """Return its whole text."""
         return self._broker.page_text(page_id)
 
     def body(self, page_id: str, at_ms: int = 0) -> bytes:
-        """Its body as it was fetched at ``at_ms`` (epoch), or last."""
+        """Return its body as it was fetched at ``at_ms`` (epoch), or last."""
         try:
             return self._broker.page_body(page_id, at_ms)
         except Refused as error:
@@ -64,13 +64,13 @@ class AtBroker:
 
 
 class InStore:
-    """Pages as the store has them."""
+    """Pages from the store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def found(self, url: str, crawl: str | None) -> list[tuple[str, str]]:
-        """(crawl, id) wherever the URL is stored."""
+        """Return (crawl, id) wherever the URL is stored."""
         crawls, identity = self._store.crawls(), self._store.frontier()
         if identity is None:
             return []
@@ -79,20 +79,23 @@ class InStore:
         return [(state.crawl, state.page) for state in states if state.page]
 
     def get(self, page_id: str) -> PageReply:
-        """What is known of a page."""
+        """Return what is known of a page."""
         return reading.reply(self._store, page_id)
 
     def text(self, page_id: str) -> str:
-        """All of its text."""
+        """Return its whole text."""
         return reading.stored(self._store, page_id, body=False).text
 
     def body(self, page_id: str, at_ms: int = 0) -> bytes:
-        """Its body as it was fetched at ``at_ms`` (epoch), or last."""
+        """Return its body as it was fetched at ``at_ms`` (epoch), or last."""
         return reading.body_at(self._store, page_id, at_ms)
 
 
 def one(source: AtBroker | InStore, given: str, crawl: str | None) -> str:
-    """The id of a page by its id or URL. Raises GreencrawlError where none is, or several are."""
+    """Return the id of a page by its id or URL.
+
+    Raises GreencrawlError if there is none, or several.
+    """
     if reading.is_id(given):
         return given
     url = with_scheme(given)

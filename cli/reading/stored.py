@@ -1,4 +1,4 @@
-"""Main text of pages that are stored: as it was told when they were fetched, or by their bodies."""
+"""Main text of stored pages: as it was found at the fetch, or from their bodies."""
 
 from __future__ import annotations
 
@@ -25,25 +25,27 @@ TEXTS = ("full", "main", "markdown")
 
 
 class Source(Protocol):
-    """Where pages are."""
+    """A source of pages."""
 
     def get(self, page_id: str) -> PageReply:
-        """What is known of a page."""
+        """Return what is known of a page."""
         ...
 
     def text(self, page_id: str) -> str:
-        """All of its text."""
+        """Return its whole text."""
         ...
 
     def body(self, page_id: str) -> bytes:
-        """Its body."""
+        """Return its body."""
         ...
 
 
 def main_text(source: Source, page_id: str, markdown: bool) -> str:
-    """The main text of a page, as it was found at the fetch, or from its body. If there is no main
-    text, this is all of its text, and standard error says so: nothing was compiled, its body is
-    neither HTML nor plain text, or nothing on it is main text."""
+    """Return the main text of a page, as it was found at the fetch, or from its body.
+
+    If there is no main text, this is its whole text, and standard error says why: nothing was
+    compiled, its body is neither HTML nor plain text, or nothing on it is main text.
+    """
     known = source.get(page_id)
     found, why = None if markdown else known.main, ""
     if found is None:
@@ -57,11 +59,10 @@ def main_text(source: Source, page_id: str, markdown: bool) -> str:
 
 
 class MainText:
-    """A format whose pages have main text in place of all text. Text of what is neither HTML nor
-    plain text stays.
+    """A format that writes main text in place of the whole text.
 
-    It is what was told when a page was fetched, where that was. ``with_body`` gives others their
-    body.
+    Text of what is neither HTML nor plain text stays. The main text is the one found at the fetch,
+    if there is one; other pages get their body from ``with_body``.
     """
 
     def __init__(
@@ -72,11 +73,12 @@ class MainText:
         self.finals = format_.finals
 
     def begin(self) -> bytes:
-        """As the format has it."""
+        """Return the format's own head."""
         return self._format.begin()
 
     def page(self, page: StoredPage) -> bytes:
-        """A page's record; its text is "" where nothing on it is main text, or its body is away."""
+        """Return a page's record; its text is "" if nothing on it is main text, or its body is
+        away."""
         told = self._told(page)
         if told is None:
             if not page.body and page.body_bytes:
@@ -85,11 +87,12 @@ class MainText:
         return self._format.page(structs.replace(page, text=told))
 
     def lacks_body(self, page: StoredPage) -> bool:
-        """Of a page without whose main text was not told; and where the format does."""
+        """Tell whether a page without known main text lacks its body, or whether the format says
+        so."""
         return self._format.lacks_body(page) or (self._told(page) is None and not has_body(page))
 
     def final(self, final: Final) -> bytes:
-        """As the format has it."""
+        """Return the format's own record."""
         return self._format.final(final)
 
     def _told(self, page: StoredPage) -> str | None:
@@ -107,8 +110,10 @@ class MainText:
 
 
 def with_text(format_: Format, what: str, store: Store) -> Format:
-    """A format that writes the text that is wanted, one of :data:`TEXTS`, of pages of ``store``.
-    Raises GreencrawlError for main text where nothing was compiled."""
+    """Return a format that writes the wanted text, one of :data:`TEXTS`, of pages of ``store``.
+
+    Raises GreencrawlError for main text if nothing was compiled.
+    """
     if what == TEXTS[0]:
         return format_
     if not available():

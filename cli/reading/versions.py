@@ -1,4 +1,4 @@
-"""``greencrawl versions`` and ``greencrawl diff``: how a page was, and what has changed in it."""
+"""``greencrawl versions`` and ``greencrawl diff``: earlier versions of a page, and the changes."""
 
 from __future__ import annotations
 
@@ -66,8 +66,10 @@ def diff(page: str, since: str, crawl: str | None, data: str | None) -> int:
 
 
 def _before(known: PageReply, at_ms: int | None) -> PageVersion | None:
-    """The version to compare with, None where there is one alone. Raises GreencrawlError where none
-    is of that time."""
+    """Return the version to compare with, None if there is only one.
+
+    Raises GreencrawlError if none is of that time.
+    """
     latest = known.versions[0]
     if at_ms is None:
         changed = (version for version in known.versions if version.digest != latest.digest)
@@ -79,7 +81,8 @@ def _before(known: PageReply, at_ms: int | None) -> PageVersion | None:
 
 
 def _text(where: AtBroker | InStore, known: PageReply, version: PageVersion) -> list[str]:
-    """The lines of a version's main text, of all its text where nothing in it is main text."""
+    """Return the lines of a version's main text, or of its whole text if nothing in it is main
+    text."""
     body = where.body(known.id, version.fetched_ms)
     read = extract(body, known.target or known.url, known.headers.get("content-type"))
     return (read.main or read.text).splitlines()

@@ -1,8 +1,8 @@
-"""Commands that a message advises, as they can be typed where this one was: with its data folder.
+"""Commands in messages, as they can be typed here: with the data folder.
 
-Messages name them as `greencrawl …` between back-ticks, whoever wrote them, a worker or a broker
-included, which know nothing of it. The command that shows a message calls :func:`complete`, which
-adds the option.
+Messages name them as `greencrawl …` between back-ticks. A worker or a broker that wrote a message
+does not know the folder. The command that shows a message calls :func:`complete`, which adds the
+option.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from pathlib import Path
 
 _COMMAND = re.compile(r"`(greencrawl [^`]*)`")
 _WITHOUT = re.compile(r"greencrawl (\S+ --help|store )")
-"""Commands that look into no data folder."""
+"""Commands that use no data folder."""
 
 _folder: ContextVar[Path | None] = ContextVar("folder", default=None)
 
 
 def use(data: Path | None) -> None:
-    """This command works in that folder; None: it is not known (yet)."""
+    """Note that this command works in that folder; None: it is not known (yet)."""
     _folder.set(data)
 
 
 def data_option(data: Path) -> str:
-    """The option `--data DIR` as it can be typed here, "" for the default folder."""
+    """Return the option `--data DIR` as it can be typed here, "" for the default folder."""
     return "" if data == Path("data").absolute() else f" --data {shlex.quote(_short(data))}"
 
 
 def complete(text: str) -> str:
-    """``text`` with the data folder in each command that it advises."""
+    """Return ``text`` with the data folder in each command that it advises."""
     data = _folder.get()
     option = "" if data is None else data_option(data)
     return _COMMAND.sub(lambda found: f"`{_with(found[1], option)}`", text)

@@ -28,7 +28,7 @@ PLAIN_SECONDS = 5.0
 """Seconds between two lines if there is no terminal."""
 
 RATE_SECONDS = 10.0
-"""Pages a second are a mean over this long."""
+"""Seconds over which pages a second are a mean."""
 
 SLOWEST = 3
 HOOKS = 3
@@ -43,7 +43,7 @@ class Rate:
         self._seen: deque[tuple[float, int]] = deque()
 
     def update(self, stored: int) -> float:
-        """Take note of the counter now; returns the rate, 0 before there are two readings."""
+        """Note the counter; return the rate, 0 before there are two readings."""
         now = self._clock()
         self._seen.append((now, stored))
         while len(self._seen) > 2 and now - self._seen[0][0] > RATE_SECONDS:
@@ -53,28 +53,29 @@ class Rate:
 
 
 def away_text(node: NodeAway) -> str:
-    """A line about a Redis node that does not answer, with the time since when."""
+    """Return a line about a Redis node that does not answer, with the time since when."""
     since = f" since {moment(node.since_ms)}" if node.since_ms else ""
     return f"{printable(node.why)}; not counted{since}: its hosts wait, all others go on"
 
 
 def alert_text(alert: Alert) -> str:
-    """An alert that is open, and since when."""
+    """Return an open alert, and since when."""
     return f"alert: {printable(alert.text)} ({alert.kind}, since {moment(alert.since_ms)})"
 
 
 def moment(ms: int) -> str:
-    """Epoch milliseconds as a date and time in UTC."""
+    """Return epoch milliseconds as a date and time in UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def printable(text: str) -> str:
-    """``text`` on one line without control characters: some of it comes from foreign servers."""
+    """Return ``text`` on one line without control characters: some of it comes from foreign
+    servers."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
 def size(count: float) -> str:
-    """Bytes for people: ``1.5 MB`` (powers of 1000)."""
+    """Return bytes for people: ``1.5 MB`` (powers of 1000)."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -83,14 +84,14 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``0:07``, ``12:34`` or ``1:02:03``."""
+    """Return ``0:07``, ``12:34`` or ``1:02:03``."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def failures_text(failures: dict[str, int]) -> str:
-    """``gone 3, timeout 1``, the commonest first; "none" if there are none."""
+    """Return ``gone 3, timeout 1``, the commonest first; "none" if there are none."""
     common = sorted(failures.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{kind} {count:,}" for kind, count in common if count) or "none"
 
@@ -106,7 +107,7 @@ _PUT_OFF: dict[str, str] = {
 
 
 def put_off_text(put_off: dict[str, int]) -> str:
-    """``7 sessions, their URLs wait (slow look-ups of DNS 5, …)``, the commonest first."""
+    """Return ``7 sessions, their URLs wait (slow look-ups of DNS 5, …)``, the commonest first."""
     said = {_PUT_OFF.get(by, by): count for by, count in put_off.items()}
     total = sum(put_off.values())
     sessions = f"{total:,} session{'s' * (total != 1)}"
@@ -114,23 +115,24 @@ def put_off_text(put_off: dict[str, int]) -> str:
 
 
 def failed(outcomes: dict[str, int]) -> dict[str, int]:
-    """Those kinds of outcomes that are failures."""
+    """Return the kinds of outcomes that are failures."""
     return {kind: count for kind, count in outcomes.items() if kind not in WITHHELD}
 
 
 def withheld(outcomes: dict[str, int]) -> dict[str, int]:
-    """Those of pages that are stored without their content, as they say."""
+    """Return the kinds of outcomes of pages that are stored without their content."""
     return {kind: count for kind, count in outcomes.items() if kind in WITHHELD and count}
 
 
 def withheld_text(stats: CrawlStats) -> str:
-    """How many pages of a crawl are stored without their content, by why; "" for none."""
+    """Return how many pages of a crawl are stored without their content, by the reason; "" for
+    none."""
     some = withheld(stats.failures)
     return f"content not kept: {failures_text(some)}" if some else ""
 
 
 def hooks_text(hooks: Sequence[HookCount]) -> str:
-    """``on_page on 3 pages (KeyError: 'price'), …``, the commonest first; "" for none."""
+    """Return ``on_page on 3 pages (KeyError: 'price'), …``, the commonest first; "" for none."""
     shown = [
         f"{one.function} on {one.pages:,} page{'s' * (one.pages != 1)} ({printable(one.message)})"
         for one in hooks[:HOOKS]
@@ -140,7 +142,7 @@ def hooks_text(hooks: Sequence[HookCount]) -> str:
 
 
 def refused_text(stats: CrawlStats) -> str:
-    """Which workers do not take the crawl's hook, and why; "" for none."""
+    """Say which workers do not take the crawl's hook, and why; "" for none."""
     shown = [
         f"worker {one.worker} on host {one.host} does not take hook {one.hook}: {one.reason}"
         for one in stats.refused[:REFUSED]
@@ -153,21 +155,20 @@ def refused_text(stats: CrawlStats) -> str:
 
 
 def slowest_text(hosts: Sequence[HostState]) -> str:
-    """``example.org 1.20 s, …``, hosts without a measured latency left out."""
+    """Return ``example.org 1.20 s, …``, hosts without a measured latency left out."""
     shown = [f"{host.host} {host.latency:.2f} s" for host in hosts if host.latency > 0]
     return ", ".join(shown[:SLOWEST]) or "none yet"
 
 
 def rest_text(stats: Stats) -> str:
-    """``3 hosts rest for 41 s after a crash``, "" if none does."""
+    """Return ``3 hosts rest for 41 s after a crash``, "" if none does."""
     count, seconds = stats.rest_hosts, max(round(stats.rest_seconds), 1)
     hosts = "1 host rests" if count == 1 else f"{count:,} hosts rest"
     return f"{hosts} for {seconds} s after a crash" if count else ""
 
 
 def workers_text(stats: Stats) -> str:
-    """A line if there is something to fetch and nobody is at work, or if hosts share an id; else
-    ""."""
+    """Return a line if URLs wait and no worker is there, or if hosts share an id; else ""."""
     notes = []
     open_ = any(one.state == "active" and one.waiting + one.overflow for one in stats.crawls)
     if stats.workers == 0 and open_ and not any(one.leased for one in stats.crawls):
@@ -182,7 +183,7 @@ def workers_text(stats: Stats) -> str:
 
 
 def line(stats: CrawlStats, rate: float, seconds: float) -> str:
-    """The plain line: everything that the panel shows but the slowest hosts."""
+    """Return the plain line: everything in the panel except the slowest hosts."""
     hooks = f"; hook failed: {hooks_text(stats.hooks)}" if stats.hooks else ""
     parked = f"{stats.parked:,} parked, " if stats.parked else ""
     rewritten = f"; links rewritten: {stats.rewritten:,}" if stats.rewritten else ""
@@ -200,7 +201,7 @@ def line(stats: CrawlStats, rate: float, seconds: float) -> str:
 def panel(
     stats: CrawlStats, rate: float, seconds: float, slowest: Sequence[HostState], note: str = ""
 ) -> RenderableType:
-    """The live panel: a heading, counts in two columns, failures, slowest hosts, a note."""
+    """Return the live panel: a heading, counts in two columns, failures, slowest hosts, a note."""
     table = Table.grid(padding=(0, 2))
     for _ in range(2):
         table.add_column()
@@ -259,7 +260,7 @@ class Display:
 
     @property
     def seconds(self) -> float:
-        """Since the display was made."""
+        """Return the seconds since the display was made."""
         return self._clock() - self._began
 
     def show(self, stats: CrawlStats, slowest: Sequence[HostState] = ()) -> None:
@@ -275,10 +276,10 @@ class Display:
             )
 
     def note(self, text: str, key: str = "") -> None:
-        """Say something beside the numbers ("" takes it away); printed once elsewhere.
+        """Show a text beside the numbers ("" removes it); without a terminal print it once.
 
-        ``key`` names what is said where only its numbers change. On a terminal it is seen at once,
-        though there be no numbers, or none any more.
+        ``key`` identifies a text of which only the numbers change. On a terminal it is shown at
+        once, even if there are no numbers yet, or no more.
         """
         key = key or text
         if text and key != self._key and self._live is None:
@@ -296,7 +297,7 @@ class Display:
 
 
 def again_texts(one: CrawlStats) -> list[str]:
-    """The period of a crawl that begins again, and the rounds that are under way."""
+    """Return the period of a crawl that begins again, and the rounds that are under way."""
     said = []
     if one.state == "resting":
         number = f"; period {one.period.number} is over" if one.period else ""

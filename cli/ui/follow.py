@@ -1,4 +1,4 @@
-"""Following a crawl at a broker: created, shown, until it is done or somebody stops it."""
+"""Follows a crawl at a broker: creates it, shows it, until it is done or a person stops it."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ POLL_SECONDS = 0.5
 """Seconds between two readings of the broker's counters."""
 
 QUIET_SECONDS = 5.0
-"""URLs may wait this long with none in flight; then the display says why."""
+"""If URLs wait this long with none in flight, the display says why."""
 
 BATCH = 1000
-"""URLs in a request that has some fetched again."""
+"""URLs in a request that asks for some again."""
 
 SILENT_SECONDS = 10.0
-"""A broker may be silent this long; then the display says so."""
+"""If a broker is silent for this long, the display says so."""
 
 ONLY_RETRIES = (
     "only retries are left, and none is due yet: `greencrawl explain URL` says why; "
@@ -58,10 +58,10 @@ ONLY_RETRIES = (
 )
 
 AUTH = re.compile(r"\bauth (?P<name>[a-z][a-z0-9_]*)")
-"""In the reason of a block that a login led to (``greencrawl.worker.auth.account``)."""
+"""Finds the entry in the reason of a block after a login (``greencrawl.worker.auth.account``)."""
 
 HOSTS = 10
-"""The number of the seeds' hosts that are asked about."""
+"""How many of the seeds' hosts are asked about."""
 
 ALL_REST = (
     "the hosts of all URLs that wait have to rest: they asked for it, or did not answer, or a "
@@ -72,9 +72,9 @@ ALL_REST = (
 
 @dataclass(frozen=True)
 class End:
-    """How following a crawl ended: its first and last counters, and the hosts slowest last.
+    """The end of following a crawl: its first and last counters, and the last slowest hosts.
 
-    ``hosts`` is the most that had work at once.
+    ``hosts`` is the largest number of hosts with work at once.
     """
 
     first: CrawlStats
@@ -85,17 +85,16 @@ class End:
 
     @property
     def stopped(self) -> bool:
-        """Whether somebody stopped the crawl before it was done, or it rests until its next
-        period."""
+        """Tell whether the crawl was stopped before it was done, or rests until its next period."""
         return self.last.state != "done" and not self.rests
 
     @property
     def rests(self) -> bool:
-        """Whether the crawl rests, and its next period is not due yet."""
+        """Tell whether the crawl rests, and its next period is not due yet."""
         return self.last.state == "resting" and self.last.wakes_ms > epoch_ms()
 
     def summary(self) -> Summary:
-        """The counters of the broker for this run."""
+        """Return the counters of the broker for this run."""
         stats = replace_struct(self.last, hosts=self.hosts)
         return summary.of_run(stats, self.slowest, self.seconds, self.first.stored)
 
@@ -113,18 +112,18 @@ def follow(
     """Create or update the crawl and show it until it is done or ``stop`` is asked for.
 
     With ``fresh`` all of it is asked for again, otherwise only the URLs to fetch ``again``. With
-    ``stay`` the run goes on while the crawl rests between two periods. One that was paused or
-    stopped is resumed: a person names it. A broker that is away is waited for, and our own
+    ``stay`` the run goes on while the crawl rests between two periods. A crawl that was paused or
+    stopped is resumed, since a person named it. A broker that is away is waited for, and our own
     processes are started again when they die. None when it was stopped before there was anything to
-    count. Raises :class:`greencrawl.schema.errors.Refused` when the broker will not have the crawl,
-    InvalidConfig when it would not have it anew, and
-    :class:`greencrawl.cli.local.processes.ProcessFailed` when our processes keep dying.
+    count. Raises :class:`greencrawl.schema.errors.Refused` when the broker refuses the crawl,
+    InvalidConfig when it refuses to ask for it again, and
+    :class:`greencrawl.cli.local.processes.ProcessFailed` when our processes die again and again.
     """
     name = wanted.name
     with Display(Console(stderr=True)) as display:
 
         def ask(call: Callable[[], T]) -> T | None:
-            """The answer, however long the broker is away; None once stopped."""
+            """Return the answer, however long the broker is away; None once stopped."""
             while not stop.asked.is_set():
                 for death in processes.restart_dead() if processes else ():
                     display.note(f"{death}; started again")
@@ -193,10 +192,10 @@ def follow(
 
 
 def _lift(broker: BrokerClient, wanted: CreateCrawl) -> None:
-    """Free the seeds' hosts from the block of a login that was refused: somebody comes again.
+    """Free the seeds' hosts from the block of a refused login, since a person tries again.
 
-    It is tried again only if the secrets have changed; otherwise the workers know that it was
-    refused, and block the hosts anew.
+    The login is tried again only if the secrets have changed; otherwise the workers know that it
+    was refused, and block the hosts again.
     """
     for host in _hosts(wanted):
         if AUTH.search(broker.host(host).why):
@@ -204,9 +203,10 @@ def _lift(broker: BrokerClient, wanted: CreateCrawl) -> None:
 
 
 def _blocked(broker: BrokerClient, wanted: CreateCrawl) -> str:
-    """Why a seed's host is blocked, "" if none is for a reason that has words.
+    """Say why a seed's host is blocked, "" if none is, or for no known reason.
 
-    With the moment rather than what is left of it: the display says again what has changed.
+    It names the moment of the end rather than the remaining time: the display repeats what has
+    changed.
     """
     for host in _hosts(wanted):
         state = broker.host(host)
@@ -220,14 +220,14 @@ def _blocked(broker: BrokerClient, wanted: CreateCrawl) -> str:
 
 
 def _hosts(wanted: CreateCrawl) -> list[str]:
-    """The hosts that the crawl begins at, if it logs in somewhere."""
+    """Return the hosts that the crawl starts from, if it logs in somewhere."""
     if not wanted.auth:
         return []
     return list(dict.fromkeys(host_of(canonicalise(url)) for _, url in starts(wanted)))[:HOSTS]
 
 
 def _first(broker: BrokerClient, wanted: CreateCrawl) -> str:
-    """Why the URL that the crawl begins at was not fetched yet, "" where it was."""
+    """Say why the first URL of the crawl was not fetched yet, "" if it was."""
     for state in broker.url(starts(wanted)[0][1], wanted.name):
         if state.state in ("later", "waiting"):
             tries = [f"{one.detail or one.kind}; " for one in state.attempts[:1]]
@@ -236,7 +236,7 @@ def _first(broker: BrokerClient, wanted: CreateCrawl) -> str:
 
 
 def last_look(broker: BrokerClient, end: End) -> End:
-    """``end`` with the counters as they are now, or as it is when no broker answers."""
+    """Return ``end`` with the present counters, or unchanged when no broker answers."""
     try:
         return replace(end, last=broker.stats(end.last.crawl).crawls[0])
     except (Unavailable, Refused):
@@ -244,7 +244,7 @@ def last_look(broker: BrokerClient, end: End) -> End:
 
 
 def _noted(end: End | None, stats: Stats, seconds: float) -> End:
-    """``end`` with another look at the counters; slowest hosts are kept when there are none."""
+    """Return ``end`` with new counters; slowest hosts are kept when there are none."""
     now = stats.crawls[0]
     if end is None:
         return End(now, now, stats.slowest, now.hosts, seconds)
@@ -257,7 +257,7 @@ def _only_retries(stats: CrawlStats) -> bool:
 
 
 def known_at(broker: BrokerClient, name: str) -> Crawl | None:
-    """The crawl of that name, or None if the broker knows none."""
+    """Return the crawl of that name, or None if the broker knows none."""
     try:
         return broker.crawl(name)
     except Refused as error:
@@ -267,7 +267,7 @@ def known_at(broker: BrokerClient, name: str) -> Crawl | None:
 
 
 def round_text(one: Round) -> str:
-    """The state of a round that is under way, for people."""
+    """Return the state of a round that is under way, for people."""
     pages = "1 page is" if one.total == 1 else f"{one.total:,} pages are"
     if one.total < 0:  # not counted
         pages = "pages are"
@@ -277,7 +277,7 @@ def round_text(one: Round) -> str:
 
 
 def is_finished(crawl: Crawl, wanted: CreateCrawl) -> bool:
-    """Whether running ``wanted`` again would change nothing: the crawl is done, with the same
+    """Tell whether running ``wanted`` again would change nothing: the crawl is done, with the same
     options."""
     fields = {name: getattr(wanted, name) for name in CrawlOptions.__struct_fields__}
     rests = crawl.state == "resting" and crawl.wakes_ms > epoch_ms()

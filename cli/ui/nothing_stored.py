@@ -1,4 +1,4 @@
-"""Why a crawl stored nothing, for whoever is told so at its end."""
+"""Why a crawl stored nothing, for the message at its end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from greencrawl.cli.ui.summary import Summary
 from greencrawl.schema.records import UrlState
 
 URLS = 3
-"""The number of seeds to tell about."""
+"""How many seeds the message names."""
 
 WORDS = {
     "robots": "robots.txt forbids it",
@@ -24,11 +24,12 @@ WORDS = {
     "links": "pages with more links than are followed or kept",
     "hook": "the crawl's own code failed",
 }
-"""The meaning of kinds of failure whose name does not say it."""
+"""The meaning of kinds of failure whose name is not clear."""
 
 
 def why(summary: Summary, begins: Sequence[UrlState]) -> str:
-    """One line: failures by kind, limits, hooks, and what became of where the crawl ``begins``."""
+    """Return one line: failures by kind, limits, hooks, and the results of the first URLs in
+    ``begins``."""
     return printable("; ".join(_reasons(summary, begins)))
 
 

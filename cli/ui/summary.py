@@ -1,4 +1,4 @@
-"""The closing summary of a crawl: from the store, for people as a table, for programs as JSON."""
+"""The summary of a crawl: from the store, as a table for people, as JSON for programs."""
 
 from __future__ import annotations
 
@@ -35,20 +35,22 @@ class HostTime(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a crawl. ``seconds`` and ``pages_per_second`` are of this run of the command;
-    everything else is of the crawl as a whole. ``pages`` are those with a status of 2xx.
+    """The result of a crawl.
+
+    ``seconds`` and ``pages_per_second`` are of this run of the command; everything else is of the
+    whole crawl. ``pages`` are those with a 2xx status.
 
     ``failures`` counts URLs without a page by the kind of failure, as `status` does without a
     broker; a broker elsewhere counts every try. ``gone`` are URLs that do not exist (404, 410),
-    ``dead`` those given up after their tries. ``excluded`` are those that a rule keeps out
+    ``dead`` those given up after their tries. ``excluded`` are those that a rule excludes
     (robots.txt, and links that log out or change something: the kind ``action``). ``parked`` are
     those of shapes that bring nothing new. ``hooks`` counts pages on which the crawl's hook failed,
     by function and message; ``refused`` are workers that could not import it. ``put_off`` counts
-    sessions that ended by no fault of their hosts', whose URLs went back. ``withheld`` counts pages
-    whose content is not kept, by the directive, as the broker counts. ``rewritten`` are links that
-    the crawl's ``normalise`` has changed, ``unchanged`` pages that were asked for again and had not
-    changed, as the broker counts. ``hosts`` were asked for something; at a broker elsewhere, the
-    most that had work at once.
+    sessions that ended through no fault of their hosts, whose URLs went back. ``withheld`` counts
+    pages whose content is not kept, by the directive, as the broker counts. ``rewritten`` are links
+    that the crawl's ``normalise`` has changed, ``unchanged`` pages that were asked for again and
+    had not changed, as the broker counts. ``hosts`` were sent requests; at a broker elsewhere, it
+    is the largest number with work at once.
     """
 
     crawl: str
@@ -82,7 +84,7 @@ SLOWEST = 5
 def of_run(
     stats: CrawlStats, slowest: tuple[HostState, ...], seconds: float, pages_before: int
 ) -> Summary:
-    """A summary from the broker's counters alone, for a run that took ``seconds``."""
+    """Make a summary from the broker's counters alone, for a run that took ``seconds``."""
     pages = max(0, stats.stored - pages_before)
     return Summary(
         crawl=stats.crawl,
@@ -116,10 +118,11 @@ def of_run(
 
 
 def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary:
-    """``summary`` with the pages, final states and hosts that the store counts: it is their truth.
+    """Return ``summary`` with the pages, final states and hosts that the store counts: these are
+    exact.
 
-    Nobody goes on with the crawl: one that is not done is "stopped" from here on. ``url`` says
-    where the content is, ``export`` how to get it out.
+    No process continues the crawl: if it is not done, it is "stopped" now. ``url`` says where the
+    content is, ``export`` how to export it.
     """
     crawl = store.crawl(summary.crawl)
     counts = store.counts(crawl.id)
@@ -141,10 +144,10 @@ def with_store(summary: Summary, store: Store, url: str, export: str) -> Summary
 
 
 def of_store(store: Store, crawl: Crawl, url: str, export: str) -> Summary:
-    """The summary of a crawl that nobody is running, from the store alone.
+    """Make the summary of a crawl that is not running, from the store alone.
 
-    ``seconds`` are those from its first start to its end, 0 while it has none. ``failures`` count
-    final states but parked ones; what is waiting is not known without the frontier (0).
+    ``seconds`` are those from its first start to its end, 0 before its end. ``failures`` count
+    final states without parked ones; how many URLs wait is not known without the frontier (0).
     """
     failures = failures_in(store, crawl)
     ran = crawl.finished_ms - crawl.started_ms
@@ -173,7 +176,8 @@ def of_store(store: Store, crawl: Crawl, url: str, export: str) -> Summary:
 
 
 def failures_in(store: Store, crawl: Crawl) -> dict[str, int]:
-    """Final states of a crawl but parked ones by the kind of failure, as a summary counts them."""
+    """Return a crawl's final states, without parked ones, by the kind of failure, as a summary
+    counts them."""
     finals = (final for _, final in store.finals(crawl.id))
     kinds = Counter(final.kind for final in finals if final.state != "parked")
     return dict(sorted(kinds.items()))
@@ -187,7 +191,7 @@ def _slowest(store: Store, crawl: Crawl) -> tuple[HostTime, ...]:
 
 
 def check_writable(file: Path) -> None:
-    """Raises InvalidConfig where a summary could not be written at the end of a long crawl."""
+    """Raise InvalidConfig if a summary could not be written at the end of a long crawl."""
     where = file if file.exists() else file.parent
     if not where.exists():
         raise InvalidConfig([("--summary", f"there is no folder {where}: make it first")])

@@ -1,4 +1,4 @@
-"""Which crawl a page is about, where its address does not say."""
+"""The crawl of a page whose address does not name one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from greencrawl.schema.records import Crawl
 
 
 def chosen(look: Look) -> Crawl | None:
-    """The crawl that was asked for, or the newest. None where there is none.
+    """Return the crawl that was asked for, or the newest. None if there is none.
 
-    Raises UnknownCrawl for a name that no crawl has.
+    Raises UnknownCrawl for an unknown name.
     """
     crawls, name = look.figures.crawls(), look.asked("crawl")
     if not name:

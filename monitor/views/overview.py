@@ -1,4 +1,4 @@
-"""The first page: all crawls, who works, what needs a person."""
+"""The first page: all crawls, the workers, and what needs attention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from greencrawl.schema.records import WITHHELD, Crawl, CrawlStats
 
 
 class Row(Struct, frozen=True):
-    """A crawl of the list; ``stats`` is None where Redis does not say."""
+    """A crawl of the list; ``stats`` is None if Redis does not answer."""
 
     crawl: Crawl
     stats: CrawlStats | None
@@ -19,18 +19,18 @@ class Row(Struct, frozen=True):
 
     @property
     def failures(self) -> int:
-        """Outcomes that are failures, of all kinds."""
+        """Return how many outcomes are failures, of all kinds."""
         return sum(failures_of(self.stats).values()) if self.stats is not None else 0
 
 
 def failures_of(stats: CrawlStats) -> dict[str, int]:
-    """Failures by kind, the commonest first."""
+    """Return failures by kind, the commonest first."""
     found = {kind: n for kind, n in stats.failures.items() if n and kind not in WITHHELD}
     return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
 
 
 def part(look: Look) -> Data:
-    """All that is on the page."""
+    """Return all data of the page."""
     figures = look.figures
     crawls = figures.crawls()
     whys: list[str] = []

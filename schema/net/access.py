@@ -1,4 +1,4 @@
-"""A crawl's ``auth`` and ``sources``: what is wrong with them, and which links they keep out."""
+"""Checks of a crawl's ``auth`` and ``sources``, and the links that ``auth`` keeps out."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ Problems = Iterator[tuple[str, str]]
 """``(field, what is wrong with it)`` pairs."""
 
 
-# --- links that somebody who is logged in must not follow ------------------------------------
+# --- links that a logged-in session must not follow ------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """What is kept out under the origins of one entry."""
+    """What an entry of ``auth`` keeps out under its origins."""
 
     name: str
     origins: Origins
     patterns: Patterns
     login_url: str
-    """Canonical; "" where there is no page to log in at, or where it is the start page."""
+    """Canonical; "" if there is no login page, or if it is the start page."""
     words: bool
-    """Whether links are kept out that are known to log out or to change something."""
+    """Whether links are kept out whose words show that they log out or change something."""
     followed: Patterns
-    """URLs that are fetched though they are known so."""
+    """URLs that are fetched although their words show an action."""
 
     def reason(self, url: str) -> str | None:
-        """Why a canonical URL under these origins is not fetched, None if it is."""
+        """Say why a canonical URL under these origins is not fetched, None if it is."""
         if self.login_url and same_page(url, self.login_url):
             return f"auth {self.name}: the login page"
         tail = url[len(origin_of(url)) :]
@@ -60,7 +60,7 @@ class Skip:
         return f"auth {self.name}: {action} in {place}"
 
     def lets(self, url: str) -> bool:
-        """Whether the crawl says that this URL is to be fetched, whatever it looks like."""
+        """Tell whether the crawl wants this URL fetched, whatever its words show."""
         return bool(self.followed.texts) and self.followed.first(url) is not None
 
 
@@ -69,12 +69,12 @@ _says_action = re.compile(r"auth \w+: action ").match
 
 
 def is_action(reason: str) -> bool:
-    """Whether a reason of :func:`skipped` and its like is that a link is an action."""
+    """Tell whether a reason from :func:`skipped` or the like is that a link is an action."""
     return _says_action(reason) is not None
 
 
 def skips(entries: Sequence[Auth], followed: Sequence[str] = ()) -> tuple[Skip, ...]:
-    """What the entries keep out, in their order: the first one that names an origin counts.
+    """Return what the entries keep out, in their order: the first that names an origin counts.
 
     ``followed`` are patterns of actions that are not kept out.
     """
@@ -93,7 +93,7 @@ def skips(entries: Sequence[Auth], followed: Sequence[str] = ()) -> tuple[Skip, 
 
 
 def skipped(found: tuple[Skip, ...], url: str) -> str | None:
-    """Why a canonical URL is kept out by the entry that its origin has, None if it is not."""
+    """Say why the entry of its origin keeps a canonical URL out, None if it does not."""
     for skip in found:
         if skip.origins.hold(url):
             return skip.reason(url)
@@ -101,15 +101,15 @@ def skipped(found: tuple[Skip, ...], url: str) -> str | None:
 
 
 def skipped_text(found: tuple[Skip, ...], url: str, action: Action, page: str) -> str | None:
-    """Why a canonical URL is kept out that a link of ``page`` calls ``action``; None if it is not.
+    """Say why a canonical URL is kept out that a link on ``page`` calls ``action``; None if not.
 
-    That is so under the origins of entries, as above.
+    Links are kept out only under the origins of entries.
     """
     return _of_page(found, url, f"{action} in the text of a link on {page}")
 
 
 def skipped_form(found: tuple[Skip, ...], url: str, page: str) -> str | None:
-    """The same of a canonical URL that a form of ``page`` leads to, whatever it says."""
+    """Say why a canonical URL is kept out that a form of ``page`` leads to, whatever its text."""
     return _of_page(found, url, f"action of a form on {page}")
 
 
@@ -131,7 +131,7 @@ def _login_page(entry: Auth) -> str:
 
 
 def check_auth(entries: Sequence[Auth]) -> Problems:
-    """What is wrong with a crawl's ``auth`` beyond its types."""
+    """Yield what is wrong with a crawl's ``auth`` beyond its types."""
     names: dict[str, int] = {}
     for index, entry in enumerate(entries):
         at = f"auth[{index}]"
@@ -205,9 +205,9 @@ def _endpoints(
 
 
 def _url(field: str, text: str, origins: Origins, *, within: bool = False) -> Problems:
-    """A URL that secrets are sent to: with TLS, unless ``hosts`` writes ``http://`` out.
+    """Check a URL that secrets are sent to: it needs TLS, unless ``hosts`` writes ``http://`` out.
 
-    ``within``: its origin has to be one that the entry names.
+    ``within``: the entry must name the URL's origin.
     """
     if not text:
         return
@@ -235,7 +235,7 @@ def _pattern(field: str, pattern: str) -> Problems:
 
 
 def check_sources(sources: Sequence[Source]) -> Problems:
-    """What is wrong with a crawl's ``sources`` beyond their types."""
+    """Yield what is wrong with a crawl's ``sources`` beyond their types."""
     seen: dict[str, int] = {}
     for index, source in enumerate(sources):
         at = f"sources[{index}]"

@@ -1,8 +1,9 @@
-"""The words and URLs that show that a link logs out or changes something: two files of data.
+"""The words and URLs that show that a link logs out or changes something.
 
-``action_words.toml`` has words by language, ``action_links.toml`` what known software writes into
-its URLs, both with a source each. ``greencrawl.schema.net.actions`` says what they mean in a URL,
-``greencrawl.schema.net.action_texts`` what in the text of a link.
+They are in two files of data, with a source for each. ``action_words.toml`` has words by language,
+``action_links.toml`` has what known software writes into its URLs.
+``greencrawl.schema.net.actions`` says what they mean in a URL,
+``greencrawl.schema.net.action_texts`` what they mean in the text of a link.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _HERE = Path(__file__).parent
 
 
 class Action(NamedTuple):
-    """A word that was recognised: what it does, and in which language, or for which software."""
+    """A word that was recognised: what it does, and in which language or software."""
 
     word: str
     kind: Kind
@@ -54,7 +55,7 @@ class Software(NamedTuple):
 
 @cache
 def languages() -> tuple[Language, ...]:
-    """All languages, as their file has them."""
+    """Read all languages from their file."""
     said = tomllib.loads((_HERE / "action_words.toml").read_text(encoding="utf-8"))
     sources = said["sources"]
     return tuple(_language(table, sources) for table in said["languages"].values())
@@ -74,7 +75,7 @@ def _language(table: Mapping[str, Any], sources: Mapping[str, str]) -> Language:
 
 @cache
 def software() -> tuple[Software, ...]:
-    """All links of known software, as their file has them."""
+    """Read the links of all known software from their file."""
     said = tomllib.loads((_HERE / "action_links.toml").read_text(encoding="utf-8"))
     return tuple(
         Software(
@@ -94,8 +95,10 @@ _MARKS = dict.fromkeys(range(0x300, 0x370))
 
 
 def key_of(text: str) -> str:
-    """What all ways to write a word have in common: "LOG-OUT" and "logout", "Odhlásit" and
-    "odhlasit". Without case, accents, and what joins its parts."""
+    """Return the form that all spellings of a word share, such as "LOG-OUT" and "logout".
+
+    It has no case, no accents ("Odhlásit" is "odhlasit"), and nothing that joins parts.
+    """
     text = text.lower()
     if not text.isascii():
         bare = unicodedata.normalize("NFD", text).translate(_MARKS)
@@ -106,9 +109,11 @@ def key_of(text: str) -> str:
 def phrases(
     language: Language, words: Iterable[str], form: Callable[[str], str] = str
 ) -> Iterator[tuple[str, str]]:
-    """``words``, and each with each of a language's objects before or behind it: "delete post",
-    "delete this post", "post_delete", "Beitrag löschen". A phrase comes in the given form, without
-    blanks, and after the word that it has."""
+    """Yield phrases with the word of each: ``words`` alone, and with each object of the language.
+
+    The objects stand before or behind the word: "delete post", "delete this post", "post_delete",
+    "Beitrag löschen". A phrase comes in the given form, without blanks.
+    """
     between = ("", *map(form, language.between))
     things = [form(thing) for thing in language.objects]
     for word in words:
@@ -121,7 +126,7 @@ def phrases(
 
 
 def keys(language: Language, kind: Kind) -> Iterator[tuple[str, Action]]:
-    """A language's words of a kind by their keys, and what they delete with those that do."""
+    """Yield a language's words of a kind by their keys; words that delete, also with objects."""
     words = [word for word, _ in language.words[kind]]
     if kind == "delete":
         found = phrases(language, words, key_of)
@@ -132,7 +137,7 @@ def keys(language: Language, kind: Kind) -> Iterator[tuple[str, Action]]:
 
 
 def words_of(words: str) -> frozenset[str]:
-    """The words of a text."""
+    """Return the words of a text."""
     return frozenset(words.split())
 
 
@@ -144,7 +149,7 @@ TITLES = words_of(
     slug entry doc document path
     """
 )
-"""Keys of a query whose values are what people wrote, what they look for, or how it is shown."""
+"""Keys of a query whose values are free text, a search, or how a page is shown."""
 CONTENT = words_of(
     """
     wiki w tag tags tagged t term terms word words dictionary define definition glossary
@@ -154,7 +159,7 @@ CONTENT = words_of(
     products release posts
     """
 )
-"""Segments behind which stands what something is called."""
+"""Segments that stand before the name of something."""
 DOCUMENTS = words_of("docs doc guide guides help faq kb learn")
 """Segments below which there is documentation, or what users of a site wrote."""
 MANUALS = DOCUMENTS | words_of(

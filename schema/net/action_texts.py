@@ -1,7 +1,8 @@
-"""Links that log out or change something, by their texts: whole ones, brackets and icons apart.
+"""Links that log out or change something, told by their texts.
 
-A link's text says less than its URL, which says whether there is something that it may concern. One
-title among several articles may be the word itself: its neighbours tell.
+Only a whole text counts, without brackets and icons. A link's text says less than its URL: the URL
+shows whether the link has an object. Where a list links many articles, "Delete" may be the title of
+one: the links beside it show that.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from greencrawl.schema.net.action_data import (
     phrases,
 )
 
-# What stands around a text without being of it: brackets, arrows, icons. speedups.c has the same.
+# Signs around a text that are no part of it: brackets, arrows, icons. speedups.c has the same.
 _AROUND = (
     "\\x00-/:-@\\[-`{-\\xbf\\xd7\\xf7\u2000-\u2fff\u3000-\u303f\ue000-\uf8ff\ufe00-\ufe0f\ufeff"
     "\uff00-\uff0f\U0001f000-\U0001ffff"
@@ -34,24 +35,24 @@ _AROUND = (
 _around = re.compile(f"[{_AROUND}]*+").match
 
 MAX_TEXT = 64
-"""Bytes of UTF-8 of a link's text that may be an action; a longer one is a title."""
+"""Bytes of UTF-8 of the longest link text that may be an action; a longer one is a title."""
 
 _TITLED_LOG_OUT = 8
-"""Neighbours with titles, among which a link that is called "Log out" is an article, too; menus
-have fewer."""
+"""From so many titles beside it on, a link "Log out" is an article, too; menus have fewer."""
 
 _LONG = 500
-"""Characters of a URL that is not worth remembering: traps are full of them."""
+"""Characters of a URL that is not worth caching: traps are full of such URLs."""
 
 NONE, OTHER, WORD = range(3)
 
 
 class LinkTexts(NamedTuple):
-    """What the links of a page say, and where they lead.
+    """The texts of a page's links, and the URLs that they lead to.
 
-    ``kinds`` has a byte for each: :data:`NONE` where there is no text, or a number or a letter of
-    ASCII ("x"); :data:`WORD` where it may be one that is known, and stands in ``words`` by its
-    place; else :data:`OTHER`. ``forms`` are the URLs that its forms lead to.
+    ``kinds`` has a byte for each link. :data:`NONE` means that there is no text, or only a number
+    or an ASCII letter ("x"). :data:`WORD` means that the text may be a known word; ``words`` has it
+    by the link's index. All else is :data:`OTHER`. ``forms`` are the URLs that the page's forms
+    lead to.
     """
 
     urls: Sequence[str]
@@ -60,7 +61,7 @@ class LinkTexts(NamedTuple):
     forms: Collection[str] = ()
 
     def joined(self, more: LinkTexts) -> LinkTexts:
-        """These links and, behind them, those of ``more``; the forms of both."""
+        """Return these links followed by those of ``more``, and the forms of both."""
         words = {len(self.urls) + place: text for place, text in more.words.items()}
         return LinkTexts(
             [*self.urls, *more.urls],
@@ -71,9 +72,10 @@ class LinkTexts(NamedTuple):
 
 
 def trimmed(text: str) -> str:
-    """A link's text without what stands around it: "» Logout «" is "Logout".
+    """Return a link's text without the signs around it: "» Logout «" is "Logout".
 
-    From both ends, since a search for the end would take the square of a text's length.
+    The text is read from both ends: a search for the end would take time in the square of its
+    length.
     """
     return text[_length_around(text) : len(text) - _length_around(text[::-1])]
 
@@ -84,7 +86,7 @@ def _length_around(text: str) -> int:
 
 
 def texts_of(said: Iterable[tuple[str, str]], forms: Collection[str] = ()) -> LinkTexts:
-    """The same of URLs and what links to them say, "" where that is nothing; and of ``forms``."""
+    """Make the :class:`LinkTexts` of (URL, text) pairs, "" for no text; and of ``forms``."""
     urls: list[str] = []
     kinds = bytearray()
     words: dict[int, str] = {}
@@ -102,7 +104,7 @@ def texts_of(said: Iterable[tuple[str, str]], forms: Collection[str] = ()) -> Li
 
 
 Meaning = Action | Literal["view"]
-"""What a text says that a link does; a view is no action, and no title either."""
+"""What a link does by its text; "view" is neither an action nor a title."""
 
 
 @cache
@@ -124,20 +126,23 @@ def _meaning(text: str) -> Meaning | None:
 
 
 def says_something(text: str) -> bool:
-    """Whether there is more in a text than a number, a letter, or what stands around texts."""
+    """Tell whether a text is more than a number, a letter, or signs around a text."""
     text = trimmed(text)
     return text != "" and not (text.isascii() and (text.isdigit() or len(text) == 1))
 
 
 def is_known(text: str) -> bool:
-    """Whether a text says that a link does something, or merely shows it."""
+    """Tell whether a text is a known word: an action, or one that merely shows something."""
     text = trimmed(text)
     return len(text.encode(errors="replace")) <= MAX_TEXT and _meaning(text) is not None
 
 
 def written() -> Iterator[str]:
-    """Whatever a text may look like that is known, but for its case, blanks and dashes: as it
-    stands in capitals, without accents, or with accents apart."""
+    """Yield each known text in the forms that it may be written in.
+
+    These are: as it stands, in capitals, without accents, and with combining accents. Case, blanks
+    and dashes may differ further.
+    """
     for language in languages():
         plain = [word for kind in KINDS for word, _ in language.words[kind] if kind != "delete"]
         joined = [*(word for word, _ in language.words["delete"]), *language.views]
@@ -149,17 +154,17 @@ def written() -> Iterator[str]:
 
 
 def _is_same(text: str, other: str) -> bool:
-    """Whether two texts differ in case and blanks alone."""
+    """Tell whether two texts differ only in case and blanks."""
     return text.lower().replace(" ", "") == other.lower().replace(" ", "")
 
 
 def by_texts(texts: LinkTexts, page: str = "") -> dict[str, Action]:
-    """URLs of a page's links that their texts tell to be actions; ``page`` itself is none.
+    """Find the links of a page whose texts show that they are actions; ``page`` itself is none.
 
-    A word that logs out counts alone. Any other needs something that it may concern (a number or a
-    query in the URL), and that no link to the same URL says something else. Of titles of articles,
-    one may be "Delete": where twice as many links of the same shape have texts that are no words,
-    it is one of them; and one that is called "Log out" among :data:`_TITLED_LOG_OUT`.
+    A word that logs out counts alone. Any other word needs an object (a number or a query in the
+    URL), and no link to the same URL may say something else. "Delete" may also be the title of an
+    article. It is one if twice as many links of the same shape have texts that are no known words.
+    "Log out" is one among :data:`_TITLED_LOG_OUT` titles.
     """
     told: dict[str, Action] = {}
     unsure: dict[str, Action] = {}
@@ -178,8 +183,10 @@ def by_texts(texts: LinkTexts, page: str = "") -> dict[str, Action]:
 
 
 def _action(url: str, text: str) -> Action | None:
-    """What a link does by its text and its URL, its neighbours apart. Menus repeat: most cost a
-    look-up."""
+    """Return what a link does by its text and its URL alone.
+
+    Menus repeat, so most calls are a look-up.
+    """
     return (_judged if len(url) <= _LONG else _judged.__wrapped__)(url, text)
 
 
@@ -189,7 +196,7 @@ def _judged(url: str, text: str) -> Action | None:
     if not url or not isinstance(action, Action) or _is_titled(url, text):
         return None
     tail = url[url.index("/", 8) :]
-    if tail == "/":  # a script logs out there
+    if tail == "/":  # a script at the root logs out
         return None
     if action.kind == "log_out":
         return action
@@ -225,7 +232,7 @@ _NUMBERS = re.compile(r"%[0-9A-Fa-f]{2}|[0-9a-f]{8,}|\d+")
 
 
 def _shape(url: str) -> str:
-    """A URL with zeros for its numbers, those of base 16 among them."""
+    """Return a URL with its numbers, also hexadecimal ones, written as zeros."""
     return (_zeroed if len(url) <= _LONG else _zeroed.__wrapped__)(url)
 
 
@@ -235,8 +242,10 @@ def _zeroed(url: str) -> str:
 
 
 def _concerns_something(tail: str) -> bool:
-    """Whether a path and query name what may be changed: by a query, or by a number near the end.
-    A file needs that in its name: of /docs/15/sql-delete.html the number is a version."""
+    """Tell whether a path and query name an object: by a query, or by a number near the end.
+
+    A file needs the number in its name: in /docs/15/sql-delete.html the number is a version.
+    """
     *above, last = tail.rsplit("/", 3)
     return (
         "?" in tail
@@ -253,7 +262,7 @@ def _has_number(tail: str) -> bool:
 
 
 def _is_titled(url: str, text: str) -> bool:
-    """Whether a page of an encyclopedia, a list of tags, say, is about what the text says."""
+    """Tell whether a page is about the text itself, as in an encyclopedia or a list of tags."""
     path, _, query = url[url.find("/", 8) :].partition("?")
     key = key_of(text)
     if any(

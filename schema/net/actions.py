@@ -1,14 +1,14 @@
 """Links that log out or change something when somebody who is logged in follows them.
 
-Here by their URL; ``greencrawl.schema.net.action_texts`` does it by their text. They are told by
-words in many languages (``action_words.toml``), and by what known software writes into
-its URLs (``action_links.toml``). A word counts only as a whole: as a segment of the path, a key or
-a value of the query, or all of a link's text. The effect of a word decides how much it needs beside
-it. A word that logs out needs nothing. A word that deletes needs something to delete, such as a
-number in the URL; otherwise an article titled "Delete" would be lost.
+This module tells them by their URL; ``greencrawl.schema.net.action_texts`` does it by their text.
+They are told by words in many languages (``action_words.toml``), and by what known software writes
+into its URLs (``action_links.toml``). A word counts only as a whole: as a segment of the path, a
+key or a value of the query, or all of a link's text. The effect of a word decides how much it needs
+beside it. A word that logs out needs nothing. A word that deletes needs something to delete, such
+as a number in the URL; otherwise an article titled "Delete" would be lost.
 
-Nothing is read before a crawl that logs in asks. A URL without any of the words costs a split and
-one look-up of its pieces together.
+The data are read when a crawl that logs in first asks. A URL without any of the words costs a split
+and one look-up of its pieces together.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TARGETS = words_of(
     came_from rurl forward success
     """
 )
-"""Keys whose values are where to go on."""
+"""Keys whose values are where a site redirects to afterwards."""
 _COMMANDS = words_of(
     """
     action act ac a do op oper operation mod mode m cmd command task func function fn f
@@ -55,7 +55,7 @@ _COMMANDS = words_of(
     option doaction submit button handler
     """
 )
-"""Keys whose values say what is to be done."""
+"""Keys whose values name the action."""
 _DATED = words_of("blog blogs news archive archives story stories article articles press")
 _OWN = words_of(
     """
@@ -63,22 +63,22 @@ _OWN = words_of(
     wishlist membership subscription
     """
 )
-"""What there is one of for who is logged in: to delete it takes no number."""
+"""Things that a logged-in user has only one of: deleting them takes no number."""
 _ALONE = words_of(
     """
     checkout addtocart addtobasket placeorder unsubscribe unfollow deactivate revoke optout
     closeaccount deleteaccount addtowishlist proceedtocheckout leavegroup markallread
     """
 )
-"""Keys of English words that do something without saying to what."""
+"""Keys: English words for an action that name no object."""
 _ACCOUNTS = ("do", "user", "member", "account", "admin", "auth", "perform", "session")
 _EXPLAINED = words_of("function method class sql func")
-"""First parts of names of files that explain a word: function.delete.php."""
+"""First parts of file names that explain a word: function.delete.php."""
 _PROGRAMS = words_of("php do action aspx asp jsp jspa cgi pl cfm")
 _LONGEST = 300
-"""Characters of a piece of a URL that may be a word."""
+"""Characters of the longest piece of a URL that may be a word."""
 _SHORT = 4
-"""Bytes that may be UTF-8 by chance: two letters of another encoding."""
+"""Bytes that are valid UTF-8 by chance: two letters in another encoding."""
 _IDENTITY = re.compile(
     r"\d+(?:[-_.].*)?|(?=[a-f-]*\d)[0-9a-f-]{8,}|[a-z]{1,3}[-_]?\d+|.*[-_]\d+|\d.*\d.*"
 ).fullmatch
@@ -92,7 +92,7 @@ class _Known(NamedTuple):
     words: dict[str, Action]
     """By :func:`key_of` of the word."""
     encoded: tuple[tuple[str, dict[str, Action]], ...]
-    """The words beyond ASCII of the languages whose pages have an encoding, by that."""
+    """Words beyond ASCII by encoding, for languages whose pages have their own encoding."""
     pieces: frozenset[bytes]
     """ASCII pieces of URLs that have to be looked at."""
     paths: dict[str, list[Software]]
@@ -121,7 +121,7 @@ def _known() -> _Known:
         for parameter in one.query:
             queries.setdefault(parameter, []).append(one)
             key, _, value = parameter.partition("=")
-            # Of "title=special:logout" the value is rare, of "add=1" the key.
+            # In "title=special:logout" the value is the rare part, in "add=1" the key.
             pieces.add(_split(_ascii(key if len(value) < 3 else value))[-1])
         for path in one.path:
             last = path.rpartition("/")[2]
@@ -132,10 +132,11 @@ def _known() -> _Known:
 
 
 def _keys(language: Language) -> Iterator[tuple[str, Action]]:
-    """A language's words by their keys, as they count in URLs.
+    """Yield a language's words by their keys, as they count in URLs.
 
-    Those in ASCII that neither log out nor delete are English: others are likely to be something
-    else in another language, as "esta" or "folgen".
+    English words may be in ASCII. An ASCII word of another language counts only if it logs out or
+    deletes: others, such as "esta" or "folgen", are likely to mean something else in another
+    language.
     """
     for kind in KINDS:
         local = kind in ("buy", "change") and language.name != "English"
@@ -149,20 +150,22 @@ def _ascii(text: str) -> str:
 
 
 def _split(url: str) -> list[bytes]:
-    """A URL's pieces, as :func:`key_of` has those in ASCII: at half the cost of a regular
-    expression, since most URLs need it."""
+    """Split a URL into its pieces, in the form of :func:`key_of` for ASCII.
+
+    This costs half of a regular expression, and most URLs need it.
+    """
     pieces = url.encode().translate(_PIECES, b"-_+")
     return (pieces.replace(b"%2f", b"/") if b"%2f" in pieces else pieces).split(b"/")
 
 
 def _rare(segment: str) -> list[bytes]:
-    """The piece of a software's last segment that other URLs do not have."""
+    """Return the pieces of a software's last segment that other URLs do not have."""
     found = [piece for piece in _split(segment) if piece not in (b"php", b"jspa", b"default")]
     return found[-1:]
 
 
 def _word(piece: str) -> Action | None:
-    """The word that a piece of a URL is, in UTF-8 or in the encoding of its language's pages."""
+    """Return the word in a piece of a URL, in UTF-8 or in the encoding of its language's pages."""
     return _looked_up(piece) if len(piece) <= _LONGEST else None
 
 
@@ -189,7 +192,7 @@ def _looked_up(piece: str) -> Action | None:
 
 
 def by_url(tail: str) -> tuple[Action, str] | None:
-    """What the path and query of a canonical URL do, and where that stands; None if nothing."""
+    """Return what the path and query of a canonical URL do, and where that stands; None if no."""
     if _known().pieces.isdisjoint(_split(tail)) and not (
         "%" in tail and any("%" in piece and _suspect(piece) for piece in _encoded_pieces(tail))
     ):
@@ -216,7 +219,7 @@ def by_url(tail: str) -> tuple[Action, str] | None:
 
 
 def _suspect(piece: str) -> bool:
-    """Whether an encoded piece of a URL may be a word, or one of software."""
+    """Tell whether an encoded piece of a URL may be a word, or one of software."""
     return len(piece) <= _LONGEST and _suspected(piece)
 
 
@@ -227,7 +230,7 @@ def _suspected(piece: str) -> bool:
 
 @cache
 def _foreign() -> frozenset[str]:
-    """What software writes into URLs beyond ASCII, or with signs that are encoded there."""
+    """Return what software writes into URLs beyond ASCII, or with signs that are encoded there."""
     said = [text for one in software() for text in (*one.path, *one.query)]
     found = {key_of(unquote(piece)) for text in said for piece in _encoded_pieces(text)}
     return frozenset(text for text in found if quote(text) != text)
@@ -245,7 +248,7 @@ def _of_software(segments: list[str], parameters: list[tuple[str, str]]) -> Acti
     for one in known.paths.get(plain[-1], ()) if plain else ():
         if not one.query and _ends(plain, one.path):
             return Action(plain[-1], one.kind, one.software)
-    for key, value in parameters:  # of a wiki
+    for key, value in parameters:  # parameters of a wiki
         title = unquote(value.replace("+", "_")).lower().replace(" ", "_")
         for one in known.paths.get(title, ()) if key.lower() == "title" else ():
             if not one.query:
@@ -260,7 +263,7 @@ def _ends(segments: list[str], paths: Iterable[str]) -> bool:
 
 def _of_query(parameters: list[tuple[str, str]]) -> Action | None:
     lower = [(key.lower(), value) for key, value in parameters]
-    stays = any(key_of(key) == "checkin" for key, _ in lower)  # in an hotel
+    stays = any(key_of(key) == "checkin" for key, _ in lower)  # check-in at a hotel
     for key, value in lower:
         if key in _TARGETS:
             continue
@@ -302,9 +305,10 @@ def _of_path(segments: list[str], parameters: list[tuple[str, str]]) -> Action |
 def _does(
     action: Action, segments: list[str], at: int, parameters: list[tuple[str, str]], ending: str
 ) -> bool:
-    """Whether a segment that is a word's does what the word says, rather than being about it.
+    """Tell whether a segment that is a word does what the word says, rather than being about it.
 
-    ``ending`` is what stands behind its last dot."""
+    ``ending`` is what follows its last dot.
+    """
     before = segments[at - 1] if at else ""
     after = segments[at + 1] if at + 1 < len(segments) else ""
     last = at + 1 == len(segments)
@@ -323,7 +327,7 @@ def _does(
         return True
     known = key_of(action.word) in _ALONE
     near = at + 2 >= len(segments)
-    if after in _NUMBERS and at + 3 <= len(segments):  # /delete/id/3, as frameworks have it
+    if after in _NUMBERS and at + 3 <= len(segments):  # /delete/id/3, as frameworks write it
         after, at = segments[at + 2], at + 1
     if _is_identity(after) and at + 3 >= len(segments) and (action.kind != "buy" or known):
         return True
@@ -339,23 +343,24 @@ def _does(
 
 
 _NUMBERS = words_of("id pk no num uid pid tid cid aid item_id")
-"""Segments behind which stands a number."""
+"""Segments that stand before a number."""
 _NAMES = words_of("tag tags tagged wiki w t term dictionary search")
-"""Segments behind which a word is a name, whatever else there is."""
+"""Segments after which a word is always a name."""
 
 
 def _speaks(key: str) -> bool:
-    """Whether a parameter may say to what something is to be done."""
+    """Tell whether a parameter may name the object of an action."""
     return key not in TITLES and key not in _TARGETS and not key.startswith("utm_")
 
 
 def _is_identity(segment: str) -> bool:
-    """Whether a segment names one of many things; a year, or what ends with one, does not."""
+    """Tell whether a segment names one of many things. A year, or a text ending in one, does
+    not."""
     return _IDENTITY(segment) is not None and not _YEAR(re.split("[-_]", segment)[-1])
 
 
 def _is_date(before: list[str]) -> bool:
-    """Whether segments end with a year or a month that a blog has in its URLs."""
+    """Tell whether segments end with a year or a month, as URLs of blogs do."""
     if _YEAR(before[-1]):
         return len(before) == 1 or before[-2] in _DATED
     dates = [segment for segment in before[-3:] if _MONTH(segment) or _YEAR(segment)]

@@ -1,9 +1,8 @@
-"""Rules by which URLs that differ may be taken for one, by choice: each rule may be wrong
-somewhere.
+"""Rules that a crawl may choose, by which different URLs are taken for one.
 
-:func:`greencrawl.schema.net.urls.canonicalise` changes nothing that a server could tell apart. The
-rules here go further, and the URL that they make is requested. docs/library.md lists the rules with
-their risks.
+Each rule may be wrong on some site. :func:`greencrawl.schema.net.urls.canonicalise` changes nothing
+that a server could tell apart. The rules here go further, and the URL that they make is requested.
+docs/library.md lists the rules with their risks.
 """
 
 from __future__ import annotations
@@ -23,17 +22,18 @@ RULES: tuple[str, ...] = get_args(NormaliseRule)
 
 
 def normalise(url: str, rules: Iterable[str]) -> str:
-    """The canonical form of ``url``, rewritten by ``rules``, in whatever order they are given.
+    """Return the canonical form of ``url``, rewritten by ``rules``; the order of the rules is free.
 
-    Idempotent. Raises InvalidUrl like :func:`canonicalise`, and InvalidConfig for no rule.
+    Idempotent. Raises InvalidUrl like :func:`canonicalise`, and InvalidConfig for an unknown rule.
     """
     return rewriter(frozenset(rules))(canonicalise(url))
 
 
 def queued_url(options: CrawlOptions, url: str) -> str:
-    """What is queued where a person names ``url``: its canonical form, by the crawl's rules.
+    """Return the URL that is queued for ``url``: the canonical form, rewritten by the crawl's
+    rules.
 
-    A source's own URL stays, since its list is known by it. Raises InvalidUrl.
+    A source's own URL is not rewritten, since its list is known by it. Raises InvalidUrl.
     """
     found = canonicalise(url)
     if not options.normalise or any(canonicalise(one.url) == found for one in options.sources):
@@ -43,7 +43,10 @@ def queued_url(options: CrawlOptions, url: str) -> str:
 
 @lru_cache(maxsize=256)
 def rewriter(rules: frozenset[str]) -> Rewrite:
-    """What rewrites canonical URLs by ``rules``. Raises InvalidConfig for no rule."""
+    """Return a function that rewrites canonical URLs by ``rules``.
+
+    Raises InvalidConfig for an unknown rule.
+    """
     unknown = sorted(rules.difference(RULES))
     if unknown:
         why = f"there is no rule {unknown[0][:40]!r}; there are {', '.join(RULES)}"
@@ -61,7 +64,7 @@ def rewriter(rules: frozenset[str]) -> Rewrite:
 
 # -- the whole URL
 
-# A "%" that encodes nothing, and what RFC 3986 has in no path and no query.
+# A "%" that encodes nothing, and signs that RFC 3986 allows in no path and no query.
 _NO_URL = re.compile(r"%(?![0-9A-Fa-f]{2})|[^!#-;=?-Z_a-z~]")
 _PLACE = re.compile(r"https?://[^/]*").match
 
@@ -122,7 +125,7 @@ _TOKEN = re.compile(r"(?=[A-Za-z]*[0-9])[0-9A-Za-z]{16,}").fullmatch
 
 
 def _of_query(change: Callable[[list[str]], list[str]]) -> Rewrite:
-    """``change`` of the parameters, as they stand between "&"; without any there is no "?"."""
+    """Apply ``change`` to the parameters between the "&"; without any parameter there is no "?"."""
 
     def rewrite(url: str) -> str:
         base, mark, query = url.partition("?")
@@ -161,7 +164,7 @@ def _without_empty(parts: list[str]) -> list[str]:
 
 def _session_ids(url: str) -> str:
     found = _of_path(lambda path: _SESSION_PATH.sub("", path) or "/")(url)
-    if found != url:  # "/..;sid=1" is a folder of its own before
+    if found != url:  # a folder "/..;sid=1" did not look like ".." before
         try:
             found = canonicalise(found)
         except InvalidUrl:
@@ -179,4 +182,4 @@ _STEPS: tuple[tuple[NormaliseRule, Rewrite], ...] = (
     ("empty", _of_query(_without_empty)),
     ("query-order", _of_query(lambda parts: sorted(parts, key=_name))),
 )
-"""In this order: what is encoded is not found by the others."""
+"""In this order: a rule does not find what is percent-encoded, so decoding comes first."""

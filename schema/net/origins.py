@@ -21,7 +21,7 @@ _LEADS = re.compile(r"/|https?:", re.IGNORECASE)
 
 
 class _Named(NamedTuple):
-    """A pattern, read. ``rest`` is host and port as a canonical URL has them."""
+    """A parsed pattern. ``rest`` is host and port as a canonical URL has them."""
 
     scheme: str
     below: bool
@@ -29,7 +29,7 @@ class _Named(NamedTuple):
 
 
 class Origins:
-    """A set of origins. Raises ValueError for a wrong pattern; :func:`problem` finds it before."""
+    """A set of origins. Raises ValueError for a wrong pattern; :func:`problem` says why."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         named = [_read(pattern) for pattern in patterns]
@@ -37,7 +37,7 @@ class Origins:
         self._below = tuple((f"{n.scheme}://", f".{n.rest}") for n in named if n.below)
 
     def hold(self, url: str) -> bool:
-        """Whether the origin of a canonical URL is one of them."""
+        """Tell whether the origin of a canonical URL is in the set."""
         origin = url[: url.index("/", 8)]
         if origin in self._exact:
             return True
@@ -45,7 +45,7 @@ class Origins:
 
 
 def problem(pattern: str) -> str | None:
-    """What is wrong with a pattern, for the person who wrote it; None if nothing is."""
+    """Say what is wrong with a pattern, for the person who wrote it; None if nothing is."""
     try:
         _read(pattern)
     except ValueError as error:
@@ -78,11 +78,11 @@ def _read(pattern: str) -> _Named:
 
 
 def same_page(url: str, login_url: str) -> bool:
-    """Whether the canonical ``url`` is the page at ``login_url``, whatever else its query says.
+    """Tell whether the canonical ``url`` is the page at ``login_url``; its query may say more.
 
-    A login page gets where to go afterwards as a parameter. Those that ``login_url`` itself has
-    (``/?page=login``) must be there; one that says where to go (``?next=/start``, as a browser
-    shows it) may say another place.
+    A login page gets the URL to go on to as a parameter. The parameters of ``login_url`` itself
+    (``/?page=login``) must be there. One that says where to go on (``?next=/start``, as a browser
+    shows it) may have another value.
     """
     path, _, query = url.partition("?")
     login_path, _, login_query = login_url.partition("?")
@@ -99,5 +99,5 @@ def same_page(url: str, login_url: str) -> bool:
 
 
 def is_root(url: str) -> bool:
-    """Whether a canonical URL is that of a site's start page."""
+    """Tell whether a canonical URL is that of a site's start page."""
     return url == f"{origin_of(url)}/"

@@ -1,12 +1,12 @@
-"""What crawls may use of the operator's: modules to import, and secrets to send.
+"""What a crawl may use that belongs to the operator: modules to import, and secrets to send.
 
 The creator of a crawl writes its ``hook``, its ``kernels`` and its ``auth``; the modules and the
-secrets belong to the operator. A broker with tokens lets nobody create a crawl but those who hold
-one: what they write counts, unless ``GREENCRAWL_HOOKS``, or ``hosts`` beside a secret, says less. A
-broker without tokens serves every account of its machine. There a crawl names no module that
-``GREENCRAWL_HOOKS`` does not list, and no secret without ``hosts`` that say to which hosts it may
-go. The broker looks when a crawl is created, by its environment: it has no secrets. The worker
-looks before it imports or sends, by what stands beside the secrets.
+secrets belong to the operator. At a broker with tokens only those who hold one can create a crawl.
+What they write counts, unless ``GREENCRAWL_HOOKS``, or ``hosts`` beside a secret, allows less. A
+broker without tokens serves every account of its machine. There a crawl may name only modules that
+``GREENCRAWL_HOOKS`` lists, and only secrets with ``hosts`` that say where they may go. The broker
+checks by its environment when a crawl is created: it has no secrets. The worker checks before it
+imports or sends, by the ``hosts`` beside the secrets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ ANY = "*"
 class Permits:
     """``modules`` are those of ``GREENCRAWL_HOOKS``; ``hosts`` are those of secrets, by entry.
 
-    ``confined``: a secret without ``hosts`` may go nowhere. ``*`` stands for all of either.
+    ``confined``: a secret without ``hosts`` may be sent nowhere. ``*`` stands for all modules, or
+    for all hosts.
     """
 
     modules: tuple[str, ...]
@@ -38,13 +39,15 @@ class Permits:
 
     @classmethod
     def of(cls, settings: Settings, environ: Mapping[str, str] | None = None) -> Permits:
-        """What an operator's settings permit; ``environ`` is the process's own unless given."""
+        """Make the permits of an operator's settings; ``environ`` is the process's own by
+        default."""
         open_broker = not (settings.worker_token or settings.admin_token)
         modules = settings.hooks or (() if open_broker else (ANY,))
         return cls(modules, open_broker, _hosts(os.environ if environ is None else environ))
 
     def module(self, named: str) -> str:
-        """Why a crawl may not name ``module`` or ``module:Class``; "" if it may, or names none."""
+        """Say why a crawl may not name ``module`` or ``module:Class``; "" if it may, or names
+        none."""
         module = named.partition(":")[0]
         for pattern in self.modules:
             if pattern in (ANY, module, named):
@@ -61,9 +64,10 @@ class Permits:
         )
 
     def secrets(self, entry: Auth, hosts: str, urls: Sequence[str]) -> str:
-        """Why an entry may not have its secrets, which are for ``hosts`` ("": that is not said).
+        """Say why an entry may not use its secrets; "" if it may.
 
-        ``urls`` are where it would log in. "" if it may have them.
+        ``hosts`` are the hosts that the secrets are for, "" if nobody has said; ``urls`` are where
+        the entry would log in.
         """
         if not hosts:
             if not self.confined:
@@ -90,7 +94,7 @@ class Permits:
         return ""
 
     def problems(self, options: CrawlOptions) -> Iterator[tuple[str, str]]:
-        """What a crawl names and may not, as a broker sees it: (field, what is wrong)."""
+        """Yield what a crawl names and may not, as a broker sees it: (field, what is wrong)."""
         if why := self.module(options.hook):
             yield "hook", why
         for index, rule in enumerate(options.kernels):
@@ -105,16 +109,16 @@ class Permits:
 
 
 OWN = Permits((ANY,), confined=False)
-"""For who runs a crawl of his own, in his own process."""
+"""For users who run crawls of their own in their own process."""
 
 
 def variable(name: str) -> str:
-    """The variable that says where the secrets of the entry ``name`` may go."""
+    """Return the variable that says where the secrets of the entry ``name`` may be sent."""
     return f"{PREFIX}{AUTH}{name.upper()}_HOSTS"
 
 
 def permitted_hosts(entry: Auth, urls: Sequence[str]) -> list[str]:
-    """The ``hosts`` under which an entry that logs in at ``urls`` may have its secrets."""
+    """Return the ``hosts`` under which an entry that logs in at ``urls`` may use its secrets."""
     logins = [origin_of(canonicalise(url)) for url in urls if url]
     written = [f"https://{host}" for host in entry.hosts if "://" not in host]
     return list(dict.fromkeys([*entry.hosts, *(one for one in logins if one not in written)]))

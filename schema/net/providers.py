@@ -1,15 +1,14 @@
-"""Providers whose endpoints are built in, as their documentation names them, with their
-peculiarities.
+"""Login providers whose endpoints are built in, with their differences from the standards.
 
 Twitter, now X: https://docs.x.com, "OAuth 1.0a", "OAuth 2.0 Authorization Code Flow with PKCE",
-"App-only". Its app-only tokens do not expire and come from another endpoint than those of users,
-which last two hours and are refreshed only with the scope ``offline.access``.
+"App-only". Its app-only tokens do not expire. They come from another endpoint than the tokens of
+users, which last two hours and are refreshed only with the scope ``offline.access``.
 
 Sina Weibo: https://open.weibo.com/wiki, "OAuth2/authorize", "OAuth2/access_token", "Error code".
-The client proves itself in the body; scopes are separated by commas; a token goes as
+The client proves itself in the body; scopes are separated by commas; a token is sent as
 ``Authorization: OAuth2 TOKEN``. There is no token type, no PKCE, and for most clients no refresh.
-Two errors are numbers in a body, under several statuses: a token that is no longer good, and a rate
-limit (a number of requests an hour) that is reached.
+Two errors are numbers in a body, under several statuses: a token that is no longer valid, and a
+rate limit (requests in an hour) that is reached.
 """
 
 from __future__ import annotations
@@ -25,8 +24,10 @@ from greencrawl.schema.records.auth import Auth, Form, OAuth1, OAuth2, Own
 
 
 class Endpoints1(Struct, frozen=True):
-    """The three legs of OAuth 1.0a. ``denied`` is a pattern over the body of a 401 that concerns
-    what was asked for, not who asked."""
+    """The three endpoints of OAuth 1.0a.
+
+    ``denied`` is a pattern over the body of a 401 that refuses the URL, not the user.
+    """
 
     request_token_url: str = ""
     authorize_url: str = ""
@@ -37,9 +38,10 @@ class Endpoints1(Struct, frozen=True):
 class Endpoints2(Struct, frozen=True):
     """What an OAuth 2.0 client needs to know of its provider.
 
-    ``expired`` is a pattern over the body of an answer of at most ``ERROR_BYTES`` that says that
-    the token is no longer good; ``too_fast`` is one that a rate limit is reached, where no 429 says
-    so, and ``wait_seconds`` when to ask again then; ``separator`` stands between scopes.
+    ``expired`` is a pattern over the body of an answer of at most ``ERROR_BYTES``: it matches if
+    the token is no longer valid. ``too_fast`` is a pattern that matches if a rate limit is reached
+    and the status is not 429; ``wait_seconds`` is how long to wait then. ``separator`` stands
+    between scopes.
     """
 
     token_url: str = ""
@@ -58,7 +60,7 @@ ERROR_BYTES = 8192
 
 _TWITTER_API = "https://api.x.com"
 _TWITTER_DENIED = r'"error"\s*:\s*"Not authorized\.?"'
-"""Somebody's protected tweets, in version 1.1: 401 without an error code."""
+"""In version 1.1, protected tweets give a 401 without an error code."""
 
 _OAUTH1 = {
     "": Endpoints1(),
@@ -86,10 +88,11 @@ _OAUTH2 = {
         authorize_url="https://api.weibo.com/oauth2/authorize",
         client_auth="body",
         prefix="OAuth2 ",
-        # 21314 used up, 21315 expired, 21316 and 21317 rejected, 21319 revoked, 21327 expired,
-        # 21332 invalid.
+        # 21314 used, 21315 expired, 21316 and 21317 rejected, 21319 revoked, 21327 expired, 21332
+        # invalid.
         expired=r'"error_code"\s*:\s*"?213(1[4-79]|27|32)\b',
-        # 10022 of this address, 10023 of the user, 10024 of the user for this interface: 403.
+        # Limits of: 10022 this address, 10023 the user, 10024 the user for this interface. Status
+        # 403.
         too_fast=r'"error_code"\s*:\s*"?1002[2-4]\b',
         wait_seconds=900.0,
         pkce=False,
@@ -99,7 +102,7 @@ _OAUTH2 = {
 
 
 def oauth1(entry: OAuth1) -> Endpoints1:
-    """The endpoints of an entry: its own, else its provider's, on ``base`` if that is given."""
+    """Return the endpoints of an entry: its own, else its provider's, on ``base`` if given."""
     known = _OAUTH1[entry.provider]
     return replace(
         known,
@@ -110,10 +113,10 @@ def oauth1(entry: OAuth1) -> Endpoints1:
 
 
 def oauth2(entry: OAuth2) -> Endpoints2:
-    """Like :func:`oauth1`. If a provider differs from the standard its own way counts, unless the
-    entry says otherwise.
+    """Return the endpoints of an entry, as :func:`oauth1` does.
 
-    A grant that the provider does not have has no endpoints.
+    If a provider differs from the standard, the provider's way counts, unless the entry says
+    otherwise. There are no endpoints for a grant that the provider does not offer.
     """
     known = _OAUTH2.get((entry.provider, entry.grant), Endpoints2())
     return replace(
@@ -127,7 +130,7 @@ def oauth2(entry: OAuth2) -> Endpoints2:
 
 
 def login_urls(entry: Auth) -> tuple[str, ...]:
-    """Where an entry sends its secrets to log in, its provider's endpoints included."""
+    """Return the URLs to which an entry sends its secrets to log in, those of its provider too."""
     urls: tuple[str, ...] = ()
     match entry:
         case Form() | Own():
@@ -143,12 +146,12 @@ def login_urls(entry: Auth) -> tuple[str, ...]:
 def _chosen(
     given: Literal["basic", "body"], known: Literal["basic", "body"]
 ) -> Literal["basic", "body"]:
-    """``basic`` is what an entry has that says nothing."""
+    """Return how a client proves itself; ``basic`` is the default of an entry."""
     return "body" if "body" in (given, known) else "basic"
 
 
 def _moved(url: str, base: str) -> str:
-    """``url`` on another origin."""
+    """Return ``url`` on another origin."""
     if not url or not base:
         return url
     origin = base if re.match(r"https?://", base) else f"https://{base}"

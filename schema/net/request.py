@@ -1,5 +1,4 @@
-"""The parts of a request: one place for the download that sends it and the archive that shows
-it."""
+"""The parts of an HTTP request, for the download that sends it and the archive that shows it."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "te", "upgrade"})
 _SHOWN = frozenset({"user-agent", "accept", "accept-encoding", "accept-language"})
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
-"""Methods whose requests say how long their body is, be it empty (RFC 9110, section 8.6)."""
+"""Methods whose requests state the length of their body, even of an empty one (RFC 9110, 8.6)."""
 _DEFAULTS = {
     "accept": "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n",
     "accept-encoding": f"Accept-Encoding: {ACCEPT_ENCODING}\r\n",
@@ -27,20 +26,20 @@ _DEFAULTS = {
 
 
 def crawl_headers(options: CrawlOptions) -> dict[str, str]:
-    """The header fields of every request of a crawl, before credentials and hooks add theirs."""
+    """Return the header fields of every request of a crawl, without those of logins and hooks."""
     agent, contact = options.user_agent, options.contact
     return {"user-agent": f"{agent} (+{contact})" if contact else agent, "accept": ACCEPT}
 
 
 def shown(headers: Mapping[str, str]) -> dict[str, str]:
-    """The fields that may be kept: those that can hold no credentials, whoever set them."""
+    """Return the fields that may be stored: those that cannot hold credentials."""
     return {name: value for name, value in headers.items() if name.lower() in _SHOWN}
 
 
 def header_lines(headers: Mapping[str, str]) -> bytes:
-    """Header lines: ``headers``, and the defaults that they do not replace.
+    """Write header lines: ``headers``, and the defaults that they do not replace.
 
-    Raises ValueError for what HTTP does not allow, and for fields that are the download's own.
+    Raises ValueError for what HTTP does not allow, and for fields that the download sets itself.
     """
     made = dict(_DEFAULTS)
     for name, value in headers.items():
@@ -53,7 +52,7 @@ def header_lines(headers: Mapping[str, str]) -> bytes:
 def request_head(
     target: bytes, authority: bytes, fields: bytes, method: str = "GET", length: int = 0
 ) -> bytes:
-    """A request as it goes out, but for its body of ``length`` bytes.
+    """Write a request as it is sent, without its body of ``length`` bytes.
 
     ``fields`` are :func:`header_lines`, ``method`` is one that HTTP knows.
     """

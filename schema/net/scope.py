@@ -1,8 +1,8 @@
-"""Which URLs belong to a crawl, and how soon: scope, patterns, depth and priority.
+"""Which URLs belong to a crawl, and in which order they come: scope, patterns, depth, priority.
 
-A *root* is where scope is measured from, written without a scheme: ``example.org`` or
-``example.org:8080`` (scope host), ``example.org`` (domain), ``example.org/docs/`` (prefix), ``*``
-(any). http and https of one host are one.
+Scope is measured from *roots*, written without a scheme: ``example.org`` or ``example.org:8080``
+(scope host), ``example.org`` (domain), ``example.org/docs/`` (prefix), ``*`` (any). The http and
+https URLs of a host belong together.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _ANY = "*"
 
 
 def root_of(scope: Scope, canonical_url: str) -> str:
-    """The root that a seed gives its crawl.
+    """Return the root that a seed gives its crawl.
 
-    prefix: what starts with the seed, or with its folder if the seed has a query or its last
-    segment looks like a file (``/docs/index.html`` → ``/docs/``). domain: one label under a
-    public suffix, private suffixes (``github.io``) included.
+    prefix: URLs that start with the seed, or with its folder if the seed has a query or its last
+    segment looks like a file (``/docs/index.html`` → ``/docs/``). domain: one label under a public
+    suffix, private suffixes (``github.io``) included.
     """
     if scope == "any":
         return _ANY
@@ -43,7 +43,7 @@ def root_of(scope: Scope, canonical_url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The scope of one revision of a crawl, made by :func:`compile`; cheap to ask."""
+    """The scope of one revision of a crawl, made by :func:`compile`; checking a URL is cheap."""
 
     scope: Scope
     roots: frozenset[str]
@@ -54,10 +54,10 @@ class Rules:
     skips: tuple[Skip, ...] = ()
 
     def excluded_by(self, url: str, depth: int, seed: bool = False) -> str | None:
-        """Why a canonical URL at ``depth`` is not fetched, or None if it is.
+        """Say why a canonical URL at ``depth`` is not fetched, or None if it is.
 
         The reason is short and names the rule. A seed need not match an ``include`` pattern; all
-        else holds for it too, the lists of ``auth`` included.
+        other rules hold for it too, the lists of ``auth`` included.
         """
         if depth > self.depth:
             return f"depth {depth} > {self.depth}"
@@ -70,8 +70,10 @@ class Rules:
         return None
 
     def bars(self, url: str) -> str | None:
-        """Why a requisite is not fetched, or None if it is: it may come from any host, but what is
-        excluded, or would log out, stays so."""
+        """Say why a requisite is not fetched, or None if it is.
+
+        A requisite may come from any host, unless its URL is excluded or would log out.
+        """
         pattern = self.exclude.first(url) if self.exclude.texts else None
         if pattern is not None:
             return f"exclude pattern {pattern!r}"
@@ -79,12 +81,12 @@ class Rules:
 
     @property
     def bars_any(self) -> bool:
-        """Whether :meth:`bars` has to be asked."""
+        """Tell whether :meth:`bars` could ever refuse a URL."""
         return bool(self.exclude.texts or self.skips)
 
     @property
     def backtracks(self) -> bool:
-        """Whether a pattern of a time before RE2 is asked, which may backtrack for ever."""
+        """Tell whether a pattern from before RE2 is used, which may backtrack for ever."""
         return (
             self.include.backtrack
             or self.exclude.backtrack
@@ -92,11 +94,12 @@ class Rules:
         )
 
     def judge(self, task: Task, url: str, link: bool = False) -> str | None:
-        """:meth:`excluded_by` for a task's URL, or where it redirects to, which is as exempt.
+        """Say why a task's URL, or where it redirects to, is not fetched; None if it is.
 
-        ``link``: for a URL that its page leads to, at the page's own depth, which is not exempt.
-        A sitemap need not lie in scope, nor match ``include``: what it lists has to. It redirects,
-        and an index leads, to its own site or into the scope.
+        A redirect has the exemptions of its task. ``link``: the URL is a link of the task's page,
+        at the page's own depth, and is not exempt. A sitemap need not lie in scope, nor match
+        ``include``; the URLs that it lists must. A sitemap redirects, and an index leads, only to
+        its own site or into the scope.
         """
         if link:
             return self.excluded_by(url, task.depth)
@@ -126,16 +129,16 @@ class Rules:
 
 
 def compile(crawl: Crawl) -> Rules:
-    """Compile the scope of a crawl; keep the result for as long as its ``revision`` stays.
+    """Compile the scope of a crawl; keep the result until the crawl's ``revision`` changes.
 
-    Raises ``re.error`` for an invalid pattern, ValueError for an origin that is none;
+    Raises ``re.error`` for an invalid pattern, ValueError for an invalid origin;
     :func:`check_options` finds those before a crawl is made.
     """
     options = crawl.options
     return Rules(
         scope=options.scope,
         roots=frozenset(crawl.roots),
-        # A root without a path is of a time when the crawl had another scope: its whole host.
+        # A root without a path was made when the crawl had another scope: it means the whole host.
         prefixes=tuple(root if "/" in root else f"{root}/" for root in crawl.roots),
         include=Patterns(options.include),
         exclude=Patterns(options.exclude),
@@ -145,11 +148,11 @@ def compile(crawl: Crawl) -> Rules:
 
 
 def redirect_root(rules: Rules, from_url: str, to_url: str) -> str | None:
-    """The root to add when a seed at ``from_url`` redirects to ``to_url``, or None.
+    """Return the root to add when a seed at ``from_url`` redirects to ``to_url``, or None.
 
-    A seed takes its scope along to another host of its own registrable domain
-    (``example.org`` → ``www.example.org``). With scope prefix the folder goes along where the
-    target lies in it, else the target's own root is taken – unless that is the whole host.
+    A seed takes its scope along to another host of its own registrable domain (``example.org`` →
+    ``www.example.org``). With scope prefix, the folder is taken along if the target lies in it.
+    Otherwise the target's own root is added, unless that is the whole host.
     """
     from_host, to_host = host_of(from_url), host_of(to_url)
     if (
@@ -170,14 +173,14 @@ def redirect_root(rules: Rules, from_url: str, to_url: str) -> str | None:
 
 
 def level_for(order: Order, depth: int, score: float | None, url: str) -> int:
-    """The priority level of a URL found at ``depth``; 0 is served first, then arrival decides.
+    """Return the priority level of a URL at ``depth``; 0 comes first, then arrival decides.
 
-    breadth and depth keep the order of depths exact for the first ``LEVELS``; deeper ones share
-    the last level. best uses ``score`` (0 … 1), and without one prefers what is near to a seed,
-    then short paths without a query, as index pages have them.
+    breadth and depth keep the order of depths exact for the first ``LEVELS``; deeper ones share the
+    last level. best uses ``score`` (0 … 1). Without a score it prefers URLs near a seed, then short
+    paths without a query, as index pages have them.
     """
     if order == "best":
-        if score is None or score != score:  # a hook's NaN says nothing
+        if score is None or score != score:  # a hook's NaN counts as no score
             score = _default_score(depth, url)
         return round((1.0 - min(max(score, 0.0), 1.0)) * (LEVELS - 1))
     level = min(max(depth, 0), LEVELS - 1)
@@ -191,14 +194,15 @@ def _default_score(depth: int, url: str) -> float:
 
 
 _SCOPES: tuple[Scope, ...] = ("prefix", "host", "domain", "any")
-"""From the narrowest on."""
+"""From the narrowest to the widest."""
 
 
 def widened(before: Crawl, after: Crawl) -> tuple[int, str] | None:
-    """Which stored pages may have links that ``after`` follows and ``before`` did not.
+    """Return which stored pages may have links that ``after`` follows and ``before`` did not.
 
-    (their least depth, what lets more through, for people), or None for none. A list of patterns
-    lets less through where it is a part of the other; what two patterns match is not compared.
+    The result is (their least depth, the option that lets more through, for people), or None for no
+    page. Lists of patterns are compared as lists: a part of a list lets less through. Two patterns
+    are not compared by what they match.
     """
     old, new = before.options, after.options
     more = {
@@ -227,8 +231,10 @@ def widened(before: Crawl, after: Crawl) -> tuple[int, str] | None:
 
 
 def deeper_calendar(before: CrawlOptions, after: CrawlOptions) -> str:
-    """Why known pages are to get places in the calendar, which ``before`` had none for; "": none
-    are."""
+    """Say why known pages are to get places in the calendar; "" if they are not.
+
+    The reason is that ``before`` gave them none, and ``after`` does.
+    """
     old, new = (
         NO_DEPTH if options.recrawl is None else options.recrawl.deepest
         for options in (before, after)
@@ -239,7 +245,7 @@ def deeper_calendar(before: CrawlOptions, after: CrawlOptions) -> str:
 
 
 def _covers(before: Crawl, after: Crawl, root: str) -> bool:
-    """Whether ``before`` had all in its scope that ``after``, no wider, has by this root."""
+    """Tell whether ``before`` had in scope all that ``after``, no wider, has by this root."""
     scope = before.options.scope
     if scope in ("any", after.options.scope):
         return scope == "any" or root in before.roots
@@ -248,14 +254,14 @@ def _covers(before: Crawl, after: Crawl, root: str) -> bool:
 
 
 def starts(options: CrawlOptions) -> list[tuple[str, str]]:
-    """Where a crawl begins: ``(field, URL)`` of its seeds, then of its sources."""
+    """Return where a crawl begins: ``(field, URL)`` of its seeds, then of its sources."""
     seeds = [(f"seeds[{index}]", seed) for index, seed in enumerate(options.seeds)]
     sources = enumerate(options.sources)
     return seeds + [(f"sources[{index}].url", source.url) for index, source in sources]
 
 
 def check_options(options: CrawlOptions) -> list[tuple[str, str]]:
-    """What is wrong with a crawl's options beyond their types: ``(field, problem)`` pairs."""
+    """Return what is wrong with a crawl's options beyond their types: (field, problem) pairs."""
     problems: list[tuple[str, str]] = []
     for index, seed in enumerate(options.seeds):
         try:
@@ -286,7 +292,7 @@ def _check_patterns(field: str, patterns: Sequence[str]) -> list[tuple[str, str]
 
 
 def _listed(roots: frozenset[str]) -> str:
-    """Up to three roots, for a reason that a person reads."""
+    """Return up to three roots, for a reason that a person reads."""
     shown = sorted(roots)[:3]
     more = len(roots) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "") if shown else "none"

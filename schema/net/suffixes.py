@@ -1,8 +1,8 @@
-"""Which part of a host name everybody can have: the public suffix list (publicsuffix.org/list).
+"""The public suffixes, under which anybody can have a host name (publicsuffix.org/list).
 
 The list is the pinned snapshot that comes with tldextract, and the answers are that library's: a
-test compares them. Only its file is used here, since importing the library takes requests along,
-and its tree of labels is several times as large as the table below.
+test compares them. Only its file is used here: importing the library takes requests along, and its
+tree of labels is several times as large as the table below.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from typing import NamedTuple
 
 _PRIVATE_RULES = "// ===BEGIN PRIVATE DOMAINS==="
 _INNER, _REGISTRY, _PRIVATE = range(3)
-"""What a name in the table is: only part of longer rules, or a rule of one of the two kinds."""
+"""Kinds of names in the table: only a part of longer rules, or a rule of one of two kinds."""
 
 
 class _Split(NamedTuple):
-    """A name's labels, and from which of them on it is a suffix; their number if it has none."""
+    """The labels of a name, and the index of its suffix's first one; their number if it has
+    none."""
 
     labels: list[str]
     suffix: int
     registry: int
     private: bool
-    """Whether the suffix is a private one; its registry's begins at ``registry``."""
+    """Whether the suffix is a private one; the suffix of its registry begins at ``registry``."""
 
 
 def _snapshot() -> bytes:
@@ -41,32 +42,32 @@ SUFFIXES = f"psl-{hashlib.sha256(_snapshot()).hexdigest()[:16]}"
 
 
 def under_registry(name: str) -> str:
-    """The domain one label under a suffix that a registry runs.
+    """Return the domain one label under a suffix that a registry runs.
 
-    ``name`` is a canonical host name without a port. Bare suffixes, names under no known suffix
-    and addresses have none: "".
+    ``name`` is a canonical host name without a port. Bare suffixes, names under no known suffix and
+    addresses have none: "".
     """
     found = _split(name)
     domain = _domain(found)
     if found.private and domain:
-        # Under its registry's suffix, which has at least one label even where it is unknown.
+        # The part under its registry's suffix; that has one label at least, even if it is unknown.
         domain = domain[-1 - max(1, len(found.labels) - found.registry) :]
     return ".".join(domain)
 
 
 def under_suffix(name: str) -> str:
-    """Like :func:`under_registry`, but one label under private suffixes (github.io) too."""
+    """Return the domain like :func:`under_registry`, or under a private suffix (github.io)."""
     return ".".join(_domain(_split(name)))
 
 
 def is_suffix(name: str) -> bool:
-    """Whether everybody can have a name under ``name``: a public suffix, private ones included."""
+    """Tell whether ``name`` is a public suffix, a private one included."""
     found = _split(name)
     return found.suffix < len(found.labels) and not _domain(found)
 
 
 def _domain(found: _Split) -> list[str]:
-    """The suffix and the label before it; empty where one of the two is missing."""
+    """Return the suffix and the label before it; nothing if one of the two is missing."""
     below = found.suffix - 1
     if below < 0 or found.suffix == len(found.labels) or not found.labels[below]:
         return []
@@ -97,10 +98,11 @@ def _split(name: str) -> _Split:
 
 @cache
 def _rules() -> dict[str, int]:
-    """The kind of each rule, ``*.ck`` and ``!www.ck`` among them, and of each ending of a rule."""
+    """Read the kind of each rule, ``*.ck`` and ``!www.ck`` too, and of each ending of a rule."""
     rules: dict[str, int] = {}
     kind = _REGISTRY
-    for line in StringIO(_snapshot().decode()):  # all lines at once would leave holes in the heap
+    # reading all lines at once would leave holes in the heap
+    for line in StringIO(_snapshot().decode()):
         if line.startswith(_PRIVATE_RULES):
             kind = _PRIVATE
         if line.strip() and not line.startswith("//"):
@@ -112,7 +114,7 @@ def _rules() -> dict[str, int]:
 
 
 def _ascii(name: str) -> str:
-    """A name, or a rule, with its labels as they stand in canonical URLs."""
+    """Return a name, or a rule, with its labels as they stand in canonical URLs."""
     if name.isascii():
         return name
     labels = name.split(".")

@@ -1,12 +1,12 @@
-"""The identity of a URL: what counts as the same resource, the same host, the same partition.
+"""The identity of a URL: which URLs name the same resource, host or partition.
 
 A *canonical* URL is the serialisation of the WHATWG URL standard (https://url.spec.whatwg.org,
 parsed by ada) without fragment and without credentials. Nothing else is changed: no sorting of
 parameters, no lower-casing of paths, no guesses about index pages.
 
 Its *fingerprint* is the same for all spellings that RFC 3986 (6.2.2) calls equivalent: ``%7E`` and
-``~``, ``%e9`` and ``%E9`` (:func:`respell`). Nothing is requested in that form: a task keeps the
-URL that was found first.
+``~``, ``%e9`` and ``%E9`` (:func:`respell`). No request uses that spelling: a task keeps the URL
+that was found first.
 
 Credentials (``user:password@``) are dropped rather than refused. So a link that carries them still
 leads somewhere, and nobody's password is stored or sent; HTTP Basic is configured apart. A trailing
@@ -31,23 +31,26 @@ MAX_URL = 8192
 """Characters of the longest canonical URL."""
 
 SITEMAP_PLACE = "/sitemap.xml"
-"""Where a sitemap of an origin is looked for that nobody names."""
+"""Where the sitemap of an origin is looked for if nobody names one."""
 
 CANONICALISER = 2
-"""Version of the rules in this module that a new frontier gets. Under version 1 each canonical URL
-has a fingerprint of its own, under version 2 equivalent spellings share one."""
+"""Version of the rules in this module that a new frontier gets.
+
+Under version 1 each canonical URL has a fingerprint of its own; under version 2 equivalent
+spellings share one.
+"""
 CANONICALISERS = (1, 2)
-"""Versions that this program runs frontiers of."""
+"""The versions whose frontiers this program can run."""
 
 _MAX_INPUT = 8 * MAX_URL
 
 _C0_AND_SPACE = "".join(map(chr, range(0x21)))
-_SHIFT = re.compile("[\x0e\x0f\x1b]").search  # which ISO-2022-JP cannot encode
+_SHIFT = re.compile("[\x0e\x0f\x1b]").search  # ISO-2022-JP cannot encode these
 _NO_TABS = {0x09: None, 0x0A: None, 0x0D: None}
 
-# References that the standard leaves as they stand, but for joining them to the base: no dot
-# segments, no percent signs in the path, no ports, no numeric hosts. By group: absolute, under the
-# base's origin, under its folder, and a query for the base's path.
+# References that need no parser: the standard leaves them as they stand and only joins them to the
+# base. They have no dot segments, no percent signs in the path, no ports, no numeric hosts. The
+# groups are: absolute, under the base's origin, under its folder, and a query for the base's path.
 _QUERY = r"\?[A-Za-z0-9&=_~.%+-]*"
 _PLAIN = re.compile(
     rf"(?:(https?://(?:[a-z0-9_-]+\.)+[a-z]{{2,}}/[A-Za-z0-9/_~.-]*(?:{_QUERY})?)"
@@ -58,22 +61,22 @@ _PLAIN = re.compile(
 ).match
 
 
-# Of another scheme, whatever follows: mailto, javascript.
+# References of another scheme: mailto, javascript.
 _FOREIGN = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*:", re.IGNORECASE | re.ASCII).match
 
-# What the standard leaves exactly as it stands: an absolute URL of the plainest kind.
+# Absolute URLs of the plainest kind, which the standard leaves exactly as they stand.
 _CANONICAL = re.compile(
     rf"https?://(?:[a-z0-9_-]+\.)+[a-z]{{2,}}/[A-Za-z0-9/_~.-]*(?:{_QUERY})?\Z"
 ).match
 
 
 def canonicalise(url: str, base: str | None = None, encoding: str = "utf-8") -> str:
-    """The canonical form of ``url``, resolved against ``base`` if one is given.
+    """Return the canonical form of ``url``, resolved against ``base`` if one is given.
 
-    Characters beyond ASCII in the query are percent-encoded in ``encoding``, the page's own
-    (a label of the Encoding standard; unknown ones mean UTF-8), elsewhere always in UTF-8.
-    Idempotent. Raises :class:`InvalidUrl` for what is not http(s), cannot be parsed, or is longer
-    than ``MAX_URL``.
+    Characters beyond ASCII in the query are percent-encoded in ``encoding``, the page's own (a
+    label of the Encoding standard; unknown ones mean UTF-8), elsewhere always in UTF-8. Idempotent.
+    Raises :class:`InvalidUrl` for a URL that is not http(s), cannot be parsed, or is longer than
+    ``MAX_URL``.
     """
     if base is None and len(url) <= MAX_URL and "/." not in url and _CANONICAL(url):
         return url
@@ -97,10 +100,10 @@ def canonicalise(url: str, base: str | None = None, encoding: str = "utf-8") -> 
 
 
 def resolved(references: Iterable[str], base: str, encoding: str = "utf-8") -> list[str]:
-    """``canonicalise`` for the many references of a page: the same results, several times faster.
+    """Run ``canonicalise`` for many references of a page: the same results, several times faster.
 
-    ``base`` is canonical; "" stands for what is no http(s) URL. The base is looked at once;
-    references of the plainest kind, which are most, are joined to it without a parser.
+    ``base`` is canonical; "" stands for a URL that is not http(s). The base is parsed once.
+    References of the plainest kind, which are most, are joined to it without a parser.
     """
     path = base.partition("?")[0]
     starts = ("", "", origin_of(base), path.rpartition("/")[0] + "/", path)
@@ -130,7 +133,7 @@ def _prepare(url: str, encoding: str) -> str:
     if standard_name(encoding) in (None, "utf-8"):
         return url
     url = url.strip(_C0_AND_SPACE).translate(_NO_TABS)
-    rest = url.partition("#")[0]  # the fragment goes anyway
+    rest = url.partition("#")[0]  # the fragment is dropped anyway
     path, mark, query = rest.partition("?")
     plain = query.isascii() and not _SHIFT(query)
     return path + mark + (query if plain else encode_query(query, encoding))
@@ -142,9 +145,9 @@ def _without_credentials(href: str) -> str:
     return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
 
 
-# Encoded octets that are unreserved or written in lower case. A "%" that encodes nothing may stand
-# before: what it would encode then must not arise. The first tells soon that there are none, in
-# URLs of other scripts say; it begins with its letter, which is searched for.
+# Encoded octets that are unreserved or in lower case. A "%" that encodes nothing may stand before
+# one: decoding must not make it encode something. The first pattern quickly finds that there are
+# none, as in URLs of other scripts: it begins with a letter, which is searched for.
 _MAY_BE_RESPELT = re.compile("%(?=[2-7a-f]|.[a-f])").search
 _RESPELT = re.compile(
     "%(?<!%%)(?<!%[0-9A-Fa-f]%)(?:[46][1-9A-Fa-f]|[57][0-9Aa]|3[0-9]|2[DdEe]|5[Ff]|7[Ee]"
@@ -159,7 +162,7 @@ _SPELT = {
 
 
 def respell(canonical: str) -> str:
-    """The spelling that stands for all that RFC 3986 (6.2.2) calls equivalent to this one.
+    """Return the spelling that stands for all that RFC 3986 (6.2.2) calls equivalent to this one.
 
     Unreserved characters are not encoded, hexadecimal digits are in upper case. Idempotent.
     """
@@ -169,7 +172,7 @@ def respell(canonical: str) -> str:
 
 
 def fingerprint(canonical: str, seed: int = 0, version: int = CANONICALISER) -> int:
-    """Signed 64-bit XXH3 of a canonical URL, under the frontier's secret ``seed``.
+    """Return the signed 64-bit XXH3 of a canonical URL, under the frontier's secret ``seed``.
 
     ``version`` is that of the frontier's rules; see :data:`CANONICALISER`.
     """
@@ -179,27 +182,27 @@ def fingerprint(canonical: str, seed: int = 0, version: int = CANONICALISER) -> 
 
 
 def signed(digest: int) -> int:
-    """An unsigned number of 64 bits as a fingerprint."""
+    """Return an unsigned number of 64 bits as a fingerprint."""
     return digest - (1 << 64) if digest >> 63 else digest
 
 
 def origin_of(canonical: str) -> str:
-    """``scheme://host[:port]`` of a canonical URL."""
+    """Return the ``scheme://host[:port]`` of a canonical URL."""
     return canonical[: canonical.index("/", 8)]
 
 
 def host_of(canonical: str) -> str:
-    """The unit of politeness: host name, with ``:port`` unless it is 80 or 443."""
+    """Return the unit of politeness: the host name, with ``:port`` unless it is 80 or 443."""
     start = 8 if canonical[4] == "s" else 7
     host = canonical[start : canonical.index("/", start)]
     return host.rpartition(":")[0] if host.endswith((":80", ":443")) else host
 
 
 def task_path(canonical: str) -> str:
-    """What a canonical URL has beyond its host: a letter for its origin, then path and query.
+    """Return a canonical URL without its host: a letter for its origin, then path and query.
 
-    "h" and "s" are http and https on the port that ``host_of`` tells; the odd "H" is http on
-    port 443, "S" https on port 80, which ``host_of`` does not tell apart.
+    "h" and "s" are http and https on the port that ``host_of`` implies. The rare "H" is http on
+    port 443, and "S" is https on port 80: ``host_of`` does not tell these apart.
     """
     secure = canonical[4] == "s"
     start = 8 if secure else 7
@@ -218,20 +221,20 @@ _ORIGINS = {
 
 
 def task_url(host: str, path: str) -> str:
-    """The canonical URL of which ``host_of`` is ``host`` and ``task_path`` is ``path``."""
+    """Return the canonical URL with this ``host_of`` and this ``task_path``."""
     scheme, port = _ORIGINS[path[0]]
     return f"{scheme}{host}{port}{path[1:]}"
 
 
 def hostname_of(host: str) -> str:
-    """A host, as ``host_of`` writes it, without its port."""
+    """Return the name in a host that ``host_of`` wrote, without its port."""
     name, colon, port = host.rpartition(":")
     return name if colon and not port.endswith("]") else host
 
 
 @lru_cache(maxsize=65_536)
 def registrable_domain(host: str) -> str:
-    """The registrable domain of a host name, one label under a suffix that a registry runs.
+    """Return the registrable domain of a host, one label under a suffix that a registry runs.
 
     The port is ignored. Addresses, bare suffixes and names under no known suffix are their own.
     """
@@ -241,9 +244,9 @@ def registrable_domain(host: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def site_of(host: str) -> str:
-    """Like :func:`registrable_domain`, but one label under private suffixes (github.io) too.
+    """Return the domain like :func:`registrable_domain`, or under a private suffix (github.io).
 
-    What belongs together for a person: ``alice.github.io`` is not ``bob.github.io``.
+    It separates what people see as different sites: ``alice.github.io`` is not ``bob.github.io``.
     """
     name = hostname_of(host)
     return under_suffix(name) or name
@@ -251,5 +254,5 @@ def site_of(host: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def partition_of(host: str, partitions: int) -> int:
-    """Which of ``partitions`` holds everything about the registrable domain of ``host``."""
+    """Return which of ``partitions`` holds everything about the registrable domain of ``host``."""
     return xxhash.xxh3_64_intdigest(registrable_domain(host).encode()) % partitions

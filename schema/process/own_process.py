@@ -20,15 +20,14 @@ _BEGAN_MS = epoch_ms()
 
 
 def rss_bytes() -> int:
-    """Memory of this process that is in RAM; the most that it ever was where the kernel does not
-    say more."""
+    """Return the memory of this process in RAM, in bytes; its peak if the kernel tells no more."""
     with suppress(OSError, ValueError, IndexError):
         return int(_STATM.read_text().split()[1]) * _PAGE_BYTES
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def disk_used(folders: Iterable[Path]) -> float:
-    """Share that is taken of the fullest of the disks that hold these folders; 0 to 1."""
+    """Return the used share, 0 to 1, of the fullest disk that holds one of these folders."""
     shares = [0.0]
     for folder in folders:
         with suppress(OSError):
@@ -38,7 +37,7 @@ def disk_used(folders: Iterable[Path]) -> float:
 
 
 def facts(folders: Iterable[Path] = ()) -> Facts:
-    """What every process tells of itself; ``folders`` are those that it writes to."""
+    """Return what every process tells of itself; ``folders`` are those that it writes to."""
     return Facts(
         pid=os.getpid(),
         machine=socket.gethostname()[:255],

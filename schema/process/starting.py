@@ -1,7 +1,7 @@
-"""Two things that may happen while a process imports: Ctrl-C, and a package that is not there.
+"""What may go wrong while a process imports: Ctrl-C, and a package that is missing.
 
-To be imported first, and itself in no time: importing takes up to a second, and an interrupt in it
-would show where Python just was.
+This module is imported first, and takes no time itself. Importing takes up to a second, and Ctrl-C
+during it would print a traceback.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _held = False
-"""Whether Ctrl-C ends the process by our doing."""
+"""Whether :func:`begin` decided what Ctrl-C does."""
 
 
 def begin(program: str) -> None:
-    """Ctrl-C ends the process without a word, and a package that is missing is told in one line.
+    """Let Ctrl-C end the process silently, and report a missing package in one line.
 
-    ``program`` begins that line. Where somebody else decides about Ctrl-C, as a shell does for what
-    runs in the background, nothing is changed.
+    ``program`` begins that line. If Ctrl-C is already handled, as by a shell for what runs in the
+    background, nothing is changed.
     """
     global _held
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         _held = True
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # The executable blocks it before: only from here on would nobody see where Python was.
+    # The executable blocks the signal before: from here on Ctrl-C prints no traceback.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
     def told(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -41,7 +41,7 @@ def begin(program: str) -> None:
 
 
 def done() -> None:
-    """All is imported: Ctrl-C is a KeyboardInterrupt again."""
+    """All is imported: let Ctrl-C raise KeyboardInterrupt again."""
     global _held
     if _held and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -49,9 +49,9 @@ def done() -> None:
 
 
 def missing(error: BaseException) -> str:
-    """What to do about a package that could not be imported; "" for every other error.
+    """Say what to do about a package that could not be imported; "" for every other error.
 
-    Our own modules are not meant: that one of them is missing is a fault of ours.
+    Our own modules are not meant: if one of them is missing, that is a bug.
     """
     if not isinstance(error, ImportError) or not error.name:
         return ""

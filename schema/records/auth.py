@@ -70,8 +70,10 @@ class Bearer(Entry, frozen=True, kw_only=True, tag="bearer"):
 
 
 class OAuth1(Entry, frozen=True, kw_only=True, tag="oauth1"):
-    """OAuth 1.0a (RFC 5849): each request is signed. Secrets: client_key, client_secret; and
-    token, token_secret unless ``greencrawl login`` is to get them.
+    """OAuth 1.0a (RFC 5849): each request is signed.
+
+    Secrets: client_key, client_secret; also token and token_secret, unless ``greencrawl login`` is
+    to get them.
     """
 
     provider: Annotated[
@@ -86,10 +88,10 @@ class OAuth1(Entry, frozen=True, kw_only=True, tag="oauth1"):
 
 
 class OAuth2(Entry, frozen=True, kw_only=True, tag="oauth2"):
-    """OAuth 2.0 (RFC 6749, 7636). Secrets: client_id, and client_secret unless it is public.
+    """OAuth 2.0 (RFC 6749, 7636). Secrets: client_id; client_secret unless the client is public.
 
-    With grant ``code`` a person says yes once (``greencrawl login NAME``); afterwards the token is
-    refreshed without one for as long as the provider allows.
+    With grant ``code`` a person agrees once (``greencrawl login NAME``). Afterwards the token is
+    refreshed without a person for as long as the provider allows.
     """
 
     grant: Literal["client_credentials", "code"] = "client_credentials"
@@ -120,9 +122,9 @@ class OAuth2(Entry, frozen=True, kw_only=True, tag="oauth2"):
 class Form(Entry, frozen=True, kw_only=True, tag="form"):
     """A login form. Secrets: username, password.
 
-    The page at ``login_url`` is read, its form filled in with everything it holds (hidden fields
-    and CSRF tokens), and sent. Left empty, the fields for name and password are found by their
-    types and names.
+    The page at ``login_url`` is read. Its form is filled in with everything that it holds (hidden
+    fields and CSRF tokens), and sent. If the fields for name and password are not set here, they
+    are found by their types and names.
     """
 
     login_url: Url
@@ -163,11 +165,11 @@ Auth = Basic | Digest | Bearer | OAuth1 | OAuth2 | Form | Own
 class Source(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A JSON API that lists what to fetch, page after page. Expressions are JMESPath.
 
-    ``url`` is its first page and a seed of the crawl. An answer from there, whatever value the
-    parameter ``cursor`` has, is read by the expressions: ``items`` gives the URLs to fetch
-    (relative ones count from the page), ``next`` what leads to the next page – the value of
-    ``cursor``, or a URL where ``cursor`` is empty; nothing, null or "" or 0 ends the list. Next
-    pages are at the same depth.
+    ``url`` is its first page and a seed of the crawl. The expressions read each answer from this
+    URL, whatever value the parameter ``cursor`` has. ``items`` gives the URLs to fetch; relative
+    ones are resolved against the page. ``next`` gives the next page: the value of ``cursor``, or a
+    URL if ``cursor`` is empty. Nothing, null, "" or 0 ends the list. Next pages are at the same
+    depth.
     """
 
     url: Url
@@ -177,15 +179,17 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 BUILT_IN_KERNELS = ("http", "json", "sitemap", "feed")
-"""Names of kernels that are chosen by content; any but ``json``, which needs a source, may be
-named for URLs as well."""
+"""Names of kernels that are chosen by content.
+
+All but ``json``, which needs a source, may also be named for URLs.
+"""
 
 
 class KernelRule(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """URLs that are fetched and read by one kernel.
+    """URLs that one kernel fetches and reads.
 
-    ``match`` is a whole canonical URL in which ``*`` stands for any characters; of several that
-    match the first counts. ``kernel`` is ``http``, ``sitemap`` or ``feed``, or ``module:Class``.
+    ``match`` is a whole canonical URL in which ``*`` stands for any characters; the first rule that
+    matches counts. ``kernel`` is ``http``, ``sitemap`` or ``feed``, or ``module:Class``.
     """
 
     match: Pattern

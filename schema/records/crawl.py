@@ -1,4 +1,4 @@
-"""A crawl: what a person asks for, and how it stands."""
+"""A crawl: its options, and its state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LEVELS = 32
 
 
 RELEASED = 1_000
-"""Shapes that a crawl keeps as let go at most; who wants more lets all go."""
+"""Most shapes that a crawl keeps as released; to release more, release all."""
 
 
 EVERY_SHAPE = "*"
@@ -39,11 +39,11 @@ EVERY_SHAPE = "*"
 
 
 ADDRESS_RATE, ADDRESS_CONNECTIONS, DOMAIN_RATE = 10.0, 10, 20.0
-"""What holds outside GREENCRAWL_ALLOW_NETWORKS where a crawl says nothing."""
+"""Defaults outside GREENCRAWL_ALLOW_NETWORKS where a crawl says nothing."""
 
 
 class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a person may say about a crawl: the same names in TOML, options and the API."""
+    """The options of a crawl; TOML, the command line and the API use the same names."""
 
     seeds: Annotated[tuple[Url, ...], Meta(description="URLs to start from")] = ()
     scope: Annotated[
@@ -293,10 +293,10 @@ _LATER = frozenset(
 
 
 def kept_options(options: CrawlOptions) -> bytes:
-    """Options as a store keeps them: JSON without what is later than the first release and unsaid.
+    """Write options as a store keeps them: JSON, without later options that are not set.
 
-    Workers of an earlier version, which know no such field, then go on with crawls that do not use
-    it while an upgrade is under way.
+    "Later" are options that the first release did not have. Workers of an earlier version do not
+    know these fields. So they go on with crawls that do not use them while an upgrade is under way.
     """
     fields = msgspec.structs.asdict(options)
     for field in msgspec.structs.fields(options):
@@ -304,7 +304,8 @@ def kept_options(options: CrawlOptions) -> bytes:
             del fields[field.name]
     if options.recrawl is not None:
         fields["recrawl"] = kept_recrawl(options.recrawl)
-    if options.auth:  # earlier workers know no null, and without a list have one of their own
+    # earlier workers do not accept null, and use a list of their own if there is none
+    if options.auth:
         fields["auth"] = [_kept_entry(entry) for entry in options.auth]
     return msgspec.json.encode(fields)
 
@@ -331,19 +332,21 @@ STOPPED = "stopped"
 
 
 STOPPING, STOPPING_NOW = "stopping", "stopping_now"
-"""Reasons of a paused crawl that is done as soon as nothing of it is leased; with the latter what
-is leased goes back unfetched."""
+"""Reasons of a paused crawl that is done when none of its tasks is leased.
+
+With the latter, leased tasks go back unfetched.
+"""
 
 
 class Crawl(Struct, frozen=True, kw_only=True):
     """A crawl as the store keeps it.
 
-    ``id`` also is the crawl's instance: a purged and re-created crawl has another. ``roots`` are
-    what its scope is measured from: hosts, domains or prefixes, as ``greencrawl.schema.net.scope``
-    has them. ``released`` are shapes of URLs that people let go, which are never parked again: a
-    thousand at most, ``*`` for all. ``revision`` rises with every change of options, roots or
-    released shapes, ``version`` with every change at all: what somebody does with a crawl counts
-    only while its version is the one that he has read.
+    ``id`` also is the crawl's instance: a crawl that was purged and created again has another.
+    Scope is measured from ``roots``: hosts, domains or prefixes, as in
+    ``greencrawl.schema.net.scope``. ``released`` are shapes of URLs that a person released; they
+    are never parked again: a thousand at most, ``*`` for all. ``revision`` rises with every change
+    of options, roots or released shapes, ``version`` with every change at all. An action on a crawl
+    counts only while its version is the one that its sender has read.
     """
 
     id: int
@@ -358,29 +361,35 @@ class Crawl(Struct, frozen=True, kw_only=True):
     started_ms: int = 0
     finished_ms: int = 0
     wakes_ms: int = 0
-    """Of one that rests: when its next period begins."""
+    """When the next period begins, if the crawl rests."""
     reason: str = ""
-    """Why it is done: ``finished``, ``stopped``, or the limit that was reached (``max_pages`` …);
-    of one that is paused until it is done: ``stopping`` or ``stopping_now``."""
+    """Why the crawl is done: ``finished``, ``stopped``, or the limit that was reached.
+
+    For a crawl that is paused until it is done: ``stopping`` or ``stopping_now``.
+    """
 
     @property
     def finished(self) -> bool:
-        """Done because nothing was left to do, and perhaps resting: whatever comes to it makes it
-        active again."""
+        """Tell whether it is done because nothing was left to do.
+
+        It may rest; new URLs make it active.
+        """
         return self.ended and self.reason == FINISHED
 
     @property
     def ended(self) -> bool:
-        """Done, or resting until its next period."""
+        """Tell whether it is done, or rests until its next period."""
         return self.state in ("done", "resting")
 
     def wakes(self, now_ms: int) -> bool:
-        """Whether its next period is due. One that is further off than two are apart is: the clock
-        went back."""
+        """Tell whether its next period is due.
+
+        A period that is further away than ``every`` is due, too: the clock went back.
+        """
         every_ms = self.options.recrawl.every_ms if self.options.recrawl else 0
         return self.state == "resting" and not 0 < self.wakes_ms - now_ms <= every_ms
 
     @property
     def stopping(self) -> bool:
-        """Done once nothing of it is leased, unless a person resumes or seeds it before."""
+        """Tell whether it ends when none of its tasks is leased, unless it is resumed or seeded."""
         return self.state == "paused" and self.reason in (STOPPING, STOPPING_NOW)

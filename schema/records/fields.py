@@ -13,7 +13,7 @@ TOKEN = r"^[0-9a-f]{16}$"
 SESSION_ID = r"^[0-9]{1,5}/.{1,300}$"
 WORKER_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 KIND = r"^[a-z_]+$"
-"""Patterns; what a person is told of them stands in ``greencrawl.broker.api.problems``."""
+"""Patterns; ``greencrawl.broker.api.problems`` has the messages about them for people."""
 CrawlName = Annotated[str, Meta(pattern=CRAWL_NAME, description="Name of a crawl")]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]

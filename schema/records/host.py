@@ -1,4 +1,4 @@
-"""A host as the frontier sees it, what is said of it, and a Redis node that is away."""
+"""A host in the frontier, reports about it, and a Redis node that is away."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from msgspec import Meta, Struct
 from greencrawl.schema.records.fields import Count, Seconds
 
 TRAPS_BYTES = 4096
-"""What a crawl knows of a host's shapes, packed by workers, takes so many bytes at most."""
+"""Most bytes of what a crawl knows of a host's shapes, as workers pack it."""
 
 
 class PutOff(StrEnum):
-    """Why a session ended by no fault of its host's, so that its tasks went back uncharged."""
+    """Why a session ended through no fault of its host: its tasks went back uncharged."""
 
-    SHARE = "share"  # its address, or its domain, is asked for as much as it may be
-    LOOK_UP = "look_up"  # too many look-ups of DNS that take long are under way
-    MEMORY = "memory"  # its answer found no memory
-    SLOW = "slow"  # too many hosts that are slow, or may be, are being fetched from
+    SHARE = "share"  # its address or domain has reached its share of requests
+    LOOK_UP = "look_up"  # too many slow DNS look-ups are under way
+    MEMORY = "memory"  # there was no memory for its answer
+    SLOW = "slow"  # too many slow hosts are being fetched from
     LOGIN = "login"  # its login cannot be made or kept now
     ROBOTS = "robots"  # its robots.txt is redirected to a host that cannot be asked now
 
@@ -27,14 +27,13 @@ class PutOff(StrEnum):
 class HostReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """What a session learnt of its host; all optional. ``delay`` and ``latency`` in seconds.
 
-    ``delay`` is the adaptive delay to use next, 0 where the host needs none above the floor;
-    ``robots_delay`` robots.txt's crawl-delay;
-    ``robots`` says that robots were read (or found absent) in this session; ``block`` asks for a
-    block of that many seconds (0 with ``failed``: the host's own back-off, doubling a block).
-    ``block`` without ``failed``: by no fault of the host's it is to rest so long, for a reason that
-    ``put_off`` names (:class:`PutOff`).
-    ``why`` says more than ``failed`` to a person who asks why the host is not fetched from.
-    ``traps`` takes the place of what the crawl knew of the host's shapes; b"" leaves that as it is.
+    ``delay`` is the adaptive delay to use next, 0 where the host needs none above the floor.
+    ``robots_delay`` is robots.txt's crawl-delay. ``robots`` says that robots were read (or found
+    absent) in this session. ``block`` asks for a block of that many seconds; 0 with ``failed``
+    means the host's own back-off, which doubles each time. ``block`` without ``failed`` is a block
+    through no fault of the host; ``put_off`` names the reason (:class:`PutOff`). ``why`` says more
+    than ``failed`` to a person who asks why the host is not fetched from. ``traps`` replaces what
+    the crawl knew of the host's shapes; b"" leaves that as it is.
     """
 
     delay: Seconds = 0.0
@@ -70,18 +69,18 @@ class HostState(Struct, frozen=True, kw_only=True):
     failures: int = 0
     robots_known: bool = False
     why: str = ""
-    """What its last session failed by, while it is blocked."""
+    """Why its last session failed, while it is blocked."""
 
 
 class HostPatch(Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of ``PATCH /v1/hosts/{host}``: seconds of least delay; seconds to block from now."""
+    """Body of ``PATCH /v1/hosts/{host}``: the least delay in seconds; seconds to block from now."""
 
     delay: Seconds | None = None
     block: Annotated[float, Meta(ge=0, le=7 * 86_400)] | None = None
 
 
 class NodeAway(Struct, frozen=True):
-    """A Redis node that does not answer, since when (milliseconds since 1970), and how it failed.
+    """A Redis node that does not answer, since when (epoch ms), and how it failed.
 
     ``since_ms`` is 0 for a node that answers but must not be used: ``why`` says what to do.
     """
@@ -92,11 +91,11 @@ class NodeAway(Struct, frozen=True):
 
 
 class Purge(Struct, frozen=True, kw_only=True):
-    """A deletion under way: of a crawl, or of what waits of one host in it.
+    """A deletion under way: of a crawl, or of the waiting tasks of one host in it.
 
-    ``instance`` is the crawl's id: its name may belong to another by now. ``total`` counts stored
-    rows, or tasks of the host, when it began (0: not counted yet); ``removed`` is how far it is.
-    ``away`` are Redis nodes that it waits for: it goes on by itself when they are back.
+    ``instance`` is the crawl's id: another crawl may have its name by now. ``total`` counts stored
+    rows, or tasks of the host, at its start (0: not counted yet); ``removed`` is how many are
+    deleted. ``away`` are Redis nodes that it waits for: it goes on by itself when they are back.
     """
 
     id: int

@@ -16,74 +16,82 @@ class TaskKind(IntEnum):
 
     PAGE = 0
     ROBOTS = 1
-    """To ask what stands at this URL, for another host that redirects its robots.txt here."""
+    """To look up this URL for another host that redirects its robots.txt here."""
     ERRAND = 2
-    """To send the requests that wait for whoever holds this host: those of a login that leads over
-    several hosts (``greencrawl.worker.auth.errands``)."""
+    """To send login requests that wait for a session of this host.
+
+    Such a login involves several hosts (``greencrawl.worker.auth.errands``).
+    """
     SITEMAP = 3
-    """To read a list of URLs: what it lists has its own depth (``greencrawl.worker.sitemaps``)."""
+    """To read a list of URLs, which get depths of their own (``greencrawl.worker.sitemaps``)."""
     REQUISITE = 4
     """To keep what a page needs to be shown: an image, a style, a script, a font."""
     SITEMAP_GUESS = 5
-    """To read a sitemap at the usual place, of which nobody has said that it is there: it is asked
-    for once, and of what is not there no row is kept."""
+    """To read a sitemap at the usual place, which nobody has named.
+
+    It is asked for once. If there is none, no row is stored.
+    """
     CANONICAL = 6
-    """To read what another page names as its canonical URL: a page, and no seed at any depth."""
+    """To read the canonical URL that another page names. It is a page, and no seed at any depth."""
     REFETCH = 7
     """To read a page again if it has changed since it was stored."""
     REREAD = 8
-    """To look through a page as it is stored for links that the crawl's rules now let be followed;
-    nothing is asked of its host."""
+    """To read a stored page again for links that the crawl's rules now allow.
+
+    No request is sent to its host.
+    """
 
     @property
     def is_page(self) -> bool:
-        """Whether it asks for a page, by a link or as a seed."""
+        """Tell whether it asks for a page, as a link or as a seed."""
         return self in (TaskKind.PAGE, TaskKind.CANONICAL, TaskKind.REFETCH)
 
     @property
     def is_sitemap(self) -> bool:
-        """Whether it asks for a list of URLs."""
+        """Tell whether it asks for a list of URLs."""
         return self in (TaskKind.SITEMAP, TaskKind.SITEMAP_GUESS)
 
     @property
     def has_row(self) -> bool:
-        """Whether what becomes of it stands in the store."""
+        """Tell whether its outcome is a row of the store."""
         return self not in (TaskKind.ROBOTS, TaskKind.ERRAND)
 
 
 INDEX_STEP = 16
-"""A sitemap's ``redirects`` grow by so much for each index that it lies in, those of what a style
-sheet needs for each style sheet that it is behind; what is left are its redirects."""
+"""A step of ``redirects`` in a sitemap for each index above it.
+
+In what a style sheet needs it is a step for each style sheet above. The remainder are redirects.
+"""
 
 _KIND_BITS = 6
 
 
 def pack_redirects(item: Admission | Task) -> int:
-    """A task's kind and its redirects (63 at most) as the queue and SQL keep them: one number."""
+    """Pack a task's kind and its redirects (63 at most) into one number, for the queue and SQL."""
     return item.kind << _KIND_BITS | item.redirects
 
 
 def unpack_redirects(number: int) -> tuple[int, TaskKind]:
-    """(redirects, kind) of a number that :func:`pack_redirects` made."""
+    """Return (redirects, kind) of a number that :func:`pack_redirects` made."""
     return number & (1 << _KIND_BITS) - 1, TaskKind(number >> _KIND_BITS)
 
 
 def pack_level(level: int, kind: TaskKind) -> int:
-    """A task's kind and its level as SQL keeps them of a final state: one number."""
+    """Pack a task's kind and its level into one number, as SQL keeps them in a final state."""
     return kind << _KIND_BITS | level
 
 
 def unpack_level(number: int) -> tuple[int, TaskKind]:
-    """(level, kind) of a number that :func:`pack_level` made."""
+    """Return (level, kind) of a number that :func:`pack_level` made."""
     return number & (1 << _KIND_BITS) - 1, TaskKind(number >> _KIND_BITS)
 
 
 SUSPECT_DELIVERIES = 3
-"""A task that was handed out so often without an outcome is a suspect: its page is read alone."""
+"""A task that was leased so often without an outcome is a suspect: its page is read alone."""
 
 
 class Admission(Struct, frozen=True, array_like=True, gc=False):
-    """A URL on its way into the frontier; also what a page's log of links holds, in this order."""
+    """A URL on its way into the frontier; a page's log of links has these fields in this order."""
 
     url: str
     depth: int = 0
@@ -93,7 +101,7 @@ class Admission(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Task(Struct, frozen=True, gc=False):
-    """A leased URL. ``number`` names it within its session; it is never used twice there."""
+    """A leased URL. ``number`` names it within its session, where it is never used twice."""
 
     number: int
     url: str
@@ -106,25 +114,24 @@ class Task(Struct, frozen=True, gc=False):
 
     @property
     def is_seed(self) -> bool:
-        """Whether a person gave the URL, or the one that redirects to it."""
+        """Tell whether a person gave the URL, or the one that redirects to it."""
         return self.depth == 0 and self.kind in (TaskKind.PAGE, TaskKind.REFETCH)
 
     @property
     def suspect(self) -> bool:
-        """Whether it may be what killed or hung the processes that had it."""
+        """Tell whether its page may have killed or hung the processes that read it."""
         return self.deliveries > SUSPECT_DELIVERIES
 
 
 class Session(Struct, frozen=True, kw_only=True):
     """A lease on one host. ``delay`` in seconds is in force when it opens.
 
-    ``floor`` seconds is the least it may come down to within the session: robots, an operator's
-    setting, and the largest of the crawls that have tasks there.
-    ``failures`` counts the sessions in a row in which the host as a whole failed.
-    ``ttl`` seconds run from when the worker *sent* its request plus ``waited`` of the reply.
-    ``robots_known`` is false when nobody has read this host's robots within a day.
-    ``traps`` is what the crawl knows of the host's shapes: what a report of a session brought last,
-    or b"" where that is not known (any more).
+    ``floor`` is the least delay within the session in seconds: the largest of robots.txt's, an
+    operator's setting, and those of the crawls that have tasks there. ``failures`` counts the
+    sessions in a row in which the host as a whole failed. ``ttl`` seconds run from when the worker
+    *sent* its request plus ``waited`` of the reply. ``robots_known`` is false when nobody has read
+    this host's robots within a day. ``traps`` is what the crawl knows of the host's shapes: what
+    the last report of a session said, or b"" if that is not known (any more).
     """
 
     session: SessionId
@@ -142,8 +149,10 @@ class Session(Struct, frozen=True, kw_only=True):
 
 
 class Refusal(Struct, frozen=True, forbid_unknown_fields=True):
-    """A crawl of which a worker takes no session: it cannot import its ``hook``, or a
-    kernel: all that it has to import, as it was named then."""
+    """A crawl that a worker takes no session of, since it cannot import its ``hook`` or a kernel.
+
+    It names all modules that the crawl needed at that time.
+    """
 
     crawl: Count
     hook: Annotated[str, Meta(max_length=256)]
@@ -151,7 +160,7 @@ class Refusal(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HookRefusal(Struct, frozen=True):
-    """``worker``, on the machine ``host``, cannot import a crawl's hook and takes no session."""
+    """``worker``, on the machine ``host``, cannot import a crawl's hook, and takes no session."""
 
     worker: str
     host: str
@@ -164,7 +173,7 @@ class LeaseRequest(
 ):
     """Body of ``POST /v1/lease``. ``sequence`` rises by one with each call of an incarnation.
 
-    ``refuses`` are crawls of which the worker takes nothing now; ``host`` names its machine then.
+    ``refuses`` are crawls that the worker takes nothing of now; ``host`` names its machine then.
     """
 
     worker: WorkerId
@@ -179,9 +188,9 @@ class LeaseRequest(
 
 
 class LeaseReply(Struct, frozen=True):
-    """``waited`` seconds passed at the broker before the sessions were opened.
+    """The reply to a lease request; ``waited`` seconds passed before the broker opened sessions.
 
-    ``lost``: a Redis node gave no answer, and may have opened more: reconcile.
+    ``lost``: a Redis node gave no answer, and may have opened more sessions: reconcile.
     ``superseded``: see :class:`ReconcileReply`.
     """
 
@@ -194,15 +203,15 @@ class LeaseReply(Struct, frozen=True):
 class ReconcileRequest(
     Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
 ):
-    """ "Up to (incarnation, sequence) I hold these": what else that incarnation had is released.
+    """Up to (incarnation, sequence) a worker holds these; all its other sessions are released.
 
     Leases with a lower or equal sequence that are still on their way will open nothing. ``dead``
-    are older incarnations that are known to be over: their sessions are released too. One that is
-    not known may be at work still; what it holds runs out by itself. ``idle`` are sessions of the
-    dead without a request under way: only the others' hosts have to rest until one would have
-    ended. ``dead_for`` is how many seconds ago the last of the dead ended, as far as it is known:
-    they have rested for so long already. ``leaving`` is the last word of a process: its name is
-    free for an earlier one that waits.
+    are older incarnations that have certainly ended: their sessions are released, too. Another
+    older incarnation may still be at work; its leases expire by themselves. ``idle`` are sessions
+    of the dead without a request under way. Only the hosts of the other sessions must rest until
+    such a request would have ended. ``dead_for`` is how many seconds ago the last of the dead
+    ended, as far as it is known: the hosts have rested for so long already. ``leaving`` is the last
+    call of a process: an earlier process that waits for its name may have it.
     """
 
     worker: WorkerId
@@ -219,8 +228,8 @@ class ReconcileReply(Struct, frozen=True):
     """How many sessions were released, and how many tasks went back to the queues.
 
     ``away`` names the Redis nodes that did not answer: reconcile again until there are none.
-    ``superseded`` is 0, or a later incarnation of this worker that has reconciled: another process
-    goes by the same name, and this one opens and releases nothing.
+    ``superseded`` is 0, or a later incarnation of this worker that has reconciled. In that case
+    another process has the same name, and this one opens and releases nothing.
     """
 
     sessions: int
@@ -230,11 +239,11 @@ class ReconcileReply(Struct, frozen=True):
 
 
 class Done(Struct, frozen=True, tag="done", forbid_unknown_fields=True, omit_defaults=True):
-    """The URL is settled. ``stored`` if a page (2xx with a body) was kept; ``bytes`` downloaded.
+    """The URL is settled. ``stored`` if a page (2xx with a body) was stored; ``bytes`` downloaded.
 
-    ``kind`` is ``ok`` or the failure kind under which a final state was recorded (``gone`` …).
-    ``rewritten`` counts its links that the crawl's ``normalise`` has changed. ``forget``: it is
-    gone, and is not asked for any more unless it is linked anew.
+    ``kind`` is ``ok``, or the failure kind under which a final state was recorded (``gone`` …).
+    ``rewritten`` counts its links that the crawl's ``normalise`` has changed. ``forget``: the URL
+    is gone, and is not asked for again until a new link leads to it.
     """
 
     stored: bool = False
@@ -253,7 +262,7 @@ class Retry(Struct, frozen=True, tag="retry", forbid_unknown_fields=True):
 
 
 class Dead(Struct, frozen=True, tag="dead", forbid_unknown_fields=True):
-    """No further try: a dead letter, already committed to the store by the worker."""
+    """No further try: a dead letter, which the worker has committed to the store already."""
 
     kind: Annotated[str, Meta(max_length=40, pattern=KIND)]
 
@@ -271,7 +280,7 @@ class FinishItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class CloseItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """End a session's fetching and free its host. Tasks not yet finished stay under the token.
+    """End a session's fetching and free its host. Tasks that are not finished stay under the token.
 
     ``release`` names tasks that were not fetched; they go back to the queue uncharged.
     """
@@ -283,7 +292,7 @@ class CloseItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class ExtendItem(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A session whose deadline is to move."""
+    """A session whose deadline is to be extended."""
 
     session: SessionId
     token: Token
@@ -323,8 +332,11 @@ class ReleaseRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 ItemStatus = Literal["ok", "stale", "gone", "stop", "away"]
-"""stale: the token or task is not current (409); gone: the crawl was deleted; stop: end soon;
-away: the Redis node of its host does not answer, nothing is known: send it again later."""
+"""What came of an item.
+
+stale: the token or task is not current (409); gone: the crawl was deleted; stop: end soon; away:
+the Redis node of its host does not answer, so nothing is known: send it again later.
+"""
 
 
 class ItemsReply(Struct, frozen=True):

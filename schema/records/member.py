@@ -1,4 +1,4 @@
-"""Members: the processes that work together, what each tells of itself, and what it is ordered.
+"""Members: the processes that work together, what each tells of itself, and its orders.
 
 A *node* is what an operator starts: a worker with its processes, a broker, a logger. Each of its
 processes is a *member*. Orders go to a node, or to all (:data:`ALL`), and hold until they are taken
@@ -25,15 +25,15 @@ NodeName = Annotated[str, Meta(pattern=NODE, description="Name of a node, or * f
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 BEAT_SECONDS = 45.0
-"""A member of which nothing was heard for so long is silent."""
+"""A member is silent if it has sent nothing for so long."""
 FAILURES = 60
-"""Kinds of failures that a member tells of at most."""
+"""Most kinds of failures that a member reports."""
 
 
 class NodeOptions(
     Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
 ):
-    """What a node may be ordered while it works. What is None is not ordered."""
+    """What an operator may order a node to do while it works. None means: not ordered."""
 
     processes: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None, Meta(description="Processes of a worker")
@@ -62,12 +62,12 @@ class NodeOptions(
     log_level: Annotated[LogLevel | None, Meta(description="Least level of what is logged")] = None
 
     def over(self, under: NodeOptions) -> NodeOptions:
-        """Both of them: what is ordered here counts before what is ordered ``under`` it."""
+        """Return both orders together; where both order an option, this one counts."""
         ordered = {name: value for name, value in asdict(self).items() if value is not None}
         return NodeOptions(**{**asdict(under), **ordered})
 
     def without(self, names: tuple[OptionName, ...]) -> NodeOptions:
-        """All but these."""
+        """Return the orders without these options."""
         return NodeOptions(**{k: v for k, v in asdict(self).items() if k not in names})
 
 
@@ -78,7 +78,7 @@ OptionName = Literal[
 FOLLOWED: Mapping[MemberKind, tuple[OptionName, ...]] = {
     "worker": get_args(OptionName), "broker": ("log_level",), "logger": ("log_level",),
 }  # fmt: skip
-"""What a node of a kind does about its orders; of the others nobody would see anything."""
+"""The options that a node of a kind follows; orders of the others would have no effect."""
 
 OptionSource = Literal["default", "environment", "order"]
 
@@ -87,19 +87,20 @@ Short = Annotated[str, Meta(max_length=40)]
 
 
 class InForce(Struct, frozen=True):
-    """An option as a member keeps it, and who said so."""
+    """An option that a member follows, and who ordered it."""
 
     value: int | float | bool | Short | None
     source: OptionSource
 
 
 class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a member tells of itself. All counters are since its process began; seconds, bytes.
+    """What a member tells of itself; counters run since its process began. Seconds and bytes.
 
-    ``machine`` is the host name; ``greenlets`` are allowed and ``sessions`` under way; ``held`` are
-    leased, with those whose results are still on their way, which take ``backlog_bytes``.
-    ``requests_per_second`` and ``pages_per_second`` are those since it told the last time.
-    ``failures`` are by kind. ``log_queued`` and ``log_dropped`` are lines for a logger.
+    ``machine`` is the host name. ``greenlets`` is how many are allowed, ``sessions`` how many are
+    under way. ``held`` counts leased tasks, with those whose results are still on their way; these
+    results take ``backlog_bytes``. ``requests_per_second`` and ``pages_per_second`` are since its
+    last report. ``failures`` are by kind. ``log_queued`` and ``log_dropped`` are lines for a
+    logger.
     """
 
     pid: Count = 0
@@ -118,19 +119,20 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     backlog_bytes: Count = 0
     failures: Annotated[dict[Short, Count], Meta(max_length=FAILURES)] = field(default_factory=dict)
     options: Annotated[dict[Short, InForce], Meta(max_length=20)] = field(default_factory=dict)
-    """Those that it keeps now, of :class:`NodeOptions`."""
+    """The options that it follows now, of :class:`NodeOptions`."""
     disk_used: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    """Share that is taken of the fullest disk that it writes to."""
+    """The used share of the fullest disk that it writes to."""
     log_queued: Count = 0
     log_dropped: Count = 0
 
 
 class MemberRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Body of ``POST /v1/members``: I am here, and keep the orders of ``revision`` (0: none).
+    """Body of ``POST /v1/members``: I am here, and follow the orders of ``revision`` (0: none).
 
-    Answered after up to ``wait`` seconds, at once if there are others. ``incarnation`` tells the
-    lives of a member apart, a later one has a higher one. ``crawls``: tell of changes of crawls
-    from this revision on; 0: of none. ``leaving`` is its last word, and ``why`` says more of it.
+    The broker answers after up to ``wait`` seconds, at once if there are other orders.
+    ``incarnation`` tells the lives of a member apart; a later one has a higher one. ``crawls``:
+    report changes of crawls from this revision on; 0: report none. ``leaving`` is its last report,
+    and ``why`` gives the reason.
     """
 
     id: WorkerId
@@ -150,8 +152,8 @@ class MemberRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class MemberReply(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The orders in force for a member, of ``revision``.
 
-    ``crawls``: id → revision of orders at which its options were changed. ``next`` is what to say
-    as ``crawls`` the next time. ``log_to`` are addresses of loggers, the first of them first.
+    ``crawls``: id → revision of orders at which its options were changed. ``next`` is what to send
+    as ``crawls`` the next time. ``log_to`` are addresses of loggers; try the first one first.
     ``superseded``: a later life of this member is known.
     """
 
@@ -166,7 +168,7 @@ class MemberReply(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Member(Struct, frozen=True, kw_only=True):
     """A member as the store keeps it: written when it joins, leaves, or is lost.
 
-    ``left_ms`` is 0 while it is there, and ``why`` says how it went: ``stopped``, ``lost`` …
+    ``left_ms`` is 0 while it is there; ``why`` says how it ended: ``stopped``, ``lost`` …
     """
 
     id: str
@@ -185,9 +187,9 @@ MemberStatus = Literal["here", "silent", "left", "lost"]
 
 
 class MemberState(Member, frozen=True, kw_only=True):
-    """A member as people are told: ``facts`` are the latest that it has told.
+    """A member as people see it: ``facts`` is its latest report.
 
-    ``heard_ms`` (epoch) is when that was, 0 if it is longer ago than that.
+    ``heard_ms`` (epoch) is when it came; 0: too long ago.
     """
 
     status: MemberStatus
@@ -195,7 +197,7 @@ class MemberState(Member, frozen=True, kw_only=True):
 
 
 class Ordered(Struct, frozen=True, kw_only=True):
-    """What a node (or ``*``, all) is ordered; ``revision`` rises with each order to anybody."""
+    """The orders of a node (or ``*``, all); ``revision`` rises with each order to any node."""
 
     member: str
     revision: int = 0
@@ -205,7 +207,7 @@ class Ordered(Struct, frozen=True, kw_only=True):
 
 
 class Orders(Struct, frozen=True):
-    """All that is ordered, up to ``revision``; ``crawls`` is id → revision of its last change."""
+    """All orders, up to ``revision``; ``crawls`` is id → revision of its last change."""
 
     revision: int = 0
     nodes: tuple[Ordered, ...] = ()
@@ -215,8 +217,8 @@ class Orders(Struct, frozen=True):
 class OrderChange(Struct, frozen=True, kw_only=True):
     """Who ordered what, and when. ``revision`` is its number.
 
-    ``member`` is a node or ``*``, or "" where options of ``crawl`` were changed. What is null in
-    ``changed`` was taken back.
+    ``member`` is a node or ``*``, or "" if options of ``crawl`` were changed. A null in ``changed``
+    means that the order was taken back.
     """
 
     revision: int

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 
 class FailureKind(StrEnum):
-    """Every way a fetch can fail; what follows stands in ``greencrawl.worker.retry.TABLE``."""
+    """Every way a fetch can fail; ``greencrawl.worker.retry.TABLE`` says what follows."""
 
     GONE = "gone"  # 404, 410, 451 …: final
     FORBIDDEN = "forbidden"  # 401, 403, 407
@@ -40,13 +40,14 @@ class FailureKind(StrEnum):
     COSTLY = "costly"  # reading it took more CPU than is granted
     DENSE = "dense"  # the page is stored, but came as next to nothing of its size
     HOOK = "hook"  # the user's own function raised
-    KERNEL = "kernel"  # the user's own kernel raised, or asked for what it may not
+    KERNEL = "kernel"  # the user's own kernel raised, or asked for what it is not allowed
     PARSE = "parse"  # extraction raised
-    LINKS = "links"  # it is stored, but has more links than are followed or kept
-    SITEMAP = "sitemap"  # it cannot be read, or not to its end: then it is stored all the same
+    LINKS = "links"  # the page is stored, but has more links than are followed or kept
+    # the list cannot be read, or not to its end; in the latter case it is stored
+    SITEMAP = "sitemap"
     LOGIN = "login"  # the login was refused, or could not be made
     LOGGED_OUT = "logged_out"  # the page asks for a login in spite of one just made
-    BODY_AWAY = "body_away"  # it is stored, but cannot be read again: its body's file is away
+    BODY_AWAY = "body_away"  # the page is stored, but cannot be read again: its body's file is away
 
 
 class Failure(Struct, frozen=True):
@@ -59,9 +60,9 @@ class Failure(Struct, frozen=True):
     requests: int = 1
     """Requests that left for the host before this failed (0: none did)."""
     unpacking: float = 0.0
-    """Seconds of CPU that undoing content-encodings took before this failed."""
+    """Seconds of CPU for undoing content-encodings before this failed."""
     ours: bool = False
-    """Whether it is the operator's to mend: the host has no part in it, and is not given up."""
+    """Whether the operator has to repair this: the host is not the cause, and is not given up."""
 
 
 _ASCII = "".join(map(chr, range(0x80)))
@@ -70,13 +71,13 @@ _ASCII = "".join(map(chr, range(0x80)))
 class Directives(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a page says about its use, and what followed from it.
 
-    ``robots`` are words for us of robots meta elements and X-Robots-Tag headers, such as
-    ``noindex``, and of ``all`` and other agents' nothing. ``unavailable_after_ms`` is the earliest
-    moment (epoch) after which the page is not to be shown. ``tdm`` tells whether rights of text and
-    data mining are reserved (TDMRep), "" where nothing does; ``tdm_policy`` is where they may be
-    had. ``withheld`` is the directive for which title, text, body and fields are not kept, "" where
-    they are: ``noindex``, ``unavailable_after``, ``tdm_reservation``, ``noai`` or ``noimageai``; or
-    ``copy``, where the page that it names as its canonical one says the same.
+    ``robots`` are the words of robots meta elements and X-Robots-Tag headers that are for us, such
+    as ``noindex``; ``all`` and words for other agents are left out. ``unavailable_after_ms`` is the
+    earliest moment (epoch) after which the page is not to be shown. ``tdm`` tells whether rights of
+    text and data mining are reserved (TDMRep), "" if nothing says so; ``tdm_policy`` is where one
+    can get the rights. ``withheld`` is the directive for which title, text, body and fields are not
+    kept, "" if they are. It is ``noindex``, ``unavailable_after``, ``tdm_reservation``, ``noai`` or
+    ``noimageai``; or ``copy``, if the canonical page that this page names has such a directive.
     """
 
     robots: tuple[str, ...] = ()
@@ -89,7 +90,7 @@ class Directives(Struct, frozen=True, kw_only=True, omit_defaults=True):
 WITHHELD = frozenset(
     {"noindex", "unavailable_after", "tdm_reservation", "noai", "noimageai", "copy"}
 )
-"""Why a page's content may be withheld, and the kind that its outcome is counted by."""
+"""Why a page's content may be withheld; its outcome is counted by this kind."""
 
 
 class Fetched(Struct):
@@ -97,8 +98,8 @@ class Fetched(Struct):
 
     ``headers`` have lower-case names; repeated ones are joined by ", ". ``elapsed_ms`` runs from
     the first byte sent to the last byte read; ``wire_bytes`` is the body as transferred.
-    ``request`` are header fields that were sent, those that can hold credentials left out.
-    ``unpacking`` is what undoing its content-encodings took of the CPU, in seconds.
+    ``request`` are the header fields that were sent, without those that can hold credentials.
+    ``unpacking`` is the CPU time, in seconds, for undoing content-encodings.
     """
 
     url: str
@@ -115,38 +116,38 @@ class Fetched(Struct):
     """Values of the Set-Cookie headers, one by one."""
     unpacking: float = 0.0
     robots_tags: tuple[str, ...] = ()
-    """Values of the X-Robots-Tag headers, one by one, where there are several."""
+    """Values of the X-Robots-Tag headers, one by one, if there are several."""
     links_cut: bool = False
-    """Whether links in its header Link were left out, as there were too many."""
+    """Whether links in its header Link were left out, since there were too many."""
     site: Directives | None = None
-    """What its site's tdmrep.json says of it, where that was asked for."""
+    """What its site's tdmrep.json says of it, if that was read."""
 
     packed: int = 0
-    """How long its body is where ``body`` is gzip of it, 0 where it is the body itself."""
+    """The length of its body where ``body`` is gzip of it, 0 where it is the body itself."""
 
     def unpack(self, most: int) -> None:
-        """Have no more than ``most`` bytes of the body as it is."""
+        """Undo the compression of the body, and keep at most ``most`` bytes of it."""
         if self.packed:
             self.body = zlib.decompressobj(wbits=31).decompress(self.body, most + 1)
             self.packed = 0
         self.cut(most)
 
     def cut(self, most: int) -> None:
-        """Keep no more than ``most`` bytes of the body."""
+        """Keep at most ``most`` bytes of the body."""
         if len(self.body) > most:
             self.body, self.truncated = self.body[:most], True
 
     @property
     def content_type(self) -> str:
-        """The Content-Type header as it came, "" without one."""
+        """Return the Content-Type header as it came, "" without one."""
         return self.headers.get("content-type", "")
 
     @property
     def location(self) -> str:
-        """Where a redirect points, "" without one; bytes beyond ASCII percent-encoded.
+        """Return where a redirect points, "" if nowhere; bytes beyond ASCII percent-encoded.
 
-        Headers are read as Latin-1, so each character beyond ASCII is a byte of an encoding that
-        nobody named: browsers send such bytes back as they came.
+        Headers are read as Latin-1, so each character beyond ASCII is a byte in an unknown
+        encoding. Browsers send such bytes back as they came.
         """
         found = self.headers.get("location", "").strip()
         return found if found.isascii() else quote(found, safe=_ASCII, encoding="latin-1")
@@ -165,10 +166,11 @@ class Link(Struct):
 
 
 class Page(Struct):
-    """What extraction made of one HTML document. Hooks may read it; ``links`` is all it found.
+    """The result of reading one HTML document; ``links`` are all that were found.
 
-    ``language`` is a BCP 47 tag or ""; ``canonical`` the page's own idea of its URL; ``index`` and
-    ``follow`` follow meta robots and X-Robots-Tag; ``directives`` has all that they say, or None.
+    Hooks may read it. ``language`` is a BCP 47 tag or ""; ``canonical`` is the canonical URL that
+    the page names; ``index`` and ``follow`` follow meta robots and X-Robots-Tag; ``directives`` has
+    all that they say, or None.
     """
 
     url: str
@@ -185,7 +187,7 @@ class Page(Struct):
     omitted_links: int = 0
     rewritten_links: int = 0
     samples: bytes = b""
-    """Hashes of pieces of its text, by which workers tell what is new at a host."""
+    """Hashes of pieces of its text, by which workers tell what is new on a host."""
     spans: bytes = b""
-    """Where its main text stands in ``text`` (``greencrawl.schema.text.spans``); b"": not told."""
+    """Where its main text stands in ``text`` (``greencrawl.schema.text.spans``); b"": not known."""
     directives: Directives | None = None

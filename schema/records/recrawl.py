@@ -1,4 +1,4 @@
-"""When a crawl begins again, its periods, and its rounds over what is stored."""
+"""When a crawl begins again: its periods, and its rounds over stored pages."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_80
 
 
 EVERY_DEPTH, NO_DEPTH = 2**31 - 1, -1
-"""Of :attr:`Recrawl.deepest`."""
+"""Special values of :attr:`Recrawl.deepest`."""
 
 
 class Recrawl(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """When a crawl begins again: in periods, each from its seeds.
 
-    ``every`` is the time from the beginning of one to that of the next: ``15s``, ``90m``, ``12h``,
-    ``1d``, ``2w``. Pages up to ``depth`` that are known are asked for again in each, as far as they
-    are in the *calendar*; 0: the seeds alone.
+    ``every`` is the time from the start of one period to that of the next: ``15s``, ``90m``,
+    ``12h``, ``1d``, ``2w``. In each period, known pages up to ``depth`` that are in the *calendar*
+    are asked for again; 0: the seeds alone.
     """
 
     mode: Literal["period"] = "period"
@@ -29,19 +29,19 @@ class Recrawl(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def every_ms(self) -> int:
-        """The same in milliseconds."""
+        """Return ``every`` in milliseconds."""
         return int(self.every[:-1]) * _UNIT_MS[self.every[-1]]
 
     @property
     def deepest(self) -> int:
-        """The greatest depth of pages in the calendar; -1: it has none."""
+        """Return the greatest depth of pages in the calendar; -1 if there is no calendar."""
         if self.depth == "all":
             return EVERY_DEPTH
         return self.depth or NO_DEPTH
 
 
 def kept_recrawl(recrawl: Recrawl) -> dict[str, object]:
-    """The option as a store keeps it: without ``depth`` where that says nothing."""
+    """Return the option as a store keeps it: without ``depth`` where that is the default."""
     depth = {"depth": recrawl.depth} if recrawl.depth else {}
     return {"mode": recrawl.mode, "every": recrawl.every, **depth}
 
@@ -59,15 +59,15 @@ RoundKind = Literal["read", "fetch", "plan"]
 
 
 class Round(Struct, frozen=True, kw_only=True):
-    """A crawl goes once more through what it has stored, from the first row to the last.
+    """A pass of a crawl over all that it has stored, from the first row to the last.
 
-    ``read``: pages are looked through for links that its rules let be followed by now, without a
-    request. ``fetch``: all is asked for again; each page stays until its new version is there.
-    ``plan``: pages and what is gone get their places in the calendar; nothing is queued.
-    ``why`` says it to people. ``least_depth``: pages of this depth or more. Only what was fetched
-    before ``before_ms`` (epoch) belongs to it: ``total`` pages when it began, -1 where these are
-    not counted. ``queued`` URLs have been queued, up to ``cursor``. ``ended_ms`` is 0 while it is
-    under way.
+    ``read``: stored pages are read again for links that the crawl's rules now allow, without a
+    request. ``fetch``: all pages are asked for again; each page stays until its new version is
+    there. ``plan``: pages, and URLs that are gone, get their places in the calendar; nothing is
+    queued. ``why`` says it to people. ``least_depth``: pages of this depth or more. Only what was
+    fetched before ``before_ms`` (epoch) belongs to it: ``total`` pages when it began, -1 if these
+    are not counted. ``queued`` URLs have been queued, up to ``cursor``. ``ended_ms`` is 0 while it
+    is under way.
     """
 
     kind: RoundKind
@@ -82,10 +82,10 @@ class Round(Struct, frozen=True, kw_only=True):
 
 
 class Observation(NamedTuple):
-    """What was found of a URL at a moment (epoch ms): ``page``, changed or not; ``gone``, or not to
-    be asked for (``excluded``); or nothing that says whether it is there (``failed``).
+    """What was found of a URL at a moment (epoch ms).
 
-    ``task`` is what it was asked for as.
+    It is ``page``, changed or not; ``gone``; ``excluded``: not to be asked for; or ``failed``,
+    which does not say whether the URL is there. ``task`` is the kind of task that asked for it.
     """
 
     crawl: int
@@ -98,9 +98,9 @@ class Observation(NamedTuple):
 
 
 class Due(NamedTuple):
-    """A page that is due to be asked for again; ``after`` is its place among those that are.
+    """A page that is due to be asked for again; ``after`` is its place among those that are due.
 
-    ``item`` is what is to be queued, at no level yet; None where its URL is not known any more.
+    ``item`` is what is to be queued, its level not set yet; None if its URL is not known any more.
     """
 
     fingerprint: int
@@ -111,9 +111,10 @@ class Due(NamedTuple):
 
 class Planned(Struct, frozen=True):
     """When a page is asked for again: in the first period that begins at ``due_s`` (epoch) or
-    later, never if it is ``retired``. ``queued``: it is on its way.
+    after.
 
-    ``misses``: so often in a row it was gone when it was asked for, at ``checked_ms`` last.
+    A page that is ``retired`` is never asked for again. ``queued``: it is on its way. ``misses`` is
+    how often in a row it was gone when it was asked for, at ``checked_ms`` last.
     """
 
     due_s: int

@@ -1,5 +1,4 @@
-"""Rows that the store keeps for the frontier: its identity, duties, clocks, and what nodes are
-owed."""
+"""Rows of the store for the frontier: its identity, duties, clocks, and what nodes are owed."""
 
 from __future__ import annotations
 
@@ -22,9 +21,9 @@ class Overflow(Struct, frozen=True):
 
 
 class Debt(Struct, frozen=True):
-    """What a node that was away is owed: all that is stamped ``since`` or later.
+    """What a node missed while it was away: all rows that are stamped ``since`` or later.
 
-    ``serial`` changes with what is added while it is replayed.
+    ``serial`` changes if more is added while these rows are replayed.
     """
 
     since: int
@@ -34,8 +33,9 @@ class Debt(Struct, frozen=True):
 class Stamp(Struct, frozen=True):
     """What a transaction read of the replay log: the value of its clock, and node → epoch.
 
-    ``refused`` are pages, as (crawl, fingerprint), that a commit did not store: ``max_pages`` are.
-    ``retired`` are URLs that are gone, and are not asked for again unless they are linked anew.
+    ``refused`` are pages, as (crawl, fingerprint), that a commit did not store: ``max_pages`` is
+    reached. ``retired`` are URLs that are gone, and are not asked for again until a new link leads
+    to them.
     """
 
     clock: int
@@ -45,14 +45,14 @@ class Stamp(Struct, frozen=True):
 
 
 class Duty(Struct, frozen=True):
-    """What one broker at a time may do, and the epoch under which it does: each holder has one."""
+    """A task that one broker at a time may do, and its epoch: each holder has another."""
 
     name: str
     epoch: int
 
 
 class Mark(Struct, frozen=True):
-    """A settled URL, for a Redis that is told of the past: Stored, Dead, Parked, or Otherwise."""
+    """A settled URL, to tell a Redis node of the past: Stored, Dead, Parked, or Otherwise."""
 
     crawl: int
     url: str
@@ -63,7 +63,7 @@ class Mark(Struct, frozen=True):
 class NodeRepair(Struct, frozen=True, kw_only=True):
     """How far a Redis node is refilled from the replay log.
 
-    ``done`` and ``total`` count rows of it: pages twice (as marks and for their links), final
+    ``done`` and ``total`` count rows of the log: pages twice (as marks and for their links), final
     states and batches of seeds. ``detail`` says why it waits.
     """
 

@@ -1,4 +1,4 @@
-"""Seeds: what is given, what is said of each, and how the store keeps them."""
+"""Seeds: requests, replies about each seed, and the batches that the store keeps."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Seed(Struct, frozen=True, forbid_unknown_fields=True):
 class SeedRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Body of ``POST /v1/crawls/{c}/urls`` as JSON; as NDJSON each line is one of ``urls``.
 
-    ``force`` queues URLs again that were already seen; ``if_changed`` does, too, and those of which
-    a page is stored are only asked whether they have changed.
+    ``force`` queues URLs again that were already seen. ``if_changed`` does, too; the hosts of
+    stored pages are asked only whether these have changed.
     """
 
     urls: Annotated[tuple[Url | Seed, ...], Meta(max_length=50_000)]
@@ -32,7 +32,7 @@ class SeedRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
 
 class SeedItem(Struct, frozen=True, omit_defaults=True):
-    """What became of a URL; ``reason`` says why one was rejected."""
+    """The result for a URL; ``reason`` says why it was rejected."""
 
     url: str
     status: Literal["added", "duplicate", "rejected", "pending"]
@@ -42,7 +42,7 @@ class SeedItem(Struct, frozen=True, omit_defaults=True):
 class SeedReply(Struct, frozen=True):
     """Counts, and one item per URL in the order given.
 
-    ``pending`` are durable, and are queued when the Redis node of their host answers again.
+    ``pending`` URLs are durable, and are queued when the Redis node of their host answers again.
     """
 
     added: int
@@ -53,7 +53,8 @@ class SeedReply(Struct, frozen=True):
 
 
 class SeedBatch(Struct, frozen=True, kw_only=True):
-    """A logged batch of seeds; pending until every partition admitted it, on nodes away as well."""
+    """A logged batch of seeds; pending until all partitions admitted it, also those of nodes
+    away."""
 
     id: int
     crawl: int

@@ -1,4 +1,4 @@
-"""How crawls, nodes and single URLs stand, for people and for programs."""
+"""The state of crawls, nodes and single URLs, for people and for programs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from greencrawl.schema.records.stored import Attempt, HookCount, Version
 class Totals(Struct, frozen=True, kw_only=True):
     """Counters of one crawl over all partitions, from one undisturbed scan.
 
-    ``failures`` counts outcomes by kind, among them pages that are stored without their content, by
-    why (``noindex`` …); ``later`` are retries not yet due; ``overflow`` waits in
-    SQL, beyond the memory budget; ``hosts`` are those that have tasks waiting. ``parked`` counts
-    those that were released since, too, until they are counted anew from the store. ``rewritten``
-    are links that the crawl's ``normalise`` has changed; ``unchanged`` counts pages that were asked
-    for again and had not changed. ``put_off`` counts sessions that ended by no fault of their
-    hosts', by reason (:class:`greencrawl.schema.records.PutOff`).
+    ``failures`` counts outcomes by kind. It includes pages that are stored without their content,
+    by the reason (``noindex`` …). ``later`` are retries not yet due; ``overflow`` waits in SQL,
+    beyond the memory budget; ``hosts`` are those that have tasks waiting. ``parked`` counts those
+    that were released since, too, until they are counted anew from the store. ``rewritten`` are
+    links that the crawl's ``normalise`` has changed; ``unchanged`` counts pages that were asked for
+    again and had not changed. ``put_off`` counts sessions that ended through no fault of their
+    hosts, by reason (:class:`greencrawl.schema.records.PutOff`).
     """
 
     admitted: int = 0
@@ -44,18 +44,17 @@ class Totals(Struct, frozen=True, kw_only=True):
 
     @property
     def open(self) -> int:
-        """Tasks still to do."""
+        """Return the number of tasks still to do."""
         return self.waiting + self.leased + self.later + self.overflow
 
 
 class CrawlStats(Totals, frozen=True, kw_only=True):
-    """Counters of one crawl, and how it stands. What is still to do is ``waiting +
-    leased + later + overflow``.
+    """Counters of one crawl, and its state.
 
-    ``wakes_ms`` is when the next period of one that rests begins, ``period`` the latest of one that
-    begins again, and ``rounds`` those that are under way. ``hooks`` counts failures of its
-    hook; ``refused`` are workers that cannot import it, and ``stuck`` says that no worker is known
-    which takes the crawl.
+    What is still to do is ``waiting + leased + later + overflow``. ``wakes_ms`` is when the next
+    period begins, if the crawl rests. ``period`` is the latest period of a crawl that begins again,
+    and ``rounds`` are those under way. ``hooks`` counts failures of its hook. ``refused`` are
+    workers that cannot import it. ``stuck`` says that no known worker takes the crawl.
     """
 
     crawl: str
@@ -70,10 +69,10 @@ class CrawlStats(Totals, frozen=True, kw_only=True):
 
 
 class Counted(Struct, frozen=True, kw_only=True):
-    """A crawl's counters at the beginning of a ``minute`` (since 1970), as the store keeps them.
+    """A crawl's counters at the start of a ``minute`` (since 1970), as the store keeps them.
 
     ``pages``, ``bytes``, ``errors`` and ``unchanged`` are sums since the crawl was made; the others
-    are what there was then.
+    are the values at that minute.
     """
 
     crawl: int
@@ -94,8 +93,8 @@ class Counted(Struct, frozen=True, kw_only=True):
 class Sample(Struct, frozen=True, kw_only=True):
     """A point of a plot. ``at_ms`` is a moment (epoch); the point before is ``seconds`` earlier.
 
-    ``pages``, ``bytes``, ``errors`` and ``unchanged`` came in these seconds; the others are what
-    there was at the moment.
+    ``pages``, ``bytes``, ``errors`` and ``unchanged`` count within these seconds; the others are
+    the values at the moment.
     """
 
     at_ms: int
@@ -119,12 +118,13 @@ AlertKind = Literal[
 
 
 class Alert(Struct, frozen=True, kw_only=True):
-    """Something that a person should know. Of one kind and subject only one is open at a time.
+    """Something that a person should know; one alert is open at a time for a kind and subject.
 
     ``subject`` is the node, crawl or machine that it is about, ``text`` a sentence for people.
     Moments are epoch milliseconds: ``since_ms`` when it was first seen, ``began_ms`` when it had
     lasted long enough to be told (0: not yet), ``over_ms`` when it was over (0 while it lasts).
-    ``told`` counts which of its two messages, that it began and that it is over, were delivered.
+    There are two messages: that it began, and that it is over. ``told`` counts how many of them
+    were delivered.
     """
 
     kind: AlertKind
@@ -137,15 +137,15 @@ class Alert(Struct, frozen=True, kw_only=True):
 
 
 class Stats(Struct, frozen=True):
-    """``slowest`` holds hosts of recent sessions, the longest latency first.
+    """The whole system's statistics; ``slowest`` are hosts of recent sessions, slowest first.
 
-    ``rest_hosts`` were being fetched from when a worker's process died, and rest for
-    ``rest_seconds`` at most, until no request of it can be under way any more. ``away`` are Redis
-    nodes that do not answer: what they hold is not counted.
+    ``rest_hosts`` were being fetched from when a worker's process died. They rest for
+    ``rest_seconds`` at most, until no request of that process can be under way any more. ``away``
+    are Redis nodes that do not answer: what they hold is not counted.
 
-    ``workers`` counts the worker processes that were heard of within a minute, None if that is not
-    known; ``claimed_twice`` are names of workers under which an earlier process waits for a later
-    one to leave. ``alerts`` are those that are open.
+    ``workers`` counts the worker processes that reported within a minute, None if that is not
+    known. ``claimed_twice`` are names that two worker processes have: the earlier one waits for the
+    later one to leave. ``alerts`` are those that are open.
     """
 
     crawls: tuple[CrawlStats, ...]
@@ -182,7 +182,7 @@ class UrlState(Struct, frozen=True, kw_only=True):
     why: str = ""
     """One sentence for a person, naming the rule, line, wait or worker."""
     page: str = ""
-    """The id of what is stored of it, for ``/v1/pages/{id}``."""
+    """The id of its stored page, for ``/v1/pages/{id}``."""
     attempts: tuple[Attempt, ...] = ()
     versions: tuple[Version, ...] = ()
     """Its fetches, the latest first, if there was more than one."""

@@ -1,5 +1,4 @@
-"""Rows that the store keeps of fetches: pages, their versions, attempts, final states, runs of
-hooks."""
+"""Rows that the store keeps: pages, their versions, attempts, final states, runs of hooks."""
 
 from __future__ import annotations
 
@@ -36,10 +35,10 @@ TRAP = "trap"
 
 
 class Final(Struct, frozen=True, kw_only=True):
-    """A URL's last word where no page was stored. ``dead`` ones can be requeued.
+    """A URL's final state, where no page was stored. ``dead`` ones can be requeued.
 
-    ``parked`` ones are of a ``shape`` that brings nothing new, or of which enough were fetched: no
-    request was made, and they can be released. ``task`` is what the URL was asked for.
+    ``parked`` URLs are of a ``shape`` that brings nothing new, or of which enough were fetched: no
+    request was made, and they can be released. ``task`` is the kind of its task.
     """
 
     crawl: int
@@ -57,12 +56,12 @@ class Final(Struct, frozen=True, kw_only=True):
 
     @property
     def again(self) -> Admission:
-        """What is admitted when it is queued again."""
+        """Return the admission that queues it again."""
         return Admission(self.url, self.depth, self.level, kind=self.task)
 
 
 class ParkedShape(Struct, frozen=True, kw_only=True):
-    """The parked URLs of one shape: how many, since when, the latest reason, and one of them."""
+    """The parked URLs of one shape: their number, since when, the latest reason, and an example."""
 
     shape: str
     host: str
@@ -76,8 +75,9 @@ class ParkedShape(Struct, frozen=True, kw_only=True):
 class StoredPage(Struct, kw_only=True):
     """A row of ``pages``. Bodies and texts are plain here; the store compresses them.
 
-    ``digest`` tells bodies apart: the first 16 bytes of the SHA-256 of what was fetched, also where
-    the body itself is not kept. ``links`` are those admitted: the replay log that recovery replays.
+    ``digest`` tells bodies apart: it is the first 16 bytes of the SHA-256 of the fetched body, even
+    if the body itself is not kept. ``links`` are those admitted: the replay log that recovery
+    replays.
     """
 
     crawl: int
@@ -92,7 +92,7 @@ class StoredPage(Struct, kw_only=True):
     depth: int = 0
     body: bytes = b""
     body_bytes: int = 0
-    """The body's length, also where it is not read along."""
+    """The body's length, even if the body itself is not read."""
     truncated: bool = False
     title: str = ""
     text: str = ""
@@ -104,33 +104,32 @@ class StoredPage(Struct, kw_only=True):
     digest: bytes = b""
     links: list[Admission] = field(default_factory=list)
     canonical: str = ""
-    """What it names as its canonical URL, "" if nothing."""
+    """The canonical URL that the page names, "" if none."""
     directives: Directives | None = None
-    """None where it says nothing of that kind."""
+    """None if it says nothing of that kind."""
     request: dict[str, str] = field(default_factory=dict)
     """Header fields that were sent, without credentials: for the archive, not kept in SQL."""
     spans: bytes = b""
-    """Where its main text stands in ``text`` (``greencrawl.schema.text.spans``); b"": not told."""
+    """Where its main text stands in ``text`` (``greencrawl.schema.text.spans``); b"": not known."""
     task: TaskKind = TaskKind.PAGE
-    """What it was asked for as; not kept with the page."""
+    """The kind of task that asked for it; not kept with the page."""
 
     def __post_init__(self) -> None:
         self.body_bytes = self.body_bytes or len(self.body)
 
     @property
     def id(self) -> str:
-        """Names the page in the API and on the command line: crawl, fingerprint in hexadecimal."""
+        """Return the page's name in the API and in commands: crawl, fingerprint in hexadecimal."""
         return f"{self.crawl}-{self.fingerprint & 0xFFFF_FFFF_FFFF_FFFF:016x}"
 
     @property
     def main(self) -> str | None:
-        """Its main text as it was told when it was fetched, "" if it has none; None: not told."""
+        """Return its main text as it was found at the fetch, "" if it has none; None: not known."""
         return main_of(self.text, self.spans)
 
 
 class Validators(Struct, frozen=True):
-    """What a server said of a page when it was fetched: its header fields ETag and Last-Modified as
-    they came, "" where there was none."""
+    """The header fields ETag and Last-Modified of a page as they came, "" where there was none."""
 
     etag: str = ""
     modified: str = ""
@@ -139,7 +138,8 @@ class Validators(Struct, frozen=True):
 class Check(Struct, frozen=True, kw_only=True):
     """A page that was asked for at ``at_ms`` (epoch), and had not changed since it was stored.
 
-    ``url``, ``depth`` and ``task`` are what it was asked for as; no URL where nothing was asked.
+    ``url``, ``depth`` and ``task`` are those of the task that asked; there is no URL if nothing was
+    asked.
     """
 
     crawl: int
@@ -151,9 +151,9 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 class Version(Struct, frozen=True, kw_only=True):
-    """One fetch of a page, past or present: when, with what status, and whether it had changed.
+    """One fetch of a page, past or present: its time, its status, and whether the page had changed.
 
-    ``digest`` is as in :class:`StoredPage`; the first version of a page is a changed one.
+    ``digest`` is as in :class:`StoredPage`; the first version of a page counts as changed.
     """
 
     fetched_ms: int
@@ -164,8 +164,10 @@ class Version(Struct, frozen=True, kw_only=True):
 
 
 class PageFilter(Struct, frozen=True, kw_only=True):
-    """Which pages of a crawl are wanted: of a host ("" of all), of a range of statuses (both ends
-    count), fetched at ``since_ms`` (epoch) or later."""
+    """Selects pages of a crawl: by host ("" for all), by a range of statuses, by time.
+
+    Both ends of the range count. The pages were fetched at ``since_ms`` (epoch) or later.
+    """
 
     host: str = ""
     status: tuple[int, int] = (0, 999)
@@ -173,7 +175,7 @@ class PageFilter(Struct, frozen=True, kw_only=True):
 
 
 class HookCount(Struct, frozen=True):
-    """Pages on which a function of the crawl's hook failed with the same ``message``."""
+    """How many pages a function of the crawl's hook failed on with the same ``message``."""
 
     function: str
     message: str
@@ -183,7 +185,7 @@ class HookCount(Struct, frozen=True):
 class HookFailure(Struct, frozen=True, kw_only=True):
     """A page on which a function of the crawl's hook failed.
 
-    ``message`` is what does not change from page to page; the journal has all of it. ``at_ms`` is
+    ``message`` is the part that is the same on all pages; the journal has the whole. ``at_ms`` is
     when the page was fetched.
     """
 
@@ -197,10 +199,9 @@ HOOK_FUNCTIONS = ("on_page", "items", "links", "request")
 
 
 class HookRun(Struct, frozen=True, kw_only=True):
-    """What came of ``functions`` of a crawl's hook on a page: those that failed, and the message.
+    """The result of ``functions`` of a crawl's hook on a page: those that failed, and the message.
 
-    It takes the place of what is known of them on that page, unless the page was fetched after
-    ``at_ms``.
+    It replaces what is known of them on that page, unless the page was fetched after ``at_ms``.
     """
 
     crawl: int
@@ -214,7 +215,7 @@ class HookRun(Struct, frozen=True, kw_only=True):
 class Commit(Struct):
     """What one transaction of a worker writes: all of it or nothing.
 
-    ``owes`` are nodes that are away and cannot be told of links of these pages now.
+    ``owes`` are nodes that are away, so that links of these pages cannot be sent to them now.
     """
 
     pages: list[StoredPage] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""When a stored page will be asked for again, and why a crawl is not, as people are told."""
+"""Texts for people: when a stored page is asked for again, and why a crawl is not."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from greencrawl.schema.net.scope import starts
 from greencrawl.schema.records import Crawl, CrawlOptions, Planned
 
 LIMITS = ("max_pages", "max_bytes", "max_seconds", "host_pages", "shape_pages")
-"""Options that count what is fetched, whether for the first time or again."""
+"""Options that count all fetches, first ones and later ones."""
 
 
 def again_text(
     crawl: Crawl, url: str, moment: Callable[[int], str], planned: Planned | None = None
 ) -> str:
-    """What a crawl's periods will do with a canonical ``url``; "" where it has none.
+    """Say what a crawl's periods will do with a canonical ``url``; "" if the crawl has no periods.
 
     ``planned`` is its place in the crawl's calendar, if it has one.
     """
@@ -50,7 +50,7 @@ def _gone(planned: Planned) -> str:
 
 
 def not_anew_text(name: str, options: CrawlOptions) -> str:
-    """Why all of a crawl cannot be asked for again; "" where it can."""
+    """Say why all pages of a crawl cannot be asked for again; "" if they can."""
     limit = next((limit for limit in LIMITS if getattr(options, limit)), "")
     why = f"crawl {name} has {limit}, which counts what is fetched again, too"
     return f"{why}: leave it out, or name another crawl" if limit else ""

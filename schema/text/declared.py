@@ -1,4 +1,4 @@
-"""What a person is told about what a page says of itself."""
+"""Texts for people about what a page says of itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOT_KEPT = "title, text and body are not kept"
 
 
 def declared_text(url: str, canonical: str, said: Directives | None) -> str:
-    """What the page at ``url`` says, and what followed from it; "" for nothing of note.
+    """Say what the page at ``url`` declares, and what followed from it; "" for nothing of note.
 
     ``canonical`` is the URL that it names, "" for none.
     """
@@ -35,13 +35,13 @@ def declared_text(url: str, canonical: str, said: Directives | None) -> str:
 
 
 def policy_url(text: str) -> str:
-    """The URL in a ``tdm-policy``, "" where that is too long, or none."""
+    """Return the URL in a ``tdm-policy``, "" if it is too long, or if there is none."""
     text = text.strip()
     return text if len(text) <= MAX_POLICY_CHARS and text.isascii() and text.isprintable() else ""
 
 
 def withheld_text(said: Directives | None) -> str:
-    """The same in few words, for what stands where a title would; "" where that is kept."""
+    """Say in few words why content is withheld, in place of a title; "" if it is kept."""
     return f"({said.withheld}: not kept)" if said is not None and said.withheld else ""
 
 

@@ -13,7 +13,7 @@ import webencodings
 
 Encode = Callable[[str], bytes]
 
-# Where the standard's indexes depart from Python's codecs: characters from these bytes on.
+# Where the standard's indexes differ from Python's codecs: bytes of the first character of a run.
 _BIG5_INDEX = {
     0xA145: "‧", 0xA14E: "﹑", 0xA1C2: "¯", 0xA1E3: "～", 0xA1F2: "⊕⊙", 0xA1FE: "／",
     0xA240: "＼", 0xA241: "∕", 0xA242: "﹨", 0xA244: "￥", 0xA246: "￠￡", 0xA27E: "╭",
@@ -28,7 +28,7 @@ _GB18030_INDEX = {
 }  # fmt: skip
 _KOI8_U_INDEX = {0xAE: "ў", 0xBE: "Ў"}
 _KOI8_U_LACKS = frozenset("╝╬")
-# The standard has these two the other way round than Python's codec (GB 18030-2005).
+# The standard and Python's codec (GB 18030-2005) have these two exchanged.
 _GB18030_2005 = {0x1E3F: 0xE7C7, 0xE7C7: 0x1E3F}
 
 # The special-query percent-encode set, https://url.spec.whatwg.org/#special-query-percent-encode-set
@@ -37,7 +37,7 @@ _QUERY_BYTES = tuple(
     for byte in range(256)
 )
 
-# Encodings that the standard lacks. A page may not declare them, but be found to be in one.
+# Encodings that the standard lacks. A page may not declare them, but may be found to use one.
 _BEYOND = {
     "ibm855": "cp855",
     "iso-2022-kr": "iso2022_kr",
@@ -55,13 +55,13 @@ _FORM_BYTES = tuple(
 
 @lru_cache(maxsize=1024)
 def standard_name(label: str) -> str | None:
-    """The Encoding standard's lower-case name for a label ("GB2312" → "gbk"), None if unknown."""
+    """Return the Encoding standard's lower-case name of a label ("GB2312" → "gbk"), or None."""
     found = webencodings.lookup(label)
     return None if found is None else str(found.name)
 
 
 def decode(body: bytes, name: str) -> str:
-    """Decode by a standard name; what is no character becomes U+FFFD, nothing is cut off.
+    """Decode by a standard name; invalid bytes become U+FFFD, nothing is cut off.
 
     "replacement" (encodings that the standard withdrew as unsafe) gives a single U+FFFD. A byte
     order mark is not removed.
@@ -85,14 +85,16 @@ def decode(body: bytes, name: str) -> str:
 
 @lru_cache(maxsize=8)
 def _decoding(codec: str) -> dict[int, int]:
-    """What Python's ``codec`` decodes to otherwise than the standard → the standard's character."""
+    """Return what ``codec`` decodes otherwise than the standard → the standard's character."""
     if codec == "euc_jp":
         return {0x301C: 0xFF5E, 0x2016: 0x2225, 0x2212: 0xFF0D, 0xA2: 0xFFE0, 0xA3: 0xFFE1,
                 0xAC: 0xFFE2}  # fmt: skip
     index = {"big5hkscs": _BIG5, "gb18030": _GB18030, "koi8_u": _KOI8_U}[codec]
     pairs = [(raw.decode(codec, "replace"), character) for character, raw in index.items()]
-    right = {theirs for theirs, ours in pairs if theirs == ours}  # some stand for two codes there
-    # What Python's codec lacks is two characters here, or U+FFFD; see _missing_big5.
+    # some stand for two codes in the codec
+    right = {theirs for theirs, ours in pairs if theirs == ours}
+    # Python's codec lacks some characters: they appear as two here, or as U+FFFD; see
+    # _missing_big5.
     table = {
         ord(theirs): ord(ours)
         for theirs, ours in pairs
@@ -102,7 +104,7 @@ def _decoding(codec: str) -> dict[int, int]:
 
 
 def _index(runs: dict[int, str]) -> dict[str, bytes]:
-    """Bytes by character, of runs of characters by the first one's bytes."""
+    """Return the bytes of each character, for runs of characters that begin at given bytes."""
     return {
         character: (first + step).to_bytes(2 if first > 0xFF else 1)
         for first, characters in runs.items()
@@ -116,7 +118,7 @@ _BIG5_PAIRS = {raw: character for character, raw in _BIG5.items()}
 
 
 def _lone_euro(error: UnicodeError) -> tuple[str, int]:
-    """The standard's GB18030 decoder reads a lead byte 0x80 as the euro sign, as Windows does."""
+    """Read a lead byte 0x80 as the euro sign, as the standard's GB18030 decoder does."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     if error.object[error.start] == 0x80:
@@ -125,9 +127,9 @@ def _lone_euro(error: UnicodeError) -> tuple[str, int]:
 
 
 def _open_byte(error: UnicodeError) -> tuple[str, int]:
-    """Bytes that a Windows code page leaves open are control characters in the standard.
+    """Decode bytes that a Windows code page leaves open to control characters, like the standard.
 
-    They matter where a page in UTF-8 is declared as another: its queries survive.
+    This matters if a page in UTF-8 is declared as another encoding: its queries stay correct.
     """
     if not isinstance(error, UnicodeDecodeError):
         raise error
@@ -138,7 +140,7 @@ def _open_byte(error: UnicodeError) -> tuple[str, int]:
 
 
 def _missing_big5(error: UnicodeError) -> tuple[str, int]:
-    """What Python's codec lacks of the standard's Big5."""
+    """Return what the standard's Big5 has and Python's codec lacks."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     found = _BIG5_PAIRS.get(error.object[error.start : error.start + 2])
@@ -146,7 +148,7 @@ def _missing_big5(error: UnicodeError) -> tuple[str, int]:
 
 
 def _missing_euc_jp(error: UnicodeError) -> tuple[str, int]:
-    """NEC's and IBM's characters (① ㈱ 髙 …), which Python's codec lacks."""
+    """Return NEC's and IBM's characters (① ㈱ 髙 …), which Python's codec lacks."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     found = _euc_jp_pairs().get(error.object[error.start : error.start + 2])
@@ -165,7 +167,7 @@ codecs.register_error(_EUC_JP_ERRORS, _missing_euc_jp)
 
 @lru_cache(maxsize=1)
 def _jis0208() -> dict[int, str]:
-    """The standard's index jis0208, pointer → character: Microsoft's code page without its EUDC.
+    """Return the standard's index jis0208, pointer → character: Microsoft's without its EUDC.
 
     https://encoding.spec.whatwg.org/#index-jis0208
     """
@@ -184,7 +186,7 @@ def _jis0208() -> dict[int, str]:
 
 @lru_cache(maxsize=1)
 def _euc_jp_pairs() -> dict[bytes, str]:
-    """The two bytes of each character of jis0208 in EUC-JP → the character."""
+    """Return the two bytes of each character of jis0208 in EUC-JP → the character."""
     return {
         bytes((pointer // 94 + 0xA1, pointer % 94 + 0xA1)): character
         for pointer, character in _jis0208().items()
@@ -194,7 +196,7 @@ def _euc_jp_pairs() -> dict[bytes, str]:
 
 @lru_cache(maxsize=2)
 def _jis_pointers(*, shift_jis: bool) -> dict[str, int]:
-    """Character → pointer, the first one; for Shift_JIS NEC's copy of IBM's characters is none."""
+    """Return character → first pointer; Shift_JIS does not use NEC's copies of IBM's characters."""
     pointers: dict[str, int] = {}
     for pointer, character in _jis0208().items():
         if not (shift_jis and 8272 <= pointer < 8836):
@@ -203,7 +205,7 @@ def _jis_pointers(*, shift_jis: bool) -> dict[str, int]:
 
 
 def _jis_pointer(character: str, encoding: str) -> int:
-    """Raises UnicodeEncodeError for what the index lacks."""
+    """Return the pointer of a character. Raises UnicodeEncodeError if the index lacks it."""
     pointers = _jis_pointers(shift_jis=encoding == "shift_jis")
     pointer = pointers.get("－" if character == "−" else character)
     if pointer is None:
@@ -223,7 +225,7 @@ def encode_query(query: str, encoding: str) -> str:
 
 
 def encode_text(text: str, encoding: str) -> bytes:
-    """``text`` in ``encoding`` (any label) as a form sends it.
+    """Encode ``text`` in ``encoding`` (any label) as a form sends it.
 
     Characters that the encoding lacks become ``&#NNNN;``. UTF-16 and "replacement" encode as UTF-8.
     https://encoding.spec.whatwg.org/#encode-or-fail with the error mode "html"
@@ -232,7 +234,7 @@ def encode_text(text: str, encoding: str) -> bytes:
 
 
 def encode_form(text: str, encoding: str) -> str:
-    """A name or a value of application/x-www-form-urlencoded, in ``encoding`` (any label).
+    """Encode a name or value of application/x-www-form-urlencoded, in ``encoding`` (any label).
 
     https://url.spec.whatwg.org/#application-x-www-form-urlencoded-percent-encode-set
     """
@@ -240,7 +242,7 @@ def encode_form(text: str, encoding: str) -> str:
 
 
 def _encoded(text: str, encoding: str, lacking: str) -> bytes:
-    """``lacking`` is what stands for the number of a character that the encoding has not."""
+    """Encode ``text``; ``lacking`` makes what stands for a character that the encoding lacks."""
     encode = _encoder(standard_name(encoding) or "utf-8")
     raw = bytearray()
     for character in text:
@@ -254,7 +256,7 @@ def _encoded(text: str, encoding: str, lacking: str) -> bytes:
 
 
 def _encoder(name: str) -> Encode:
-    """What encodes one character after the other; the empty string ends the text."""
+    """Return a function that encodes one character after another; "" ends the text."""
     if name == "iso-2022-jp":  # the one encoding with a state
         return _Iso2022Jp().encode
     if name == "replacement" or name.startswith("utf-"):
@@ -270,7 +272,7 @@ def _encoder(name: str) -> Encode:
 
 @lru_cache(maxsize=16)
 def _open_characters(name: str) -> dict[str, bytes]:
-    """What the standard puts where a Windows code page of Python's is open; see _open_byte."""
+    """Return the standard's characters where Python's Windows code page is open; see _open_byte."""
     codec = webencodings.lookup(name).codec_info
     added: dict[str, bytes] = {}
     for byte in (*range(0x80, 0xA0), 0xCA):
@@ -281,7 +283,7 @@ def _open_characters(name: str) -> dict[str, bytes]:
 
 
 def _by_characters(encode: Encode) -> Encode:
-    """ASCII stands for itself; ``encode`` is asked for all else."""
+    """Return an encoder that keeps ASCII and calls ``encode`` for all other characters."""
 
     def encoded(text: str) -> bytes:
         if text.isascii():
@@ -300,7 +302,7 @@ class _Iso2022Jp:
         self._state = self._ASCII
 
     def encode(self, text: str) -> bytes:
-        """The next characters; "" returns to ASCII, which ends the text."""
+        """Encode the next characters; "" returns to ASCII, which ends the text."""
         if not text:
             return self._to(self._ASCII)
         return b"".join(map(self._one, text))
@@ -344,7 +346,7 @@ def _big5(text: str) -> bytes:
     if text in _BIG5:
         return _BIG5[text]
     raw = text.encode("big5hkscs")
-    if raw[0] < 0xA1 or text in _BIG5_LACKS:  # the rest of HKSCS is only ever decoded
+    if raw[0] < 0xA1 or text in _BIG5_LACKS:  # the rest of HKSCS is decoded only
         raise UnicodeEncodeError("big5", text, 0, 1, "not in the standard's index")
     return raw
 

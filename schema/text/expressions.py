@@ -1,4 +1,4 @@
-"""JMESPath (https://jmespath.org): how a person says where in a JSON answer things are."""
+"""JMESPath (https://jmespath.org): expressions that find things in a JSON answer."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 _ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Exceptions that an expression may raise when it meets data that its author did not think of; the
-library's own errors are ValueErrors."""
+"""Exceptions that an expression may raise on data that its author did not expect.
+
+The library's own errors are ValueErrors.
+"""
 
 
 class Expression:
-    """One expression. Raises ValueError, saying what is wrong with it."""
+    """A JMESPath expression. Raises ValueError that says what is wrong with it."""
 
     def __init__(self, text: str) -> None:
-        import jmespath  # crawls without sources do without it
+        import jmespath  # crawls without sources do not need it
         from jmespath.functions import Functions
 
         self.text = text
@@ -29,10 +31,10 @@ class Expression:
                 raise ValueError(f"{text[:100]!r}: JMESPath has no function {name}()")
 
     def of(self, data: Any) -> Any:
-        """What it finds in decoded JSON. Raises ValueError where it cannot be applied.
+        """Return what it finds in decoded JSON. Raises ValueError if it cannot be applied.
 
-        Takes time and memory as the expression wants them: a few characters can double the data
-        again and again.
+        Time and memory depend on the expression: a few characters can double the data again and
+        again.
         """
         try:
             return self._compiled.search(data)
@@ -41,7 +43,7 @@ class Expression:
 
 
 def problem(text: str) -> str | None:
-    """What is wrong with an expression, for the person who wrote it; None if nothing is."""
+    """Say what is wrong with an expression, for the person who wrote it; None if nothing is."""
     try:
         Expression(text)
     except ValueError as error:
@@ -50,7 +52,7 @@ def problem(text: str) -> str | None:
 
 
 def _called(node: Any) -> Iterator[str]:
-    """Names of the functions that a parsed expression calls; the parser leaves that to the call."""
+    """Yield the functions that a parsed expression calls: the parser does not check them."""
     if node["type"] == "function_expression":
         yield node["value"]
     for child in node["children"]:

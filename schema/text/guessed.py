@@ -1,4 +1,4 @@
-"""What a person is told about a sitemap at its usual place that nobody names."""
+"""Texts for people about a sitemap at the usual place, which nobody names."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from greencrawl.schema.records import Attempt
 
 
 def guessed_text(url: str, attempts: Sequence[Attempt]) -> str:
-    """What became of the look at a canonical ``url`` that has neither a page nor a final state; ""
-    if it is no such place, or is still to be tried. ``attempts`` are its latest, that one first.
+    """Say what came of asking for a guessed sitemap at a canonical ``url``.
+
+    The ``url`` has neither a page nor a final state. "" if it is no such place, or is still to be
+    tried. ``attempts`` are its latest attempts, the last one first.
     """
     if url != origin_of(url) + SITEMAP_PLACE or (attempts and attempts[0].wait is not None):
         return ""

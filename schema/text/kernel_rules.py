@@ -1,6 +1,6 @@
-"""A crawl's ``kernels``: which is named for a URL, and which of them are modules of a person's.
+"""A crawl's ``kernels``: the kernel of each URL, and the user's modules among them.
 
-Patterns are turned into RE2, which is linear in the URL whatever a person writes.
+Patterns become RE2 expressions, which take time linear in the URL whatever a user writes.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ _SHOWN = 200
 
 
 class KernelRules:
-    """Rules of a crawl, compiled. Raises ValueError for a pattern that is none."""
+    """The compiled rules of a crawl. Raises ValueError for an invalid pattern."""
 
     def __init__(self, rules: Sequence[KernelRule]) -> None:
         self._rules = [(_pattern(rule.match), rule.kernel) for rule in rules]
 
     def place(self, url: str) -> int | None:
-        """The place of the first rule that matches the canonical ``url``."""
+        """Return the place of the first rule that matches the canonical ``url``."""
         for place, (pattern, _) in enumerate(self._rules):
             if pattern.found_in(url):
                 return place
         return None
 
     def named(self, url: str) -> str:
-        """The kernel of that rule, "" where none matches."""
+        """Return the kernel of that rule, "" if none matches."""
         place = self.place(url)
         return "" if place is None else self._rules[place][1]
 
 
 def check_kernels(rules: Sequence[KernelRule]) -> list[tuple[str, str]]:
-    """What is wrong with rules beyond their types: ``(field, problem)`` pairs."""
+    """Return what is wrong with rules beyond their types: ``(field, problem)`` pairs."""
     problems = []
     for index, rule in enumerate(rules):
         if not rule.match.startswith(_BEGINS):
@@ -58,15 +58,16 @@ def check_kernels(rules: Sequence[KernelRule]) -> list[tuple[str, str]]:
 
 
 def own_kernels(options: CrawlOptions) -> tuple[str, ...]:
-    """Classes of a person's that a crawl names as kernels, each once."""
+    """Return the user's classes that a crawl names as kernels, each once."""
     named = dict.fromkeys(rule.kernel for rule in options.kernels)
     return tuple(name for name in named if name not in BUILT_IN_KERNELS)
 
 
 def own_code(options: CrawlOptions) -> str:
-    """All that a worker has to import for a crawl, in one line; "" for nothing.
+    """Return all that a worker has to import for a crawl, in one line; "" for nothing.
 
-    A worker that cannot refuses the crawl under this name, and is asked again when it changes.
+    A worker that cannot import it refuses the crawl with this text, and is asked again when the
+    text changes.
     """
     named = ", ".join(filter(None, (options.hook, *own_kernels(options))))
     if len(named) <= _SHOWN:

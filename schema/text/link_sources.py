@@ -1,4 +1,4 @@
-"""Where links come from, by name: which are followed by default, and which when a crawl says so."""
+"""The sources of links, by name: those followed by default, and those that a crawl may add."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class LinkSource(NamedTuple):
-    """``reads`` says, for people, where such links stand."""
+    """A source of links; ``reads`` says, for people, where such links stand."""
 
     default: bool
     reads: str
@@ -46,7 +46,7 @@ DEFAULT = frozenset(name for name, source in SOURCES.items() if source.default)
 
 
 def unknown_sources(names: Sequence[str]) -> list[tuple[int, str]]:
-    """Which of a crawl's ``links`` name nothing: ``(index, problem)`` pairs."""
+    """Return which of a crawl's ``links`` name no source: ``(index, problem)`` pairs."""
     return [
         (index, f"no source of links: {name!r}; there are {', '.join(SOURCES)}")
         for index, name in enumerate(names)
@@ -55,9 +55,9 @@ def unknown_sources(names: Sequence[str]) -> list[tuple[int, str]]:
 
 
 def chosen_sources(names: Sequence[str]) -> frozenset[str]:
-    """The default sources with those that are named, less those with "-" in front.
+    """Return the default sources with those that are named, less those with "-" in front.
 
-    Of two words on one source the last counts.
+    If two words name one source, the last counts.
     """
     found = set(DEFAULT)
     for name in names:

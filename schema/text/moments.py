@@ -20,9 +20,9 @@ STATUS = "one status (200), a class (4xx) or a range (300-399)"
 
 
 def since_ms(text: str, now_ms: int | None = None) -> int:
-    """The moment that :data:`SINCE` describes, in epoch milliseconds. Raises ValueError.
+    """Return the moment that :data:`SINCE` describes, in epoch milliseconds. Raises ValueError.
 
-    ``now_ms`` is what "ago" is counted from, by default the clock's time.
+    "ago" is counted from ``now_ms``, by default the clock's time.
     """
     given = text.strip()
     if ago := _AGO.fullmatch(given):
@@ -37,7 +37,7 @@ def since_ms(text: str, now_ms: int | None = None) -> int:
 
 
 def status_range(text: str) -> tuple[int, int]:
-    """The statuses that :data:`STATUS` describes; both ends count. Raises ValueError."""
+    """Return the statuses that :data:`STATUS` describes; both ends count. Raises ValueError."""
     found = _STATUS.fullmatch(text.strip())
     if found and found["digit"]:
         low = int(found["digit"]) * 100

@@ -1,8 +1,8 @@
-"""People's regular expressions, searched in time linear in the text (RE2).
+"""Users' regular expressions, searched in time linear in the text (RE2).
 
 Python's own engine may backtrack for ever on a pattern such as ``(a+)+$``, and would take a whole
-process with it. RE2 knows neither look-arounds nor back-references: :func:`problem` says so where a
-pattern is given. ``\\d``, ``\\w`` and ``\\b`` mean ASCII; ``\\pL``, ``\\p{Han}`` what is beyond.
+process with it. RE2 has neither look-arounds nor back-references: :func:`problem` says so where a
+pattern is given. ``\\d``, ``\\w`` and ``\\b`` mean ASCII; ``\\pL`` and ``\\p{Han}`` go beyond it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Sequence
 import re2
 
 PATTERN_BYTES = 8 * 1024 * 1024
-"""Memory of one compiled pattern, at most."""
+"""Most memory of one compiled pattern."""
 
 
 def _options() -> re2.Options:
     options = re2.Options()
-    options.log_errors = False  # it would write to standard error beside our log
+    options.log_errors = False  # it would write to standard error, beside our log
     options.never_capture = True
     options.max_mem = PATTERN_BYTES
     return options
@@ -28,7 +28,10 @@ _OPTIONS = _options()
 
 
 class Pattern:
-    """One pattern. Raises ValueError, saying what is wrong with it. Safe for many threads."""
+    """One compiled pattern; safe for many threads.
+
+    Raises ValueError that says what is wrong with it.
+    """
 
     def __init__(self, text: str) -> None:
         try:
@@ -38,15 +41,19 @@ class Pattern:
         self.text = text
 
     def found_in(self, text: str) -> bool:
-        """Whether it matches anywhere in ``text``. Others' greenlets wait, their threads do not."""
+        """Tell whether it matches anywhere in ``text``.
+
+        Other greenlets of the thread wait; other threads do not.
+        """
         return self._compiled.search(text) is not None
 
 
 class Patterns:
-    """Patterns of which the first one that matches is asked for.
+    """Patterns that are searched together for the first one that matches.
 
-    One that RE2 does not know is searched by Python's engine, as it was when its crawl was made:
-    new ones are refused (:func:`problem`). Raises ``re.error`` for what neither of them knows.
+    Python's engine searches a pattern that RE2 does not know, since the pattern's crawl was made
+    when it was allowed. New ones are refused (:func:`problem`). Raises ``re.error`` for a pattern
+    that neither engine knows.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -62,7 +69,7 @@ class Patterns:
         self._any = self._joined()
 
     def _joined(self) -> re2._Regexp | None:
-        """All in one: with five patterns it takes a fifth of the time that one by one takes."""
+        """Join all patterns into one: with five patterns it takes a fifth of the time."""
         if len(self.texts) < 2 or self.backtrack:
             return None
         try:
@@ -71,7 +78,7 @@ class Patterns:
             return None
 
     def first(self, text: str) -> str | None:
-        """The first pattern that matches anywhere in ``text``."""
+        """Return the first pattern that matches anywhere in ``text``."""
         if self._any is not None and self._any.search(text) is None:
             return None
         for pattern, given in zip(self._each, self.texts, strict=True):
@@ -81,7 +88,7 @@ class Patterns:
 
 
 def problem(text: str) -> str | None:
-    """What is wrong with a pattern, for the person who wrote it; None if nothing is."""
+    """Say what is wrong with a pattern, for the person who wrote it; None if nothing is."""
     try:
         Pattern(text)
     except ValueError as error:

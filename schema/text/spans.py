@@ -1,23 +1,26 @@
-"""Main text as it is stored: by where it stands in all text of its page, which is stored beside it.
+"""Main text as it is stored: by its places in the page's whole text, which is stored beside it.
 
-A piece of main text is a piece of all text; what joins pieces, such as a blank line, is not. Some
-three bytes a paragraph say what main text is. They are numbers of seven bits in a byte, the lowest
-first; the highest bit is set if more bytes follow. The first is the length of all text in bytes of
-UTF-8. Then each piece has two: four times its length plus its joint, and the number of bytes of all
-text between the piece before and it. A joint is an index of :data:`JOINTS`; or their count, then
-how many bytes it has and these. So parts that all text lacks are found, too.
+A piece of main text is a piece of the whole text; what joins two pieces, such as a blank line, is
+not. Some three bytes a paragraph say what main text is. They are numbers with seven bits in each
+byte, the lowest first; the highest bit is set if more bytes follow. The first number is the length
+of the whole text in bytes of UTF-8. Then two numbers follow for each piece. One is four times its
+length plus its joint. The other is the number of bytes between it and the piece before. A joint is
+an index of :data:`JOINTS`. A joint equal to their count means: the joint's own length and bytes
+follow. So main text may also have parts that the whole text lacks.
 """
 
 from __future__ import annotations
 
 JOINTS = (b"\n\n", b"\n", b"\t")
-"""The usual ones; ``worker/extract/main/spans.c`` has the same."""
+"""The usual joints; ``worker/extract/main/spans.c`` has the same."""
 _MOST_BITS = 63
 
 
 def main_of(text: str, spans: bytes) -> str | None:
-    """The main text of a page whose text is ``text``, of which ``spans`` tell; "" if nothing on it
-    is main text. None if they tell nothing, or are of another text."""
+    """Return the main text of a page with this whole ``text``; "" if there is none.
+
+    None if ``spans`` is empty, or belongs to another text.
+    """
     words = text.encode("utf-8", "replace")
     pieces = _pieces(words, spans)
     if pieces is None:
@@ -27,8 +30,10 @@ def main_of(text: str, spans: bytes) -> str | None:
 
 
 def blocks_of(text: str, spans: bytes) -> list[tuple[str, bool]]:
-    """All text in its order, in blocks: (text, whether it is main text). One block that is not
-    where ``spans`` tell nothing."""
+    """Return the whole text in its order, in blocks: (text, whether it is main text).
+
+    If ``spans`` says nothing, it is one block that is not main text.
+    """
     words = text.encode("utf-8", "replace")
     found: list[tuple[bytes, bool]] = []
     at = 0
@@ -41,7 +46,7 @@ def blocks_of(text: str, spans: bytes) -> list[tuple[str, bool]]:
 
 
 def _pieces(words: bytes, spans: bytes) -> list[tuple[int, int, bytes]] | None:
-    """Where each piece of main text begins and ends, and its joint; None as of :func:`main_of`."""
+    """Return where each piece of main text begins and ends, and its joint; None as in main_of()."""
     numbers = _Numbers(spans)
     found: list[tuple[int, int, bytes]] = []
     at = 0
@@ -59,14 +64,17 @@ def _pieces(words: bytes, spans: bytes) -> list[tuple[int, int, bytes]] | None:
 
 
 class _Numbers:
-    """Reads numbers one after the other. Raises IndexError behind the last, and at one too long."""
+    """Reads numbers one after the other.
+
+    Raises IndexError at the end, and for one that is too long.
+    """
 
     def __init__(self, data: bytes) -> None:
         self.at = 0
         self._data = data
 
     def next(self) -> int:
-        """A number."""
+        """Return the next number."""
         value = shift = 0
         while (byte := self._data[self.at]) > 127:
             if shift > _MOST_BITS:
@@ -78,7 +86,7 @@ class _Numbers:
         return value | byte << shift
 
     def bytes(self) -> bytes:
-        """As many bytes as a number says."""
+        """Read a number, and return as many bytes as it says."""
         length = self.next()
         end = self.at + length
         if end > len(self._data):

@@ -17,17 +17,17 @@ _MODULES = re.compile(r"\*|[A-Za-z_][\w.]*(\.\*|:[A-Za-z_]\w*)?")
 
 
 def text(value: str) -> str:
-    """The text without white space around it."""
+    """Return the text without white space around it."""
     return value.strip()
 
 
 def parts(value: str) -> tuple[str, ...]:
-    """What stands between commas, without what is empty."""
+    """Return the parts between commas, without empty ones."""
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
 def bind(value: str) -> tuple[str, int]:
-    """(host, port) of ``host:port``."""
+    """Return (host, port) of ``host:port``."""
     host, _, port = value.strip().rpartition(":")
     if not host or not port.isdigit() or not 0 <= int(port) <= 65535:
         raise ValueError("must be host:port, as in 127.0.0.1:8765")
@@ -35,12 +35,12 @@ def bind(value: str) -> tuple[str, int]:
 
 
 def optional_bind(value: str) -> tuple[str, int] | None:
-    """:func:`bind`, or None for ""."""
+    """Return :func:`bind`, or None for ""."""
     return bind(value) if value.strip() else None
 
 
 def addresses(*schemes: str) -> Callable[[str], tuple[str, ...]]:
-    """A reader of addresses with one of these schemes, none twice."""
+    """Return a reader of addresses with one of these schemes, none twice."""
 
     def parse(value: str) -> tuple[str, ...]:
         found = parts(value)
@@ -56,14 +56,14 @@ def addresses(*schemes: str) -> Callable[[str], tuple[str, ...]]:
 
 
 def store(value: str) -> str:
-    """The URL of a store, or ""."""
+    """Return the URL of a store, or ""."""
     if value.strip() and urlsplit(value).scheme not in ("sqlite", "mysql"):
         raise ValueError("must start with sqlite:// or mysql://")
     return value.strip()
 
 
 def webhook(value: str) -> str:
-    """The URL of a webhook, or ""."""
+    """Return the URL of a webhook, or ""."""
     try:
         split = urlsplit(value.strip())
         named = split.scheme in ("http", "https") and bool(split.hostname) and split.port != 0
@@ -77,7 +77,7 @@ def webhook(value: str) -> str:
 
 
 def account(value: str) -> str:
-    """``USER:PASSWORD``, or ""."""
+    """Return ``USER:PASSWORD``, or ""."""
     user, colon, _ = value.strip().partition(":")
     if value.strip() and not (user and colon):
         raise ValueError("must be USER:PASSWORD")
@@ -85,7 +85,7 @@ def account(value: str) -> str:
 
 
 def bodies(value: str) -> str:
-    """``sql``, or ``warc:`` and a folder in full."""
+    """Return ``sql``, or ``warc:`` and the full path of a folder."""
     kind, _, folder = value.strip().partition(":")
     if kind == "sql" and not folder:
         return kind
@@ -95,23 +95,23 @@ def bodies(value: str) -> str:
 
 
 def networks(value: str) -> tuple[Network, ...]:
-    """Networks in CIDR notation."""
+    """Return networks in CIDR notation."""
     return tuple(ipaddress.ip_network(part, strict=False) for part in parts(value))
 
 
 def ports(value: str) -> tuple[int, ...]:
-    """Port numbers."""
+    """Return port numbers."""
     return tuple(number(int, 1, 65_535)(part) for part in parts(value))
 
 
 SYSTEM = "system"
-"""In place of name servers: the resolver of the operating system."""
+"""Stands for the resolver of the operating system, in place of name servers."""
 
 
 def dns_servers(value: str) -> tuple[str, ...]:
-    """Name servers, each as ``address:port`` (``[address]:port`` for IPv6), none twice.
+    """Return name servers, each as ``address:port`` (``[address]:port`` for IPv6), none twice.
 
-    Or :data:`SYSTEM` alone.
+    :data:`SYSTEM` alone is allowed, too.
     """
     if value.strip().lower() == SYSTEM:
         return (SYSTEM,)
@@ -129,7 +129,7 @@ def dns_servers(value: str) -> tuple[str, ...]:
 
 
 def modules(value: str) -> tuple[str, ...]:
-    """Names of modules, ``module:Class`` or ``package.*`` among them, or ``*``."""
+    """Return names of modules, ``module:Class`` or ``package.*`` among them, or ``*``."""
     found = parts(value)
     for part in found:
         if not _MODULES.fullmatch(part):
@@ -138,7 +138,7 @@ def modules(value: str) -> tuple[str, ...]:
 
 
 def number(kind: type[int] | type[float], low: float, high: float) -> Callable[[str], Any]:
-    """A reader of numbers from ``low`` to ``high``."""
+    """Return a reader of numbers from ``low`` to ``high``."""
 
     def parse(value: str) -> Any:
         given = kind(value)
@@ -150,7 +150,7 @@ def number(kind: type[int] | type[float], low: float, high: float) -> Callable[[
 
 
 def choice(*allowed: str) -> Callable[[str], str]:
-    """A reader of one of some words."""
+    """Return a reader that accepts one of some words."""
 
     def parse(value: str) -> str:
         if value.strip().lower() not in allowed:
@@ -161,17 +161,17 @@ def choice(*allowed: str) -> Callable[[str], str]:
 
 
 def path(value: str) -> Path:
-    """A path in full, the home folder written out."""
+    """Return a full path, with the home folder written out."""
     return Path(value.strip()).expanduser().absolute()
 
 
 def optional_path(value: str) -> str:
-    """A path in full, or ""."""
+    """Return a full path, or ""."""
     return str(path(value)) if value.strip() else ""
 
 
 def session_key(value: str) -> str:
-    """A key that is long enough, or ""."""
+    """Return a key that is long enough, or ""."""
     if value.strip() and len(value.strip()) < SESSION_KEY_LENGTH:
         least = f"must have at least {SESSION_KEY_LENGTH} characters"
         raise ValueError(f"{least}: `openssl rand -base64 32` makes one")
@@ -179,6 +179,6 @@ def session_key(value: str) -> str:
 
 
 def worker_id(value: str) -> str:
-    """A name of letters, digits and ``._-``; this machine's where none is given."""
+    """Return a name of letters, digits and ``._-``; the name of this machine by default."""
     name = value.strip() or socket.gethostname()
     return "".join(c if c.isalnum() or c in "._-" else "-" for c in name)[:80]

@@ -1,4 +1,4 @@
-"""Greencrawl, a distributed web crawler: what programs may use of it. See docs/library.md."""
+"""Greencrawl, a distributed web crawler: what programs may import from it. See docs/library.md."""
 
 from __future__ import annotations
 

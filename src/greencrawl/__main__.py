@@ -1,6 +1,6 @@
 """``python -m greencrawl``: the command ``greencrawl``.
 
-Of a checkout, whose executable runs this, the file ``.env`` beside the Procfile is read, too.
+A checkout's executable runs this; then the file ``.env`` beside the Procfile is read, too.
 """
 
 from greencrawl.schema.process import starting

@@ -1,1 +1,1 @@
-"""Pages and final states of a crawl as files: what is said of each, formats, resumable exports."""
+"""Exports of a crawl's pages and final states as files: fields, formats, resumable exports."""

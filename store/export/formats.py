@@ -1,7 +1,7 @@
 """Formats of an export: how each writes a page and a final state.
 
-Each call returns whole records, so that an export can be cut and continued between two of them.
-A new format is a class here and a row of :data:`FORMATS`; the command is made from that.
+Each call returns whole records, so that an export can be cut between two of them, and continued. A
+new format is a class here and a row of :data:`FORMATS`; the command line reads that table.
 """
 
 from __future__ import annotations
@@ -24,34 +24,35 @@ from greencrawl.store.warc import records
 from greencrawl.store.warc.records import Origin, Record
 
 ORIGINS = 65_536
-"""Bodies that a WARC export remembers, to refer to them; older ones are written again."""
+"""Most bodies that a WARC export remembers in order to refer to them; older ones are written
+again."""
 
 COLUMNS = (
     "url", "final_url", "state", "kind", "status", "fetched", "elapsed_ms", "depth",
     "content_type", "truncated", "language", "encoding", "title", "detail", "fields", "text",
     "canonical", "directives",
 )  # fmt: skip
-"""Of the CSV, in this order; new ones will come at the end, before ``body``."""
+"""Columns of the CSV, in this order; new ones will come at the end, before ``body``."""
 
 
 class Format(Protocol):
-    """One export's writer of records. ``detail`` is how much of a page it needs."""
+    """A writer of records in one format. ``detail`` is how much of a page it needs."""
 
     detail: Detail
     finals: bool
-    """Whether it has a place for URLs without a page."""
+    """Whether the format has records for URLs without a page."""
 
     def begin(self) -> bytes:
-        """What stands at the head of a file."""
+        """Return the head of a file."""
 
     def page(self, page: StoredPage) -> bytes:
-        """The bytes of a page's record."""
+        """Return the record of a page."""
 
     def lacks_body(self, page: StoredPage) -> bool:
-        """Whether it wants the body of a page, which it was given, and that was not kept."""
+        """Tell whether the format needs the body of a page, which was not kept."""
 
     def final(self, final: Final) -> bytes:
-        """The bytes of a URL without a page; none where the format has no place for it."""
+        """Return the record of a URL without a page; nothing if the format has none."""
 
 
 class Jsonl:
@@ -64,28 +65,28 @@ class Jsonl:
         self.detail: Detail = "body" if bodies else "text"
 
     def begin(self) -> bytes:
-        """Nothing."""
+        """Return nothing: the format has no head."""
         return b""
 
     def page(self, page: StoredPage) -> bytes:
-        """See :func:`greencrawl.store.export.objects.page_object`."""
+        """Return :func:`greencrawl.store.export.objects.page_object` as a line."""
         return wire.to_json(page_object(page, bodies=self._bodies)) + b"\n"
 
     def lacks_body(self, page: StoredPage) -> bool:
-        """With bodies, of a page without."""
+        """Tell whether bodies are wanted and the page has none."""
         return self._bodies and not has_body(page)
 
     def final(self, final: Final) -> bytes:
-        """See :func:`greencrawl.store.export.objects.final_object`."""
+        """Return :func:`greencrawl.store.export.objects.final_object` as a line."""
         return wire.to_json(final_object(final)) + b"\n"
 
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""What a formula may begin with in a spreadsheet, be it in full width."""
+"""Characters that begin a formula in a spreadsheet, full-width ones too."""
 
 
 def defused(value: object) -> object:
-    """A cell's value; with an apostrophe before it where it would be taken for a formula."""
+    """Return a cell's value, with an apostrophe before it if it would be taken for a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
@@ -105,11 +106,11 @@ class Csv:
         self._writer = csv.writer(self._text, lineterminator="\r\n")
 
     def begin(self) -> bytes:
-        """The line of names."""
+        """Return the line of names."""
         return self._row([*COLUMNS, *(["body"] if self._bodies else [])])
 
     def page(self, page: StoredPage) -> bytes:
-        """A row with state ``fetched``."""
+        """Return a row with state ``fetched``."""
         fields = "" if page.fields is None else wire.to_json(page.fields).decode()
         row: list[object] = [
             page.url, page.final_url, "fetched", "", page.status, iso8601(page.fetched_ms),
@@ -123,11 +124,11 @@ class Csv:
         return self._row(row)
 
     def lacks_body(self, page: StoredPage) -> bool:
-        """With bodies, of a page without."""
+        """Tell whether bodies are wanted and the page has none."""
         return self._bodies and not has_body(page)
 
     def final(self, final: Final) -> bytes:
-        """A row with the state and the kind of failure."""
+        """Return a row with the state and the kind of failure."""
         row: list[object] = [
             final.url, "", final.state, final.kind, final.code or "", iso8601(final.at_ms),
             "", final.depth, "", "", "", "", "", final.detail, "", "", "", "",
@@ -135,7 +136,7 @@ class Csv:
         return self._row([*row, *([""] if self._bodies else [])])
 
     def _row(self, values: list[object] | list[str]) -> bytes:
-        if not self._raw:  # base64 is none, though it may begin with a plus
+        if not self._raw:  # base64 is no formula, though it may begin with a plus
             texts = len(COLUMNS)
             values = [*map(defused, values[:texts]), *values[texts:]]
         self._writer.writerow(values)
@@ -146,10 +147,10 @@ class Csv:
 
 
 class Warc:
-    """WARC 1.1: a response and a request a page, or a revisit for a body that came before.
+    """WARC 1.1: a response and a request for each page, or a revisit for a body that came before.
 
-    The request is what the crawl's options say was sent; what a hook or credentials added is not
-    known any more. ``name`` is the file's, "" without one.
+    The request shows what the crawl's options say; what a hook or credentials added is not known
+    any more. ``name`` is the file's, "" without one.
     """
 
     detail: Detail = "body"
@@ -163,7 +164,7 @@ class Warc:
         self._origins: OrderedDict[bytes, Origin] = OrderedDict()
 
     def begin(self) -> bytes:
-        """The warcinfo."""
+        """Return the warcinfo record."""
         options = self._crawl.options
         fields = {
             "isPartOf": self._crawl.name,
@@ -174,7 +175,7 @@ class Warc:
         return self._bytes(records.warcinfo(self._name, fields))
 
     def page(self, page: StoredPage) -> bytes:
-        """The records of a page."""
+        """Return the records of a page."""
         origin = self._origins.get(page.digest) if page.body and page.digest else None
         answer = records.revisit(page, origin) if origin else records.response(page)
         if page.body and page.digest and not origin:
@@ -185,11 +186,11 @@ class Warc:
         return self._bytes(answer) + self._bytes(asked)
 
     def lacks_body(self, page: StoredPage) -> bool:
-        """Of a page without."""
+        """Tell whether the page has no body."""
         return not has_body(page)
 
     def final(self, final: Final) -> bytes:
-        """Nothing: no answer was stored."""
+        """Return nothing: no answer was stored."""
         return b""
 
     def _bytes(self, record: Record) -> bytes:
@@ -197,21 +198,22 @@ class Warc:
 
 
 class Wishes(NamedTuple):
-    """What a person says beside the format: whether bodies are wanted, and cells as they are."""
+    """What a person asks for beside the format: whether to add bodies, and whether to keep cells as
+    they are."""
 
     bodies: bool = False
     raw: bool = False
 
 
 class Choice(NamedTuple):
-    """How ``greencrawl export`` offers a format, under the name that it has in :data:`FORMATS`."""
+    """How ``greencrawl export`` offers a format under its name in :data:`FORMATS`."""
 
     meaning: str
     """For the help of ``--format``."""
     make: Callable[[Crawl, str, Wishes], Format]
-    """From the crawl, the file's name ("" without one), and what was typed."""
+    """Makes the format from the crawl, the file's name ("" without one), and the wishes."""
     always_bodies: bool = False
-    """Whether bodies are in it unasked."""
+    """Whether the format always contains bodies."""
 
 
 FORMATS: Mapping[str, Choice] = MappingProxyType(
@@ -227,4 +229,4 @@ FORMATS: Mapping[str, Choice] = MappingProxyType(
         ),
     }
 )
-"""What ``--format`` may say; the first is the default."""
+"""The values of ``--format``; the first is the default."""

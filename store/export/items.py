@@ -1,7 +1,7 @@
 """Export of the records that a crawl's hook found on pages: one each line or row.
 
-A record is as the hook yielded it, and before its own members stand two of its page: ``_url`` and
-``_fetched``. If it has these names itself, its own values count.
+A record has the members that the hook yielded. Two members of its page come before them: ``_url``
+and ``_fetched``. If the hook's record has these names itself, its own values count.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from greencrawl.store.export.objects import iso8601
 from greencrawl.store.export.resumable import Wanted
 
 MOST_COLUMNS = 500
-"""Names of members that records of a crawl may have for a table of them."""
+"""Most member names that a crawl's records may have for a table of them."""
 
 
 class TooManyColumns(GreencrawlError):
-    """Raised for records that are no table."""
+    """Raised if records have too many members for a table."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -33,7 +33,7 @@ class TooManyColumns(GreencrawlError):
 
 
 def items_of(page: StoredPage) -> list[dict[str, Any]]:
-    """The records of a page, with the two members that tell of the page."""
+    """Return the records of a page, with the two members of the page."""
     if not page.items:
         return []
     about = {"_url": page.url, "_fetched": iso8601(page.fetched_ms)}
@@ -41,9 +41,9 @@ def items_of(page: StoredPage) -> list[dict[str, Any]]:
 
 
 def columns_of(store: Store, wanted: Wanted) -> tuple[str, ...]:
-    """Names of all members of the records, in the order in which they are met.
+    """Return the names of all members of the records, in the order in which they are met.
 
-    Goes through all pages. Raises TooManyColumns, Unavailable.
+    This reads all pages. Raises TooManyColumns, Unavailable.
     """
     names: dict[str, None] = {}
     for _, page in store.pages(wanted.crawl.id, wanted.pages, detail="items"):
@@ -55,17 +55,17 @@ def columns_of(store: Store, wanted: Wanted) -> tuple[str, ...]:
 
 
 class _Items:
-    """What both formats have in common."""
+    """What both formats share."""
 
     detail: Detail = "items"
     finals = False
 
     def lacks_body(self, page: StoredPage) -> bool:
-        """Never: records are kept beside it."""
+        """Return False: records are stored apart from bodies."""
         return False
 
     def final(self, final: Final) -> bytes:
-        """Nothing: no page, no records."""
+        """Return nothing: without a page there are no records."""
         return b""
 
 
@@ -73,18 +73,19 @@ class ItemsJsonl(_Items):
     """One JSON object a line."""
 
     def begin(self) -> bytes:
-        """Nothing."""
+        """Return nothing: the format has no head."""
         return b""
 
     def page(self, page: StoredPage) -> bytes:
-        """A line a record."""
+        """Return a line for each record."""
         return b"".join(wire.to_json(item) + b"\n" for item in items_of(page))
 
 
 class ItemsCsv(_Items):
     """RFC 4180 in UTF-8, as :class:`greencrawl.store.export.formats.Csv` writes it.
 
-    A text is as it stands, another value its JSON, and null or what a record has not an empty cell.
+    A text is written as it is, any other value as JSON. Null, or a missing member, is an empty
+    cell.
     """
 
     def __init__(self, columns: Sequence[str], *, raw: bool = False) -> None:
@@ -92,11 +93,11 @@ class ItemsCsv(_Items):
         self._raw = raw
 
     def begin(self) -> bytes:
-        """The line of names."""
+        """Return the line of names."""
         return self._rows([[self._cell(name) for name in self._columns]])
 
     def page(self, page: StoredPage) -> bytes:
-        """A row a record."""
+        """Return a row for each record."""
         return self._rows(
             [[self._cell(item.get(name)) for name in self._columns] for item in items_of(page)]
         )

@@ -1,4 +1,4 @@
-"""The fields that an export has of a page and of a final state."""
+"""The fields of a page and of a final state in an export."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from greencrawl.store.bodies import has_body
 
 
 def page_object(page: StoredPage, *, bodies: bool = False) -> dict[str, Any]:
-    """The JSON object of a page; ``body`` in base64 only with ``bodies``, null if not kept."""
+    """Return a page as a JSON object; ``body`` in base64 only with ``bodies``, null if not kept."""
     shown: dict[str, Any] = {
         "url": page.url,
         "final_url": page.final_url,
@@ -48,7 +48,7 @@ def _directives_object(said: Directives | None) -> dict[str, Any] | None:
 
 
 def final_object(final: Final) -> dict[str, Any]:
-    """The JSON object of a URL without a page: what it came to, and why."""
+    """Return a URL without a page as a JSON object: its final state, and why."""
     return {
         "url": final.url,
         "state": final.state,
@@ -62,7 +62,7 @@ def final_object(final: Final) -> dict[str, Any]:
 
 
 def iso8601(epoch_ms: int) -> str | None:
-    """UTC with milliseconds, as in 2026-03-01T12:00:00.250Z; None for a time no calendar has."""
+    """Return UTC with milliseconds, as in 2026-03-01T12:00:00.250Z; None for a year beyond 9999."""
     try:
         moment = datetime.fromtimestamp(epoch_ms // 1000, UTC).replace(tzinfo=None)
     except (OverflowError, ValueError, OSError):

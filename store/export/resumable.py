@@ -1,8 +1,8 @@
-"""Exports of any size, in constant memory, that go on where they were interrupted.
+"""Exports of any size, in constant memory, that continue where they were interrupted.
 
-An export to FILE writes ``FILE.part`` and, about once a second, ``FILE.part.state``: how long the
-part was after a whole record, and the store's cursor there. To continue, cut the part to that
-length. FILE appears when all of it is there.
+An export to FILE writes ``FILE.part`` and, about once a second, ``FILE.part.state``: the length of
+the part after a whole record, and the store's cursor there. To continue, it cuts the part to that
+length. FILE appears when the export is complete.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from greencrawl.store.export.formats import Format
 CHECKPOINT_SECONDS = 1.0
 _WRITE_BYTES = 256 * 1024
 _SINGLY = 100
-"""Pages read one by one after one whose body is away."""
+"""Pages that are read one by one after a page whose body is away."""
 
 Watch = Callable[["Position"], None]
 
@@ -47,7 +47,7 @@ class OptionsDiffer(GreencrawlError):
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """What is exported of a crawl. ``pages_only`` leaves out URLs without a page."""
+    """What of a crawl is exported. ``pages_only`` leaves out URLs without a page."""
 
     crawl: Crawl
     pages: PageFilter = PageFilter()
@@ -61,21 +61,21 @@ class Position(Struct):
     phase: str = "pages"
     cursor: str = ""
     pages: int = 0
-    """Those that something was written of."""
+    """Pages that have a record in the export."""
     finals: int = 0
     no_body: int = 0
-    """Pages whose body was wanted, and was not kept or could not be read."""
+    """Pages without a body although it was wanted: it was not kept or could not be read."""
 
     @property
     def rows(self) -> int:
-        """Records so far: pages and final states."""
+        """Return the number of records so far: pages and final states."""
         return self.pages + self.finals
 
 
 class _State(Struct):
     """``FILE.part.state``. ``options`` are as typed; ``since_ms`` is what a relative time meant.
 
-    ``columns``: of a table that has those that were found when it was begun.
+    ``columns`` are those of a table that were found at its start.
     """
 
     options: dict[str, Any]
@@ -86,7 +86,7 @@ class _State(Struct):
 
 
 def export(store: Store, wanted: Wanted, format_: Format, out: BinaryIO) -> Position:
-    """Write all of it to ``out``. Raises Unavailable, and what ``out`` raises."""
+    """Write the whole export to ``out``. Raises Unavailable, and what ``out`` raises."""
     position = Position()
     out.write(format_.begin())
     for data in _records(store, wanted, format_, position):
@@ -96,7 +96,7 @@ def export(store: Store, wanted: Wanted, format_: Format, out: BinaryIO) -> Posi
 
 
 def pieces(store: Store, wanted: Wanted, format_: Format) -> Iterator[bytes]:
-    """All of it, a whole record at a time. Raises Unavailable."""
+    """Yield the whole export, a record at a time. Raises Unavailable."""
     yield format_.begin()
     yield from _records(store, wanted, format_, Position())
 
@@ -104,8 +104,8 @@ def pieces(store: Store, wanted: Wanted, format_: Format) -> Iterator[bytes]:
 class Resumable:
     """An export to ``path`` that the same command continues.
 
-    ``options`` are what was asked for, as JSON values; a part that was begun with others is refused
-    (OptionsDiffer) unless ``restart``. Use as a context manager. Raises GreencrawlError when the
+    ``options`` are the command's options as JSON values. A part with other options is refused
+    (OptionsDiffer) unless ``restart``. Use it as a context manager. Raises GreencrawlError when the
     files cannot be written or another process writes them.
     """
 
@@ -123,11 +123,11 @@ class Resumable:
             self.resumed = state is not None and state.position.length > 0
             """Whether an earlier run is continued."""
             self.since_ms = state.since_ms if state else since_ms
-            """The beginning of the time that is exported: of the earlier run if there was one."""
+            """The begin of the exported time: that of the earlier run if there was one."""
             self.position = state.position if state else Position()
             self.columns = state.columns if state else ()
-            """Of a table whose columns are found at its beginning: to be set before :meth:`run`."""
-            if state is None:  # or a crash would bring it back
+            """Columns of a table that are found at its start: set them before :meth:`run`."""
+            if state is None:  # otherwise a crash would bring it back
                 self._state_path.unlink(missing_ok=True)
             self._file.truncate(self.position.length)
             self._file.seek(self.position.length)
@@ -161,7 +161,7 @@ class Resumable:
         raise GreencrawlError(f"another process writes {self.part}")
 
     def _state(self) -> _State | None:
-        """The state of an earlier run, or None if there is nothing to continue."""
+        """Return the state of an earlier run, or None if there is nothing to continue."""
         try:
             state = wire.from_json(self._state_path.read_bytes(), _State)
         except FileNotFoundError:
@@ -179,10 +179,10 @@ class Resumable:
         return state
 
     def run(self, store: Store, wanted: Wanted, format_: Format, watch: Watch) -> Position:
-        """Write what is missing, and give the file its name.
+        """Write what is missing, and rename the part to its final name.
 
-        ``watch`` is called now and then, with how far it is. After whatever this raises – an
-        interrupt, Unavailable, GreencrawlError for a full disk – the same command goes on.
+        ``watch`` is called now and then with the position. After any exception – an interrupt,
+        Unavailable, GreencrawlError for a full disk – the same command continues.
         """
         try:
             self._write_all(store, wanted, format_, watch)
@@ -190,7 +190,7 @@ class Resumable:
             crash_points.point("export.before_rename")
             self.part.replace(self.path)
             self._state_path.unlink(missing_ok=True)
-            self._new_state_path.unlink(missing_ok=True)  # of a run that was killed
+            self._new_state_path.unlink(missing_ok=True)  # left by a run that was killed
         except OSError as error:
             self._stop()
             raise GreencrawlError(
@@ -221,7 +221,7 @@ class Resumable:
         watch(self.position)
 
     def _flush(self, waiting: list[bytes]) -> None:
-        """Write whole records; what an interrupt leaves half written is not counted."""
+        """Write whole records; a half-written record after an interrupt is not counted."""
         data = b"".join(waiting)
         rest = memoryview(data)
         while rest:
@@ -233,7 +233,7 @@ class Resumable:
         waiting.clear()
 
     def _checkpoint(self) -> None:
-        """Make durable how far it is. Raises OSError."""
+        """Make the position durable. Raises OSError."""
         os.fsync(self._file.fileno())
         state = _State(self._options, self.since_ms, self._safe, columns=self.columns)
         with self._new_state_path.open("wb") as file:
@@ -245,7 +245,7 @@ class Resumable:
         self._checked = time.monotonic()
 
     def _stop(self) -> None:
-        """Leave part and state as of the last whole records; an older state will do as well."""
+        """Leave part and state as of the last whole records; an older state would do as well."""
         self.position = self._safe
         with suppress(OSError):
             self._file.truncate(self._safe.length)
@@ -253,7 +253,7 @@ class Resumable:
 
 
 def _records(store: Store, wanted: Wanted, format_: Format, position: Position) -> Iterator[bytes]:
-    """Records from ``position`` on, which says with each one where it ends in the store."""
+    """Yield records from ``position`` on, which is updated with each to where the record ends."""
     crawl = wanted.crawl.id
     if position.phase == "pages":
         for cursor, page in _pages(store, wanted, format_, position.cursor):
@@ -277,7 +277,7 @@ def _records(store: Store, wanted: Wanted, format_: Format, position: Position) 
 def _pages(
     store: Store, wanted: Wanted, format_: Format, after: str
 ) -> Iterator[tuple[str, StoredPage]]:
-    """Pages after a cursor; one whose body is away comes without it."""
+    """Yield pages after a cursor; a page whose body is away comes without it."""
     crawl, pages, at = wanted.crawl.id, wanted.pages, after
     while True:
         try:
@@ -292,7 +292,7 @@ def _pages(
 
 
 def with_body(store: Store, page: StoredPage) -> StoredPage:
-    """The page as the store has it with its body; as it is where that is away."""
+    """Return the page with its body; without it if the body is away."""
     try:
         return store.page(page.crawl, page.fingerprint) or page
     except BodyAway:

@@ -45,9 +45,9 @@ NEVER = -(2**63) - 1
 class Write:
     """A commit; each :meth:`run` is one try in a transaction of its own.
 
-    The first takes for granted that attempts, and bodies not among ``known``, are new, which they
-    are but for a commit that is repeated: then a key is refused, and the second try looks.
-    ``places`` are bodies in files.
+    The first try assumes that attempts, and bodies not among ``known``, are new. They are, unless a
+    commit is repeated: then a key is refused, and the second try checks. ``places`` are bodies in
+    files.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Write:
         self._tried = False
 
     def run(self, db: Db, work: Prepared) -> Stamp:
-        """Write ``work`` but for records of deleted crawls. Raises Unstorable, MySQLError."""
+        """Write ``work`` except records of deleted crawls. Raises Unstorable, MySQLError."""
         begun = replay_log.begin(db, _crawls(work))
         running = CommitAttempt(
             db, self._codec, self._ids, begun.stamp, begun.most_bytes, begun.connection,
@@ -109,7 +109,7 @@ class Write:
 
 
 def _plan(db: Db, work: Prepared, crawls: Set[int], refused: Set[Key]) -> frozenset[Key]:
-    """Tell the calendars of what was found; returns what is retired."""
+    """Update the calendars with what was found; return what is retired."""
     plans = calendar.plans(db, sorted(crawls))
     found = planned.observed(work.work, plans) if plans else []
     found = [one for one in found if (one.crawl, one.fingerprint) not in refused]
@@ -134,9 +134,9 @@ def _write_finals(
     settled: Sequence[Key],
     current: Mapping[Key, int],
 ) -> None:
-    """Final states go with a page as new as they are; the newest of a URL stays.
+    """Write final states; the newest of a URL stays, and a page as new or newer replaces it.
 
-    A parked one goes with any page, and with any other final state: see ``Store.commit``.
+    Any page, and any other final state, replaces a parked one: see ``Store.commit``.
     """
     known = _outlived(running, _known_finals(running, settled), current)
     chosen: dict[Key, Final] = {}
@@ -169,7 +169,7 @@ def _write_finals(
 def _known_finals(
     running: CommitAttempt, settled: Sequence[Key]
 ) -> dict[Key, tuple[str, int, int]]:
-    """(state, at_ms, stamp) of the final states that are there, locked."""
+    """Return (state, at_ms, stamp) of the existing final states, locked."""
     sql = "SELECT fingerprint, state, at_ms, stamp FROM finals WHERE"
     return {
         (crawl, number): (state.decode(), at_ms, stamp)
@@ -183,7 +183,7 @@ def _known_finals(
 def _outlived(
     running: CommitAttempt, known: dict[Key, tuple[str, int, int]], current: Mapping[Key, int]
 ) -> dict[Key, tuple[str, int, int]]:
-    """Delete those that a page came after; returns the others."""
+    """Delete those that a page replaces; return the others."""
     over = sorted(
         key for key in known.keys() & current.keys()
         if known[key][0] == "parked" or known[key][1] <= current[key]
@@ -198,9 +198,10 @@ def _outlived(
 
 
 def _look_again(running: CommitAttempt, alone: Iterable[Key]) -> None:
-    """A page of the same URL may have been committed since we looked for one.
+    """Check for a page of the same URL that was committed since the first look.
 
-    It did not see the final state, nor this transaction the page: who comes second begins anew.
+    Its transaction did not see the final state, nor this transaction the page: the later one begins
+    again.
     """
     for crawl, some in by_crawl(list(alone)):
         sql = "SELECT 1 FROM pages WHERE"
@@ -209,7 +210,7 @@ def _look_again(running: CommitAttempt, alone: Iterable[Key]) -> None:
 
 
 def _write_attempts(running: CommitAttempt, work: Prepared, alive: Set[int]) -> None:
-    """Write those that are new, each of them once, and count them."""
+    """Write new attempts, each once, and count them."""
     found = {
         row[:3]: (row, host)
         for row, host in zip(work.attempts, work.hosts, strict=True)
@@ -219,7 +220,8 @@ def _write_attempts(running: CommitAttempt, work: Prepared, alive: Set[int]) -> 
         return
     if running.careful:
         times = [key[2] for key in found]
-        between = f"at_ms BETWEEN {min(times)} AND {max(times)}"  # which tells the partitions
+        # this tells the server the partitions
+        between = f"at_ms BETWEEN {min(times)} AND {max(times)}"
         sql = f"SELECT fingerprint, at_ms FROM attempts WHERE {between} AND"
         for crawl, some in by_crawl(sorted({key[:2] for key in found})):
             for number, at_ms in keys(running.db, sql, crawl, some):

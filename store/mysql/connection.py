@@ -1,4 +1,4 @@
-"""One connection to a server, and its errors in our words."""
+"""One connection to a server, and the translation of its errors."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
 from greencrawl.store.mysql.cluster.topology import Server, Topology
 
 Db = Cursor
-"""What work is given: a cursor of a connection, in or outside a transaction."""
+"""The argument of work: a cursor of a connection, in or outside a transaction."""
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
-"""Longer than a takeover: a commit that waits for an acknowledgement is answered after it."""
+"""Longer than a takeover: a commit that waits for an acknowledgement gets it after the takeover."""
 LONG_SECONDS = 600.0
 """For statements over whole tables: changes of the schema, counts."""
 LOCK_SECONDS = 5
-"""How long a statement waits for a row that another transaction holds."""
+"""How long a statement waits for a row that another transaction has locked."""
 
 SESSION = (
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', "
@@ -32,7 +32,7 @@ ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 """No gap locks: writers of neighbouring keys do not wait for each other."""
 
 AGAIN = frozenset({1062, 1213})
-"""A duplicate key of a race, a deadlock: the same transaction succeeds when it is run again."""
+"""A duplicate key after a race, or a deadlock: the same transaction succeeds at the next run."""
 
 _CONFIG = {
     1044: "may not use the database",
@@ -47,14 +47,15 @@ _CONFIG = {
     4151: "has locked the account",
 }
 _DEFECT = frozenset({1054, 1060, 1061, 1064, 1091, 1136})
-"""A statement that no server takes: a mistake of ours, which waiting does not mend."""
+"""No server accepts the statement: this is our bug, and waiting does not help."""
 _BAD_RECORD = frozenset({1153, 1264, 1366, 1367, 1406, 1292})
 
 
 class _Connection(Connection):
-    """pymysql makes a TLS context for each connection, also where no certificate is looked at, and
-    reads all of the machine's authorities for it: 20 ms of CPU, during which no greenlet runs. One
-    context does for all of these.
+    """A connection that shares one TLS context.
+
+    pymysql makes a TLS context for each connection, even if no certificate is checked. For each it
+    reads all of the machine's authorities: 20 ms of CPU, during which no greenlet runs.
     """
 
     _unverified: ClassVar[ssl.SSLContext | None] = None
@@ -76,7 +77,7 @@ def connect(
 ) -> Connection[Cursor]:
     """Connect in autocommit mode. Raises Unavailable or InvalidConfig.
 
-    A server that accepts and stays silent counts as away after ``answer_seconds``.
+    A server that accepts and stays silent is away after ``answer_seconds``.
     """
     tls: dict[str, Any] = {}
     if topology.ca:
@@ -106,42 +107,43 @@ def connect(
         if topology.ca:
             _check_files(topology)
         raise (translate(error, server) or error) from error
-    except RuntimeError as error:  # a way to log in that needs a package which is not there
+    except RuntimeError as error:  # the login method needs a package that is missing
         what = f"{server}: cannot log in: {error}; or use TLS (?ca=FILE), which does without"
         raise InvalidConfig([("GREENCRAWL_STORE", what)]) from error
     return connection
 
 
 def _check_files(topology: Topology) -> None:
-    """Raises InvalidConfig if it is our own files that are wrong: no server would ever answer."""
+    """Raise InvalidConfig if our own files are wrong: then no server would ever answer."""
     try:
         context = ssl.create_default_context(cafile=topology.ca)
         if topology.cert:
             context.load_cert_chain(topology.cert, topology.key)
-    except OSError as error:  # an ssl.SSLError is one
+    except OSError as error:  # ssl.SSLError is an OSError
         files = ", ".join(filter(None, (topology.ca, topology.cert, topology.key)))
         what = f"cannot use {files}: {error.strerror or error}"
         raise InvalidConfig([("GREENCRAWL_STORE", what)]) from error
 
 
 def code_of(error: BaseException) -> int:
-    """MySQL's number of an error, 0 for another kind."""
+    """Return MySQL's number of an error, 0 for another kind."""
     number = error.args[0] if isinstance(error, pymysql.MySQLError) and error.args else 0
     return number if isinstance(number, int) else 0
 
 
 def is_gone(error: BaseException) -> bool:
-    """Whether the server did not answer at all: it is not that it refused something."""
+    """Tell whether the server did not answer at all, rather than refusing something."""
     return isinstance(error, OSError) or (
         isinstance(error, pymysql.MySQLError) and (code_of(error) == 0 or code_of(error) >= 2000)
     )
 
 
 def translate(error: Exception, server: Server) -> GreencrawlError | None:
-    """What ``error`` means to a caller: Unavailable, InvalidConfig, or None (a bad record, a bug).
+    """Return what ``error`` means to a caller: Unavailable, InvalidConfig, or None (a bad record, a
+    bug).
 
-    All that is not known to be somebody's fault means that the server is away: a full disk, a
-    lock held for too long, a shutdown, a lost connection.
+    An unknown error means that the server is away: a full disk, a lock held for too long, a
+    shutdown, a lost connection.
     """
     code = code_of(error)
     if code in _CONFIG:

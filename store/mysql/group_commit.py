@@ -1,4 +1,5 @@
-"""Small writes of many greenlets in one transaction: a commit's fsync is what they cost."""
+"""Group commit: small writes of many greenlets in one transaction, which shares the cost of an
+fsync."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from greencrawl.store.mysql.connection import Db
 T = TypeVar("T")
 
 TOGETHER = 256
-"""Writes of one transaction at most."""
+"""Most writes of one transaction."""
 
 
 class _Write:
@@ -30,10 +31,11 @@ class _Write:
 
 
 class Grouped:
-    """The caller whose turn it is writes all that is queued; each caller gets its own outcome.
+    """Groups writes: the caller whose turn it is writes all that is queued; each gets its own
+    outcome.
 
-    A write that raises is undone alone (a savepoint) and fails nobody else; what the server cannot
-    do, or not make durable, fails all that travelled together. After a deadlock all run again.
+    A write that raises is undone alone (a savepoint) and fails no other. A failure of the server,
+    or of the commit, fails all writes of the group. After a deadlock all run again.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -42,7 +44,7 @@ class Grouped:
         self._queue: deque[_Write] = deque()
 
     def run(self, work: Callable[[Db], T]) -> T:
-        """``work``'s result once it is durable. Raises what it raises; Unavailable."""
+        """Return ``work``'s result once it is durable. Raises what it raises; Unavailable."""
         mine = _Write(work)
         self._queue.append(mine)
         try:
@@ -50,14 +52,15 @@ class Grouped:
                 while not mine.tried:
                     self._write()
         finally:
-            mine.dropped = True  # if it was not tried: this greenlet was killed
+            mine.dropped = True  # in case it was not tried: this greenlet was killed
         if mine.error is not None:
             raise mine.error
         result: T = mine.result
         return result
 
     def _write(self) -> None:
-        # Those ready to run come along: a server that answers at once lets none run meanwhile.
+        # Greenlets that are ready join: a server that answers at once lets none of them run
+        # meanwhile.
         gevent.sleep(0)
         group: list[_Write] = []
         while self._queue and len(group) < TOGETHER:
@@ -69,7 +72,7 @@ class Grouped:
         except Exception as error:  # noqa: BLE001 - raised again in its callers
             for one in group:
                 one.result, one.error = None, error
-        except BaseException:  # whoever's turn it was is killed: the others try again
+        except BaseException:  # the caller whose turn it was is killed: the others try again
             for one in group:
                 one.result, one.error = None, Unavailable("interrupted")
             raise
@@ -79,7 +82,7 @@ class Grouped:
 
 
 def _attempt(db: Db, group: Sequence[_Write]) -> None:
-    """Each write under a savepoint. Raises MySQLError, which is not a write's own."""
+    """Run each write under a savepoint. Raises MySQLError if the server, not a write, fails."""
     for one in group:
         one.result = one.error = None
         db.execute("SAVEPOINT one")

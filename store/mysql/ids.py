@@ -1,4 +1,4 @@
-"""Numbers in order of time that many processes make without asking each other."""
+"""Numbers in order of time that many processes make without talking to each other."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from greencrawl.schema.clock import epoch_ms
 SINCE_MS = 1_767_225_600_000
 """2026-01-01 in UTC: 41 bits of milliseconds last until 2095."""
 BITS = 22
-"""Of a number, below the milliseconds: a sequence that begins at random in each of them."""
+"""Bits of a number below the milliseconds: a sequence that begins at random in each of them."""
 
 
 class Numbers:
     """63-bit numbers, rising within a process and nearly so among processes.
 
-    Two processes make the same one about once in four million milliseconds in which both make one:
-    a unique key then refuses the second, and its transaction runs again with a new number.
+    Two processes make the same number about once in four million milliseconds in which both make
+    one. Then a unique key refuses the second, and its transaction runs again with a new number.
     """
 
     def __init__(self, clock: Callable[[], int] = epoch_ms) -> None:
@@ -25,9 +25,9 @@ class Numbers:
         self._last = 0
 
     def take(self, count: int = 1) -> int:
-        """The first of ``count`` numbers in a row."""
+        """Return the first of ``count`` numbers in a row."""
         now = max(self._clock() - SINCE_MS, 0) << BITS
-        # A clock that jumps back must not bring numbers back.
+        # A clock that is set back must not repeat numbers.
         first = max(now + random.getrandbits(BITS), self._last + 1)
         self._last = first + count - 1
         return first

@@ -1,8 +1,8 @@
 """Migrations on MySQL: the numbered files of ``schema/sql/mysql``, one process at a time.
 
-A statement that changes a table commits by itself, so a file that fails half-way is run again from
-its beginning: each of its statements must be safe to repeat. This also happens when another server
-has come to take writes between two migrations: the fence is asked before each.
+A statement that changes a table commits by itself. So a file that fails half-way is run again from
+its start, and each of its statements must be safe to repeat. The same happens when another server
+takes writes between two migrations: the fence is checked before each.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ FOLDER = Path(schema.__file__).parent / "sql" / "mysql"
 LOCK_SECONDS = 20
 """How long a process waits for another one that migrates."""
 STATEMENT_SECONDS = 86_400.0
-"""A change of a large table takes its time."""
+"""A change of a large table takes long."""
 
 _TABLE = """CREATE TABLE IF NOT EXISTS migrations (
     number INT NOT NULL PRIMARY KEY, name VARBINARY(100) NOT NULL, checksum VARBINARY(64) NOT NULL,
     applied_ms BIGINT NOT NULL) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4"""
 _CLUSTERS = frozenset({"fence", "votes"})
-"""Tables of the cluster itself, which may be there before any content."""
+"""Tables of the cluster itself, which may exist before any content."""
 
 
 def statements(sql: str) -> Iterator[str]:
@@ -41,17 +41,17 @@ def statements(sql: str) -> Iterator[str]:
 
 
 def prepare(cluster: Cluster, folder: Path = FOLDER) -> None:
-    """Set up an empty database (or wait for who does), and refuse one of a version before this.
+    """Set up an empty database (or wait for who does), and refuse one of an earlier version.
 
-    Unlike on SQLite nothing else is applied by itself: a change of a large table takes its time,
-    and its moment is for a person to choose. Raises InvalidConfig, Unavailable.
+    Unlike on SQLite, nothing else is applied automatically: a change of a large table takes long,
+    and a person should choose its time. Raises InvalidConfig, Unavailable.
     """
     _refuse_foreign(cluster.read(_tables))
     available = load(folder)
     if not cluster.read(applied):
         migrate(cluster, folder)
     due = pending(available, cluster.read(applied), post=False)
-    if due:  # unless another process is at it: asked again when nobody is
+    if due:  # unless another process is migrating: checked again when it is done
         due = cluster.alter(lambda db, _: _due(db, available), seconds=STATEMENT_SECONDS)
     if due:
         raise refusal(
@@ -67,7 +67,7 @@ def migrate(
     post: bool = True,
     told: Told = lambda _: None,
 ) -> int:
-    """Apply what is pending; returns how many files were applied.
+    """Apply what is pending; return how many files were applied.
 
     Raises InvalidConfig for a newer, edited or foreign database, Unavailable.
     """
@@ -105,7 +105,7 @@ def _due(db: Db, available: list[Migration]) -> list[Migration]:
 
 @contextmanager
 def _exclusively(db: Db) -> Iterator[None]:
-    """Hold the lock of who migrates. Raises Unavailable when another process holds it for long."""
+    """Hold the lock of migrations. Raises Unavailable if another process holds it for long."""
     db.execute("SELECT GET_LOCK(CONCAT('greencrawl.', DATABASE()), %s)", (LOCK_SECONDS,))
     if db.fetchone() != (1,):
         raise Unavailable("another process is migrating the database")
@@ -127,7 +127,7 @@ def _refuse_foreign(tables: frozenset[str]) -> None:
 
 
 def applied(db: Db) -> dict[int, Applied]:
-    """Number → what is known of each migration that was applied."""
+    """Return number → the record of each applied migration."""
     if "migrations" not in _tables(db):
         return {}
     db.execute("SELECT number, name, checksum FROM migrations")

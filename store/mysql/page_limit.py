@@ -16,20 +16,21 @@ from greencrawl.store.rows import is_page
 
 
 def stored(db: Db, crawl: int) -> int:
-    """How many the crawl has by its row of limits; 0 before they are counted."""
+    """Return how many pages the crawl has by its row of limits; 0 before they are counted."""
     db.execute("SELECT pages FROM limits WHERE crawl = %s", (crawl,))
     row = db.fetchone()
     return int(row[0]) if row else 0
 
 
 def follow(db: Db, crawl: int, max_pages: int) -> None:
-    """The crawl, whose row is locked, has this limit now; without one nothing is counted."""
+    """Set the limit of a crawl whose row is locked; without a limit nothing is counted."""
     if not max_pages:
         db.execute("DELETE FROM limits WHERE crawl = %s", (crawl,))
 
 
 def lock(db: Db, crawls: Iterable[int]) -> dict[int, int]:
-    """Crawl → its pages so far, counted if nobody has yet; locked until the transaction ends."""
+    """Return crawl → its pages so far, counted if nobody has yet; locked until the transaction
+    ends."""
     counts: dict[int, int] = {}
     for crawl in sorted(crawls):
         db.execute("SELECT pages FROM limits WHERE crawl = %s FOR UPDATE", (crawl,))
@@ -50,7 +51,7 @@ def surplus(
     arrived: Mapping[Key, Sequence[Page]],
     known: Mapping[Key, Known],
 ) -> frozenset[Key]:
-    """Which URLs' pages are not to be stored; the others are counted as if they were by now."""
+    """Return the URLs whose pages are not to be stored; the others are counted as stored."""
     refused: set[Key] = set()
     now = dict(counts)
     for key, pages in arrived.items():
@@ -60,7 +61,7 @@ def surplus(
         last = [page for page in pages if page.fetched_ms == newest][-1]
         old = known.get(key)
         if old is not None and last.fetched_ms < old.fetched_ms:
-            continue  # a version of before: what is current stays
+            continue  # an older version: the current one stays
         more = is_page(last.status) - (old is not None and is_page(old.status))
         if more > 0 and now[key[0]] >= limits[key[0]]:
             refused.add(key)

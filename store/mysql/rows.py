@@ -1,4 +1,4 @@
-"""Records ⇄ rows of the MySQL tables; what a column holds is as in :mod:`greencrawl.store.rows`."""
+"""Records ⇄ rows of the MySQL tables; :mod:`greencrawl.store.rows` says what columns hold."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROW_READ = (
     "p.fingerprint, p.fetched_ms, p.status, p.digest, p.body_bytes, c.elapsed_ms, c.depth, "
     "c.truncated, c.url, c.final_url, c.language, c.encoding, c.title, c.canonical, c.directives"
 )
-"""Columns of :func:`page`, of ``pages p`` and ``contents c``; more follow by the detail."""
+"""Columns that :func:`page` reads, of ``pages p`` and ``contents c``; a detail adds more."""
 ITEMS_READ = ROW_READ + ", c.items"
 TEXT_READ = ITEMS_READ + ", c.headers, c.fields, c.spans, c.links, c.text"
 BODY_READ = TEXT_READ + ", b.body, b.file, b.start, b.length"
@@ -50,12 +50,13 @@ READS = {
 }
 
 DIGEST_BYTES = 16
-_PACK_BYTES = 1024 * 1024  # compressed without letting other greenlets run: some milliseconds
-_ROW_BYTES = 300  # of a wide row besides its blobs and JSON, about
+# compressed without letting other greenlets run: it takes some milliseconds
+_PACK_BYTES = 1024 * 1024
+_ROW_BYTES = 300  # a wide row besides its blobs and JSON, about
 
 
 class Page(Struct):
-    """A page on its way into the tables. ``links`` and ``text`` are packed; the body not yet."""
+    """A page on its way into the tables. ``links`` and ``text`` are packed, the body is not yet."""
 
     crawl: int
     fingerprint: int
@@ -74,12 +75,12 @@ class Page(Struct):
 
     @property
     def key(self) -> tuple[int, int]:
-        """(crawl, fingerprint)."""
+        """Return (crawl, fingerprint)."""
         return self.crawl, self.fingerprint
 
     @property
     def wide_bytes(self) -> int:
-        """Of its wide row, about."""
+        """Return the bytes of its wide row, about."""
         blobs = len(self.links) + len(self.text)
         return _ROW_BYTES + blobs + sum(len(one) for one in self.wide if type(one) in (str, bytes))
 
@@ -89,24 +90,24 @@ class Prepared(Struct):
 
     pages: list[Page]
     attempts: list[Row]
-    """Of :data:`ATTEMPTS`."""
+    """Rows of :data:`ATTEMPTS`."""
     hosts: list[bytes]
-    """Of each attempt."""
+    """The host of each attempt."""
     finals: list[Final]
     hooks: list[HookRun]
     checks: list[Check]
     owes: frozenset[str] = frozenset()
     work: Commit = field(default_factory=Commit)
-    """What they are of."""
+    """The commit that the rows are from."""
 
 
 def host_hash(host: str) -> int:
-    """32 bits of a host's name."""
+    """Return a 32-bit hash of a host's name."""
     return crc32(host.encode("utf-8", "replace"))
 
 
 def host_key(url: str) -> bytes:
-    """Host of a URL as a column holds it; b"" for what is not canonical."""
+    """Return the host of a URL as a column holds it; b"" if the URL is not canonical."""
     try:
         return host_of(url).encode()[:512]
     except (ValueError, IndexError):
@@ -160,7 +161,7 @@ def _page(codec: Codec, page: StoredPage) -> Page:
 
 
 def pack_bodies(codec: Codec, pages: Sequence[Page]) -> None:
-    """Compress bodies that are not yet, letting other greenlets run."""
+    """Compress bodies that are not yet compressed, letting other greenlets run."""
     done = 0
     for page in pages:
         if page.packed is None:
@@ -181,7 +182,7 @@ def _attempt(attempt: Attempt) -> Row:
 
 
 def attempt(row: Row) -> Attempt:
-    """The attempt of a row of :data:`ATTEMPTS`."""
+    """Return the attempt of a row of :data:`ATTEMPTS`."""
     crawl, fingerprint, at_ms, code, errors, wait, elapsed_ms, kind, url, worker, detail = row
     return Attempt(
         crawl=crawl, fingerprint=fingerprint, url=url, code=code, kind=kind, errors=errors,
@@ -190,7 +191,7 @@ def attempt(row: Row) -> Attempt:
 
 
 def final_row(final: Final, stamp: int) -> Row:
-    """A row of :data:`FINALS`."""
+    """Return a row of :data:`FINALS`."""
     return (
         final.crawl, final.fingerprint, stamp, final.state, rows.clean(final.kind),
         rows.bounded(final.code), rows.bounded(final.depth), pack_level(final.level, final.task),
@@ -200,7 +201,7 @@ def final_row(final: Final, stamp: int) -> Row:
 
 
 def final(row: Row) -> Final:
-    """The final state of a row of :data:`FINAL_READ`."""
+    """Return the final state of a row of :data:`FINAL_READ`."""
     crawl, fingerprint, state, kind, code, depth, number, at_ms, url, detail, shape = row
     word: Any = state.decode()
     level, task = unpack_level(number)
@@ -211,7 +212,7 @@ def final(row: Row) -> Final:
 
 
 def page(codec: Codec, crawl: int, row: Row) -> tuple[StoredPage, Row]:
-    """The page of a row of a :data:`READS`, without its body; and what says where that is."""
+    """Return the page of a row of one of :data:`READS`, without its body; and where the body is."""
     (
         fingerprint, fetched_ms, status, digest, body_bytes, elapsed_ms, depth, truncated, url,
         final_url, language, encoding, title, canonical, directives, *more,

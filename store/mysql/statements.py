@@ -1,8 +1,8 @@
-"""Statements with many rows, as bytes: what the driver's own escaping would cost most of.
+"""Statements with many rows, as bytes: the driver's own escaping costs most of the time.
 
-The driver writes binary values in hexadecimal, twice their size. Here they go as they are. In a
-literal of a connection that speaks utf8mb4 without NO_BACKSLASH_ESCAPES only the quote and the
-backslash have a meaning, since no character of UTF-8 beyond ASCII holds a byte below 0x80.
+The driver writes binary values in hexadecimal, twice their size. Here they are sent as they are. On
+a connection with utf8mb4 and without NO_BACKSLASH_ESCAPES, only the quote and the backslash have a
+meaning in a literal: no character of UTF-8 beyond ASCII holds a byte below 0x80.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from greencrawl.store.mysql.connection import Db
 from greencrawl.store.rows import Row
 
 STATEMENT_BYTES = 4 * 1024 * 1024
-"""A statement ends at so many bytes, or below the server's ``max_allowed_packet``."""
+"""Most bytes of a statement, unless the server's ``max_allowed_packet`` is lower."""
 NAMED = 400
 """Keys named in one statement."""
 
 
 def raw(db: Db, sql: bytes) -> int:
-    """Execute a statement that is complete; returns the rows found or changed."""
+    """Execute a complete statement; return how many rows it found or changed."""
     return db.execute(sql)  # type: ignore[call-overload, no-any-return]  # it takes bytes too
 
 
 def literal(value: Any) -> bytes:
-    """``value`` as SQL: None, a number, text (which must be valid Unicode), bytes or a buffer."""
+    """Return ``value`` as SQL: None, a number, text (which must be valid Unicode), bytes or a
+    buffer."""
     kind = type(value)
     if kind is int:
         return b"%d" % value
@@ -43,12 +44,12 @@ def literal(value: Any) -> bytes:
 
 
 def numbers(values: Iterable[int]) -> bytes:
-    """``values`` for ``IN (…)``."""
+    """Return ``values`` for ``IN (…)``."""
     return b",".join([b"%d" % value for value in values])
 
 
 def chunks(items: Sequence[Any], size: int = NAMED) -> Iterator[Sequence[Any]]:
-    """``items`` in parts of ``size``."""
+    """Yield ``items`` in parts of ``size``."""
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
@@ -90,7 +91,7 @@ def insert(
 
 
 def keys(db: Db, sql: str, crawl: int, fingerprints: Sequence[int], tail: str = "") -> list[Row]:
-    """Rows of ``sql``, which ends in WHERE, for fingerprints of one crawl."""
+    """Return rows of ``sql``, which ends in WHERE, for fingerprints of one crawl."""
     found: list[Row] = []
     for some in chunks(fingerprints):
         where = b"%b crawl = %d AND fingerprint IN (%b) %b"

@@ -1,7 +1,7 @@
 """The store on MySQL or MariaDB, shared by processes of many machines.
 
-Each call takes a connection of a pool and waits for the server as a greenlet. Questions that decide
-anything go to the server that takes writes; streams and sums may come from a replica.
+Each call takes a connection from a pool and waits for the server as a greenlet. Queries that decide
+anything go to the server that takes writes; a replica may answer streams and sums.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ T = TypeVar("T")
 
 
 class MysqlStore:
-    """:class:`greencrawl.store.base.Store` on a cluster; an empty database is set up at opening.
+    """:class:`greencrawl.store.base.Store` on a cluster; opening it sets up an empty database.
 
-    ``files`` keep the bodies; without them they are in the database. Raises InvalidConfig for
-    a database of another version or program, Unavailable when no server takes writes.
+    ``files`` keep the bodies; without them they are in the database. Raises InvalidConfig for a
+    database of another version or program, Unavailable when no server takes writes.
     """
 
     def __init__(self, topology: Topology, files: Bodies | None = None) -> None:
@@ -192,7 +192,10 @@ class MysqlStore:
     # -- duties
 
     def take_duties(self, holder: str, names: Sequence[str]) -> dict[str, int]:
-        """See :class:`greencrawl.store.base.Store`. What others hold is found without a lock."""
+        """See :class:`greencrawl.store.base.Store`.
+
+        Duties of other holders are read without a lock.
+        """
         known = self._cluster.read(lambda db: duties.others(db, holder, names))
         free = [name for name in names if name not in known]
         if not free:
@@ -288,7 +291,7 @@ class MysqlStore:
     count_time = write(crawl_rows.count_time)
 
     def delete_crawl(self, crawl: int) -> None:
-        """See :class:`greencrawl.store.base.Store`. Its rows go in steps."""
+        """See :class:`greencrawl.store.base.Store`. Its rows are deleted in steps."""
         self._cluster.write(lambda db: crawl_rows.mark_deleted(db, crawl))
         while self._cluster.write(lambda db: crawl_rows.purge_step(db, crawl)) is not None:
             pass
@@ -374,7 +377,7 @@ class MysqlStore:
             lambda db: parked.release(db, codec, ids, crawl, shape, limit, before)
         )
 
-    # -- reading the replay log: it decides what a Redis knows, so it is asked of the writing server
+    # -- the replay log decides what a Redis node knows, so the server that takes writes is asked
 
     def replay_size(self, since: int) -> tuple[int, int, int]:
         """See :class:`greencrawl.store.base.Store`."""
@@ -501,8 +504,8 @@ class MysqlStore:
     def commit(self, work: Commit) -> Stamp:
         """See :class:`greencrawl.store.base.Store`.
 
-        "Newer" also holds between a page and a final state. Records of a deleted crawl are left
-        out. Raises Unstorable for a record that no second try would store, naming its URL.
+        "Newer" is also compared between a page and a final state. Records of a deleted crawl are
+        left out. Raises Unstorable for a record that no second try would store, naming its URL.
         """
         prepared = rows.prepare(self._codec, work)
         write = self._writing(work, prepared)
@@ -514,7 +517,7 @@ class MysqlStore:
         return stamp
 
     def _writing(self, work: Commit, prepared: rows.Prepared) -> commits.Write:
-        """What writes ``work``; its bodies are compressed now, or put into files, if they are new.
+        """Make the writer of ``work``; it compresses new bodies now, or puts them into files.
 
         Raises Unavailable.
         """
@@ -538,7 +541,8 @@ class MysqlStore:
         return commits.Write(self._codec, self._ids, known.keys(), files)
 
     def _off_hub(self, work: Callable[[], T]) -> T:
-        """Run ``work`` in the thread of the files; errors return as values, which prints none."""
+        """Run ``work`` in the thread of the files; errors return as values, so that none is
+        printed."""
 
         def attempt() -> T | _Failed:
             try:
@@ -553,7 +557,7 @@ class MysqlStore:
         return outcome
 
     def _unstorable(self, work: Commit, error: pymysql.MySQLError) -> Exception:
-        """Find out whose fault ``error`` is: each record is tried alone, and undone."""
+        """Find the record that ``error`` is about: each record is tried alone, and undone."""
         single = [
             *((page.url, Commit(pages=[page])) for page in work.pages),
             *((tried.url, Commit(attempts=[tried])) for tried in work.attempts),
@@ -656,7 +660,7 @@ class MysqlStore:
         found = self._cluster.read(lambda db: _all(db, "SELECT host, delay_ms FROM delays"))
         return {host.decode(): delay_ms for host, delay_ms in found}
 
-    # -- questions
+    # -- queries
 
     def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
         """See :class:`greencrawl.store.base.Store`."""
@@ -703,7 +707,7 @@ class MysqlStore:
         ][:limit]  # fmt: skip
 
     def body(self, crawl: int, digest: bytes, size: int) -> bytes | None:
-        """See :class:`greencrawl.store.base.Store`. All are kept for as long as the crawl."""
+        """See :class:`greencrawl.store.base.Store`. All bodies are kept as long as the crawl."""
         sql = (
             "SELECT b.body, b.file, b.start, b.length FROM digests d JOIN bodies b "
             "ON b.crawl = d.crawl AND b.place = d.place AND b.digest = d.digest "
@@ -721,7 +725,7 @@ class MysqlStore:
         return self._off_hub(partial(self._bodies.read, place))
 
     def final(self, crawl: int, fingerprint: int) -> Final | None:
-        """The final state of a URL, or None."""
+        """Return the final state of a URL, or None."""
         sql = f"SELECT {rows.FINAL_READ} FROM finals WHERE crawl = %s AND fingerprint = %s"
         found = self._cluster.read(lambda db: _all(db, sql, (crawl, fingerprint)))
         return rows.final(found[0]) if found else None
@@ -781,7 +785,8 @@ class MysqlStore:
     ) -> Iterator[tuple[str, StoredPage]]:
         for at, row in chunk.rows:
             page = self._page(crawl, row)
-            if not host or rows.host_key(page.url) == host.encode():  # its hash is only a hash
+            # two hosts may have the same hash
+            if not host or rows.host_key(page.url) == host.encode():
                 yield streams.page_cursor(at), page
 
     def finals(
@@ -854,7 +859,7 @@ class MysqlStore:
 
     drop_alerts = steps(alert_rows.drop)
 
-    # -- for who watches it
+    # -- monitoring
 
     def size(self) -> int:
         """See :class:`greencrawl.store.base.Store`. It is the server's estimate."""
@@ -883,7 +888,7 @@ class _Failed:
 
 
 class _Undo(Exception):
-    """Raised to roll a trial back."""
+    """Raised to roll back a trial."""
 
 
 def _all(db: Db, sql: str, values: Sequence[object] | None = None) -> list[Row]:

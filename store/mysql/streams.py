@@ -1,7 +1,7 @@
 """Streams of pages and final states, in chunks of bounded rows and bytes.
 
-The narrow rows say which pages come next and how large they are; the wide ones are then read for as
-many at a time as fit. No transaction stays open between two chunks.
+The narrow rows tell which pages come next and how large they are; then as many wide rows as fit are
+read at a time. No transaction stays open between two chunks.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from greencrawl.store.rows import Row
 
 CHUNK_ROWS = 500
 CHUNK_BYTES = 8 * 1024 * 1024
-"""A streamed chunk ends at so many rows or so many (stored) bytes, whichever comes first."""
+"""Most stored bytes of a streamed chunk, whose rows are limited, too."""
 WINDOW = STEP_ROWS
-"""Rows that a filtered step looks at."""
+"""Rows that a filtered step reads."""
 
 At = tuple[int, int, int]
 """Where a page stands in a stream: stamp, place, fingerprint."""
@@ -33,12 +33,12 @@ _NUMBER = r"(-?[0-9]{1,19})"
 
 
 def page_cursor(at: At) -> str:
-    """The cursor of a page."""
+    """Return the cursor of a page."""
     return ".".join(map(str, at))
 
 
 def after_page(cursor: str) -> At:
-    """The place that a cursor names. Raises ValueError."""
+    """Return the place that a cursor names. Raises ValueError."""
     if not cursor:
         return START
     found = re.fullmatch(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}", cursor)
@@ -49,7 +49,7 @@ def after_page(cursor: str) -> At:
 
 
 def after_number(cursor: str) -> int | None:
-    """The fingerprint that a cursor names, None for none. Raises ValueError."""
+    """Return the fingerprint that a cursor names, None for none. Raises ValueError."""
     if not cursor:
         return None
     if not re.fullmatch(_NUMBER, cursor):
@@ -58,7 +58,7 @@ def after_number(cursor: str) -> int | None:
 
 
 class Chunk(NamedTuple):
-    """(place in the stream, row) of some pages, the place come to, and how many were looked at."""
+    """(place in the stream, row) of some pages, the place reached, and how many rows were read."""
 
     rows: list[tuple[At, Row]]
     at: At
@@ -66,7 +66,7 @@ class Chunk(NamedTuple):
 
 
 def _chosen(wanted: PageFilter) -> tuple[str, str, str]:
-    """The index to read, and two conditions: one that it takes, one that passes over rows."""
+    """Return the index to read, and two conditions: one that it uses, one that filters rows."""
     index = "pages_by_stamp"
     host = more = ""
     if wanted.host:
@@ -80,9 +80,9 @@ def _chosen(wanted: PageFilter) -> tuple[str, str, str]:
 
 
 def _ranges(after: At, end: At | None) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Conditions that, one after the other, are the places behind ``after`` up to ``end``.
+    """Yield conditions that, in order, select the places after ``after`` up to ``end``.
 
-    A comparison of rows would read the index from its beginning, an OR perhaps to its end.
+    A comparison of rows would read the index from its start, an OR perhaps to its end.
     """
     begun = "p.stamp = %s AND p.place >= %s AND (p.place > %s OR p.fingerprint > %s)"
     ended = "p.place <= %s AND (p.place < %s OR p.fingerprint <= %s)"
@@ -104,13 +104,14 @@ _ORDER = "ORDER BY p.stamp, p.place, p.fingerprint"
 
 
 def window(db: Db, crawl: int, wanted: PageFilter, after: At, most: int) -> tuple[At | None, int]:
-    """Where the next rows end, ``most`` at most, None where there are none; how many there are."""
+    """Return where the next rows end, ``most`` at most, None if there are none; and how many there
+    are."""
     index, host, _ = _chosen(wanted)
     end, left = None, most
     for condition, values in _ranges(after, None):
         where = f"pages p FORCE INDEX ({index}) WHERE p.crawl = %s {host}AND {condition} {_ORDER}"
         last, found = None, left
-        while found and last is None:  # rows may go behind the range between the two questions
+        while found and last is None:  # rows may move past the range between the two queries
             db.execute(
                 f"SELECT COUNT(*) FROM (SELECT 1 FROM {where} LIMIT %s) some",
                 (crawl, *values, left),
@@ -131,7 +132,7 @@ def window(db: Db, crawl: int, wanted: PageFilter, after: At, most: int) -> tupl
 def narrow(
     db: Db, crawl: int, wanted: PageFilter, detail: Detail, after: At, end: At | None = None
 ) -> list[tuple[At, int]]:
-    """(place in the stream, stored bytes) of the next pages, up to ``end``."""
+    """Return (place in the stream, stored bytes) of the next pages, up to ``end``."""
     index, host, more = _chosen(wanted)
     size = {"row": "1000", "body": "p.wide + COALESCE(d.bytes, 0)"}.get(detail, "p.wide")
     joined = ""
@@ -153,7 +154,7 @@ def narrow(
 
 
 def parts(found: Sequence[tuple[At, int]]) -> Iterator[list[At]]:
-    """``found`` in parts of up to :data:`CHUNK_BYTES`."""
+    """Yield ``found`` in parts of up to :data:`CHUNK_BYTES`."""
     part: list[At] = []
     size = 0
     for at, more in found:
@@ -167,7 +168,7 @@ def parts(found: Sequence[tuple[At, int]]) -> Iterator[list[At]]:
 
 
 def wide(db: Db, sql: str, crawl: int, part: Sequence[At]) -> dict[int, Row]:
-    """Fingerprint → row of ``sql`` (which begins with it), of pages as they are now."""
+    """Return fingerprint → row of ``sql``, which begins with it, of pages as they are now."""
     some = numbers(at[2] for at in part)
     condition = b"%b WHERE p.crawl = %d AND p.fingerprint IN (%b)"
     raw(db, condition % (sql.encode(), crawl, some))
@@ -183,9 +184,9 @@ def stream(
     after: At,
     most: int = WINDOW,
 ) -> Iterator[Chunk]:
-    """Chunks of (place in the stream, row of ``sql``), each chunk from one server.
+    """Yield chunks of (place in the stream, row of ``sql``), each chunk from one server.
 
-    Where ``wanted`` passes over rows a statement looks at ``most`` of them.
+    If ``wanted`` filters rows, a statement reads ``most`` of them.
     """
     at, end, left = after, None, 0
     passing = bool(_chosen(wanted)[2])
@@ -210,7 +211,7 @@ def stream(
 def _chunk(
     db: Db, crawl: int, sql: str, wanted: PageFilter, detail: Detail, at: At, end: At | None
 ) -> list[tuple[At, Row | None]]:
-    """The next pages; None for one that went between the two looks."""
+    """Return the next pages; None for one that was removed between the two queries."""
     for part in parts(narrow(db, crawl, wanted, detail, at, end)):
         read = wide(db, sql, crawl, part)
         return [(one, read.get(one[2])) for one in part]
@@ -218,9 +219,9 @@ def _chunk(
 
 
 def finals(db: Db, crawl: int, since_ms: int, after: int | None) -> tuple[list[Row], int | None]:
-    """Rows of ``rows.FINAL_READ`` by fingerprint, and after which to go on, None at the end.
+    """Return rows of ``rows.FINAL_READ`` by fingerprint, and the last one read, None at the end.
 
-    It looks at :data:`WINDOW` rows at most, and so may find none.
+    It reads :data:`WINDOW` rows at most, and so may find none.
     """
     at = -(2**64) if after is None else after
     last = 2**63 - 1
@@ -243,7 +244,7 @@ def finals(db: Db, crawl: int, since_ms: int, after: int | None) -> tuple[list[R
 
 
 def final_marks(db: Db, crawl: int, since: int, after: tuple[int, int]) -> list[Row]:
-    """(stamp, fingerprint, url, state) of final states stamped ``since`` or later."""
+    """Return (stamp, fingerprint, url, state) of final states stamped ``since`` or later."""
     found: list[Row] = []
     sql = (
         "SELECT stamp, fingerprint, url, state FROM finals FORCE INDEX (finals_by_stamp) "

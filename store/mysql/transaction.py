@@ -1,4 +1,4 @@
-"""A transaction of the commit under way: what its steps share."""
+"""What the steps of one commit's transaction share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from greencrawl.store.mysql.statements import insert
 from greencrawl.store.rows import Codec, Row, is_page
 
 SLOTS = 16
-"""Rows that one sum is spread over, by connection."""
+"""A sum is spread over so many rows, by connection."""
 
 Key = tuple[int, int]
 """A crawl and a fingerprint."""
@@ -23,7 +23,7 @@ Key = tuple[int, int]
 SUMS = "pages, bytes, dead, gone, excluded, parked"
 """Columns of the sums of a crawl."""
 
-_LONGEST_MS = 2**40  # of one answer, so that no sum leaves its column
+_LONGEST_MS = 2**40  # the longest answer, so that no sum overflows its column
 
 
 def _more(columns: str) -> str:
@@ -33,24 +33,24 @@ def _more(columns: str) -> str:
 
 
 class Sums:
-    """What a transaction adds to the sums of its crawls and of their hosts."""
+    """The changes of a transaction to the sums of its crawls and of their hosts."""
 
     def __init__(self) -> None:
         self._crawls: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._hosts: dict[tuple[int, bytes], list[int]] = defaultdict(lambda: [0, 0, 0])
 
     def page(self, crawl: int, sign: int, status: int, body_bytes: int) -> None:
-        """A page comes (1) or goes (-1); only those of 200 … 299 count."""
+        """Count a page that is added (1) or removed (-1); only those of 200 … 299 count."""
         if is_page(status):
             self._crawls[crawl]["pages"] += sign
             self._crawls[crawl]["bytes"] += sign * body_bytes
 
     def final(self, crawl: int, sign: int, state: str) -> None:
-        """A final state comes (1) or goes (-1)."""
+        """Count a final state that is added (1) or removed (-1)."""
         self._crawls[crawl][state] += sign
 
     def attempt(self, crawl: int, host: bytes, code: int, elapsed_ms: int) -> None:
-        """An attempt is noted; one with a code is an answer."""
+        """Count an attempt; one with a status code is an answer."""
         found = self._hosts[crawl, host]
         found[0] += 1
         if code > 0:
@@ -58,7 +58,7 @@ class Sums:
             found[2] += min(max(elapsed_ms, 0), _LONGEST_MS)
 
     def write(self, db: Db, connection: int, most_bytes: int) -> None:
-        """Add it, last of all in the transaction: the rows are those that others wait for."""
+        """Write the changes last in the transaction: other transactions wait for these rows."""
         slot = connection % SLOTS
         hosts: list[Row] = [(*key, slot, *found) for key, found in sorted(self._hosts.items())]
         insert(
@@ -86,7 +86,7 @@ class CommitAttempt:
     most_bytes: int
     connection: int
     careful: bool
-    """Look before each insertion, since one was refused."""
+    """Whether each insertion looks first, since one was refused."""
     sums: Sums = field(default_factory=Sums)
 
     def insert(
@@ -97,13 +97,13 @@ class CommitAttempt:
 
 
 def by_crawl(found: Sequence[Key]) -> Iterator[tuple[int, list[int]]]:
-    """Keys in order → (crawl, fingerprints)."""
+    """Yield (crawl, fingerprints) from keys in order."""
     for crawl, group in groupby(found, itemgetter(0)):
         yield crawl, [number for _, number in group]
 
 
 def replacing(columns: str, key: int) -> str:
-    """The clause that puts all but the first ``key`` columns in place of those there."""
+    """Return the clause that replaces all columns but the first ``key`` ones."""
     return "ON DUPLICATE KEY UPDATE " + ", ".join(
         f"{column} = VALUES({column})" for column in columns.split(", ")[key:]
     )

@@ -1,8 +1,8 @@
-"""Writes rows by the dozen in few statements of few sizes, so that they are found prepared.
+"""Groups rows into few statements of few sizes, so that prepared statements are reused.
 
-One statement for each number of rows would be hundreds of texts: more than a connection keeps, and
-to prepare one for 30 rows takes as long as to write them. Beside a busy hub each statement costs a
-turn of the GIL, too, so one for each row is no way either.
+One statement for each number of rows would be hundreds of texts: more than a connection keeps.
+Preparing one for 30 rows takes as long as writing them. Beside a busy hub each statement also costs
+a turn of the GIL, so one statement for each row is too slow.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TypeVar
 T = TypeVar("T")
 
 ROWS = 64
-"""Rows a statement at most."""
+"""Most rows of a statement."""
 
 STEP = 8
-"""Numbers of rows are multiples of it, or below it: 15 statements of each kind."""
+"""Numbers of rows are multiples of it, or less: there are 15 statements of each kind."""
 
 
 def parts(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Up to :data:`ROWS` at a time; what is left at the end in two parts at most."""
+    """Yield up to :data:`ROWS` rows at a time; the remainder comes in two parts at most."""
     start, even = 0, len(rows) - len(rows) % STEP
     while start < len(rows):
         end = min(start + ROWS, even) if start < even else len(rows)
@@ -30,19 +30,19 @@ def parts(rows: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def padded(values: list[T]) -> list[T]:
-    """``values`` for a look-up, which finds no more if the last one is asked for again."""
+    """Pad ``values`` for a look-up by repeating the last one, which finds no more rows."""
     return values + values[-1:] * (-len(values) % STEP)
 
 
 @lru_cache(maxsize=1024)
 def marks(count: int) -> str:
-    """Of a list of ``count`` values."""
+    """Return the SQL of a list of ``count`` values."""
     return ", ".join("?" * count)
 
 
 @lru_cache(maxsize=1024)
 def values(columns: str, rows: int, *, stamped: bool = False) -> str:
-    """Of ``rows`` rows; if ``stamped`` each begins with the first value of all."""
+    """Return the SQL of ``rows`` rows; if ``stamped`` each begins with the first value of all."""
     row = marks(columns.count(",") + 1)
     row = f"(?1, {row})" if stamped else f"({row})"
     return ", ".join([row] * rows)

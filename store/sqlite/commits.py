@@ -43,7 +43,7 @@ from greencrawl.store.sqlite.tables import (
 from greencrawl.store.sqlite.tables.contents import Blob, Known, Vanished
 
 TOGETHER = 512
-"""Records that one transaction holds at most, unless a single commit brings more."""
+"""Most records of one transaction, unless a single commit has more."""
 
 _NEWER_PAGE = ", ".join(
     f"{column} = excluded.{column}"
@@ -70,8 +70,7 @@ def _pages_sql(count: int, *, bodies: bool) -> str:
     )
 
 
-# A page that came late is left out, but its links are admitted all the same: the replay log needs
-# them.
+# A page that came late is left out, but its links are admitted: the replay log needs them.
 _LATE_PAGE = (
     "UPDATE pages SET links = merge_links(links, ?), stamp = ? "
     "WHERE crawl = ? AND fingerprint = ? AND fetched_ms > ?"
@@ -124,9 +123,9 @@ def write(
 
     ``blobs`` are bodies that are kept apart from pages; None leaves all of them in the rows. Rows
     of a crawl that was deleted meanwhile are left out: its number is never used again, so nobody
-    could ask for them. So are parked URLs of a released shape: the stamp names them as refused.
-    Raises Vanished if a body was taken for known that is there no more,
-    DutyLost if ``duty`` has passed to another.
+    could ask for them. Parked URLs of a released shape are left out, too: the stamp names them as
+    refused. Raises Vanished if a body that was known is not there any more, DutyLost if ``duty``
+    has passed to another.
     """
     with transaction(connection):
         if duty is not None:
@@ -174,7 +173,7 @@ def _plan(
     alive: Mapping[int, bool],
     refused: Collection[tuple[int, int]],
 ) -> frozenset[tuple[int, int]]:
-    """Tell the calendars of what was found; returns what is retired."""
+    """Update the calendars with what was found; return what is retired."""
     crawls_ = set[int]().union(*(planned.named(one.work) for one in works)) & alive.keys()
     if not crawls_:
         return frozenset()
@@ -211,7 +210,7 @@ def _write_pages(
 
 
 def _check(connection: sqlite3.Connection, checks: Sequence[Check], stamp: int) -> None:
-    """Pages that were found unchanged: the replay log tells of them at this stamp."""
+    """Give pages that were found unchanged this stamp in the replay log."""
     found = [(one.crawl, one.fingerprint, rows.bounded(one.at_ms)) for one in checks]
     connection.executemany(
         "UPDATE pages SET stamp = ? WHERE crawl = ? AND fingerprint = ?",
@@ -223,13 +222,14 @@ def _check(connection: sqlite3.Connection, checks: Sequence[Check], stamp: int) 
 
 
 def _old_row(row: Row) -> Row:
-    """The row as programs before :data:`contents.APART` read it: with a number for a digest."""
+    """Return the row as programs before :data:`contents.APART` read it: with a number for a
+    digest."""
     digest = rows.decimal_digest(row[contents.CONTENT])
     return (*row[: contents.CONTENT], digest, *row[contents.CONTENT + 1 :])
 
 
 class _Waiting:
-    """A commit in the queue; ``outcome`` is its stamp or its error once it was tried."""
+    """A commit in the queue; ``outcome`` is its stamp or its error after it was tried."""
 
     def __init__(self, work: Commit, duty: Duty | None) -> None:
         self.work = work
@@ -237,29 +237,29 @@ class _Waiting:
         self.size = len(work.pages) + len(work.attempts) + len(work.finals) + len(work.hooks)
         self.size += len(work.checks)
         self.rows: Prepared | None = None
-        """Rows of pages have their bodies unless these go to files."""
+        """Rows of pages, which have their bodies unless these go to files."""
         self.outcome: Stamp | BaseException | None = None
 
 
 class Committer:
-    """Group commit: whoever's turn it is writes all that is queued in one transaction.
+    """Group commit: the caller whose turn it is writes all that is queued in one transaction.
 
-    Each caller gets the outcome of its own commit: one that cannot be stored does not fail those
-    that happen to travel with it.
+    Each caller gets the outcome of its own commit: one that cannot be stored does not fail the
+    others of its group.
     """
 
     def __init__(self, path: Path, bodies: Bodies | None = None) -> None:
         self._path = path
         self._bodies = bodies
         self.codec = Codec()
-        """Of the lane's thread."""
+        """Used by the lane's thread only."""
         self.lane = SqliteThread(path, self._prepare)
-        """Where all writes of this process to ``path`` belong, commits or not."""
+        """The lane of all writes of this process to ``path``, commits or not."""
         self._turn = BoundedSemaphore(1)
         self._queue: deque[_Waiting] = deque()
 
     def commit(self, work: Commit, duty: Duty | None = None) -> Stamp:
-        """Write ``work``; returns its stamp. Raises Unavailable, Damaged, Unstorable, Closed.
+        """Write ``work``; return its stamp. Raises Unavailable, Damaged, Unstorable, Closed.
 
         Under a ``duty`` it is written alone: raises DutyLost if that has passed to another.
         """
@@ -312,10 +312,11 @@ class Committer:
             ours = translate(error, self._path)
             if ours is not None:
                 self._fail(group, ours, error)
-                raise ours from error  # the lane opens its connection anew
+                raise ours from error  # the lane opens its connection again
             if len(group) == 1:
                 self._fail(group, _unstorable(group[0].work, error), error)
-            for waiting in group if len(group) > 1 else ():  # a row at fault: find out whose
+            # a row is at fault: find out in whose commit
+            for waiting in group if len(group) > 1 else ():
                 self._write(connection, [waiting], apart)
         except DutyLost as error:
             self._fail(group, error, error)
@@ -333,13 +334,14 @@ class Committer:
             blobs = self._blobs(connection, group) if apart else None
             try:
                 return write(connection, self.codec, works, blobs, group[0].duty, owes)
-            except Vanished:  # another process removed a body that we took for known
+            except Vanished:  # another process removed a body that we had found
                 continue
 
     def _blobs(
         self, connection: sqlite3.Connection, group: Sequence[_Waiting]
     ) -> dict[Known, Blob]:
-        """Bodies of ``group`` as they are kept; of equal ones the first. Raises Unavailable."""
+        """Return bodies of ``group`` as they are kept; of equal ones the first. Raises
+        Unavailable."""
         found: dict[Known, Blob] = {}
         pages = [row for waiting in group if waiting.rows for row in waiting.rows.pages]
         blobs: Iterable[Blob] = (row[contents.BODY] for row in pages)

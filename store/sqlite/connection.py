@@ -1,4 +1,4 @@
-"""SQLite off the hub: a native thread with a connection of its own, and errors in our words."""
+"""SQLite off the hub: a native thread with a connection of its own, and translated errors."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ T = TypeVar("T")
 BUSY_SECONDS = 60.0
 """How long a statement waits for another process's transaction."""
 OPENING_SECONDS = 20.0
-"""How long who opens waits for another process that does: less than a command for its broker."""
+"""How long an opening process waits for another one: less than a command waits for its broker."""
 LOOK_SECONDS = 0.01
 
 PRAGMAS = (
     "PRAGMA synchronous = FULL",  # what is acknowledged survives a power cut
-    "PRAGMA secure_delete = OFF",  # Debian's default overwrites what is deleted: a refetch twice
+    # Debian's default overwrites what is deleted: a refetch would write twice
+    "PRAGMA secure_delete = OFF",
     "PRAGMA wal_autocheckpoint = 4000",  # pages, 16 MiB: a checkpoint costs two more fsyncs
     "PRAGMA journal_size_limit = 67108864",
-    # KiB, of each connection. Commits to 400,000 pages took as long with 2,048 as with 16,384: what
-    # is not in it is in the system's cache, which processes share.
+    # KiB of each connection. Commits to 400,000 pages took as long with 2,048 as with 16,384: pages
+    # beyond it are in the system's cache, which processes share.
     "PRAGMA cache_size = -2048",
     "PRAGMA temp_store = MEMORY",
 )
@@ -42,8 +43,8 @@ def _itself(value: Any) -> Any:
     return value
 
 
-# What is no int, float or str the module asks for ways to adapt itself, by attributes that are not
-# there: 0.5 µs a value, of which a page has a dozen. An adapter is found at once.
+# For a value that is no int, float or str, the module looks for ways to adapt it, by attributes
+# that do not exist: 0.5 µs a value, and a page has a dozen. An adapter is found at once.
 for _kind in (bytes, type(None), zstandard.BufferSegment):
     sqlite3.register_adapter(_kind, _itself)
 
@@ -62,8 +63,10 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def translate(error: sqlite3.Error, path: Path) -> GreencrawlError | None:
-    """What ``error`` means to a caller: Unavailable, Damaged, or None (a bug or a bad record)."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # extended codes keep the primary one there
+    """Return what ``error`` means to a caller: Unavailable, Damaged, or None (a bug or a bad
+    record)."""
+    # extended codes hold the primary one in their low byte
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _AWAY:
         return Unavailable(f"{_AWAY[code]}: {path} ({error})")
     if code in _DAMAGED:
@@ -76,7 +79,7 @@ def translate(error: sqlite3.Error, path: Path) -> GreencrawlError | None:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Raise what :func:`translate` makes of a sqlite3.Error; others pass."""
+    """Translate a sqlite3.Error by :func:`translate`; other errors pass."""
     try:
         yield
     except sqlite3.Error as error:
@@ -103,10 +106,10 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 def opening(path: Path) -> Iterator[None]:
     """Let one process at a time prepare the database at ``path``.
 
-    SQLite does not wait its busy time when two connections switch an empty file to WAL together.
-    The lock is on the folder: opening and closing the database file itself would drop SQLite's own
-    locks on it (POSIX locks belong to the process, not to the descriptor). Raises Unavailable when
-    another process has it for too long: it may be frozen.
+    SQLite does not wait when two connections switch an empty file to WAL together. The lock is on
+    the folder: opening and closing the database file itself would drop SQLite's own locks on it
+    (POSIX locks belong to the process, not to the descriptor). Raises Unavailable when another
+    process holds the lock for too long: that process may be frozen.
     """
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -135,7 +138,8 @@ def _locked(folder: int) -> bool:
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
     """Open ``path`` in autocommit mode. Without ``create`` a missing file is an error.
 
-    A file that vanished under a running process must not come back empty and be taken for truth.
+    A file that vanished under a running process must not be made again, empty, and taken for the
+    truth.
     """
     mode = "rwc" if create else "rw"
     connection = sqlite3.connect(
@@ -161,10 +165,10 @@ class _Failed(NamedTuple):
 
 
 class SqliteThread:
-    """A native thread with its own connection; work given to it runs in order of arrival.
+    """A native thread with its own connection; it runs work in order of arrival.
 
-    Greenlets wait without blocking the hub. Works in an unpatched process too. The connection is
-    opened at the first use, and again after an error that may have left it unusable.
+    Greenlets wait without blocking the hub. It works in an unpatched process, too. The connection
+    is opened at the first use, and again after an error that may have left it unusable.
     """
 
     def __init__(

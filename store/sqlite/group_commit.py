@@ -1,4 +1,5 @@
-"""Small writes of many greenlets in one transaction: a commit's fsync is what they cost."""
+"""Group commit: small writes of many greenlets in one transaction, which shares the cost of an
+fsync."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from greencrawl.store.sqlite.connection import SqliteThread, transaction, transl
 T = TypeVar("T")
 
 TOGETHER = 256
-"""Writes of one transaction at most."""
+"""Most writes of one transaction."""
 
 
 class _Write:
@@ -28,10 +29,11 @@ class _Write:
 
 
 class Grouped:
-    """The caller whose turn it is writes all that is queued; each caller gets its own outcome.
+    """Groups writes: the caller whose turn it is writes all that is queued; each gets its own
+    outcome.
 
-    A write that raises is undone alone (a savepoint) and fails nobody else; what SQLite itself
-    cannot do, or not make durable, fails all that travelled together.
+    A write that raises is undone alone (a savepoint) and fails no other. A failure of SQLite
+    itself, or of the commit, fails all writes of the group.
     """
 
     def __init__(self, lane: SqliteThread, path: Path) -> None:
@@ -41,7 +43,8 @@ class Grouped:
         self._queue: deque[_Write] = deque()
 
     def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """``work``'s result once it is durable. Raises what it raises; Unavailable, Damaged."""
+        """Return ``work``'s result once it is durable. Raises what it raises; Unavailable,
+        Damaged."""
         mine = _Write(work)
         self._queue.append(mine)
         try:
@@ -49,7 +52,7 @@ class Grouped:
                 while not mine.tried:
                     self._lane.run(self._write)
         finally:
-            mine.dropped = True  # if it was not tried: closed, or this greenlet was killed
+            mine.dropped = True  # in case it was not tried: closed, or this greenlet was killed
         if mine.error is not None:
             raise mine.error
         result: T = mine.result
@@ -82,7 +85,7 @@ class Grouped:
 
 
 def _attempt(connection: sqlite3.Connection, one: _Write) -> None:
-    """One write under a savepoint. Raises sqlite3.Error, which is not the write's own."""
+    """Run one write under a savepoint. Raises sqlite3.Error if SQLite, not the write, fails."""
     connection.execute("SAVEPOINT one")
     try:
         one.result = one.work(connection)

@@ -1,4 +1,4 @@
-"""Migrations on SQLite: all that are due in one transaction, so a failure changes nothing."""
+"""Migrations on SQLite: all pending ones run in one transaction, so a failure changes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def prepare(path: Path) -> None:
     """Bring the database at ``path`` up to date, creating it if there is none.
 
     ``post_`` files are applied if no other process (nor another store of this one) has the file
-    open, which is how a command that is alone needs no upgrade by hand; else they wait, and
+    open. So a command that runs alone needs no upgrade by hand. Otherwise these files wait, and
     everything works without them. Raises InvalidConfig, sqlite3.Error.
     """
     with opening(path):
@@ -36,7 +36,7 @@ def prepare(path: Path) -> None:
 
 
 def refuse_early(path: Path) -> None:
-    """Raises InvalidConfig unless the file at ``path`` can be read as it is; sqlite3.Error."""
+    """Raise InvalidConfig unless the file at ``path`` can be read as it is; sqlite3.Error."""
     due = [one for one in _pending(path) if not one.post]
     if due:
         raise refusal(
@@ -46,7 +46,8 @@ def refuse_early(path: Path) -> None:
 
 
 def _pending(path: Path) -> list[Migration]:
-    """What is still to apply to the file at ``path``. Raises InvalidConfig, sqlite3.Error."""
+    """Return the pending migrations of the file at ``path``. Raises InvalidConfig,
+    sqlite3.Error."""
     connection = connect(path)
     try:
         done = applied(connection)
@@ -58,9 +59,9 @@ def _pending(path: Path) -> list[Migration]:
 
 
 def _finish_exclusively(path: Path) -> None:
-    """Apply ``post_`` files under a lock of the whole file, or leave them if somebody has it open.
+    """Apply ``post_`` files under a lock of the whole file, or leave them if another has it open.
 
-    A connection in WAL mode holds a shared lock for as long as it is open.
+    A connection in WAL mode holds a shared lock as long as it is open.
     """
     alone = sqlite3.connect(path, timeout=0, isolation_level=None)
     try:
@@ -82,11 +83,11 @@ def migrate(
     post: bool = True,
     told: Told = lambda _: None,
 ) -> int:
-    """Apply what is pending; returns how many migrations were applied.
+    """Apply what is pending; return how many migrations were applied.
 
-    Safe when several processes start at once: what is pending is looked up under the write lock.
-    Raises InvalidConfig for a newer, edited or foreign database, sqlite3.Error if SQL fails, which
-    leaves the database as it was.
+    Several processes may start at once: what is pending is read under the write lock. Raises
+    InvalidConfig for a newer, edited or foreign database; sqlite3.Error if SQL fails, which leaves
+    the database as it was.
     """
     available = load(folder)
     if not pending(available, applied(connection), post=post):
@@ -109,7 +110,7 @@ def migrate(
 
 
 def applied(connection: sqlite3.Connection) -> dict[int, Applied]:
-    """Number → what is known of each migration that was applied."""
+    """Return number → the record of each applied migration."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'migrations'").fetchone():
         return {}
     found = connection.execute("SELECT number, name, checksum FROM migrations").fetchall()
@@ -146,4 +147,4 @@ class SqliteUpgrade:
                 connection.close()
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: nothing is kept open."""

@@ -1,4 +1,4 @@
-"""``max_pages`` in the transaction of the commit, on SQLite: what would be one page too many.
+"""``max_pages`` in the transaction of the commit, on SQLite: which pages would be too many.
 
 Pages are those of 200 … 299. They are counted once, when a commit first meets the limit, and from
 then on with each commit.
@@ -20,19 +20,19 @@ _NAMED = 400
 
 
 def stored(db: sqlite3.Connection, crawl: int) -> int:
-    """How many the crawl has by its row of limits; 0 before they are counted."""
+    """Return how many pages the crawl has by its row of limits; 0 before they are counted."""
     row = db.execute("SELECT pages FROM limits WHERE crawl = ?", (crawl,)).fetchone()
     return int(row[0]) if row else 0
 
 
 def follow(db: sqlite3.Connection, crawl: int, max_pages: int) -> None:
-    """The crawl has this limit now; without one its pages are not counted any more."""
+    """Set the limit of a crawl; without a limit its pages are not counted any more."""
     if not max_pages:
         db.execute("DELETE FROM limits WHERE crawl = ?", (crawl,))
 
 
 def surplus(db: sqlite3.Connection, pages: Sequence[Row]) -> frozenset[Key]:
-    """Which of ``pages`` are not to be stored; the others are counted as if they were by now."""
+    """Return those of ``pages`` that are not to be stored; the others are counted as stored."""
     refused: set[Key] = set()
     for crawl, most in _limits(db, sorted({row[0] for row in pages})):
         some = [row for row in pages if row[0] == crawl]
@@ -41,7 +41,7 @@ def surplus(db: sqlite3.Connection, pages: Sequence[Row]) -> frozenset[Key]:
         for row in some:
             fetched_ms, was_page = known.get(row[1], (row[FETCHED], False))
             if row[FETCHED] < fetched_ms:
-                continue  # a version of before: what is current stays
+                continue  # an older version: the current one stays
             more = is_page(row[STATUS]) - was_page
             if more > 0 and count >= most:
                 refused.add(row[:2])
@@ -55,7 +55,7 @@ def surplus(db: sqlite3.Connection, pages: Sequence[Row]) -> frozenset[Key]:
 
 
 def _limits(db: sqlite3.Connection, crawls: Sequence[int]) -> list[tuple[int, int]]:
-    """(crawl, limit) of those that have one."""
+    """Return (crawl, limit) of those that have one."""
     if not crawls:
         return []
     some = ", ".join("?" * len(crawls))
@@ -66,7 +66,7 @@ def _limits(db: sqlite3.Connection, crawls: Sequence[int]) -> list[tuple[int, in
 def _known(
     db: sqlite3.Connection, crawl: int, fingerprints: Sequence[int]
 ) -> Iterator[tuple[int, tuple[int, bool]]]:
-    """Fingerprint → when it was fetched, and whether it counts, of those that are stored."""
+    """Yield fingerprint → when it was fetched, and whether it counts, of stored pages."""
     for start in range(0, len(fingerprints), _NAMED):
         some = fingerprints[start : start + _NAMED]
         found = db.execute(

@@ -1,8 +1,7 @@
 """The store on one SQLite file (WAL), shared by the processes of one machine.
 
-There are three lanes (native threads with a connection each): for all writes, for questions, and
-for scans, so that an export does not hold up a question. Open one store per process, after any
-fork.
+There are three lanes (native threads with a connection each): for all writes, for queries, and for
+scans, so that an export does not hold up a query. Open one store per process, after any fork.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ T = TypeVar("T")
 
 
 class _InTurn:
-    """Files with bodies, used from the threads of several lanes, one at a time."""
+    """Files with bodies that the threads of several lanes use, one at a time."""
 
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
@@ -114,13 +113,14 @@ class _InTurn:
 
 
 class SqliteStore:
-    """:class:`greencrawl.store.base.Store` on a file, which is made or migrated at opening.
+    """:class:`greencrawl.store.base.Store` on a file; opening it creates or migrates the file.
 
-    Without ``upgrade`` its schema is left alone, and a version too early to be read is refused.
+    Without ``upgrade`` its schema is left alone, and a version that is too old to be read is
+    refused.
 
-    Bodies are kept in the file, or in ``bodies``, which is closed with the store; those that are
-    there already are found in either. Raises InvalidConfig for a file of a newer version or of
-    another program, Unavailable when it cannot be opened, Damaged when it is no database.
+    Bodies are kept in the file, or in ``bodies``, which is closed with the store; existing bodies
+    are found in either. Raises InvalidConfig for a file of a newer version or of another program,
+    Unavailable when it cannot be opened, Damaged when it is no database.
     """
 
     def __init__(self, path: Path, bodies: Bodies | None = None, *, upgrade: bool = True) -> None:
@@ -137,8 +137,8 @@ class SqliteStore:
         self._seeds = Grouped(self._commits.lane, self.path)
         self._questions = SqliteThread(self.path)
         self._scans = SqliteThread(self.path)
-        self._codec = Codec()  # of the thread that asks; the lane of writes has its own
-        self._asking = Codec()  # of the lane of questions
+        self._codec = Codec()  # of the calling thread; the lane of writes has its own
+        self._asking = Codec()  # of the lane of queries
         self._duty: Duty | None = None
 
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -157,7 +157,7 @@ class SqliteStore:
     def _checked(
         self, connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]
     ) -> T:
-        """``work``, if the duty under which it is done is still held. Raises DutyLost."""
+        """Run ``work`` if the duty under which it is done is still held. Raises DutyLost."""
         if self._duty is not None:
             duties.check(connection, self._duty)
         return work(connection)
@@ -237,7 +237,10 @@ class SqliteStore:
     # -- duties
 
     def take_duties(self, holder: str, names: Sequence[str]) -> dict[str, int]:
-        """See :class:`greencrawl.store.base.Store`. Others' duties are found without a lock."""
+        """See :class:`greencrawl.store.base.Store`.
+
+        Duties of other holders are read without a lock.
+        """
         known = self._questions.run(lambda db: duties.others(db, holder, names, epoch_ms()))
         free = [name for name in names if name not in known]
         if not free:
@@ -331,7 +334,7 @@ class SqliteStore:
     count_time = write(crawl_rows.count_time)
 
     def delete_crawl(self, crawl: int) -> None:
-        """See :class:`greencrawl.store.base.Store`. Its rows go in steps."""
+        """See :class:`greencrawl.store.base.Store`. Its rows are deleted in steps."""
         self._write(lambda db: crawl_rows.mark_deleted(db, crawl))
         while self._write(lambda db: crawl_rows.purge_step(db, crawl)) is not None:
             pass
@@ -418,7 +421,7 @@ class SqliteStore:
     replay_size = scan(replay_log.size)
 
     def _window(self, sql: str, since: int) -> Iterator[list[Row]]:
-        """Chunks of rows that begin with (stamp, id)."""
+        """Yield chunks of rows that begin with (stamp, id)."""
         at = (since, -1)
         while found := self._scans.run(partial(lists.chunk, sql=sql, values=at)):
             yield found
@@ -529,9 +532,9 @@ class SqliteStore:
     def commit(self, work: Commit) -> Stamp:
         """See :class:`greencrawl.store.base.Store`.
 
-        "Newer" also holds between a page and a final state. Commits of several greenlets share a
-        transaction. Records of a deleted crawl are left out. Raises Unstorable for a record that no
-        second try would store, naming its URL.
+        "Newer" is also compared between a page and a final state. Commits of several greenlets
+        share a transaction. Records of a deleted crawl are left out. Raises Unstorable for a record
+        that no second try would store, naming its URL.
         """
         return self._commits.commit(work, self._duty)
 
@@ -610,7 +613,7 @@ class SqliteStore:
         sql = "SELECT host, delay_ms FROM delays"
         return dict(self._questions.run(lambda db: db.execute(sql).fetchall()))
 
-    # -- questions
+    # -- queries
 
     def page(self, crawl: int, fingerprint: int, *, detail: Detail = "body") -> StoredPage | None:
         """See :class:`greencrawl.store.base.Store`."""
@@ -619,7 +622,7 @@ class SqliteStore:
         return self._page(row, detail, self._questions) if row else None
 
     def _page(self, row: Row, detail: Detail, lane: SqliteThread) -> StoredPage:
-        """The page of a row of ``lists.page_sql``. Raises BodyAway."""
+        """Return the page of a row of ``lists.page_sql``. Raises BodyAway."""
         if detail in ("row", "items"):
             return self._codec.page(row, body=False)
         if detail == "text":
@@ -665,7 +668,7 @@ class SqliteStore:
         return self._questions.run(lambda _: read(place))
 
     def final(self, crawl: int, fingerprint: int) -> Final | None:
-        """The final state of a URL, or None."""
+        """Return the final state of a URL, or None."""
         sql = f"SELECT {rows.FINAL_READ} FROM finals WHERE crawl = ? AND fingerprint = ?"
         row = self._questions.run(lambda db: db.execute(sql, (crawl, fingerprint)).fetchone())
         return rows.final(row) if row else None
@@ -742,7 +745,7 @@ class SqliteStore:
     # -- the journal by months
 
     def prepare_months(self, now_ms: int) -> None:
-        """Nothing to do: one table holds all months."""
+        """Do nothing: one table holds all months."""
 
     # -- retention
 
@@ -786,7 +789,7 @@ class SqliteStore:
 
     drop_alerts = steps(alert_rows.drop)
 
-    # -- for who watches it
+    # -- monitoring
 
     def size(self) -> int:
         """See :class:`greencrawl.store.base.Store`."""
@@ -794,11 +797,11 @@ class SqliteStore:
         return sum(path.stat().st_size for path in files if path.exists())
 
     def lags(self) -> dict[str, float | None]:
-        """There are no replicas."""
+        """Return nothing: there are no replicas."""
         return {}
 
     def close(self) -> None:
-        """Finish what is under way and free threads and files. Idempotent."""
+        """Finish what is under way, and free threads and files. Idempotent."""
         for lane in (self._commits.lane, self._questions, self._scans):
             lane.close()
         if self._bodies is not None:

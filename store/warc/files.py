@@ -29,19 +29,19 @@ from greencrawl.store.warc.segment import OPEN, Segment, Unsynced, repair, sync_
 log = logger("store")
 
 SEGMENT_BYTES = 1024**3
-"""A file that has grown to this is finished, and the next one begun."""
+"""A file of this size is finished, and the next one begun."""
 
 FOREIGN_SECONDS = 24 * 3600.0
-"""A file of another host is taken for a dead writer's when it was not touched for so long."""
+"""After so long without a write, a file of another host is taken for a dead writer's."""
 
 _WRITE_BYTES = 1024 * 1024
 _ORIGINS = 4096
 _BEGINNINGS = 3
-"""Tries at a new file."""
+"""Tries to begin a new file."""
 _HEAD_BYTES = 2048
-_MOST_BYTES = 2**30 + 2**20  # a body at its largest (CrawlOptions.max_body_bytes) and its header
+_MOST_BYTES = 2**30 + 2**20  # the largest body (CrawlOptions.max_body_bytes) and its header
 _NAME = re.compile(r"greencrawl-\d{17}-\d{5}-(?P<host>[A-Za-z0-9_-]+)-\d+\.warc\.gz")
-_numbers = count(1)  # of this process: it may have several stores open
+_numbers = count(1)  # numbers of this process, which may have several stores open
 
 Known = Mapping[tuple[int, bytes], Place]
 
@@ -49,9 +49,10 @@ Known = Mapping[tuple[int, bytes], Place]
 class WarcFiles:
     """:class:`greencrawl.store.bodies.Bodies` in ``folder``.
 
-    The folder is touched at the first append: a process that only reads creates and mends nothing.
-    Each process writes a file of its own, ``greencrawl-TIME-NUMBER-HOST-PID.warc.gz``, and many may
-    do so in one folder. At the first append files of writers that died on this host are finished.
+    The folder is touched at the first append: a process that only reads creates and repairs
+    nothing. Each process writes a file of its own, ``greencrawl-TIME-NUMBER-HOST-PID.warc.gz``, and
+    many may do so in one folder. At the first append, files of writers that died on this host are
+    finished.
     """
 
     def __init__(self, folder: Path, *, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -111,7 +112,8 @@ class WarcFiles:
         return places
 
     def _origin(self, key: tuple[int, bytes], known: Known) -> Origin | None:
-        """The record that holds a known body; None if it is not there: the body is kept again."""
+        """Return the record that holds a known body; None if it is missing: then the body is kept
+        again."""
         place = known.get(key)
         if place is None:
             return None
@@ -135,12 +137,12 @@ class WarcFiles:
             self._origins.popitem(last=False)
 
     def _put(self, *group: Record) -> Place:
-        """Queue records that belong together; returns the place of the first."""
+        """Queue records that belong together; return the place of the first."""
         packed = [records.member(record) for record in group]
         size = sum(map(len, packed))
         if (
             self._segment is not None
-            and self._end() > self._info_bytes  # each file holds a page at least
+            and self._end() > self._info_bytes  # each file holds at least one page
             and self._end() + size > self._segment_bytes
         ):
             self._rotate()
@@ -180,7 +182,7 @@ class WarcFiles:
         return Segment(self.folder, name)
 
     def _flush(self) -> None:
-        """Write what is pending. Raises OSError."""
+        """Write what is queued. Raises OSError."""
         if self._segment is None or not self._pending:
             return
         crash_points.point("warc.before_write")
@@ -200,7 +202,7 @@ class WarcFiles:
         self._pending_bytes = 0
 
     def _give_up(self, error: OSError) -> None:
-        """Leave a usable file behind: without what was written and is perhaps not durable."""
+        """Leave a usable file behind: cut off what is perhaps not durable."""
         self._drop_pending()
         segment = self._segment
         if segment is None:
@@ -216,7 +218,7 @@ class WarcFiles:
             log.warning("warc_file_unfinished", file=segment.name, reason=str(second))
 
     def _prepare(self) -> None:
-        """Once: make the folder, and finish what dead writers left. Raises OSError."""
+        """Make the folder, and finish what dead writers left; once only. Raises OSError."""
         if self._prepared:
             return
         if not self.folder.is_dir():
@@ -238,7 +240,7 @@ class WarcFiles:
             raise BodyAway(place.file, str(error)) from error
 
     def _bytes(self, place: Place, most: int) -> bytes:
-        """The first bytes of a record. Raises BodyAway."""
+        """Return the first bytes of a record. Raises BodyAway."""
         if not place.file or "/" in place.file or "\0" in place.file:
             raise BodyAway(place.file, "no name of a file")
         if place.offset < 0 or not 0 < place.length <= _MOST_BYTES:
@@ -267,7 +269,7 @@ class WarcFiles:
 
 
 NOWHERE = Place("", 0, 0)
-"""The place of a body that is not at hand and that the store has no place for either."""
+"""The place of a body that is neither at hand nor known to the store."""
 
 
 def finish_orphans(folder: Path) -> None:
@@ -296,11 +298,11 @@ def _host() -> str:
 
 
 class _Brisk:
-    """While it is entered, threads get the GIL back sooner.
+    """Lets threads get the GIL back sooner while it is entered.
 
     Hashing and deflating a page give it up several times, and beside a busy hub each time may cost
     the switch interval, 5 ms by default; see ``greencrawl.store.sqlite.commits``. A trial wrote 1.2
-    to 1.5 times many pages this way.
+    to 1.5 times as many pages this way.
     """
 
     SECONDS = 0.0002

@@ -1,9 +1,9 @@
 """Pages as records of WARC 1.1 (ISO 28500:2017), each a gzip member of its own, and back.
 
 The body of a page is what is left after Transfer-Encoding and Content-Encoding were undone, and the
-header of its record says so. Those fields, and a Content-Length that no longer fits, are named
-``X-Archive-Orig-…``, and Content-Length is the stored length. Fields were joined by name when they
-were read, and fields that hold secrets were never stored.
+header of its record says so. The header fields for these, and a Content-Length that is no longer
+true, are renamed to ``X-Archive-Orig-…``; Content-Length is the stored length. Fields were joined
+by name when they were read, and fields that hold secrets were never stored.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ REVISIT = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
 SPECIFICATION = "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"
 SOFTWARE = "Greencrawl"
 LEVEL = 4
-"""Of deflate: on HTML two thirds of the time of 6, for 3 % more bytes."""
+"""Level of deflate: on HTML it takes two thirds of the time of level 6, for 3 % more bytes."""
 
-# A gzip header with one subfield, as the drafts of WARC had it: "sl" and the lengths of the member
-# and of the record in it. A file can so be walked without inflating it.
+# A gzip header with one subfield, as in the drafts of WARC: "sl" and the lengths of the member and
+# of its record. So a program can walk through a file without inflating it.
 _MEMBER = struct.Struct("<4s I B B H 2s H I I")
 _START = b"\x1f\x8b\x08\x04"
 _PLAIN_HEADER = 10  # bytes of the header that zlib writes
@@ -49,7 +49,7 @@ _END = b"\r\n\r\n"
 
 
 class Origin(NamedTuple):
-    """The record that holds a body: what a revisit of it refers to."""
+    """The record that holds a body: a revisit refers to it."""
 
     id: str
     uri: str
@@ -57,26 +57,26 @@ class Origin(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record in plain: its parts in their order, its id."""
+    """A record before compression: its parts in their order, its id."""
 
     id: str
     parts: tuple[bytes, ...]
 
 
 class Damage(ValueError):
-    """Raised for bytes that are no whole record."""
+    """Raised for bytes that are not a whole record."""
 
 
 # -- writing
 
 
 def origin_of(record: Record, page: StoredPage) -> Origin:
-    """What a later revisit says of this response."""
+    """Return what a later revisit says of this response."""
     return Origin(record.id, uri(page.url), date(page.fetched_ms))
 
 
 def warcinfo(name: str, fields: Mapping[str, str]) -> Record:
-    """The first record of the file ``name``: what wrote it, and how."""
+    """Return the first record of the file ``name``: what wrote it, and how."""
     described = {
         "software": SOFTWARE,
         "format": "WARC File Format 1.1",
@@ -95,7 +95,7 @@ def warcinfo(name: str, fields: Mapping[str, str]) -> Record:
 
 
 def response(page: StoredPage) -> Record:
-    """The answer, with its body as it is stored."""
+    """Return the record of an answer, with its body as it is stored."""
     body = page.body
     head = http_head(page, len(body))
     whole = sha1(head)
@@ -116,7 +116,8 @@ def response(page: StoredPage) -> Record:
 
 
 def revisit(page: StoredPage, origin: Origin) -> Record:
-    """The answer without its body, which was the same as the one in ``origin``."""
+    """Return the record of an answer without its body, which is the same as the one in
+    ``origin``."""
     head = http_head(page, len(page.body))
     return _record(
         "revisit",
@@ -136,7 +137,8 @@ def revisit(page: StoredPage, origin: Origin) -> Record:
 
 
 def asked(page: StoredPage, answer: Record, headers: Mapping[str, str]) -> Record:
-    """The request that ``answer`` came to, with ``headers`` that hold no credentials."""
+    """Return the record of the request for ``answer``, with ``headers`` that hold no
+    credentials."""
     url = uri(page.url)
     _, _, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
@@ -166,7 +168,7 @@ def _record(kind: str, fields: Sequence[tuple[str, str]], *block: bytes) -> Reco
 
 
 def _new_id() -> str:
-    """A random UUID. Many are drawn at once: asking the system gives up the GIL."""
+    """Return a random UUID. Many are drawn at once: asking the system gives up the GIL."""
     try:
         drawn = _drawn.pop()
     except IndexError:
@@ -181,7 +183,7 @@ os.register_at_fork(after_in_child=_drawn.clear)
 
 
 def http_head(page: StoredPage, length: int) -> bytes:
-    """Status line and header of an answer whose body now has ``length`` bytes."""
+    """Return status line and header of an answer whose body now has ``length`` bytes."""
     made = [_status_line(page.status)]
     for name, value in page.headers.items():
         shown = _field_name(name)
@@ -191,7 +193,7 @@ def http_head(page: StoredPage, length: int) -> bytes:
             shown = f"X-Archive-Orig-{shown}"
         made.append(f"{shown}: {_line(value)}\r\n")
     if 300 <= page.status < 400 and page.final_url and "location" not in page.headers:
-        made.append(f"Location: {uri(page.final_url)}\r\n")  # what was stored had a password in it
+        made.append(f"Location: {uri(page.final_url)}\r\n")  # the stored URL had a password in it
     made.append(f"Content-Length: {length}\r\n\r\n")
     return b"".join([_bytes(line) for line in made])
 
@@ -227,7 +229,7 @@ def _bytes(line: str) -> bytes:
 def _cached_lines(headers: tuple[tuple[str, str], ...]) -> bytes:
     try:
         return header_lines(dict(headers))
-    except ValueError:  # a crawl's options of today, which no request could have had
+    except ValueError:  # the crawl's options have changed: no request could have had these
         return header_lines({})
 
 
@@ -240,7 +242,7 @@ def _truncated(page: StoredPage) -> list[tuple[str, str]]:
         return [("WARC-Truncated", "unspecified")]
     if not page.truncated:
         return []
-    # A 2xx whose body broke off is no page: it was cut at the crawl's limit.
+    # A 2xx whose body was lost on the way is not stored as a page: this one was cut at the limit.
     return [("WARC-Truncated", "length" if 200 <= page.status < 300 else "unspecified")]
 
 
@@ -253,12 +255,12 @@ def _shown(digest: bytes) -> str:
 
 
 def date(moment_ms: int) -> str:
-    """UTC with milliseconds; the beginning of 1970 for a time that no calendar has."""
+    """Return UTC with milliseconds; the start of 1970 for a year beyond 9999."""
     return iso8601(moment_ms) or "1970-01-01T00:00:00.000Z"
 
 
 def uri(url: str) -> str:
-    """A URL as a field's value: ASCII, no blanks, no credentials."""
+    """Return a URL as a field's value: ASCII, no blanks, no credentials."""
     if not url.isascii() or not url.isprintable() or " " in url:
         url = quote(url.encode("utf-8", "replace"), safe=_SAFE)
     scheme, mark, rest = url.partition("://")
@@ -269,10 +271,10 @@ def uri(url: str) -> str:
 
 
 def member(record: Record) -> bytes:
-    """The record as a gzip member."""
+    """Return the record as a gzip member."""
     parts = record.parts
     size = sum(map(len, parts))
-    if size <= _AT_ONCE:  # one call: each gives up the GIL and has to get it back
+    if size <= _AT_ONCE:  # one call: each one gives up the GIL and has to get it back
         packed = zlib.compress(b"".join(parts), LEVEL, 31)
     else:
         compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, 31)
@@ -289,7 +291,8 @@ HEAD_BYTES = _MEMBER.size
 
 
 def length_of(head: bytes) -> int:
-    """Bytes of the member that begins with ``head`` (:data:`HEAD_BYTES`). Raises Damage."""
+    """Return the bytes of the member that begins with ``head`` (:data:`HEAD_BYTES`). Raises
+    Damage."""
     if len(head) == _MEMBER.size:
         start, _, _, _, extra, name, size, length, _ = _MEMBER.unpack(head)
         if (start, extra, name, size) == (_START, 12, b"sl", 8) and length > _MEMBER.size:
@@ -298,7 +301,7 @@ def length_of(head: bytes) -> int:
 
 
 def plain(packed: bytes, most: int) -> bytes:
-    """The one record in ``packed``, of ``most`` bytes at most. Raises Damage."""
+    """Return the one record in ``packed``, of ``most`` bytes at most. Raises Damage."""
     inflater = zlib.decompressobj(31)
     try:
         data = inflater.decompress(packed, most)
@@ -310,7 +313,7 @@ def plain(packed: bytes, most: int) -> bytes:
 
 
 def verify(packed: bytes) -> None:
-    """Inflate a member and throw it away. Raises Damage if it is not whole."""
+    """Inflate a member and discard the result. Raises Damage if it is not whole."""
     inflater = zlib.decompressobj(31)
     try:
         while not inflater.eof:
@@ -324,7 +327,7 @@ def verify(packed: bytes) -> None:
 
 
 def beginning(packed: bytes) -> dict[str, str]:
-    """The fields of a record of which only the first bytes are there. Raises Damage."""
+    """Return the fields of a record of which only the first bytes are given. Raises Damage."""
     try:
         data = zlib.decompressobj(31).decompress(packed, 64 * 1024)
     except zlib.error as error:
@@ -333,7 +336,7 @@ def beginning(packed: bytes) -> dict[str, str]:
 
 
 def body_of(data: bytes) -> bytes:
-    """The body in a plain response. Raises Damage."""
+    """Return the body in an uncompressed response. Raises Damage."""
     fields, start = _fields(data)
     if fields.get("warc-type") != "response":
         raise Damage(f"a {fields.get('warc-type')} has no body")

@@ -1,8 +1,8 @@
 """One file of records while it is written, and what happens to it if its writer dies.
 
-While it grows it is called ``NAME.open`` and its writer holds a lock on it (flock); finished, it is
-called NAME. Data that a sync has reported stays for ever. Later data may be torn by a crash or a
-power cut; a process that finds the file without a writer cuts it off.
+While it grows it is called ``NAME.open``, and its writer holds a lock on it (flock); when it is
+finished, it is called NAME. Data that a sync has reported stays for ever. A crash or a power cut
+may tear later data; a process that finds the file without a writer cuts the torn part off.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from greencrawl.store.warc.records import HEAD_BYTES, Damage, length_of, verify
 OPEN = ".open"
 
 TORN_BYTES = 32 * 1024 * 1024
-"""At most so many bytes, or a single record, are written between two syncs."""
+"""Most bytes between two syncs, unless a single record is longer."""
 
-# gevent's asks the hub about folders, and there may be none in this thread.
+# gevent's version asks the hub about folders, and this thread may have no hub.
 _close: Callable[[int], None] = get_original("os", "close")
 
 
 class Unsynced(OSError):
-    """Raised when a sync failed: nobody knows what of the last bytes is on the disk."""
+    """Raised when a sync failed: nobody knows which of the last bytes are on the disk."""
 
 
 class Segment:
@@ -45,7 +45,8 @@ class Segment:
         taken = False
         try:
             crash_points.point("warc.created")
-            # Between the two somebody may have taken it, or take it now, for that of a dead writer.
+            # Between the two another process may have taken it, or take it now, for a dead
+            # writer's.
             taken = not _locked(self._file)
             if taken or not _is(self._file, self._path):
                 raise FileNotFoundError(2, "taken for a dead writer's", str(self._path))
@@ -58,7 +59,7 @@ class Segment:
             raise
 
     def write(self, data: bytes) -> None:
-        """Append whole records. Raises OSError, after which :meth:`cut` is due."""
+        """Append whole records. Raises OSError; then call :meth:`cut`."""
         if self.size > self._durable and self.size + len(data) - self._durable > TORN_BYTES:
             self.sync()
         rest = memoryview(data)
@@ -85,9 +86,10 @@ class Segment:
         self.size = self._durable
 
     def finish(self) -> None:
-        """Give the file its name, and let go of it; one without records is deleted.
+        """Give the file its final name, and release it; a file without records is deleted.
 
-        Raises OSError; then the file keeps its present name and whoever starts next finishes it.
+        Raises OSError. Then the file keeps its present name, and the next process that starts
+        finishes it.
         """
         try:
             self.cut()
@@ -124,11 +126,11 @@ def sync_folder(folder: Path) -> None:
 
 
 def repair(path: Path) -> int | None:
-    """Finish ``path``, a file called ``….open``, if its writer is gone.
+    """Finish ``path``, a file called ``….open``, if its writer has died.
 
-    Returns how many bytes of its end were cut off, or None if a writer holds it or it has gone.
-    What was reported as durable is never cut off: damage before the end stays where it is. Raises
-    OSError.
+    Returns how many bytes of its end were cut off, or None if a writer holds the file or the file
+    is missing. What was reported as durable is never cut off: damage before the end stays where it
+    is. Raises OSError.
     """
     try:
         file = path.open("r+b", buffering=0)
@@ -146,7 +148,7 @@ def repair(path: Path) -> int | None:
 
 
 def _locked(file: FileIO) -> bool:
-    """Whether nobody else holds the file, and so we do now."""
+    """Take the lock of the file; return whether we have it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -155,7 +157,7 @@ def _locked(file: FileIO) -> bool:
 
 
 def _whole(file: int, size: int) -> int:
-    """Where the last whole record of a file of ``size`` bytes ends.
+    """Return where the last whole record of a file of ``size`` bytes ends.
 
     Only the last :data:`TORN_BYTES`, or a single longer record, can be torn, and only they are
     inflated. Before them the lengths in the records' headers are followed; damage there is not from
@@ -176,7 +178,7 @@ def _whole(file: int, size: int) -> int:
 
 
 def _follows(file: int, at: int, size: int) -> bool:
-    """Whether a record begins after ``at``: then what is there is not just one that was torn."""
+    """Tell whether a record begins after ``at``: then what is at ``at`` was not torn by a crash."""
     while at < size:
         found = os.pread(file, 1024 * 1024, at + 1)
         start = found.find(b"\x1f\x8b\x08\x04")

@@ -8,11 +8,10 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from greencrawl.monitor import counting as module
-from greencrawl.monitor.counting import LEAST_SECONDS, SHARE, Counting
+from greencrawl.monitor.beside import counting as module
+from greencrawl.monitor.beside.counting import LEAST_SECONDS, SHARE, Counting
 from greencrawl.schema.errors import Unavailable
 from tests.monitor.rig import Desk
-
 
 SUMS = ("pages", "bytes", "hosts", "dead", "gone", "excluded", "parked")
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import gevent
 import pytest
 
-from greencrawl.monitor import gently as module
+from greencrawl.monitor.beside import gently as module
+from greencrawl.monitor.beside.gently import gently
 from greencrawl.monitor.figures import TOGETHER
-from greencrawl.monitor.gently import gently
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.records import Crawl, CrawlStats
 from tests.monitor.rig import Desk

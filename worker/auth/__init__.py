@@ -1,8 +1,8 @@
-"""Authentication: what a request carries to prove who is asking.
+"""Authentication: the credentials that a request carries.
 
 Credentials belong to origins (scheme, host and port) and go to no other. They do not go to another
-host that a page links to, nor to the same host without TLS, nor after a redirect elsewhere: every
-URL that is fetched asks anew which credentials to send.
+host that a page links to, nor to the same host without TLS, nor after a redirect elsewhere: for
+every URL that is fetched it is decided anew which credentials to send.
 
 =============  ====================================================================================
 ``base``       the words: kind, grant, a user's own :class:`Login`
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 
 class Authenticated(Protocol):
-    """Asks for pages with what proves that we may: ``greencrawl.worker.auth.keeper.Keeper``."""
+    """Asks for pages with credentials: ``greencrawl.worker.auth.keeper.Keeper``."""
 
     def get(
         self, visit: Visit, url: str, headers: Mapping[str, str], judge: Judge
     ) -> Fetched | Failure:
-        """Ask for a page with whatever proves that we may have it: see ``Keeper.get``.
+        """Ask for a page with the credentials that it needs: see ``Keeper.get``.
 
         Raises VisitOver and LeaseExpired, and what ``judge`` raises.
         """
 
     def serve(self, visit: Visit) -> int:
-        """Send what logins of others need of the visit's host; returns how many requests."""
+        """Send other logins' requests to the visit's host; return how many."""
 
 
 __all__ = ["Authenticated", "Cookie", "Grant", "Judge", "Login", "LoginFailed", "LoginRefused"]

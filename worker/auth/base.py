@@ -1,9 +1,9 @@
-"""The words of authentication: what a kind can do, what a login leaves behind.
+"""The concepts of authentication: what a kind does, and what a login leaves behind.
 
-A *kind* is one way to prove who is asking (Basic, OAuth 2.0, a login form …), made of a crawl's
-entry and its secrets. Kinds that log in leave a *grant*: cookies, headers or a token, which all
-workers share until it expires or the site no longer accepts it. ``greencrawl.worker.auth.logins``
-decides when to log in; kinds only know how.
+A *kind* is one way to authenticate (Basic, OAuth 2.0, a login form …), made of a crawl's entry and
+its secrets. Kinds that log in leave a *grant*: cookies, headers or a token, which all workers share
+until it expires or the site no longer accepts it. ``greencrawl.worker.auth.logins`` decides when to
+log in; kinds only know how.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from greencrawl.schema.records import Failure, Fetched
 from greencrawl.schema.records.auth import Auth
 from greencrawl.worker.retry import REDIRECTS
 
-if TYPE_CHECKING:  # a worker without logins does without its memory
+if TYPE_CHECKING:  # so a worker without logins does not load it
     import requests
 
 Verdict = Literal["in", "again", "out"]
-"""The verdict on an answer: we are in; ask once more with what was just learnt (a challenge); or
-the grant is no longer good."""
+"""The verdict on an answer: we are in; ask again with a new challenge; the grant is no longer
+valid."""
 
 
 class LoginRefused(GreencrawlError):
-    """Raised when the site, or what is configured, lets nobody in; the message holds no secret.
+    """Raised when the site, or the configuration, refuses a login; the message holds no secret.
 
-    Asking again changes nothing until a person does something, so the message says what.
+    Asking again changes nothing until a person acts, so the message says what to do.
     """
 
 
 class LoginFailed(GreencrawlError):
-    """Raised when a login could not be made for now: ``failure`` of the request says why."""
+    """Raised when a login failed for now: ``failure`` of the request says why."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(f"{failure.kind} {failure.detail}".rstrip())
@@ -46,7 +46,7 @@ class LoginFailed(GreencrawlError):
 class Cookie(Struct, frozen=True):
     """A cookie (RFC 6265) of a login. ``expires`` in seconds since 1970; 0: with the session.
 
-    ``domain`` has no leading dot; without ``host_only`` it holds for the hosts below as well.
+    ``domain`` has no leading dot; without ``host_only`` the cookie also holds for the hosts below.
     """
 
     name: str
@@ -62,13 +62,12 @@ class Cookie(Struct, frozen=True):
 
 
 class Grant(Struct, kw_only=True):
-    """What a login left behind, or that it was refused. Secret as a whole: sealed or mode 0600.
+    """The result of a login, or its refusal. The whole is secret: sealed or mode 0600.
 
-    ``account`` is whom it was made for (user name or client id): another one in the secrets makes
-    it void. ``generation`` rises with every login and refresh. ``token`` is a token endpoint's
-    answer. ``refused`` says why the last login was refused, ``refusals`` how often it was in a row;
-    then nothing is asked before ``until_ms``, unless ``secrets_digest`` is no longer that of the
-    secrets.
+    ``account`` is the user name or client id that it was made for: if the secrets name another one,
+    it is void. ``generation`` rises with every login and refresh. ``token`` is a token endpoint's
+    answer. ``refused`` says why the last login was refused, ``refusals`` how often in a row. Then
+    nothing is asked before ``until_ms``, unless the secrets no longer have ``secrets_digest``.
     """
 
     account: str
@@ -88,9 +87,10 @@ class Grant(Struct, kw_only=True):
 
 
 def name_of(entry: Auth) -> str:
-    """Under what an entry's state is kept: its name, and a hash of what it says.
+    """Return the name of an entry's state: the entry's name, and a hash of its content.
 
-    Entries that differ in ``hosts`` and ``skip`` alone share a login; any other change begins anew.
+    Entries that differ only in ``hosts`` and ``skip`` share a login; any other change starts a new
+    one.
     """
     said = msgspec.to_builtins(entry)
     del said["hosts"], said["skip"]
@@ -99,70 +99,73 @@ def name_of(entry: Auth) -> str:
 
 
 class Kind(Protocol):
-    """One way to prove who is asking. Its methods do no I/O, ``log_in`` apart."""
+    """One way to authenticate. Only its method ``log_in`` does I/O."""
 
     @property
     def entry(self) -> Auth:
-        """The entry of the crawl's ``auth`` that it was made of."""
+        """Return the entry of the crawl's ``auth`` that it was made of."""
 
     @property
     def logs_in(self) -> bool:
-        """False where the secrets alone prove it, request by request: there is no grant then."""
+        """Return False if the secrets alone authenticate each request: then there is no grant."""
 
     @property
     def account(self) -> str:
-        """User name or client id."""
+        """Return the user name or client id."""
 
     def log_in(self, session: requests.Session, old: Grant | None) -> Grant:
-        """Log in, or refresh ``old``; returns a grant whose cookies, headers, token and expiry are
-        set (the keeper fills in the rest).
+        """Log in, or refresh ``old``; return a grant with cookies, headers, token and expiry.
 
-        ``session`` sends each request as the host's politeness allows. Raises LoginRefused and
-        LoginFailed.
+        The keeper fills in the rest. ``session`` sends each request as the host's politeness
+        allows. Raises LoginRefused and LoginFailed.
         """
 
     def prove(
         self, url: str, headers: Mapping[str, str], grant: Grant | None
     ) -> tuple[str, dict[str, str]]:
-        """The URL to ask for instead of the canonical ``url``, and all headers to send.
+        """Return the URL to ask for instead of the canonical ``url``, and all headers to send.
 
-        Adds what proves who is asking to ``headers``; ``url`` changes only where a query parameter
-        carries the proof.
+        It adds the credentials to ``headers``; ``url`` changes only if a query parameter carries
+        them.
         """
 
     def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict | Failure:
-        """What an answer to a request so proven says. ``fetched.url`` is the canonical URL.
+        """Judge an answer to a request with these credentials. ``fetched.url`` is the canonical
+        URL.
 
-        A failure is what the status does not say by itself: that we were too fast, say.
+        A failure is what the status alone does not show, for example that we were too fast.
         """
 
 
 Judge = Callable[[Kind, Fetched, Grant | None], Verdict | Failure]
-"""Calls :meth:`Kind.judge` where its page can be charged for what that does to the process."""
+"""Calls :meth:`Kind.judge` where its page can be charged for the CPU that this takes."""
 
 
 class Login:
-    """Base of a user's own login; the class that an entry of kind ``own`` names::
+    """Base class of a user's own login; an entry of kind ``own`` names the subclass::
 
         class MySite(Login):
             def user_login(self, session, name, password):
                 session.post(self.login_url, data={"u": name, "p": password})
 
-    ``session`` is a ``requests.Session`` that waits for the host's pace by itself. Whatever
-    cookies it holds afterwards, and whatever was put into ``session.headers``, goes with every
-    request to the entry's hosts. Raise :class:`LoginRefused` when the site says no.
+    ``session`` is a ``requests.Session`` that waits for the host's pace by itself. The cookies that
+    it holds afterwards, and the content of ``session.headers``, go with every request to the
+    entry's hosts. Raise :class:`LoginRefused` when the site says no.
     """
 
     login_url = ""
-    """That of the crawl's entry."""
+    """The ``login_url`` of the crawl's entry."""
 
     def user_login(self, session: requests.Session, name: str, password: str) -> None:
         """Log in as ``name``."""
         raise NotImplementedError
 
     def logged_out(self, fetched: Fetched) -> bool:
-        """Whether an answer shows that we are no longer in; by default 401, a redirect to
-        ``login_url``, or a page with a form that asks for a password and is sent there."""
+        """Tell whether an answer shows that we are logged out.
+
+        By default it does if it is a 401, a redirect to ``login_url``, or a page with a form that
+        asks for a password and is sent there.
+        """
         from greencrawl.worker.auth.kinds import form_page
 
         if fetched.status == 401:

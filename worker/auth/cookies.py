@@ -1,7 +1,7 @@
-"""Cookies of a login (RFC 6265): which go with a URL, and what later answers make of them.
+"""Cookies of a login (RFC 6265): which are sent with a URL, and how later answers change them.
 
-Only those that the login left are kept: what else a site sets while it is crawled is nobody's
-business. They go to the entry's origins only, whatever their domain says.
+Only the login's cookies are kept; others that a site sets during the crawl are ignored. They are
+sent only to the entry's origins, whatever their domain says.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ _GRANTS = 4
 _SIGNS = 10_000
 _JUST_MADE_MS = 120_000
 MAX_COOKIE = 4096
-"""Characters of a cookie's name and value; browsers take no more (RFC 6265bis, section 5.6)."""
+"""Most characters of a cookie's name and value; browsers accept no more (RFC 6265bis, 5.6)."""
 MAX_COOKIES = 300
 MAX_COOKIES_CHARACTERS = 65_536
-"""Of all that a login leaves: more fits into no request, and grows with each answer."""
+"""Most characters of all cookies of a login: no request could carry more, and answers add to
+them."""
 _DIGITS = 15
-"""Of a Max-Age that are read: more would be beyond any clock."""
+"""Most digits of a Max-Age that are read: more would be beyond any clock."""
 
 _SENDABLE = re.compile(r"[\x20-\x7e\x80-\xff]*")
 
@@ -40,16 +41,16 @@ _Key = tuple[str, str, str]
 
 
 class _Sent(NamedTuple):
-    """The cookies of an origin as (path, name=value), and until when they may be sent so."""
+    """The cookies of an origin as (path, name=value), and until when they may be sent like this."""
 
     pairs: tuple[tuple[str, str], ...]
     everywhere: str
-    """The whole header where every path is "/"."""
+    """The whole header if every path is "/"."""
     until: float
 
 
 class Jar:
-    """The cookies of one grant. ``clock`` gives seconds since 1970."""
+    """The cookies of one grant. ``clock`` returns seconds since 1970."""
 
     def __init__(
         self,
@@ -64,11 +65,11 @@ class Jar:
         self._sent: dict[str, _Sent] = {}
 
     def cookies(self) -> list[Cookie]:
-        """Those it holds now, without what an answer has deleted."""
+        """Return the present cookies, without those that an answer has deleted."""
         return list(self._cookies.values())
 
     def header(self, url: str) -> str:
-        """The Cookie header for a canonical URL, "" where none goes there."""
+        """Return the Cookie header for a canonical URL, "" if no cookie is sent there."""
         origin = url[: url.index("/", 8)]
         sent = self._sent.get(origin)
         if sent is None or self._clock() >= sent.until:
@@ -79,7 +80,7 @@ class Jar:
         return "; ".join(pair for below, pair in sent.pairs if _path_matches(path, below))
 
     def take(self, fetched: Fetched) -> list[str]:
-        """Adopt what an answer makes of our cookies; returns the names of those it deleted."""
+        """Apply an answer's changes to our cookies; return the names of those it deleted."""
         deleted = []
         for text in fetched.cookies:
             cookie = read_cookie(text, fetched.url, self._clock())
@@ -87,7 +88,7 @@ class Jar:
             if cookie is None or kept is None or cookie == kept:
                 continue
             if kept.secure and not fetched.url.startswith("https:"):
-                continue  # whoever speaks without TLS may not replace it (RFC 6265bis, 5.7)
+                continue  # an answer without TLS may not replace it (RFC 6265bis, 5.7)
             if cookie.expires and cookie.expires <= self._clock():
                 del self._cookies[_key(cookie)]
                 deleted.append(cookie.name)
@@ -124,7 +125,7 @@ class Jar:
 class CookieStore:
     """The jars of an entry's grants in this process: several may be in use at once.
 
-    What an answer changes is put into the grant as well, for whoever keeps it.
+    An answer's changes are also put into the grant, for the caller that keeps it.
     """
 
     def __init__(self, origins: Origins) -> None:
@@ -133,14 +134,14 @@ class CookieStore:
         self._signs = Signs()
 
     def prove(self, url: str, headers: Mapping[str, str], grant: Grant | None) -> dict[str, str]:
-        """``headers`` and what the grant adds to them for ``url``: nothing for other origins."""
+        """Return ``headers`` with what the grant adds for ``url``: nothing for other origins."""
         if grant is None or not self._origins.hold(url):
             return dict(headers)
         cookie = self._jar(grant).header(url)
         return {**headers, **grant.headers, **({"Cookie": cookie} if cookie else {})}
 
     def lost(self, fetched: Fetched, grant: Grant | None) -> bool:
-        """Take over an answer's cookies; True if it deleted one of those that the login set."""
+        """Apply an answer's changes; return True if it deleted a cookie that the login set."""
         if grant is None or not fetched.cookies or not self._origins.hold(fetched.url):
             return False
         jar = self._jar(grant)
@@ -164,10 +165,10 @@ class CookieStore:
 
 
 class Signs:
-    """Signs of being out that may be none: a cookie that shows a message once is deleted, too.
+    """Signs of a logout that may be wrong: a site also deletes a cookie that shows a message once.
 
-    A URL that shows the same sign again to a grant just made shows it to everybody: from then on
-    the sign is not believed in this process.
+    A URL that shows the same sign again, with a new grant, shows it to everybody: from then on this
+    process ignores the sign there.
     """
 
     def __init__(self, *, clock_ms: Callable[[], int] = epoch_ms) -> None:
@@ -176,7 +177,8 @@ class Signs:
         self._void: set[str] = set()
 
     def hold(self, sign: str, url: str, grant: Grant) -> bool:
-        """Whether ``sign``, which the answer to ``url`` shows, means that we are out."""
+        """Tell whether ``sign``, which the answer to ``url`` shows, means that we are logged
+        out."""
         if sign in self._void:
             return False
         before = self._seen.get((sign, url), grant.generation)
@@ -190,9 +192,10 @@ class Signs:
 
 
 def read_cookie(text: str, url: str, now: float) -> Cookie | None:
-    """The value of a Set-Cookie header (RFC 6265, section 5.2) of an answer from ``url``.
+    """Parse the value of a Set-Cookie header (RFC 6265, section 5.2) of an answer from ``url``.
 
-    None for what no browser would take. An ``expires`` in the past deletes; it is never 0 then.
+    None for a value that no browser would accept. An ``expires`` in the past deletes the cookie; it
+    is never 0 then.
     """
     pair, _, rest = text.partition(";")
     name, equals, value = pair.partition("=")
@@ -234,7 +237,7 @@ def read_cookie(text: str, url: str, now: float) -> Cookie | None:
 
 
 def _moment(date: str) -> float | None:
-    """Seconds since 1970 of a date as cookies have it, None if it is none."""
+    """Return the seconds since 1970 of a date in a cookie, None if it is invalid."""
     try:
         return parsedate_to_datetime(date).timestamp()
     except (ValueError, OverflowError):
@@ -242,9 +245,9 @@ def _moment(date: str) -> float | None:
 
 
 def collected(jar: RequestsCookieJar) -> list[Cookie]:
-    """The cookies and values that a session holds after a login, as far as a header may have them.
+    """Return a session's cookies after a login, as far as a header can carry them.
 
-    Raises LoginRefused where that is more than any request could carry.
+    Raises LoginRefused if there are more than any request could carry.
     """
     found = [
         Cookie(
@@ -260,7 +263,8 @@ def collected(jar: RequestsCookieJar) -> list[Cookie]:
         if _SENDABLE.fullmatch(f"{cookie.name}={cookie.value or ''}")
         if len(cookie.name) + len(cookie.value or "") <= MAX_COOKIE
         for domain in _domains(cookie.domain)
-        if not (cookie.domain_specified and is_suffix(domain))  # everybody's, Python's jar takes it
+        # Python's jar accepts a cookie for a public suffix
+        if not (cookie.domain_specified and is_suffix(domain))
     ]
     size = sum(len(cookie.name) + len(cookie.value) for cookie in found)
     if len(found) > MAX_COOKIES or size > MAX_COOKIES_CHARACTERS:
@@ -269,8 +273,11 @@ def collected(jar: RequestsCookieJar) -> list[Cookie]:
 
 
 def _domains(domain: str) -> tuple[str, ...]:
-    """Python's jar calls the host ``intranet`` ``intranet.local``, which may be another's name:
-    the cookie is kept for both, and the entry's origins decide."""
+    """Return the domains that a cookie in Python's jar may mean.
+
+    The jar calls the host ``intranet`` ``intranet.local``, which may be another host's name. So the
+    cookie is kept for both, and the entry's origins decide.
+    """
     name = domain.removeprefix(".").lower()
     plain = name.removesuffix(".local")
     return (name,) if plain == name or "." in plain else (name, plain)

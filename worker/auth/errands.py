@@ -1,16 +1,16 @@
 """Errands: requests of a login to a host other than the one whose session logs in.
 
-A login may lead over several hosts, such as a form at ``shop.example`` that sends one on to
-``id.example`` and back. But the session of its own host sends a request, and no other session does.
-So the request is left in the frontier, sealed. A task that is no page (``TaskKind.ERRAND``) makes
-some worker open a session there. The worker with that host's session sends the request, at that
-host's pace, and leaves the answer, sealed. Meanwhile the asking session waits, and does the errands
-for its *own* host: of two hosts whose logins need each other, both would wait for ever.
+A login may involve several hosts, such as a form at ``shop.example`` that redirects to
+``id.example`` and back. But only a host's own session sends requests to it. So the request is left
+in the frontier, sealed. A task that is no page (``TaskKind.ERRAND``) makes some worker open a
+session of that host. This worker sends the request, at that host's pace, and leaves the answer,
+sealed. Meanwhile the asking session waits, and does the errands for its *own* host. Otherwise two
+hosts whose logins need each other would wait for ever.
 
-A loss (the worker that took an errand dies, Redis comes back empty) costs the asker only its time:
-it gives up after :data:`ASK_SECONDS`, and the login is made again. An errand that nobody took is
-withdrawn when its asker leaves; for the answer to one that was taken it stays. robots.txt is not
-asked: a person configured the login.
+After a loss (the worker that took an errand dies, Redis comes back empty) the asking session only
+loses time: it gives up after :data:`ASK_SECONDS`, and the login is made again. An errand that no
+worker took is withdrawn when its session ends; if one took it, the session waits for the answer.
+robots.txt is not checked: a person configured the login.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ASK_SECONDS = 60.0
-"""How long a session waits for the answer to a request that another is to send."""
+"""How long a session waits for the answer to a request that another session is to send."""
 ASK_AGAIN_SECONDS = 30.0
 PATH = "/.well-known/greencrawl-errand"
 """The URL of the task that asks for a session; never fetched."""
 _LOOK_SECONDS = 0.1
 _MOST = 100
-"""Errands done in a row before the session's own tasks have their turn."""
+"""Most errands in a row before the session's own tasks have their turn."""
 
 log = logger("worker")
 
@@ -68,18 +68,18 @@ class _Request(Struct, frozen=True):
 
 
 class _Answer(Struct, frozen=True):
-    """One of the two."""
+    """A page or a failure: one of the two is set."""
 
     fetched: Fetched | None = None
     failure: Failure | None = None
 
 
 _UNREADABLE = b""
-"""In the place of an answer: the request could not be unsealed."""
+"""Stands in place of an answer: the request could not be unsealed."""
 
 
 class Errands:
-    """Those of one process. ``unseal`` raises ValueError for what another key has sealed."""
+    """The errands of one process. ``unseal`` raises ValueError for what another key has sealed."""
 
     def __init__(
         self,
@@ -96,10 +96,11 @@ class Errands:
     def send(
         self, visit: Visit, method: str, url: str, headers: Mapping[str, str], body: bytes
     ) -> Fetched | Failure:
-        """One request of a login by ``visit``: its own, or an errand for the host of ``url``.
+        """Send one request of a login: by ``visit`` itself, or as an errand for the host of
+        ``url``.
 
-        ``url`` is canonical. Raises VisitOver and LeaseExpired like ``Visit.send``; VisitOver, too,
-        where the other host's Redis node is away.
+        ``url`` is canonical. Raises VisitOver and LeaseExpired like ``Visit.send``; VisitOver also
+        if the other host's Redis node is away.
         """
         host = host_of(url)
         if host == visit.host:
@@ -114,7 +115,7 @@ class Errands:
             ask = partial(self._frontier.admit, crawl, [question], mode=Mode.FORCE)
             self._within(visit, limit, ask)
             return self._await(visit, host, errand_id)
-        except Unavailable as error:  # its node may be away for long, and ours is not
+        except Unavailable as error:  # the other host's node may be away for long, and ours is not
             detail = f"the login leads to {host}, which cannot be asked: {error}"
             visit.put_off(PutOff.LOGIN, ASK_AGAIN_SECONDS, detail)
         finally:
@@ -122,10 +123,10 @@ class Errands:
                 self._frontier.errand_drop(host, errand_id)
 
     def serve(self, visit: Visit) -> int:
-        """Send what waits for the visit's host; returns how many requests that were.
+        """Send the errands that wait for the visit's host; return how many requests that were.
 
-        To be called by every session that waits for a login, whoever makes it. A failure that
-        concerns the host fails the visit. Raises VisitOver and LeaseExpired like ``Visit.send``.
+        Every session that waits for a login calls this, whichever worker makes the login. A failure
+        of the host fails the visit. Raises VisitOver and LeaseExpired like ``Visit.send``.
         """
         count = 0
         while count < _MOST and self._serve_one(visit):
@@ -153,9 +154,9 @@ class Errands:
                 return last
 
     def _last(self, host: str, errand_id: str, limit: float) -> Fetched | Failure | None:
-        """The answer to a request that was sent already, though its asker is to leave; else None.
+        """Return the answer to a request that was already sent, though its session ends; else None.
 
-        A refresh token that is in it is the only one that is still good.
+        A refresh token in this answer is the only one that is still valid.
         """
         with suppress(Unavailable):
             while self._clock() < limit:
@@ -176,7 +177,8 @@ class Errands:
         return answer.fetched or answer.failure or Failure(FailureKind.LOGIN, _alike(host))
 
     def _serve_one(self, visit: Visit) -> bool:
-        """False if nothing waits for the visit's host, or it has failed."""
+        """Do one errand; return False if none waits for the visit's host, or the host has
+        failed."""
         if visit.failed:
             return False
         taken = visit.until_available(lambda: self._frontier.errand_take(visit.host))
@@ -209,7 +211,7 @@ class Errands:
         return True
 
     def _request(self, host: str, sealed: bytes) -> _Request | None:
-        """None for what is not readable, or was not meant for ``host``."""
+        """Decode a request; None if it is not readable, or was not meant for ``host``."""
         try:
             request = from_msgpack(self._unseal(sealed), _Request)
             meant = host_of(canonicalise(request.url))
@@ -221,7 +223,7 @@ class Errands:
         self._frontier.errand_put(host, errand_id, sealed, ASK_SECONDS)
 
     def _within(self, visit: Visit, limit: float, action: Callable[[], T]) -> T:
-        """Call ``action`` until it is not answered by Unavailable, which it raises after ``limit``.
+        """Call ``action`` until it does not raise Unavailable; after ``limit`` raise that.
 
         Raises VisitOver.
         """

@@ -1,9 +1,9 @@
-"""Which proof a page is asked for with, and what its answer says about it.
+"""Which credentials a page is asked for with, and what its answer says about them.
 
-A page of a crawl with ``auth`` is asked for with the proof of the first entry that names its
+A page of a crawl with ``auth`` is asked for with the credentials of the first entry that names its
 origin. If that takes a login, ``greencrawl.worker.auth.logins`` makes it or takes another worker's.
-``greencrawl.worker.auth.account`` knows when to believe an answer that says we are no longer logged
-in.
+``greencrawl.worker.auth.account`` decides when to believe an answer that shows that we are logged
+out.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from greencrawl.worker.session.fetcher import Visit
 
 _CONTEXTS, _IDLE_SECONDS = 1000, 86_400.0
-"""Crawls whose accounts are kept, and how long after they were used last: what a site has refused
-is not to be tried again soon."""
+"""Most crawls whose accounts are kept, and how long after their last use.
+
+So a login that a site has refused is not tried again soon.
+"""
 _PROOF = re.compile(r'[^\s,;="]{8,}')
 _PLAIN_HEADERS = frozenset(
     {
@@ -46,11 +48,11 @@ _PLAIN_HEADERS = frozenset(
         "x-robots-tag",
     }
 )
-"""Headers of an answer that are read, and hold no credentials or are not stored."""
+"""Header fields of an answer that are read, and that hold no credentials or are not stored."""
 
 
 class Keeper:
-    """Authentication of one process. Safe for many greenlets."""
+    """The authentication of one process. Safe for many greenlets."""
 
     def __init__(
         self,
@@ -62,8 +64,11 @@ class Keeper:
         stopping: Event,
         clock: Clock = monotonic,
     ) -> None:
-        """``by_origin``: Basic credentials for all crawls. ``make`` turns an entry and its secrets
-        into a kind."""
+        """Build it.
+
+        ``by_origin``: Basic credentials for all crawls. ``make`` turns an entry and its secrets
+        into a kind.
+        """
         self._by_origin = by_origin or Basic({})
         self._logins = Logins(parts, secrets, make=make, stopping=stopping, clock=clock)
         self._clock = clock
@@ -74,11 +79,11 @@ class Keeper:
     def get(
         self, visit: Visit, url: str, headers: Mapping[str, str], judge: Judge
     ) -> Fetched | Failure:
-        """Ask for a page with whatever proves that we may have it.
+        """Ask for a page with the credentials that it needs.
 
-        The result is the page, or the answer of a site that does not want us; never the login page
-        in its place. ``judge`` asks a kind what an answer says. Raises VisitOver and LeaseExpired
-        like :meth:`Visit.get`, and what ``judge`` raises.
+        The result is the page, or the answer of a site that refuses us; never the login page in its
+        place. ``judge`` asks a kind what an answer means. Raises VisitOver and LeaseExpired like
+        :meth:`Visit.get`, and what ``judge`` raises.
         """
         account = self._account(visit.context, url)
         if account is not None:
@@ -94,11 +99,11 @@ class Keeper:
         return answer
 
     def serve(self, visit: Visit) -> int:
-        """Send what logins of others need of the visit's host; returns how many requests."""
+        """Send other logins' requests to the visit's host; return how many."""
         return self._logins.parts.errands.serve(visit)
 
     def resume(self) -> None:
-        """Go on with what a process before this one could not put into the vault."""
+        """Continue with grants that an earlier process could not put into the vault."""
         self._logins.parts.vault.resume()
 
     # -- which entry
@@ -113,13 +118,15 @@ class Keeper:
             accounts = tuple(self._keep(entry) for entry in entries)
             self._of_crawl[key] = accounts
             used = {id(account) for of_crawl in self._of_crawl.values() for account in of_crawl}
-            if len(used) < len(self._accounts):  # crawls that ended took theirs along
+            if len(used) < len(self._accounts):  # entries of crawls that ended were dropped
                 self._accounts = {k: one for k, one in self._accounts.items() if id(one) in used}
         return next((account for account in accounts if account.origins.hold(url)), None)
 
     def _keep(self, entry: Auth) -> Account:
-        """The account of an entry. Crawls that write the same entry share what it logs in to,
-        but each has its own list of origins."""
+        """Return the account of an entry.
+
+        Crawls that write the same entry share its login, but each has its own list of origins.
+        """
         name = name_of(entry)
         key = f"{name} {entry.hosts}"
         if key not in self._accounts:
@@ -178,7 +185,7 @@ class Keeper:
 
 
 def _forget_echoes(answer: Fetched, before: Mapping[str, str], sent: Mapping[str, str]) -> None:
-    """Drop header fields of an answer that repeat what was sent as proof: they would be stored."""
+    """Drop header fields of an answer that repeat the credentials we sent: they would be stored."""
     added = " ".join(value for name, value in sent.items() if before.get(name) != value)
     proofs = _PROOF.findall(added)
     for name in [n for n, value in answer.headers.items() if n not in _PLAIN_HEADERS]:

@@ -1,12 +1,12 @@
-"""Making a login, or taking what another worker made of it.
+"""Makes a login, or takes one that another worker made.
 
 One worker makes it, under a lease that all workers share (``greencrawl.worker.auth.state.vault``),
-and the others wait. Meanwhile they send what logins need of the hosts that they hold
+and the others wait. Meanwhile they send requests of logins to the hosts that they hold
 (``greencrawl.worker.auth.errands``); otherwise two hosts could wait for each other.
 
-A login that was refused is not tried again before a wait that doubles from
+A login that was refused is not tried again before a wait, which doubles from
 :data:`REFUSED_SECONDS`, unless the secrets have changed. The hosts are blocked until then, with the
-reason; their pages wait uncharged, until a host has failed so often in a row that it is given up.
+reason. Their pages wait uncharged, until a host has failed so often in a row that it is given up.
 """
 
 from __future__ import annotations
@@ -47,29 +47,31 @@ T = TypeVar("T")
 log = logger("worker")
 
 AMISS_SECONDS = 60.0
-"""Until the secrets of this machine are looked at again, after some were missing."""
+"""Seconds before the secrets of this machine are read again, after some were missing."""
 REFUSED_MOST_SECONDS = 86_400.0
 DEATHS = 5
-"""Logins in a row that ended without a word, their process dead, before they count as refused."""
+"""So many logins in a row that ended with the death of their process count as refused."""
 OUTAGE_SECONDS = 2 * AWAY_REST_SECONDS
-"""The vault failed again after so long without a question: that is another outage, and sessions
-have patience again."""
+"""If the vault fails again after so long, that is a new outage, and sessions wait again."""
 MARGIN = 0.1
 MARGIN_MOST_SECONDS = 60.0
 """A grant is renewed before it expires: by a tenth of its life, a minute at most."""
 MAX_BODY_BYTES = 2 * 1024 * 1024
-"""Of an answer to a request of a login."""
+"""Most bytes of an answer to a login's request."""
 
 
 class LoginParts(NamedTuple):
-    """What a login needs beside the site: opened when the first crawl asks for one."""
+    """What a login needs besides the site; opened when the first crawl needs it."""
 
     vault: Vault
     errands: Errands
 
 
 class Logins:
-    """The logins of one process. Safe for many greenlets: one an account makes it, others wait."""
+    """The logins of one process.
+
+    Safe for many greenlets: one of them makes an account's login, others wait.
+    """
 
     def __init__(
         self,
@@ -88,11 +90,12 @@ class Logins:
 
     @cached_property
     def parts(self) -> LoginParts:
-        """Vault and errands; opened when they are asked for first."""
+        """Return vault and errands; the first call opens them."""
         return self._open()
 
     def kind(self, account: Account) -> Kind | Failure:
-        """The account's kind; a failure, which blocks the host, if its secrets do not do."""
+        """Return the account's kind; or a failure, which blocks the host, if its secrets are not
+        valid."""
         if account.kind is None:
             try:
                 account.kind = self._make(account.entry, self._secrets.of(account.entry))
@@ -101,7 +104,7 @@ class Logins:
         return account.kind
 
     def grant(self, visit: Visit, account: Account, kind: Kind) -> Grant | Failure | None:
-        """A grant that is good and not void, by a login if need be; None for a kind without any.
+        """Return a valid grant, by a login if need be; None for a kind without grants.
 
         Raises VisitOver and LeaseExpired.
         """
@@ -113,11 +116,12 @@ class Logins:
         return self._obtain(visit, account)
 
     def _obtain(self, visit: Visit, account: Account) -> Grant | Failure:
-        """A good grant that is not void; waits for whoever is making one.
+        """Return a valid grant; wait for the session that is making one.
 
         Raises VisitOver and LeaseExpired.
         """
-        with visit.held.waiting(request=False):  # others may have our place in the worker meanwhile
+        # other sessions may have our place in the worker meanwhile
+        with visit.held.waiting(request=False):
             while account.busy:
                 self._wait(visit, account.done, 1.0)
         grant, kind = account.grant, account.kind
@@ -136,13 +140,13 @@ class Logins:
             account.done.set()
 
     def _wait(self, visit: Visit, event: Event, seconds: float) -> None:
-        """Wait for ``event`` so long at most, and send what others' logins need of our host."""
+        """Wait for ``event`` for at most so long, and do errands for our host."""
         gevent.wait([event, self._stopping], seconds, count=1)
         visit.rest(0.0)
         self.parts.errands.serve(visit)
 
     def _settle(self, visit: Visit, account: Account) -> Grant | Failure | None:
-        """Take what another worker obtained, or obtain it; None while another is at it."""
+        """Take a grant that another worker made, or make it; None while another makes it."""
         found = self._kept(visit, account)
         if found is not None:
             return found
@@ -150,15 +154,15 @@ class Logins:
         if claim is None:
             return None
         with claim:
-            found = self._kept(visit, account)  # somebody may have been quicker
+            found = self._kept(visit, account)  # another worker may have been quicker
             if found is not None:
                 return found
             return self._log_in(visit, account, claim)
 
     def _ask(self, visit: Visit, account: Account, action: Callable[[], T]) -> T:
-        """Something of the vault. While its Redis node is away sessions wait for some seconds.
+        """Call the vault. While its Redis node is away, sessions wait for some seconds.
 
-        Then they are put off, all those that wait for this login. Raises VisitOver.
+        Then all sessions that wait for this login are put off. Raises VisitOver.
         """
         for delay in delays():
             try:
@@ -179,13 +183,14 @@ class Logins:
         raise AssertionError("delays never end")
 
     def _kept(self, visit: Visit, account: Account) -> Grant | Failure | None:
-        """What the vault has for us, if it is of use: a good grant, or a refusal that holds."""
+        """Return what the vault has, if it is of use: a valid grant, or a refusal that still
+        holds."""
         kept = self._ask(visit, account, lambda: self.parts.vault.read(account.name))
         if kept is None:
             return None
         if kept.refused:
             left = (kept.until_ms - epoch_ms()) / 1000
-            # What is further away was written by a clock that was wrong.
+            # A time further in the future comes from a wrong clock.
             if 0 < left <= 2 * REFUSED_MOST_SECONDS and kept.secrets_digest == self._secrets.digest(
                 account.entry
             ):
@@ -200,7 +205,7 @@ class Logins:
         return None
 
     def _log_in(self, visit: Visit, account: Account, claim: Claim) -> Grant | Failure:
-        # requests: only where it is used
+        # requests is imported only where it is used
         from greencrawl.worker.auth.transport import refusals, session_over
 
         entry, place = account.entry, visit.host
@@ -219,7 +224,7 @@ class Logins:
         known, account.kind = account.kind, None  # the secrets may have changed
         kind = self.kind(account)
         if isinstance(kind, Failure):
-            return kind  # this host's configuration: nothing that others should know
+            return kind  # it is this host's configuration, which others need not know
         digest = self._secrets.digest(entry)
         if known is not None and digest == account.digest:
             kind = account.kind = known  # it keeps what it has learnt of the site
@@ -248,7 +253,7 @@ class Logins:
             grant.until_ms = grant.made_ms + round(wait * 1000)
         try:
             put = until_available(lambda: claim.put(grant), "frontier", most=AWAY_PATIENCE_SECONDS)
-        except Unavailable:  # used here at once; the vault puts it when its node is back
+        except Unavailable:  # used here at once; the vault stores it when its node is back
             put = True
         if not put:
             return Failure(FailureKind.LOGIN, "another worker has taken the login over", requests=0)
@@ -261,7 +266,7 @@ class Logins:
 
 
 def _good(grant: Grant, kind: Kind) -> bool:
-    """Whether a grant is for the account that the secrets name, and holds for a while yet."""
+    """Tell whether a grant is for the account that the secrets name, and does not expire soon."""
     if grant.refused or grant.account != kind.account:
         return False
     if not grant.expires_ms:
@@ -272,11 +277,11 @@ def _good(grant: Grant, kind: Kind) -> bool:
 
 
 def _failed(entry: Auth, failure: Failure, elsewhere: str) -> Failure:
-    """The failure of a page whose login could not be made; ``elsewhere`` is another host's name.
+    """Return the failure of a page whose login failed; ``elsewhere`` is another host's name.
 
-    What the session's own host answers concerns it as ever: a 503 is a 503. If another host fails,
+    An answer of the session's own host counts as usual: a 503 is a 503. If another host fails,
     pages still cannot be asked for, with a failure of its own kind. The same holds if only the
-    login's URL fails, such as with a 500: no page was asked for, and none is charged with it.
+    login's URL fails, for example with a 500: no page was asked for, and none is charged.
     """
     where = f" at {elsewhere}" if elsewhere else ""
     detail = f"login of auth {entry.name}{where}: {failure.kind} {failure.detail}".rstrip()

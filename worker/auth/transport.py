@@ -1,10 +1,10 @@
-"""``requests`` on our own downloads: a login's requests are paced, counted and bounded like others.
+"""``requests`` over our own downloads: a login's requests are paced, counted and bounded like
+others.
 
-The session that a login uses opens no socket. It sends through a function of the keeper, which
-waits for the host's pace and knows whose session may ask. The answer is made a
-``requests.Response``, cookies and all. ``requests`` follows redirects, each of them as another
-request. Settings of ``requests`` for sockets – proxies, certificates, time-outs, ``netrc`` – have
-no meaning here.
+The session of a login opens no socket. It sends through a function of the keeper, which waits for
+the host's pace and knows which session may ask. The answer becomes a ``requests.Response``, cookies
+included. ``requests`` follows redirects, each as a new request. Settings of ``requests`` for
+sockets – proxies, certificates, time-outs, ``netrc`` – have no effect here.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from greencrawl.worker import retry
 from greencrawl.worker.auth.base import LoginFailed, LoginRefused
 
 Send = Callable[[str, str, Mapping[str, str], bytes], Fetched | Failure]
-"""One request: method, canonical URL, header fields, body."""
+"""Sends one request: method, canonical URL, header fields, body."""
 
 MAX_BODY_BYTES = 2 * 1024 * 1024
-"""Of a login's request and of its answer, the latter after content-encoding."""
+"""Most bytes of a login's request and of its answer, the latter after content-encoding."""
 MAX_REDIRECTS = 10
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "te", "upgrade"})
-"""Header fields that the download sets by itself."""
+"""Header fields that the download sets itself."""
 _UNDONE = frozenset({"set-cookie", "content-encoding", "content-length", "transfer-encoding"})
-"""Fields of an answer that no longer hold for its body as it is here; cookies come apart."""
+"""Fields of an answer that do not describe its decoded body; cookies are handled apart."""
 _UNREAD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 _SLOW_DOWN = (FailureKind.RATE_LIMITED, FailureKind.UNAVAILABLE)
 
@@ -50,27 +50,27 @@ def session_over(
     headers: Mapping[str, str],
     trusted: Callable[[str], bool] = lambda url: False,
 ) -> requests.Session:
-    """A session whose requests ``send`` makes; ``headers`` (the crawl's) go with each of them.
+    """Return a session whose requests ``send`` makes; ``headers`` (the crawl's) go with each.
 
     If a redirect leads to another origin, no credentials go along unless ``trusted`` allows the
     canonical URL. Of the request's headers only ``headers`` are sent, and the cookies that belong
-    there, none once a redirect has led away from TLS. A redirect with a body (307, 308) is then
-    refused.
+    there; no cookies after a redirect from TLS to plain http. A redirect with a body (307, 308) is
+    then refused.
 
-    Its methods raise LoginFailed if no answer came, or a 429 or 503, and LoginRefused for what is
-    not allowed. They also raise VisitOver and LeaseExpired of ``send``, and what ``requests``
-    itself raises, for which there is :func:`refusals`.
+    Its methods raise LoginFailed for no answer, a 429 or a 503, and LoginRefused for what is not
+    allowed. They also raise VisitOver and LeaseExpired of ``send``, and what ``requests`` itself
+    raises: use :func:`refusals` for that.
     """
     return _Session(_Adapter(send), headers, trusted)
 
 
 @contextmanager
 def refusals(what: str) -> Iterator[None]:
-    """Whatever ``requests`` raises in the body becomes LoginRefused: asking again changes nothing.
+    """Turn any error of ``requests`` in the block into LoginRefused: asking again changes nothing.
 
-    So does an unforeseen error of a library over something that a site sent: otherwise each page
-    would log in anew and be charged with that. ``what`` names the login. Messages are not taken
-    over: URLs are in them, and secrets may be in those.
+    The same holds for an unforeseen error of a library over a site's answer: otherwise each page
+    would log in again and be charged. ``what`` names the login. Messages are not used: URLs are in
+    them, and secrets may be in those.
     """
     try:
         yield
@@ -83,13 +83,13 @@ def refusals(what: str) -> Iterator[None]:
 
 
 def _line(error: Exception) -> str:
-    """The place in a file where it was raised."""
+    """Return the file and line where it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
 
 def _place(error: requests.RequestException) -> str:
-    """The status and URL of an answer, as far as it may be shown."""
+    """Return the status and URL of an answer, as far as they may be shown."""
     status = "" if error.response is None else f" {error.response.status_code}"
     if error.request is None or error.request.url is None:
         return status
@@ -119,13 +119,13 @@ class _Session(requests.Session):
     def rebuild_auth(
         self, prepared_request: requests.PreparedRequest, response: requests.Response
     ) -> None:
-        """Called for each redirect, when the next request has its body and the jar's cookies."""
+        """Adjust a redirect's request, after it has its body and the jar's cookies."""
         super().rebuild_auth(prepared_request, response)  # type: ignore[no-untyped-call]
         target = _canonical(prepared_request.url or "")
         origin = origin_of(target)
         self._over_tls |= (response.request.url or "").startswith("https:")
         if self._over_tls and target.startswith("http:") and not self._trusted(target):
-            # Also where one http page leads to the next: the jar has what came over TLS.
+            # Also if one http page leads to another: the jar has what came over TLS.
             prepared_request.headers.pop("Cookie", None)
         if origin == origin_of(_canonical(response.request.url or "")) or self._trusted(target):
             return
@@ -147,7 +147,7 @@ class _Adapter(HTTPAdapter):
         self._send = send
 
     def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
-        """See :func:`session_over`; what else is given tells how to use sockets."""
+        """See :func:`session_over`; the other arguments concern sockets."""
         url = _canonical(request.url or "")
         method = request.method or ""
         if method not in _METHODS:
@@ -190,7 +190,7 @@ def _body(body: Any, url: str) -> bytes:
 
 
 def _received(request: requests.PreparedRequest, answer: Fetched) -> HTTPResponse:
-    """What ``requests`` expects of urllib3. It reads cookies from the headers below that."""
+    """Return what ``requests`` expects of urllib3. It reads cookies from the headers below that."""
     headers = HTTPHeaderDict({k: v for k, v in answer.headers.items() if k not in _UNDONE})
     if answer.location:
         headers["location"] = answer.location

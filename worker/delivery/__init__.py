@@ -1,2 +1,2 @@
-"""The results that leave a worker: rows for the store, links for the frontier, outcomes for the
+"""Delivery of a worker's results: rows for the store, links for the frontier, outcomes for the
 broker."""

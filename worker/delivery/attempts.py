@@ -1,7 +1,7 @@
-"""The journal: what is written down about tries that brought no page.
+"""The journal: rows for tries that brought no page.
 
-Source A's tuples: the triple (url, code, errors) where it ends there, the quadruple with the wait
-where it will be tried again. Last words (dead letters, gone, excluded, parked) are finals. Tries
+Source A's tuples: the triple (url, code, errors) if it ends there, the quadruple with the wait if
+it is tried again. Final states (dead letters, gone, excluded, parked) are rows of finals. Tries
 that brought a page are in the page's own row.
 """
 
@@ -24,7 +24,7 @@ class Journal:
         self._last_ms = 0
 
     def _now(self) -> int:
-        """Epoch ms, never the same twice: attempts of a URL are told apart by it."""
+        """Return epoch ms, never the same twice: it tells the attempts of a URL apart."""
         self._last_ms = max(self._clock(), self._last_ms + 1)
         return self._last_ms
 
@@ -39,10 +39,11 @@ class Journal:
         wait: float | None = None,
         elapsed_ms: int = 0,
     ) -> Attempt:
-        """The triple, or with ``wait`` seconds the quadruple; ``errors`` is the count after it.
+        """Return the triple, or with ``wait`` seconds the quadruple; ``errors`` is the count after
+        it.
 
-        Something to be known about a URL that is no failed try (an error in a hook) is a triple
-        whose count is the one before.
+        A note about a URL that is not a failed try (an error in a hook) is a triple whose count is
+        the one before.
         """
         return Attempt(
             crawl=crawl,
@@ -61,9 +62,9 @@ class Journal:
     def success(
         self, crawl: int, fingerprint: int, task: Task, fetched: Fetched, kernel: str = ""
     ) -> Attempt:
-        """The record of a try that brought an answer: the triple, with kind ``ok``.
+        """Return the record of a try that brought an answer: the triple, with kind ``ok``.
 
-        ``kernel`` names who has read it, "" for the default one.
+        ``kernel`` names the kernel that read it, "" for the default one.
         """
         return Attempt(
             crawl=crawl,
@@ -90,7 +91,7 @@ class Journal:
         code: int = 0,
         shape: str = "",
     ) -> Final:
-        """The last word on a URL of which no page is stored."""
+        """Return the final state of a URL without a stored page."""
         return Final(
             crawl=crawl,
             fingerprint=fingerprint,

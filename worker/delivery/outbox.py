@@ -1,7 +1,7 @@
-"""Messages that go to the broker in batches: outcomes of tasks, and the ends of sessions.
+"""Messages to the broker, in batches: outcomes of tasks, and the ends of sessions.
 
 An item stays in the outbox until a broker has answered it, however long brokers are away. An item
-is dropped only if a broker refuses it as malformed, which is an error of ours and is logged. Items
+is dropped only if a broker refuses it as malformed, which is a bug of ours and is logged. Items
 whose Redis node is away are postponed and sent again later, while others pass.
 """
 
@@ -30,9 +30,9 @@ _MALFORMED = (400, 413, 422)
 
 
 class Outbox(Generic[T]):
-    """A queue with one sender greenlet; order is kept among what is not postponed.
+    """A queue with one sender greenlet; items that are not postponed keep their order.
 
-    ``send`` posts a batch; ``settle`` is told each item's status ("stale" for what was refused).
+    ``send`` posts a batch; ``settle`` gets each item's status ("stale" for a refused one).
     ``before`` and ``after`` run around each post that succeeds: named fault points.
     """
 
@@ -59,28 +59,28 @@ class Outbox(Generic[T]):
         self._postponed: list[T] = []
         self._pauses = delays()
         self._try_at = math.inf
-        """When what is postponed is sent again."""
+        """When postponed items are sent again."""
         self._none_postponed = Event()
         self._none_postponed.set()
 
     def put(self, item: T) -> None:
-        """Queue an item; never blocks. What bounds the outbox is the number of leased tasks."""
+        """Queue an item; never block. The number of leased tasks bounds the outbox."""
         self._items.append(item)
         self._some.set()
         self._empty.clear()
 
     def join(self, timeout: float | None = None, *, postponed_seconds: float = 0.0) -> bool:
-        """Wait until all is answered; False when ``timeout`` seconds were not enough.
+        """Wait until all is answered; return False when ``timeout`` seconds were not enough.
 
-        For what is postponed it waits ``postponed_seconds`` after that: nobody knows how
-        long it will be.
+        For postponed items it waits ``postponed_seconds`` more: nobody knows how long they will
+        take.
         """
         if not self._empty.wait(timeout):
             return False
         return bool(self._none_postponed.wait(postponed_seconds)) if self._postponed else True
 
     def run(self) -> None:
-        """Send for ever; a greenlet's body."""
+        """Send for ever; a greenlet runs this."""
         while True:
             left = max(self._try_at - monotonic(), 0) if self._postponed else None
             if self._some.wait(left):
@@ -91,7 +91,7 @@ class Outbox(Generic[T]):
                 self._try_postponed()
 
     def flush(self) -> None:
-        """Send one batch of what there is; returns when it is answered."""
+        """Send one batch; return when it is answered."""
         batch = self._items[:BATCH]
         if batch:
             self._before()
@@ -112,9 +112,9 @@ class Outbox(Generic[T]):
         self._postponed += away
 
     def _try_postponed(self) -> None:
-        """Send a batch of what is postponed, and the others as long as none of it is away.
+        """Send a batch of postponed items, and the others as long as none of it is away.
 
-        What still is goes behind them: another node may be back.
+        Items whose node is still away go behind the others: another node may be back.
         """
         while self._postponed:
             batch = self._postponed[:BATCH]
@@ -130,14 +130,14 @@ class Outbox(Generic[T]):
         self._none_postponed.set()
 
     def _post(self, batch: Sequence[T]) -> list[T]:
-        """Send a batch; returns those whose node is away."""
+        """Send a batch; return the items whose node is away."""
         for delay in delays():
             try:
                 reply = until_available(lambda: self._send(batch), self._what)
             except Refused as error:
                 if error.status in _MALFORMED:
                     return self._split(batch, error)
-                # Wrong token, a proxy in between …: a person can mend that, so the items wait.
+                # Wrong token, a proxy in between …: a person can correct that, so the items wait.
                 log.warning("refused", what=self._what, reason=str(error))
                 gevent.sleep(delay)
                 continue
@@ -151,7 +151,7 @@ class Outbox(Generic[T]):
         raise AssertionError("delays never end")
 
     def _split(self, batch: Sequence[T], error: Refused) -> list[T]:
-        """Find the item that is at fault, so that it does not take the others with it."""
+        """Find the item at fault, so that the others do not fail with it."""
         if len(batch) == 1:
             log.error("refused_by_broker", what=self._what, reason=str(error))
             self._settle(batch[0], "stale")

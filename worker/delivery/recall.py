@@ -1,4 +1,4 @@
-"""Links that an earlier delivery of a task may have logged, but did not admit any more."""
+"""Links that an earlier delivery of a task may have logged, but not admitted."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from greencrawl.worker.session.backoff import until_available
 
 
 def recall(store: RootStore, writer: Writer, crawl: int, fingerprint: int) -> None:
-    """Admit the links of the page that is stored of a task: its process may have died between the
-    two, and this fetch may bring other links, or none.
+    """Admit the links of the stored page of a task.
 
-    The page is stored again as it was, so it is read with its body; without it where that is away,
-    since the links are not to be lost. Waits while the store is away.
+    The task's earlier process may have died between storing and admitting, and this fetch may bring
+    other links, or none. The page is stored again as it was, so it is read with its body; without
+    it if that is away, since the links must not be lost. It waits while the store is away.
     """
     try:
         page = until_available(lambda: store.page(crawl, fingerprint), "store")

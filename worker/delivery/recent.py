@@ -1,9 +1,8 @@
-"""The links that were admitted lately, by crawl, so that a site's menu is not sent with each of its
-pages.
+"""Recently admitted links, by crawl, so that a site's menu is not sent with each of its pages.
 
-The frontier is not asked for the links in here, so it must know them for certain. Once a node was
-opened anew, which its higher epoch tells, it may have forgotten them, and the store that refills it
-may have lost them too. Then all of it is forgotten here as well.
+The frontier is not asked about these links, so it must know them for certain. A node that was
+reopened, as its higher epoch shows, may have forgotten them, and the store that refills it may have
+lost them, too. Then all of it is forgotten here as well.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from greencrawl.schema.crawl_cache import CrawlCache
 from greencrawl.schema.records import Admission, TaskKind
 
 SIZE = 20_000
-"""URLs of a crawl, in each of two generations: some 8 MB in all."""
+"""URLs of a crawl in each of two generations: some 8 MB in all."""
 TOGETHER = 80_000
-"""Of all crawls, which then have the less each."""
+"""URLs of all crawls together; many crawls have fewer each."""
 CRAWLS = 40
 IDLE_SECONDS = 300.0
 """A crawl that brought no page for so long is over, or waits: its URLs are forgotten."""
 _LONG = 500
-"""Characters of a URL that is not remembered: a trap's long URLs would take hundreds of MB."""
+"""Most characters of a URL that is remembered: a trap's long URLs would take hundreds of MB."""
 
 
 _WORTH = {
@@ -31,12 +30,13 @@ _WORTH = {
 
 
 def _worth(link: Admission) -> int:
-    """A sitemap that is asked for as a page, or as an image, is read to another depth, or not."""
+    """Rank the kinds of a link's task: a sitemap asked for as a page or as an image reads less, or
+    nothing."""
     return _WORTH.get(link.kind, 0)
 
 
 class Recent:
-    """URLs of one crawl. Two generations: when the younger is full, the older is forgotten."""
+    """URLs of one crawl in two generations: when the younger is full, the older is forgotten."""
 
     def __init__(self, size: int = SIZE) -> None:
         self.size = size
@@ -47,7 +47,7 @@ class Recent:
         return len(self._young) + len(self._old)
 
     def fresh(self, links: Iterable[Admission]) -> list[Admission]:
-        """Those that are not known, each URL once."""
+        """Return those that are not known, each URL once."""
         young, old = self._young, self._old
         fresh = [link for link in links if link.url not in young and link.url not in old]
         if any(link.kind for link in fresh):  # of several kinds the one that finds most counts
@@ -55,20 +55,20 @@ class Recent:
         return list({link.url: link for link in fresh}.values())
 
     def add(self, links: Iterable[Admission]) -> None:
-        """Remember links that were admitted, but for those with a very long URL."""
+        """Remember links that were admitted, except those with a very long URL."""
         self._young.update(link.url for link in links if len(link.url) <= _LONG)
         if len(self._young) > self.size:
             self._old, self._young = self._young, set()
 
     def fit(self, size: int) -> None:
-        """Keep about ``size`` URLs in a generation from now on; one with more is forgotten."""
+        """Keep about ``size`` URLs in a generation from now on; a larger one is forgotten."""
         self.size = size
         self._old = self._old if len(self._old) <= size else set()
         self._young = self._young if len(self._young) <= size else set()
 
 
 class Recents:
-    """Those of all crawls of a process."""
+    """The recent links of all crawls of a process."""
 
     def __init__(self, clock: Clock = monotonic) -> None:
         self._crawls: CrawlCache[int, Recent] = CrawlCache(CRAWLS, IDLE_SECONDS, clock)
@@ -76,15 +76,15 @@ class Recents:
         self._epochs: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """Crawls of which something is kept."""
+        """Return how many crawls have some."""
         return len(self._crawls)
 
     def urls(self) -> int:
-        """URLs that are kept."""
+        """Return how many URLs are kept."""
         return sum(map(len, self._crawls.values()))
 
     def of(self, crawl: int, epochs: Mapping[str, int]) -> Recent:
-        """Those of a crawl, as far as they hold under the nodes' ``epochs`` (of a stamp)."""
+        """Return those of a crawl, as far as they hold under the nodes' ``epochs`` (of a stamp)."""
         for node, epoch in epochs.items():
             if epoch != self._epochs.setdefault(node, epoch):  # lower: an older copy of the store
                 self._epochs[node] = epoch
@@ -99,5 +99,5 @@ class Recents:
         return recent
 
     def forget(self, crawl: int) -> None:
-        """The crawl was deleted."""
+        """Forget a crawl that was deleted."""
         self._crawls.drop(crawl)

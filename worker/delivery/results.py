@@ -1,6 +1,6 @@
-"""The result of a task: the rows and the outcome for the writer, and how they are made.
+"""The result of a task: the rows and the outcome for the writer.
 
-No I/O here. The pipeline says what became of a task; the store may refuse it afterwards.
+There is no I/O here. The pipeline says what became of a task; the store may refuse it afterwards.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from greencrawl.worker.retry import Decision, passes
 from greencrawl.worker.session.held import Held
 
 ACTION = "action"
-"""The kind of what is not asked for since it logs out or changes something."""
+"""The kind of a URL that is not asked for since it logs out or changes something."""
 UNCHANGED = "unchanged"
-"""The kind of a refetch of a page that had not changed."""
+"""The kind of a refetch that found the page unchanged."""
 SURPLUS_SECONDS = 60.0
 """How long a task waits whose page was one too many; by then the crawl is done at its limit."""
 RELEASED_SECONDS = 2.0
@@ -47,11 +47,11 @@ RELEASED_SECONDS = 2.0
 _TASK_BYTES = 2048
 _URL_OF = attrgetter("url")
 _SHOWN = 300
-"""Characters of a shape, and of the reason that its URLs are parked by."""
+"""Most characters of a shape, and of the reason why its URLs are parked."""
 
 
 class Result(Struct, kw_only=True):
-    """All that came of one task: rows to store, and the outcome to report afterwards."""
+    """The result of one task: rows to store, and the outcome to report afterwards."""
 
     held: Held
     task: int
@@ -62,11 +62,11 @@ class Result(Struct, kw_only=True):
     hooks: HookRun | None = None
     check: Check | None = None
     weight: int = 0
-    """Its ``bytes`` when it was handed over: it is looked at three times on its way."""
+    """Its ``bytes`` when it was handed over: they are used three times on its way."""
 
     @property
     def bytes(self) -> int:
-        """About what it takes of memory, in bytes."""
+        """Return about how many bytes of memory it takes."""
         if self.page is None:
             return _TASK_BYTES
         page = self.page
@@ -74,7 +74,7 @@ class Result(Struct, kw_only=True):
         return _TASK_BYTES + len(page.body) + len(page.text) + len(page.items) + links
 
     def mark_unstorable(self, error: Unstorable) -> bool:
-        """Make a dead letter of it if it is what the store refused; False if it is not."""
+        """Make a dead letter of it if it is what the store refused; return False if it is not."""
         page = self.page
         if page is None or page.url != error.url:
             return False
@@ -95,7 +95,7 @@ class Result(Struct, kw_only=True):
         return True
 
     def give_back(self, refused: Collection[tuple[int, int]]) -> None:
-        """Make no result of it if the store refused it: the task waits, uncharged.
+        """Undo the result if the store refused it: the task waits, uncharged.
 
         Its page is one too many, or its URL was parked by a shape that was released meanwhile.
         """
@@ -111,14 +111,14 @@ class Result(Struct, kw_only=True):
             self.outcome = Retry(wait=RELEASED_SECONDS, kind="released", charge=False)
 
     def heed(self, stamp: Stamp) -> None:
-        """What the store has refused is no result; what it has retired is to be forgotten."""
+        """Apply a stamp: undo what the store has refused, and have retired URLs forgotten."""
         if stamp.refused:
             self.give_back(stamp.refused)
         if stamp.retired:
             self.forget(stamp.retired)
 
     def forget(self, retired: Collection[tuple[int, int]]) -> None:
-        """Have a URL forgotten that is gone, and not asked for any more."""
+        """Have URLs forgotten that are gone, and not asked for any more."""
         if isinstance(self.outcome, Done) and any(
             (last.crawl, last.fingerprint) in retired for last in self.finals
         ):
@@ -128,7 +128,7 @@ class Result(Struct, kw_only=True):
 class Results:
     """Makes results for one worker process.
 
-    ``fingerprint`` gives the signed 64-bit fingerprint of a canonical URL.
+    ``fingerprint`` returns the signed 64-bit fingerprint of a canonical URL.
     """
 
     def __init__(self, journal: Journal, fingerprint: Callable[[str], int]) -> None:
@@ -136,7 +136,7 @@ class Results:
         self._fingerprint = fingerprint
 
     def number_of(self, url: str) -> int:
-        """The fingerprint of a canonical URL."""
+        """Return the fingerprint of a canonical URL."""
         return self._fingerprint(url)
 
     def failed(
@@ -148,10 +148,10 @@ class Results:
         decision: Decision,
         elapsed_ms: int = 0,
     ) -> Result:
-        """The rows of a failed try: its attempt, and its last word if there is no further one.
+        """Make the rows of a failed try: its attempt, and its final state if there is no further
+        one.
 
-        A sitemap that nobody has spoken of has one try. It leaves an attempt where what failed may
-        pass, nothing else.
+        A guessed sitemap has one try. It leaves only an attempt, and only if the failure may pass.
         """
         guess = task.kind == TaskKind.SITEMAP_GUESS
         if guess and not passes(failure):
@@ -183,11 +183,12 @@ class Results:
         return result
 
     def settled(self, held: Held, task: Task) -> Result:
-        """No row: it is no page, or a sitemap that nobody has spoken of."""
+        """Make a result without rows: it is no page, or a guessed sitemap."""
         return Result(held=held, task=task.number, outcome=Done())
 
     def excluded(self, held: Held, crawl: int, task: Task, kind: str, detail: str) -> Result:
-        """The last word on a URL that is not asked for: ``kind``: "scope", "robots", "action"."""
+        """Make the final state of a URL that is not asked for: ``kind``: "scope", "robots",
+        "action"."""
         if task.kind == TaskKind.SITEMAP_GUESS:
             return self.settled(held, task)
         fingerprint = self._fingerprint(task.url)
@@ -195,9 +196,9 @@ class Results:
         return Result(held=held, task=task.number, outcome=Done(kind=kind), finals=[final])
 
     def skipped(self, crawl: int, task: Task, links: Mapping[str, str]) -> list[Final]:
-        """The last words on links of a page that log out or change something: by URL, why.
+        """Make final states of a page's links that log out or change something: by URL, why.
 
-        A page that leads to such a URL in another way, and has it fetched, takes its word away.
+        If a page leads to such a URL in another way, and it is fetched, its final state is removed.
         """
         return [
             self._journal.final(
@@ -212,7 +213,7 @@ class Results:
         ]
 
     def parked(self, held: Held, crawl: int, task: Task, shape: str, detail: str) -> Result:
-        """The last word on a URL of a ``shape`` that is not to be fetched now, and why.
+        """Make the final state of a URL of a ``shape`` that is not to be fetched now, and why.
 
         No request was made. The URL waits in SQL until a person releases it.
         """
@@ -225,10 +226,10 @@ class Results:
         return Result(held=held, task=task.number, outcome=Done(kind="parked"), finals=[final])
 
     def page(self, crawl: int, task: Task, fetched: Fetched) -> StoredPage:
-        """The page but for what is read in it, without headers that hold secrets.
+        """Make the page without what is read in it, and without headers that hold secrets.
 
-        Those are cookies, and a target that may hold a password: where a redirect leads is in
-        ``final_url`` all the same.
+        These are cookies, and a Location that may hold a password: ``final_url`` has the target of
+        a redirect.
         """
         headers = dict(fetched.headers)
         headers.pop("set-cookie", None)
@@ -261,12 +262,12 @@ class Results:
         rewritten: int = 0,
         kernel: str = "",
     ) -> Result:
-        """A page and its attempt. It counts as stored by the store's own measure: its status.
+        """Make a page and its attempt. It counts as stored by the store's own rule: its status.
 
-        ``notes``, such as that it was costly, are journalled beside it; the first is counted as a
-        failure by its kind. A page without them whose content is withheld is counted by why.
-        ``rewritten`` counts its links that ``normalise`` has changed. ``kernel`` has read it, ""
-        for the default one.
+        ``notes``, for example that it was costly, are journalled beside it; the first is counted as
+        a failure by its kind. A page without notes whose content is withheld is counted by the
+        reason. ``rewritten`` counts its links that ``normalise`` has changed. ``kernel`` has read
+        it, "" for the default one.
         """
         done = Done(page.status // 100 == 2, fetched.wire_bytes, rewritten=rewritten)
         if done.stored and page.directives is not None and page.directives.withheld:
@@ -293,7 +294,7 @@ class Results:
         return result
 
     def unchanged(self, held: Held, task: Task, fetched: Fetched) -> Result:
-        """A page is as it was when it was stored: its attempt, with the code 304, no version."""
+        """Make the result of an unchanged page: its attempt, with the code 304, and no version."""
         crawl, number = held.session.crawl, self._fingerprint(task.url)
         return Result(
             held=held,
@@ -313,9 +314,9 @@ class Results:
     def note_hooks(
         self, crawl: int, task: Task, result: Result, problems: Mapping[str, str], at_ms: int
     ) -> None:
-        """Add to ``result`` what the user's functions raised, counted as of the fetch ``at_ms``.
+        """Add to ``result`` the errors that the user's functions raised, as of the fetch ``at_ms``.
 
-        ``problems``: by function, what it raised; none where all went well. ``at_ms`` since 1970.
+        ``problems``: by function, what it raised; empty if all succeeded. ``at_ms`` since 1970.
         """
         fingerprint = self._fingerprint(task.url)
         result.attempts[:0] = [

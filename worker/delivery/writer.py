@@ -1,10 +1,10 @@
 """From finished pages to settled tasks: store the page → admit its links → finish the task.
 
-Pages go in batches, several batches at once, so that a worker is not held up by one commit. The
+Pages go in batches, several batches at once, so that one commit does not hold up a worker. The
 order of the three steps within a batch is the invariant: a crash anywhere costs a refetch and never
 a URL. Each step is repeated until it succeeds, however long the store or Redis are away. The
 results that wait here are bounded in bytes. Beyond the bound no page is asked for
-(:meth:`Writer.wait_for_room`), and greenlets whose answers come all the same wait with them in
+(:meth:`Writer.wait_for_room`), and greenlets whose answers still come wait with them in
 :meth:`Writer.put`.
 
 It does not wait for links to a Redis node that is away while others answer. The store notes that
@@ -59,14 +59,14 @@ BATCH_PAGES = 64
 BATCH_BYTES = 4 * 1024 * 1024
 BATCHES = 4
 LINGER_SECONDS = 0.02
-"""How long a result waits for others at least."""
+"""Least time that a result waits for others."""
 PATIENCE = 0.1
-"""As much of its host's delay a result waits for others."""
+"""The part of its host's delay that a result waits for others."""
 PATIENCE_SECONDS = 0.2
-"""But no longer than this: the host's pages may lead to other hosts."""
+"""The longest wait: the host's pages may lead to other hosts."""
 BACKLOG_BYTES = 16 * 1024 * 1024
 OWE_TRIES = 4
-"""Before a node that answers, but takes nothing, is owed the links."""
+"""Tries before a node that answers, but takes nothing, is owed the links."""
 _PAGES, _COMMIT_SECONDS = SLOT["pages"], SLOT["commit_seconds"]
 _FAILURES = by_label("failures")
 _OUTCOMES = {
@@ -76,7 +76,7 @@ _OUTCOMES = {
 
 
 class Writer:
-    """Batches of results on their way to store, frontier and outbox."""
+    """Brings batches of results to store, frontier and outbox."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Writer:
         tallies: Tallies | None = None,
         clock: Clock = monotonic,
     ) -> None:
-        """``spawn`` starts the greenlet of a batch, and watches it: it is not to fail.
+        """Build it; ``spawn`` starts the greenlet of a batch, and ends the process if that fails.
 
         Results count in ``in_hand``, too.
         """
@@ -113,7 +113,7 @@ class Writer:
         self._due = math.inf
         """When the next batch leaves."""
         self._some = Event()
-        self._sooner = Event()  # set when it leaves sooner than was thought
+        self._sooner = Event()  # set when it leaves sooner than expected
         self._room = Event()
         self._idle = Event()
         self._idle.set()
@@ -122,12 +122,12 @@ class Writer:
 
     @property
     def backlog_bytes(self) -> int:
-        """What waits to be stored takes so many bytes, about."""
+        """Return about how many bytes wait to be stored."""
         return self._bytes
 
     @property
     def queue_results(self) -> int:
-        """Results that are in no batch yet."""
+        """Return how many results are in no batch yet."""
         return len(self._waiting)
 
     def wait_for_room(self) -> None:
@@ -139,7 +139,7 @@ class Writer:
             self._room.wait()
 
     def put(self, result: Result) -> None:
-        """Hand over a result; blocks like :meth:`wait_for_room`, which should come first."""
+        """Hand over a result; blocks like :meth:`wait_for_room`, which should be called first."""
         self._sessions.submitted(result.held)
         self._figures.note(result.outcome)
         self.wait_for_room()
@@ -172,7 +172,7 @@ class Writer:
         self._write([result])
 
     def recall(self, page: StoredPage) -> None:
-        """Admit the links of a page that was stored before, under a stamp of now."""
+        """Admit the links of a page that was stored before, under a present stamp."""
         for delay in delays():
             work = Commit(pages=[page])
             stamp = self._carry_out(work)
@@ -181,11 +181,12 @@ class Writer:
             gevent.sleep(delay)
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until nothing is under way; False when ``timeout`` seconds were not enough."""
+        """Wait until nothing is under way; return False when ``timeout`` seconds were not
+        enough."""
         return bool(self._idle.wait(timeout))
 
     def run(self) -> None:
-        """Form batches for ever; a greenlet's body."""
+        """Form batches for ever; a greenlet runs this."""
         while True:
             self._some.wait()
             while (left := self._due - self._clock()) > 0:
@@ -251,18 +252,18 @@ class Writer:
             if isinstance(outcome, Done) and outcome.stored:
                 add(_PAGES)
             for attempt in result.attempts:
-                if attempt.kind in _FAILURES:  # else it brought a page
+                if attempt.kind in _FAILURES:  # otherwise it brought a page
                     add(_FAILURES[attempt.kind])
 
     def _away(self, pages: Iterable[StoredPage]) -> frozenset[str]:
-        """Nodes that are away, and that links of these pages belong to."""
+        """Return the nodes that are away and that these pages link to."""
         return self._frontier.away_of(link for page in pages for link in page.links)
 
     def _late(self, batch: Sequence[Result]) -> frozenset[str]:
-        """Nodes that links belong to of those results whose lease is over.
+        """Return the nodes that results with an expired lease link to.
 
-        Others may have done their tasks, and crawls may be over: should this process die before it
-        admits the links, nobody would come to them again.
+        Others may have done their tasks, and crawls may be over. If this process dies before it
+        admits the links, no other process would admit them.
         """
         now = self._clock()
         late = [r for r in batch if r.held.deadline <= now or r.held.lost]
@@ -273,9 +274,9 @@ class Writer:
         )
 
     def _carry_out(self, work: Commit, batch: Sequence[Result] = ()) -> Stamp:
-        """Commit until that succeeds, and that nodes are owed links: see ``work.owes`` afterwards.
+        """Commit, with the debts of nodes, until that succeeds: see ``work.owes`` afterwards.
 
-        What is owed is judged anew for each try: while the store is away, nodes go and come, and
+        The debts are decided anew for each try: while the store is away, nodes go and come, and
         leases of ``batch`` end.
         """
 
@@ -289,7 +290,7 @@ class Writer:
         return until_available(commit, "store")
 
     def _commit(self, batch: Sequence[Result]) -> tuple[Stamp | None, frozenset[str]]:
-        """Make the batch durable, and that nodes are owed its links.
+        """Make the batch durable, and the debts of nodes for its links.
 
         What cannot be stored becomes a dead letter. Returns the stamp of its rows, None if it has
         none, and the nodes that are owed its links.
@@ -317,12 +318,12 @@ class Writer:
                     raise
 
     def _admit(self, pages: Sequence[StoredPage], stamp: Stamp, owed: frozenset[str]) -> bool:
-        """Admit the links of pages whose rows carry ``stamp``; False if it is too old for that.
+        """Admit the links of pages whose rows carry ``stamp``; return False if the stamp is too
+        old.
 
-        Nodes in ``owed`` need not take them.
-
-        It is when a node's tick has passed it by the margin, or may have before the node was owed
-        the links: a recovery of that node would not read these rows.
+        Nodes in ``owed`` need not take them. The stamp is too old when a node's tick has passed it
+        by the margin, or may have before the node was owed the links: a recovery of that node would
+        not read these rows.
         """
         links: dict[int, list[Admission]] = {}
         for page in pages:
@@ -347,7 +348,7 @@ class Writer:
     def _offer(
         self, crawl: int, links: Sequence[Admission], stamp: Stamp, owed: frozenset[str]
     ) -> Admitted:
-        """Admit links, or have it on record that their nodes are owed them. Raises UnknownCrawl."""
+        """Admit links, or record that their nodes are owed them. Raises UnknownCrawl."""
         call = partial(self._frontier.admit, crawl, links, stamp=stamp, partial=True)
         for delay in islice(delays(), OWE_TRIES):
             admitted = until_available(call, "frontier")
@@ -358,11 +359,11 @@ class Writer:
         if left:
             log.info("links_owed", nodes=len(left), stamp=stamp.clock)
             clock = until_available(partial(self._store.owe, left, stamp.clock), "store")
-            admitted.tick = max(admitted.tick, clock)  # till then theirs may have followed it
+            admitted.tick = max(admitted.tick, clock)  # up to then their ticks may have followed it
         return admitted
 
 
 def _urls(work: Commit) -> Iterator[str]:
-    """What a commit settles."""
+    """Yield the URLs that a commit settles."""
     yield from (page.url for page in work.pages)
     yield from (final.url for final in work.finals)

@@ -1,1 +1,1 @@
-"""Whose content is kept: what follows from what pages say about their use, and of copies."""
+"""Whose content is kept: what follows from pages' directives, and from copies."""

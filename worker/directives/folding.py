@@ -1,13 +1,14 @@
-"""Copies: pages that name another URL as their canonical one, and say what that page says.
+"""Copies: pages that name another URL as their canonical one, and have the same text.
 
 The canonical URL that a page names is a hint, and often wrong: whole sites name their home page,
 lists name their first page. So the text of a page is left out only if this crawl stores the text of
-its canonical URL, and that text has all of it except a twentieth. The order of words does not
-matter, as in a list sorted otherwise. A page that itself names another URL stands for none, so that
-neither chains nor loops come to nothing. All other text is kept: that of pages which name a URL
-that is not fetched yet, or never can be, that is gone, out of scope or not to be kept. It is
-admitted like a link, at the depth of the page that names it. Pages could go on like that for ever,
-so it counts as a redirect: after :data:`MAX_REDIRECTS` in a row the next is not admitted.
+its canonical URL, and that text has all of the page's words but a twentieth. The order of words
+does not matter, as in a list with another order. A page that itself names another URL never counts
+as an original; so chains and loops lose no text. All other text is kept: that of pages which name a
+URL that is not fetched yet, or never can be, that is gone, out of scope or not to be kept. The
+canonical URL is admitted like a link, at the depth of the page that names it. Pages could name
+others without end, so it counts as a redirect: after :data:`MAX_REDIRECTS` in a row the next is not
+admitted.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.fetcher import Visit
 
 NEW_SHARE = 20
-"""A copy may say so much that its original does not: one part in these."""
+"""A copy may have one part in so many that its original lacks."""
 MOST_CHARS = 128 * 1024
-"""Longer texts are compared as a whole: counting the words of two takes some 20 ms."""
+"""Longer texts must be equal: counting the words of two takes some 20 ms."""
 WAIT_SECONDS = 2.0
 """How long a copy waits for an original that is on its way to the store."""
 _LOOK_SECONDS = 0.05
 _RECENT = 10_000
 _LONG = 20
-"""Longer words are looked at by two letters: some languages have no spaces."""
+"""Longer words are compared by pairs of letters: some languages have no spaces."""
 
 
 class Folding:
-    """Tells copies from pages, for one process. ``fingerprint`` is that of a canonical URL."""
+    """Finds copies, for one process. ``fingerprint`` returns that of a canonical URL."""
 
     def __init__(self, store: RootStore, fingerprint: Callable[[str], int]) -> None:
         self._store = store
@@ -58,7 +59,7 @@ class Folding:
     ) -> None:
         """Note in a page that was read whether it is a copy; admit its canonical URL.
 
-        ``excluded`` says why the crawl's rules keep a link out. Raises VisitOver.
+        ``excluded`` says why the crawl's rules exclude a link. Raises VisitOver.
         """
         self._recent[page.crawl, page.fingerprint] = None
         while len(self._recent) > _RECENT:
@@ -82,7 +83,10 @@ class Folding:
             page.directives = replace(said, withheld="copy")
 
     def _stored(self, visit: Visit, crawl: int, number: int) -> StoredPage | None:
-        """A page with its text; waited for where this process has it in hand. Raises VisitOver."""
+        """Return a page with its text; wait for it if this process is about to store it.
+
+        Raises VisitOver.
+        """
         left = WAIT_SECONDS
         while True:
             page = until_available(lambda: self._store.page(crawl, number, detail="text"), "store")
@@ -100,8 +104,8 @@ class Folding:
 
 
 def says_the_same(copy: str, original: str) -> bool:
-    """Whether an original has the words of a copy, as often, all except a few; False if there are
-    no words."""
+    """Tell whether an original has nearly all words of a copy, as often; False if there are
+    none."""
     if copy == original:
         return bool(copy)
     if max(len(copy), len(original)) > MOST_CHARS:

@@ -1,4 +1,4 @@
-"""Pages whose content is not kept, since they say so: their row stays, without what they say."""
+"""Pages whose content is not kept, since they say so: their row stays without it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from greencrawl.schema.records import CrawlOptions, Directives, Fetched, StoredP
 
 
 def judged(said: Directives | None, options: CrawlOptions, fetched: Fetched) -> Directives | None:
-    """``said`` of an answer, with the directive for which nothing of its content is kept."""
+    """Return ``said`` of an answer, with the directive for which its content is not kept."""
     if said is None:
         return None
     why = _why(said, options, fetched)
@@ -33,10 +33,9 @@ def _why(said: Directives, options: CrawlOptions, fetched: Fetched) -> str:
 
 
 def withhold(page: StoredPage) -> None:
-    """Take title, text, body and what the hook made of them out of a row; status, headers and links
-    stay.
+    """Remove title, text, body and the hook's results from a row; status, headers and links stay.
 
-    So does the digest of the body, which tells whether the page has changed.
+    The digest of the body stays, too: it tells whether the page has changed.
     """
     page.title, page.text, page.spans, page.body, page.body_bytes = "", "", b"", b"", 0
     page.fields, page.items = None, b""

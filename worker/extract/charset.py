@@ -1,8 +1,8 @@
-"""Which encoding a text is in, as browsers decide it, and its text in UTF-8.
+"""Which encoding a text is in, as browsers decide it; and the text in UTF-8.
 
 The order is that of https://html.spec.whatwg.org/#determining-the-character-encoding: byte order
-mark, HTTP header, what the document declares, in the way of its type. A text that declares nothing
-is what its bytes look like (``greencrawl.worker.extract.encodings.detector``).
+mark, HTTP header, then the document's own declaration, depending on its type. If a text declares
+nothing, its bytes decide (``greencrawl.worker.extract.encodings.detector``).
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ _HEADER = re.compile(r";\s*charset\s*=\s*[\"']?\s*([^\s\"';]+)", re.IGNORECASE)
 
 
 def declared(body: bytes, content_type: str | None = None) -> tuple[str | None, int]:
-    """The encoding that a byte order mark or the header names, whatever the type is, by its
-    standard name; None without one. And the length of a mark to skip."""
+    """Return the encoding that a byte order mark or the header names, None without one.
+
+    It is a standard name, for any type. Also return the length of a mark to skip.
+    """
     if body.startswith(_MARKS):
         for mark, name in _BOMS:
             if body.startswith(mark):
@@ -34,13 +36,13 @@ def declared(body: bytes, content_type: str | None = None) -> tuple[str | None, 
 
 
 def sniff(body: bytes, content_type: str | None = None) -> tuple[str, int]:
-    """The encoding's standard name, and the length of a byte order mark to skip."""
+    """Return the encoding's standard name, and the length of a byte order mark to skip."""
     name, skipped = declared(body, content_type)
     return name or _declared(body, content_type) or guess(body), skipped
 
 
 def _declared(body: bytes, content_type: str | None) -> str | None:
-    """What the document itself declares, in the way that is its type's."""
+    """Return the document's own declaration, depending on its type."""
     kind = media_type(content_type)
     if kind.endswith(("/xml", "+xml")) and not kind.endswith("/xhtml+xml"):
         return xml(body[:PRESCAN_BYTES])
@@ -50,9 +52,9 @@ def _declared(body: bytes, content_type: str | None) -> str | None:
 
 
 def to_utf8(body: bytes, name: str) -> bytes:
-    """The body as UTF-8; what is no character becomes U+FFFD, nothing is cut off.
+    """Return the body as UTF-8; invalid bytes become U+FFFD, nothing is cut off.
 
     libxml2 stops at a byte that is invalid in a legacy encoding, and the rest of the page would be
-    lost. So it is given only UTF-8, in which it replaces wrong bytes (and NUL) itself.
+    lost. So it gets only UTF-8, in which it replaces wrong bytes (and NUL) itself.
     """
     return body if name == "utf-8" else decode(body, name).encode()

@@ -1,7 +1,7 @@
-"""Compiles what is in C: ``python -m greencrawl.worker.extract.compile``, as ``make setup`` does.
+"""Compiles the part in C: ``python -m greencrawl.worker.extract.compile``, as ``make setup`` does.
 
-It is made where it is used, not when the package is built: it reads structures of the lxml that is
-installed there. Without it, or without a compiler, pages are read in the same way, but slower.
+It is compiled where it is used, not when the package is built: it reads structures of the lxml that
+is installed there. Without it, or without a compiler, pages are read in the same way, but slower.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ _SECONDS = 120
 
 
 def compile(folder: Path, *flags: str, sources: Sequence[Path] = ()) -> str:
-    """Compile into ``folder``; "" or why that failed. What other sources made there stays: other
-    checkouts may share the environment. ``flags`` are further ones of the compiler; ``sources``: a
-    copy of them that was changed, for trials."""
+    """Compile into ``folder``; return "", or why that failed.
+
+    What other sources made there stays: other checkouts may share the environment. ``flags`` are
+    additional ones of the compiler; ``sources``: a changed copy of them, for trials.
+    """
     name = speedups.name_of(BLOCKS, INVISIBLE)
     target = folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
     headers = Path(str(lxml.__file__)).parent
@@ -63,7 +65,7 @@ def _first_error(said: str) -> str:
 
 
 def _number(release: tuple[int, int, int]) -> int:
-    """A release of libxml2 as its headers have it: 2.14.5 is 21405."""
+    """Return a release of libxml2 as its headers have it: 2.14.5 is 21405."""
     major, minor, patch = release
     return major * 10_000 + minor * 100 + patch
 
@@ -73,7 +75,7 @@ def _strings(names: Sequence[str]) -> str:
 
 
 def main() -> int:
-    """Compile for this Python; returns the exit status."""
+    """Compile for this Python; return the exit status."""
     problem = compile(Path(sysconfig.get_path("platlib")))
     if problem:
         print(

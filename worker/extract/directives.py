@@ -3,11 +3,11 @@ places.
 
 Names stand between commas, semicolons and blanks, in any case. In a header, a name before a colon,
 such as ``otherbot:``, holds for what follows it. Generic directives and our agent's own hold
-together, and so do those of meta elements and headers: the strictest counts. For TDMRep, by its own
-rule, a meta element counts more than the header, and the header more than the site's file
+together, and so do those of meta elements and headers: the strictest one counts. TDMRep has its own
+rule: a meta element counts more than the header, and the header more than the site's file
 (https://www.w3.org/community/reports/tdmrep/CG-FINAL-tdmrep-20240202/, "Processing priority").
 
-The reading is bounded: :data:`MAX_CHARS` of a page's headers, and as many of its meta elements.
+At most :data:`MAX_CHARS` characters of a page's headers are read, and as many of its meta elements.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from greencrawl.schema.text.declared import policy_url
 from greencrawl.worker.extract.sources.headers import relations
 
 MAX_CHARS = 8192
-"""Characters of directives that are read; what goes beyond is not."""
+"""Most characters of directives that are read."""
 KEPT = ("noindex", "nofollow", "noarchive", "nosnippet", "noimageindex", "noai", "noimageai")
 """Words that are kept, in this order."""
 _MEANS = {"none": ("noindex", "nofollow"), **{word: (word,) for word in KEPT}}
@@ -43,7 +43,7 @@ _ZONES = {
     "msk": 3, "jst": 9, "est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6,
     "pst": -8, "pdt": -7,
 }  # fmt: skip
-"""Hours that a zone is ahead of UTC."""
+"""How many hours a zone is ahead of UTC."""
 _DATE = re.compile(
     r"\s*(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}\.?,?\s*)?"
     r"(?:(?P<day>\d{1,2})[\s-]{1,3}"
@@ -55,7 +55,7 @@ _DATE = re.compile(
     r"(?P<hours>\d\d):?(?P<minutes>\d\d)?))?",
     re.IGNORECASE | re.ASCII,
 )
-"""RFC 822, RFC 850 or ISO 8601 (basic, too: ``20261123T101500Z``), in what pages write for them."""
+"""RFC 822, RFC 850 or ISO 8601 (also ``20261123T101500Z``), and common variants of them."""
 
 
 def of_headers(
@@ -64,11 +64,10 @@ def of_headers(
     agent: str,
     site: Directives | None = None,
 ) -> Directives | None:
-    """The directives in an answer's headers for ``agent``, a product token in lower case; None:
-    none.
+    """Return the directives in an answer's headers for ``agent``, None if there are none.
 
-    ``tags`` are the values of X-Robots-Tag, where there are several; ``site`` is what the file of
-    the answer's site says of it.
+    ``agent`` is a product token in lower case; ``tags`` are the values of X-Robots-Tag, if there
+    are several; ``site`` is what the file of the answer's site says of it.
     """
     tag = headers.get("x-robots-tag")
     said = site
@@ -80,7 +79,7 @@ def of_headers(
 
 
 def canonical_of(headers: Mapping[str, str], url: str) -> str:
-    """What a Link header of the answer to ``url`` names as canonical (RFC 6596), "" if nothing."""
+    """Return the canonical URL in a Link header of the answer to ``url`` (RFC 6596), "" if none."""
     links = headers.get("link")
     if links is None or "canonical" not in links.lower():
         return ""
@@ -94,7 +93,8 @@ def canonical_of(headers: Mapping[str, str], url: str) -> str:
 
 
 def with_metas(said: Directives | None, metas: Iterable[tuple[str, str]]) -> Directives | None:
-    """``said`` by headers, and what meta elements (name in lower case, content) say beside it.
+    """Return ``said`` by headers together with what meta elements (name in lower case, content)
+    say.
 
     They are those of the names ``robots``, our agent's, ``tdm-reservation`` and ``tdm-policy``.
     """
@@ -113,7 +113,7 @@ def with_metas(said: Directives | None, metas: Iterable[tuple[str, str]]) -> Dir
 def _told(
     said: Directives | None, values: Iterable[str], agent: str | None = None
 ) -> Directives | None:
-    """``said`` with the directives in ``values``; with ``agent``, where they may name agents."""
+    """Return ``said`` with the directives in ``values``; with ``agent`` if they may name agents."""
     words: set[str] = set()
     times: list[int] = []
     left = MAX_CHARS
@@ -138,7 +138,7 @@ def _told(
 
 
 def _read(text: str, agent: str | None) -> tuple[frozenset[str], tuple[int, ...]]:
-    """Words, and times in epoch milliseconds: what ``text`` says for us."""
+    """Return words, and times in epoch milliseconds: what ``text`` says for us."""
     words: set[str] = set()
     times: list[int] = []
     ours, at = True, 0
@@ -163,13 +163,13 @@ def _read(text: str, agent: str | None) -> tuple[frozenset[str], tuple[int, ...]
 
 
 _kept = lru_cache(maxsize=512)(_read)
-"""The same for short texts: all pages of a site say the same, most often."""
+"""``_read`` with a cache for short texts: most often all pages of a site say the same."""
 
 
 def _moment(date: re.Match[str]) -> int | None:
-    """Epoch milliseconds of a match of :data:`_DATE`, None for what no calendar has.
+    """Return the epoch milliseconds of a match of :data:`_DATE`, None for an impossible date.
 
-    A date alone is its beginning, and without a zone it is in UTC.
+    A date alone means its start, and a time without a zone is in UTC.
     """
     if date["iso"]:
         year, month, day = int(date["iso"]), int(date["month"]), int(date["date"])
@@ -193,7 +193,7 @@ def _moment(date: re.Match[str]) -> int | None:
 def _reserved(
     said: Directives | None, reservation: str | None, policy: str | None
 ) -> Directives | None:
-    """``said`` with what TDMRep says in a place that counts more; other values say nothing."""
+    """Return ``said`` with TDMRep from a place that counts more; other values change nothing."""
     before = said or Directives()
     tdm, where = before.tdm, before.tdm_policy
     parts = {part.strip() for part in (reservation or "")[:MAX_CHARS].split(",")}

@@ -1,13 +1,13 @@
 """Pages that would exhaust the parser, reduced to what extraction reads.
 
-libxml2 gives up at 256 open elements and drops what follows (unclosed ``<font>`` do that on honest
-sites), and at a text of ten million bytes. It also takes time quadratic in the attributes of one
-tag: 16,000 take a quarter of a second. All else is linear. The cheap look here finds a tag that
-hides nothing. If ``>`` in values hides it, the parser itself is stopped (``pool.c``); if nothing
-was compiled, values are looked at.
+libxml2 gives up at 256 open elements and drops what follows (unclosed ``<font>`` elements cause
+that on honest sites), and at a text of ten million bytes. It also takes time quadratic in the
+attributes of one tag: 16,000 take a quarter of a second. All else is linear. The cheap check here
+finds a tag without ``>`` in its values. If ``>`` in values hides the tag's end, the parser itself
+is stopped (``pool.c``); if nothing was compiled, all values are checked.
 
-Nor does it know that ``style``, ``title`` and their like are plain elements within SVG and MathML,
-and end with these. If one is not closed, the rest of the page is its text.
+libxml2 also does not know that ``style``, ``title`` and similar elements are plain elements within
+SVG and MathML, and end with these. If one is not closed, the rest of the page is its text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from greencrawl.schema.errors import GreencrawlError
 
-if TYPE_CHECKING:  # the command imports this, and parses nothing
+if TYPE_CHECKING:  # the command imports this module, and parses nothing
     from lxml import etree
 
 _BLOCK = 16_384
@@ -29,8 +29,8 @@ _LONG_BYTES = 1024 * 1024
 _MANY_TAGS = 50_000
 """An element takes 1 to 3 µs."""
 
-# As the HTML standard has it: a quote begins a value only behind "=". All is linear: possessive,
-# and what has no end goes on to the end of the page.
+# As in the HTML standard: a quote begins a value only after "=". All patterns are linear: they are
+# possessive, and a value without an end goes on to the end of the page.
 _ATTRIBUTE = (
     rb"[^\s/>][^\s/>=]*+"
     rb"(?>(?:\s*+=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^\s>\"'][^\s>]*+|(?=>)))?)"
@@ -47,7 +47,7 @@ _READ = frozenset(
     b"html head title /title body base meta link area frame iframe /iframe img".split()
 )
 RAW = ("script", "style", "title", "textarea", "xmp", "iframe", "noembed", "noframes")
-"""Elements whose content libxml2 takes for text, wherever they stand."""
+"""Elements whose content libxml2 takes for text, wherever they are."""
 FOREIGN = ("svg", "math")
 _FOREIGN_MARKUP = re.compile(
     rb"<!--.*?(?:-->|\Z)|<(/?)("
@@ -57,17 +57,21 @@ _FOREIGN_MARKUP = re.compile(
 )
 _TAG = re.compile(rb"<[a-z/!]", re.IGNORECASE)
 _LONG_PAGE = 9_000_000
-"""From here on texts have to be parted: libxml2 gives up ten million bytes behind the last tag that
-it has done with, and looks at that every few tags."""
+"""From this length on, texts must be split.
+
+libxml2 gives up ten million bytes after the last tag that it has finished; it checks that every few
+tags.
+"""
 _LONGEST_TEXT = 8192
 _NEAR = 1024
 _LONGEST_SIGN = 4
-"""Bytes of a sign in UTF-8."""
+"""Bytes of the longest character in UTF-8."""
 _INLINE = frozenset(b"b i u s em strong span font small big tt code sub sup q abbr cite".split())
 
 
 def has_attribute_bomb(body: bytes, block: int = _BLOCK) -> bool:
-    """Whether one tag has thousands of attributes: looks only where ``block`` bytes hold no ">"."""
+    """Tell whether one tag has thousands of attributes; only ``block`` bytes without ">" are
+    checked."""
     start = 0
     while start + block < len(body):
         if body.find(b">", start, start + block) >= 0:
@@ -77,7 +81,7 @@ def has_attribute_bomb(body: bytes, block: int = _BLOCK) -> bool:
         closing = body.find(b">", start + block)
         closing = closing if closing >= 0 else len(body)
         if (
-            body.find(b">", opening, start) < 0  # else it is a long text
+            body.find(b">", opening, start) < 0  # otherwise it is a long text
             and _TAG_NAME.match(body, opening)
             # A comparison in a script looks like a tag.
             and body.rfind(b"<script", 0, opening) <= body.rfind(b"</script", 0, opening)
@@ -95,7 +99,7 @@ def _is_bomb(attributes: bytes) -> bool:
 
 
 def hides_attribute_bomb(body: bytes) -> bool:
-    """:func:`has_attribute_bomb`, and a look at every tag of a page with a ">" within a value."""
+    """Run :func:`has_attribute_bomb`, and also check every tag of a page with a ">" in a value."""
     return has_attribute_bomb(body, _SHORT_BLOCK) or (
         _END_IN_VALUE.search(body) is not None
         and any(_is_bomb(found[3] or b"") for found in _MARKUP.finditer(body))
@@ -103,8 +107,10 @@ def hides_attribute_bomb(body: bytes) -> bool:
 
 
 def is_doubtful(body: bytes) -> bool:
-    """Whether a page may take long where nothing ends its parse: it is large, has very many tags,
-    or one of thousands of attributes."""
+    """Tell whether a page may take long if its parse cannot be stopped.
+
+    It is large, has very many tags, or a tag with thousands of attributes.
+    """
     if len(body) <= _SURE_BYTES:
         return False
     return (
@@ -115,7 +121,7 @@ def is_doubtful(body: bytes) -> bool:
 
 
 class TooDear(GreencrawlError):
-    """Raised where reading a page would hold up others: it is for a process of its own.
+    """Raised if reading a page would hold up others: it needs a process of its own.
 
     ``spent`` seconds of CPU went into it.
     """
@@ -126,9 +132,11 @@ class TooDear(GreencrawlError):
 
 
 def swallows(root: etree._Element) -> bool:
-    """Whether a tree ends in an element of SVG or MathML that has taken the rest of the page for
-    its text. libxml2 reads on to its end tag, which is missing; browsers read to that of the
-    SVG."""
+    """Tell whether a tree ends in an element of SVG or MathML that has the rest of the page as its
+    text.
+
+    libxml2 reads on to the element's end tag, which is missing; browsers read to that of the SVG.
+    """
     last = root
     with suppress(IndexError):
         while True:
@@ -140,7 +148,7 @@ def swallows(root: etree._Element) -> bool:
 
 
 def close_raw(body: bytes) -> bytes:
-    """The page with an end tag for each such element, where its SVG or MathML ends."""
+    """Return the page with an end tag for each such element where its SVG or MathML ends."""
     pieces: list[bytes] = []
     at = depth = 0
     raw, within = b"", False
@@ -162,10 +170,10 @@ def close_raw(body: bytes) -> bytes:
 
 
 def flatten(body: bytes) -> bytes:
-    """The page without the elements that extraction does not read: nothing nests any more.
+    """Return the page without the elements that extraction does not read: nothing is nested then.
 
     Blocks leave a space; scripts, styles and comments are removed. A link is closed where the next
-    begins. A bomb loses its attributes. A text that is too long for one is several.
+    begins. A tag with thousands of attributes loses them. A text that is too long is split.
     """
 
     def flat(match: re.Match[bytes]) -> bytes:
@@ -184,8 +192,8 @@ def flatten(body: bytes) -> bytes:
 
 
 def _parted(body: bytes) -> bytes:
-    """The page with a tag that shows nothing in texts that are too long, behind a space if there is
-    one, or else before a sign."""
+    """Split texts that are too long by a tag that shows nothing: after a space, or else between
+    characters."""
     if len(body) <= _LONG_PAGE:
         return body
     pieces: list[bytes] = []

@@ -1,7 +1,7 @@
 """The links of a page, in document order.
 
-Followed are ``a`` and ``area`` (href), ``frame`` and ``iframe`` (src), ``link`` with rel next or
-prev (href), and a meta refresh (given rel "refresh"). All other sources are in
+These are followed: ``a`` and ``area`` (href), ``frame`` and ``iframe`` (src), ``link`` with rel
+next or prev (href), and a meta refresh (with the rel "refresh"). All other sources are in
 ``greencrawl.worker.extract.sources``.
 """
 
@@ -26,15 +26,17 @@ READ = ("a", "area", "base", "frame", "iframe", "link", "meta", "title")
 """Elements that extraction reads."""
 
 MAX_ANCHOR = 200
-"""Characters of a link's text that are kept."""
+"""Most characters of a link's text that are kept."""
 
 MAX_BYTES = 32 * 1024 * 1024
-"""Memory that the links of one page may take, about; a page whose links take more is a trap. A long
-base before many short references would otherwise make gigabytes of a small page."""
+"""About the most memory for the links of one page; a page that needs more is a trap.
+
+Otherwise a long base before many short references would make gigabytes of a small page.
+"""
 
 _LINK_BYTES = 250
 FEW = 8 * 1024 * 1024 // (_LINK_BYTES + MAX_URL)
-"""References that take little memory, whatever they are."""
+"""References that take little memory in any case."""
 
 _ANCHOR_EVENTS = 100
 _PAGING = frozenset({"next", "prev"})
@@ -42,13 +44,13 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class References(NamedTuple):
-    """What the followed elements of a page refer to, in document order.
+    """The references of a page's followed elements, in document order.
 
-    ``texts`` are the references as they stand there, ``rels`` the rel beside each (None without
-    one), ``elements`` where they stand, if somebody wants their texts. ``more`` are URLs that were
-    found elsewhere, with their rels; ``requisites`` are those that the page needs to be shown.
-    ``said`` are those of ``more`` that are links with texts, and these, if they are wanted;
-    ``forms`` those that forms lead to.
+    ``texts`` are the references as written, ``rels`` the rel of each (None without one),
+    ``elements`` their elements, if their texts are wanted. ``more`` are URLs from other sources,
+    with their rels; ``requisites`` are those that the page needs to be shown. ``said`` are those of
+    ``more`` that are links with texts, and the texts, if they are wanted; ``forms`` are the URLs of
+    forms.
     """
 
     texts: list[str]
@@ -61,10 +63,10 @@ class References(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """Where the followed elements of a page lead, and the rel beside each reference.
+    """The URLs of a page's followed elements, and the rel of each reference.
 
-    ``urls`` are canonical; "" stands for what is no http(s) URL. ``texts`` are those of the links,
-    if they are wanted. What follows them is as in :class:`References`.
+    ``urls`` are canonical; "" stands for a URL that is not http(s). ``texts`` are the texts of the
+    links, if they are wanted. The other fields are as in :class:`References`.
     """
 
     urls: list[str]
@@ -77,9 +79,9 @@ class Resolved(NamedTuple):
 
 
 class Walked(NamedTuple):
-    """What one walk tells of a page: its text, links, and the elements to read beside these.
+    """The result of one walk over a page: its text, links, and the elements to read besides.
 
-    ``samples`` stand for the text, see ``greencrawl.worker.traps.novelty``.
+    ``samples`` represent the text, see ``greencrawl.worker.traps.novelty``.
     """
 
     text: str
@@ -96,13 +98,14 @@ def walked(
     texts: bool = False,
     samples: bool = True,
 ) -> Walked | None:
-    """Text and links of a page at a canonical ``url`` by one walk in C: half of what it takes here.
+    """Return text and links of a page at a canonical ``url``, by one walk in C: in half of the
+    time.
 
-    None where nothing was compiled, and for a page with a base or with more than :data:`FEW`
+    None if nothing was compiled, and for a page with a base or with more than :data:`FEW`
     references. ``others`` are its elements ``title``, frames with a document in ``srcdoc``, and
-    those ``meta`` and ``link`` that may speak to robots, to ``agent`` among them, or name a
-    language or a canonical URL. ``texts``: those of links are wanted. Without ``samples`` none are
-    taken, which spares a tenth.
+    those ``meta`` and ``link`` that may hold directives for robots or ``agent``, a language or a
+    canonical URL. ``texts``: those of links are wanted. Without ``samples`` none are taken, which
+    saves a tenth.
     """
     if compiled is None:
         return None
@@ -128,15 +131,15 @@ def walked(
 
 @cache
 def _teach(learn: Callable[..., None]) -> None:
-    """Tell the part in C, once, which texts of links it is to tell from others."""
+    """Tell the part in C, once, which texts of links are known words."""
     learn(*written())
 
 
 def _complete(
     urls: list[Any], rels: list[str | None], odd: list[int], base: str, encoding: str
 ) -> set[int]:
-    """Resolve what a walk left to do at ``odd``: a reference, or what may be a link. Returns the
-    places of those that are none."""
+    """Resolve the references that a walk left at ``odd``; return the indexes of those that are no
+    links."""
     texts: list[str] = []
     none: set[int] = set()
     for place in odd:
@@ -152,10 +155,10 @@ def _complete(
 
 
 def live(root: etree._Element, *tags: str) -> Iterator[etree._Element]:
-    """The elements of a tree that have one of these tags, in document order; none that stands in a
-    ``template``, which is of no document before a script copies it.
+    """Yield the elements of a tree that have one of these tags, in document order.
 
-    One with ``shadowrootmode`` is shown as it stands.
+    Elements in a ``template`` are left out: it is part of no document before a script copies it. A
+    template with ``shadowrootmode`` is shown as it is.
     """
     inert: set[etree._Element] = set()
     for element in root.iter(*tags, "template"):
@@ -168,7 +171,7 @@ def live(root: etree._Element, *tags: str) -> Iterator[etree._Element]:
 
 
 def base_of(elements: Iterable[etree._Element], url: str, encoding: str) -> str | None:
-    """The canonical URL of the first ``<base href>``, None without one that is a URL."""
+    """Return the canonical URL of the first valid ``<base href>``, None without one."""
     for element in elements:
         href = element.get("href") if element.tag == "base" else None
         if href is not None:
@@ -182,7 +185,7 @@ def base_of(elements: Iterable[etree._Element], url: str, encoding: str) -> str 
 def references(
     elements: Sequence[etree._Element], tags: Sequence[str], *, has_base: bool, anchors: bool
 ) -> References:
-    """The references of ``elements``, whose tags are ``tags``; other kinds are passed over.
+    """Return the references of ``elements``, whose tags are ``tags``; other kinds are skipped.
 
     References within the page ("#top") are left out, unless it has a base and they lead there.
     ``anchors``: the elements are kept, for their texts.
@@ -191,7 +194,7 @@ def references(
     rels: list[str | None] = []
     kept: list[etree._Element] = []
     for element, tag in zip(elements, tags, strict=True):
-        # Most are plain <a href>, so those take the short way.
+        # Most are plain <a href>, so those take a short path.
         if tag == "a":
             text, rel = element.get("href"), element.get("rel")
         else:
@@ -209,14 +212,15 @@ def collect(
     encoding: str,
     said: list[tuple[str, str]] | None = None,
 ) -> tuple[list[Link], int, int]:
-    """The links that were ``found``, each URL once; how many references were no http(s) URL; and
-    how many were not looked at. ``said`` takes the URL of each reference and what it says.
+    """Make links of the references that were ``found``, each URL once.
 
-    They are resolved against ``base``. Their texts are left empty where their elements are.
+    Returns the links, how many references were no http(s) URL, and how many were not read. ``said``
+    gets the URL of each reference and its text. References are resolved against ``base``. Texts of
+    links stay empty if their elements are kept.
 
     The first of several links to one URL stays. It loses a rel that one of the others lacks, so
-    that "nofollow" needs all of them. What goes beyond ``MAX_BYTES`` is not looked at. Raises
-    :class:`InvalidUrl` if ``base`` is none.
+    that "nofollow" counts only on all of them. References beyond ``MAX_BYTES`` are not read. Raises
+    :class:`InvalidUrl` if ``base`` is invalid.
     """
     base = canonicalise(base, encoding=encoding)
     links: dict[str, Link] = {}
@@ -255,13 +259,13 @@ def collect(
 
 
 def _urls(texts: list[str], base: str, encoding: str) -> Iterator[str]:
-    """The URLs of references; not all at once, since they may be much longer."""
+    """Yield the URLs of references; not all at once, since they may be much longer."""
     for i in range(0, len(texts), FEW):
         yield from resolved(texts[i : i + FEW], base, encoding)
 
 
 def _reference(element: etree._Element, tag: str) -> tuple[str | None, str | None]:
-    """What an element other than ``a`` refers to, if it is followed, and its rel."""
+    """Return the reference of an element other than ``a``, if it is followed, and its rel."""
     if tag in ("frame", "iframe"):
         return element.get("src"), None
     if tag == "meta":
@@ -275,16 +279,16 @@ def _reference(element: etree._Element, tag: str) -> tuple[str | None, str | Non
 
 
 def refresh_target(meta: etree._Element) -> str | None:
-    """The URL of ``<meta http-equiv="refresh" content="5; url=…">``, or None."""
+    """Return the URL of ``<meta http-equiv="refresh" content="5; url=…">``, or None."""
     if meta.get("http-equiv", "").strip().lower() != "refresh":
         return None
     return refresh_reference(meta.get("content", ""))
 
 
 def _anchor(element: etree._Element) -> str:
-    """The text of a link, with the alternative texts of images; for an area, its own.
+    """Return the text of a link, with the alternative texts of images; for an area, its own.
 
-    Bounded in work, too: unclosed links nest, and each would read all that follows it.
+    The work is bounded, too: unclosed links nest, and each would read all that follows it.
     """
     if element.tag != "a":
         return squeeze(element.get("alt") or element.get("title") or "")[:MAX_ANCHOR]
@@ -309,10 +313,10 @@ def _anchor(element: etree._Element) -> str:
 
 
 def label_of(element: etree._Element) -> str:
-    """The text of a link: its text, that of an image, its title or its aria-label, whichever is a
-    known word; else one of them.
+    """Return the text of a link for recognising actions.
 
-    As :func:`walked` has it; bounded in work as :func:`_anchor` is.
+    It is its text, that of an image, its title or its aria-label, whichever is a known word; else
+    one of them. :func:`walked` does the same. The work is bounded like that of :func:`_anchor`.
     """
     if element.tag != "a":
         return ""

@@ -1,8 +1,8 @@
-"""A JSON source: which answers are pages of its list, what they name, and what comes next.
+"""A JSON source: which answers are pages of its list, what they name, and the next page.
 
-The answer of a provider is as hostile as any page: its size and depth, and what is taken from it,
-are bounded. An expression of a crawl's author may still take as long as it likes. So a list is read
-where the user's own functions are called: with the page named in the crash record.
+An answer of a provider is as hostile as any page: its size and depth, and what is taken from it,
+are bounded. An expression of a crawl's author may still take any time. So a list is read where the
+user's own functions are called: with the page named in the crash record.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from greencrawl.schema.text.expressions import Expression
 from greencrawl.worker.extract.charset import sniff
 
 MAX_BYTES = 8 * 1024 * 1024
-"""The limit for one page of a list; decoded it can take twenty times as much memory."""
+"""Most bytes of one page of a list; decoded it can take twenty times as much memory."""
 MAX_ITEMS = 10_000
-"""URLs of one page that are taken, as many as links of a page."""
+"""Most URLs that are taken from one page, as many as links of a page."""
 _VALUES = 100_000
-"""Values that are looked at for them, lists included."""
+"""Most values that are searched for URLs, lists included."""
 _CURSOR = 2048
-"""Characters of a cursor."""
+"""Most characters of a cursor."""
 _END = ("", "0")
 _OVER = object()
 
@@ -38,14 +38,14 @@ class ListingError(GreencrawlError):
 
 
 class Listed(Struct):
-    """The entries of a page: canonical URLs, each once, in its order; and the next page, if any."""
+    """The entries of a page: canonical URLs, each once, in order; and the next page, if any."""
 
     items: list[str] = field(default_factory=list)
     next: str = ""
 
 
 class Listing:
-    """A source, compiled. Raises ValueError and InvalidUrl for one that is wrong."""
+    """A compiled source. Raises ValueError and InvalidUrl for an invalid one."""
 
     def __init__(self, source: Source) -> None:
         self._url = canonicalise(source.url)
@@ -56,9 +56,9 @@ class Listing:
         self._next = Expression(source.next) if source.next else None
 
     def holds(self, url: str) -> bool:
-        """Whether the canonical ``url`` is a page of this list.
+        """Tell whether the canonical ``url`` is a page of this list.
 
-        With a cursor it is the source's URL, whatever value the cursor has; without, any URL with
+        With a cursor it is the source's URL with any value of the cursor; without one, any URL with
         the same origin and path.
         """
         place, _, query = url.partition("?")
@@ -69,7 +69,7 @@ class Listing:
     def read(
         self, body: bytes, url: str, content_type: str | None = None, *, truncated: bool = False
     ) -> Listed:
-        """What the answer to ``url`` lists. Raises ListingError."""
+        """Return what the answer to ``url`` lists. Raises ListingError."""
         data = _decoded(body, content_type, truncated=truncated)
         try:
             found = self._items.of(data)
@@ -93,7 +93,7 @@ class Listing:
         return list(urls)
 
     def _next_page(self, value: Any, url: str) -> str:
-        """The next page's URL, "" at the end of the list."""
+        """Return the next page's URL, "" at the end of the list."""
         if value is None or value is False:
             return ""
         if isinstance(value, bool) or not isinstance(value, str | int):
@@ -105,7 +105,7 @@ class Listing:
             raise ListingError(f"source {self._place}: a cursor of {len(text)} characters")
         try:
             target = self._at(text) if self._cursor else canonicalise(text, url)
-        except (InvalidUrl, UnicodeEncodeError) as error:  # half a character is none
+        except (InvalidUrl, UnicodeEncodeError) as error:  # half a character is not valid
             raise ListingError(f"source {self._place}: no next page: {error.reason}") from None
         if not self.holds(target):
             where = target.partition("?")[0]
@@ -113,7 +113,7 @@ class Listing:
         return "" if target == url else target
 
     def _at(self, value: str) -> str:
-        """The source's URL with the cursor set to ``value``, in its place or at the end."""
+        """Return the source's URL with the cursor set to ``value``, in its place or at the end."""
         ours = f"{quote(self._cursor, safe='')}={quote(value, safe='')}"
         query = self._url.partition("?")[2]
         parts = [ours if self._is_cursor(part) else part for part in query.split("&") if part]
@@ -129,7 +129,7 @@ class Listing:
 
 
 def listing_of(listings: Iterable[Listing], url: str) -> Listing | None:
-    """The first that holds ``url``."""
+    """Return the first list that holds ``url``."""
     return next((listing for listing in listings if listing.holds(url)), None)
 
 
@@ -152,7 +152,7 @@ def _decoded(body: bytes, content_type: str | None, *, truncated: bool) -> Any:
 
 
 def _texts(found: Any) -> tuple[list[str], str]:
-    """The texts in nested lists, in their order, and what kind of thing else was met first."""
+    """Return the texts in nested lists, in order, and the kind of the first other value."""
     texts: list[str] = []
     other = ""
     walks = [iter([found])]
@@ -172,6 +172,6 @@ def _texts(found: Any) -> tuple[list[str], str]:
 
 
 def _kind(value: Any) -> str:
-    """A JSON value's kind, for a message."""
+    """Return a JSON value's kind, for a message."""
     names = {dict: "objects", list: "a list", bool: "true or false", float: "a number"}
     return names.get(type(value), "numbers")

@@ -10,7 +10,8 @@ PLAIN = "text/plain"
 _PLAIN_TYPES = frozenset({PLAIN, "text/markdown", "text/x-markdown"})
 _PLAIN_NAME = re.compile(r"^[^?#]*\.(?:txt|text|md|markdown)(?:[?#]|$)", re.IGNORECASE)
 
-# What begins a page without a type, after https://mimesniff.spec.whatwg.org/#identifying-a-resource-with-an-unknown-mime-type
+# The start of a page without a type, after
+# https://mimesniff.spec.whatwg.org/#identifying-a-resource-with-an-unknown-mime-type
 _MARKUP = re.compile(
     rb"<(?:!--|!doctype\s+html|\?xml\s|(?:a|area|b|base|body|br|div|font|form|frameset|h[1-6]|head"
     rb"|html|i|iframe|img|link|main|meta|p|script|span|style|table|title|ul)[\s/>])",
@@ -23,11 +24,11 @@ _XML_ROOT = re.compile(rb"<([A-Za-z][\w.:-]*)")
 
 
 _SHORT = 80
-"""Characters of a Content-Type that is remembered: those of real servers are few and shorter."""
+"""Most characters of a Content-Type that is cached: those of real servers are few and shorter."""
 
 
 def media_type(content_type: str | None) -> str:
-    """The type that a Content-Type header names, the last one of several; "" for none."""
+    """Return the type that a Content-Type header names, the last one of several; "" for none."""
     if not content_type:
         return ""
     return (_known if len(content_type) <= _SHORT else _named)(content_type)
@@ -46,9 +47,9 @@ _known = lru_cache(maxsize=256)(_named)
 
 
 def is_html(content_type: str | None, body_head: bytes) -> bool:
-    """Whether a body is (x)html: by its declared type, or without one by how it begins.
+    """Tell whether a body is (X)HTML: by its declared type, or without one by its start.
 
-    ``body_head`` is its beginning, some hundred bytes. Other XML (feeds, sitemaps) is not.
+    ``body_head`` is its start, some hundred bytes. Other XML (feeds, sitemaps) is not.
     """
     declared = media_type(content_type)
     if declared:
@@ -68,8 +69,10 @@ def is_html(content_type: str | None, body_head: bytes) -> bool:
 
 
 def is_plain(content_type: str | None, url: str, body_head: bytes) -> bool:
-    """Whether a body is plain text, Markdown among it: by its declared type, or without one by the
-    name at the end of its URL, unless it is HTML."""
+    """Tell whether a body is plain text, Markdown included.
+
+    This depends on its declared type, or without one on the end of its URL, unless it is HTML.
+    """
     declared = media_type(content_type)
     if declared:
         return declared in _PLAIN_TYPES
@@ -77,16 +80,17 @@ def is_plain(content_type: str | None, url: str, body_head: bytes) -> bool:
 
 
 def is_binary(text: str) -> bool:
-    """Whether a text has control characters that no text has."""
+    """Tell whether a text has control characters that no text has."""
     return _BINARY_SIGNS.search(text) is not None
 
 
 def is_text(content_type: str | None) -> bool:
-    """Whether a body is kept, though not parsed: text, XML and JSON; not images or archives."""
+    """Tell whether a body is kept, though not parsed: text, XML and JSON; not images or
+    archives."""
     kind = media_type(content_type)
     return kind.startswith("text/") or kind.endswith(("/xml", "+xml", "/json", "+json"))
 
 
 def is_style(content_type: str | None) -> bool:
-    """Whether a body is a style sheet."""
+    """Tell whether a body is a style sheet."""
     return media_type(content_type) == "text/css"

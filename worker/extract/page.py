@@ -41,7 +41,7 @@ from greencrawl.worker.extract.sources.wanted import USUAL, Wanted
 from greencrawl.worker.extract.text import compiled, html_parser, read_text, squeeze
 
 MAX_TITLE = 1000
-"""Characters of a title that are kept."""
+"""Most characters of a title that are kept."""
 
 _HEAD_BYTES = 1024
 
@@ -60,18 +60,19 @@ def _unbounded(
     return etree.fromstring(body, parser)
 
 
-# Arguments: seconds of CPU that it may take, 0 for any, and whether it may take no more memory than
-# is kept for trees; raises TimeoutError beyond.
+# Arguments: the CPU seconds that it may take, 0 for any, and whether it may take no more memory
+# than the pool has; raises TimeoutError beyond.
 _read: Callable[[float, bool, bytes, etree.HTMLParser], etree._Element | None] = _unbounded
 
-# A parser keeps names and stacks. They are made by this and are not in any page's memory.
+# A parser keeps names and stacks. They are made here, outside of any page's memory.
 _WARM_UP = b"<p>".join(b"<a x%d=y>" % i for i in range(200))
 
 
 def pool_trees() -> bool:
-    """Have the trees of pages read in this thread lie side by side; see ``pool.c``.
+    """Put the trees of this thread's pages into one piece of memory; see ``pool.c``.
 
-    For the life of the process. False where nothing was compiled, or another thread has the pool.
+    It lasts for the life of the process. False if nothing was compiled, or if another thread has
+    the pool.
     """
     global _read
     if compiled is None or not compiled.pool(etree.__file__):
@@ -82,15 +83,18 @@ def pool_trees() -> bool:
 
 
 def stops() -> bool:
-    """Whether a parse in this process is ended where it takes too much CPU."""
+    """Tell whether a parse in this process is stopped when it takes too much CPU."""
     return _read is not _unbounded
 
 
 def parsed(
     body: bytes, parser: etree.HTMLParser, seconds: float, bounded: bool = False
 ) -> etree._Element | None:
-    """The root of a tree. Raises TooDear where a parse takes more CPU than that, if it is ended, or
-    where it is ``bounded`` and takes more memory than is kept for trees."""
+    """Return the root of a tree.
+
+    Raises TooDear if a parse takes more CPU than ``seconds`` and can be stopped, or if it is
+    ``bounded`` and takes more memory than the pool has.
+    """
     try:
         return _read(seconds, bounded, body, parser)
     except TimeoutError:
@@ -100,9 +104,9 @@ def parsed(
 def tree_of(
     body: bytes, content_type: str | None = None, seconds: float = 0.0, brief: bool = False
 ) -> tuple[etree._Element | None, str]:
-    """The root of a document's tree, None where there is nothing to make one of; and its encoding.
+    """Return the root of a document's tree, None if there is nothing to parse; and its encoding.
 
-    Raises TooDear as :func:`outline` says.
+    Raises TooDear like :func:`outline`.
     """
     encoding, skipped = sniff(body, content_type)
     return _parse(to_utf8(body[skipped:] if skipped else body, encoding), seconds, brief), encoding
@@ -121,8 +125,8 @@ def extract(
 
     ``url`` is the URL it was fetched from, ``content_type`` the header with its charset. ``agent``
     is our product token in lower case, which a page may name; ``robots_tag`` is its X-Robots-Tag
-    header; ``anchors``: texts of links are wanted. Whatever the bytes are, nothing is raised for
-    them: what is neither gives an empty Page. Raises :class:`InvalidUrl` if ``url`` is none.
+    header; ``anchors``: texts of links are wanted. The bytes never cause an error: what is neither
+    HTML nor text gives an empty Page. Raises :class:`InvalidUrl` if ``url`` is invalid.
     """
     page, found = outline(
         body,
@@ -139,8 +143,10 @@ def extract(
 def add_links(
     page: Page, found: References | Resolved, said: list[tuple[str, str]] | None = None
 ) -> None:
-    """Make links of what :func:`outline` ``found`` in ``page``. ``said`` takes where each leads and
-    what it says."""
+    """Make links in ``page`` of what :func:`outline` ``found``.
+
+    ``said`` gets the URL of each and its text.
+    """
     page.links, page.invalid_links, page.omitted_links = collect(
         found, page.base, page.encoding, said
     )
@@ -164,19 +170,18 @@ def outline(
     wanted: Wanted = USUAL,
     roots: list[etree._Element] | None = None,
 ) -> tuple[Page, References | Resolved]:
-    """A page as :func:`extract` reads it, but for its links, and what would become those.
+    """Read a page as :func:`extract` does; return it, and the references that become its links.
 
-    ``said`` is what the answer's headers say to robots, beside which the page is heard.
-    With ``seconds`` it raises TooDear if its parse takes more CPU than that; only a pool can tell
+    ``said`` is what the answer's headers say to robots; the page's own directives are added. With
+    ``seconds`` it raises TooDear if its parse takes more CPU than that; only a pool can stop it
     (:func:`pool_trees`). With ``brief`` it also raises TooDear if the page is long and has to be
     flattened, or its tree is larger than the pool. Without ``anchors`` the texts of links cannot be
     read afterwards, ``url`` has to be canonical, and references that are few (:data:`FEW`) come
-    resolved. ``texts``: what links say is wanted too, beside what comes resolved, or as
-    :func:`add_links` tells it. ``samples``: those of its text are wanted; ``spans``: so are those
-    of its main text, which are b"" where nothing was compiled, or they would take more CPU than
+    resolved. ``texts``: the texts of links are wanted, too, beside the resolved references, or from
+    :func:`add_links`. ``samples``: those of its text are wanted. ``spans``: those of its main text
+    are wanted; they are b"" if nothing was compiled, or if they would take more CPU than
     ``main_seconds``, unless these are 0. ``headers`` are those of the answer, with lower-case
-    names, ``wanted`` the sources of its links. ``roots`` takes the root of the tree where there is
-    one.
+    names, ``wanted`` the sources of its links. ``roots`` gets the root of the tree if there is one.
     """
     if not is_html(content_type, body[:_HEAD_BYTES]):
         return _no_html(body, url, content_type, said, spans), References([], [])
@@ -196,7 +201,7 @@ def outline(
 def extract_with_tree(
     body: bytes, url: str, content_type: str | None = None
 ) -> tuple[Page, etree._Element | None]:
-    """What :func:`extract` reads, and the root that it was read from; None where there is none."""
+    """Return what :func:`extract` reads, and the root of the tree; None if there is none."""
     if not is_html(content_type, body[:_HEAD_BYTES]):
         return _no_html(body, url, content_type, None, spans=True), None
     root, encoding = tree_of(body, content_type)
@@ -219,7 +224,7 @@ def _outline(
     headers: Mapping[str, str] = NOTHING,
     wanted: Wanted = USUAL,
 ) -> tuple[Page, References | Resolved]:
-    """:func:`outline` of a tree."""
+    """Run :func:`outline` on a tree."""
     found: References | Resolved
     base: str | None = None
     quick = None
@@ -268,7 +273,7 @@ def _outline(
 
 
 def _empty(url: str, encoding: str, said: Directives | None) -> Page:
-    """A page that nothing can be read of but its headers."""
+    """Return a page of which only its headers can be read."""
     words = () if said is None else said.robots
     index, follow = "noindex" not in words, "nofollow" not in words
     return Page(url=url, base=url, encoding=encoding, index=index, follow=follow, directives=said)
@@ -277,7 +282,8 @@ def _empty(url: str, encoding: str, said: Directives | None) -> Page:
 def _no_html(
     body: bytes, url: str, content_type: str | None, said: Directives | None, spans: bool
 ) -> Page:
-    """A page of plain text, all of which is its main text; of what is none, an empty one."""
+    """Return a page of plain text, all of which is its main text; of other content, an empty
+    one."""
     page = _empty(url, "utf-8", said)
     if is_plain(content_type, url, body[:_HEAD_BYTES]):
         found = plain.read(body, content_type)
@@ -288,14 +294,14 @@ def _no_html(
 
 
 def _parse(body: bytes, seconds: float = 0.0, brief: bool = False) -> etree._Element | None:
-    """The root of the tree, or None where there is nothing to make one of.
+    """Return the root of the tree, or None if there is nothing to parse.
 
-    Raises TooDear as :func:`outline` says.
+    Raises TooDear like :func:`outline`.
     """
     if len(body) > _SMALL:
         if not brief or _read is _unbounded:
             bomb = hides_attribute_bomb(body)
-        else:  # the parser is stopped in time, so that nobody need know beforehand
+        else:  # the parser is stopped in time, so nothing need be known beforehand
             bomb = len(body) <= _FLATTENED and has_attribute_bomb(body)
         if bomb:
             body = _flattened(body, brief)
@@ -304,7 +310,7 @@ def _parse(body: bytes, seconds: float = 0.0, brief: bool = False) -> etree._Ele
     if last is not None and last.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT:
         root = parsed(_flattened(body, brief), _parser, seconds, brief)
     if root is not None and swallows(root):
-        root = None  # its memory is the next one's
+        root = None  # the next tree uses its memory
         root = parsed(close_raw(body), _parser, seconds, brief)
     if last is not None and root is not None and next(root.iter("template"), None) is not None:
         _open_templates(root)
@@ -312,9 +318,10 @@ def _parse(body: bytes, seconds: float = 0.0, brief: bool = False) -> etree._Ele
 
 
 def _open_templates(root: etree._Element) -> None:
-    """Mark templates as shown where one may have swallowed what stands behind it.
+    """Mark templates as shown if one may have swallowed what follows it.
 
-    An element that is open in it, as a ``td`` may be, hides its end from the parser, which says so.
+    An element that is open in it, such as a ``td``, hides its end from the parser, which reports
+    that.
     """
     said = "Opening and ending tag mismatch: template "
     if any(error.message.startswith(said) for error in _parser.error_log):
@@ -339,7 +346,7 @@ def _title(elements: list[tuple[str, etree._Element]]) -> str:
 
 
 def _named(metas: list[etree._Element], names: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Names and contents of ``<meta name=…>`` for names in lower case."""
+    """Return names and contents of ``<meta name=…>`` for names in lower case."""
     return [
         (name, meta.get("content", ""))
         for meta in metas
@@ -348,7 +355,7 @@ def _named(metas: list[etree._Element], names: tuple[str, ...]) -> list[tuple[st
 
 
 def _language(root: etree._Element, metas: list[etree._Element]) -> str:
-    """By the root's lang or xml:lang, else by a content-language meta."""
+    """Return the language of the root's lang or xml:lang, else of a content-language meta."""
     declared = root.get("lang") or root.get("xml:lang") or ""
     if not declared:
         for meta in metas:
@@ -359,7 +366,7 @@ def _language(root: etree._Element, metas: list[etree._Element]) -> str:
 
 
 def _canonical(elements: list[tuple[str, etree._Element]], base: str, encoding: str) -> str | None:
-    """What the first ``<link rel="canonical">`` names, None if that is no http(s) URL."""
+    """Return what the first ``<link rel="canonical">`` names, None if that is not http(s)."""
     for name, element in elements:
         if name == "link" and "canonical" in element.get("rel", "").lower().split():
             try:

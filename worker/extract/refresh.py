@@ -1,5 +1,6 @@
-"""The target of a refresh, by the steps that browsers take:
-https://html.spec.whatwg.org/#shared-declarative-refresh-steps, for the meta element and the header.
+"""The target of a refresh, by the steps that browsers take, in a meta element or a header.
+
+https://html.spec.whatwg.org/#shared-declarative-refresh-steps
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _NAME = re.compile(rf"url{_BLANK}={_BLANK}", re.IGNORECASE | re.ASCII)
 
 
 def refresh_reference(content: str) -> str | None:
-    """The reference in a ``5; url=/x``; None where it leads nowhere, or to the page itself."""
+    """Return the reference in a ``5; url=/x``; None if it leads nowhere, or to the page itself."""
     seconds = _SECONDS.match(content)
     if seconds is None:
         return None

@@ -1,8 +1,8 @@
-"""The library that ``greencrawl.worker.extract.compile`` made of the sources in C, if it did.
+"""The compiled part in C, if ``greencrawl.worker.extract.compile`` made it.
 
-It lies in the environment of the Python that compiled it. It is used only if it fits: the sources,
-the lists it was given, and the releases of lxml and of libxml2, whose structures it reads. It is
-named after a digest of these, so that one made of others is not even looked at.
+It is in the environment of the Python that compiled it. It is used only if it fits: the sources,
+the lists it was given, and the releases of lxml and of libxml2, whose structures it reads. Its name
+has a digest of these, so that a module made of others is not even opened.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _HERE = Path(__file__).parent
 SOURCES = tuple(
     sorted(path for folder in (_HERE, _HERE / "main") for path in folder.glob("*.[ch]"))
 )
-"""All that is in C here and in ``main/``."""
+"""All sources in C, here and in ``main/``."""
 PREFIX = "greencrawl_speedups_"
 
 
 def name_of(blocks: Sequence[str], hidden: Sequence[str]) -> str:
-    """Name of the module that is made of the sources, these lists, this lxml and its libxml2.
+    """Return the name of the module made of the sources, these lists, this lxml and its libxml2.
 
-    lxml of one release comes with several of libxml2: the one it was compiled for and the one that
+    One release of lxml comes with several of libxml2: the one it was compiled for and the one that
     it runs on both count.
     """
     made_of = [
@@ -43,7 +43,7 @@ def name_of(blocks: Sequence[str], hidden: Sequence[str]) -> str:
 
 
 def load(blocks: Sequence[str], hidden: Sequence[str]) -> ModuleType | None:
-    """The compiled module, None where there is none that fits."""
+    """Return the compiled module, None if none fits."""
     try:
         return import_module(name_of(blocks, hidden))
     except ImportError:

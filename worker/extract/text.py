@@ -13,18 +13,18 @@ _WORDS_END = """
     tr ul
 """
 BLOCKS = tuple(_WORDS_END.split())
-"""Elements before and behind which words end."""
+"""Elements whose start and end separate words."""
 
 INVISIBLE = ("script", "style", "template", "iframe", "object", "svg", "title")
-"""Elements of which nothing is read; nor is ``noscript``, unless nothing else can be."""
+"""Elements that are not read; ``noscript`` is read only if there is nothing else."""
 
 compiled = speedups.load(BLOCKS, INVISIBLE)
 
 
 def html_parser() -> etree.HTMLParser:
-    """A parser of UTF-8 that reads nothing else and keeps neither comments nor instructions.
+    """Return a parser of UTF-8 only, which keeps neither comments nor instructions.
 
-    lxml's expands no declared entities and loads no DTD, so it has no switches for these;
+    lxml's parser expands no declared entities and loads no DTD, so it has no switches for these.
     ``huge_tree`` stays off, which bounds the depth of the tree and the length of a text node.
     """
     return etree.HTMLParser(
@@ -53,24 +53,26 @@ def _stylesheet(*invisible: str) -> etree.XSLT:
     )
 
 
-# Words of neighbouring blocks must not run together ("<li>a<li>b"), those of inline elements must
-# ("<b>H</b>ello"): method="text" knows no blocks, and joining text nodes knows no inline elements.
+# Words of neighbouring blocks must be separated ("<li>a<li>b"), those of inline elements must be
+# joined ("<b>H</b>ello"): method="text" knows no blocks, and joining text nodes knows no inline
+# elements.
 _visible = _stylesheet(*INVISIBLE, "noscript")
 _without_scripts = _stylesheet(*INVISIBLE)
 
-# Python's split and join make an object of every word: 100 µs for 18 KB where this takes 35, and
-# normalising within the style sheet, in a variable, doubles its cost on pages of many elements.
+# Python's split and join make an object of every word: 100 µs for 18 KB where this takes 35.
+# Normalising within the style sheet, in a variable, doubles its cost on pages with many elements.
 _normalize_space = etree.XPath("normalize-space($text)", smart_strings=False)
 _anywhere = etree.Element("anywhere")
 _NO_BREAK_SPACE = "\xa0".encode()
 
 
 def text_of(root: etree._Element) -> str:
-    """Visible text under ``root``, white space of ASCII and no-break spaces collapsed to spaces.
+    """Return the visible text under ``root``, runs of ASCII white space and no-break spaces as one
+    space.
 
-    Scripts, styles, templates and ``noscript`` are left out; only of a page that shows nothing
-    else, as many forums do, ``noscript`` is read. What style sheets hide is not known. The tree is
-    not changed.
+    Scripts, styles, templates and ``noscript`` are left out; ``noscript`` is read only if the page
+    shows nothing else, as in many forums. Text that style sheets hide is read. The tree is not
+    changed.
     """
     if compiled is not None:
         return str(compiled.visible(root, False) or compiled.visible(root, True))
@@ -78,8 +80,10 @@ def text_of(root: etree._Element) -> str:
 
 
 def read_text(root: etree._Element, url: str, wanted: bool = True) -> tuple[str, bytes]:
-    """:func:`text_of`, and samples of it; these are b"" where nothing was compiled, or they are
-    not ``wanted``."""
+    """Return :func:`text_of`, and samples of it.
+
+    The samples are b"" if nothing was compiled, or if they are not ``wanted``.
+    """
     if not wanted:
         return text_of(root), b""
     if compiled is None:
@@ -91,12 +95,12 @@ def read_text(root: etree._Element, url: str, wanted: bool = True) -> tuple[str,
 
 
 def by_stylesheet(root: etree._Element) -> str:
-    """:func:`text_of` where nothing was compiled."""
+    """Return :func:`text_of` if nothing was compiled."""
     return _collapsed(_visible(root)) or _collapsed(_without_scripts(root))
 
 
 def _collapsed(result: etree._XSLTResultTree) -> str:
-    """The text of a transformation, runs of ASCII white space and no-break spaces collapsed."""
+    """Return the text of a transformation with white space and no-break spaces collapsed."""
     text = bytes(result).replace(_NO_BREAK_SPACE, b" ")
     return str(_normalize_space(_anywhere, text=text))
 

@@ -1,10 +1,10 @@
 """Which addresses may be connected to.
 
-Every answer of DNS is judged before anything connects to it, so that a page cannot make the
-crawler speak to the networks behind it (server-side request forgery, DNS rebinding). An address
-that is not global unicast is forbidden unless an operator's allow-list holds it.
-``ipaddress.is_global`` is not used: it says True for multicast, for IPv4-compatible, NAT64 and 6to4
-forms of private addresses, and for 192.0.0.192.
+Every answer of DNS is judged before a connection is made. So a page cannot make the crawler connect
+to internal networks (server-side request forgery, DNS rebinding). An address that is not global
+unicast is forbidden unless an operator's allow-list holds it. ``ipaddress.is_global`` is not used:
+it says True for multicast, for IPv4-compatible, NAT64 and 6to4 forms of private addresses, and for
+192.0.0.192.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ SERVICE_PORTS = frozenset((
     27019, 28017,
 ))
 # fmt: on
-"""Ports of databases, caches, queues and what steers machines. Some answer to HTTP, and none has
-pages for strangers: an operator says which are fetched from (``GREENCRAWL_ALLOW_PORTS``)."""
+"""Ports of databases, caches, queues and machine management.
+
+Some answer to HTTP, and none has pages for strangers: an operator may allow some
+(``GREENCRAWL_ALLOW_PORTS``).
+"""
 
 _FORBIDDEN_V4 = tuple(
     (ipaddress.IPv4Network(network), reason)
@@ -84,7 +87,8 @@ _ISATAP_INTERFACES = (0x00005EFE, 0x02005EFE)
 
 
 def _embedded(address: ipaddress.IPv6Address) -> tuple[ipaddress.IPv4Address, str] | None:
-    """The IPv4 address that packets to ``address`` would in the end reach, and the form's name."""
+    """Return the IPv4 address that packets to ``address`` would finally reach, and the form's
+    name."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped, "IPv4-mapped"
     if address in _NAT64:
@@ -98,11 +102,11 @@ def _embedded(address: ipaddress.IPv6Address) -> tuple[ipaddress.IPv4Address, st
 
 @lru_cache(4096)
 def address_name(address: str) -> str:
-    """What is counted as one machine: an IPv4 address, or the /64 of an IPv6 one.
+    """Return what counts as one machine: an IPv4 address, or the /64 of an IPv6 one.
 
-    An IPv6 address through which an IPv4 one is reached (mapped, NAT64, 6to4) is that one:
-    all IPv4 addresses behind a NAT64 are in one /64. Not so ISATAP's: who owns a /64 chooses the
-    ends of its addresses, and so would have as many machines as they like.
+    An IPv6 address that leads to an IPv4 one (mapped, NAT64, 6to4) counts as that one: all IPv4
+    addresses behind a NAT64 are in one /64. ISATAP's do not: the owner of a /64 chooses the last
+    parts of its addresses, and could pretend to have any number of machines.
     """
     found = ipaddress.ip_address(address)
     if isinstance(found, ipaddress.IPv4Address):
@@ -121,10 +125,10 @@ def _reason(address: Address) -> str | None:
 
 
 def forbidden(address: str, allow: Sequence[Network] = ()) -> str | None:
-    """Why ``address`` (an IP literal) may not be connected to, or None if it may.
+    """Say why ``address`` (an IP literal) may not be connected to, or None if it may.
 
-    Global unicast may; the rest only inside a network of ``allow``. An IPv6 address that carries
-    an IPv4 one (mapped, NAT64, 6to4, ISATAP) is judged by what it carries. Raises ``ValueError``
+    Global unicast may; other addresses only inside a network of ``allow``. An IPv6 address that
+    carries an IPv4 one (mapped, NAT64, 6to4, ISATAP) is judged by the latter. Raises ``ValueError``
     when ``address`` is not an IP address.
     """
     parsed = ipaddress.ip_address(address.partition("%")[0])

@@ -1,9 +1,8 @@
 """Downloads: one call is one request on the wire, and one answer or one failure.
 
-Redirects are not followed and nothing is tried again here: a request that politeness does not
-know of must not exist. The host's name is resolved and judged
-(``greencrawl.worker.http.names``), and the connection goes to that very address, while the Host
-header, SNI and the certificate's check keep the name.
+Redirects are not followed and nothing is tried again here: politeness must know of every request.
+The host's name is resolved and judged (``greencrawl.worker.http.names``), and the connection goes
+to that very address, while the Host header, SNI and the certificate's check keep the name.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from greencrawl.worker.session.shares import Shares, Ticket
 
 MAX_IDLE = 600
 WAITED_SECONDS = 0.01
-"""Who waited for longer at the gate looks again whether his connection is still good."""
+"""After a longer wait at the gate it is checked again whether the connection is still usable."""
 
 _REQUESTS, _BYTES, _SECONDS = (
     SLOT[name] for name in ("requests", "received_bytes", "response_seconds")
@@ -54,11 +53,11 @@ _ORIGIN = re.compile(
 
 
 class LeaseExpired(GreencrawlError):
-    """Raised when a lease's deadline passed before the request's bytes left: nothing was sent."""
+    """Raised when a lease's deadline passed before the request was sent: nothing was sent."""
 
 
 class Watch(Protocol):
-    """Who may want a request to end before anything has come of its answer."""
+    """Can end a request before any part of its answer has come."""
 
     cut: Callable[[], bool] | None
 
@@ -78,13 +77,12 @@ class Downloader:
     """Fetches URLs over kept-alive connections. One for a process; safe for many greenlets.
 
     ``request_seconds`` bounds a whole request – look-up, connecting, TLS, sending, headers and
-    body, however slowly they drip – and ``connect_seconds`` its connecting and TLS alone. A body
-    ends sooner that brings less than ``least_rate`` bytes a second after ``rate_seconds``. Bodies
+    body, however slowly they come – and ``connect_seconds`` its connecting and TLS alone. A body is
+    cut off if it brings less than ``least_rate`` bytes a second after ``rate_seconds``. Bodies
     count in ``in_hand`` while they are received, and may have to wait for each other. At most
     ``max_idle`` connections are kept, each for ``idle_seconds``. ``dns_servers`` are asked for
-    names, or the system's; a ``resolver`` takes their place, in a thread. ``tls`` is the one
-    context of all https connections. What is not bounded: the time before a greenlet that has
-    become ready is run again.
+    names, or the system's; a ``resolver`` replaces them, in a thread. ``tls`` is the one context of
+    all https connections. One time is not bounded: how long a ready greenlet waits until it runs.
     """
 
     def __init__(
@@ -144,14 +142,14 @@ class Downloader:
         watch: Watch | None = None,
         pack: bool = False,
     ) -> Fetched | Failure:
-        """Request a canonical ``url``: whatever the server answered, or why it did not.
+        """Request a canonical ``url``; return the server's answer, or why there is none.
 
         Any status comes back as ``Fetched``; ``greencrawl.worker.retry.classify`` judges it. Once
-        the head of an answer other than 2xx is there, its status is the answer: a body that then
-        breaks off is kept as far as it came, marked as truncated. ``headers`` are sent besides
-        Host, Accept-Encoding and, with a ``body``, Content-Length. ``deadline`` is a value of the
-        monotonic clock. ``caps`` are those of the gate, if there is one. ``watch`` gets what cuts
-        the request off while nothing has come of its answer. ``pack``: a large body may come
+        the head of an answer other than 2xx is there, its status is the answer: if the body then
+        breaks off, what came of it is kept, marked as truncated. ``headers`` are sent besides Host,
+        Accept-Encoding and, with a ``body``, Content-Length. ``deadline`` is a value of the
+        monotonic clock. ``caps`` are those of the gate, if there is one. ``watch`` gets a function
+        that ends the request while no part of its answer has come. ``pack``: a large body may come
         back gzipped, whatever its own encoding was. Raises LeaseExpired when the deadline has
         passed, InvalidUrl when ``url`` is not canonical http(s), Crowded when there is no memory
         for the body, and what the gate raises.
@@ -205,7 +203,8 @@ class Downloader:
     def _admitted(
         self, origin: Origin, addresses: Sequence[str], until: float, caps: Any, deadline: float
     ) -> tuple[Connection | Failure, Ticket | None]:
-        """A connection to one of the addresses that the gate lets us ask; raises what it raises."""
+        """Return a connection to one of the addresses that the gate allows; raises what the gate
+        raises."""
         assert self._gate is not None
         idle = self._connections.take(origin, addresses)
         if idle is not None:
@@ -224,7 +223,7 @@ class Downloader:
             if ticket is not None:
                 ticket.end()
         kind, told = FailureKind.UNREACHABLE, []
-        budget = self._connections.connect_seconds  # of all addresses
+        budget = self._connections.connect_seconds  # for all addresses together
         for index, address in enumerate(addresses):
             ticket = self._gate.enter(
                 origin.host, address, caps, connect=True, deadline=deadline,
@@ -248,7 +247,7 @@ class Downloader:
 
     @property
     def idle_connections(self) -> int:
-        """Connections kept for a next request, at most ``max_idle``."""
+        """Return how many connections are kept for a next request, at most ``max_idle``."""
         return len(self._connections)
 
     def close(self) -> None:
@@ -295,7 +294,7 @@ class Downloader:
         sent_ms: int,
         took_ms: int,
     ) -> Fetched | Failure:
-        """The record of what arrived, its content-encoding undone. Raises Crowded."""
+        """Return the record of the answer, its content-encoding undone. Raises Crowded."""
         self._tallies.add(_BYTES, len(answer.body))
         self._tallies.observe(_SECONDS, RESPONSE_BUCKETS, took_ms / 1000)
         most, pack = request.max_body_bytes, request.pack
@@ -331,7 +330,7 @@ def _status_is_the_answer(answer: Answer) -> bool:
 
 
 def _split(url: str) -> tuple[Origin, bytes]:
-    """Origin and request target of a canonical URL. Raises InvalidUrl for any other."""
+    """Return origin and request target of a canonical URL. Raises InvalidUrl for any other."""
     path = url.find("/", url.find("://") + 3)
     if path < 0 or not url.isascii() or not url.isprintable() or " " in url:
         raise InvalidUrl(url, "not canonical")
@@ -352,9 +351,9 @@ def _origin(text: str) -> Origin:
 
 @lru_cache(maxsize=256)
 def _render(headers: tuple[tuple[str, str], ...]) -> bytes | Failure:
-    """Header lines; a Failure for what HTTP does not allow.
+    """Return header lines; a Failure for what HTTP does not allow.
 
-    Beside the configuration only a user's hook makes headers, so the failure is the hook's.
+    Besides the configuration, only a user's hook makes headers, so the failure is the hook's.
     """
     try:
         return header_lines(dict(headers))

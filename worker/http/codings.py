@@ -1,8 +1,9 @@
-"""Content-encodings undone under a cap: a bomb costs what the cap allows and no more.
+"""Undoes content-encodings under a limit: a compression bomb costs what the limit allows and no
+more.
 
 The codings are gzip (RFC 1952), deflate (RFC 1950 as the standard says, bare RFC 1951 as some
 servers send), br (RFC 7932) and zstd (RFC 8878, windows up to 8 MiB as RFC 9659 bounds them). A
-text that is said to be gzip and does not begin so was never encoded: it is taken as it is.
+body that is declared as gzip but begins as text was never encoded: it is taken as it is.
 """
 
 from __future__ import annotations
@@ -18,21 +19,23 @@ import zstandard
 
 MAX_STACKED = 2
 MAX_MEMBERS = 16
-"""Members of one gzip body: a million empty ones would cost seconds and yield nothing."""
+"""Most members of one gzip body: a million empty ones would cost seconds and yield nothing."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _TEXT_BYTES = 1024
 ZSTD_WINDOW = 8 * 1024 * 1024
 ZSTD_SLICE = 128
-"""Bytes fed to zstd at a time: a block of 4 bytes may stand for 128 KiB, so what one slice can
-make of itself stays at 4 MiB."""
+"""Bytes fed to zstd at a time.
+
+A block of 4 bytes may stand for 128 KiB, so the output of one slice stays within 4 MiB.
+"""
 
 
 class Decoded(NamedTuple):
-    """``body`` is at most the cap; ``error`` says what did not decode after it, or is empty.
+    """``body`` is at most the limit; ``error`` says what did not decode after it, or is empty.
 
-    ``cpu`` is what it took, in seconds. ``packed`` is how long it is where ``body`` is gzip of it.
+    ``cpu`` is the CPU time in seconds. ``packed`` is the decoded length if ``body`` is gzip of it.
     """
 
     body: bytes
@@ -43,9 +46,9 @@ class Decoded(NamedTuple):
 
 
 def codings_of(header: str) -> list[str]:
-    """The known codings of a Content-Encoding header, in the order they were applied.
+    """Return the known codings of a Content-Encoding header, in the order they were applied.
 
-    Unknown names are passed over, as browsers do: servers say ``utf-8`` or ``none`` there.
+    Unknown names are ignored, as browsers do: servers write ``utf-8`` or ``none`` there.
     """
     names = (name.strip().lower().removeprefix("x-") for name in header.split(","))
     return [name for name in names if name in _DECODERS]
@@ -54,9 +57,9 @@ def codings_of(header: str) -> list[str]:
 def decode(data: bytes, header: str, cap: int, *, complete: bool = True) -> Decoded:
     """Undo the codings of ``header`` and keep at most ``cap`` bytes.
 
-    ``complete=False`` says that ``data`` was cut off: then a stream without an end is no error
-    and the result is marked as truncated. In between stacked codings at most ``cap`` plus an
-    eighth plus 64 KiB are kept, more than any coding adds to what it cannot compress.
+    ``complete=False`` says that ``data`` was cut off: then a stream without an end is no error, and
+    the result is marked as truncated. Between stacked codings at most ``cap`` plus an eighth plus
+    64 KiB are kept, more than any coding adds to what it cannot compress.
     """
     if not header:
         return Decoded(data[:cap], not complete or len(data) > cap)
@@ -72,7 +75,7 @@ def _decode(data: bytes, header: str, cap: int, complete: bool) -> Decoded:
     cut = not complete
     for left, coding in reversed(list(enumerate(codings))):
         if not data:
-            break  # a body of no bytes is the same in every coding
+            break  # an empty body is the same in every coding
         if coding == "gzip" and is_text(data):
             continue
         limit = encoded_cap(cap) if left else cap
@@ -85,17 +88,17 @@ def _decode(data: bytes, header: str, cap: int, complete: bool) -> Decoded:
 
 
 def is_text(data: bytes | bytearray) -> bool:
-    """Whether a body that is said to be gzip begins as text does."""
+    """Tell whether a body that is declared as gzip begins as text."""
     return _BINARY.search(data, 0, _TEXT_BYTES) is None
 
 
 def encoded_cap(cap: int) -> int:
-    """Bytes of an encoded body beyond which its decoded form cannot be wanted any more."""
+    """Return how many bytes of an encoded body can be of use at all."""
     return cap + cap // 8 + 64 * 1024
 
 
 _Step = tuple[bytes, bool, str]
-"""(output, whether the stream reached its end, what went wrong)."""
+"""(output, whether the stream reached its end, the error)."""
 
 
 def _gunzip(data: bytes, limit: int) -> _Step:

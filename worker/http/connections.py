@@ -1,4 +1,4 @@
-"""Connections to judged addresses: opened, kept while idle, and dropped once they are stale."""
+"""Connections to judged addresses: opened, kept while idle, and dropped when they are stale."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ if TYPE_CHECKING:
     from greenlet import greenlet
 
 STOOD_SECONDS, EXCUSED_SECONDS = 0.5, 1.0
-"""A timer that rings so much late tells that the process was frozen, or busy with one thing. What
-the peer sent meanwhile may be read, for so long; for what it has not sent nobody waits longer.
-"""
+"""A timer that is so late shows that the process was frozen, or busy with one thing. What the peer
+sent meanwhile may be read, for so long; the request does not wait longer for the rest."""
 IDLE_SECONDS = 15.0
 CONNECT_SECONDS = 10.0
 READ_BYTES = 64 * 1024
 
-# Of all connections, and so at hand in the processor's cache: memory of its own for each answer,
-# and a copy from it, would cost a page 5 µs.
+# All connections share it, so it stays in the processor's cache. Memory for each answer, and a copy
+# from it, would cost a page 5 µs.
 _received = memoryview(bytearray(READ_BYTES))
 _READ, _WRITE = 1, 2
 _poll = monkey.get_original("select", "poll")
@@ -51,10 +50,10 @@ class Connection:
     """A connected socket (inside TLS for https), bound to one origin and one judged address.
 
     :meth:`shake_hands`, :meth:`ask` and :meth:`receive` wait for the peer, but not beyond
-    ``until``, a value of ``clock``, however many waits they take. The socket itself does not
-    block: gevent's methods would set up a time-out for every single wait. Here one timer outlives
-    the waits, and only when it rings is it asked whether the wait under way has more time. For one
-    greenlet at a time.
+    ``until``, a value of ``clock``, however many waits they take. The socket itself does not block:
+    gevent's methods would set up a time-out for every single wait. Here one timer outlives the
+    waits; only when it rings, it checks whether the current wait has more time. One greenlet at a
+    time may use it.
     """
 
     __slots__ = (
@@ -86,11 +85,11 @@ class Connection:
         self.address = address
         self.idle_since = 0.0
         self.closed: Callable[[], None] | None = None
-        """The words to say once it is closed."""
+        """Called once it is closed."""
         self._clock = clock
         if isinstance(sock, ssl.SSLSocket):
             self.socket = sock
-            self._send = sock.write  # its ``send`` does not say what it would wait for
+            self._send = sock.write  # ``send`` does not say what it would wait for
         else:
             self.socket = _bare_socket(sock.family, sock.type, sock.proto, sock.detach())
             self._send = self.socket.send
@@ -103,17 +102,18 @@ class Connection:
         self._readable = self._hub.loop.io(descriptor, _READ)
         self._writable = self._hub.loop.io(descriptor, _WRITE)
         self._timer: Any = None
-        self._rings = math.inf  # when the timer does; without one, never
+        self._rings = math.inf  # when the timer rings; without one, never
         self._until = 0.0
         self.excused = 0.0
-        """Seconds that a request may wait beyond its time, as the process stood still meanwhile."""
+        """Seconds that a request may wait beyond its time, since the process was frozen
+        meanwhile."""
         self._waiting: greenlet | None = None
         self._blocked = blocked()
         self.held_up = 0.0
-        """Seconds of the request's waits in which this process did other things, not its peer."""
+        """Seconds of the request's waits in which this process, not its peer, was slow."""
 
     def stale(self) -> bool:
-        """True when the peer has closed, or sent what nobody asked for. Never blocks.
+        """Tell whether the peer has closed, or sent data that nobody asked for. Never blocks.
 
         An answer to the next request can only come after it, so a socket that is readable while
         idle is of no use.
@@ -121,9 +121,9 @@ class Connection:
         return bool(self._poller.poll(0))
 
     def shake_hands(self, until: float) -> None:
-        """Agree on TLS, where the socket is inside it. Raises TimeoutError and OSError.
+        """Agree on TLS, if the socket is inside it. Raises TimeoutError and OSError.
 
-        gevent would set up its time-out anew at each byte that comes.
+        gevent would set up its time-out again at each byte.
         """
         self.excused = 0.0
         while isinstance(self.socket, ssl.SSLSocket):
@@ -153,14 +153,14 @@ class Connection:
                 if sent == len(left):
                     break
                 left = memoryview(left)[sent:]
-        self._wait(self._readable, until)  # to try first would cost a system call and an error
+        self._wait(self._readable, until)  # trying first would cost a system call and an error
 
     def receive(self, until: float, most: int = READ_BYTES) -> memoryview | None:
-        """At most ``most`` bytes of what has come; nothing at all when the peer has closed.
+        """Return at most ``most`` bytes of what has come; an empty view when the peer has closed.
 
-        None when there was nothing, and it was waited for. What is returned is good until this
-        greenlet lets another one run, which may receive, too. Raises TimeoutError, or OSError when
-        the connection is lost.
+        None when there was nothing, and it waited. The result is valid until this greenlet lets
+        another one run, which may receive, too. Raises TimeoutError, or OSError when the connection
+        is lost.
         """
         try:
             return _received[: self._receive(_received, most)]
@@ -171,7 +171,7 @@ class Connection:
         return None
 
     def interrupt(self, error: BaseException) -> None:
-        """Raise ``error`` in the wait under way, if there is one. To be called in the hub."""
+        """Raise ``error`` in the current wait, if there is one. Call this in the hub."""
         if self._waiting is not None:
             self._waiting.throw(error)
 
@@ -218,9 +218,8 @@ class Connection:
             self._timer, self._rings = None, math.inf
 
     def _ring(self) -> None:
-        """Called by the loop. The wait under way may have begun after the one that set the timer;
-        without any, the next will set it again.
-        """
+        """Handle the timer; the loop calls this. The current wait may have begun after the one that
+        set the timer. If there is none, the next wait sets the timer again."""
         self._stop_timer()
         if self._waiting is None:
             return
@@ -237,9 +236,9 @@ class Connection:
 class Connections:
     """Keep-alive connections by origin and address, bounded in number and in idle time.
 
-    Over ``max_idle`` the longest idle one is closed. A connection taken from here has been looked
-    at just before (:meth:`Connection.stale`), because a request on a dead one would have to be
-    sent a second time, which politeness would not know of.
+    Over ``max_idle`` the longest idle one is closed. A connection from here was checked just before
+    (:meth:`Connection.stale`). Otherwise a request on a dead one would have to be sent a second
+    time, and politeness would not know of it.
     """
 
     def __init__(
@@ -252,14 +251,14 @@ class Connections:
         opened: Callable[[str, float], object] = lambda scheme, seconds: None,
         clock: Clock = monotonic,
     ) -> None:
-        """``opened`` is told of each new connection, and how long its TLS took to agree on."""
+        """Build it; ``opened`` is called with each new connection, and how long its TLS took."""
         self._opened = opened
         self._max_idle, self._tls = max_idle, tls
         self._idle_seconds = idle_seconds
         self.connect_seconds = connect_seconds
         self._clock = clock
         self._by_place: dict[tuple[Origin, str], list[Connection]] = {}
-        self._by_age: OrderedDict[Connection, None] = OrderedDict()  # longest idle first
+        self._by_age: OrderedDict[Connection, None] = OrderedDict()  # the longest idle one first
         self._sweeper: gevent.Greenlet[[], None] | None = None
         self._closed = False
 
@@ -267,7 +266,7 @@ class Connections:
         return len(self._by_age)
 
     def take(self, origin: Origin, addresses: Sequence[str]) -> Connection | None:
-        """An idle connection to ``origin`` at one of ``addresses`` that is still good, or None."""
+        """Return an idle, usable connection to ``origin`` at one of ``addresses``, or None."""
         for address in addresses:
             waiting = self._by_place.get((origin, address))
             while waiting:
@@ -299,9 +298,9 @@ class Connections:
     ) -> Connection | Failure:
         """Connect to the first of ``addresses`` that accepts, within ``timeout`` seconds at most.
 
-        Each address gets an equal share of the time that is left. Certificates are checked
-        against the origin's name, whatever the address. On failure no byte of a request has left
-        (``requests`` is 0) and the last address's error gives the kind.
+        Each address gets an equal share of the remaining time. Certificates are checked against the
+        origin's name, whatever the address. On failure no byte of a request was sent (``requests``
+        is 0), and the last address's error gives the kind.
         """
         budget = min(timeout, self.connect_seconds)
         until = self._clock() + budget
@@ -321,9 +320,9 @@ class Connections:
         return failure
 
     def drop_idle(self, address: str) -> bool:
-        """Close the connection to the machine of ``address`` that has been idle for longest.
+        """Close the longest idle connection to the machine of ``address``.
 
-        Returns False if none is.
+        Returns False if there is none.
         """
         machine = address_name(address)
         for connection in self._by_age:
@@ -333,14 +332,14 @@ class Connections:
         return False
 
     def close(self) -> None:
-        """Close what is idle, and from now on whatever is given back."""
+        """Close idle connections, and from now on all that are given back."""
         self._closed = True
         self._drop_all()
         if self._sweeper is not None:
             self._sweeper.kill()
 
     def _connect(self, origin: Origin, address: str, timeout: float) -> Connection | Failure:
-        """One try at one address: TCP, then TLS where the scheme asks for it."""
+        """Try one address: TCP, then TLS if the scheme asks for it."""
         until = self._clock() + timeout
         sock: socket.socket | None = None
         connection: Connection | None = None
@@ -373,7 +372,7 @@ class Connections:
         except OSError as error:
             if error.errno not in _LOCAL_SHORTAGE or not self._by_age:
                 raise
-            self._drop_all()  # idle connections are the first to go when descriptors run out
+            self._drop_all()  # idle connections are closed first when descriptors run out
             return socket.socket(family, socket.SOCK_STREAM)
 
     def _drop(self, connection: Connection) -> None:
@@ -389,7 +388,7 @@ class Connections:
             self._drop(next(iter(self._by_age)))
 
     def _sweep(self) -> None:
-        """Close what has been idle for too long; ends when nothing is left to watch."""
+        """Close connections that are idle for too long; end when nothing is left to watch."""
         while self._by_age:
             oldest = next(iter(self._by_age))
             left = oldest.idle_since + self._idle_seconds - self._clock()

@@ -1,4 +1,4 @@
-"""Answers that depart from the standard where browsers read them nevertheless, as it wants them.
+"""Answers that violate the standard in ways that browsers accept, put into the standard's form.
 
 Nothing that decides where a body ends is corrected. Lengths that differ, that are signed or folded,
 or that stand beside a Transfer-Encoding are passed on as they came, and the parser refuses them.
@@ -14,7 +14,7 @@ _STATUS_LINE = re.compile(
 )
 _BEGINS = (b"HTTP", b"ICY ")
 _LONGEST_VERSION = 64
-"""Bytes within which a status must stand; what has more is no status line."""
+"""Bytes within which a status must stand; otherwise it is no status line."""
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _CONTROLS = bytes.maketrans(bytes([*range(1, 32), 127]), b" " * 32)
 _FRAMING = (b"content-length", b"transfer-encoding")
@@ -25,14 +25,14 @@ _Field = tuple[bytes, bytes]
 
 
 class NotHttp(Exception):
-    """What came cannot be read as an answer, or must not be."""
+    """The data cannot be read as an answer, or must not be."""
 
 
 class Tidier:
-    """Gives the standard's form of one answer, and of the interim ones before it.
+    """Puts one answer, and the interim ones before it, into the standard's form.
 
-    What it has no rule for it leaves as it is, for the parser to judge. ``bodiless``: no body
-    follows whatever the head says.
+    What it has no rule for stays as it is, for the parser to judge. ``bodiless``: no body follows
+    whatever the head says.
     """
 
     def __init__(self, *, bodiless: bool) -> None:
@@ -41,17 +41,17 @@ class Tidier:
         self._searched = 0
         self._begun = False
         self._step = self._head
-        self._left = 0  # bytes of a chunk
+        self._left = 0  # bytes left in a chunk
 
     def push(self, data: bytes) -> bytes:
-        """What ``data`` adds to the answer. Raises NotHttp."""
+        """Return what ``data`` adds to the answer. Raises NotHttp."""
         self._pending += data
         out: list[bytes] = []
         while (piece := self._step()) is not None:
             out.append(piece)
         return b"".join(out)
 
-    # -- steps: each gives what it has done, or None where it needs more
+    # -- steps: each returns its output, or None if it needs more data
 
     def _head(self) -> bytes | None:
         if not self._begun and not self._begins():
@@ -70,7 +70,7 @@ class Tidier:
         return b"".join([b"HTTP/%s %d \r\n" % (version, status), *lines, b"\r\n"])
 
     def _begins(self) -> bool:
-        """Whether the status line is there. Raises NotHttp once it cannot be one."""
+        """Tell whether the status line is there. Raises NotHttp once it cannot be one."""
         skipped = len(self._pending) - len(self._pending.lstrip(b" \t\r\n"))
         del self._pending[:skipped]
         start = bytes(self._pending[:_LONGEST_VERSION])
@@ -116,7 +116,7 @@ class Tidier:
         return b"\r\n"
 
     def _trailer(self) -> bytes | None:
-        """Its fields mean nothing; a long one is passed over in pieces."""
+        """Skip the trailer's fields, which have no meaning; a long one is skipped in pieces."""
         end = self._pending.find(b"\n") + 1
         line = bytes(self._pending[:end])
         del self._pending[:end]
@@ -138,7 +138,10 @@ class Tidier:
 
 
 def _read(head: bytes) -> tuple[bytes, int, list[_Field]]:
-    """Version, status and fields of a head whose first line is a status line. Raises NotHttp."""
+    """Return version, status and fields of a head whose first line is a status line.
+
+    Raises NotHttp.
+    """
     if b"\x00" in head:
         raise NotHttp("a head with a zero byte")
     first, *lines = head.split(b"\n")
@@ -158,7 +161,7 @@ def _read(head: bytes) -> tuple[bytes, int, list[_Field]]:
 
 
 def _folded(field: _Field, more: bytes) -> _Field:
-    """A field and what another line adds to it. Raises NotHttp."""
+    """Return a field with the continuation that another line adds. Raises NotHttp."""
     name, value = field
     if name.lower() in _FRAMING:
         raise NotHttp(f"a folded {name.decode('ascii')}")
@@ -166,7 +169,7 @@ def _folded(field: _Field, more: bytes) -> _Field:
 
 
 def _one_length(fields: list[_Field]) -> list[_Field]:
-    """The fields with one Content-Length, where all that there are say the same."""
+    """Return the fields with one Content-Length, if all of them say the same."""
     lengths = [value for name, value in fields if name.lower() == b"content-length"]
     told = {one.strip() for one in b",".join(lengths).split(b",")}
     if not lengths or len(told) > 1:

@@ -1,6 +1,8 @@
-"""Large bodies that are read in slices afterwards, as sitemaps are: their content-encoding is
-undone a piece at a time, and each piece is gzipped at once. So no body is ever in memory
-decoded."""
+"""Large bodies, such as sitemaps, that are later read in slices.
+
+Their content-encoding is undone a piece at a time, and each piece is gzipped at once. So no such
+body is ever decoded in memory.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +24,23 @@ from greencrawl.worker.http.codings import (
 )
 
 SMALL_BYTES = 1024 * 1024
-"""What is no larger is kept as it is."""
+"""A body of at most this size is kept as it is."""
 MAX_CAME_BYTES = 16 * 1024 * 1024
-"""Of a body that comes encoded, or is gzip itself, are received; ten times as much decoded."""
+"""Most bytes of an encoded body, or of a gzip file, that are received; ten times as much
+decoded."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 _SLICE = 64 * 1024
 _STEP = 256 * 1024
 
 _Take = Callable[[bytes], bool]
-"""Takes a piece; False where no more is wanted."""
+"""Takes a piece; returns False if no more is wanted."""
 _Step = tuple[bool, str]
-"""(whether the stream reached its end, what went wrong)."""
+"""(whether the stream reached its end, the error)."""
 
 
 class _Packer:
-    """Gzips pieces as they come, ``cap`` bytes of them. ``gzipped``: they are gzip already."""
+    """Gzips pieces as they come, up to ``cap`` bytes. ``gzipped``: they are gzip already."""
 
     def __init__(self, cap: int) -> None:
         self._cap = cap
@@ -64,9 +67,9 @@ class _Packer:
 
 
 def packed(data: bytes | bytearray, header: str, cap: int, *, complete: bool = True) -> Decoded:
-    """:func:`decode`, with ``packed`` set and a body that is gzip of what it says.
+    """Return :func:`decode` with ``packed`` set and a gzipped body.
 
-    Under several codings, and where what was encoded is gzip, it is decoded as any other, to
+    A body with several codings, or an encoded gzip file, is decoded as usual, up to
     :data:`MAX_CAME_BYTES`.
     """
     codings = codings_of(header)
@@ -113,13 +116,13 @@ def _inflate(data: bytes | bytearray, take: _Take) -> _Step:
 def _inflate_from(
     data: bytes | bytearray, at: int, wbits: int, take: _Take
 ) -> tuple[int, bool, str]:
-    """Undo one stream that begins ``at``; also where it ends."""
+    """Undo one stream that begins ``at``; also return where it ends."""
     stream, rest = zlib.decompressobj(wbits=wbits), b""
     while not stream.eof:
         if not rest:
             rest = bytes(data[at : at + _SLICE])
             at += len(rest)
-        ended = not rest  # what zlib still holds may come all the same
+        ended = not rest  # zlib may still hold output
         try:
             piece = stream.decompress(rest, _STEP)
         except zlib.error as error:

@@ -1,4 +1,4 @@
-"""Reading an answer: in time, at a least rate, and within the memory that the process has."""
+"""Reads an answer: in time, at a least rate, and within the memory of the process."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from greencrawl.worker.http.response import Answer
 from greencrawl.worker.session.in_hand import LITTLE_BYTES, InHand, Part, PutAside
 
 LEAST_RATE = 1024
-"""Bytes of a body that must come each second, on the average of its time."""
+"""Bytes of a body that must come each second, on average."""
 RATE_SECONDS = 20.0
-"""From then on, counted from the end of the head."""
+"""Seconds after the end of the head from which this holds."""
 
 _FREE_READS = 2
-"""Of an answer; what they hold is not worth a look at the clock."""
+"""The first reads of an answer, which do not check the clock."""
 _LONG_READ = 8192
 _DEAR_SECONDS_PER_BYTE = 6e-9
-"""CPU of a read that is more than bytes take: they are mostly framing."""
+"""CPU seconds a byte beyond which a read is mostly framing."""
 _SHARE = 0.1
-"""Of a core, for all reads of that kind together."""
+"""The share of a core for all such reads together."""
 _READS_BETWEEN_YIELDS = 4
 _YIELD_SECONDS = 0.0001
 
 
 class Receiver:
-    """For all requests of a process. A body that brings less than ``least_rate`` bytes a second
-    after ``rate_seconds`` is not read on.
+    """Reads all answers of a process.
+
+    A body that brings less than ``least_rate`` bytes a second after ``rate_seconds`` is cut off.
     """
 
     def __init__(
@@ -55,11 +56,10 @@ class Receiver:
         part: Part,
         pack: bool = False,
     ) -> Failure | None:
-        """Read until the answer is complete, its cap is reached, or it breaks. ``pack`` as for
-        :meth:`decode`.
+        """Read until the answer is complete, its limit is reached, or it breaks.
 
-        Raises TimeoutError when the request's time is over, or the body comes too slowly, OSError
-        when the connection is lost, PutAside, and Crowded.
+        ``pack`` as for :meth:`decode`. Raises TimeoutError when the request's time is over, or the
+        body comes too slowly, OSError when the connection is lost, PutAside, and Crowded.
         """
         in_hand, reads, begun = self._in_hand, 0, 0.0
         while True:
@@ -83,7 +83,7 @@ class Receiver:
             try:
                 data = connection.receive(limit, most)
             except TimeoutError as error:
-                if error.errno is not None:  # the connection's own
+                if error.errno is not None:  # it is the connection's own
                     raise
                 continue
             if data is None:
@@ -110,9 +110,9 @@ class Receiver:
                 part.hold(answer.received, 0)
             reads += 1
             if reads % _READS_BETWEEN_YIELDS == 0:
-                # To receive does not switch while data is there, so a fast peer without an end
-                # would keep the whole process to itself. sleep(0) would let other greenlets run,
-                # but no timer and no socket become ready.
+                # Receiving does not switch greenlets while data is there, so a fast peer without an
+                # end would keep the whole process to itself. sleep(0) would let other greenlets
+                # run, but no timer and no socket become ready.
                 connection.pause(_YIELD_SECONDS)
 
     def _too_slow(self, size: int, seconds: float) -> str:
@@ -124,8 +124,10 @@ class Receiver:
     def decode(
         self, until: float, cap: int, answer: Answer, part: Part, pack: bool = False
     ) -> Decoded:
-        """Undo content-encodings; what gets large by that waits until there is memory, or is
-        gzipped meanwhile if the caller can ``pack`` it. Raises Crowded.
+        """Undo content-encodings.
+
+        A body that becomes large waits until there is memory, or is gzipped meanwhile if the caller
+        can ``pack`` it. Raises Crowded.
         """
         if pack and 200 <= answer.status < 300:
             return self._packed(cap, answer)
@@ -136,14 +138,14 @@ class Receiver:
             decoded = decode(data, coding, min(cap, small), complete=complete)
             if cap <= small or not (decoded.truncated or decoded.error):
                 return decoded
-            del decoded  # or all who wait would keep what they have just made
+            del decoded  # otherwise all waiting requests would keep what they have just decoded
             part.grant(0)
             part.hold(len(data), cap)
             part.wait_for_room(until)
         return decode(data, coding, cap, complete=complete)
 
     def _packed(self, cap: int, answer: Answer) -> Decoded:
-        """Decode what is small, and pack all else: one at a time, in a thread."""
+        """Decode small bodies, and pack all others: one at a time, in a thread."""
         coding = answer.headers.get("content-encoding", "")
         if coding or len(answer.body) <= SMALL_BYTES:
             data = bytes(answer.body)
@@ -158,7 +160,7 @@ class Receiver:
 
 
 def put_aside(answer: Answer, part: Part) -> Failure:
-    """How a request ends whose memory, or whose place, others waited for."""
+    """Return the failure of a request whose memory, or whose place, others waited for."""
     if part.cut:
         detail = "it had sent nothing, and others waited for its place"
         return Failure(FailureKind.TIMEOUT, detail)
@@ -175,5 +177,5 @@ def _beyond_cap(answer: Answer, max_body_bytes: int, pack: bool) -> bool:
         cap = encoded_cap(cap)
     if pack and (encoded or answer.body.startswith(GZIP_MAGIC)):
         cap = min(cap, MAX_CAME_BYTES)
-    # The second limit is for framing that outweighs what it carries: chunks of one byte, trailers.
+    # The second limit is for framing that outweighs its content: chunks of one byte, trailers.
     return len(answer.body) > cap or answer.received > 2 * cap + 2**20

@@ -1,4 +1,4 @@
-"""One HTTP/1.x answer as it arrives: llhttp (by geventhttpclient) under caps of our own."""
+"""One HTTP/1.x answer as it arrives: llhttp (by geventhttpclient), with limits of our own."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from geventhttpclient._parser import HTTPParseError, HTTPResponseParser
 from greencrawl.worker.http.odd import NotHttp, Tidier
 
 MAX_HEAD_BYTES = 64 * 1024
-"""Bytes of status line and headers, interim (1xx) answers included."""
+"""Most bytes of status line and headers, interim (1xx) answers included."""
 MAX_LINK_BYTES = 48 * 1024
-"""Of these, of all fields Link: what they have beyond that is received, and left out."""
+"""Most bytes of these in all Link fields: the rest of them is received, and left out."""
 MAX_LONG_HEAD_BYTES = 256 * 1024
-"""Bytes of a head with what is left out of it: as many as Chromium takes."""
+"""Most bytes of a head with what is left out of it: as many as Chromium accepts."""
 MAX_HEADERS = 200
-"""Fields, those called Link apart."""
+"""Most fields, without Link fields."""
 _LINK_FIELD_BYTES = 32
-"""Each field Link counts as so many more."""
+"""Each Link field counts as so many bytes more."""
 MAX_FRAMING_BYTES = 128 * 1024
-"""Beyond a body's own bytes: more than that, and than the body, are chunks of next to nothing."""
+"""Most bytes around a body: more than this, and than the body, are chunks of next to nothing."""
 
 _SHORT_HEAD = 4096
 _HEAD_END = b"\r\n\r\n"
@@ -27,23 +27,24 @@ _PLAIN_HEAD = re.compile(
     r"HTTP/1\.1 ([2-5][0-9]{2}) [\t\x20-\x7e\x80-\xff]*+\r\n"
     r"(?>(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]++:[\t\x20-\x7e\x80-\xff]*+\r\n)*)\r\n"
 )
-"""No line that RFC 9112 would forbid, and none that the parser reads in another way."""
+"""No line that RFC 9112 forbids, and none that the parser reads differently."""
 
 
 class Answer(HTTPResponseParser):
-    """Collects head and body from the bytes fed to it. Interim 1xx answers are passed over.
+    """Collects head and body from the bytes fed to it. Interim 1xx answers are skipped.
 
     ``headers`` are as in ``greencrawl.schema.records.Fetched``: lower-case names, repeated ones
     joined by ", ", bytes read as Latin-1. ``body`` is as transferred, after chunking, before
     content-encoding. ``received`` counts every byte fed. ``status`` is 0 until ``head_done``.
-    ``cookies`` are the Set-Cookie values one by one: joined they could not be told apart. So are
-    ``robots_tags`` those of X-Robots-Tag, where it comes more than once.
-    ``bodiless``: it answers a HEAD, so no body follows whatever its headers say. ``links_cut``:
-    links in the fields Link were left out, as they have more than :data:`MAX_LINK_BYTES`.
+    ``cookies`` are the Set-Cookie values one by one: joined they could not be told apart.
+    ``robots_tags`` are those of X-Robots-Tag one by one, if there are several. ``bodiless``: it
+    answers a HEAD, so no body follows whatever its headers say. ``links_cut``: some links in Link
+    fields were left out, since these have more than :data:`MAX_LINK_BYTES`.
 
-    A plain answer (``_take_plain``) is read without the parser, which calls back for every name
-    and value and copies the body: that would cost a page 15 µs more. One whose head, or whose
-    first chunk's size, the parser refuses is read a second time, tidied (``_start_over``).
+    A plain answer (``_take_plain``) is read without the parser. The parser calls back for every
+    name and value and copies the body: that would cost a page 15 µs more. If the parser refuses the
+    head, or the size of the first chunk, the answer is read a second time, tidied
+    (``_start_over``).
     """
 
     body: bytes | bytearray = b""
@@ -55,17 +56,17 @@ class Answer(HTTPResponseParser):
     complete = False
     links_cut = False
     violation = ""
-    """What was wrong with the answer, or empty."""
-    _missing = 0  # bytes of a plain answer's body that are still to come
+    """What is wrong with the answer, or empty."""
+    _missing = 0  # bytes of a plain answer's body that have not come yet
     _keeps = False
     _excess = False
     _head_bytes = 0
     _fields = 0
     _name = ""
     _value: str | None = None
-    _raw: bytearray | None = None  # all that came, until it is clear that the parser reads it
+    _raw: bytearray | None = None  # all that came, until it is certain that the parser can read it
     _link_room = MAX_LINK_BYTES
-    _left_out = 0  # bytes of fields Link
+    _left_out = 0  # bytes of Link fields
     _tidier: Tidier | None = None
     _again: _Again | None = None
 
@@ -76,19 +77,20 @@ class Answer(HTTPResponseParser):
 
     @property
     def reusable(self) -> bool:
-        """True when the answer was read to its end and the connection may carry another."""
-        return (  # a parser that had to be replaced has failed, so it keeps nothing
+        """Tell whether the answer was read to its end and the connection may carry another."""
+        return (  # a parser that had to be replaced has failed, so the connection is not kept
             self.complete and not self._excess and (self._keeps or bool(self.should_keep_alive()))
         )
 
     @property
     def plain(self) -> bool:
-        """Whether what comes next is taken as it is, without the parser."""
+        """Tell whether the next bytes are taken as they are, without the parser."""
         return bool(self._missing)
 
     @property
     def missing(self) -> int | None:
-        """Bytes of the body that are still to come; 0 before the head is done, None if unsaid."""
+        """Return how many bytes of the body are missing; 0 before the head is done, None if
+        unknown."""
         if self._missing or not self.head_done:
             return self._missing
         length = self.headers.get("content-length", "")
@@ -97,10 +99,10 @@ class Answer(HTTPResponseParser):
         return max(0, int(length) - len(self.body))
 
     def take(self, data: bytes | memoryview) -> None:
-        """Feed received bytes, which are copied. An end of the connection is not told here.
+        """Feed received bytes, which are copied; the end of the connection is not reported here.
 
-        Sets ``complete`` at the end of the message, or ``violation``. A peer that closed before
-        the end leaves both unset.
+        Sets ``complete`` at the end of the message, or ``violation``. If the peer closed before the
+        end, neither is set.
         """
         first = not self.received
         self.received += len(data)
@@ -112,8 +114,8 @@ class Answer(HTTPResponseParser):
     def _take_plain(self, data: bytes | memoryview) -> bool:
         """Take a plain answer's first bytes; False leaves them, and all else, to the parser.
 
-        It is plain when its whole head is there and short, has no field twice, and says how long
-        the body is, in the one way that needs no rules.
+        It is plain if its whole head is there and short, has no field twice, and gives the length
+        of the body by Content-Length alone.
         """
         begin = bytes(data[:_SHORT_HEAD])
         end = begin.find(_HEAD_END) + len(_HEAD_END)
@@ -146,15 +148,15 @@ class Answer(HTTPResponseParser):
         return True
 
     def _take_body(self, data: bytes | memoryview) -> None:
-        """The next bytes of a plain answer's body."""
+        """Take the next bytes of a plain answer's body."""
         if len(data) > self._missing:
-            # Empty lines are as good as nothing, for the parser too (RFC 9112, section 2.2).
+            # The parser ignores empty lines, too (RFC 9112, section 2.2).
             self._excess = bool(bytes(data[self._missing :]).strip(b"\r\n"))
             data = data[: self._missing]
         self._missing -= len(data)
         self.complete = not self._missing
         if not self.body:
-            self.body = bytes(data)  # most often it is all there is
+            self.body = bytes(data)  # most often this is the whole body
         elif isinstance(self.body, bytearray):
             self.body += data
         else:
@@ -168,8 +170,8 @@ class Answer(HTTPResponseParser):
         try:
             self._feed(data)
         except HTTPParseError as error:
-            # b"" raises where the answer was not over; and after its end, what is wrong with more
-            # bytes is of no interest: the parser has failed, so the connection is not reusable.
+            # b"" raises if the answer was not over. After its end, errors in further bytes do not
+            # matter: the parser has failed, so the connection is not reusable.
             if data and not self.complete:
                 self.violation = _told(error)
                 if self._raw is not None:
@@ -191,9 +193,9 @@ class Answer(HTTPResponseParser):
             self._again.feed(tidied)
 
     def _start_over(self) -> None:
-        """Read the answer from its beginning, tidied."""
+        """Read the answer from its start, tidied."""
         raw, self._raw = bytes(self._raw or b""), None
-        if self.body:  # an odd server is so from its first chunk on
+        if self.body:  # a server that violates the standard does so from its first chunk on
             return
         self._again, self._tidier = _Again(self), Tidier(bodiless=self._bodiless)
         self.headers.clear()
@@ -211,7 +213,7 @@ class Answer(HTTPResponseParser):
         self._judge()
 
     def _judge(self) -> None:
-        """Sets ``violation`` where there is more around the body than anybody needs."""
+        """Set ``violation`` if there is too much around the body."""
         counted = self.received - self._left_out
         if counted > MAX_FRAMING_BYTES + 2 * len(self.body) and self.head_done:
             self.violation = f"{counted - len(self.body)} bytes around a body of " + (
@@ -231,7 +233,7 @@ class Answer(HTTPResponseParser):
             self._excess = True
 
     def _on_status(self, reason: str) -> None:
-        pass  # the reason phrase means nothing (RFC 9112, section 4)
+        pass  # the reason phrase has no meaning (RFC 9112, section 4)
 
     def _on_header_field(self, text: str) -> None:
         if self.head_done:
@@ -250,8 +252,10 @@ class Answer(HTTPResponseParser):
             self._value = before + text
 
     def _cut_links(self, before: str, text: str) -> None:
-        """Of a field Link that says ``before`` and ``text`` keep the whole links there is room for;
-        of what comes then nothing."""
+        """Keep the whole links of a Link field that there is room for.
+
+        The field has ``before`` and ``text``; nothing of later fields is kept.
+        """
         value = before
         if not self.links_cut:
             value = (before + text)[: max(self._link_room, 0)]
@@ -297,7 +301,7 @@ class Answer(HTTPResponseParser):
             self.robots_tags = (*(self.robots_tags or (self.headers[name],)), value)
         if name not in self.headers:
             self.headers[name] = value
-        elif name != "location" or value != self.headers[name]:  # an equal one points to the same
+        elif name != "location" or value != self.headers[name]:  # an equal one has the same target
             self.headers[name] = f"{self.headers[name]}, {value}"
         if name == "set-cookie":
             self.cookies += (value,)
@@ -309,7 +313,7 @@ def _told(error: Exception) -> str:
 
 
 class _Again(HTTPResponseParser):
-    """A parser for the same answer: one that has failed reads nothing any more."""
+    """A parser that reads the same answer again: one that has failed reads nothing any more."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
 """Kernels: how a URL is fetched, and how its answer is read.
 
-``greencrawl.worker.pipeline`` knows the order of the stages, and nothing of what an answer is.
-``choosing`` decides who fetches and who reads: by the crawl's ``kernels``, or else by what the URL
-is asked for and by what came. docs/kernels.md tells how to write one.
+``greencrawl.worker.pipeline`` knows the order of the stages, but not what an answer is.
+``choosing`` decides which kernel fetches and which reads: by the crawl's ``kernels``, or else by
+the kind of task and by the answer. docs/kernels.md explains how to write one.
 
 =============  ====================================================================
 ``reading``    what a kernel makes of an answer
@@ -28,17 +28,18 @@ if TYPE_CHECKING:
 
 
 class Kernel(Protocol):
-    """A way to fetch and to read. One instance a process and crawl; ``name`` is for the journal."""
+    """A way to fetch and to read. One instance a process and crawl; the journal has its
+    ``name``."""
 
     name: str
 
     def fetch(self, visit: TaskVisit, task: Task, headers: Mapping[str, str]) -> Fetched | Failure:
-        """Ask for ``task.url``. Every request by ``visit``: paced, fenced, counted and judged.
+        """Ask for ``task.url``. Every request goes by ``visit``: paced, fenced, counted and judged.
 
-        Nothing else may touch the network. ``headers`` are the crawl's, with what its hook added.
+        Nothing else may use the network. ``headers`` are the crawl's, with what its hook added.
         """
         return visit.get(task.url, headers)
 
     def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
-        """What the answer to ``task`` says. No I/O; the crash record names the page meanwhile."""
+        """Read the answer to ``task``. No I/O; the crash record names the page meanwhile."""
         ...

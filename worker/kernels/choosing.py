@@ -27,11 +27,11 @@ _HEAD_BYTES = 1024
 class Way(Struct, frozen=True, kw_only=True):
     """How an answer is read, and what it counts as.
 
-    ``page``: as a page of its site; ``html``: as one that tells what its site's pages are like.
-    ``keeps``: its body is kept, whatever type it names. ``reads``: the kernel is asked at all.
-    ``lists``: it brings no sitemaps of its origin with it. ``in_steps``: it is read in steps, from
-    a body that may be packed, and longer than a page's. ``refused`` is why it cannot be read.
-    ``fails`` is the kind of what cannot be read.
+    ``page``: it counts as a page of its site; ``html``: as one that shows what its site's pages are
+    like. ``keeps``: its body is kept, whatever type it declares. ``reads``: the kernel is called at
+    all. ``lists``: the sitemaps of its origin are not admitted with it. ``in_steps``: it is read in
+    steps, from a body that may be packed, and longer than a page's. ``refused`` says why it cannot
+    be read. ``fails`` is the kind of failure if it cannot be read.
     """
 
     kernel: Kernel
@@ -46,20 +46,20 @@ class Way(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The kernel's, for the journal; "" for the default one."""
+        """Return the kernel's name for the journal; "" for the default one."""
         return "" if self.kernel is HTTP else self.kernel.name
 
     def evidence(self, reading: Reading) -> Reading | None:
-        """What tells traps of a page, None where its body has to."""
+        """Return the part of a page that shows traps, None if its body has to."""
         return reading if self.html or (self.page and reading.samples) else None
 
     def failure(self, task: Task, reading: Reading, status: int) -> Failure | None:
-        """Why an answer brought no page, None if it did."""
+        """Say why an answer brought no page, None if it did."""
         if not reading.failure:
             return None
         sort = FailureKind.SITEMAP if task.kind.is_sitemap else self.fails
         said = reading.failure
-        if self.name not in ("", sort):  # else the kind says it
+        if self.name not in ("", sort):  # otherwise the kind says it
             said = f"kernel {self.name}: {said}"
         return Failure(FailureKind.COSTLY if reading.costly else sort, said, status)
 
@@ -80,7 +80,7 @@ _LISTS = {
 
 
 class Kernels:
-    """Those that a crawl names. Raises InvalidConfig for one that cannot be imported."""
+    """The kernels that a crawl names. Raises InvalidConfig for one that cannot be imported."""
 
     def __init__(self, options: CrawlOptions) -> None:
         self._rules = KernelRules(options.kernels)
@@ -92,21 +92,22 @@ class Kernels:
         self.any = bool(self._ways)
         """Whether there is a rule."""
         self.fetching = any(kernel.fetches for kernel in own.values())
-        """Whether one of them asks by itself."""
+        """Whether one of them fetches by itself."""
         known: list[Kernel] = [HTTP, JSON, SITEMAP, FEED, *own.values()]
         self.by_name: Mapping[str, Kernel] = {kernel.name: kernel for kernel in known}
         if len(self.by_name) < len(known):
             raise InvalidConfig([("kernels", "two classes have the same name")])
 
     def at(self, url: str) -> Way | None:
-        """How the answer to the canonical ``url`` is read by the first rule that matches it."""
+        """Return how the answer to the canonical ``url`` is read, by the first rule that matches
+        it."""
         if not self.any:
             return None
         place = self._rules.place(url)
         return None if place is None else self._ways[place]
 
     def noted(self, url: str, failure: Failure) -> Failure:
-        """``failure`` of ``url``, with the name of the kernel whose rule matches it."""
+        """Return ``failure`` of ``url``, with the name of the kernel whose rule matches it."""
         way = self.at(url)
         if way is None or not way.name or failure.detail.startswith("kernel "):
             return failure
@@ -121,7 +122,7 @@ NO_KERNELS = Kernels(CrawlOptions())
 
 
 def fetching(context: CrawlContext, task: Task) -> Kernel:
-    """Who asks for a task's URL."""
+    """Return the kernel that asks for a task's URL."""
     if context.kernels.any and (way := context.kernels.at(task.url)) is not None:
         kernel = way.kernel
         return HTTP if isinstance(kernel, OwnKernel) and not kernel.fetches else kernel
@@ -131,7 +132,7 @@ def fetching(context: CrawlContext, task: Task) -> Kernel:
 
 
 def reading(context: CrawlContext, task: Task, fetched: Fetched) -> Way:
-    """How an answer is read."""
+    """Return how an answer is read."""
     if context.kernels.any and fetched.status != 204:
         way = context.kernels.at(task.url)
         if way is not None:
@@ -148,7 +149,7 @@ def reading(context: CrawlContext, task: Task, fetched: Fetched) -> Way:
 
 
 def _as_page(context: CrawlContext, task: Task, fetched: Fetched) -> Way:
-    """How the default kernel reads an answer."""
+    """Return how the default kernel reads an answer."""
     said, head = fetched.content_type, fetched.body[:_HEAD_BYTES]
     if is_html(said, head):
         return PAGE
@@ -158,7 +159,7 @@ def _as_page(context: CrawlContext, task: Task, fetched: Fetched) -> Way:
 
 
 def read_alone(context: CrawlContext, name: str, task: Task, fetched: Fetched) -> Reading:
-    """Read by the kernel of that name where nobody waits."""
+    """Read by the kernel of that name in a process where nothing else waits."""
     if name == HTTP.name:
         return read(context, task, fetched, alone=True)
     return context.kernels.by_name[name].read(context, task, fetched)

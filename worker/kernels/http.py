@@ -35,20 +35,21 @@ if TYPE_CHECKING:
 BASE_SECONDS = 0.02
 SECONDS_PER_WIRE_BYTE = 1e-6
 SECONDS_PER_BYTE = 0.25e-6
-"""CPU that reading a page is granted: the first, and the lesser of the others times its bytes, as
-they came and decoded. Honest pages take 0.03e-6 a byte."""
+"""CPU seconds that reading a page is granted: a fixed time, and the lesser of two products. These
+are its bytes as they came, and its bytes decoded, each times its rate. Honest pages take 0.03e-6 a
+byte."""
 
 HUB_SECONDS = 0.25
-"""CPU that a parse may take where all others wait for it."""
+"""Most CPU seconds of a parse if all other sessions wait for it."""
 ALONE_SECONDS = 2.0
-"""CPU that a parse may take where nobody does, or twice what is granted if that is more."""
+"""Most CPU seconds of a parse if none waits, or twice the grant if that is more."""
 
 _METERED_BYTES = 32 * 1024
-"""A smaller page cannot take what is granted, attributes apart, which end its parse."""
+"""A smaller page cannot exceed its grant, except by attributes, which end its parse."""
 
 
 def granted(fetched: Fetched) -> float:
-    """Seconds of CPU that reading an answer may take."""
+    """Return the CPU seconds that reading an answer may take."""
     size = len(fetched.body)
     if size < _METERED_BYTES:
         return BASE_SECONDS
@@ -57,15 +58,14 @@ def granted(fetched: Fetched) -> float:
 
 
 def heard(context: CrawlContext, fetched: Fetched, row: StoredPage) -> StoredPage:
-    """``row`` of an answer, with what the answer's headers say of it."""
+    """Return ``row`` of an answer with the directives of the answer's headers."""
     row.directives = said_by(context, fetched)
     row.canonical = canonical_of(fetched.headers, row.url)
     return row
 
 
 def said_by(context: CrawlContext, fetched: Fetched) -> Directives | None:
-    """The directives of an answer's headers about its use, and whether to keep it; None:
-    nothing."""
+    """Return the directives of an answer's headers about its use and storage; None: none."""
     said = of_headers(fetched.headers, fetched.robots_tags, context.agent, fetched.site)
     return judged(said, context.options, fetched)
 
@@ -73,7 +73,7 @@ def said_by(context: CrawlContext, fetched: Fetched) -> Directives | None:
 def read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool = False) -> Reading:
     """Read the HTML that came as ``fetched`` for ``task``; an error in a hook is a problem.
 
-    Raises TooDear where others would have to wait for long, unless it is read ``alone``.
+    Raises TooDear if others would have to wait for long, unless it is read ``alone``.
     """
     metered = len(fetched.body) >= _METERED_BYTES
     began = thread_time() if metered else 0.0
@@ -85,14 +85,16 @@ def read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool = F
             raise TooDear(spent) from None
         failure = f"its parse had not ended after {spent:.1f} s of CPU"
         return Reading(failure=failure, cpu=spent)
-    # That of hooks was taken from it already.
+    # The time of hooks was subtracted from it already.
     reading.cpu = reading.cpu + thread_time() - began if metered else 0.0
     return reading
 
 
 def keeps_body(options: CrawlOptions, content_type: str) -> bool:
-    """Whether a crawl keeps the body of an answer that is no page. An archive with requisites keeps
-    all of them, since an image may be met as a link first."""
+    """Tell whether a crawl keeps the body of an answer that is no page.
+
+    An archive with requisites keeps all bodies, since an image may be met as a link first.
+    """
     return options.bodies == "all" or options.requisites == "on" or is_text(content_type)
 
 
@@ -146,7 +148,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
             reading.omitted = page.omitted_links
         reading.skipped, reading.rewritten = checker.take_skipped(), page.rewritten_links
         return reading
-    # Hooks see links, and what many links take has to be counted.
+    # Hooks see links, and the time that many links take has to be counted.
     said: list[tuple[str, str]] | None = [] if checker.wants_texts else None
     add_links(page, found, said)
     texts = None if said is None else texts_of([*said, *found.said], found.forms)
@@ -157,7 +159,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         root = roots[0] if roots else None
         made = made_of(hooks, page, root, fetched, content=content)
         reading.fields, reading.items, links, reading.problems = made
-        reading.cpu -= thread_time() - began  # the user's functions are no fault of the page's
+        reading.cpu -= thread_time() - began  # the page is not charged for the user's functions
     reading.links = checker.check(page, links, task.depth, texts)
     if found.requisites:
         reading.links = checker.with_requisites(page, reading.links, found.requisites, task)
@@ -167,7 +169,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
 
 
 class Http:
-    """The default kernel: one GET, and what is read of most answers."""
+    """The default kernel: one GET; it reads most answers."""
 
     name = "http"
 

@@ -1,4 +1,4 @@
-"""The kernel of JSON sources: what a list names is a link away, its next page at its own depth."""
+"""The kernel of JSON sources: listed URLs are a link away, the next page at the same depth."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class JsonList(Http):
-    """Reads pages of the crawl's ``sources``, whatever type they name."""
+    """Reads pages of the crawl's ``sources``, whatever type they declare."""
 
     name = "json"
 
@@ -42,7 +42,7 @@ JSON = JsonList()
 
 
 def elsewhere(context: CrawlContext, url: str, target: str) -> str:
-    """Why the answer to ``url`` may not be at ``target``, both canonical; "" if it may.
+    """Say why the answer to ``url`` may not be at ``target``, both canonical; "" if it may.
 
     A list that has moved would not be read as one.
     """

@@ -1,5 +1,4 @@
-"""The requests that ``fetch`` of a user's own kernel may send: each is judged as any other request
-is."""
+"""The requests that ``fetch`` of a user's own kernel may send; each is judged like any other."""
 
 from __future__ import annotations
 
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
     from greencrawl.worker.session.fetcher import Visit
 
 MOST_REQUESTS = 20
-"""Requests that a kernel makes for one task."""
+"""Most requests of a kernel for one task."""
 MOST_SENT_BYTES = 2 * 1024 * 1024
-"""Of the body of one request."""
+"""Most bytes of the body of one request."""
 METHODS = frozenset({"GET", "HEAD", "POST"})
 
 
@@ -34,28 +33,28 @@ class Mark(Protocol):
     """The name of a task in the crash record, while its user's code runs."""
 
     def enter(self) -> None:
-        """Put it there."""
+        """Put the name there."""
 
     def leave(self) -> None:
-        """Take it out, if it is there."""
+        """Remove the name, if it is there."""
 
 
 class Unmarked:
     """For code that runs in a process of its own."""
 
     def enter(self) -> None:
-        """Nothing is written."""
+        """Do nothing: nothing is recorded."""
 
     def leave(self) -> None:
-        """Nothing was written."""
+        """Do nothing: nothing was recorded."""
 
 
 class JudgedVisit(TaskVisit):
-    """See :class:`TaskVisit`. What may not be sent is answered with a failure, and nothing is.
+    """See :class:`TaskVisit`. A request that is not allowed returns a failure, and is not sent.
 
-    A request goes to the session's host alone, and to what neither robots.txt nor the crawl's
-    ``exclude`` keeps from it. Together the answers of a task are bounded in number and, but for the
-    last, by the crawl's ``max_body_bytes``; all of them count as in hand.
+    A request may go only to the session's host, and not to what robots.txt or the crawl's
+    ``exclude`` forbids. Together the answers of a task are bounded in number and, except the last,
+    by the crawl's ``max_body_bytes``; all of them count as in hand.
     """
 
     __slots__ = ("_ended", "_kept", "_sent", "_turn", "mark")
@@ -71,7 +70,8 @@ class JudgedVisit(TaskVisit):
         self._ended = False
 
     def end(self) -> None:
-        """The kernel has returned: nothing more is sent, and what it has left running is over."""
+        """End it after the kernel has returned: nothing more is sent, and what it left running
+        fails."""
         self._ended = True
         self._turn.acquire()
 
@@ -88,7 +88,7 @@ class JudgedVisit(TaskVisit):
         self.mark.leave()  # others may be read while this waits
         try:
             return self._send(method, url, headers, body)
-        except BaseException as error:  # a kernel that catches it is not to go on
+        except BaseException as error:  # a kernel that catches it must not continue
             self.over = error
             raise
         finally:
@@ -120,7 +120,7 @@ class JudgedVisit(TaskVisit):
         return answer
 
     def _problem(self, method: str, url: str, body: bytes) -> Failure | None:
-        """Why a request may not be sent."""
+        """Say why a request may not be sent."""
         if method not in METHODS:
             return _refused(f"{method!r} is none of {', '.join(sorted(METHODS))}")
         if len(body) > MOST_SENT_BYTES or not isinstance(body, bytes):
@@ -131,7 +131,7 @@ class JudgedVisit(TaskVisit):
             return _refused(f"{MOST_REQUESTS} requests were made for one page: no more are")
         if self._kept >= self.max_body_bytes:
             return _refused(f"answers of {self._kept:,} bytes are in hand: no more are asked for")
-        if url == self.task.url:  # which was judged before
+        if url == self.task.url:  # this URL was judged before
             return None
         needed = replace(self.task, kind=TaskKind.REQUISITE)
         why = self._guarded.excluded_by(self._visit, needed, url)
@@ -150,5 +150,5 @@ def _refused(why: str) -> Failure:
 
 
 def visit_for(kernel: Kernel) -> type[TaskVisit]:
-    """What the ``fetch`` of a kernel is given: our own need no judge."""
+    """Return the visit for the ``fetch`` of a kernel: our own kernels need no judge."""
     return JudgedVisit if isinstance(kernel, OwnKernel) else TaskVisit

@@ -1,7 +1,7 @@
-"""A user's own kernel: found as hooks are, called, and what it returns looked through.
+"""A user's own kernel: found as hooks are, called, and its results checked.
 
 Any exception that it raises becomes a failure of the page. So does a value of the wrong type, or
-more than is kept. Its links meet the crawl's rules like all others.
+more than is kept. Its links are judged by the crawl's rules like all others.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from greencrawl.worker.kernels.visit import TaskVisit
 
 MOST_FURTHER = 100
-"""Further pages of a list that one page may name."""
+"""Most further pages of a list that one page may name."""
 MOST_BYTES = 32 * 1024 * 1024
-"""Of what is read in one page, its links included."""
+"""Most bytes of what is read in one page, its links included."""
 _NAME = re.compile(r"[a-z][a-z0-9_.-]{0,31}")
 _DETAIL = 1000
 
 
 class _Said(Struct):
-    """What a user's kernel may say, as it has to be."""
+    """What a user's kernel may return, with the required types."""
 
     title: str = ""
     text: str = ""
@@ -59,9 +59,10 @@ _FETCHED = msgspec.msgpack.Decoder(Fetched)
 
 
 class OwnKernel:
-    """Raises InvalidConfig, which names ``field``, where ``named`` is no kernel: ``module:Class``.
+    """A user's kernel. Raises InvalidConfig, which names ``field``, if ``named`` is not
+    ``module:Class``.
 
-    ``fetches``: it asks by itself, instead of by one GET.
+    ``fetches``: it fetches by itself, instead of one GET.
     """
 
     def __init__(self, named: str, field: str = "kernels") -> None:
@@ -81,7 +82,7 @@ class OwnKernel:
         self.fetches = getattr(made, "fetch", None) is not Kernel.fetch
 
     def fetch(self, visit: TaskVisit, task: Task, headers: Mapping[str, str]) -> Fetched | Failure:
-        """Ask by the user's kernel. Raises what ended the visit, also where that was caught."""
+        """Fetch by the user's kernel. Raises what ended the visit, even if the kernel caught it."""
         try:
             answer = _answer(self._kernel.fetch(visit, task, dict(headers)), visit, task)
         except RAISED as error:
@@ -103,7 +104,7 @@ class OwnKernel:
 
 
 def _problem(kernel: Any) -> str:
-    """What is wrong with a user's kernel, "" if nothing is."""
+    """Say what is wrong with a user's kernel, "" if nothing is."""
     kind = f"{type(kernel).__module__}.{type(kernel).__qualname__}"
     name = getattr(kernel, "name", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in BUILT_IN_KERNELS:
@@ -123,7 +124,7 @@ def _problem(kernel: Any) -> str:
 
 
 def _answer(answer: Any, visit: TaskVisit, task: Task) -> Fetched | Failure:
-    """What a user's ``fetch`` has returned. Raises TypeError and ValueError."""
+    """Check what a user's ``fetch`` has returned. Raises TypeError and ValueError."""
     if isinstance(answer, Failure):
         return _FAILURE.decode(_ENCODER.encode(answer))
     if not isinstance(answer, Fetched):
@@ -141,7 +142,8 @@ def _answer(answer: Any, visit: TaskVisit, task: Task) -> Fetched | Failure:
 def _checked(
     kernel: OwnKernel, context: CrawlContext, task: Task, fetched: Fetched, made: Any
 ) -> Reading:
-    """What a user's ``read`` has returned, as it is stored. Raises TypeError and ValueError."""
+    """Return what a user's ``read`` has returned, as it is stored. Raises TypeError and
+    ValueError."""
     if not isinstance(made, Reading):
         raise TypeError(f"must return a Reading, not {type(made).__name__}")
     for name in ("found", "further", "records"):
@@ -179,8 +181,10 @@ def _follow(
     said: _Said,
     reading: Reading,
 ) -> None:
-    """Put what was found to the crawl's rules. Further pages are those that the same kernel reads
-    and the rules let be fetched; another is a link like any."""
+    """Judge the URLs that were found by the crawl's rules.
+
+    Further pages are those that the same kernel reads and the rules allow; any other is a link.
+    """
     links = [Link(one) if isinstance(one, str) else one for one in said.found]
     further = []
     for one in said.further:

@@ -1,4 +1,4 @@
-"""The result of a kernel for an answer."""
+"""What a kernel makes of an answer."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from greencrawl.schema.records import Admission, Directives, FailureKind, Link, 
 from greencrawl.worker.link_checker import MAX_LINKS
 
 MAX_NEEDED = 500
-"""URLs that one style sheet needs, at most."""
+"""Most URLs that one style sheet needs."""
 
 
 class Reading(Struct, kw_only=True, omit_defaults=True):
-    """What a page says. ``items`` is as in :class:`StoredPage`; ``problems`` are errors of the
-    user's functions, by function.
+    """What a page says. ``items`` is as in :class:`StoredPage`.
 
-    ``skipped`` are links that are not followed since they log out or change something, and why.
-    ``failure`` says why a page cannot be read: what it would have led to is not known.
-    ``omitted`` counts its links beyond those that are followed, ``unneeded`` what a style sheet
-    needs beyond what is kept, ``rewritten`` links that the crawl's ``normalise`` has changed.
-    ``links_cut``: of its header Link some were left out.
+    ``problems`` are errors of the user's functions, by function. ``skipped`` are links that are not
+    followed since they log out or change something, and why. ``failure`` says why a page cannot be
+    read: then its links are not known. ``omitted`` counts its links beyond those that are followed,
+    ``unneeded`` what a style sheet needs beyond what is kept, ``rewritten`` links that the crawl's
+    ``normalise`` has changed. ``links_cut``: some links of its header Link were left out.
     ``samples`` and ``canonical`` are the page's, see ``greencrawl.worker.traps``, and so are
-    ``spans``; ``directives`` says, too, whether what was read is to be kept.
-    ``cpu`` is what reading took of the CPU, the user's functions apart, in seconds; 0 where that is
-    next to nothing. ``costly`` says how it went beyond what was granted, "" if it did not, and
-    ``dense`` why it was read alone where it came as next to nothing.
-    ``listed`` counts what a sitemap lists, and ``unread`` says what was not read of it.
+    ``spans``; ``directives`` also says whether the content is to be kept. ``cpu`` is the CPU time
+    of reading in seconds, without the user's functions; 0 if it is next to nothing. ``costly`` says
+    how it exceeded its grant, "" if it did not. ``dense`` says why it was read alone since it came
+    as next to nothing. ``listed`` counts the URLs of a sitemap, and ``unread`` says what was not
+    read of it.
 
-    A user's own kernel says ``title``, ``text``, ``language``, ``canonical``, ``fields`` and
-    ``failure``. Instead of ``links`` and ``items`` it gives URLs that it has ``found``, a link away
-    and relative to the page's if need be; the list's ``further`` pages, which are no deeper; and
+    A user's own kernel sets ``title``, ``text``, ``language``, ``canonical``, ``fields`` and
+    ``failure``. Instead of ``links`` and ``items`` it gives URLs in ``found``, a link away and
+    relative to the page's if need be; the list's ``further`` pages, which are no deeper; and
     ``records``, each a dict that JSON can hold (``greencrawl.worker.kernels.own``).
     """
 
@@ -64,7 +63,7 @@ class Reading(Struct, kw_only=True, omit_defaults=True):
     records: Sequence[dict[str, Any]] = ()
 
     def fill(self, row: StoredPage) -> None:
-        """Put into ``row`` what was read; what headers said stays where the body says nothing."""
+        """Put what was read into ``row``; directives of headers stay where the body has none."""
         row.title, row.text, row.spans = self.title, self.text, self.spans
         row.language = self.language
         row.encoding, row.fields, row.items = self.encoding, self.fields, self.items
@@ -73,7 +72,7 @@ class Reading(Struct, kw_only=True, omit_defaults=True):
         row.directives = self.directives or row.directives
 
     def notes(self, dear: str) -> dict[FailureKind, str]:
-        """Further facts about a page that is stored.
+        """Return further facts about a stored page.
 
         ``dear``: why undoing its encodings was charged, "" if it was not.
         """

@@ -1,4 +1,4 @@
-"""The kernels of sitemaps and of feeds, which are read alike: in steps, since they may be long."""
+"""The kernels of sitemaps and of feeds. Both are read in steps, since they may be long."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ if TYPE_CHECKING:
     from greencrawl.worker.kernels.visit import TaskVisit
 
 SECONDS_PER_URL = 40e-6
-"""CPU that each URL of a sitemap is granted beside what is granted to any page."""
+"""CPU seconds that each URL of a sitemap is granted, besides the grant of any page."""
 
 MAX_NESTED = 3
-"""Indexes that a sitemap may lie in. The protocol has one, and sites two."""
+"""Most indexes above a sitemap. The protocol allows one, and some sites have two."""
 
 _URLS_A_STEP = 500
 
 
 class Sitemap(Http):
-    """Reads what lists URLs and is no page; its body may be larger than a page's."""
+    """Reads lists of URLs that are no pages; their bodies may be larger than a page's."""
 
     name = "sitemap"
 
     def fetch(self, visit: TaskVisit, task: Task, headers: Mapping[str, str]) -> Fetched | Failure:
-        """One GET, whose answer may be as long as a sitemap, and come packed."""
+        """Send one GET; the answer may be as long as a sitemap, and come packed."""
         visit.allow(MAX_BYTES)
         return visit.get(task.url, headers)
 
     def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
-        """All of it at once, where nobody waits."""
+        """Read it at once, where nothing else waits."""
         return finish(self.steps(context, task, fetched))
 
     def steps(
         self, context: CrawlContext, task: Task, fetched: Fetched, budget: Budget = UNBOUNDED
     ) -> Steps[Reading]:
-        """Read it with turns for others: :func:`sitemap_steps`."""
+        """Read it, with turns for others: see :func:`sitemap_steps`."""
         reading = yield from sitemap_steps(context, task, fetched, budget)
         return self.without(task, reading.failure) if reading.failure else reading
 
     def without(self, task: Task, why: str) -> Reading:
-        """Nothing was read of it: a page it is all the same, if it was asked for as one."""
+        """Return a reading without content; it is still a page if it was asked for as one."""
         return Reading(unread=why) if task.kind.is_page else Reading(failure=why)
 
     def granted(self, fetched: Fetched, reading: Reading) -> float:
-        """Seconds of CPU that reading may take: by what came, and by what it lists."""
+        """Return the CPU seconds that reading may take: by its bytes, and by its URLs."""
         sent = SECONDS_PER_WIRE_BYTE * (fetched.wire_bytes or len(fetched.body))
         return BASE_SECONDS + sent + SECONDS_PER_URL * reading.listed
 
@@ -79,8 +79,8 @@ _KERNELS: dict[Form, Sitemap | None] = {
 
 
 def is_asked(task: Task) -> bool:
-    """Whether a task asks for a sitemap, or is a seed that has the name of one."""
-    if task.depth and task.kind is TaskKind.PAGE:  # as good as all
+    """Tell whether a task asks for a sitemap, or is a seed with the name of one."""
+    if task.depth and task.kind is TaskKind.PAGE:  # nearly all tasks
         return False
     return task.kind.is_sitemap or (task.is_seed and is_named_so(task.url))
 
@@ -88,11 +88,11 @@ def is_asked(task: Task) -> bool:
 def found_in(
     context: CrawlContext, task: Task, fetched: Fetched, *, html: bool = False
 ) -> Sitemap | None:
-    """The kernel of an answer that lists URLs. It takes an answer that was asked for as a sitemap
-    if it is one, and any page with the root of a sitemap or of a feed. A plain list of URLs is one
-    if it is a seed and its name says so.
+    """Return the kernel of an answer that lists URLs.
 
-    ``html``: it says that it is, which is believed of pages that are no seeds.
+    It accepts an answer to a sitemap task if it is a sitemap, and any page with the root of a
+    sitemap or of a feed. A plain list of URLs is one if it is a seed and its name says so.
+    ``html``: it declares to be HTML; this is believed of pages that are no seeds.
     """
     asked = task.kind is not TaskKind.PAGE and task.kind.is_sitemap
     if task.kind is TaskKind.REQUISITE:
@@ -106,7 +106,7 @@ def found_in(
 
 
 def is_no_sitemap(context: CrawlContext, task: Task, *, html: bool) -> bool:
-    """Whether what was asked for as a sitemap, and is none, is not a page of the crawl either."""
+    """Tell whether the answer to a sitemap task is neither a sitemap nor a page of the crawl."""
     if task.kind is TaskKind.PAGE or not task.kind.is_sitemap:
         return False
     return not html or context.rules.excluded_by(task.url, task.depth) is not None
@@ -115,10 +115,10 @@ def is_no_sitemap(context: CrawlContext, task: Task, *, html: bool) -> bool:
 def sitemap_steps(
     context: CrawlContext, task: Task, fetched: Fetched, budget: Budget = UNBOUNDED
 ) -> Steps[Reading]:
-    """Read a sitemap. What it lists is at its own depth, or a link away from a page.
+    """Read a sitemap. Its URLs are at its own depth, or a link away from a page.
 
-    Sitemaps of an index stay at that depth as well, and lie in one index more. Once the ``budget``
-    is over nothing more is read; what was read before counts.
+    Sitemaps of an index stay at that depth as well, with one index more above them. After the
+    ``budget`` is used nothing more is read; what was read before counts.
     """
     listed = yield from listed_steps(fetched.body, task.url, budget, cut=fetched.truncated)
     if listed.failure:
@@ -139,7 +139,8 @@ def sitemap_steps(
 def _sitemaps_steps(
     context: CrawlContext, task: Task, depth: int, listed: Listed, reading: Reading
 ) -> Steps[None]:
-    """Add those of an index that may be asked for, in their turn among the pages of their level."""
+    """Add those sitemaps of an index that may be asked for, in turn with the pages of their
+    level."""
     nested = task.redirects // INDEX_STEP if task.kind.is_sitemap else 0
     if listed.sitemaps and nested >= MAX_NESTED:
         more = f"{len(listed.sitemaps):,} sitemaps in more than {MAX_NESTED} indexes are not read"

@@ -1,4 +1,4 @@
-"""Style sheets, where what pages need to be shown is fetched as well."""
+"""Style sheets, if requisites of pages are fetched as well."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from greencrawl.worker.crawls import CrawlContext
 
 MAX_SHEETS = 3
-"""Style sheets in a row that import one another, and the last of these is not read. Real ones are
-one or two."""
+"""Style sheets in a row that import one another; the last of these is not read.
+
+Real ones are one or two.
+"""
 MAX_IMPORTS = 20
-"""Imports of one style sheet that are read; what else it needs is kept, and leads to nothing."""
+"""Most imports of one style sheet that are read; its other files are kept, and lead to nothing."""
 
 
 def read_style(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
-    """Read a style sheet: what it needs, the pages need that it is for."""
+    """Read a style sheet: the pages that use it need what it needs."""
     within = task.redirects // INDEX_STEP if task.kind == TaskKind.REQUISITE else 0
     if within >= MAX_SHEETS:
         return Reading()

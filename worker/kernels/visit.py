@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TaskVisit:
-    """Requests for one task. Raises VisitOver and LeaseExpired as the session's visit does."""
+    """The requests of one task. Raises VisitOver and LeaseExpired like the session's visit."""
 
     __slots__ = ("_auth", "_guarded", "_robots", "_visit", "over", "task")
 
@@ -26,7 +26,7 @@ class TaskVisit:
     ) -> None:
         self.task = task
         self.over: BaseException | None = None
-        """Why the session has ended, or the greenlet: no kernel may go on after that."""
+        """Why the session, or the greenlet, has ended: no kernel may continue after that."""
         self._visit = visit
         self._auth = auth
         self._guarded = guarded
@@ -35,20 +35,21 @@ class TaskVisit:
 
     @property
     def host(self) -> str:
-        """The only host that may be asked: its name, with its port unless that is 80 or 443."""
+        """Return the only host that may be asked: its name, with its port unless that is 80 or
+        443."""
         return self._visit.host
 
     @property
     def max_body_bytes(self) -> int:
-        """At which a body is cut."""
+        """Return the size at which a body is cut."""
         return self._visit.max_body_bytes
 
     def allow(self, size: int) -> None:
-        """Let the body have so many bytes, though a page's may not."""
+        """Allow so many bytes of a body, more than for a page."""
         self._visit.least_cap = size
 
     def get(self, url: str, headers: Mapping[str, str]) -> Fetched | Failure:
-        """A GET of a canonical URL, with whatever proves that we may have it."""
+        """Send a GET of a canonical URL, with the credentials that it needs."""
         visit = self._visit
         answer = self._auth.get(visit, url, headers, self._verdict)
         if isinstance(answer, Fetched):
@@ -59,7 +60,7 @@ class TaskVisit:
     def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
     ) -> Fetched | Failure:
-        """One request of a canonical URL; other than GET it goes without credentials."""
+        """Send one request of a canonical URL; other methods than GET carry no credentials."""
         if method == "GET":
             return self.get(url, headers)
         visit = self._visit

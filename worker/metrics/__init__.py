@@ -1,1 +1,1 @@
-"""What a worker counts, in memory shared with its supervisor, and who serves it."""
+"""A worker's counters, in memory shared with its supervisor, and the process that serves them."""

@@ -1,10 +1,9 @@
-"""The process that serves a worker's metrics: a fork of the supervisor, which starts it again.
+"""The process that serves a worker's metrics: a fork of the supervisor, which restarts it.
 
-It is no thread of the supervisor's, since that forks, and must not be held up; and none of the
-processes that crawl serves it, since what is asked for is most of use when those stand still. It
-reads nothing but the numbers that all share (:mod:`greencrawl.worker.metrics.tallies`), so it may
-be killed at any time. The listening socket is the supervisor's: while there is no such process,
-who connects waits.
+It is no thread of the supervisor, since that forks, and must not be held up. None of the crawling
+processes serves it, since metrics are most useful when those hang. It reads only the numbers that
+all share (:mod:`greencrawl.worker.metrics.tallies`), so it may be killed at any time. The listening
+socket is the supervisor's: while there is no such process, clients wait.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ log = logger("metrics")
 
 BACKLOG = 16
 AGAIN_SECONDS = 1.0
-"""Between two starts of the process."""
+"""Seconds between two starts of the process."""
 
 
 def check_settings(settings: Settings) -> None:
@@ -39,9 +38,10 @@ def check_settings(settings: Settings) -> None:
 
 
 class Exporter:
-    """One worker's. The supervisor calls :meth:`look` now and then, and :meth:`close` at its end.
+    """The exporter of one worker. The supervisor calls :meth:`look` now and then, :meth:`close` at
+    its end.
 
-    Raises InvalidConfig where the address cannot be had, or may not be without a token.
+    Raises InvalidConfig if the address is not available, or may not be used without a token.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class Exporter:
 
     @property
     def pid(self) -> int:
-        """Of the process that serves; 0 if there is none now."""
+        """Return the id of the serving process; 0 if there is none now."""
         return self._pid
 
     def look(self, bind_to_parent: Callable[[int], None]) -> None:
         """Start the process if there is none.
 
-        ``bind_to_parent`` has it die with its parent, whose process id it is given. It holds the
-        parent's lock on the worker's id, as all its children do: who waits for that, in place of a
-        supervisor that was killed, finds the address free.
+        ``bind_to_parent`` lets it die with its parent, whose process id it gets. It holds the
+        parent's lock on the worker's id, as all its children do. So a supervisor that waits for
+        that lock, after the parent was killed, finds the address free.
         """
         if self._pid and os.waitpid(self._pid, os.WNOHANG)[0]:
             log.error("exporter_died", pid=self._pid)
@@ -82,14 +82,14 @@ class Exporter:
                     signal.signal(number, signal.SIG_IGN)  # the parent ends it, after the others
                 bind_to_parent(parent)
                 self._serve()
-            except BaseException:  # nothing of it may go on in what is left of the supervisor
+            except BaseException:  # nothing of it may continue in the rest of the supervisor
                 log.exception("exporter_failed")
             finally:
                 sys.stderr.flush()
                 os._exit(1)
 
     def _serve(self) -> None:
-        # Its libraries are for this process alone.
+        # Only this process needs its libraries.
         from greencrawl.worker.metrics.families import WorkerCollector
         from greencrawl.worker.metrics.server import MetricsServer
 
@@ -98,7 +98,7 @@ class Exporter:
         MetricsServer(self._listening, collector, tokens, self._tls).serve_forever()
 
     def close(self) -> None:
-        """End the process, and give the address back."""
+        """End the process, and free the address."""
         if self._pid:
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)

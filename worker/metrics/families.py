@@ -1,4 +1,4 @@
-"""From the numbers of a worker's processes to what Prometheus reads."""
+"""Makes Prometheus' metrics from the numbers of a worker's processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PROCESS_ID = SLOT["process_id"]
 
 
 class WorkerCollector(Collector):
-    """The metrics of one worker: read anew from its processes' files at each scrape."""
+    """The metrics of one worker: read from its processes' files at each scrape."""
 
     def __init__(self, settings: Settings, folder: Path) -> None:
         self._settings = settings
@@ -96,7 +96,7 @@ def _metric(family: Family, found: Mapping[str, Tallies]) -> Metric:
 
 
 def _resident_bytes(pid: int) -> int | None:
-    """None of a process that is not there."""
+    """Return the resident bytes of a process; None if it is not there."""
     with suppress(OSError):
         if pid:
             return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
@@ -104,6 +104,7 @@ def _resident_bytes(pid: int) -> int | None:
 
 
 def exposition(collector: Collector, accept: str) -> tuple[bytes, str]:
-    """What a scrape is answered, and its media type: OpenMetrics for those who ask for that."""
+    """Return the answer to a scrape, and its media type: OpenMetrics for clients that ask for
+    it."""
     encode, media_type = choose_encoder(accept)
     return encode(collector), media_type

@@ -1,4 +1,4 @@
-"""What of a worker's process is looked at each second, beside what is counted where it happens."""
+"""The values of a worker's process that are read each second, beside its counters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def meter_of(
     in_hand: InHand,
     downloader: Downloader,
 ) -> Meter:
-    """A meter that notes them among ``tallies``; sizes in bytes."""
+    """Make a meter that notes them among ``tallies``; sizes in bytes."""
     return Meter(
         tallies,
         {

@@ -1,4 +1,4 @@
-"""What a process writes down once a second since nobody counts it as it happens."""
+"""Notes once a second the values that no code counts as they change."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ EVERY_SECONDS = 1.0
 
 
 class Meter:
-    """``gauges``: name → what it is now; ``counters``: name → its sum over this process's life.
+    """``gauges``: name → its present value; ``counters``: name → its sum over this process's life.
 
-    What counters had before this process is kept: to it the next sums are added.
+    Counters keep their values from earlier processes: the new sums are added to them.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Meter:
         ]
 
     def note(self) -> None:
-        """Write down what there is now."""
+        """Note the present values."""
         for slot, read in self._gauges:
             self._tallies.set(slot, read())
         for slot, before, read in self._counters:
@@ -42,7 +42,7 @@ class Meter:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Do so once a second while the block runs, and at its end."""
+        """Note them once a second while the block runs, and at its end."""
         writing = gevent.spawn(self._run)
         try:
             yield

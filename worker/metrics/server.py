@@ -1,7 +1,7 @@
 """A small HTTP server for one page, ``/metrics``.
 
-Each connection has a thread. Few are served at once, and each ends after some seconds, however
-slowly its peer sends or reads.
+Each connection has a thread. Only a few are served at once, and each ends after some seconds,
+however slowly its peer sends or reads.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from greencrawl.worker.metrics.families import exposition
 log = logger("metrics")
 
 MOST_CONNECTIONS = 8
-"""At once; further ones are closed."""
+"""Most connections at once; further ones are closed."""
 SECONDS = 5.0
-"""After which a connection is cut."""
+"""Seconds after which a connection is cut."""
 
 
 class MetricsServer(ThreadingMixIn, HTTPServer):
-    """Serves ``collector`` on a socket that listens, to those who send one of ``tokens``.
+    """Serves ``collector`` on a listening socket, to clients that send one of ``tokens``.
 
-    With no token set it serves whoever asks this machine by its name, but no web page.
+    Without tokens it serves any client that uses a name of this machine, but no web page.
     """
 
     daemon_threads = True
@@ -56,7 +56,7 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
         self._room = BoundedSemaphore(MOST_CONNECTIONS)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Give it a thread, if there is one left for it."""
+        """Give it a thread, if one is left."""
         if self._room.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
@@ -64,7 +64,7 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer one connection, in its thread."""
-        same = request.dup()  # TLS takes the other one over
+        same = request.dup()  # TLS takes over the other one
         cut = Timer(self._seconds, _cut, [same])
         cut.daemon = True
         cut.start()
@@ -84,7 +84,7 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
             super().finish_request(secure, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """What a peer does wrong is worth a line; it never ends the server."""
+        """Log a peer's error in one line; it never ends the server."""
         log.info("scrape_failed", peer=str(client_address), exc_info=True)
 
 
@@ -103,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _judge(self) -> tuple[HTTPStatus, str]:
-        """The status, and why the page is not served; "" if it is."""
+        """Return the status, and why the page is not served; "" if it is."""
         if any(self.server.tokens):
             if not any(bearer.matches(self.headers.get("Authorization", ""), *self.server.tokens)):
                 return HTTPStatus.UNAUTHORIZED, "send Authorization: Bearer TOKEN"

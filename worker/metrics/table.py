@@ -23,8 +23,8 @@ COMMIT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 class Family:
     """One metric. ``values`` are those of its ``label``, ``buckets`` upper bounds in seconds.
 
-    Without a label, and unless it is a histogram, it is served for each process by itself; else
-    as the sum of all.
+    Without a label, and unless it is a histogram, it is served for each process; otherwise as the
+    sum of all.
     """
 
     name: str
@@ -36,8 +36,10 @@ class Family:
 
     @property
     def slots(self) -> int:
-        """Numbers that it takes: of a histogram a count for each bucket, for what is above the
-        last one, and the sum."""
+        """Return how many numbers it takes.
+
+        A histogram has a count for each bucket, one for larger values, and the sum.
+        """
         return len(self.buckets) + 2 if self.kind == "histogram" else len(self.values)
 
 
@@ -91,7 +93,7 @@ FAMILIES = (
 
 SLOTS = sum(family.slots for family in FAMILIES)
 LAYOUT = "\n".join(f"{f.name} {f.kind} {f.values} {f.buckets}" for f in FAMILIES)
-"""What two processes that share the numbers must agree on."""
+"""Two processes that share the numbers must agree on this."""
 
 
 def _first_slots() -> Iterator[tuple[str, int]]:
@@ -102,12 +104,12 @@ def _first_slots() -> Iterator[tuple[str, int]]:
 
 
 SLOT = dict(_first_slots())
-"""Name of a family → the first of its numbers."""
+"""Name of a family → the index of its first number."""
 
 GAUGES = tuple(SLOT[family.name] for family in FAMILIES if family.kind == "gauge")
 
 
 def by_label(name: str) -> dict[str, int]:
-    """Value of a family's label → the number of its counter."""
+    """Return value of a family's label → the index of its counter."""
     family = next(one for one in FAMILIES if one.name == name)
     return {value: SLOT[name] + at for at, value in enumerate(family.values)}

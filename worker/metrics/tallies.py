@@ -1,13 +1,13 @@
 """The counts of one process, in memory that outlives it.
 
-Each process adds to numbers in a file that it shares with its supervisor by ``mmap``: what was
-counted is seen at once by whoever serves it, costs no system call and no message, and survives
-SIGKILL. The next process goes on with the same numbers, so that no counter goes backwards while
-the supervisor lives; when that is started they begin at 0.
+Each process adds to numbers in a file that it shares with its supervisor by ``mmap``. The process
+that serves them sees a count at once. Counting costs no system call and no message, and the counts
+survive SIGKILL. The next process continues with the same numbers, so that no counter goes backwards
+while the supervisor lives; when the supervisor is restarted they begin at 0.
 
 Layout (native byte order): the layout's checksum u64, then a float64 for each number of
 :mod:`greencrawl.worker.metrics.table`. One process writes a number, others only read it; eight
-bytes at an address that eight divides are written at once.
+bytes at an address that eight divides are written atomically.
 """
 
 from __future__ import annotations
@@ -43,37 +43,37 @@ class Tallies:
         self._values[slot] += amount
 
     def set(self, slot: int, value: float) -> None:
-        """Of a gauge, or of a counter that is kept elsewhere."""
+        """Set a gauge, or a counter that is kept elsewhere."""
         self._values[slot] = value
 
     def observe(self, slot: int, buckets: tuple[float, ...], value: float) -> None:
-        """One more ``value`` for the histogram that begins at ``slot``."""
+        """Add one ``value`` to the histogram that begins at ``slot``."""
         self._values[slot + bisect_left(buckets, value)] += 1.0
         self._values[slot + len(buckets) + 1] += value
 
     def get(self, slot: int) -> float:
-        """A number as it is now."""
+        """Return a number as it is now."""
         return self._values[slot]
 
     def clear_gauges(self) -> None:
-        """The process is gone: what it held is nothing now."""
+        """Set gauges to 0: the process is gone, and holds nothing."""
         for slot in table.GAUGES:
             self._values[slot] = 0.0
 
     def close(self) -> None:
-        """Let go of the memory; the file stays."""
+        """Release the memory; the file stays."""
         self._values.release()
         if self._shared is not None:
             self._shared.close()
 
 
 def file_of(folder: Path, worker_id: str, number: int) -> Path:
-    """Where the numbers of a worker's process are."""
+    """Return the file of a worker's process."""
     return folder / f"{worker_id}-{number}.tallies"
 
 
 def files_of(folder: Path, worker_id: str) -> dict[int, Path]:
-    """Number of a process → its file, of those that there are."""
+    """Return number of a process → its file, for existing files."""
     found = {}
     for path in folder.glob("*.tallies"):
         name, _, number = path.stem.rpartition("-")
@@ -83,11 +83,12 @@ def files_of(folder: Path, worker_id: str) -> dict[int, Path]:
 
 
 def create(path: Path) -> Tallies:
-    """Those of a process that is about to be started the first time: all 0. Raises OSError."""
+    """Make the numbers of a process that is started for the first time: all 0. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        os.posix_fallocate(descriptor, 0, SIZE)  # a hole on a full disk would be SIGBUS
+        # a hole in the file on a full disk would cause SIGBUS
+        os.posix_fallocate(descriptor, 0, SIZE)
         shared = mmap.mmap(descriptor, SIZE)
     finally:
         os.close(descriptor)
@@ -96,9 +97,10 @@ def create(path: Path) -> Tallies:
 
 
 def attach(path: Path) -> Tallies | None:
-    """Those that :func:`create` made; None if they are not there, or of another version's layout.
+    """Open the numbers that :func:`create` made; None if they are missing, or of another version's
+    layout.
 
-    The latter is met when the program was exchanged under a supervisor that runs.
+    Another layout means that the program was replaced under a running supervisor.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -117,7 +119,8 @@ def attach(path: Path) -> Tallies | None:
 
 
 def joined(path: Path | None) -> Tallies:
-    """For a worker's process: those at ``path``, or numbers of its own that nobody reads."""
+    """Return the numbers of a worker's process: those at ``path``, or its own, which nobody
+    reads."""
     if path is None:
         return Tallies()
     found = attach(path)

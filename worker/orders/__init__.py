@@ -1,1 +1,1 @@
-"""Orders for a worker while it works: learnt from a broker, kept in a file, and followed."""
+"""Orders for a running worker: received from a broker, kept in a file, and followed."""

@@ -1,4 +1,4 @@
-"""The work of a process since it began, for those who watch it."""
+"""What a process has done since its start, for monitoring."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Figures:
         self.pages = 0
         self.bytes = 0
         self.failures: Counter[str] = Counter()
-        """By kind, as a crawl's counters have them."""
+        """Failures by kind, as a crawl's counters have them."""
 
     def note(self, outcome: Outcome) -> None:
-        """A task came to this."""
+        """Note the outcome of a task."""
         if isinstance(outcome, Done):
             self.pages += outcome.stored
             self.bytes += outcome.bytes

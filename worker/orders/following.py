@@ -1,7 +1,7 @@
-"""A process of a worker among the members: it tells of itself, and follows what is ordered.
+"""A process of a worker as a member: it reports, and follows orders.
 
-One call to a broker does both: it waits there until something else is ordered, and is made again.
-The last orders hold while no broker answers, and at the next start, from a file
+One call to a broker does both: it waits there until there are new orders, and is repeated. The last
+orders hold while no broker answers, and at the next start, from a file
 (``greencrawl.worker.orders.kept``).
 """
 
@@ -24,17 +24,17 @@ from greencrawl.worker.session.backoff import delays
 log = logger("orders")
 
 WAIT_SECONDS = 15.0
-"""A call waits for so long at most: what is told of a process is not older."""
+"""Most seconds that a call waits: so a report is never older."""
 DRAIN_SECONDS = 0.5
-"""The same while a process hands back what it holds, for which somebody waits."""
+"""Most seconds that it waits while a process hands back what it holds, which people wait for."""
 UNKNOWN_SECONDS = 30.0
-"""Before a broker is asked again that does not know the call: it is of an earlier version."""
+"""Seconds before a broker of an earlier version, which does not know the call, is asked again."""
 LEAVE_SECONDS = 2.0
-"""For the last word of a process that ends."""
+"""Seconds for the last report of a process that ends."""
 
 
 class Follower:
-    """``run`` is a greenlet's body. ``start`` keeps what the file says, before anything else."""
+    """A greenlet calls ``run``. ``start`` first takes over the orders in the file."""
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class Follower:
         self._clock = clock
         self._options = NodeOptions()
         self._told = self._telling = (clock(), 0, 0)
-        """When it told of itself last, and of how many requests and pages; and what it tells now,
-        which may not be heard."""
+        """When it last reported, and how many requests and pages then; and the present report,
+        which may be lost."""
 
     def start(self) -> None:
-        """Keep the orders that this worker had."""
+        """Take over the last orders of this worker."""
         kept = self._file.read()
         self._request = replace(self._request, revision=kept.revision)
         self._options = kept.options
@@ -79,7 +79,7 @@ class Follower:
                 wait = 0.0
                 continue
             backoff, silent = delays(), False
-            if reply.superseded:  # another goes by this name, and follows for both
+            if reply.superseded:  # another process uses this name, and follows for both
                 gevent.sleep(WAIT_SECONDS)
                 continue
             self._take(reply)
@@ -87,7 +87,7 @@ class Follower:
             wait = DRAIN_SECONDS if draining else WAIT_SECONDS
 
     def leave(self) -> None:
-        """Say the last word, if there is a broker to hear it."""
+        """Send the last report, if there is a broker to receive it."""
         last = replace(self._asked(0.0), leaving=True, why="stopped")
         with suppress(Unavailable, Refused):
             gevent.with_timeout(LEAVE_SECONDS, self._broker.follow, last, timeout_value=None)

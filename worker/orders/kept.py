@@ -1,8 +1,8 @@
-"""Orders as a worker keeps them beside its other files: they hold while no broker answers.
+"""Orders in a worker's file: they hold while no broker answers.
 
-Its processes write them, and read them at their start; the supervisor, which talks to nobody, looks
-there how many processes are wanted. The file is replaced as a whole, so who reads it finds either
-orders or those before.
+Its processes write them, and read them at their start. The supervisor, which calls no broker, reads
+there how many processes are wanted. The file is replaced as a whole, so a reader finds either the
+new orders or the old ones.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class OrdersFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read_at: tuple[int, int, int] | None = None
-        """Which file was read; None: there was none, or it could not be."""
+        """Which file was read; None: there was none, or it could not be read."""
         self._unreadable = False
         self._kept = Kept()
 
     def read(self) -> Kept:
-        """What was written last; no orders where there is no file, or none that can be read."""
+        """Return what was written last; no orders if there is no readable file."""
         try:
             state = self._path.stat()
             at = (state.st_mtime_ns, state.st_ino, state.st_size)
@@ -48,14 +48,15 @@ class OrdersFile:
         except FileNotFoundError:
             self._kept, self._read_at, self._unreadable = Kept(), None, False
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            # Of a later version, or damaged: what was known goes on, and a broker says it again.
+            # From a later version, or damaged: the known orders stay, and a broker sends them
+            # again.
             if not self._unreadable:
                 log.warning("orders_unreadable", path=str(self._path), reason=str(error))
             self._read_at, self._unreadable = None, True
         return self._kept
 
     def write(self, kept: Kept) -> None:
-        """Replace it, unless it says the same. A disk that is full is told of, and harms nobody."""
+        """Replace the file, unless it says the same. A full disk is logged, and does no harm."""
         if self.read() == kept and not self._unreadable:
             return
         fresh = self._path.with_suffix(f".{os.getpid()}")

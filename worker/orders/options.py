@@ -1,4 +1,4 @@
-"""Which options a process of a worker keeps, and who said so."""
+"""Which options a process of a worker follows, and who set them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from greencrawl.schema.settings import Settings
 
 
 def processes(settings: Settings, options: NodeOptions) -> int:
-    """How many processes a worker is to have."""
+    """Return how many processes a worker is to have."""
     return options.processes or settings.processes or len(os.sched_getaffinity(0))
 
 
 def in_force(settings: Settings, options: NodeOptions) -> dict[str, InForce]:
-    """Option → what is kept: the order, else the setting, else what holds where nobody says."""
+    """Return option → its value: the order, else the setting, else the default."""
     set_here: dict[str, Any] = {
         "processes": settings.processes or len(os.sched_getaffinity(0)),
         "greenlets": settings.greenlets,

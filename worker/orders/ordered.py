@@ -1,4 +1,4 @@
-"""A process of a worker as it is ordered: what its parts do about it, and what they tell."""
+"""Applies orders to a process of a worker, and reports its state."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Ordered:
         self._sender = sender
 
     def keep(self, options: NodeOptions) -> None:
-        """Work as is ordered from now on. How many processes there are is the supervisor's part."""
+        """Apply the orders in force. How many processes there are is the supervisor's part."""
         set_level(options.log_level or self._settings.log_level)
         self._rate.set(options.requests_per_second or 0.0)
         self._engine.keep(
@@ -54,9 +54,9 @@ class Ordered:
         )
 
     def change(self, crawls: Collection[int]) -> None:
-        """Options of these crawls were changed: sessions that keep another pace are to end.
+        """End sessions that keep another pace, after options of these crawls were changed.
 
-        Raises Unavailable: then it is to be called again.
+        Raises Unavailable: then call it again.
         """
         for crawl in crawls:
             context = self._crawls.renew(crawl)
@@ -67,11 +67,11 @@ class Ordered:
                     held.end_soon()
 
     def tell(self, loggers: Iterable[str]) -> None:
-        """These loggers are there: what the process says goes to one of them."""
+        """Set the loggers: the process sends its lines to one of them."""
         self._sender.tell(loggers)
 
     def facts(self, options: NodeOptions) -> Facts:
-        """What the process tells of itself while it keeps ``options``."""
+        """Return the report of the process while it follows ``options``."""
         figures = self._figures
         return replace(
             own_process.facts(self._settings.folders),

@@ -1,10 +1,9 @@
 """How many requests a second a whole worker may send: one row of turns for all its processes.
 
-The next turn stands in memory that the processes share, under a lock that is held for some
+The next turn is in memory that the processes share, under a lock that is held for some
 microseconds. Each process takes its turns from there, one at a time, and hands them to its sessions
-in the order in which they ask (the generic cell rate algorithm, ITU-T I.371). A turn that somebody
-was late for can be made up for within :data:`CREDIT_SECONDS`, so that the rate is kept and no burst
-follows a pause.
+in the order in which they ask (the generic cell rate algorithm, ITU-T I.371). A missed turn can be
+made up for within :data:`CREDIT_SECONDS`, so that the rate is kept and no burst follows a pause.
 """
 
 from __future__ import annotations
@@ -39,18 +38,19 @@ class Turn(Event):
 
 
 class SharedTurns:
-    """The row of turns in a file; see the module's text. Raises OSError."""
+    """The row of turns in a file; see the module's docstring. Raises OSError."""
 
     def __init__(self, path: Path, *, clock: Monotonic = time.monotonic) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._clock = clock
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        os.posix_fallocate(self._descriptor, 0, _ROW.size)  # a hole on a full disk would be SIGBUS
+        # a hole in the file on a full disk would cause SIGBUS
+        os.posix_fallocate(self._descriptor, 0, _ROW.size)
         self._map = mmap.mmap(self._descriptor, _ROW.size)
         self._boot = boot_id().replace("-", "").encode()[:16].ljust(16, b"\0")
 
     def set(self, rate: float) -> None:
-        """So many a second from now on, at all processes; 0: no limit."""
+        """Set the rate a second for all processes; 0: no limit."""
         with self:
             known, at = self._read()
             if rate != known:
@@ -59,7 +59,7 @@ class SharedTurns:
                 _ROW.pack_into(self._map, 0, self._boot, rate, at)
 
     def take(self) -> float | None:
-        """Take the next turn; when it is, on the clock. None where there is no limit."""
+        """Take the next turn; return its time on the clock. None if there is no limit."""
         with self:
             rate, at = self._read()
             if not rate:
@@ -69,7 +69,7 @@ class SharedTurns:
             return at
 
     def close(self) -> None:
-        """Free the file."""
+        """Close the file."""
         self._map.close()
         os.close(self._descriptor)
 
@@ -88,7 +88,7 @@ class Rate:
     """The requests of one process: counted, and each at its turn while there is a limit."""
 
     def __init__(self, turns: SharedTurns | None = None) -> None:
-        """Without ``turns`` there never is a limit."""
+        """Build it; without ``turns`` there never is a limit."""
         self.requests = 0
         """Requests that this process has sent."""
         self.limited = False
@@ -99,7 +99,7 @@ class Rate:
         self._greenlet: gevent.Greenlet[..., Any] | None = None
 
     def set(self, rate: float) -> None:
-        """So many requests a second, of all processes together; 0: no limit."""
+        """Set the requests a second of all processes together; 0: no limit."""
         if self._turns is None:
             return
         self._turns.set(rate)
@@ -109,8 +109,10 @@ class Rate:
         self._changed.set()
 
     def turn(self) -> Turn:
-        """What to wait for before a request is sent: an event. Say ``left`` if it is not waited
-        for any more."""
+        """Return the turn to wait for before a request is sent: an event.
+
+        Set ``left`` if it is no longer waited for.
+        """
         turn = Turn()
         self._waiting.append(turn)
         self._wanted.set()
@@ -133,7 +135,7 @@ class Rate:
                 continue
             seconds = at - time.monotonic()
             if seconds > 0 and self._changed.wait(seconds):
-                continue  # another rate: this turn is not as it was meant
+                continue  # the rate has changed: this turn is outdated
             self._hand_out()
 
     def _hand_out(self) -> None:

@@ -1,1 +1,2 @@
-"""Processes that may die: who starts them, who reads suspects, and what tells whom to charge."""
+"""Processes that may die: the supervisor, the reader of suspects, and the record of whom to
+charge."""

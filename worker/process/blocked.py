@@ -1,8 +1,8 @@
-"""When this process was busy with one thing, so that answers waited: no fault of their hosts'.
+"""Times when this process was busy with one thing, so that answers waited; hosts are not charged.
 
-While a page is parsed, no socket is looked at. An answer that comes meanwhile is seen at the next
-turn of the loop, so of its wait the stretch before that turn is ours. A stretch at whose end the
-answer was still to come counts as its host's, as all else does.
+While a page is parsed, no socket is read. An answer that comes meanwhile is seen at the next turn
+of the loop. So the busy time before that turn is our part of its wait. If the answer had still not
+come at the end of a busy time, that time counts as the host's.
 """
 
 from __future__ import annotations
@@ -15,30 +15,31 @@ import gevent
 from greencrawl.schema.clock import Clock, monotonic
 
 LEAST_SECONDS = 0.02
-"""Shorter stretches are not noted: they are what every page takes."""
+"""Shorter busy times are not noted: every page takes as much."""
 AT_ONCE_SECONDS = 0.05
-"""A look that came no later after a stretch did not wait for anything: others were run first."""
+"""A read that came within this time after a busy time did not wait: others ran first."""
 _KEPT = 64
 
 
 class Blocked:
-    """The stretches of late of one process. Not locked: its methods never yield to the hub."""
+    """The recent busy times of one process. It has no lock: its methods never yield to the hub."""
 
     def __init__(self, clock: Clock = monotonic) -> None:
         self._clock = clock
         self._loop = gevent.get_hub().loop
         self._late: deque[tuple[int, int, float, float]] = deque(maxlen=_KEPT)
         self.count = 0
-        """How many there were: whoever sees it rise has been waiting meanwhile."""
+        """How many there were: a caller that sees it rise has waited meanwhile."""
         self.seconds = 0.0
-        """How long they took together."""
+        """Their sum in seconds."""
 
     def begin(self) -> tuple[float, int]:
-        """The argument for :meth:`end`."""
+        """Return the argument for :meth:`end`."""
         return self._clock(), self._loop.iteration
 
     def end(self, begun: tuple[float, int]) -> None:
-        """A stretch is over, unless others ran meanwhile: then nobody was held up."""
+        """Note the end of a busy time, unless other greenlets ran meanwhile: then none was held
+        up."""
         began, turn = begun
         now = self._clock()
         if now - began >= LEAST_SECONDS and self._loop.iteration == turn:
@@ -47,8 +48,10 @@ class Blocked:
             self._late.append((self.count, turn, began, now))
 
     def before_this(self, count: int) -> float:
-        """Seconds of the stretches after number ``count`` by whose end that had come for which the
-        caller waited: it was seen at the loop's next look, or before they began.
+        """Return the seconds of busy times after number ``count`` in which an answer waited.
+
+        The answer had come by the end of these: it was seen at the loop's next turn, or before they
+        began.
         """
         turn = self._loop.iteration
         seen = self._clock() - max(time() - self._loop.now(), 0.0)
@@ -60,11 +63,11 @@ class Blocked:
         )
 
     def after(self, count: int) -> float:
-        """Seconds of the stretches after number ``count``."""
+        """Return the seconds of the busy times after number ``count``."""
         return sum(ended - began for number, _, began, ended in self._late if number > count)
 
     def since(self, moment: float) -> float:
-        """Seconds of all stretches after ``moment``."""
+        """Return the seconds of all busy times after ``moment``."""
         return sum(
             ended - max(began, moment) for _, _, began, ended in self._late if ended > moment
         )
@@ -74,7 +77,7 @@ _of_hub: dict[object, Blocked] = {}
 
 
 def blocked() -> Blocked:
-    """That of this thread's hub."""
+    """Return the one of this thread's hub."""
     hub = gevent.get_hub()
     found = _of_hub.get(hub)
     if found is None:

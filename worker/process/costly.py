@@ -1,11 +1,11 @@
-"""Hosts whose pages take more CPU than they are granted, be it to read them, or to undo their
-content-encodings (``greencrawl.worker.kernels.http.granted``).
+"""Hosts whose pages take more CPU than they are granted.
 
-The pages of such a host, and of others of its registrable domain, are read in a process of their
-own until some in a row were cheap again. So are the pages of all hosts on a machine where
-:data:`BAD_NEIGHBOURS` domains had such hosts. The host waits :data:`REST` times as long as they
-took, and after :data:`PARKED_AFTER` of them, which took :data:`PARKED_SECONDS` together, it is
-blocked.
+It is the CPU for reading them, or for undoing their content-encodings
+(``greencrawl.worker.kernels.http.granted``). The pages of such a host, and of others of its
+registrable domain, are read in a process of their own until some in a row were cheap again. The
+same holds for all hosts on a machine if :data:`BAD_NEIGHBOURS` domains had such hosts there. The
+host rests :data:`REST` times as long as its pages took. After :data:`PARKED_AFTER` of them, which
+took :data:`PARKED_SECONDS` together, it is blocked.
 """
 
 from __future__ import annotations
@@ -19,22 +19,24 @@ from greencrawl.schema.records import Failure, Fetched
 from greencrawl.worker.http.addresses import address_name
 
 PARKED_AFTER = 5
-"""Pages that a host may have beyond what they are granted."""
+"""Most pages of a host that may exceed their grant."""
 PARKED_SECONDS = 1.0
-"""CPU that they may take."""
+"""Most CPU seconds that these may take."""
 CHEAP_AGAIN = 20
-"""Pages in a row within what they are granted, after which nothing is held against a host."""
+"""After so many pages in a row within their grant, a host is trusted again."""
 BAD_NEIGHBOURS = 3
-"""Domains with such hosts on one machine (an address, or a /64 of IPv6), from which on others there
-are suspected. A platform's machine has honest hosts by thousands beside a bad one."""
+"""If a machine (an address, or a /64 of IPv6) has so many such domains, all its hosts are
+suspected.
+
+A platform's machine has thousands of honest hosts beside a bad one.
+"""
 REST = 10.0
-"""Seconds that a host is left in peace for each second that its page took: it gets a tenth of a
-core at most."""
+"""Seconds that a host rests for each CPU second of its page: it gets at most a tenth of a core."""
 
 UNPACKING_SECONDS = 0.05
 UNPACKING_SECONDS_PER_BYTE = 0.02e-6
-"""CPU that undoing an answer's content-encodings is granted: the first, and the other times its
-bytes as they came. Ten honest megabytes take 0.02 to 0.04 s, of two to four that came."""
+"""CPU seconds that undoing an answer's content-encodings is granted: a fixed time, and a time for
+each byte as it came. Ten honest megabytes take 0.02 to 0.04 s; they came as two to four."""
 
 _DENSE_BYTES = 128 * 1024
 _DENSE = 50
@@ -47,11 +49,11 @@ class _Bill(Struct):
     granted: float = 0.0
     cheap: int = 0
     domains: set[str] = field(default_factory=set)
-    """Of a machine: those that had such pages, :data:`BAD_NEIGHBOURS` at most."""
+    """For a machine: its domains that had such pages, at most :data:`BAD_NEIGHBOURS`."""
 
 
 def unpacking(answer: Fetched | Failure) -> str:
-    """Why the host is charged for what undoing an answer's content-encodings took, "" if not."""
+    """Say why the host is charged for undoing an answer's content-encodings, "" if it is not."""
     cpu = answer.unpacking
     if isinstance(answer, Failure):
         if cpu <= UNPACKING_SECONDS:
@@ -66,8 +68,10 @@ def unpacking(answer: Fetched | Failure) -> str:
 
 
 def dense(fetched: Fetched) -> str:
-    """Why an answer is to be read in a process of its own: it is large, and came as next to
-    nothing. "" if it did not."""
+    """Say why an answer is to be read in a process of its own, "" if it is not.
+
+    The reason is that it is large, and came as next to nothing.
+    """
     size, sent = len(fetched.body), fetched.wire_bytes
     if size < _DENSE_BYTES or not _is_dense(size, sent):
         return ""
@@ -79,14 +83,16 @@ def _is_dense(size: int, sent: int) -> bool:
 
 
 class CostlyHosts:
-    """The books of one process. Not locked: its methods never yield to the hub."""
+    """The costly hosts of one process. It has no lock: its methods never yield to the hub."""
 
     def __init__(self) -> None:
         self._bills: OrderedDict[str, _Bill] = OrderedDict()
 
     def suspects(self, host: str, address: str) -> bool:
-        """Whether to read a host's answers in a process of their own, because of what it, or its
-        neighbours, have sent before."""
+        """Tell whether to read a host's answers in a process of their own.
+
+        The reason is what it, or its neighbours, have sent before.
+        """
         if not self._bills:
             return False
         if host in self._bills or f"d:{registrable_domain(host)}" in self._bills:
@@ -95,7 +101,7 @@ class CostlyHosts:
         return bill is not None and len(bill.domains) >= BAD_NEIGHBOURS
 
     def cheap(self, host: str, address: str) -> None:
-        """A page of a host whose pages are read alone took no more than it was granted."""
+        """Note that a suspected host's page took no more than its grant."""
         for name in _names(host, address):
             bill = self._bills.get(name)
             if bill is not None:
@@ -104,7 +110,8 @@ class CostlyHosts:
                     del self._bills[name]
 
     def charge(self, host: str, address: str, cpu: float, granted: float) -> str:
-        """A page took ``cpu`` seconds; returns why its host is to be blocked, "" if it is not."""
+        """Charge a page that took ``cpu`` seconds; say why its host is to be blocked, "" if it is
+        not."""
         domain = registrable_domain(host)
         for name in _names(host, address):
             bill = self._bills.setdefault(name, _Bill())
@@ -127,6 +134,6 @@ class CostlyHosts:
 
 
 def _names(host: str, address: str) -> tuple[str, ...]:
-    """Whose bills a page of a host is on: the host's, its domain's, its machine's."""
+    """Return what a page is charged to: its host, its domain, its machine."""
     names = (host, f"d:{registrable_domain(host)}")
     return (*names, address_name(address)) if address else names

@@ -1,12 +1,12 @@
 """A page of memory that a worker process shares with its supervisor, and that outlives both.
 
 The child writes its heartbeat and, while a page is being parsed, *which* page that is. When the
-child dies or hangs, the supervisor reads there whom to charge. The file is a plain ``mmap``: what
-was written is seen by other processes at once and survives SIGKILL, though not a power cut, which
-needs no culprit.
+child dies or hangs, the supervisor reads there whom to charge. The file is a plain ``mmap``: other
+processes see a write at once, and it survives SIGKILL. It does not survive a power cut, after which
+nobody is to be charged.
 
 Layout (little-endian): beats u64 · ready u8 · cause u8 · set u8 · pad u8 · length u32 · payload. At
-the end stands the moment (f64) at which the last process was found dead.
+the end is the moment (f64) at which the last process was found dead.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Suspect(Struct, frozen=True, array_like=True):
 
 
 class Lock(Protocol):
-    """What keeps pages that are parsed apart: a lock of threads, or gevent's own."""
+    """Lets one page at a time be parsed: a lock of threads, or gevent's own."""
 
     def acquire(self) -> object:
         """Wait until it is free, and hold it."""
@@ -68,18 +68,22 @@ class CrashRecord:
     def __init__(
         self, path: Path, lock: Lock | None = None, blocked: Blocked | None = None
     ) -> None:
-        """``lock`` is the one under which pages are parsed; by default one of threads, which is
-        slower where gevent has patched it. ``blocked`` is told how long each body took."""
+        """Open the record.
+
+        ``lock`` is the one under which pages are parsed; the default is one of threads, which is
+        slower if gevent has patched it. ``blocked`` is told how long each body took.
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.posix_fallocate(descriptor, 0, SIZE)  # a hole on a full disk would be SIGBUS
+            # a hole in the file on a full disk would cause SIGBUS
+            os.posix_fallocate(descriptor, 0, SIZE)
             self._map = mmap.mmap(descriptor, SIZE)
         finally:
             os.close(descriptor)
         self._beats = 0
         self._parses = 0
-        self._page = 0  # number of the one being parsed, 0 between pages
+        self._page = 0  # number of the page being parsed, 0 between pages
         self._beaten_page = 0
         self._lock = threading.Lock() if lock is None else lock
         self._blocked = blocked
@@ -88,11 +92,11 @@ class CrashRecord:
     # -- the child
 
     def beat(self) -> None:
-        """Show that the process gets on: the hub is turning, and no page is parsed for ever.
+        """Show that the process makes progress: the hub runs, and no page is parsed for ever.
 
-        While one page is being parsed, only the first call beats. A user's hook that waits
-        (``time.sleep``, a request without an answer) lets the hub turn, and yet no other page
-        could be parsed.
+        While one page is being parsed, only the first call beats. If a user's hook waits
+        (``time.sleep``, a request without an answer), the hub runs, but no other page can be
+        parsed.
         """
         if self._page and self._page == self._beaten_page:
             return
@@ -101,7 +105,7 @@ class CrashRecord:
         _BEATS.pack_into(self._map, 0, self._beats)
 
     def set_ready(self) -> None:
-        """Show that the child came up: dying from now on is no failure to start."""
+        """Show that the child has started: a death from now on is no failed start."""
         self._map[_READY] = 1
 
     def parsing(self, suspect: Suspect) -> Parsing:
@@ -113,13 +117,13 @@ class CrashRecord:
         return Parsing(self, suspect, self._blocked)
 
     def _begin(self, suspect: Suspect) -> None:
-        encoded = self._encode(suspect)  # which may raise, so before the lock
+        encoded = self._encode(suspect)  # this may raise, so it comes before the lock
         payload = _LENGTH.pack(len(encoded)) + encoded
         end = _LENGTH_AT + len(payload)
         self._lock.acquire()
         self._parses += 1
         self._page = self._parses
-        if end <= _DIED_AT:  # else (a URL beyond every limit) the page is parsed unnamed
+        if end <= _DIED_AT:  # otherwise (a URL beyond every limit) the page is parsed unnamed
             self._map[_LENGTH_AT:end] = payload
             self._map[_SET] = 1
 
@@ -132,16 +136,16 @@ class CrashRecord:
 
     @property
     def beats(self) -> int:
-        """Heartbeats so far; a number that stands still for long means a stalled hub."""
+        """Return the heartbeats so far; if the number does not change for long, the hub hangs."""
         return int(_BEATS.unpack_from(self._map)[0])
 
     @property
     def ready(self) -> bool:
-        """Whether the child came up: see :meth:`set_ready`."""
+        """Tell whether the child has started: see :meth:`set_ready`."""
         return bool(self._map[_READY])
 
     def suspect(self) -> Suspect | None:
-        """The task being parsed now (or when the process died); None between pages."""
+        """Return the task being parsed now (or when the process died); None between pages."""
         _, _, _, marked, length = _HEAD.unpack_from(self._map)
         if not marked:
             return None
@@ -149,7 +153,7 @@ class CrashRecord:
         return msgspec.msgpack.decode(payload, type=Suspect)
 
     def note_death(self, cause: FailureKind) -> Suspect | None:
-        """Write down why the child is gone, for its successor; returns the suspect, if any.
+        """Write down why the child is gone, for its successor; return the suspect, if any.
 
         Without a suspect nothing is written: nobody will be charged.
         """
@@ -158,22 +162,22 @@ class CrashRecord:
         return suspect
 
     def verdict(self) -> tuple[FailureKind, Suspect] | None:
-        """What :meth:`note_death` wrote, until :meth:`clear`."""
+        """Return what :meth:`note_death` wrote, until :meth:`clear`."""
         cause, suspect = _CAUSES[self._map[_CAUSE]], self.suspect()
         return (cause, suspect) if cause and suspect else None
 
     @property
     def died(self) -> float:
-        """When the process before this one was found dead, by ``time.monotonic``; 0: not known."""
+        """Return when the previous process was found dead, by ``time.monotonic``; 0: not known."""
         return float(_DIED.unpack_from(self._map, _DIED_AT)[0])
 
     def rearm(self, died: float = 0.0) -> None:
-        """Before a child starts: heartbeat and readiness begin anew, a verdict stays.
+        """Prepare for a new child: heartbeat and readiness start again, a verdict stays.
 
-        ``died``: when the child before it was found dead, by ``time.monotonic``; 0: not known.
+        ``died``: when the previous child was found dead, by ``time.monotonic``; 0: not known.
 
         A suspect without a verdict is forgotten: its process died together with the supervisor,
-        of something that the page did not do.
+        which the page did not cause.
         """
         _BEATS.pack_into(self._map, 0, 0)
         _DIED.pack_into(self._map, _DIED_AT, died)
@@ -192,7 +196,7 @@ class CrashRecord:
 
 
 class Parsing:
-    """A body of :meth:`CrashRecord.parsing`: a class, since each page pays for it."""
+    """A body of :meth:`CrashRecord.parsing`. It is a class for speed, since each page uses it."""
 
     __slots__ = ("_begun", "_blocked", "_crash_record", "_suspect")
 

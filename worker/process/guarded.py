@@ -1,8 +1,7 @@
-"""Steps that run the user's code, libxml or an old pattern on a task run here, where the task can
-be charged for it.
+"""Runs the steps that use the user's code, libxml or an old pattern, where a task can be charged.
 
-Meanwhile the crash record names the page, so that the supervisor can tell whose it was. A suspect
-is read in a process of its own (``greencrawl.worker.process.quarantine``).
+Meanwhile the crash record names the page, so that the supervisor can tell whose fault a death was.
+A suspect is read in a process of its own (``greencrawl.worker.process.quarantine``).
 """
 
 from __future__ import annotations
@@ -40,12 +39,15 @@ _LONG_BYTES = 32 * 1024
 _LARGE_BYTES = 1024 * 1024
 _GZIP, _GZIP_MAGIC = 31, b"\x1f\x8b"
 SITEMAP_SECONDS = 5.0
-"""CPU that a sitemap may take; one of 50 MB with 50,000 URLs takes two."""
+"""Most CPU seconds of a sitemap; one of 50 MB with 50,000 URLs takes two."""
 
 
 def _pack(visit: Visit, fetched: Fetched) -> None:
-    """Pack a large body, which sitemaps are read from as well: it may wait for its turn, and then
-    takes a while, and all who fetch would wait for its memory."""
+    """Pack a large body, which sitemaps are read from as well.
+
+    It may wait for its turn, which then takes a while, and all fetching sessions would wait for its
+    memory.
+    """
     if len(fetched.body) <= _LARGE_BYTES or fetched.body.startswith(_GZIP_MAGIC):
         return
     size = len(fetched.body)
@@ -60,10 +62,10 @@ def _gzipped(body: bytes) -> bytes:
 
 
 class Reader(Protocol):
-    """The part of ``greencrawl.worker.process.quarantine.Quarantine`` that is needed here.
+    """The part of ``greencrawl.worker.process.quarantine.Quarantine`` that is used here.
 
     Each of its methods raises DiedInQuarantine when the task killed or hung that process, NoProcess
-    when the process does not come up, and RaisedInQuarantine with what nobody foresaw there.
+    when the process does not start, and RaisedInQuarantine with an unforeseen error there.
     """
 
     def read(
@@ -84,29 +86,35 @@ class Reader(Protocol):
     def request_headers(
         self, context: CrawlContext, task: Task, headers: dict[str, str]
     ) -> dict[str, str]:
-        """The headers that the user's ``request`` makes of ``headers``. Raises HookError, too."""
+        """Return the headers that the user's ``request`` makes of ``headers``.
+
+        Also raises HookError.
+        """
 
     def excluded_by(self, context: CrawlContext, task: Task, url: str, link: bool) -> str | None:
-        """``Rules.judge`` of the crawl; ``link`` as there."""
+        """Run ``Rules.judge`` of the crawl; ``link`` as there."""
 
     def verdict(
         self, context: CrawlContext, task: Task, entry: str, fetched: Fetched, grant: Grant | None
     ) -> Verdict | Failure:
-        """What the kind of the crawl's ``auth`` entry of that name says of an answer."""
+        """Return the verdict on an answer of the crawl's ``auth`` entry of that name."""
 
 
 class Guarded:
-    """Those calls of one worker process. Safe for many greenlets: guarded bodies take turns.
+    """The guarded calls of one worker process. Safe for many greenlets: guarded bodies take turns.
 
-    Methods raise DiedInQuarantine, NoProcess and RaisedInQuarantine of a suspect, as
+    For a suspect, methods raise DiedInQuarantine, NoProcess and RaisedInQuarantine, as
     :class:`Reader` does.
     """
 
     def __init__(
         self, crash_record: CrashRecord, quarantine: Reader, fetching: Reader | None = None
     ) -> None:
-        """``fetching`` is the process in which kernels ask for suspects: another one, since the
-        answers that they get may have to be judged in the first."""
+        """Build it.
+
+        ``fetching`` is the process in which kernels ask for suspects. It is another one, since the
+        first may have to judge the answers that they get.
+        """
         self._crash_record = crash_record
         self._quarantine = quarantine
         self._fetching = fetching or quarantine
@@ -114,10 +122,10 @@ class Guarded:
         self._sitemap = BoundedSemaphore(1)
 
     def excluded_by(self, visit: Visit, task: Task, url: str, *, link: bool = False) -> str | None:
-        """What the crawl's rules say of the task's URL, of where it redirects to, or of a ``link``.
+        """Judge by the crawl's rules the task's URL, the target of its redirect, or a ``link``.
 
-        An old crawl's pattern that backtracks for ever hangs the process: as much a charge as a
-        hook's.
+        An old crawl's pattern that backtracks for ever hangs the process. It is charged like a
+        hook.
         """
         rules = visit.context.rules
         if not visit.context.backtracks:
@@ -129,13 +137,13 @@ class Guarded:
             return rules.judge(task, url, link)
 
     def as_page(self, visit: Visit, task: Task) -> Task:
-        """A requisite whose answer is HTML, as an ``object`` may show: a page where the crawl's
-        rules let it be one."""
+        """Return a requisite whose answer is HTML, as for an ``object``, as a page, if the crawl's
+        rules allow it."""
         page = as_page(task)
         return task if self.excluded_by(visit, page, page.url) else page
 
     def request_headers(self, visit: Visit, task: Task, headers: dict[str, str]) -> dict[str, str]:
-        """Headers by the user's own function. Raises HookError."""
+        """Return headers by the user's own function. Raises HookError."""
         if task.suspect:
             with visit.held.waiting(request=False):
                 return self._quarantine.request_headers(visit.context, task, headers)
@@ -145,8 +153,8 @@ class Guarded:
     def verdict(
         self, visit: Visit, task: Task, kind: Kind, fetched: Fetched, grant: Grant | None
     ) -> Verdict | Failure:
-        """What ``kind`` says of an answer; raises what its ``judge`` raises."""
-        if not isinstance(kind.entry, Form | Own):  # they alone read pages, or run user's code
+        """Return the verdict of ``kind`` on an answer; raises what its ``judge`` raises."""
+        if not isinstance(kind.entry, Form | Own):  # only these read pages, or run user's code
             return kind.judge(fetched, grant)
         if not task.suspect:
             try:
@@ -161,8 +169,11 @@ class Guarded:
     def fetch(
         self, kernel: Kernel, asking: TaskVisit, visit: Visit, headers: Mapping[str, str]
     ) -> Fetched | Failure:
-        """``Kernel.fetch``. A user's own is named in the crash record, but while it waits for an
-        answer. Raises VisitOver and LeaseExpired."""
+        """Run ``Kernel.fetch``.
+
+        The crash record names a user's own kernel, except while it waits for an answer. Raises
+        VisitOver and LeaseExpired.
+        """
         task = asking.task
         if not isinstance(asking, JudgedVisit):
             return kernel.fetch(asking, task, headers)
@@ -184,8 +195,11 @@ class Guarded:
         return answer
 
     def read(self, visit: Visit, task: Task, fetched: Fetched, kernel: Kernel = HTTP) -> Reading:
-        """``Kernel.read``. An answer that takes too long is read alone, and its host is charged,
-        unless it is the user's own kernel that takes long."""
+        """Run ``Kernel.read``.
+
+        An answer that takes too long is read alone, and its host is charged, unless it is the
+        user's own kernel that takes long.
+        """
         if isinstance(kernel, Sitemap):
             return self._read_in_steps(visit, task, fetched, kernel)
         doubtful = kernel is HTTP and not stops() and is_doubtful(fetched.body)
@@ -208,9 +222,9 @@ class Guarded:
     ) -> Reading:
         """Read a sitemap or feed, with turns for others.
 
-        One long sitemap is read at a time, that less memory is taken. A crawl whose patterns may
-        backtrack for ever has it read alone. A host whose sitemaps take too long is charged. What
-        is left of ``fetched`` is no more than is kept of a page.
+        One long sitemap is read at a time, which saves memory. If a crawl's patterns may backtrack
+        for ever, it is read alone. A host whose sitemaps take too long is charged. Only what is
+        kept of a page is left of ``fetched``.
         """
         if task.suspect or visit.context.backtracks:
             with visit.held.waiting(request=False):
@@ -235,16 +249,16 @@ class Guarded:
         return reading
 
     def unpack(self, visit: Visit, fetched: Fetched) -> None:
-        """Have of a body what is kept of a page."""
+        """Reduce a body to what is kept of a page."""
         fetched.unpack(visit.context.options.max_body_bytes)
         visit.repacked(len(fetched.body))
 
     def unpacked(self, visit: Visit, answer: Fetched | Failure) -> str:
-        """Charge the host where undoing an answer's content-encodings took too much.
+        """Charge the host if undoing an answer's content-encodings took too much.
 
         Returns why, "" if it did not.
         """
-        if not answer.unpacking:  # as good as all answers
+        if not answer.unpacking:  # nearly all answers
             return ""
         said = unpacking(answer)
         if said:
@@ -254,12 +268,12 @@ class Guarded:
     def _read_alone(
         self, visit: Visit, task: Task, fetched: Fetched, spent: float, kernel: Kernel
     ) -> Reading:
-        """``spent`` seconds of CPU went into it here already."""
+        """Read alone; ``spent`` seconds of CPU went into it here already."""
         try:
             with visit.held.waiting(request=False):
                 reading = self._quarantine.read(visit.context, task, fetched, kernel.name)
         except DiedInQuarantine as error:
-            # What the user's functions hang in is no fault of the host's.
+            # The host is not charged for what the user's functions hang in.
             own = isinstance(kernel, OwnKernel) or visit.context.hooks.wanted
             if error.seconds and not own:
                 spent += error.seconds
@@ -273,7 +287,7 @@ class Guarded:
         return reading
 
     def _charge(self, visit: Visit, fetched: Fetched, reading: Reading, most: float) -> None:
-        """What a page took beyond its grant, ``most``, is its host's to wait for."""
+        """Let a page's host rest for what the page took beyond its grant, ``most``."""
         cpu = reading.cpu
         reading.costly = f"reading it took {cpu:.2f} s of CPU, and {most:.2f} s were granted"
         self._bill(visit, fetched, cpu, most)
@@ -289,7 +303,7 @@ class Guarded:
 
 
 class _Mark:
-    """The name of a task in the crash record, put there and taken out again."""
+    """Puts the name of a task into the crash record, and removes it again."""
 
     def __init__(self, parsing: Parsing) -> None:
         self._parsing = parsing

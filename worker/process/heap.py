@@ -12,15 +12,15 @@ _M_MXFAST, _M_ARENA_MAX = 1, -8  # <malloc.h>
 
 
 def settle() -> bool:
-    """Have freed memory merged at once with its neighbours, for the life of this process.
+    """Let freed memory be merged at once with its neighbours, for the life of this process.
 
-    A tree of libxml2 is thousands of small pieces that come and go together. glibc keeps such
-    pieces apart ("fast bins") and sweeps them up whenever something larger is freed, several times
-    a page. Parsing documentation took 260 µs that way and takes 165 without.
+    A tree of libxml2 is thousands of small pieces that are allocated and freed together. glibc
+    keeps such pieces apart ("fast bins") and merges them whenever something larger is freed,
+    several times a page. Parsing documentation took 260 µs that way and takes 165 without.
 
-    Also make the store's threads share the heap of the greenlets. A heap of their own keeps 10 MB
+    Also let the store's threads share the heap of the greenlets. A heap of their own keeps 10 MB
     that are free, and threads that wait for the interpreter hardly ever meet at a lock of the heap.
-    Call it before there are threads. False where the C library has no such settings.
+    Call it before there are threads. False if the C library has no such settings.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -30,10 +30,11 @@ def settle() -> bool:
 
 
 def keep_small() -> None:
-    """Give back every few seconds what is free; a greenlet's body.
+    """Give back free memory every few seconds; a greenlet runs this.
 
     glibc gives back only the upper end of the heap, so after a burst – a thousand pages at once –
-    its size stays. Takes about a millisecond, some 5 where much is given back and taken anew.
+    its size stays. This takes about a millisecond, some 5 if much is given back and allocated
+    again.
     """
     try:
         trim = ctypes.CDLL(None).malloc_trim

@@ -1,9 +1,9 @@
-"""Incarnations: the numbers by which the lives of a worker's process are told apart.
+"""Incarnations: numbers that tell the lives of a worker's process apart.
 
-A file keeps the latest ones. Each process holds a lock beside it for as long as it lives, so that
-whoever gets the lock knows that those noted are over. A copy of the folder holds the same numbers,
+A file keeps the latest ones. Each process holds a lock beside it as long as it lives. So a process
+that gets the lock knows that the noted ones are over. A copy of the folder holds the same numbers,
 but their processes may be at work where it was copied from. So the file also says in which folder
-and in which boot of the machine it was written; elsewhere its numbers say nothing of deaths.
+and in which boot of the machine it was written; elsewhere its numbers say nothing about deaths.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 from greencrawl.schema import file_lock
 
 _SINCE_SECONDS = 1_577_836_800
-"""2020: until 2051 an incarnation has no more than fourteen digits."""
+"""2020: so until 2051 an incarnation has no more than fourteen digits."""
 _CHANCES = 100_000
 _KEPT = 16
-"""So many are remembered: some may have died before they met a broker."""
+"""So many are remembered: some may have died before they reached a broker."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -34,14 +34,14 @@ class Incarnation:
 
 
 def boot_id() -> str:
-    """What names this boot of the machine; "" where the kernel does not say."""
+    """Return the name of this boot of the machine; "" if the kernel does not say."""
     return _BOOT.read_text().strip() if _BOOT.exists() else ""
 
 
 def begin(path: Path) -> Incarnation:
-    """:func:`next_incarnation` of this process, which holds the lock until it ends.
+    """Return :func:`next_incarnation` of this process, which holds the lock until it ends.
 
-    Where another process has the lock nobody is known to be dead. Raises OSError.
+    If another process has the lock, none is known to be dead. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -54,9 +54,9 @@ def begin(path: Path) -> Incarnation:
 def next_incarnation(path: Path, *, boot: str | None = None, alone: bool = True) -> Incarnation:
     """Note a start in the file at ``path``, durably; its number is above all before.
 
-    It is the clock's seconds, so that a worker that lost its folder is not taken for an older life
-    of itself, and five digits by chance: two machines that go by one name, started in the same
-    second or from copies of one folder, are to be told apart. Fourteen digits are what Lua writes.
+    It is made of the clock's seconds and five random digits. By the seconds a worker that lost its
+    folder is not taken for an older life of itself. The digits tell two machines apart that use one
+    name and started in the same second or from copies of one folder. Lua can write fourteen digits.
 
     ``boot`` names the boot of the machine; by default the kernel is asked. ``alone``: all that
     began in this folder before are over. Raises OSError.
@@ -79,7 +79,10 @@ def next_incarnation(path: Path, *, boot: str | None = None, alone: bool = True)
 
 
 def _read(path: Path) -> tuple[tuple[int, ...], object]:
-    """The incarnations noted, the latest first, and where. An earlier version wrote one number."""
+    """Return the noted incarnations, the latest first, and where.
+
+    An earlier version wrote one number.
+    """
     try:
         found = json.loads(path.read_text())
         if isinstance(found, int):

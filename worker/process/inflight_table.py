@@ -1,8 +1,8 @@
 """Which sessions have a request under way, in memory that outlives the process.
 
 When a worker's process dies, a server may still be busy with its last requests, so that their hosts
-must rest until those have surely ended. All other hosts need not: the next process reads here which
-they are, and says so when it reconciles. Like the crash record
+must rest until those have surely ended. Other hosts need not rest: the next process reads here
+which they are, and says so when it reconciles. Like the crash record
 (``greencrawl.worker.process.crash_record``) this is a plain ``mmap`` of a file. Unlike it, it is
 not believed after a reboot, when the file may be older than the process's end.
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from greencrawl.worker.process.incarnation import boot_id
 
 ROWS = 4096
-"""Sessions that are told apart; those beyond count as having a request under way."""
+"""Sessions that are told apart; further ones count as having a request under way."""
 
 _ROW = struct.Struct("<QB7x")
 _HEAD = 16
@@ -30,12 +30,14 @@ class InflightTable:
     """One process's table. Raises OSError when the file cannot be made."""
 
     def __init__(self, path: Path, *, boot: str | None = None) -> None:
-        """``boot`` names the boot of the machine; by default the kernel is asked."""
+        """Open the table; ``boot`` names the boot of the machine; by default the kernel is
+        asked."""
         path.parent.mkdir(parents=True, exist_ok=True)
         size = _HEAD + ROWS * _ROW.size
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.posix_fallocate(descriptor, 0, size)  # a hole on a full disk would be SIGBUS
+            # a hole in the file on a full disk would cause SIGBUS
+            os.posix_fallocate(descriptor, 0, size)
             self._map = mmap.mmap(descriptor, size)
         finally:
             os.close(descriptor)
@@ -44,19 +46,20 @@ class InflightTable:
         self._unused: list[int] = []
 
     def left(self) -> tuple[str, ...]:
-        """Tokens of sessions that the last process held, and that had no request under way."""
+        """Return tokens of sessions of the last process that had no request under way."""
         if self._map[:_HEAD] != self._boot or not any(self._boot):
             return ()
         rows = _ROW.iter_unpack(self._map[_HEAD:])
         return tuple(f"{token:016x}" for token, state in rows if state == _IDLE)
 
     def begin(self) -> None:
-        """Forget the last process: the table is this one's from now on."""
+        """Forget the last process: the table is this process's from now on."""
         self._map[:] = self._boot.ljust(len(self._map), b"\0")
         self._unused = list(range(_HEAD, len(self._map), _ROW.size))
 
     def take(self, token: str) -> int | None:
-        """A row for a session without a request; None when there is none, or not begun yet."""
+        """Take a row for a session without a request; None if there is none, or before
+        :meth:`begin`."""
         if not self._unused:
             return None
         row = self._unused.pop()
@@ -64,10 +67,10 @@ class InflightTable:
         return row
 
     def set_busy(self, row: int, busy: bool) -> None:
-        """Note that a request is about to leave, or that the last one has ended."""
+        """Note that a request is about to be sent, or that the last one has ended."""
         self._map[row + 8] = _BUSY if busy else _IDLE
 
     def free(self, row: int) -> None:
-        """The session is over."""
+        """Free the row of a session that is over."""
         self._map[row + 8] = _FREE
         self._unused.append(row)

@@ -1,5 +1,4 @@
-"""The messages between a worker and the process that reads its suspects: msgpack with a length
-before."""
+"""The messages between a worker and the process that reads its suspects: msgpack after a length."""
 
 from __future__ import annotations
 
@@ -65,7 +64,7 @@ class VerdictRequest(Struct, frozen=True, tag="verdict"):
 
 
 class Asked(Struct, frozen=True, tag="asked"):
-    """A request that a kernel there wants to be made; no answer yet."""
+    """A request that a kernel there wants to send; it is not the answer yet."""
 
     method: str
     url: str
@@ -74,33 +73,34 @@ class Asked(Struct, frozen=True, tag="asked"):
 
 
 class Told(Struct, frozen=True):
-    """What came of a request: one of the two. It is no answer, and no request."""
+    """What came of a kernel's request: a page or a failure. It is neither an answer nor a
+    request."""
 
     fetched: Fetched | None = None
     failure: Failure | None = None
 
     @property
     def said(self) -> Fetched | Failure:
-        """That one."""
+        """Return the page or the failure."""
         found = self.fetched or self.failure
         assert found is not None
         return found
 
 
 class FetchAnswer(Struct, frozen=True, tag="fetch"):
-    """What came of a :class:`FetchRequest`."""
+    """The answer to a :class:`FetchRequest`."""
 
     told: Told
 
 
 class ReadAnswer(Struct, frozen=True, tag="read"):
-    """What came of a :class:`ReadRequest`."""
+    """The answer to a :class:`ReadRequest`."""
 
     reading: Reading
 
 
 class HeadersAnswer(Struct, frozen=True, tag="headers"):
-    """``problem`` is the user's function's error, or ""."""
+    """Headers; ``problem`` is the user's function's error, or ""."""
 
     headers: dict[str, str]
     problem: str = ""
@@ -113,14 +113,14 @@ class JudgeAnswer(Struct, frozen=True, tag="judge"):
 
 
 class VerdictAnswer(Struct, frozen=True, tag="verdict"):
-    """One of the two."""
+    """A verdict or a failure: one of the two is set."""
 
     verdict: Verdict | None = None
     failure: Failure | None = None
 
 
 class Raised(Struct, frozen=True, tag="raised"):
-    """What nobody foresaw: the error's type and message."""
+    """An unforeseen error: its type and message."""
 
     what: str
 
@@ -133,7 +133,7 @@ TOLD: msgspec.msgpack.Decoder[Told] = msgspec.msgpack.Decoder(Told)
 
 
 def told(said: Fetched | Failure) -> Told:
-    """What came of a request, for the way."""
+    """Pack what came of a request."""
     return Told(said) if isinstance(said, Fetched) else Told(failure=said)
 
 
@@ -144,7 +144,7 @@ def send(sock: socket.socket, data: bytes) -> None:
 
 
 def receive(sock: socket.socket) -> bytes | None:
-    """The next message, or None when the other end has gone. Raises OSError."""
+    """Return the next message, or None when the other end has gone. Raises OSError."""
     head = _exactly(sock, _LENGTH.size)
     return None if head is None else _exactly(sock, _LENGTH.unpack(head)[0])
 
@@ -160,7 +160,7 @@ def _exactly(sock: socket.socket, size: int) -> bytes | None:
 
 
 class RemoteVisit(TaskVisit):
-    """The visit of a suspect's task, as seen from this process: the worker makes its requests."""
+    """The visit of a suspect's task, as this process sees it: the worker sends its requests."""
 
     __slots__ = ("_busy", "_most", "_sock")
 

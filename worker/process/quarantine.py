@@ -1,15 +1,15 @@
-"""A process of its own for suspects: pages that may kill or hang whoever reads them.
+"""A process of its own for suspects: pages that may kill or hang the process that reads them.
 
-A task is a suspect once its page was being read when a process died or stood still, or when it was
-handed out several times without an outcome. From then on its page is read here. Here too the
-crawl's patterns are asked about its URL, and the user's module for its request's headers. If this
-process dies or stands still, the worker goes on and charges that task alone. A page that is
-harmless costs a process for a minute. Pages of costly hosts (``costly.py``) are read here, too.
+A task is a suspect once a process died or hung while reading its page, or when it was leased
+several times without an outcome. From then on its page is read here. The crawl's patterns are asked
+about its URL here, too, and the user's module for its request's headers. If this process dies or
+hangs, the worker goes on and charges that task alone. A harmless page costs a process for a minute.
+Pages of costly hosts (``costly.py``) are read here, too.
 
 The worker starts the process at the first suspect and ends it when it has had none for a while. It
 serves one suspect at a time, at a lower priority than the crawl's. Requests and answers
-(``messages.py``) go over a socket pair, so that what a user's function prints goes where it always
-does. The kernel kills it with its worker (PR_SET_PDEATHSIG).
+(``messages.py``) go over a socket pair, so that what a user's function prints goes to the usual
+place. The kernel kills it with its worker (PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ from greencrawl.worker.process.messages import (
 IDLE_SECONDS = 60.0
 START_SECONDS = 120.0
 STEPS = 8
-"""In which the time is counted that a page may take."""
+"""Steps in which the time of a page is counted."""
 NICENESS = 10
-"""A page that spins must not take half of a core from the crawl."""
+"""A page that loops must not take half of a core from the crawl."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -79,7 +79,8 @@ log = logger("alone")
 
 
 class DiedInQuarantine(GreencrawlError):
-    """Raised when a task killed the idle process that read it, or hung it for ``seconds``."""
+    """Raised when a task killed the otherwise idle process that read it, or hung it for
+    ``seconds``."""
 
     def __init__(self, kind: FailureKind, detail: str, seconds: float = 0.0) -> None:
         super().__init__(detail)
@@ -88,18 +89,18 @@ class DiedInQuarantine(GreencrawlError):
 
 
 class NoProcess(GreencrawlError):
-    """Raised when the process does not come up: no task is to blame."""
+    """Raised when the process does not start: no task is charged."""
 
 
 class RaisedInQuarantine(GreencrawlError):
-    """Raised when reading raised there what nobody foresaw; the message is the error's own."""
+    """Raised when reading raised an unforeseen error there; the message is the error's own."""
 
 
 class Quarantine:
     """The worker's side. Safe for many greenlets: they take turns.
 
     A request may take ``stall_seconds`` there, like a page in the worker itself. ``environ`` is the
-    process's environment, ours if it is left out.
+    process's environment, by default ours.
     """
 
     def __init__(
@@ -121,13 +122,13 @@ class Quarantine:
 
     @property
     def pid(self) -> int | None:
-        """The process that is there now, if any."""
+        """Return the id of the present process, if any."""
         return self._process.pid if self._process else None
 
     def read(
         self, context: CrawlContext, task: Task, fetched: Fetched, kernel: str = HTTP.name
     ) -> Reading:
-        """``Kernel.read`` of that name there.
+        """Run ``Kernel.read`` of that name there.
 
         Raises DiedInQuarantine, NoProcess and RaisedInQuarantine.
         """
@@ -143,7 +144,7 @@ class Quarantine:
         kernel: str,
         headers: Mapping[str, str],
     ) -> Fetched | Failure:
-        """``Kernel.fetch`` of that name there; its requests are made here, by ``visit``.
+        """Run ``Kernel.fetch`` of that name there; ``visit`` sends its requests here.
 
         Raises DiedInQuarantine, NoProcess, RaisedInQuarantine, and what ``visit`` raises.
         """
@@ -157,7 +158,7 @@ class Quarantine:
     def request_headers(
         self, context: CrawlContext, task: Task, headers: dict[str, str]
     ) -> dict[str, str]:
-        """``Hooks.request_headers`` there.
+        """Run ``Hooks.request_headers`` there.
 
         Raises HookError, DiedInQuarantine, NoProcess, RaisedInQuarantine.
         """
@@ -168,7 +169,7 @@ class Quarantine:
         return answer.headers
 
     def excluded_by(self, context: CrawlContext, task: Task, url: str, link: bool) -> str | None:
-        """``Rules.judge`` there. Raises DiedInQuarantine, NoProcess, RaisedInQuarantine."""
+        """Run ``Rules.judge`` there. Raises DiedInQuarantine, NoProcess, RaisedInQuarantine."""
         answer = self._ask(JudgeRequest(context.crawl, task, url, link))
         assert isinstance(answer, JudgeAnswer)
         return answer.reason
@@ -176,7 +177,7 @@ class Quarantine:
     def verdict(
         self, context: CrawlContext, task: Task, entry: str, fetched: Fetched, grant: Grant | None
     ) -> Verdict | Failure:
-        """``Kind.judge`` of an entry there; raises as :meth:`read` does."""
+        """Run ``Kind.judge`` of an entry there; raises like :meth:`read`."""
         answer = self._ask(VerdictRequest(context.crawl, task, entry, fetched, grant))
         assert isinstance(answer, VerdictAnswer)
         said = answer.verdict or answer.failure
@@ -203,7 +204,7 @@ class Quarantine:
                 while isinstance(answer, Asked):
                     assert sends is not None
                     answer = self._exchange(sock, told(sends(answer)))
-            except BaseException:  # whatever it was, nobody knows what would be read next
+            except BaseException:  # after any error it is not known what would be read next
                 self._end()
                 raise
             self._ending = gevent.spawn_later(self._idle_seconds, self._idle)
@@ -229,10 +230,10 @@ class Quarantine:
         return ANSWER.decode(data)
 
     def _await(self, sock: socket.socket) -> None:
-        """Until the answer begins. Raises TimeoutError.
+        """Wait until the answer begins. Raises TimeoutError.
 
-        The time is counted in steps: one for which we stood still ourselves counts for no more than
-        another, since whatever froze us may have frozen the process as well.
+        The time is counted in steps. A step in which this process was frozen itself counts like any
+        other, since the same cause may have frozen the other process as well.
         """
         sock.settimeout(self._stall_seconds / STEPS)
         for step in range(STEPS):
@@ -245,7 +246,7 @@ class Quarantine:
         sock.settimeout(self._stall_seconds)
 
     def _last(self) -> str:
-        """How the process ended that has just closed its end of the socket."""
+        """Say how the process ended that has just closed its end of the socket."""
         assert self._process
         try:
             status = self._process.wait(5)
@@ -254,7 +255,10 @@ class Quarantine:
         return signal.Signals(-status).name if status < 0 else f"status {status}"
 
     def _peer(self) -> socket.socket:
-        """A socket whose other end is ready. One that died while idle is nobody's fault."""
+        """Return a socket whose other end is ready.
+
+        If a process died while idle, nobody is charged.
+        """
         if self._socket is not None and self._process and self._process.poll() is None:
             return self._socket
         self._end()
@@ -303,12 +307,13 @@ class Quarantine:
 
 
 def main(descriptor: int, parent: int) -> int:
-    """Body of ``greencrawl.worker --quarantine DESCRIPTOR PARENT``, until the worker hangs up."""
+    """Run ``greencrawl.worker --quarantine DESCRIPTOR PARENT``, until the worker closes the
+    socket."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before the kernel was told
+    if os.getppid() != parent:  # the parent died before the kernel was told
         return 1
     os.nice(NICENESS)
-    pool_trees()  # without which no parse can be ended
+    pool_trees()  # without it no parse can be stopped
     form_page.read_alone()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker says when it is over
     contexts: dict[int, CrawlContext] = {}

@@ -1,4 +1,4 @@
-"""Long work in steps, so that it can be laid down between two of them."""
+"""Long work in steps, so that it can be interrupted between two of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
-"""Work that may be laid down at each ``yield``, and what it makes."""
+"""Work that may be interrupted at each ``yield``, and its result."""
 
 
 class Budget:
-    """CPU that steps may take. Who takes them sets ``over``; they end soon then, as they can."""
+    """CPU that steps may take. The caller sets ``over``; then they end as soon as they can."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -23,7 +23,7 @@ UNBOUNDED = Budget(inf)
 
 
 def finish(steps: Steps[T]) -> T:
-    """Take all steps at once."""
+    """Run all steps at once."""
     while True:
         try:
             next(steps)

@@ -1,14 +1,14 @@
 """The parent of a worker's processes: it starts them, watches them, and never crawls itself.
 
-Life of a child: started → ready (it has reconciled with a broker) → gone. If the page that it was
-reading is known from its crash record, it is started again at once, and charges that page alone;
-else after a back-off. A child whose hub stood still for ``stall_seconds`` is killed and treated
-likewise. Time for which the supervisor itself stood still does not count: the cause (a signal to
-all, a container's freezer) may have frozen all of them. Children that die again and again before
-they are ready are given up, with the reason on the last line of the log. A child cannot outlive its
-parent: the kernel kills it (PR_SET_PDEATHSIG).
+Life of a child: started → ready (it has reconciled with a broker) → gone. If its crash record names
+the page that it was reading, it is started again at once, and charges that page alone; otherwise
+after a back-off. A child whose hub hung for ``stall_seconds`` is killed and treated in the same
+way. Time for which the supervisor itself was frozen does not count: the cause (a signal to all, a
+container's freezer) may have frozen all of them. Children that die again and again before they are
+ready are given up, with the reason on the last line of the log. A child cannot outlive its parent:
+the kernel kills it (PR_SET_PDEATHSIG).
 
-Nothing here is a greenlet: one thread, which sleeps in ``sigtimedwait``.
+There are no greenlets here: one thread sleeps in ``sigtimedwait``.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ from greencrawl.worker.process.crash_record import CrashRecord
 
 EX_CONFIG = 78
 """Exit status of a child that must not be started again: its settings or hooks are wrong."""
+EX_NO_ROOM = 74
+"""Exit status of a child that found its disk full: it is started again until there is room."""
 
 MAX_FALSE_STARTS = 5
-"""Deaths in a row before ready, after which the supervisor gives up."""
+"""After so many deaths in a row before ready, the supervisor gives up."""
 
 _BACKOFF_SECONDS = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0)
 _LOCK_SECONDS = 3.0
@@ -57,15 +59,15 @@ class IdInUse(GreencrawlError):
 
 
 def folder(settings: Settings) -> Path:
-    """Where a worker keeps locks, incarnations and shared pages."""
+    """Return where a worker keeps locks, incarnations and shared pages."""
     return settings.data / "worker"
 
 
 def lock_id(settings: Settings, patience_seconds: float = _LOCK_SECONDS) -> int:
-    """Take the lock on this worker's id; returns the descriptor that holds it.
+    """Take the lock on this worker's id; return the descriptor that holds it.
 
-    Children inherit it, so that the id is free only when the last of them is gone; a moment's
-    patience lets the children of a killed supervisor die. Raises IdInUse.
+    Children inherit it, so that the id is free only when the last of them is gone. Some seconds of
+    patience let the children of a killed supervisor die. Raises IdInUse.
     """
     path = folder(settings) / f"{settings.worker_id}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +110,7 @@ class Child:
 
 
 class Supervisor:
-    """Runs ``processes`` children until it is told to stop. See the module's text."""
+    """Runs ``processes`` children until it is told to stop. See the module's docstring."""
 
     def __init__(
         self,
@@ -132,10 +134,11 @@ class Supervisor:
         self._status = 0
 
     def run(self) -> int:
-        """Supervise until SIGTERM or SIGINT; returns the exit status.
+        """Supervise until SIGTERM or SIGINT; return the exit status.
 
         The first signal lets children finish the pages in flight, for at most the longest request
-        and some; a second one, or the end of that grace, kills them. Raises IdInUse, InvalidConfig.
+        and some seconds. A second one, or the end of that grace, kills them. Raises IdInUse,
+        InvalidConfig.
         """
         self._lock = lock_id(self._settings)
         signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
@@ -156,7 +159,7 @@ class Supervisor:
         return self._status
 
     def _serve_metrics(self) -> None:
-        """From now on, if they are wanted. What processes before ours counted is forgotten."""
+        """Serve metrics from now on, if wanted. Counts of earlier supervisors are deleted."""
         place = folder(self._settings)
         for path in tallies.files_of(place, self._settings.worker_id).values():
             path.unlink()
@@ -165,7 +168,7 @@ class Supervisor:
             self._exporter.look(_bind_to_parent)
 
     def _child(self, number: int) -> Child:
-        """One that is about to be started; it goes on counting where an earlier one ended."""
+        """Return a child that is about to be started; its counters continue from an earlier one."""
         place, worker = folder(self._settings), self._settings.worker_id
         child = Child(number, CrashRecord(place / f"{worker}-{number}.marker"))
         if self._settings.metrics_bind is not None:
@@ -179,7 +182,8 @@ class Supervisor:
         absent = [child.start_at for child in self._children if child.process is None]
         until_start = min(absent, default=inf) - self._clock()
         received = signal.sigtimedwait(_WATCHED, max(0.0, min(self._look, until_start)))
-        # Thawed after longer than it was to wait, CPython returns a record that nobody filled in.
+        # Thawed after longer than it was to wait, CPython returns a record that nothing has filled
+        # in.
         if received is None or received.si_signo not in (signal.SIGTERM, signal.SIGINT):
             return
         if self._stopping_since is None:
@@ -207,7 +211,7 @@ class Supervisor:
     # -- children
 
     def _follow(self) -> None:
-        """Have as many children as are ordered; those of the highest numbers are too many."""
+        """Have as many children as are ordered; those of the highest numbers are ended."""
         options = self._orders.read().options
         set_level(options.log_level or self._settings.log_level)
         self._wanted = processes(self._settings, options)
@@ -249,7 +253,7 @@ class Supervisor:
             self._kill_all()
 
     def _allow_for_delay(self, late_seconds: float) -> None:
-        """Give the children so much longer: the supervisor is late, and they may be as well."""
+        """Give the children more time: the supervisor is late, and they may be as well."""
         if late_seconds <= self._look:
             return
         for child in self._children:
@@ -267,7 +271,7 @@ class Supervisor:
             stdin=subprocess.DEVNULL,
             pass_fds=(self._lock,),
             preexec_fn=lambda: _bind_to_parent(parent),  # safe: there are no threads
-            start_new_session=True,  # a terminal's Ctrl-C goes to the supervisor alone
+            start_new_session=True,  # a terminal's Ctrl-C goes only to the supervisor
         )
         child.cause = FailureKind.PROCESS_DEATH
         child.started = child.beaten = self._clock()
@@ -277,7 +281,7 @@ class Supervisor:
         log.info("child_started", child=child.number, pid=child.process.pid)
 
     def _check_beats(self, child: Child, now: float) -> None:
-        """Kill a child whose hub stands still; one that is still importing has more time."""
+        """Kill a child whose hub hangs; one that is still importing has more time."""
         assert child.process
         beats = child.crash_record.beats
         if beats != child.beats:
@@ -299,7 +303,7 @@ class Supervisor:
         child.process.kill()
 
     def _check_leaving(self, child: Child, now: float) -> None:
-        """Kill one that does not end in the time that a stop may take."""
+        """Kill a child that does not end in the time that a stop may take."""
         if child.leaving_since is not None and now - child.leaving_since > self._grace:
             log.warning("child_killed_after_grace", child=child.number)
             child.leaving_since = now
@@ -315,15 +319,17 @@ class Supervisor:
         if self._stopping_since is not None or child.leaving_since is not None:
             if status:
                 log.warning("child_stopped_uncleanly", child=child.number, status=status)
-            if child.leaving_since is not None and child.number < self._wanted:  # after all
+            # it is wanted again
+            if child.leaving_since is not None and child.number < self._wanted:
                 child.leaving_since, child.start_at = None, child.died
             return
         child.tallies.add(_DEATHS[str(child.cause)])
         suspect = child.crash_record.note_death(child.cause)
-        explained = suspect is not None  # the same page will not do it again: it is read alone
+        explained = suspect is not None  # the same page will not kill it again: it is read alone
         long_ago = self._clock() - child.started > 60
         child.deaths = 0 if long_ago or explained else child.deaths + 1
-        child.false_starts = 0 if child.crash_record.ready else child.false_starts + 1
+        waits = child.crash_record.ready or status == EX_NO_ROOM
+        child.false_starts = 0 if waits else child.false_starts + 1
         log.error(
             "child_died",
             child=child.number,
@@ -340,9 +346,9 @@ class Supervisor:
 
 
 def _bind_to_parent(parent: int) -> None:
-    """In the child before exec: die with the parent, and take signals again."""
+    """Bind a child to its parent's life before exec, and unblock its signals."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before the kernel was told
+    if os.getppid() != parent:  # the parent died before the kernel was told
         os._exit(1)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
 

@@ -1,4 +1,4 @@
-"""Long work in steps, between which other greenlets have their turn."""
+"""Long work in steps, with turns for other greenlets in between."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from greencrawl.worker.process.steps import Budget, Steps, T
 
 _SLICE_SECONDS = 0.002
 _REST = 3.0
-"""After a slice others have so many times as long; with 0 no timer and no socket would become
-ready, either."""
+"""After a slice other greenlets have so many times as long; with 0 no timer and no socket would
+become ready."""
 
 
 class TookTooLong(Exception):
-    """Raised where steps have taken more CPU than they may, in ``seconds``."""
+    """Raised when steps have taken more CPU than allowed, in ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"it had not ended after {seconds:.1f} s of CPU")
@@ -30,9 +30,12 @@ def in_turns(
     budget: Budget | None = None,
     guard: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[T, float]:
-    """What ``steps`` make, and the seconds of CPU that they took; others have their turn in
-    between. ``guard`` stands around each of them. Beyond a ``budget`` it is set to be over; raises
-    TookTooLong beyond twice as much."""
+    """Return the result of ``steps``, and the CPU seconds that they took; others have turns in
+    between.
+
+    ``guard`` surrounds each step. Beyond a ``budget`` it is set to be over; beyond twice as much
+    this raises TookTooLong.
+    """
     most = inf if budget is None else budget.seconds
     took, begun = 0.0, thread_time()
     while True:

@@ -1,7 +1,7 @@
-"""robots.txt of each origin: known, fetched, or unreachable (RFC 9309).
+"""The robots.txt of each origin: known, fetched, or unreachable (RFC 9309).
 
-The answer is looked for in this process, then in Redis, and fetched at last by the session at hand
-as an ordinary paced and counted request.
+It is looked up in this process, then in Redis. Otherwise the present session fetches it by an
+ordinary paced and counted request.
 
 The answers count as follows (section 2.3.1): 2xx is parsed, up to 500 KiB; up to five redirects are
 followed; 4xx except 429 means that there are no rules; 429, 5xx and network errors mean complete
@@ -10,16 +10,16 @@ through the queue, as a task that is no page (``TaskKind.ROBOTS``), and the work
 session answers it into the shared cache. Meanwhile our session waits, sending nothing; without an
 answer in time the file counts as unreachable for now.
 
-A redirect makes us fetch what looks like a robots.txt and nothing else (:func:`_wanted`), of two
-other hosts at most. Otherwise a host could have us send requests of its choice to others, which
-their own rules may forbid. A file that is not fetched and may have rules (:func:`_may_rule`) counts
-as unreachable. A home page, an error or a login says, as a 404 or 401 does, that there are none.
+Only a redirect to what looks like a robots.txt is followed (:func:`_wanted`), over two other hosts
+at most. Otherwise a host could make us send requests of its choice to others, which their own rules
+may forbid. A file that is not fetched and may have rules (:func:`_may_rule`) counts as unreachable.
+A home page, an error or a login says, as a 404 or 401 does, that there are none.
 
 A long file is compiled in slices, between which other greenlets have their turn, one file at a
 time; its host then rests for many times as long as that took.
 
-The shared cache may refuse a file, near Redis' memory limit say; this process then goes by the
-rules that it keeps itself, and others fetch the file once each.
+The shared cache may refuse a file, for example near Redis' memory limit. Then this process uses the
+rules that it keeps itself, and each of the others fetches the file once.
 """
 
 from __future__ import annotations
@@ -50,29 +50,32 @@ from greencrawl.worker.session.fetcher import Visit
 
 MAX_REDIRECTS = 5
 _LAST_HOST = MAX_REDIRECTS - 1
-"""So many redirects are said to lead to the second other host: from it none leads to a third."""
+"""A redirect count for the second other host: from it no redirect to a third is followed."""
 SHARED_SECONDS = 23 * 3600
 LOCAL_SECONDS = 3600
-"""Together the 24 hours beyond which RFC 9309 (2.4) wants no copy used."""
+"""Together with the shared cache 24 hours, after which RFC 9309 (2.4) allows no copy."""
 ASK_SECONDS = 10.0
 """How long a session waits for an answer from another host's session."""
 ASK_AGAIN_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
 _AT_ONCE = 16
-"""Sessions that ask the shared cache at the same time. Each needs a connection to Redis, and a
-thousand that begin together had some 300 opened, for one question each and 20 KB."""
+"""Most sessions that ask the shared cache at the same time.
+
+Each needs a connection to Redis. A thousand that began together opened some 300, for one query each
+and 20 KB.
+"""
 _ORIGINS = 2000
 _RULES_BYTES = 64 * 1024 * 1024
-"""About what the rules that are kept in a process may take of its memory."""
+"""About the most memory of the rules that a process keeps."""
 _LONG_BYTES = 32 * 1024
-"""Only one file that is longer is compiled at a time."""
+"""Of longer files only one at a time is compiled."""
 _DEAR_SECONDS, _SHARE = 0.02, 0.05
-"""A file that takes more CPU than that may take this share of its host's time."""
+"""A file that takes more CPU seconds than this may take this share of its host's time."""
 _KIND = FailureKind.ROBOTS_UNREACHABLE
 
 
 class _Kept(NamedTuple):
-    """Rules in use until a monotonic time; ``size`` is about what they take, in bytes."""
+    """Rules in use until a monotonic time; ``size`` is about their memory in bytes."""
 
     until: float
     rules: parser.Rules
@@ -93,7 +96,7 @@ class RobotsRules:
         """Seconds that a file took, until a session of its host rests for them."""
 
     def rules(self, visit: Visit, url: str) -> parser.Rules | Failure:
-        """The rules that hold for ``url``, or why they cannot be known now.
+        """Return the rules that hold for ``url``, or why they cannot be known now.
 
         Raises VisitOver and LeaseExpired like :meth:`Visit.get`.
         """
@@ -105,12 +108,12 @@ class RobotsRules:
         if isinstance(found, Failure):
             return found
         record, seconds = found
-        with suppress(Unavailable):  # a cache: what it does not take is known here all the same
+        with suppress(Unavailable):  # it is a cache: this process knows the rules anyway
             self._put(origin, record, seconds)
         return self._keep(origin, record) or parser.ALLOW_ALL
 
     def group(self, visit: Visit, url: str) -> matching.Group | Failure:
-        """What the rules that hold for ``url`` say to the visit's crawl; see :meth:`rules`."""
+        """Return what the rules for ``url`` say to the visit's crawl; see :meth:`rules`."""
         rules = self.rules(visit, url)
         if isinstance(rules, Failure):
             return rules
@@ -128,15 +131,15 @@ class RobotsRules:
         return group
 
     def sitemaps(self, url: str) -> tuple[str, ...] | None:
-        """What the rules that hold for ``url`` name as sitemaps; None where they were forgotten."""
+        """Return the sitemaps that the rules for ``url`` name; None if the rules were forgotten."""
         kept = self._local.get(origin_of(url))
         return None if kept is None else kept.rules.sitemaps
 
     def answer(self, visit: Visit, task: Task) -> Failure | None:
-        """Read, for the session of another host, the rules that stand at the task's URL.
+        """Read the rules at the task's URL for the session of another host.
 
-        What only this process knows is read again: who asks looks into the shared cache. Raises
-        VisitOver and LeaseExpired like :meth:`Visit.get`.
+        Rules that only this process knows are read again: the other session looks into the shared
+        cache. Raises VisitOver and LeaseExpired like :meth:`Visit.get`.
         """
         key = _key(task.url)
         if visit.until_available(lambda: self._get(key)) is not None:
@@ -155,7 +158,7 @@ class RobotsRules:
             return kept.rules
         try:
             record = self._get(origin)
-        except Unavailable:  # a cache: what cannot be looked up is fetched
+        except Unavailable:  # it is a cache: what cannot be looked up is fetched
             return None
         return None if record is None else self._keep(origin, record)
 
@@ -172,7 +175,7 @@ class RobotsRules:
         if cached is None:
             return None
         with self._turn(len(cached.body)):
-            kept = self._fresh(origin)  # somebody may have had the turn before
+            kept = self._fresh(origin)  # another session may have had the turn before
             if kept is not None:
                 return kept.rules
             rules, seconds = in_turns(cached.rules_steps())
@@ -190,7 +193,8 @@ class RobotsRules:
         return kept if kept is not None and kept.until > self._clock() else None
 
     def _turn(self, size: int) -> AbstractContextManager[object]:
-        """One long file is compiled at a time, that less memory is taken; a short one at once."""
+        """Return a turn: one long file is compiled at a time, which saves memory; a short one at
+        once."""
         return self._compiling if size > _LONG_BYTES else nullcontext()
 
     def _forget(self, origin: str) -> None:
@@ -199,7 +203,7 @@ class RobotsRules:
             self._bytes -= kept.size
 
     def _fetch(self, visit: Visit, url: str, hops: int) -> tuple[bytes, int] | Failure:
-        """(record for the cache, seconds it may be kept), or why nothing may be fetched now.
+        """Return (record for the cache, seconds it may be kept), or why nothing may be fetched now.
 
         ``hops`` are the redirects before ``url``.
         """
@@ -227,7 +231,7 @@ class RobotsRules:
         return parser.pack("allow", b"", epoch_ms()), SHARED_SECONDS
 
     def _elsewhere(self, visit: Visit, target: str, hops: int) -> tuple[bytes, int] | Failure:
-        """What the other host's robots.txt says, asked of its session; see the module's text."""
+        """Ask the session of another host for its robots.txt; see the module's docstring."""
         key, asked = _key(target), False
         away: Unavailable | None = None
         limit = self._clock() + ASK_SECONDS
@@ -244,7 +248,7 @@ class RobotsRules:
                 away = error
             if self._clock() >= limit:
                 detail = f"robots.txt is redirected to {target}, which"
-                if away is not None:  # that is no fault of the hosts'
+                if away is not None:  # that is not the hosts' fault
                     why = f"{detail} cannot be asked: {away}"
                     visit.put_off(PutOff.ROBOTS, ASK_AGAIN_SECONDS, why)
                 detail = f"{detail} did not answer yet"
@@ -252,7 +256,7 @@ class RobotsRules:
             visit.rest(_LOOK_SECONDS)
 
     def _cached(self, key: str) -> tuple[bytes, int] | None:
-        """(record, seconds it may be kept) of the shared cache, by the age of what it holds.
+        """Return (record, seconds it may be kept) of the shared cache, by the age of the record.
 
         Raises Unavailable.
         """
@@ -265,13 +269,14 @@ class RobotsRules:
 
 
 def _key(url: str) -> str:
-    """Under what the shared cache keeps the rules at ``url``: their origin, where that names it."""
+    """Return the shared cache's key of the rules at ``url``: their origin, if that implies the
+    URL."""
     origin = origin_of(url)
     return origin if url == f"{origin}/robots.txt" else url
 
 
 def _target(url: str, answer: Fetched) -> str | None:
-    """Where an answer to ``url`` redirects to, None if nowhere."""
+    """Return where an answer to ``url`` redirects to, None if nowhere."""
     if answer.status not in retry.REDIRECTS or not answer.location:
         return None
     try:
@@ -281,10 +286,10 @@ def _target(url: str, answer: Fetched) -> str | None:
 
 
 def _wanted(target: str, same_host: bool) -> bool:
-    """Whether what a robots.txt is redirected to looks like one.
+    """Tell whether the target of a robots.txt's redirect looks like one.
 
-    On its own host the last part of the path names robots or ends in ``.txt``; on another it is
-    ``robots.txt``, without a query.
+    On its own host the last part of the path names robots or ends in ``.txt``; on another host it
+    is ``robots.txt``, without a query.
     """
     path, query = _path_and_query(target)
     name = path.rstrip("/").rpartition("/")[2]
@@ -294,22 +299,22 @@ def _wanted(target: str, same_host: bool) -> bool:
 
 
 def _may_rule(target: str) -> bool:
-    """Whether rules may stand there: its path, or a parameter's name, speaks of robots or text."""
+    """Tell whether there may be rules: its path, or a parameter's name, mentions robots or text."""
     path, query = _path_and_query(target)
     return "robots" in path or ".txt" in path or query.startswith("robots") or "&robots" in query
 
 
 def _path_and_query(url: str) -> tuple[str, str]:
-    """Both in lower case."""
+    """Return path and query in lower case."""
     path, _, query = url.lower().partition("://")[2].partition("?")
     return path.partition("/")[2], query
 
 
 def _unreachable(cause: Failure) -> Failure:
-    """The failure of every page of the origin, with what is known of the cause.
+    """Return the failure of every page of the origin, with what is known of the cause.
 
     If no page could be fetched either (the address is forbidden, the name does not exist, nothing
-    listens), that is the failure, and the table says what follows from it.
+    listens), that is the failure, and the table decides what follows.
     """
     if not cause.requests:
         return cause

@@ -1,9 +1,9 @@
-"""The rules of one product token, compiled: which of them decides about a URL.
+"""The compiled rules of one product token: they decide which rule holds for a URL.
 
 Rules without ``*`` are in a sorted table: one binary search finds the longest that a URL begins
 with, however many there are. Rules with ``*`` are kept by the text before the first one, and only
-those whose beginning fits are tried. Their pieces are searched for from the left. That is enough:
-if any placement of the pieces fits, so does that one. Nothing is tried twice.
+those whose start fits are tried. Their pieces are searched for from the left. That is enough: if
+any placement of the pieces fits, so does that one. Nothing is tried twice.
 
 Two bounds keep the work for a URL under :data:`BUDGET`, 0.1 to 0.15 ms, whatever a file says:
 
@@ -11,10 +11,10 @@ Two bounds keep the work for a URL under :data:`BUDGET`, 0.1 to 0.15 ms, whateve
   no more than :data:`MAX_STARS` ``*`` together. Of the other rules, a Disallow is read up to its
   first ``*``, and an Allow is not read at all.
 * Work is counted before it is done, by its worst case. If the rest of the budget is too small to
-  tell, the URL is forbidden.
+  decide, the URL is forbidden.
 
 Both forbid more than the file does, never less, so that RFC 9309 is kept: it says what may not be
-fetched. It wants 500 KiB of a file to be read, and they are.
+fetched. It requires that 500 KiB of a file are read, and they are.
 """
 
 from __future__ import annotations
@@ -34,30 +34,32 @@ from greencrawl.worker.robots.wildcards import CALL, SEARCHED, Wildcard
 MAX_WILDCARDS = 2000
 MAX_STARS = 10_000
 BUDGET = 100_000
-"""Units of work for a URL of up to :data:`_LONG` octets, for longer ones in proportion. One takes
-a nanosecond at most in usual files, and up to 1.5 in those made for it."""
+"""Units of work for a URL of up to :data:`_LONG` octets; longer ones get more, in proportion.
+
+A unit takes at most a nanosecond in usual files, and up to 1.5 in hostile ones.
+"""
 _LONG = 2000
 _FEW = 2
-"""Up to this number, rules that begin alike are tried one by one; among more, those that may match
-are looked up."""
+"""Up to this number, rules with the same start are tried one by one; of more, only those that may
+match."""
 _MANY = 500
 """More than so many are not even tried: the budget would not suffice."""
 _LOOKED_UP = 22
 """Units, for each octet of a URL, of looking up which parts of four octets are in it."""
 _COUNTED, _SPLIT = 0.5, 90
-"""Units, for each octet of a URL, of counting a letter in it; and for each place where it is, of
-noting what follows."""
+"""Units for each octet of a URL, to count a letter in it; and for each match, to note what
+follows."""
 _SORTED = 50
-"""Units for each wildcard that was found so."""
+"""Units for each wildcard that was found in this way."""
 _CUT = 1 << 31
 """Marks, in a code, a rule that was read up to its first ``*``."""
 _INDEX = frozenset(["index.html", "index.htm", "index.html$", "index.htm$"])
 UNDECIDED: Final = 1 << 62
-"""The code of a URL about which the budget does not suffice to tell."""
+"""The code of a URL for which the budget does not suffice."""
 
 
 class Line(NamedTuple):
-    """One Allow or Disallow: its path as it stands, and where its line begins in the text."""
+    """One Allow or Disallow: its path as written, and where its line begins in the text."""
 
     value: bytes
     allow: bool
@@ -68,10 +70,10 @@ _Tries = tuple[tuple[int, str, Wildcard], ...]
 
 
 class _Head:
-    """The wildcards that begin alike, most specific first; ``above`` those of a shorter beginning.
+    """Wildcards with the same start, most specific first; ``above`` are those with a shorter start.
 
-    ``worst`` and ``worst_octet`` are units that it may take to try them all, and more for each
-    octet of the URL; ``count`` says how many they are. All three include those above.
+    ``worst`` and ``worst_octet`` are the units for trying them all, and the further units for each
+    octet of the URL; ``count`` is how many they are. All three include those above.
     """
 
     __slots__ = ("_short", "above", "count", "fours", "tries", "worst", "worst_octet")
@@ -89,14 +91,14 @@ class _Head:
             self.worst += above.worst
             self.worst_octet += above.worst_octet
         self.fours: dict[int, list[int]] = {}
-        """By four octets that are in one piece."""
+        """By four octets within one piece."""
         self._short: dict[str, dict[str, list[int]]] = {}
-        """Those of shorter pieces: by the first letter of their key, then by its others."""
+        """Wildcards with shorter pieces: by the first letter of their key, then by its others."""
         if len(wildcards) > _FEW:
             self._look_up()
 
     def _look_up(self) -> None:
-        """Note each by that part of its longest piece which the fewest others have."""
+        """Index each wildcard by the rarest part of its longest piece."""
         parts: list[tuple[int, ...]] = []
         for _, _, wildcard in self.tries:
             pieces = [piece for piece, _, _ in wildcard.pieces]
@@ -110,7 +112,7 @@ class _Head:
                 others.setdefault(key[1:], []).append(number)
 
     def candidates(self, seen: _Seen) -> _Tries | None:
-        """Those that may match, most specific first. None: too many to try, or to tell."""
+        """Return those that may match, most specific first. None: too many to try, or to decide."""
         found: set[int] = set()
         if self.fours:
             for part in self.fours.keys() & seen.fours():
@@ -125,7 +127,7 @@ class _Head:
 
 
 def _fours(piece: str) -> tuple[int, ...]:
-    """Some of a piece's parts of four octets: the last ones and the first ones."""
+    """Return some of a piece's parts of four octets: the last ones and the first ones."""
     octets, last = piece.encode(), len(piece) - 4
     places = (last, last - 1, last - 2, last - 3, 3, 2, 1, 0)
     return tuple(
@@ -134,9 +136,9 @@ def _fours(piece: str) -> tuple[int, ...]:
 
 
 class _Seen:
-    """What a URL has in it, looked up once for all wildcards, as long as the budget lasts.
+    """The contents of a URL, looked up once for all wildcards, as long as the budget lasts.
 
-    ``left`` is what is left of that: below 0, what is said here is not all.
+    ``left`` is the rest of the budget: below 0, the answers here are not complete.
     """
 
     __slots__ = ("_after", "_fours", "_keys", "_target", "left")
@@ -149,7 +151,7 @@ class _Seen:
         self._after: dict[str, set[str]] = {}
 
     def fours(self) -> set[int]:
-        """Of all parts of four octets that wildcards are known by, those in the URL."""
+        """Return those parts of four octets in the URL by which wildcards are indexed."""
         if self._fours is None:
             self._fours = set()
             length = len(self._target)
@@ -161,7 +163,7 @@ class _Seen:
         return self._fours
 
     def after(self, letter: str, rests: Mapping[str, object]) -> Iterable[str]:
-        """Which of ``rests``, of two letters at most, come after ``letter`` somewhere.
+        """Return those of ``rests``, of two letters at most, that follow ``letter`` somewhere.
 
         ``letter`` is in none of them, so that each ends before it comes again.
         """
@@ -185,8 +187,9 @@ class _Seen:
 
 
 def _meant(value: bytes, allow: bool) -> Iterator[str]:
-    """The patterns of a rule: its own, if it can match a URL, and who allows
-    ``/x/index.html`` allows ``/x/`` as well, which is the same page.
+    """Yield the patterns of a rule: its own, if it can match a URL.
+
+    A rule that allows ``/x/index.html`` also allows ``/x/``, which is the same page.
     """
     pattern = pattern_of(value)
     if pattern is None:
@@ -199,11 +202,11 @@ def _meant(value: bytes, allow: bool) -> Iterator[str]:
 
 
 class Group:
-    """The rules of a file for one product token, merged and arranged so that asking is cheap.
+    """The rules of a file for one product token, merged and arranged so that a check is cheap.
 
-    ``delay``: seconds between requests that are asked for, the largest of several, or None.
-    A rule is known by its code: its length and whether it allows, by which rules are compared, and
-    where its line begins in ``text``.
+    ``delay``: the requested seconds between requests, the largest of several, or None. A rule is
+    known by its code. The code has its length and whether it allows, which decide between rules,
+    and where its line begins in ``text``.
     """
 
     __slots__ = ("_heads", "_keys", "_nodes", "_plain", "_text", "delay")
@@ -218,7 +221,7 @@ class Group:
 
     @classmethod
     def steps(cls, text: bytes, lines: Iterable[Line], delay: float | None) -> Steps[Group]:
-        """Compile a token's rules, whose lines stand in ``text``."""
+        """Compile a token's rules, whose lines are in ``text``."""
         group = cls(text, delay)
         begins: dict[str, int] = {}
         exact: dict[str, int] = {}
@@ -262,7 +265,7 @@ class Group:
             last = pieces.pop() if anchored else None
             if not anchored and not pieces[-1]:
                 pieces.pop()
-            # Every path begins with "/": so there are not two long lists to look into.
+            # Every path begins with "/": this avoids looking into two long lists.
             by_head.setdefault(head or "/", []).append(Wildcard(code, head, pieces, last))
         self._heads = heads = yield from Prefixes.steps(dict.fromkeys(by_head, 1), {})
         for text, above in zip(heads.texts, heads.parents, strict=True):
@@ -271,12 +274,12 @@ class Group:
         self._keys = frozenset().union(*[node.fours for node in self._nodes])
 
     def forbids(self, url: str) -> str | None:
-        """The line of the file that forbids ``url``; None if it may be fetched."""
+        """Return the line of the file that forbids ``url``; None if it may be fetched."""
         code = self._decide(url)
         return None if not code or code >> 32 & 1 else self._line(code)
 
     def line_for(self, url: str) -> str | None:
-        """The line of the file that decides about ``url``, or None if none speaks of it."""
+        """Return the line of the file that decides about ``url``, or None if there is none."""
         code = self._decide(url)
         return self._line(code) if code else None
 
@@ -290,7 +293,8 @@ class Group:
         return line.decode("utf-8", "replace").strip() + cut
 
     def _decide(self, url: str) -> int:
-        """The code of the most specific rule that matches: most octets, Allow if two are equal.
+        """Return the code of the most specific rule that matches: most octets, Allow if two are
+        equal.
 
         0 if none does, and for /robots.txt itself: that always may be fetched.
         """
@@ -321,7 +325,7 @@ class Group:
 
 
 def _decide_counting(target: str, last: _Head, code: int, keys: frozenset[int]) -> int:
-    """The same where it may take too long: work is counted, and ends where the budget does."""
+    """Return the same if it may take too long: work is counted, and ends with the budget."""
     seen = _Seen(target, keys)
     look = CALL + SEARCHED * len(target)
     many = last.count * look > _LOOKED_UP * len(target)

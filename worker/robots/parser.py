@@ -1,10 +1,10 @@
-"""robots.txt as RFC 9309 has it: parsing, matching, and the record that caches it.
+"""robots.txt by RFC 9309: parsing, matching, and the record that caches it.
 
-Pure functions of bytes: fetching, redirects and when to fetch again are the engine's. Beyond the
-RFC, ``Crawl-delay`` is read, and what site owners commonly mistype is understood in their favour:
-``Disalow``, a missing colon, a path without its slash. docs/politeness.md tells how a file is read
-where the RFC leaves it open. protego was tried: it matches product tokens by prefix, lets any
-directive end a group of user-agents, and cannot name the line that decides.
+These are pure functions of bytes: fetching, redirects and when to fetch again are the engine's.
+Beyond the RFC, ``Crawl-delay`` is read, and common typing errors of site owners are read as they
+were meant: ``Disalow``, a missing colon, a path without its slash. docs/politeness.md says how a
+file is read where the RFC leaves it open. protego was tried: it matches product tokens by prefix,
+lets any directive end a group of user-agents, and cannot name the line that decides.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from greencrawl.worker.robots.matching import MAX_STARS, Group, Line
 from greencrawl.worker.robots.prefixes import STEP
 
 MAX_BODY_BYTES = 500 * 1024
-"""What is read of a file, the least that RFC 9309 section 2.5 asks for; the rest is ignored."""
+"""Most bytes of a file that are read, the least that RFC 9309 section 2.5 requires; the rest is
+ignored."""
 
 Verdict = Literal["parse", "allow_all", "disallow_all_for_now"]
 Kind = Literal["rules", "allow", "deny"]
 
 _RULES_BYTES, _RULE_BYTES, _STAR_BYTES = 1000, 100, 600
-"""What rules take beside their text: all, each without ``*``, and a ``*`` of the others."""
+"""Bytes that rules take besides their text: all together; each without ``*``; each ``*`` of the
+others."""
 _TOKEN_BYTES, _SITEMAP_BYTES = 200, 60
 
 _FIELDS = {
@@ -44,8 +46,8 @@ _FIELDS = {
     b"sitemap": "sitemap", b"site-map": "sitemap",
 }  # fmt: skip
 
-# A line that says something, from its first letter to its comment: field, colon or white space,
-# value. All other lines are passed over.
+# A line with a meaning, from its first letter to its comment: field, colon or white space, value.
+# All other lines are skipped.
 _SAYS = re.compile(
     rb"(?:^|[\r\n])[ \t\v\f]*((%s)(?:[ \t\v\f]*(:)|[ \t\v\f])[ \t\v\f]*([^\r\n#]*))"
     % b"|".join(sorted(_FIELDS, reverse=True)),
@@ -60,12 +62,12 @@ _UTF_16 = (
 """How a file in UTF-16 begins: with its mark, or with the word User-agent."""
 _LINE_END = re.compile(rb"[\r\n]")
 _AT_ONCE = 8192
-"""Octets, or a line that is longer, that are searched for lines before others have their turn."""
+"""Octets that are searched for lines, or one longer line, before others have their turn."""
 
 
 @dataclass(slots=True)
 class _Group:
-    """Rules that stand together: the lines of Allow and Disallow, and how many they are."""
+    """Consecutive rules: the lines of Allow and Disallow, and how many they are."""
 
     text: bytes = b""
     rules: int = 0
@@ -73,9 +75,9 @@ class _Group:
 
 @dataclass(slots=True)
 class _Block:
-    """One run of User-agent lines, shared by all of its tokens: their rules and their delay.
+    """A run of User-agent lines, shared by all of its tokens: their rules and their delay.
 
-    Crawl-delay is no line of RFC 9309 and ends no group, but counts for the run above it alone.
+    Crawl-delay is not in RFC 9309 and ends no group, but counts only for the run above it.
     """
 
     group: _Group
@@ -83,7 +85,10 @@ class _Block:
 
 
 def _said(body: bytes) -> Iterator[re.Match[bytes] | None]:
-    """The lines of a file that say something. None now and then: here work may be laid down."""
+    """Yield the lines of a file that have a meaning.
+
+    None now and then: work may be interrupted there.
+    """
     begin = 0
     while begin < len(body):
         rest = _LINE_END.search(body, begin + _AT_ONCE)
@@ -103,9 +108,9 @@ def _lines(text: bytes) -> Iterator[Line]:
 
 @dataclass(slots=True)
 class Rules:
-    """A parsed robots.txt. ``sitemaps`` are its Sitemap values, as they stand, in order.
+    """A parsed robots.txt. ``sitemaps`` are its Sitemap values, as written, in order.
 
-    ``agent`` is a product token or a whole User-Agent; only its product token is looked at.
+    ``agent`` is a product token or a whole User-Agent; only its product token counts.
     """
 
     sitemaps: tuple[str, ...] = ()
@@ -114,7 +119,7 @@ class Rules:
 
     @property
     def bytes(self) -> int:
-        """About what they take of memory, with a group that was made of each rule."""
+        """Return about how much memory they take, with a group for each rule."""
         size = _RULES_BYTES + sum(map(len, self.sitemaps)) + sum(map(len, self._blocks))
         size += len(self._blocks) * _TOKEN_BYTES + len(self.sitemaps) * _SITEMAP_BYTES
         for group in {
@@ -126,11 +131,12 @@ class Rules:
         return size
 
     def of(self, agent: str) -> Group:
-        """What holds for ``agent``: its own group, else that of "*"; kept once it is made."""
+        """Return what holds for ``agent``: its own group, else that of "*"; kept once it is
+        made."""
         return self.known(agent) or finish(self.of_steps(agent))
 
     def known(self, agent: str) -> Group | None:
-        """The same if it has been made, else None."""
+        """Return the group of ``agent`` if it has been made, else None."""
         return self._groups.get(self._token(agent))
 
     def _token(self, agent: str) -> str:
@@ -138,7 +144,7 @@ class Rules:
         return token if token in self._blocks else "*"
 
     def of_steps(self, agent: str) -> Steps[Group]:
-        """The same, made in steps."""
+        """Make the group of ``agent`` in steps."""
         token = self._token(agent)
         group = self._groups.get(token)
         if group is None:
@@ -149,56 +155,58 @@ class Rules:
         return group
 
     def allowed(self, url: str, agent: str) -> bool:
-        """Whether ``agent`` may fetch ``url``. /robots.txt itself always may be."""
+        """Tell whether ``agent`` may fetch ``url``. /robots.txt itself always may be."""
         return self.of(agent).forbids(url) is None
 
     def line_for(self, url: str, agent: str) -> str | None:
-        """The line of the file that decides about ``url``, or None if none speaks of it."""
+        """Return the line of the file that decides about ``url``, or None if there is none."""
         return self.of(agent).line_for(url)
 
     def crawl_delay(self, agent: str) -> float | None:
-        """Seconds between requests that ``agent``'s group asks for, the largest if it says more."""
+        """Return the seconds between requests that ``agent``'s group asks for, the largest of
+        several."""
         return self.of(agent).delay
 
 
 def product_token(user_agent: str) -> str:
-    """The lower-case product token of a User-Agent: what stands before "/" or a space."""
+    """Return the lower-case product token of a User-Agent: the part before "/" or a space."""
     words = user_agent.partition("/")[0].split(maxsplit=1)
     return words[0].lower() if words else ""
 
 
 _token_of_ours = lru_cache(maxsize=256)(product_token)
-"""The same for agents of crawls, which are few and short; each page asks."""
+"""A cached product_token() for agents of crawls, which are few and short; each page asks."""
 
 
 def parse(body: bytes) -> Rules:
-    """Parse a robots.txt; anything is one, so nothing is raised. RFC 9309 section 2.2.
+    """Parse a robots.txt; any bytes are one, so nothing is raised. RFC 9309 section 2.2.
 
     Groups of one product token are merged. Only the first ``MAX_BODY_BYTES`` count, without the
-    line that they cut through; ``worker.robots.matching`` tells what else is bounded.
+    line that they cut through; ``worker.robots.matching`` says what else is bounded.
     """
     return finish(parse_steps(body))
 
 
 def parse_steps(body: bytes) -> Steps[Rules]:
-    """The same, made in steps."""
+    """Parse a robots.txt in steps."""
     if len(body) > MAX_BODY_BYTES:
         body = body[:MAX_BODY_BYTES]
         body = body[: max(body.rfind(b"\n"), body.rfind(b"\r")) + 1]
     body = _text_of(body)
     blocks: dict[str, list[_Block]] = defaultdict(list)
     sitemaps: list[str] = []
-    group, lines = _Group(), list[bytes]()  # what precedes the first User-agent line is nobody's
+    # what precedes the first User-agent line belongs to nobody
+    group, lines = _Group(), list[bytes]()
     block = _Block(group)
-    tokens: set[str] | None = None  # those of the group; None once its rules have begun
-    delayed = False  # whether the run of User-agent lines has ended, though the group has not
+    tokens: set[str] | None = None  # tokens of the group; None once its rules have begun
+    delayed = False  # whether the run of User-agent lines has ended, but not the group
     for said in _said(body):
         if said is None:
             yield
             continue
         name, value = said[2].lower(), said[4].strip()
         if not said[3] and (not value or name == b"user agent"):
-            continue  # "Disallow /x", as some write, says something; these do not
+            continue  # "Disallow /x", as some write, has a meaning; these lines have none
         key = _FIELDS[name]
         if key == "user-agent":
             if tokens is None:
@@ -226,10 +234,11 @@ def parse_steps(body: bytes) -> Steps[Rules]:
 
 
 def _named(value: bytes) -> tuple[str, ...]:
-    """Whom a User-agent line names: the word as it stands, and the product token it begins with.
+    """Return whom a User-agent line names: the word as written, and the product token it begins
+    with.
 
-    By RFC 9309 a token has letters, "_" and "-" only, so that ``mybot2,`` names mybot; who goes by
-    ``mybot2`` is named all the same. An empty line names nobody.
+    By RFC 9309 a token has only letters, "_" and "-", so ``mybot2,`` names mybot; a crawler called
+    ``mybot2`` is named as well. An empty line names nobody.
     """
     word = product_token(value.decode("utf-8", "replace"))
     token = _TOKEN.match(word)
@@ -239,7 +248,7 @@ def _named(value: bytes) -> tuple[str, ...]:
 
 
 def _text_of(body: bytes) -> bytes:
-    """A file as UTF-8 without byte-order marks, also if it came as UTF-16."""
+    """Return a file as UTF-8 without byte-order marks, also if it came as UTF-16."""
     found = next((name for mark, name in _UTF_16 if body.startswith(mark)), None)
     if found:
         body = body.decode(found, "replace").encode("utf-8", "replace")
@@ -261,11 +270,10 @@ DENY_ALL = parse(b"User-agent: *\nDisallow: /")
 
 
 def verdict_for(status: int) -> Verdict:
-    """What the final HTTP status of robots.txt means, RFC 9309 section 2.3.1.
+    """Return what the final HTTP status of robots.txt means, RFC 9309 section 2.3.1.
 
-    2xx: read it. 4xx ("unavailable"), and redirects beyond those that are followed: anything may
-    be fetched. 429, 5xx and no answer at all (0), "unreachable": nothing may, until it is tried
-    again.
+    2xx: read it. 4xx ("unavailable"), and redirects beyond those that are followed: anything may be
+    fetched. 429, 5xx and no answer at all (0), "unreachable": nothing may, until it is tried again.
     """
     if 200 <= status < 300:
         return "parse"
@@ -282,18 +290,19 @@ class Cached(msgspec.Struct, frozen=True, array_like=True):
     body: bytes
 
     def rules(self) -> Rules:
-        """The rules in force while this record is."""
+        """Return the rules in force while this record is."""
         return finish(self.rules_steps())
 
     def rules_steps(self) -> Steps[Rules]:
-        """The same, made in steps."""
+        """Make the rules in steps."""
         if self.kind == "rules":
             return (yield from parse_steps(self.body))
         return ALLOW_ALL if self.kind == "allow" else DENY_ALL
 
 
 def pack(kind: Kind, body: bytes, fetched_ms: int) -> bytes:
-    """The compressed record for the cache; ``body`` is cut to what :func:`parse` would read."""
+    """Return the compressed record for the cache; ``body`` is cut to what :func:`parse` would
+    read."""
     kept = body[: MAX_BODY_BYTES + 1] if kind == "rules" else b""
     return wire.pack(wire.to_msgpack(Cached(kind, fetched_ms, kept)))
 

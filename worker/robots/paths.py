@@ -1,25 +1,28 @@
-"""Paths of URLs and of rules in the one spelling that they are compared in (RFC 9309, 2.2.2)."""
+"""Paths of URLs and of rules in the spelling in which they are compared (RFC 9309, 2.2.2)."""
 
 from __future__ import annotations
 
 import re
 
 ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
-# What is written otherwise: octets that URLs have encoded only, "*" and "$" in a URL, and encoded
-# octets that are unreserved or in lower case.
+# Octets that are written differently: those that URLs have encoded only, "*" and "$" in a URL, and
+# encoded octets that are unreserved or in lower case.
 _ODD = re.compile(
     rb"[^!#-;=?-Z\[\]_a-z~]|[*$]"
     rb"|%(?:[46][1-9A-Fa-f]|[57][0-9Aa]|3[0-9]|2[DdEe]|5[Ff]|7[Ee]|[0-9A-Fa-f][a-f]|[a-f][0-9A-F])"
 )
-# A URL whose path and query, if it is ASCII, are normal as they stand, as nearly all are.
+# A URL whose path and query are normal if they are ASCII, as nearly all are.
 _NORMAL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*(/[!&-)+-;=?-Z\[\]_a-z~]*)")
-# A rule's path that is.
+# A rule's path that is normal.
 _PLAIN = re.compile(rb"[/*][!&-;=?-Z\[\]_a-z~]*\$?")
 _STARS = re.compile(rb"\*+")
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _NO_URL = 100_000
-"""A rule's path of more octets matches no URL of up to 24,576: four of them, ``*%41``, stand for at
-least one of the URL. A canonical URL has 8,192 at most, each three of them where it is encoded."""
+"""A rule's path of more octets matches no URL of up to 24,576.
+
+Four octets, ``*%41``, stand for at least one of the URL. A canonical URL has at most 8,192
+characters, each up to three octets when encoded.
+"""
 
 
 _HEX = b"0123456789abcdefABCDEF"
@@ -31,24 +34,24 @@ _URL = {
         for octet in (int(encoded[1:], 16),)
     },
 }
-"""How what is odd in a URL is written instead."""
+"""How unusual octets in a URL are written."""
 _PATTERN = {**_URL, b"*": b"*"}
-"""The same in a rule, where a bare ``*`` keeps its power."""
+"""How they are written in a rule, where a bare ``*`` keeps its meaning."""
 
 
 def _spelt(path: bytes, odd: dict[bytes, bytes]) -> str:
-    """Give two spellings of one path one form, RFC 3986 section 6.2.2, one unit after the other.
+    """Give two spellings of one path one form (RFC 3986, section 6.2.2), one unit after another.
 
-    Unreserved octets stand for themselves, and those that no URL may have are percent-encoded. All
-    others stay as they were written, since encoded they mean something else: ``%2B`` is no ``+``.
-    Only ``*`` and ``$`` are one with what they are encoded, but for a bare ``*`` and a final ``$``
-    of a rule (RFC 9309 section 2.2.3).
+    Unreserved octets stand for themselves, and octets that no URL may have are percent-encoded. All
+    others stay as they were written, since encoded they mean something else: ``%2B`` is not ``+``.
+    Only ``*`` and ``$`` equal their encodings, except a bare ``*`` and a final ``$`` of a rule (RFC
+    9309 section 2.2.3).
     """
     return _ODD.sub(lambda found: odd[found[0]], path).decode("ascii")
 
 
 def target_of(url: str) -> str:
-    """Path and query of a URL, normalised for comparison."""
+    """Return path and query of a URL, normalised for comparison."""
     normal = _NORMAL.fullmatch(url)
     if normal:
         return normal[1]
@@ -62,7 +65,7 @@ def target_of(url: str) -> str:
 
 
 def pattern_of(value: bytes) -> str | None:
-    """The path of a rule, normalised for comparison; no two of its ``*`` follow each other.
+    """Return the path of a rule, normalised for comparison, without two ``*`` in a row.
 
     None if it is too long to match any URL, or names a host without any path of it.
     """

@@ -1,4 +1,4 @@
-"""Strings found by the longest that another one begins with; made in steps."""
+"""A table that finds the longest of its strings that another string begins with; made in steps."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SORTED_AT_ONCE = 2048
 
 
 class Prefixes:
-    """Strings with what each stands for, found by the longest that another string begins with.
+    """Strings with their codes; finds the longest that another string begins with.
 
-    ``best`` is the largest code of a string or of one that it begins with, ``exact`` one for
-    the very string alone.
+    ``best`` is the largest code of a string or of one that it begins with, ``exact`` the code for
+    that very string alone.
     """
 
     __slots__ = ("best", "exact", "jumps", "parents", "texts")
@@ -31,10 +31,10 @@ class Prefixes:
 
     @classmethod
     def steps(cls, begins: dict[str, int], exact: dict[str, int]) -> Steps[Prefixes]:
-        """Make one of codes by string."""
+        """Make one from codes by string."""
         table = cls()
         texts = list({**begins, **exact}) if exact else list(begins)
-        if len(texts) > _SORTED_AT_ONCE:  # what comes in runs is merged soon
+        if len(texts) > _SORTED_AT_ONCE:  # runs of strings are merged quickly
             runs: list[str] = []
             for first in range(0, len(texts), _SORTED_AT_ONCE):
                 runs += sorted(texts[first : first + _SORTED_AT_ONCE])
@@ -62,16 +62,17 @@ class Prefixes:
         return table
 
     def find(self, target: str) -> int:
-        """Where the longest string that ``target`` begins with is, or -1."""
+        """Return where the longest string is that ``target`` begins with, or -1."""
         texts, starts = self.texts, target.startswith
         at = bisect_right(texts, target) - 1
-        while at >= 0 and not starts(texts[at]):  # what it begins with is at or above this one
+        # the string that it begins with is at or above this one
+        while at >= 0 and not starts(texts[at]):
             jump = self.jumps[at]
             at = jump if jump >= 0 and not starts(texts[jump]) else self.parents[at]
         return at
 
     def code(self, target: str) -> int:
-        """The largest code that holds for ``target``, 0 if none does."""
+        """Return the largest code that holds for ``target``, 0 if none does."""
         at = self.find(target)
         if at < 0:
             return 0
@@ -81,7 +82,7 @@ class Prefixes:
 
 
 def _jump(depths: array[int], jumps: array[int], above: int) -> int:
-    """A string further up, so that a chain of n strings is climbed in about log n steps."""
+    """Return a string further up, so that a chain of n strings is climbed in about log n steps."""
     if above < 0:
         return -1
     first = jumps[above]

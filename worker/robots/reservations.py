@@ -1,16 +1,16 @@
-"""tdmrep.json of each origin: known, fetched once, or not to be had for now.
+"""The tdmrep.json of each origin: known, fetched once, or not available for now.
 
-It is asked for before the first page of an origin is, by the session at hand, as an ordinary paced
-and counted request, and where robots.txt lets us. It is kept as robots.txt is: in this process for
-an hour, in Redis for a day. :data:`MAX_REDIRECTS` are followed, on the same host, to a file of the
-same name, and only if the robots.txt of its origin lets us. A 4xx, or what is no such file, says
-that the site reserves nothing, as the report of TDMRep has it.
+It is asked for before the first page of an origin, by the present session, with an ordinary paced
+and counted request, if robots.txt allows it. It is kept like robots.txt: in this process for an
+hour, in Redis for a day. :data:`MAX_REDIRECTS` are followed, on the same host, to a file of the
+same name, and only if the robots.txt of its origin allows it. A 4xx, or another kind of file, means
+that the site reserves nothing, by the report of TDMRep.
 
-A 429, a 5xx, a network error or a redirect that robots.txt forbids says nothing as yet. An answer
+A 429, a 5xx, a network error or a redirect that robots.txt forbids decides nothing yet. An answer
 that blocks the host when a page meets it, such as a 429, blocks it here, too: the session ends, and
-its tasks go back uncharged. So that this comes to an end, the file is asked for again
-:data:`AGAIN_SECONDS` after the host's wait. Meanwhile pages speak for themselves, in all processes.
-If the shared cache does not take that, each process uses what it met itself.
+its tasks go back uncharged. To bring this to an end, the file is asked for again
+:data:`AGAIN_SECONDS` after the host's wait. Meanwhile only the pages' own directives count, in all
+processes. If the shared cache does not take the file, each process uses what it got itself.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from greencrawl.worker.robots.tdmrep import Reservations
 from greencrawl.worker.session.fetcher import Visit, VisitOver
 
 AGAIN_SECONDS = 600.0
-"""How long a file that could not be had is not asked for again, beyond the wait of its host."""
+"""How long an unavailable file is not asked for again, beyond the wait of its host."""
 LOCAL_SECONDS = 3600.0
 MAX_REDIRECTS = 2
 """Redirects that are followed: from http to https, and to where the site keeps its files."""
 _NOT_NOW = b"not now"
-"""The record of a file that could not be had."""
+"""The record of a file that is not available."""
 _LOOK_SECONDS = 60.0
-"""How long this process believes that record without looking again."""
+"""How long this process believes that record without checking again."""
 _ORIGINS = 2000
 _BYTES = 16 * 1024 * 1024
-"""About what the files that are kept in a process may take of its memory."""
+"""About the most memory of the files that a process keeps."""
 
 
 class _Kept(NamedTuple):
@@ -56,7 +56,7 @@ class _Kept(NamedTuple):
 
 
 class SiteReservations:
-    """What the files of origins say, for one process."""
+    """The files of origins, for one process."""
 
     def __init__(self, shared: Frontier, robots: RobotsRules, clock: Clock = monotonic) -> None:
         self._shared = shared
@@ -66,10 +66,10 @@ class SiteReservations:
         self._bytes = 0
 
     def of(self, visit: Visit, url: str) -> Directives | None:
-        """What the file of a URL's origin says of it.
+        """Return what the file of a URL's origin says of it.
 
-        Raises LeaseExpired like :meth:`Visit.get`, and VisitOver, also where asking for the file
-        made the host fail.
+        Raises LeaseExpired like :meth:`Visit.get`; VisitOver also if asking for the file made the
+        host fail.
         """
         where = origin_of(url) + tdmrep.PATH
         kept = self._local.get(where)
@@ -83,7 +83,7 @@ class SiteReservations:
     def _known(self, where: str) -> _Kept | None:
         try:
             record = self._shared.robots_get(where)
-        except Unavailable:  # a cache: what cannot be looked up is fetched
+        except Unavailable:  # it is a cache: what cannot be looked up is fetched
             return None
         if record == _NOT_NOW:
             return self._keep(where, tdmrep.NOTHING, _LOOK_SECONDS)
@@ -98,7 +98,7 @@ class SiteReservations:
         return self._keep(where, tdmrep.parse(body), LOCAL_SECONDS)
 
     def _fetch(self, visit: Visit, url: str) -> bytes | Failure:
-        """The file at ``url``, b"" where there is none, or why that is not known now."""
+        """Return the file at ``url``, b"" if there is none, or why that is not known now."""
         for hop in range(MAX_REDIRECTS + 1):
             answer = visit.get(url, visit.context.headers, tdmrep.MAX_BODY_BYTES + 1)
             if isinstance(answer, Failure):
@@ -119,7 +119,7 @@ class SiteReservations:
         return b""
 
     def _barred(self, visit: Visit, url: str) -> Failure | None:
-        """Why robots.txt, that of the URL's origin, does not let us ask for it."""
+        """Say why the robots.txt of the URL's origin does not let us ask for it."""
         rules = self._robots.group(visit, url)
         if isinstance(rules, Failure):
             return rules
@@ -127,14 +127,14 @@ class SiteReservations:
         return None if line is None else Failure(FailureKind.ROBOTS, f"robots.txt: {line}")
 
     def _not_now(self, visit: Visit, where: str, failure: Failure) -> _Kept:
-        """Remember that the file cannot be had. Raises VisitOver where the host is to rest."""
+        """Note that the file is not available. Raises VisitOver if the host is to rest."""
         block = retry.decide(failure, 0, visit.context.options.tries).block
         seconds = AGAIN_SECONDS + (failure.retry_after or 0.0)
         if block == 0:  # a host's own back-off is no longer than this
             failures = visit.held.session.failures
             seconds += retry.TABLE[failure.kind].wait(failures + 1)
         kept = self._keep(where, tdmrep.NOTHING, seconds)
-        if failure.kind is not FailureKind.ROBOTS:  # another crawl's name may be let in
+        if failure.kind is not FailureKind.ROBOTS:  # another crawl's name may be allowed
             self._share(where, _NOT_NOW, int(seconds))
         if block is not None:
             why = f"tdmrep.json: {failure.detail}"
@@ -144,7 +144,7 @@ class SiteReservations:
         return kept
 
     def _share(self, where: str, record: bytes, seconds: int) -> None:
-        with suppress(Unavailable):  # a cache: what it does not take is known here all the same
+        with suppress(Unavailable):  # it is a cache: this process knows the file anyway
             self._shared.robots_put(where, record, seconds)
 
     def _keep(self, where: str, file: Reservations, seconds: float) -> _Kept:
@@ -162,7 +162,7 @@ class SiteReservations:
 
 
 def _target(visit: Visit, url: str, answer: Fetched) -> str | None:
-    """Where a redirect leads that may be followed; None for any other."""
+    """Return the target of a redirect that may be followed; None for any other."""
     try:
         target = canonicalise(answer.location, url)
     except InvalidUrl:
@@ -173,7 +173,7 @@ def _target(visit: Visit, url: str, answer: Fetched) -> str | None:
 
 
 def _unpacked(record: bytes) -> bytes | None:
-    """A file as the cache has it; None if the record is damaged."""
+    """Return a file as the cache has it; None if the record is damaged."""
     try:
         return wire.from_msgpack(wire.unpack(record, 2 * tdmrep.MAX_BODY_BYTES), bytes)
     except (zstandard.ZstdError, msgspec.DecodeError):

@@ -4,9 +4,9 @@ By the report of the W3C's community group (https://www.w3.org/community/reports
 JSON array of rules. The first that fits a URL's path and query counts; ``*`` stands for anything
 and a final ``$`` for the end, as in robots.txt.
 
-The cost of a file is bounded: :data:`MAX_BODY_BYTES` and :data:`MAX_RULES` of it are read, and the
-work for one URL is :data:`BUDGET`, about 0.3 ms. If that is too little to tell, rights count as
-reserved.
+The cost of a file is bounded: at most :data:`MAX_BODY_BYTES` and :data:`MAX_RULES` of it are read,
+and the work for one URL is :data:`BUDGET`, about 0.3 ms. If that is too little to decide, rights
+count as reserved.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from greencrawl.worker.robots.wildcards import CALL, Wildcard
 
 PATH = "/.well-known/tdmrep.json"
 MAX_BODY_BYTES = 256 * 1024
-"""A longer file says nothing: cut off it is no JSON."""
+"""A longer file says nothing: cut off, it is invalid JSON."""
 MAX_RULES = 1000
-"""Rules that are read; those behind them are not."""
+"""Rules that are read; later ones are not."""
 MAX_LOCATION_CHARS = 1000
 """A rule with a longer ``location`` is left out."""
 BUDGET = 300_000
@@ -38,7 +38,7 @@ _UNDECIDED = Directives(tdm="reserved")
 
 
 class _Rule:
-    """One rule: ``head`` alone, or with ``*`` in it a ``wildcard``; ``whole`` if it ends with $."""
+    """One rule: ``head`` alone, or a ``wildcard`` if it has ``*``; ``whole`` if it ends with $."""
 
     __slots__ = ("head", "said", "whole", "wildcard")
 
@@ -53,14 +53,14 @@ class _Rule:
 
 
 class Reservations:
-    """What one file says. ``bytes`` is about what it takes of memory."""
+    """The rules of one file. ``bytes`` is about its memory."""
 
     def __init__(self, rules: list[_Rule]) -> None:
         self._rules = rules
         self.bytes = _RULE_BYTES * (1 + len(rules))
 
     def of(self, url: str) -> Directives | None:
-        """What it says of a canonical URL; None: nothing."""
+        """Return what it says of a canonical URL; None: nothing."""
         if not self._rules:
             return None
         target, left = target_of(url), float(BUDGET)
@@ -78,11 +78,11 @@ class Reservations:
 
 
 NOTHING = Reservations([])
-"""What a file says that is not there, or is none."""
+"""What a missing or invalid file says."""
 
 
 def parse(body: bytes) -> Reservations:
-    """Read a file; whatever it is, nothing is raised: what is no rule says nothing."""
+    """Read a file; nothing is raised, and invalid rules are ignored."""
     if len(body) > MAX_BODY_BYTES:
         return NOTHING
     try:

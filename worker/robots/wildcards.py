@@ -1,21 +1,21 @@
-"""One rule with ``*``: whether a URL fits it, and how much work it may take to tell."""
+"""One rule with ``*``: whether a URL fits it, and how much work the check may take."""
 
 from __future__ import annotations
 
 CALL, SEARCHED, _COMPARED = 100, 1.5, 2.5
-"""Units of a call of ``str.find``, and for each octet that it passes over or compares again."""
+"""Units of a call of ``str.find``, and for each octet that it skips or compares again."""
 _PLACED = 200
-"""Units of finding a piece at a place, and of looking whether it is there as a whole."""
+"""Units of finding a piece at a place, and of checking that the whole piece is there."""
 _PART = 16
-"""Octets at most that are searched for of a piece."""
+"""Most octets of a piece that are searched for."""
 
 
 class Wildcard:
     """A pattern with ``*`` that is not its last letter: ``head``, then ``pieces`` in this order.
 
     ``last`` is what a URL has to end with, None if its end is free. A piece is kept with a part of
-    it in which no letter comes twice: to search for that takes the same time in every text, nearly.
-    ``key`` is the longest of these.
+    it in which no letter comes twice: searching for such a part takes nearly the same time in every
+    text. ``key`` is the longest of these.
     """
 
     __slots__ = ("_least", "code", "head", "key", "last", "pieces")
@@ -30,7 +30,7 @@ class Wildcard:
         self.key = max([*keys, _searched(last)[0]] if last else keys, key=len)
 
     def matches(self, target: str) -> bool:
-        """Whether it does, where ``key`` is somewhere in ``target``."""
+        """Tell whether it matches, if ``key`` is somewhere in ``target``."""
         if not self._may_match(target):
             return False
         at = len(self.head)
@@ -42,13 +42,14 @@ class Wildcard:
         return self.last is None or at <= len(target) - len(self.last)
 
     def worst(self) -> tuple[float, float]:
-        """Units that this may take, and more for each octet of the URL."""
+        """Return the units that this may take, and the further units for each octet of the URL."""
         again = max((_again(piece) for piece, _, _ in self.pieces), default=0)
         octet = SEARCHED * 2 + _COMPARED * again
         return CALL * (len(self.pieces) + 3), octet
 
     def counted(self, target: str, left: float) -> tuple[bool, float]:
-        """The same, and what is left of the budget: below 0 it was not enough to tell."""
+        """Return whether it matches, and the rest of the budget: below 0 it was not enough to
+        decide."""
         left -= CALL
         if not self._may_match(target):
             return False, left
@@ -73,7 +74,7 @@ class Wildcard:
 
 
 def _searched(piece: str) -> tuple[str, int]:
-    """The part of a piece that is searched for, and where in it that begins."""
+    """Return the part of a piece that is searched for, and where in the piece it begins."""
     if len(piece) <= _PART and len(set(piece)) == len(piece):
         return piece, 0
     best = begin = 0
@@ -88,7 +89,7 @@ def _searched(piece: str) -> tuple[str, int]:
 
 
 def _again(piece: str) -> int:
-    """How often an octet of a text may be compared in a search for ``piece``.
+    """Return how often an octet of a text may be compared in a search for ``piece``.
 
     Two places where a piece begins in part overlap only if its first letter comes again in it.
     """

@@ -1,1 +1,1 @@
-"""Host sessions: which are held, the visit that uses one, its pace, and waiting with patience."""
+"""Host sessions: those that are held, the visit that uses one, its pace, and its waits."""

@@ -1,4 +1,4 @@
-"""Waiting for a part of our own that is away: with patience, and not all at the same moment."""
+"""Waits for a part of our own that is away: with patience, and not all at the same moment."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ T = TypeVar("T")
 log = logger("worker")
 
 AWAY_PATIENCE_SECONDS = 5.0
-"""How long a session waits for a Redis node that is away: its place is of use to others."""
+"""How long a session waits for a Redis node that is away; then its place is of use to others."""
 AWAY_REST_SECONDS = 15.0
-"""How long its host rests after that, where it has another node."""
+"""How long its host rests after that, if it has another node."""
 
 
 def delays(first: float = 0.1, most: float = 2.0) -> Iterator[float]:
-    """Seconds to wait before try after try: doubling from ``first`` up to ``most``, full jitter
-    in the upper half, so that workers do not come back together."""
+    """Yield seconds to wait before each try.
+
+    They double from ``first`` up to ``most``, with full jitter in the upper half, so that workers
+    do not come back together.
+    """
     ceiling = first
     while True:
         yield random.uniform(ceiling / 2, ceiling)
@@ -39,10 +42,10 @@ def until_available(
     wait: Callable[[float], object] = gevent.sleep,
     most: float = inf,
 ) -> T:
-    """Call ``action`` until it is not answered by Unavailable, for as long as that takes.
+    """Call ``action`` until it does not raise Unavailable, for as long as that takes.
 
-    After ``most`` seconds that is raised. ``what`` names it in the log, once when the trouble
-    begins and once when it is over. Every other exception passes.
+    After ``most`` seconds Unavailable is raised. ``what`` names it in the log, once when the
+    trouble begins and once when it is over. Every other exception passes.
     """
     limit = monotonic() + most
     for count, delay in enumerate(delays()):

@@ -10,7 +10,7 @@ from greencrawl.schema.records.crawl import ADDRESS_CONNECTIONS, ADDRESS_RATE, D
 
 
 class Caps(NamedTuple):
-    """What a crawl allows: requests a second, and connections; 0: no limit, None: not said."""
+    """The limits of a crawl: requests a second, and connections; 0: no limit, None: not set."""
 
     address_rate: float | None = None
     address_connections: int | None = None
@@ -18,11 +18,11 @@ class Caps(NamedTuple):
 
     @classmethod
     def of(cls, options: CrawlOptions) -> Caps:
-        """Those of a crawl."""
+        """Return those of a crawl."""
         return cls(options.address_rate, options.address_connections, options.domain_rate)
 
     def outside(self) -> Caps:
-        """What was not said, as it is for addresses of others."""
+        """Return the limits with the defaults for other people's addresses where none is set."""
         return Caps(
             ADDRESS_RATE if self.address_rate is None else self.address_rate,
             ADDRESS_CONNECTIONS if self.address_connections is None else self.address_connections,
@@ -31,7 +31,7 @@ class Caps(NamedTuple):
 
 
 class NoShare(GreencrawlError):
-    """Raised when nothing may be asked of an address or domain for ``seconds``; ``by`` says why."""
+    """Raised when an address or domain may get no request for ``seconds``; ``by`` says why."""
 
     def __init__(self, name: str, seconds: float, why: str, by: PutOff = PutOff.SHARE) -> None:
         super().__init__(f"{name}: {why}")

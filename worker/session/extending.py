@@ -1,4 +1,4 @@
-"""Keeping the sessions that a process holds alive: their leases are extended in time."""
+"""Extends the leases of a process's sessions in time."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Extender:
         self._clock = clock
 
     def run(self) -> None:
-        """Extend what is held every third of a lease, for ever; a greenlet's body.
+        """Extend all held sessions every third of a lease, for ever; a greenlet runs this.
 
-        Deadlines guard whom this does not reach. Sessions whose node was away are tried again
-        sooner, and alone.
+        If this fails for a session, its deadline protects it. Sessions whose node was away are
+        tried again sooner, and alone.
         """
         backoff = delays()
         third = wait = self._lease_seconds / 3
@@ -60,7 +60,7 @@ class Extender:
                 backoff, wait = delays(), all_at - self._clock()
 
     def _extend(self, some: Sequence[Held]) -> list[Held]:
-        """Returns those whose node is away."""
+        """Extend some; return those whose node is away."""
         all_held = [held for held in some if not held.lost]
         missed: list[Held] = []
         for start in range(0, len(all_held), _EXTEND_BATCH):

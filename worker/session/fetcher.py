@@ -1,7 +1,7 @@
 """A visit: the use of one host session, and what it learns of the host.
 
-Every request of a session – robots.txt, pages, logins – goes through :meth:`Visit.send`, which
-waits for the host's pace, checks that the session still is ours, and counts.
+Every request of a session – robots.txt, pages, logins – goes through :meth:`Visit.send`. It waits
+for the host's pace, checks that the session is still ours, and counts the request.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from greencrawl.worker.http.client import Downloader
 
 TURN_SECONDS = 1.0
-"""Between two looks of a request that waits for its turn whether its session is to end."""
+"""Seconds between two checks whether the session of a request that waits for its turn is to end."""
 CROWDED_SECONDS = 20.0
-"""How long a host rests whose answer found no memory."""
+"""How long a host rests if there was no memory for its answer."""
 
 T = TypeVar("T")
 
@@ -71,41 +71,41 @@ class Visit:
         self.told_to_wait = False
         """Whether the host failed by an answer that says when to come back."""
         self.least_cap = 0
-        """The page that is asked for may have so many bytes, though the crawl's may not."""
+        """The present page may have so many bytes, even if the crawl's pages may not."""
         self.conditions: Mapping[int, dict[str, str]] = {}
-        """Number of a task → header fields that ask only for what has changed."""
+        """Number of a task → header fields that ask only for a changed page."""
         self.judge = NO_JUDGE
-        """It says which URLs are parked, and learns from pages."""
+        """Decides which URLs are parked, and learns from pages."""
 
     @property
     def host(self) -> str:
-        """The session's host: its name, with its port unless that is 80 or 443."""
+        """Return the session's host: its name, with its port unless that is 80 or 443."""
         return self.held.session.host
 
     @property
     def max_body_bytes(self) -> int:
-        """At which the body is cut of the page that is asked for."""
+        """Return the size at which the present page's body is cut."""
         return max(self.context.options.max_body_bytes, self.least_cap)
 
     @property
     def failed(self) -> bool:
-        """True when the host as a whole failed: nothing more is asked of it in this session."""
+        """Tell whether the host as a whole failed: then this session asks it nothing more."""
         return bool(self._failed)
 
     @property
     def failure(self) -> str:
-        """The kind of the host's failure, or "" if it did not fail."""
+        """Return the kind of the host's failure, or "" if it did not fail."""
         return self._failed
 
     @property
     def why(self) -> str:
-        """More of the host's failure than its kind, "" if there is no more."""
+        """Return more of the host's failure than its kind, "" if there is no more."""
         return self._why
 
     def get(
         self, url: str, headers: Mapping[str, str], max_body_bytes: int, *, packs: bool = False
     ) -> Fetched | Failure:
-        """A GET by :meth:`send`."""
+        """Send a GET by :meth:`send`."""
         return self.send("GET", url, headers, b"", max_body_bytes, packs=packs)
 
     def send(
@@ -118,11 +118,11 @@ class Visit:
         *,
         packs: bool = False,
     ) -> Fetched | Failure:
-        """One paced and counted request to the session's host. ``packs``: of what is larger than
-        pages may be the body may come packed.
+        """Send one paced and counted request to the session's host.
 
-        The answer counts as in hand until :meth:`let_go`, or the next request. Raises VisitOver,
-        and LeaseExpired (of the downloader) when the lease ran out meanwhile.
+        ``packs``: a body larger than pages may be can come packed. The answer counts as in hand
+        until :meth:`let_go`, or the next request. Raises VisitOver, and LeaseExpired (of the
+        downloader) when the lease ran out meanwhile.
         """
         self._let_go_last()
         self.rest(self._pace.wait_seconds())
@@ -141,7 +141,7 @@ class Visit:
                     watch=self._watched(),
                     pack=packs and self.least_cap > 0,
                 )
-        except NoShare as error:  # others at its address were asked: it comes again
+        except NoShare as error:  # other hosts at its address were asked: it comes again
             self.put_off(error.by, error.seconds, str(error))
         except Crowded as error:
             self._requests += 1
@@ -160,13 +160,14 @@ class Visit:
         return answer
 
     def _watched(self) -> Held | None:
-        """The session of a host that nobody has heard of; None for others, which keep their place
-        however long they take."""
+        """Return the session of an unknown host; None for others, which keep their place however
+        long they take."""
         known = self._robots_read or self.held.session.robots_known
         return None if known else self.held
 
     def let_go(self) -> None:
-        """The last answer is with the writer, or of no use any more; so are those kept with it."""
+        """Release the last answer, and those kept with it: the writer has them, or they are not
+        needed."""
         self._let_go_last()
         if self._kept:
             self._in_hand.add(-self._kept)
@@ -178,17 +179,17 @@ class Visit:
             self._holds = 0
 
     def keep(self) -> None:
-        """The last answer stays in hand, beside what comes next, until :meth:`let_go`."""
+        """Keep the last answer in hand, besides later ones, until :meth:`let_go`."""
         self._kept += self._holds
         self._holds = 0
 
     def hold(self, size: int) -> None:
-        """All that is in hand from now on is one answer of so many bytes."""
+        """Count from now on only one answer of so many bytes as in hand."""
         self.let_go()
         self.repacked(size)
 
     def repacked(self, size: int) -> None:
-        """The last answer takes so many bytes from now on."""
+        """Count so many bytes for the last answer from now on."""
         self._in_hand.add(size - self._holds)
         self._holds = size
 
@@ -202,17 +203,20 @@ class Visit:
             raise VisitOver(self.held.ended or "stopping")
 
     def _wait_for_turn(self) -> None:
-        """Wait until the worker may send one more request. Raises VisitOver as :meth:`rest`."""
+        """Wait until the worker may send one more request. Raises VisitOver like :meth:`rest`."""
         turn = self._rate.turn()
         try:
             while not turn.is_set():
-                self.held.pause(turn.wait, TURN_SECONDS)
+                left = self.held.deadline - monotonic()
+                if left <= 0:  # another may have the turn: no request is sent without a lease
+                    raise VisitOver("the lease is over")
+                self.held.pause(turn.wait, min(TURN_SECONDS, left))
                 self.rest(0.0)
         finally:
             turn.left = True
 
     def until_available(self, action: Callable[[], T]) -> T:
-        """Call ``action`` until it is not answered by Unavailable, while the lease lasts.
+        """Call ``action`` until it does not raise Unavailable, while the lease lasts.
 
         Raises VisitOver after :data:`AWAY_PATIENCE_SECONDS`: its Redis node may be away for long.
         """
@@ -227,7 +231,7 @@ class Visit:
         raise AssertionError("delays never end")
 
     def put_off(self, by: PutOff, seconds: float, why: str) -> NoReturn:
-        """End the visit by no fault of its host's, which is to rest so long: raises VisitOver.
+        """End the visit through no fault of its host, which rests for so long; raises VisitOver.
 
         Its tasks go back uncharged, and the host is not counted as failing.
         """
@@ -237,18 +241,21 @@ class Visit:
         raise VisitOver(why)
 
     def learn_robots(self, crawl_delay: float | None) -> None:
-        """robots.txt is known now; from here on its crawl-delay is kept."""
+        """Keep robots.txt's crawl-delay from now on: robots.txt is known."""
         self._robots_read = True
         if crawl_delay is not None:
             self._pace.learn_robots_delay(crawl_delay)
 
     def rest_for(self, seconds: float) -> None:
-        """The host made us work for so long, about, that it has to wait: this much more from the
-        end of one request to the start of the next, until it does better."""
+        """Add a pause for a host that made us work for about so long.
+
+        It is added between the end of one request and the start of the next, until the host does
+        better.
+        """
         self._pace.slow_down(seconds)
 
     def fail(self, kind: str, block: float, why: str = "", *, told_to_wait: bool = False) -> None:
-        """The host failed; ``block`` seconds were asked for by it (0: its own back-off).
+        """Note that the host failed, and asked for ``block`` seconds (0: its own back-off).
 
         ``told_to_wait``: it is alive, and said itself when to come back.
         """
@@ -258,7 +265,7 @@ class Visit:
         self._why = why[:300]
 
     def report(self) -> HostReport:
-        """What the broker is told when the session closes; only requests that left are counted."""
+        """Return the report for closing the session; only requests that were sent are counted."""
         report = self._pace.report(
             robots=self._robots_read,
             failed=self._failed,

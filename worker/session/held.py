@@ -1,8 +1,8 @@
-"""The host sessions that this process holds, from lease to the last acknowledged result.
+"""The host sessions that this process holds, from the lease to the last acknowledged result.
 
 A session is *fetching* while its greenlet may send requests. After that it is still *held* until
 its close and all its tasks' outcomes are acknowledged. A reconcile must name it until then, or the
-broker would hand its finished tasks out again.
+broker would lease its finished tasks again.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ End = Literal["", "stop", "stale", "silent"]
 class Held:
     """One session.
 
-    ``deadline`` is on ``greencrawl.schema.clock.monotonic``: no request may leave after it.
+    ``deadline`` is on ``greencrawl.schema.clock.monotonic``: no request may be sent after it.
 
-    ``ended`` says how it must end. "stop": soon and properly. "stale": at once and without a word,
-    since its tasks are not ours any more. "silent": its host, which nobody has heard of, sends
-    nothing while others wait for its place. ``cut`` ends the request under way if nothing has come
-    of its answer, and says whether it did; it is there while such a host is asked. ``since`` is
-    when that began which it waits for – a request, or a suspect that is read alone – or None;
-    ``row`` is its in ``inflight``.
+    ``ended`` says how it must end. "stop": soon and properly. "stale": at once and without a close,
+    since its tasks are not ours any more. "silent": its host is unknown and sends nothing while
+    others wait for its place. ``cut`` ends the current request if no part of its answer has come,
+    and says whether it did; it exists while an unknown host is asked. ``since`` is when its present
+    wait began – a request, or a suspect that is read alone – or None; ``row`` is its row in
+    ``inflight``.
     """
 
     session: Session
@@ -46,10 +46,10 @@ class Held:
     inflight: InflightTable | None = None
     row: int | None = None
     resting: greenlet.greenlet | None = None
-    """Who waits until the next request may leave."""
+    """The greenlet that waits until the next request may be sent."""
 
     def pause(self, wait: Callable[[float | None], object], seconds: float | None) -> None:
-        """``wait`` for so long, unless it is roused before."""
+        """Call ``wait`` for so long, unless it is roused before."""
         self.resting = gevent.getcurrent()
         try:
             wait(seconds)
@@ -61,23 +61,24 @@ class Held:
             self.resting = None
 
     def rouse(self) -> None:
-        """End its pause, if it has one: it is to look again whether it goes on."""
+        """End its pause, if it has one: it checks again whether to go on."""
         resting, self.resting = self.resting, None
         if resting is not None:
             gevent.get_hub().loop.run_callback(resting.throw, Roused())
 
     def end_soon(self) -> None:
-        """No further request; what was not fetched goes back, and the host is free."""
+        """Send no further request; what was not fetched goes back, and the host is free."""
         self.ended = self.ended or "stop"
         self.rouse()
 
     def waiting(self, *, request: bool) -> Waiting:
-        """Note for as long as the body runs that it waits; ``request``: for its host."""
+        """Note as long as the body runs that it waits; ``request``: for its host."""
         return Waiting(self, self.inflight if request and self.row is not None else None)
 
     @property
     def lost(self) -> bool:
-        """True when another may hold the host: nothing more is asked of it or said about it."""
+        """Tell whether another worker may hold the host: then nothing more is asked or reported of
+        it."""
         return self.ended == "stale"
 
 
@@ -86,7 +87,8 @@ class Roused(Exception):
 
 
 class Waiting:
-    """What :meth:`Held.waiting` returns: a class, as a generator would cost a page 6 µs more."""
+    """The result of :meth:`Held.waiting`: a class, since a generator would cost a page 6 µs
+    more."""
 
     __slots__ = ("_before", "_held", "_inflight")
 
@@ -110,7 +112,7 @@ class Waiting:
 
 
 class Sessions:
-    """All of this process. Not locked: its methods never yield to the hub."""
+    """All sessions of this process. It has no lock: its methods never yield to the hub."""
 
     def __init__(self, inflight: InflightTable | None = None) -> None:
         self._inflight = inflight
@@ -119,14 +121,14 @@ class Sessions:
 
     @property
     def fetching(self) -> int:
-        """How many are fetching."""
+        """Return how many are fetching."""
         return self._fetching
 
     def __len__(self) -> int:
         return len(self._held)
 
     def hold(self, session: Session, deadline: float) -> Held | None:
-        """Take a leased session; None if it is held already (an answer that came twice)."""
+        """Add a leased session; return None if it is held already (an answer that came twice)."""
         if session.token in self._held:
             return None
         held = Held(session, deadline)
@@ -137,19 +139,20 @@ class Sessions:
         return held
 
     def holding(self) -> list[Held]:
-        """Those that are held now, the longest held first."""
+        """Return those that are held now, the longest held first."""
         return list(self._held.values())
 
     def submitted(self, held: Held) -> None:
-        """A task's outcome is on its way to store and broker."""
+        """Note that a task's outcome is on its way to store and broker."""
         held.unsettled += 1
 
     def settled(self, token: str, status: ItemStatus) -> None:
-        """The broker answered a task's outcome.
+        """Note the broker's answer to a task's outcome.
 
         "stale" says nothing about the session: an outcome whose answer was lost is sent twice, and
-        the second time its task is not current. Whether the session is, extend tells. "gone" does:
-        its crawl was deleted, and its host is to be closed, so that it is free for others.
+        the second time its task is not current. The next extend tells whether the session is.
+        "gone" does: its crawl was deleted, and its host is to be closed, so that it is free for
+        others.
         """
         held = self._held.get(token)
         if held is not None:
@@ -157,23 +160,24 @@ class Sessions:
             self._note(held, "ok" if status == "stale" else status)
 
     def fetched(self, held: Held, *, closing: bool) -> None:
-        """The greenlet is through; ``closing`` if a close is on its way to the broker."""
+        """Note that the greenlet is finished; ``closing`` if a close is on its way to the
+        broker."""
         held.fetching = False
         held.closing = closing
         self._fetching -= 1
         self._drop_if_over(held)
 
     def closed(self, token: str) -> None:
-        """The broker answered the close."""
+        """Note the broker's answer to the close."""
         held = self._held.get(token)
         if held is not None:
             held.closing = False
             self._drop_if_over(held)
 
     def extended(self, held: Held, status: ItemStatus, deadline: float) -> None:
-        """The broker answered an extend that was sent ``ttl`` before ``deadline``.
+        """Note the broker's answer to an extend that was sent ``ttl`` before ``deadline``.
 
-        "away" leaves the deadline as it is: the session ends there unless the node is back by then.
+        "away" leaves the deadline as it is: the session ends then unless the node is back before.
         """
         if status == "away":
             return
@@ -195,7 +199,7 @@ class Sessions:
 
 
 def unused(session: Session) -> CloseItem:
-    """How a session ends in which nothing was asked, and nothing learnt of its host."""
+    """Return the close of a session without a request and without a report of its host."""
     own = session.delay if session.delay > session.floor else 0.0
     release = tuple(task.number for task in session.tasks)
     report = HostReport(delay=own)

@@ -1,16 +1,16 @@
-"""Bytes of pages that a process has in hand, under one bound: what is being received, what waits
-to be read, and what waits to be stored.
+"""The bytes of pages that a process has in hand, under one limit.
 
-A request counts what it has received, its session the answer until the writer has it, and the
-writer its results. A body that is not small is promised memory before it is received, all that its
-length says, or twice what has come of it. Beyond :data:`MOST_BYTES` requests wait for that, and the
-kernel holds their hosts back; who needs least goes first. Bodies that say that they are small go
-on, as far as a reserve lasts.
+They are received, wait to be read, or wait to be stored. A request counts what it has received; its
+session counts the answer until the writer has it; the writer counts its results. A body that is not
+small gets a promise of memory before it is received: its whole declared length, or twice what has
+come of it. Beyond :data:`MOST_BYTES` requests wait for a promise, and the kernel holds their hosts
+back; the request that needs least goes first. Bodies that are declared small go on, as far as a
+reserve lasts.
 
-While requests wait, the others are looked at. The request that would need longest to send again
-what it holds is ended, with a failure that says why, until there is room. A request that was
-promised much and sends little loses the promise, and waits. A body that comes fast is not ended
-however large it is, and none is that holds a few KiB.
+While requests wait, the others are checked. The request that would need longest to send its data
+again is ended, with a failure that says why, until there is room. A request that was promised much
+and receives little loses the promise, and waits. A body that comes fast is not ended however large
+it is; a request that holds a few KiB is never ended.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from greencrawl.schema.errors import GreencrawlError
 
 MOST_BYTES = 20 * 1024 * 1024
 RESERVE_BYTES = 22 * 1024 * 1024
-"""Beyond that, for bodies that say that they are small: all of it for heads, the less for a body
-the larger it is."""
+"""A reserve beyond the limit for bodies declared small: all of it for heads, less for larger
+bodies."""
 SMALL_BYTES = 256 * 1024
 LITTLE_BYTES = 16 * 1024
-"""As much is received before anything is known of a body; nobody is ended for less."""
+"""So much is received before anything is known of a body; no request is ended for less."""
 WAKE_SECONDS = 0.05
 LOOK_SECONDS = 0.5
-"""So long a request is watched before it is judged."""
+"""How long a request is watched before it is judged."""
 REBUILD_SECONDS = 5.0
-"""Who would send again sooner what he holds is never ended."""
+"""A request that could receive its data again within this time is never ended."""
 PATIENCE_SECONDS = 5.0
-"""So long a request waits with what it holds. Then it gives that back, and is made again later."""
+"""How long a request waits with its data. Then it gives them up, and is made again later."""
 PROMISE_SECONDS = 20.0
-"""Who would need longer to send what he was promised loses the promise."""
+"""A request that would need longer to receive its promise loses the promise."""
 
 _UNTOLD = 2**62
 
 
 class Crowded(GreencrawlError):
-    """Raised when a request has waited for memory for too long: no fault of its host's."""
+    """Raised when a request has waited for memory for too long: its host is not charged."""
 
 
 class PutAside(Exception):
@@ -52,7 +52,8 @@ class PutAside(Exception):
 
 
 class InHand:
-    """The account of one process. Not locked: what does not wait does not yield to the hub."""
+    """The account of one process. It has no lock: methods that do not wait do not yield to the
+    hub."""
 
     def __init__(
         self,
@@ -63,34 +64,34 @@ class InHand:
         clock: Clock = monotonic,
     ) -> None:
         self.bytes = 0
-        """In hand now."""
+        """Bytes in hand now."""
         self.taken = 0
-        """The same, with what was promised."""
+        """Bytes in hand, with those promised."""
         self.most = most
         self.small = small
         self.clock = clock
         self.reserve = reserve
         self.last = most + reserve
         self.parts: dict[Part, None] = {}
-        """Of requests under way that hold something or wait to; the oldest first."""
+        """Parts of current requests that hold something or wait; the oldest first."""
         self.favoured: Part | None = None
-        """It may go on though there is no room."""
+        """This part may go on even without room."""
         self._looker: gevent.Greenlet[[], None] | None = None
 
     def add(self, size: int) -> None:
-        """So many more bytes are in hand, or fewer where ``size`` is negative."""
+        """Count so many more bytes in hand, or fewer if ``size`` is negative."""
         self.bytes += size
         self.taken += size
 
     def watch(self) -> None:
-        """Have somebody look after those who wait, until nobody does."""
+        """Start a greenlet that serves waiting requests, until none waits."""
         if self._looker is None:
             self._looker = gevent.spawn(self._look_after)
 
     def _look_after(self) -> None:
         while any(part.waits for part in self.parts):
             gevent.sleep(WAKE_SECONDS)
-            # Where most is on its way to the store, to end requests would free little.
+            # If most bytes are on their way to the store, ending requests would free little.
             if sum([max(part.held, part.granted) for part in self.parts]) >= self.most // 2:
                 self._judge()
                 self._favour()
@@ -115,15 +116,15 @@ class InHand:
             part.end()
 
     def _favour(self) -> None:
-        """Where all that hold a part wait, let one of them come to its end."""
+        """If all requests that hold something wait, let one of them complete."""
         if self.favoured is None and self.most <= self.taken and self.bytes < self.last:
             holding = [part for part in self.parts if part.held]
             waiting = [part for part in holding if part.waits]
             if waiting and all(part.waits or part.held <= LITTLE_BYTES for part in holding):
-                self.favoured = min(waiting, key=_missing)  # of equals the oldest
+                self.favoured = min(waiting, key=_missing)  # of equal ones the oldest
 
     def _wake(self) -> None:
-        """Let on who has room, those first who need least."""
+        """Let those go on that have room, first those that need least."""
         for part in sorted([part for part in self.parts if part.waits], key=_missing):
             if part.waits is not None and part.fits():
                 part.go_on()
@@ -131,7 +132,7 @@ class InHand:
 
 
 class Part:
-    """What one request holds. ``interrupt`` is called in the hub to end its wait for its host.
+    """The part of one request. ``interrupt`` is called in the hub to end its wait for its host.
 
     Most answers come at once and whole, so nothing is set up before it is needed.
     """
@@ -140,11 +141,11 @@ class Part:
     granted = 1
     """It may hold this much, except for its first read."""
     missing: int | None = 0
-    """Bytes that are still to come; None where nobody says."""
+    """Bytes that have not come yet; None if unknown."""
     paused = 0.0
-    """Seconds in which nothing was read for want of memory."""
+    """Seconds in which nothing was read for lack of memory."""
     ended = False
-    """Whether it is to give back what it holds, and fail."""
+    """Whether it is to give up its data, and fail."""
     cut = False
     """Whether it is to fail since nothing has come."""
     waits: Event | None = None
@@ -157,7 +158,7 @@ class Part:
         self._interrupt = interrupt
 
     def hold(self, size: int, missing: int | None) -> None:
-        """It holds ``size`` bytes now; so many are ``missing``, None where nobody says."""
+        """Note that it holds ``size`` bytes now; so many are ``missing``, None if unknown."""
         in_hand = self._in_hand
         if not self._listed:
             self._listed = True
@@ -189,7 +190,7 @@ class Part:
             self._since, self._before = now, self.held
 
     def fits(self) -> bool:
-        """Whether more of it may be received now."""
+        """Tell whether more of it may be received now."""
         in_hand = self._in_hand
         if self is in_hand.favoured:
             return True
@@ -220,7 +221,7 @@ class Part:
         self._in_hand.taken += self._promised
 
     def rate(self, now: float) -> float | None:
-        """Bytes a second that came since the last look; None while that cannot be said."""
+        """Return the bytes a second since the last check; None while that is not known."""
         seconds = now - self._since
         if self.waits is not None or seconds < LOOK_SECONDS:
             return None
@@ -229,7 +230,7 @@ class Part:
         return came / seconds
 
     def end(self) -> None:
-        """Have it give back what it holds."""
+        """Let it give up its data."""
         self.ended = True
         gevent.get_hub().loop.run_callback(self._end)
 
@@ -238,7 +239,7 @@ class Part:
             self._interrupt(PutAside())
 
     def cut_off(self) -> bool:
-        """Have it fail though nothing is held; always True."""
+        """Let it fail though it holds nothing; always True."""
         self.cut = True
         gevent.get_hub().loop.run_callback(self._cut)
         return True
@@ -248,7 +249,7 @@ class Part:
             self._interrupt(PutAside())
 
     def close(self) -> None:
-        """It holds nothing any more."""
+        """Note that it holds nothing any more."""
         if not self._listed:
             return
         in_hand = self._in_hand

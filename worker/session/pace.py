@@ -16,9 +16,9 @@ LATENCY_FACTOR = 2.0
 LATENCY_WEIGHT = 0.3
 """Weight of the newest latency in the moving average."""
 RECOVERY = 0.5
-"""Share of the way back to its target that the delay goes with each success."""
+"""How far the delay goes back to its target with each success."""
 FIRST_PENALTY = 1.0
-"""Delay in seconds that a strained host gets at least, also where the floor is 0."""
+"""The least delay in seconds of a strained host, even if the floor is 0."""
 MAX_ADAPTIVE_DELAY = 60.0
 MAX_ROBOTS_DELAY = 300.0
 """A longer crawl-delay of robots.txt counts as this: it could stop a crawl for good."""
@@ -44,21 +44,21 @@ _UNTOUCHED = frozenset(
         FailureKind.HOOK,
     }
 )
-"""What ends before the host hears of it, and so need not be waited after."""
+"""Failures before the host sees a request; no delay follows them."""
 _SLOW_DOWN = frozenset({408, 425, 429})
 
 
 class Pace:
-    """When the next request of a session may start. One for a session; it neither waits nor locks.
+    """When the next request of a session may start; it neither waits nor locks.
 
-    ``delay`` seconds are in force when the session opens and ``floor`` the least they may come
+    ``delay`` seconds are in force when the session opens and ``floor`` is the least they may come
     down to (``greencrawl.schema.records.Session`` has both). At a floor of 0 latency brings no
     delay; strain does, and it decays again.
     """
 
     def __init__(self, delay: float, floor: float, *, clock: Clock = monotonic) -> None:
         self.floor = floor
-        """What the delay never goes under, robots.txt's crawl-delay included."""
+        """The least delay, robots.txt's crawl-delay included."""
         self._robots_delay = 0.0
         self._delay = max(delay, floor)
         self._latency = 0.0
@@ -67,20 +67,22 @@ class Pace:
 
     @property
     def delay(self) -> float:
-        """Seconds from the end of one request to the start of the next, as now in force."""
+        """Return the seconds from the end of one request to the start of the next, as now in
+        force."""
         return max(self._delay, self.floor)
 
     @property
     def latency(self) -> float:
-        """Moving average of the seconds that this session's successes took; 0 before the first."""
+        """Return the moving average of the latency of this session's successes; 0 before the
+        first."""
         return self._latency
 
     def learn_robots_delay(self, seconds: float) -> None:
-        """From here on keep robots.txt's crawl-delay, up to :data:`MAX_ROBOTS_DELAY`.
+        """Keep robots.txt's crawl-delay from now on, up to :data:`MAX_ROBOTS_DELAY`.
 
         The longest counts: http and https of one host have files of their own. If the frontier did
         not know of it, and the session has sent nothing yet, an earlier session may have sent a
-        request and died before it told. The host then rests for this delay first.
+        request and died before it could report. Then the host rests for this delay first.
         """
         self._robots_delay = max(self._robots_delay, min(seconds, MAX_ROBOTS_DELAY))
         if self._robots_delay > self.floor:
@@ -89,17 +91,17 @@ class Pace:
                 self._ended = self._clock()
 
     def wait_seconds(self) -> float:
-        """Seconds until a request may start; 0 when it may start now.
+        """Return the seconds until a request may start; 0 when it may start now.
 
-        Before the session's first request this is 0, but for what :meth:`learn_robots_delay` says:
-        the frontier leases a host only when the delay after its last session is over.
+        Before the session's first request this is 0, except for :meth:`learn_robots_delay`: the
+        frontier leases a host only when the delay after its last session is over.
         """
         if self._ended is None:
             return 0.0
         return max(0.0, self._ended + self.delay - self._clock())
 
     def note(self, answer: Fetched | Failure) -> None:
-        """A request has just ended like this. Call it for every request, whatever it was for."""
+        """Note how a request has just ended. Call it for every request, whatever it was for."""
         if isinstance(answer, Fetched):
             strained = answer.status >= 500 or answer.status in _SLOW_DOWN
         elif answer.kind in _UNTOUCHED:
@@ -107,14 +109,16 @@ class Pace:
         else:
             strained = answer.kind in _STRAINED
         self._ended = self._clock()
-        if strained:  # never under the floor, which may lie beyond what adapting alone may reach
+        if strained:  # never under the floor, which may be beyond what adapting alone may reach
             self._delay = min(max(FIRST_PENALTY, 2 * self.delay), MAX_ADAPTIVE_DELAY)
         elif isinstance(answer, Fetched) and answer.status < 400:
             self._succeeded(answer.elapsed_ms / 1000)
 
     def slow_down(self, seconds: float) -> None:
-        """Wait so much longer between requests, up to :data:`MAX_ADAPTIVE_DELAY`; successes take it
-        away again, as they do what strain brought."""
+        """Wait so much longer between requests, up to :data:`MAX_ADAPTIVE_DELAY`.
+
+        Successes reduce it again, as they reduce the effect of strain.
+        """
         self._delay = max(self._delay, min(self.delay + seconds, MAX_ADAPTIVE_DELAY))
 
     def report(
@@ -126,10 +130,10 @@ class Pace:
         requests: int = 0,
         why: str = "",
     ) -> HostReport:
-        """What closing the session tells the frontier; see ``HostReport`` for the arguments.
+        """Return the report for closing the session; see ``HostReport`` for the arguments.
 
-        The adaptive delay is 0 where nothing above the floor is needed: another crawl may have
-        another floor.
+        The adaptive delay is 0 if nothing above the floor is needed: another crawl may have another
+        floor.
         """
         return HostReport(
             delay=self.delay if self.delay > self.floor else 0.0,

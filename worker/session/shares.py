@@ -1,14 +1,13 @@
-"""The share of requests that this process may send to an address or a domain, as part of what all
-processes may.
+"""This process's share of the requests that an address or a domain may get.
 
 A host has one session, so its delay is kept wherever it is leased. An address may have thousands of
-hosts. Before a request leaves, it takes one *start* of its address and one of its registrable
-domain, and a place among the address's connections where it opens one. A start comes free a window
-after the request's end, not after its beginning: then the next cannot arrive sooner than a window
-after it, however long either was on its way. How many there are is this process's share, which the
-frontier gives for some seconds (:mod:`greencrawl.broker.frontier.addresses`). One greenlet asks for
-all of them, many at a time, before the shares end. A session that finds no share waits for a
-moment, or else is handed back, with a turn at which to come again.
+hosts. Before a request is sent, it takes one *start* of its address and one of its registrable
+domain, and a place among the address's connections if it opens one. A start becomes free a window
+after the request's end, not after its beginning: then the next request cannot arrive sooner than a
+window after it, however long either was on its way. How many starts there are is this process's
+share, which the frontier gives for some seconds (:mod:`greencrawl.broker.frontier.addresses`). One
+greenlet asks for all shares, many at a time, before they end. A session that finds no share waits
+for a moment, or is handed back, with a turn at which to come again.
 """
 
 from __future__ import annotations
@@ -35,21 +34,21 @@ log = logger("worker")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 PATIENCE_SECONDS = 1.0
-"""So long a session waits for its start; then its place is of use to others."""
+"""How long a session waits for its start; then its place is of use to others."""
 LONGEST_TURN_SECONDS = 300.0
 TOGETHER_SECONDS = 0.005
-"""What is asked for within so long is asked for in one call."""
+"""Requests within so long are put into one call."""
 TICK_SECONDS = 0.02
-"""Between two looks at who waits, while anybody does."""
+"""Seconds between two checks of waiting sessions, while there are any."""
 AGAIN_SECONDS = 0.5
-"""Between two asks for more of what others hold."""
+"""Seconds between two requests for more of what others hold."""
 CAPS_SECONDS = 10.0
-"""So long the caps of a crawl count at an address after it last asked for it."""
+"""How long the limits of a crawl count at an address after their last use."""
 NO_LIMIT = 1 << 30
 
 
 class _Place:
-    """One address or domain. Not locked: nothing here yields to the hub."""
+    """One address or domain. It has no lock: nothing here yields to the hub."""
 
     __slots__ = (
         "again", "caps", "caps_look", "connections", "connections_cap", "ends", "free_at",
@@ -72,7 +71,7 @@ class _Place:
         self.waiting: deque[_Waiter] = deque()
 
     def limit(self, rate: float, connections: int, now: float) -> None:
-        """Keep a crawl's caps, 0 for none: the strictest of those that are asked for lately."""
+        """Apply a crawl's limits, 0 for none: the strictest of those used lately."""
         known = (rate, connections) in self.caps
         self.caps[rate, connections] = now
         if known and now < self.caps_look:
@@ -88,7 +87,7 @@ class _Place:
             self.turn = 0.0  # turns were further apart
 
     def used(self, now: float) -> int:
-        """Starts that are under way, or ended less than a window ago."""
+        """Return the starts that are under way, or ended less than a window ago."""
         while self.free_at and self.free_at[0] <= now:
             self.free_at.popleft()
         return self.sending + len(self.free_at)
@@ -109,19 +108,20 @@ class _Place:
             self.make_room = waiter.make_room
 
     def closed(self) -> None:
-        """A connection to it was closed."""
+        """Note that a connection to it was closed."""
         self.open -= 1
 
     def shrink(self) -> None:
-        """Close idle connections beyond the share; those of requests under way stay."""
+        """Close idle connections beyond the share; those of current requests stay."""
         if self.connections_cap != NO_LIMIT and self.make_room is not None:
             while self.open > self.connections and self.make_room():
                 pass
 
     def next_turn(self, now: float, rate: float) -> float:
-        """Seconds until it is the turn of one who found no room: one after the other.
+        """Return the seconds until the turn of a session that found no room: one after another.
 
-        One whose crawl allows a higher ``rate`` comes when the stricter one may be forgotten.
+        A session whose crawl allows a higher ``rate`` comes when the stricter limit may be
+        forgotten.
         """
         each = 0.1 if self.starts_cap == NO_LIMIT else self.window / self.starts_cap
         if not rate or rate > self.rate:
@@ -130,7 +130,7 @@ class _Place:
         return min(self.turn - now, LONGEST_TURN_SECONDS)
 
     def wish(self, now: float) -> Ask:
-        """What to ask the frontier for."""
+        """Return the request for the frontier."""
         used, more = self.used(now), 2 * len(self.waiting) + 1
         return Ask(
             self.name, self.window,
@@ -141,7 +141,7 @@ class _Place:
 
 
 class _Waiter:
-    """Who wants to send a request; ``make_room`` is None where that opens no connection."""
+    """A request that waits to be sent; ``make_room`` is None if it opens no connection."""
 
     __slots__ = ("has_it", "make_room", "told")
 
@@ -152,23 +152,23 @@ class _Waiter:
 
 
 class Ticket:
-    """Leave to send one request. :meth:`end` must be called, once it is over."""
+    """The permission to send one request. Call :meth:`end` once it is over."""
 
     __slots__ = ("_clock", "_connecting", "_places")
 
     def __init__(self, places: list[_Place], connecting: _Place | None, clock: Clock) -> None:
-        """``connecting``: where it has a place for a connection, which is not open yet."""
+        """Make a ticket; ``connecting``: the place of a connection that is not open yet."""
         self._places = places
         self._connecting = connecting
         self._clock = clock
 
     def opened(self) -> Callable[[], None]:
-        """A connection was opened under it; returns what is to be called when that is closed."""
+        """Note that a connection was opened under it; return what to call when that is closed."""
         place, self._connecting = self._connecting, None
         return place.closed if place is not None else _nothing
 
     def end(self) -> None:
-        """The request is over, or its connecting failed."""
+        """End the request, or a failed attempt to connect."""
         now = self._clock()
         for place in self._places:
             place.sending -= 1
@@ -179,11 +179,11 @@ class Ticket:
 
 
 def _nothing() -> None:
-    """A connection that nobody counts was closed."""
+    """Do nothing: a connection that is not counted was closed."""
 
 
 class Shares:
-    """The shares of one process. ``ask`` is the frontier's; ``allow`` has no caps by default."""
+    """The shares of one process. ``ask`` is the frontier's; ``allow`` has no limits by default."""
 
     def __init__(
         self,
@@ -211,11 +211,11 @@ class Shares:
         deadline: float = math.inf,
         make_room: Callable[[], bool] = bool,
     ) -> Ticket | None:
-        """Take what a request to ``host`` at ``address`` needs; None where nothing is limited.
+        """Take what a request to ``host`` at ``address`` needs; None if nothing is limited.
 
-        ``connect``: it will open a connection; where there are too many, ``make_room`` closes an
-        idle one, if there is any. Waits for some moments, not beyond ``deadline``. Raises NoShare,
-        which says for how long.
+        ``connect``: it will open a connection; if there are too many, ``make_room`` closes an idle
+        one, if there is any. Waits for some moments, not beyond ``deadline``. Raises NoShare, which
+        says for how long.
         """
         rate, connections, domain_rate = caps if self._own(address) else caps.outside()
         wanted: list[tuple[str, str, float, int]] = []
@@ -231,8 +231,8 @@ class Shares:
         connecting: _Place | None = None
         try:
             for name, shown, starts, most in wanted:
-                # Not before it is its turn: a place that nobody has or waits for is forgotten, and
-                # two of one name would each have its share.
+                # Not before its turn: a place that nobody has or waits for is forgotten, and two of
+                # one name would each have its share.
                 place = self._place(name, shown, starts, most)
                 opens = connect and not name.startswith("d:")
                 self._enter(place, make_room if opens else None, deadline, starts)
@@ -299,7 +299,7 @@ class Shares:
             self._pump = gevent.spawn(self._run)
 
     def _run(self) -> None:
-        """Ask for what is needed and let those who wait go on; ends when nothing is held."""
+        """Ask for what is needed and let waiting requests go on; end when nothing is held."""
         round_at = 0.0
         while self._places:
             now = self._clock()
@@ -343,7 +343,7 @@ class Shares:
 
     def _let_go_on(self, now: float) -> None:
         for place in list(self._waiting):
-            for waiter in list(place.waiting):  # one that has its connection may pass others
+            for waiter in list(place.waiting):  # a request that has its connection may pass others
                 if now >= place.ends or place.used(now) >= min(place.starts, place.starts_cap):
                     break
                 if place.has_room(now, waiter):

@@ -1,17 +1,16 @@
-"""How many of a worker's sessions each kind of host may use: slow hosts must not hold up the
-others.
+"""How many sessions of a worker each kind of host may use: slow hosts must not hold up others.
 
 A session is *slow* while one of its requests has been under way for longer than
-:data:`SLOW_SECONDS`. Such a session needs memory and little else, so it is not counted among the
-greenlets. Neither is the session of a host that nobody has heard of and that has been silent for
+:data:`SLOW_SECONDS`. Such a session needs little but memory, so it is not counted among the
+greenlets. Neither is the session of an unknown host that has been silent for
 :data:`SILENT_SECONDS`. Another host may take its place, until :data:`SLOW_SHARE` times as many as
-there are greenlets are slow. Hosts that are in already must not fill this bound. So a host that may
-turn out to be slow counts as slow from its beginning: hosts that nobody has heard of, and, within
-half of the bound, hosts that are known to be slow or to fail. Beyond it their sessions are handed
-back at once, and the hosts rest for a while, here and at every other worker. Hosts known to be in
-good order never wait for any of them. A host that nobody has heard of does not wait for other
-unknown hosts that have sent nothing. The one that is silent for longest is cut off and counted as
-failing, and its URLs go back uncharged.
+there are greenlets are slow. Running sessions alone must not fill this limit. So a host that may
+turn out to be slow counts as slow from its start: unknown hosts, and, within half of the limit,
+hosts that are known to be slow or to fail. Beyond it their sessions are handed back at once, and
+the hosts rest for a while, here and at every other worker. Hosts known to be in good order never
+wait for any of them. An unknown host does not wait for other unknown hosts that have sent nothing.
+The one that is silent for longest is cut off and counted as failing, and its URLs go back
+uncharged.
 """
 
 from __future__ import annotations
@@ -27,17 +26,21 @@ from greencrawl.worker.session.held import Held
 SLOW_SECONDS = 2.0
 """A host whose answers take longer is slow."""
 SILENT_SECONDS = 1.0
-"""A host that nobody has heard of, and that has been silent for so long, holds up no others: its
-session is not counted among the greenlets from then on."""
+"""An unknown host that has been silent for so long holds up no others.
+
+From then on its session is not counted among the greenlets.
+"""
 SLOW_SHARE = 2
-"""Slow sessions per greenlet, at most."""
+"""Most slow sessions per greenlet."""
 FRESH_SHARE = 0.5
-"""Of the greenlets, for hosts unheard of that take the places of silent ones."""
+"""The share of the greenlets for unknown hosts that replace silent ones."""
 REST_SECONDS = 20.0
-"""How long a host rests, about, that found no room: some of those before it are through by then.
-One that nobody has heard of rests for less where few others wait."""
+"""About how long a host rests that found no room: some of those before it are finished then.
+
+An unknown host rests for less if few others wait.
+"""
 STRAINED_SECONDS = 1.0
-"""A host whose delay is so much above the least has been slow, or has failed."""
+"""A host whose delay exceeds the least one by so much has been slow, or has failed."""
 _MOST_HOSTS = 10_000
 _NO_ROOM = (
     "it found no room: too many hosts that are slow, or not known yet, are being fetched from"
@@ -45,12 +48,12 @@ _NO_ROOM = (
 
 
 def never(_: float) -> float:
-    """No time at all, since whatever moment."""
+    """Return 0: no time has passed since any moment."""
     return 0.0
 
 
 class SlowHosts:
-    """The slow sessions of one process. Not locked: its methods never yield to the hub."""
+    """The slow sessions of one process. It has no lock: its methods never yield to the hub."""
 
     def __init__(self, greenlets: int) -> None:
         self.resize(greenlets)
@@ -60,18 +63,18 @@ class SlowHosts:
         self._silent: set[Held] = set()
         self._refused = False
         self._turned_away: deque[float] = deque()
-        """When hosts unheard of were handed back lately."""
+        """When unknown hosts were handed back lately."""
         self.rest = REST_SECONDS
-        """How long the host rests, about, that was handed back last."""
+        """About how long the host rests that was handed back last."""
 
     def resize(self, greenlets: int) -> None:
-        """There are so many greenlets from now on; see :meth:`end_beyond`."""
+        """Set the number of greenlets; see :meth:`end_beyond`."""
         self._greenlets = greenlets
         self._most = SLOW_SHARE * greenlets
         self._fresh = max(1, round(FRESH_SHARE * greenlets))
 
     def end_beyond(self, sessions: Iterable[Held]) -> None:
-        """Have those end that are more than there may be, of each sort; the latest first."""
+        """End surplus sessions of each sort; the latest first."""
         going = [held for held in sessions if held.fetching and not held.ended]
         slow = [held for held in going if held in self._slow_sessions or held in self._silent]
         others = [held for held in going if held not in self._slow_sessions | self._silent]
@@ -80,11 +83,11 @@ class SlowHosts:
 
     @property
     def slow(self) -> int:
-        """Sessions that are slow, or silent and unheard of, as of the last :meth:`look`."""
+        """Return how many sessions are slow, or silent and unknown, as of the last :meth:`look`."""
         return len(self._slow_sessions | self._silent)
 
     def admits(self, held: Held) -> bool:
-        """Whether a session may begin now; False once there are too many of its kind."""
+        """Tell whether a session may begin now; False once there are too many of its kind."""
         session = held.session
         known = session.host in self._slow_hosts or _strained(session)
         if not known and session.robots_known:
@@ -98,8 +101,10 @@ class SlowHosts:
         return True
 
     def _wait_of_strangers(self) -> float:
-        """How long one more host unheard of rests: about as long as those before it take, each to
-        show within :data:`SLOW_SECONDS` whether it sends something."""
+        """Return how long one more unknown host rests: about as long as those before it take.
+
+        Each of them shows within :data:`SLOW_SECONDS` whether it sends something.
+        """
         now = monotonic()
         while self._turned_away and now - self._turned_away[0] > REST_SECONDS:
             self._turned_away.popleft()
@@ -108,10 +113,10 @@ class SlowHosts:
         return min(max(turns, 1.0) * SLOW_SECONDS * 1.25, REST_SECONDS)
 
     def _cut_one(self) -> bool:
-        """Cut off the host unheard of that is silent for longest; False if there is none.
+        """Cut off the unknown host that is silent for longest; return False if there is none.
 
-        Nor while :data:`FRESH_SHARE` of the greenlets have such hosts that are not slow yet: they
-        would leave no greenlet to those in good order.
+        Cut off none, too, while :data:`FRESH_SHARE` of the greenlets have such hosts that are not
+        slow yet: they would leave no greenlet to hosts in good order.
         """
         if len(self._doubtful - self._slow_sessions) >= self._fresh:
             return False
@@ -129,10 +134,11 @@ class SlowHosts:
     def look(
         self, sessions: Iterable[Held], now: float, blocked: Callable[[float], float] = never
     ) -> bool:
-        """Find out who is slow at ``now`` (monotonic clock); True if others are than before.
+        """Find the sessions that are slow at ``now`` (monotonic clock); return True if they have
+        changed.
 
-        ``blocked`` says for how long this process did other things since some moment. Where
-        somebody found no room, who is slow is asked to end after the present request.
+        ``blocked`` returns for how long this process did other things since some moment. If a host
+        found no room, slow ones are asked to end after the present request.
         """
         before = self._slow_sessions, self._silent
         self._slow_sessions, self._silent = set(), set()
@@ -153,7 +159,7 @@ class SlowHosts:
         return (self._slow_sessions, self._silent) != before
 
     def ended(self, held: Held, close: CloseItem | None) -> None:
-        """A session is through; ``close`` says how its host did, None if that is not known."""
+        """Note the end of a session; ``close`` has its report, None if that is not known."""
         self._doubtful.discard(held)
         self._slow_sessions.discard(held)
         self._silent.discard(held)
@@ -162,7 +168,7 @@ class SlowHosts:
         report = close.report
         if report.failed or report.latency > SLOW_SECONDS:
             self._note(held.session.host)
-        elif report.latency:  # it answered, and soon
+        elif report.latency:  # it answered soon
             self._slow_hosts.pop(held.session.host, None)
 
     def _note(self, host: str) -> None:
@@ -177,7 +183,7 @@ def _strained(session: Session) -> bool:
 
 
 def refusal(session: Session, seconds: float = REST_SECONDS) -> CloseItem:
-    """How a session ends for which there is no room: nothing was asked, nothing was learnt."""
+    """Return the close of a session for which there is no room: without a request or a report."""
     rest = seconds * random.uniform(0.75, 1.5)
     own = session.delay if session.delay > session.floor else 0.0
     return CloseItem(

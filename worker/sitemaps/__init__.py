@@ -1,7 +1,7 @@
-"""Sitemaps and feeds: which an origin has, what of an answer is one, and what it lists.
+"""Sitemaps and feeds: those of an origin, their form, and the URLs that they list.
 
-No I/O, and nothing of the other stages: ``greencrawl.worker.kernels.sitemap`` puts what is listed
-to the link checker. See docs/discovery.md.
+There is no I/O, and no other stage here: ``greencrawl.worker.kernels.sitemap`` gives the listed
+URLs to the link checker. See docs/discovery.md.
 
 ==============  ===========================================================
 ``origins``     the sitemaps of an origin, once a crawl

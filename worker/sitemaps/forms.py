@@ -1,5 +1,4 @@
-"""The form of a body, by how it begins: a sitemap or feed in XML, a list of URLs, or none of
-them."""
+"""The form of a body, by its start: a sitemap or feed in XML, a list of URLs, or neither."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ Form = Literal["sitemap", "feed", "text", ""]
 
 GZIP = b"\x1f\x8b"
 HEAD_BYTES = 4096
-"""Of a body, its gzip undone, that are looked at."""
+"""Bytes of a body, its gzip undone, that are checked."""
 
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _ROOT = re.compile(rb"<(?![?!])(?:[\w.-]+:)?([\w.-]+)")
@@ -27,7 +26,7 @@ _NAMED = re.compile(r"(?:sitemap[^/]*|[^/]+\.(?:xml|rss|atom|rdf|txt))(?:\.gz)?/
 
 
 def form_of(body: bytes) -> Form:
-    """What ``body`` is, in XML by its root, or as a list of URLs."""
+    """Return the form of ``body``: XML by its root, or a list of URLs."""
     head = _head(body)
     for mark in _MARKS:
         head = head.removeprefix(mark)
@@ -39,7 +38,7 @@ def form_of(body: bytes) -> Form:
 
 
 def _is_list(head: bytes) -> bool:
-    """Whether the first line that says something is a URL and nothing else."""
+    """Tell whether the first line that is not empty is a URL and nothing else."""
     for line in head.splitlines():
         line = line.strip()
         if line and not line.startswith(b"#"):
@@ -48,7 +47,7 @@ def _is_list(head: bytes) -> bool:
 
 
 def is_named_so(url: str) -> bool:
-    """Whether the name of a canonical URL is that of a sitemap or feed."""
+    """Tell whether the name of a canonical URL is that of a sitemap or feed."""
     path = task_path(url)[1:].partition("?")[0]
     return _NAMED.fullmatch(path.rstrip("/").rpartition("/")[2]) is not None
 

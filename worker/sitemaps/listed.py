@@ -1,5 +1,4 @@
-"""The URLs that a whole sitemap lists: canonical URLs, each once, read in steps and under
-bounds."""
+"""The URLs in a whole sitemap: canonical URLs, each once, read in steps and within limits."""
 
 from __future__ import annotations
 
@@ -14,16 +13,19 @@ from greencrawl.worker.sitemaps.unpacking import MAX_BYTES, Unpacked
 from greencrawl.worker.sitemaps.xml import Broken, XmlReader
 
 MAX_URLS = 50_000
-"""URLs, and sitemaps, of one file that count: as sitemaps.org has it."""
+"""Most URLs, and sitemaps, of one file that count, by sitemaps.org."""
 MAX_URL_BYTES = 16 * 1024 * 1024
-"""Characters of all of them. Short references beside a long URL would make 400 MB of a few."""
+"""Most characters of all of them.
+
+Short references beside a long URL would make 400 MB of a few.
+"""
 MAX_LINE = 64 * 1024
 
 _SCHEMES = ("http://", "https://")
 
 
 class Listed(Struct):
-    """What a sitemap lists. ``urls`` of pages, ``sitemaps`` of an index: canonical, in its order.
+    """The contents of a sitemap. ``urls`` of pages, ``sitemaps`` of an index: canonical, in order.
 
     ``failure`` says why it cannot be read, "" if it can. ``note`` says what was not read of it.
     """
@@ -35,7 +37,7 @@ class Listed(Struct):
 
 
 class _Kept:
-    """URLs as they come, each once, under the bounds of the whole file."""
+    """Collects URLs, each once, within the limits of the whole file."""
 
     def __init__(self, base: str) -> None:
         self._base = base
@@ -46,8 +48,11 @@ class _Kept:
         self._alternates: dict[str, None] = {}
 
     def take(self, reader: XmlReader) -> None:
-        """Empty the reader's lists. Alternates come last: most are listed for themselves as well,
-        and none is to take the place of a page that the file is about."""
+        """Take the URLs out of the reader's lists.
+
+        Alternates come last: most are listed themselves as well, and none may displace a page that
+        the file lists.
+        """
         if reader.urls:
             self.add(reader.urls, self.urls)
             reader.urls.clear()
@@ -60,7 +65,7 @@ class _Kept:
             reader.alternates.clear()
 
     def add(self, given: Iterable[str], to: dict[str, None], *, counts: bool = True) -> None:
-        """Add canonical forms; sets ``full`` where one does not fit, if it ``counts``."""
+        """Add canonical forms; set ``full`` if one does not fit and it ``counts``."""
         for url in resolved(given, self._base):
             if not url or url in to:
                 continue
@@ -71,7 +76,7 @@ class _Kept:
             to[url] = None
 
     def all_urls(self) -> list[str]:
-        """Pages, then alternates as far as there is room."""
+        """Return pages, then alternates as far as there is room."""
         left = MAX_URLS - len(self.urls)
         more = [url for url in self._alternates if url not in self.urls]
         return [*self.urls, *more[:left]]
@@ -80,10 +85,11 @@ class _Kept:
 def listed_steps(
     body: bytes, url: str, budget: Budget = UNBOUNDED, *, cut: bool = False
 ) -> Steps[Listed]:
-    """What the sitemap or feed ``body`` at the canonical ``url`` lists; anything is one, or fails.
+    """Read what the sitemap or feed ``body`` at the canonical ``url`` lists; any bytes are
+    accepted.
 
-    ``cut``: the body ends before it should. Relative references are resolved against ``url``.
-    At most :data:`MAX_BYTES` are read, gzip undone, a slice a step.
+    ``cut``: the body ends before it should. Relative references are resolved against ``url``. At
+    most :data:`MAX_BYTES` are read, gzip undone, a slice a step.
     """
     form = form_of(body)
     if not form:
@@ -103,7 +109,7 @@ def listed_steps(
 
 
 def _xml_steps(unpacked: Unpacked, kept: _Kept, budget: Budget) -> Steps[str]:
-    """Returns what is wrong with the XML, "" if nothing is."""
+    """Return what is wrong with the XML, "" if nothing is."""
     reader = XmlReader()
     try:
         for text in unpacked:
@@ -122,7 +128,7 @@ def _xml_steps(unpacked: Unpacked, kept: _Kept, budget: Budget) -> Steps[str]:
 
 
 def _text_steps(unpacked: Unpacked, kept: _Kept, budget: Budget) -> Steps[str]:
-    """One URL a line; what is none is passed over."""
+    """Read one URL a line; lines without a URL are skipped."""
     rest = ""
     for text in unpacked:
         lines = (rest + text).splitlines(keepends=True)

@@ -1,9 +1,9 @@
 """The sitemaps of an origin: those that its robots.txt names, or the usual place.
 
-They are queued with the first page of the origin that this process reads: as links of its row, so
-that whatever dies, they are in the replay log. Should its row be refused – the crawl has reached a
-limit – they come with it again when it is read again. Other processes do the same once each; the
-frontier takes each URL once.
+They are queued with the first page of the origin that this process reads, as links of its row. So
+they are in the replay log, whatever dies. If the row is refused – the crawl has reached a limit –
+they come with it again when it is read again. Other processes do the same once each; the frontier
+takes each URL once.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from greencrawl.schema.net.urls import SITEMAP_PLACE, canonicalise, host_of, ori
 from greencrawl.schema.records import Admission, Crawl, Task, TaskKind
 
 MAX_NAMED = 1000
-"""Sitemaps of one robots.txt that count."""
+"""Most sitemaps of one robots.txt that count."""
 MAX_ELSEWHERE = 20
-"""Of these, at other sites: a host is not to have us send requests to any number of others."""
+"""Most of these at other sites: a host must not make us send requests to any number of others."""
 _ORIGINS = 20_000
 """Origins that a process remembers: some 6 MB."""
 
@@ -34,12 +34,12 @@ class Origins:
     def links(
         self, crawl: Crawl, task: Task, named: Callable[[str], Sequence[str] | None]
     ) -> list[Admission]:
-        """The sitemaps of the origin of a page that is stored, a link away from it; none where they
-        were queued before.
+        """Return the sitemaps of a stored page's origin, a link away from it; none if queued
+        before.
 
-        ``named`` gives those that the robots.txt of a URL's origin names, as they stand there, None
-        where that is not known now. A crawl with scope any takes those of its seeds alone, or each
-        host of the web that a page leads to would bring all it has.
+        ``named`` returns those that the robots.txt of a URL's origin names, as written, None if
+        that is not known now. A crawl with scope any takes only the sitemaps of its seeds' origins.
+        Otherwise every linked host of the web would add all its URLs.
         """
         options = crawl.options
         if options.sitemaps == "off" or task.depth >= options.depth:
@@ -66,7 +66,7 @@ class Origins:
 
 
 def _named(origin: str, lines: Sequence[str]) -> list[str]:
-    """Canonical URLs of the lines of a robots.txt, each once, that count."""
+    """Return the canonical URLs in lines of a robots.txt that count, each once."""
     site, elsewhere = site_of(host_of(origin + "/")), 0
     urls: dict[str, None] = {}
     for line in lines[:MAX_NAMED]:

@@ -1,4 +1,4 @@
-"""A sitemap's body in slices of text: gzip undone, its encoding undone, both under bounds."""
+"""A sitemap's body in slices of text: gzip and its encoding undone, within limits."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from greencrawl.schema.text.encodings import standard_name
 from greencrawl.worker.sitemaps.forms import GZIP
 
 MAX_BYTES = 50 * 1024 * 1024
-"""Of a sitemap, its gzip undone, that are read: as sitemaps.org has it."""
+"""Most bytes of a sitemap, its gzip undone, that are read, by sitemaps.org."""
 SLICE_BYTES = 16 * 1024
-"""Of it at a time, between which others have their turn."""
+"""Bytes at a time, between which others have their turn."""
 MAX_MEMBERS = 64
-"""Members of one gzip file."""
+"""Most members of one gzip file."""
 
 _MARKS = (
     (b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"),
@@ -23,14 +23,14 @@ _MARKS = (
 )  # fmt: skip
 _DECLARED = re.compile(rb"\s*<\?xml\s[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._:-]{1,40})[\"']")
 _CODECS = {"gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949", "windows-874": "cp874"}
-"""Python's codecs that read more than the one of that name."""
+"""Python's codecs that accept more than the one of that name."""
 
 
 class Unpacked:
-    """The text of ``body``, in slices. ``cut``: something of it is missing at its end.
+    """The text of ``body``, in slices. ``cut``: its end is missing.
 
-    ``fault`` says, once the slices are used up, why there are no more of them, "" at the end.
-    ``bytes`` counts those that were read, gzip undone.
+    After the slices, ``fault`` says why there are no more of them, "" at the end. ``bytes`` counts
+    those that were read, gzip undone.
     """
 
     def __init__(self, body: bytes, *, cut: bool = False) -> None:
@@ -65,7 +65,7 @@ class Unpacked:
             yield self._body[at : at + SLICE_BYTES]
 
     def _members(self) -> Iterator[bytes]:
-        """Each call of zlib makes a slice at most, of whatever it is given."""
+        """Decompress the members: each call of zlib makes at most a slice, whatever it is given."""
         at = 0
         for _ in range(MAX_MEMBERS):
             member = zlib.decompressobj(wbits=31)
@@ -74,7 +74,7 @@ class Unpacked:
                 if not data:
                     data = self._body[at : at + SLICE_BYTES]
                     at += len(data)
-                ended = not data  # what zlib still holds may come all the same
+                ended = not data  # zlib may still hold output
                 try:
                     made = member.decompress(data, SLICE_BYTES)
                 except zlib.error as error:
@@ -92,7 +92,8 @@ class Unpacked:
 
 
 def _codec(head: bytes) -> str:
-    """Python's name of the encoding: by its mark, then by what XML declares, else UTF-8."""
+    """Return Python's name of the encoding: by its mark, then by the XML declaration, else
+    UTF-8."""
     for mark, name in _MARKS:
         if head.startswith(mark):
             return name
@@ -103,5 +104,5 @@ def _codec(head: bytes) -> str:
     name = _CODECS.get(name, name)
     try:
         return codecs.lookup(name).name
-    except LookupError:  # of the standard, but not of Python's
+    except LookupError:  # the standard has it, Python has not
         return "utf-8"

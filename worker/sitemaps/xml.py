@@ -1,11 +1,9 @@
-"""The URLs that a sitemap, an index of sitemaps or a feed lists, by its elements, as its text comes
-in.
+"""The URLs in a sitemap, an index of sitemaps or a feed, by elements, as the text comes in.
 
-expat parses. Names count without their prefix and by where an element stands, so that it does not
-matter which namespaces a file declares: a ``loc`` is a page's in ``url`` and a sitemap's in
-``sitemap``, and nobody's in ``image:image``. References that are no XML – ``&`` in a query, names
-of HTML – are taken as they stand: nothing that a file declares is ever put in for one. No DTD is
-fetched.
+expat parses. Names count without their prefix and by where an element stands, so it does not matter
+which namespaces a file declares: a ``loc`` is a page's in ``url``, a sitemap's in ``sitemap``, and
+ignored in ``image:image``. References that are not XML's – ``&`` in a query, names of HTML – are
+taken as they stand: nothing that a file declares is ever inserted for one. No DTD is fetched.
 """
 
 from __future__ import annotations
@@ -14,13 +12,13 @@ import re
 from xml.parsers import expat
 
 MAX_DEPTH = 64
-"""Elements within each other; real files have seven."""
+"""Most nested elements; real files have seven."""
 MAX_TOKEN = 128 * 1024
-"""Characters of a tag or comment that may be open. expat looks at it anew with every slice."""
+"""Most characters of an open tag or comment, which expat reads again with every slice."""
 MAX_TEXT = 64 * 1024
-"""Characters of one reference."""
+"""Most characters of one reference."""
 
-# What is no reference of XML, and no part of one that the next slice ends.
+# An "&" that begins no reference of XML, and none that the next slice completes.
 _BARE = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9a-fA-F]{1,6});)")
 _NO_XML = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _LONGEST_REFERENCE = 12
@@ -30,19 +28,21 @@ _LISTS = ("url", "urlset", *_OF_SITEMAPS)
 
 
 class Broken(Exception):
-    """Raised where a document is no XML any more, or passes a bound."""
+    """Raised when a document is no longer XML, or exceeds a limit."""
 
 
 def _refuse_defaults(*_: object) -> None:
-    """expat adds attributes with a default to every element: a few bytes a hundred thousand times
-    as many."""
+    """Refuse defaults: expat would add them to every element, and multiply a few bytes by
+    100,000."""
     raise Broken("its DTD declares attributes")
 
 
 class XmlReader:
-    """Reads one document. The URLs that it lists are added to ``urls``, ``alternates`` (the same
-    pages in other languages) and ``sitemaps`` as they stand there. The caller may empty these lists
-    meanwhile."""
+    """Reads one document.
+
+    The URLs that it lists are added to ``urls``, ``alternates`` (the same pages in other languages)
+    and ``sitemaps`` as they stand there. The caller may empty these lists meanwhile.
+    """
 
     def __init__(self) -> None:
         self.urls: list[str] = []
@@ -69,7 +69,7 @@ class XmlReader:
     def feed(self, text: str) -> None:
         """Read on. Raises Broken; what was read before counts."""
         text = self._held + text
-        if not self._fed:  # what stands before a declaration is no XML, and common
+        if not self._fed:  # text before a declaration is invalid in XML, and common
             text = text.lstrip("\ufeff \t\r\n")
         at = text.rfind("&", -_LONGEST_REFERENCE)
         self._held = ""
@@ -80,7 +80,7 @@ class XmlReader:
             raise Broken(f"a tag or comment of more than {MAX_TOKEN:,} bytes")
 
     def end(self) -> None:
-        """Nothing more follows. Raises Broken where the document is not at its end."""
+        """End the document. Raises Broken if it is not complete."""
         self._parse(self._held)
         self._parse("", last=True)
 
@@ -110,7 +110,7 @@ class XmlReader:
         if name == "loc":
             if parent in _LISTS and above == prefix:
                 self._collect(self.sitemaps if parent in _OF_SITEMAPS else self.urls)
-        elif name == "sitemap":  # some write the URL right into it
+        elif name == "sitemap":  # some write the URL directly into it
             self._collect(self.sitemaps)
         elif name == "link":
             self._link(parent, attributes)
@@ -133,7 +133,7 @@ class XmlReader:
             self._collect(self.urls)
 
     def _collect(self, to: list[str] | None = None) -> None:
-        """Take the text of the element that has just begun, without that of elements in it.
+        """Collect the text of the element that has just begun, without that of elements in it.
 
         It goes to ``to`` at its end, or is the item's guid.
         """

@@ -1,1 +1,1 @@
-"""Traps: shapes of URLs that bring nothing new, judged by what was fetched of them."""
+"""Traps: shapes of URLs that bring nothing new, judged by their fetched pages."""

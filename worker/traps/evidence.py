@@ -1,4 +1,4 @@
-"""The evidence of one page, and what is known of pages with the same text."""
+"""The evidence of one page, and what is known of other pages with the same text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from greencrawl.worker.traps.novelty import Found
 from greencrawl.worker.traps.queries import plain
 
 _TEXTS = 64
-"""Texts without anything new that are remembered of a host."""
+"""Texts without anything new that are remembered for a host."""
 _HEAD = 16_384
 """Bytes of a text that is no page, of which samples are taken."""
 _FEEDS = (b"<rss", b"<feed", b"<rdf:RDF")
@@ -25,7 +25,7 @@ HINTS = {
     "search": "it is a search of the site",
     "session": "its URLs differ in a session's id",
 }
-"""What is odd about a shape before anything of it was fetched."""
+"""What is unusual about a shape before anything of it was fetched."""
 HINT_SCORES = {
     "repeats": 4.5,
     "far": 3.0,
@@ -35,15 +35,16 @@ HINT_SCORES = {
     "choices": 2.0,
     "search": 3.0,
 }
-"""What is held against a shape before anything of it was fetched."""
+"""The score against a shape before anything of it was fetched."""
 
 
 class Same(Struct, gc=False):
-    """Pages of the same text: how many, a bit for each depth of their folders, the shape of the
-    first as a number, whether there are others, and whether one of them has a query.
+    """Pages with the same text.
 
-    Documentation has the same text at many paths; what is answered to a query as well is a form, or
-    says that something is missing.
+    The fields are: how many pages; a bit for each depth of their folders; the shape of the first as
+    a number; whether there are others; whether one of them has a query. Documentation has the same
+    text at many paths; a text that also answers a query is a form, or says that something is
+    missing.
     """
 
     pages: int
@@ -52,26 +53,25 @@ class Same(Struct, gc=False):
     several: bool = False
     asked: bool = False
     bred: int = 0
-    """Those that were found on another page of it."""
+    """How many of them were found on another page with this text."""
 
     @property
     def wide(self) -> bool:
-        """Whether it is no page's own, wherever it stands."""
+        """Tell whether the text belongs to no single page, wherever it is."""
         return self.several and self.asked
 
 
 class Evidence(Struct, gc=False):
     """What one page showed. The text is ``new`` (1: much of it, 0: none, between: little).
 
-    The others count links to URLs that were not met before: to its own shape, to such as yield, to
-    such as lead to these, to shapes of which too little is known, and to poor ones. ``copy`` says
-    that it is one by its own word, ``equal`` that its like was seen before, often; ``deep``: in
-    folders of many depths, ``wide``: how many pages of several shapes had its text. ``query`` says
-    that its URL has one, ``numbered`` that it ends in a number or an id. ``data`` is what programs
-    read, ``moved`` leads to what was met. ``leading`` is how surely such a shape leads on, to 1.
-    ``inner`` says that its URL was found on a page of its own shape, ``odd`` that something is odd
-    about that, ``bred`` that pages of its long text lead to each other. ``told``: nothing but its
-    figures is its own.
+    The counters are of links to new URLs: to its own shape, to shapes that yield, to shapes that
+    lead to these, to shapes that are not known enough, and to poor ones. ``copy``: the page calls
+    itself a copy. ``equal``: similar pages were seen before, often. ``deep``: they are in folders
+    of many depths. ``wide``: how many pages of several shapes had its text. ``query``: its URL has
+    one. ``numbered``: its URL ends in a number or an id. ``data``: programs read it. ``moved``: it
+    redirects to a known URL. ``leading``: how surely such a shape leads on, up to 1. ``inner``: its
+    URL was found on a page of its own shape; ``odd``: something is unusual about that. ``bred``:
+    pages with its long text link to each other. ``told``: only its figures are its own.
     """
 
     new: float
@@ -96,8 +96,11 @@ class Evidence(Struct, gc=False):
 
 
 def count_text(texts: dict[int, Same], text: int, shape: int, name: str) -> Same:
-    """Count a page without anything new by its text, a hash, and that of its shape, of which
-    ``name`` is the name; returns what is known of its like."""
+    """Count a page without anything new by its text, a hash, and its shape; return what is known of
+    such pages.
+
+    ``name`` is the name of the shape.
+    """
     same = texts.pop(text, None)
     if same is None:
         same = Same(0, 0, shape)
@@ -112,7 +115,7 @@ def count_text(texts: dict[int, Same], text: int, shape: int, name: str) -> Same
 
 
 def as_text(body: bytes) -> str:
-    """The beginning of a body that is text, but no page; "" of what is none."""
+    """Return the start of a body that is text, but no page; "" for other bodies."""
     head = body[:_HEAD]
     if b"\0" in head or b"\r\n%%EOF" in head or head.startswith(b"%PDF"):
         return ""
@@ -123,7 +126,7 @@ def as_text(body: bytes) -> str:
 
 
 def is_data(row: StoredPage) -> bool:
-    """Whether a body is JSON or a feed: programs read such."""
+    """Tell whether a body is JSON or a feed, which programs read."""
     head = row.body[:512].lstrip()
     if head.startswith((b"{", b"[")):
         return True
@@ -131,7 +134,8 @@ def is_data(row: StoredPage) -> bool:
 
 
 def newness(found: Found, row: StoredPage) -> float:
-    """1 for a page with much that is new, 0 for one with nothing, between for one with little."""
+    """Return 1 for a page with much that is new, 0 for one with nothing, between for one with
+    little."""
     if row.status // 100 == 3:
         return 0.0
     if found.is_much:
@@ -143,7 +147,7 @@ def newness(found: Found, row: StoredPage) -> float:
 
 
 def is_copy(row: StoredPage, reading: Reading | None) -> bool:
-    """Whether a page says that it is another's copy."""
+    """Tell whether a page says that it is another page's copy."""
     if reading is None or not reading.canonical or reading.canonical == row.url:
         return False
     return reading.canonical != plain(row.url)

@@ -2,13 +2,13 @@
 
 A catalogue of screws and the weather of each day have the same words on all their pages. Their
 content is in their numbers, but so is the time of day in a footer. Figures count for a page if its
-URL does not have them. Also no page that is neither numbered nor asked for with a query may have
-such a block; a list has several of them for each that its things have.
+URL does not have them. Also, no plain page, one without a number or query in its URL, may have such
+a block; a list has several of them for each item.
 
-A term of a thesaurus, a subject above others and a stub say their name, which their URL says, too,
-and nothing else. Views of a page – its history, a form – have the page's name with something added
-that all views of the kind have: that is not counted. The rest of a title, its core, is new or not,
-whatever shape had it.
+A term of a thesaurus, a parent subject and a stub say only their name, which is also in their URL.
+Views of a page – its history, a form – have the page's name with something added that all views of
+the kind have: the addition is not counted. The rest of a title, its core, is new or not, whatever
+shape had it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from greencrawl.worker.traps.shapes import Shape
 from greencrawl.worker.traps.yields import Sum
 
 _LABELS = 256
-"""Blocks with figures on plain pages that are remembered of a host, with the least they had."""
+"""Blocks with figures on plain pages that are remembered for a host, with their least number of
+figures."""
 _CHAIN, _RICH = 2, 3
-"""Links of a page to others of its shape, not met before, up to which it may be one of a chain, as
-days are; figures that it must have then."""
+"""A page with so few new links to its own shape may be one of a chain, as days are; then it needs
+so many figures."""
 _CHOICES = 8
-"""Links of a page to others of its shape, not met before, from which on its name says nothing."""
+"""From so many new links to its own shape on, a page's name does not count."""
 _NUMBERS = re.compile(r"\d+").findall
 _NUMBERED = re.compile(r"\{(?:n|id|date|far)\}(?:\.[A-Za-z0-9]{1,5})?/?$").search
 _LONGEST = 200
-"""Characters of a title that are looked at."""
+"""Characters of a title that are read."""
 _SHAPES = 64
 """Shapes of a host whose last title is remembered."""
 _UNITS = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af]|[^\W\d_\u2e80-\u9fff\uac00-\ud7af]+").findall
-"""Words, and characters of scripts that do without spaces; numbers are no part of a name."""
+"""Words, and characters of scripts without spaces; numbers are no part of a name."""
 
 
 def tells(
@@ -48,10 +49,10 @@ def tells(
     one: Sum,
     seen: Evidence,
 ) -> bool:
-    """Whether the figures of a page at ``url`` are its own; ``one`` is the sum of its shape.
+    """Tell whether the figures of a page at ``url`` are its own; ``one`` is the sum of its shape.
 
-    They are where they are not those of the page before it, and no page with the same numbers in
-    its URL had them. A page that leads on to its like must have some that no page had.
+    They are its own if the page before it had others, and no page with the same numbers in its URL
+    had them. A page that links to more of its kind must have some that no page had.
     """
     figures, count = _own(state.labels, shape, samples)
     if not count:
@@ -70,7 +71,8 @@ def tells(
 
 
 def _own(labels: dict[int, int], shape: Shape, samples: bytes) -> tuple[int, int]:
-    """A hash of the figures in blocks that plain pages do not have, and how many these are."""
+    """Return a hash of the figures in blocks that plain pages do not have, and how many these
+    are."""
     plain = shape.params is None and not ends_in_number(shape.path)
     figures = count = 0
     for label, value in figures_of(samples):
@@ -78,7 +80,7 @@ def _own(labels: dict[int, int], shape: Shape, samples: bytes) -> tuple[int, int
         if plain:
             labels[block] = min(labels.get(block, several), several)
         elif several < labels.get(block, 16):
-            figures = (figures + value) & 0xFFFFFFFF  # in whatever order they stand
+            figures = (figures + value) & 0xFFFFFFFF  # in any order
             count += several
     while len(labels) > _LABELS:
         del labels[next(iter(labels))]
@@ -86,7 +88,7 @@ def _own(labels: dict[int, int], shape: Shape, samples: bytes) -> tuple[int, int
 
 
 def _is_list(shape: Shape) -> bool:
-    """Whether pages of a shape are those of lists, which show what other pages have."""
+    """Tell whether pages of a shape are lists, which show what other pages have."""
     if shape.params is not None:
         return not LIST_PAGES.isdisjoint(shape.params)
     parts = shape.path.rstrip("/").split("/")
@@ -94,13 +96,15 @@ def _is_list(shape: Shape) -> bool:
 
 
 def ends_in_number(path: str) -> bool:
-    """Whether the last part of a shape's path ends in a number, a date or an id."""
+    """Tell whether the last part of a shape's path ends in a number, a date or an id."""
     return _NUMBERED(path) is not None
 
 
 def is_dated(path: str) -> bool:
-    """Whether a shape's path ends in several numbers or a date, as a day's does: its name says
-    which, and the names of days come again."""
+    """Tell whether a shape's path ends in several numbers or a date, like a day's.
+
+    The name of such a page says which day it is, and names of days repeat.
+    """
     return path.rstrip("/").endswith(("{n}/{n}", "{date}"))
 
 
@@ -113,9 +117,12 @@ def says_name(
     seen: Evidence,
     alike: bool,
 ) -> bool:
-    """Whether a page says a name of its own: a short block that is new, or its title, unless pages
-    everywhere are ``alike``. Not where something speaks against it, and of a query's only where it
-    leads to few of its kind."""
+    """Tell whether a page has a name of its own.
+
+    It is a short new block, or its title, unless pages everywhere are ``alike``. It does not count
+    if something speaks against the page; for a page with a query only if it links to few of its
+    kind.
+    """
     titled = _is_own(state, novelty, shape.name, title)
     if seen.copy or seen.odd or seen.own >= _CHOICES or is_dated(shape.path):
         return False
@@ -125,10 +132,10 @@ def says_name(
 
 
 def _is_own(state: HostTraps, novelty: Novelty, shape: str, title: str) -> bool:
-    """Whether a page of ``shape`` has a name that no page of the host had; from now on one has.
+    """Tell whether a page of ``shape`` has a name that no page of the host had; note the name.
 
-    For the first page of a shape the title is compared with that of the page before it; then the
-    name of the site is no part of it.
+    For the first page of a shape the title is compared with that of the page before it; so the name
+    of the site is not counted.
     """
     units = _UNITS(title[:_LONGEST])
     before = state.titles.pop(shape, None) or state.titles.pop("", [])
@@ -140,7 +147,7 @@ def _is_own(state: HostTraps, novelty: Novelty, shape: str, title: str) -> bool:
 
 
 def _core(units: list[str], before: list[str]) -> list[str]:
-    """What is left of a title without the words that it begins and ends with as another does."""
+    """Return a title without the words at its start and end that another title also has."""
     most = min(len(units), len(before))
     begin = 0
     while begin < most and units[begin] == before[begin]:

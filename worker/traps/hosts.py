@@ -1,4 +1,4 @@
-"""The knowledge of a process about one host in one crawl."""
+"""What a process knows of one host in one crawl."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from greencrawl.worker.traps.shapes import Shape, Shaper
 from greencrawl.worker.traps.yields import Yields
 
 LINKS, DONE, TEXTS, FOREIGN, KEYS, INNER, FIGURES, TITLES = 1, 2, 3, 4, 5, 6, 7, 0
-"""Kinds of what is remembered of URLs: met as a link; fetched; a body that is no page; a host that
-is linked to; a number that a program was given; found on a page of its own shape;
-figures of a page; what is its own of a title."""
+"""Kinds of facts about URLs.
+
+In order: met as a link; fetched; a body that is no page; a host that is linked to; a number that a
+program was given; found on a page of its own shape; figures of a page; the own part of a title.
+"""
 
 
 WARM = 8
-"""Pages of a host after which this process knows what it shows."""
+"""After so many pages of a host this process knows what it shows."""
 
 
 class HostTraps(Struct, gc=False):
@@ -25,24 +27,24 @@ class HostTraps(Struct, gc=False):
     shaper: Shaper
     yields: Yields
     seeds: tuple[int, int, int] = (0, 0, 0)
-    """Of what is asked for most: fetched URLs, text, links."""
+    """Seeds of the most used kinds: fetched URLs, text, links."""
     software: int = 0
     tries: int = 0
     seen: int = 0
-    """Pages that this process has noted of it."""
+    """Pages of the host that this process has noted."""
     packed: int = 0
-    """Pages that the record has that was handed on, or taken over, last."""
+    """Pages in the record that was last handed on, or taken over."""
     shift: int = 0
-    """Samples that its longer pages have; see ``Novelty.look``."""
+    """How many samples its longer pages have; see ``Novelty.look``."""
     changed: bool = False
-    """Whether something that parks or forgives was learnt since, or ``learnt`` anything."""
+    """Whether something was ``learnt`` since, or something that parks or releases shapes."""
     learnt: bool = False
     released: frozenset[str] = frozenset()
     asked: dict[str, int] = {}
     labels: dict[int, int] = {}
-    """Blocks with figures on plain pages, and the least that they had; see ``figures.py``."""
+    """Blocks with figures on plain pages, and their least number of figures; see ``figures.py``."""
     titles: dict[str, list[str]] = {}
-    """Of some shapes the words of the last title."""
+    """The words of the last title of some shapes."""
     last: tuple[str, Shape] | None = None
     counted: int = 0
 
@@ -50,7 +52,7 @@ class HostTraps(Struct, gc=False):
         self.seeds = self.seed + DONE, self.seed, self.seed + LINKS
 
     def shape(self, url: str) -> Shape:
-        """The shape of a URL; that of the last one asked for is at hand."""
+        """Return the shape of a URL; the last one is cached."""
         if self.last is not None and self.last[0] == url:
             return self.last[1]
         found = self.shaper.shape(url)
@@ -58,10 +60,11 @@ class HostTraps(Struct, gc=False):
         return found
 
     def settled_shape(self, url: str) -> Shape | None:
-        """The shape of a URL without a query if it is settled, so that nothing can be against it.
+        """Return the shape of a URL without a query if it is settled, so that nothing speaks
+        against it.
 
-        None if it is not, or while this host is new here, or where any of its shapes was poor, or
-        more has to be asked of each of its URLs.
+        None if it is not, or while this host is new here, or if any of its shapes was poor, or if
+        its URLs need more checks.
         """
         sums = self.yields
         if sums.troubled or self.software or self.shaper.sessions or self.seen < WARM:
@@ -74,16 +77,16 @@ class HostTraps(Struct, gc=False):
 
     @property
     def size(self) -> int:
-        """About how many strings it keeps."""
+        """Return about how many strings it keeps."""
         sums = self.yields
         known = 3 * len(sums.sums) + len(sums.parameters) + len(sums.templates)
         return 20 + self.shaper.size + known + len(self.labels)
 
     def waits(self, novelty: Novelty, url: str) -> bool:
-        """Whether a URL was linked to, and not fetched yet."""
+        """Tell whether a URL was linked to, and not fetched yet."""
         met = novelty.met(url, self.seed + LINKS)
         return met and not novelty.met(url, self.seed + DONE)
 
     def met(self, novelty: Novelty, url: str) -> bool:
-        """Whether a URL was fetched, or linked to."""
+        """Tell whether a URL was fetched, or linked to."""
         return novelty.met(url, self.seed + DONE) or novelty.met(url, self.seed + LINKS)

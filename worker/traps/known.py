@@ -12,7 +12,7 @@ from zlib import crc32
 
 _FILE = Path(__file__).with_name("known.toml")
 _HEAD = 8192
-"""Bytes of a page in which it says what made it."""
+"""Bytes of a page that are searched for the software that made it."""
 _GENERATOR = re.compile(
     rb"<meta\b[^>]{0,200}?\bname\s*=\s*[\"']?generator\b[^>]{0,200}?\bcontent\s*=\s*[\"']?([^\"'>]{1,80})"
     rb"|<meta\b[^>]{0,200}?\bcontent\s*=\s*[\"']([^\"'>]{1,80})[\"'][^>]{0,200}?\bname\s*=\s*[\"']?generator\b",
@@ -22,7 +22,7 @@ _GENERATOR = re.compile(
 
 @dataclass(frozen=True)
 class Software:
-    """One entry. ``number`` (16 bits) stands for it in what workers hand on."""
+    """One entry. ``number`` (16 bits) stands for it in records that workers hand on."""
 
     name: str
     number: int
@@ -36,15 +36,15 @@ class Software:
 
 @dataclass(frozen=True)
 class Known:
-    """All entries, by number; ``by_name``: by the name of a parameter that one of them has."""
+    """All entries, by number; ``by_name``: by the name of a parameter."""
 
     software: Mapping[int, Software]
     by_name: Mapping[str, tuple[Software, ...]] = field(default_factory=dict)
 
     def names(self, params: Mapping[str, str] | None, url: str, software: int) -> str:
-        """What names such a link: a parameter, or a part of a URL; "" if nothing does.
+        """Return the parameter, or the part of a URL, that marks such a link; "" if nothing does.
 
-        ``software`` is what the host runs, 0 if that is not known: then any may be meant.
+        ``software`` is what the host runs, 0 if unknown: then any may be meant.
         """
         if software:
             entry = self.software[software]
@@ -60,12 +60,12 @@ class Known:
         for name, value in params.items() if params else ():
             for entry in self.by_name.get(name, ()):
                 values = entry.params[name]
-                if value in values:  # a name alone says too little
+                if value in values:  # a name alone is not enough
                     return f"{name}={value}"
         return ""
 
     def made_by(self, body: bytes) -> int:
-        """The number of the software that a page names as its maker, 0 if it names none."""
+        """Return the number of the software that a page names as its maker, 0 if it names none."""
         head = body[:_HEAD]
         if b"enerator" not in head:
             return 0
@@ -77,14 +77,16 @@ class Known:
         return 0
 
     def laid_out(self, body: bytes) -> int:
-        """The number of the software whose links a page has, all of them together; 0 if of none."""
+        """Return the number of the software whose typical links a page has, all of them; 0 if
+        none."""
         for entry in self.software.values():
             if entry.layout and all(text in body for text in entry.layout):
                 return entry.number
         return 0
 
     def marked(self, body: bytes) -> int:
-        """The number of the software that has left a mark in a page; 0 if none has, or several."""
+        """Return the number of the software that has left a mark in a page; 0 if none has, or
+        several."""
         found = [
             entry.number
             for entry in self.software.values()
@@ -95,7 +97,7 @@ class Known:
 
 @cache
 def known() -> Known:
-    """What the file says."""
+    """Return the contents of the file."""
     software: dict[int, Software] = {}
     by_name: dict[str, tuple[Software, ...]] = {}
     for name, row in tomllib.loads(_FILE.read_text(encoding="utf-8")).items():

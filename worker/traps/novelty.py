@@ -1,9 +1,10 @@
 """New content: pieces of pages that a host has not shown yet, and URLs that were not met yet.
 
-A page is known by samples of its text and by its images, hashes of 32 bits that extraction takes on
-its way (``worker/extract/samples.c``), with the figures of its blocks. Both memories are tables of
-hashes of fixed size: what was not met for long makes room, and is then new again. The processes of
-one data folder share them, as a file that each of them maps; where there is none, each has its own.
+A page is known by samples of its text and by its images. These are hashes of 32 bits that
+extraction takes on its way (``worker/extract/samples.c``), with the figures of its blocks. Both
+memories are tables of hashes of fixed size: the oldest entries make room, and are then new again.
+The processes of one data folder share them, as a file that each of them maps; without a file, each
+has its own.
 """
 
 from __future__ import annotations
@@ -24,19 +25,22 @@ from greencrawl.worker.extract.text import compiled
 log = logger("worker")
 
 PIECES = 2_097_152
-"""Pieces of text that are remembered of all hosts: some 30,000 pages. 8 MB."""
+"""Pieces of text that are remembered for all hosts: some 30,000 pages. 8 MB."""
 URLS = 1_048_576
 """URLs that are remembered. 4 MB."""
 FILE = "shown-5"
-"""Name of the file; another way to take samples has another one."""
+"""Name of the file; another way to take samples has another name."""
 
 MOST_SHIFT = 7
-"""A sample for so many bytes, as a power of 2: pages beyond 8 KB have fewer."""
+"""The largest shift.
+
+A sample is taken for so many bytes, as a power of 2: pages beyond 8 KB have fewer.
+"""
 _HEAD = 3
 """Bytes of samples before the tags: their shift, how many are of images, how many blocks have
 figures."""
 _BESIDE = 7
-"""The level, in its last three bits, of a tag that is a short block's, kept beside the samples."""
+"""The level, in its last three bits, of a short block's tag, which is kept beside the samples."""
 _MOST_FIGURES = 16
 _MOST = 64
 _UNITS = re.compile(r"[^\s。，、！？；：]+")
@@ -45,8 +49,11 @@ _NUMBER = re.compile(r"\d{1,18}")
 
 
 class Found(NamedTuple):
-    """How much of a page is new: bytes of its text, of how many, images, and short blocks, such as
-    a name or a cell, that are counted where a page has little text."""
+    """How much of a page is new.
+
+    The fields are bytes of new text, of how many, images, and short blocks, such as a name or a
+    cell. Short blocks are counted if a page has little text.
+    """
 
     fresh: int
     text: int
@@ -55,15 +62,16 @@ class Found(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Share of its text that is new; 1 if only an image is, 0 where there is nothing."""
+        """Return the share of its text that is new; 1 if only an image is, 0 if there is
+        nothing."""
         if not self.text:
             return 1.0 if self.images else 0.0
         return self.fresh / self.text
 
     @property
     def is_much(self) -> bool:
-        """Whether so much is new that this alone tells; the same as in ``speedups.c``."""
-        # A sample of a long page stands for many bytes: one alone may have come by chance.
+        """Tell whether so much is new that this alone decides; the same as in ``speedups.c``."""
+        # A sample of a long page stands for many bytes: one alone may be new by chance.
         step = max(self.text >> 6, 8)
         return (
             self.images > 0
@@ -73,8 +81,11 @@ class Found(NamedTuple):
 
 
 class Novelty:
-    """The two memories. ``path``: the file to share; without it, and without what is compiled, they
-    are this process's own."""
+    """The two memories.
+
+    ``path``: the file to share; without it, and without the compiled part, they are this process's
+    own.
+    """
 
     def __init__(self, path: Path | None = None, pieces: int = PIECES, urls: int = URLS) -> None:
         shared = None
@@ -91,9 +102,11 @@ class Novelty:
         seeds: tuple[int, int, int],
         shift: int,
     ) -> tuple[Found, list[int]] | bool | None:
-        """At once, for a page: :meth:`fresh` for its URL, :meth:`look`, :meth:`fresh_links`, each
-        under one of the ``seeds``. None, and nothing else is looked at, if the URL was met; True
-        if much of its text is new, and no link that was not met has a query."""
+        """Check a page at once: :meth:`fresh` for its URL, :meth:`look`, :meth:`fresh_links`.
+
+        Each is under one of the ``seeds``. None, and no further check, if the URL was met; True if
+        much of its text is new, and no new link has a query.
+        """
         if compiled is None:
             if not self.fresh([url], seeds[0]):
                 return None
@@ -108,36 +121,37 @@ class Novelty:
         return Found(*seen[:4]), seen[4]
 
     def look(self, samples: bytes, seed: int, shift: int = 0) -> Found:
-        """How much of what has these samples is new under ``seed``; from now on none of it is.
+        """Return how much of the samples is new under ``seed``; from now on none of it is.
 
-        Of a long page fewer samples are taken: where the host's pages mostly have a ``shift``, only
-        such are compared as those would have, too, while there are some.
+        A long page has fewer samples: if the host's pages mostly have a ``shift``, only the samples
+        that those would also have are compared, while there are some.
         """
         if len(samples) < _HEAD + 4:
             return Found(0, 0, 0)
         return self._pieces.novel(samples, seed, shift)
 
     def fresh(self, urls: list[str], seed: int) -> list[int]:
-        """Places of those ``urls`` that were not met under ``seed``; from now on they were."""
+        """Return the indexes of those ``urls`` that were not met under ``seed``; from now on they
+        were."""
         return self._urls.unmet(urls, seed, True)
 
     def fresh_links(self, links: list[Admission], seed: int) -> list[int]:
-        """:meth:`fresh` for the URLs of ``links``."""
+        """Run :meth:`fresh` on the URLs of ``links``."""
         return self._urls.unmet_links(links, seed)
 
     def met(self, url: str, seed: int) -> bool:
-        """Whether a URL was met under ``seed``."""
+        """Tell whether a URL was met under ``seed``."""
         return not self._urls.unmet([url], seed, False)
 
 
 def text_of(samples: bytes) -> array[int]:
-    """The tags of a page's text."""
+    """Return the tags of a page's text."""
     images = samples[1] if samples else 0
     return array("I", samples[_HEAD + 4 * images : _text_end(samples)])
 
 
 def text_hash(samples: bytes) -> int:
-    """A hash that pages have in common which are equal but for their figures and short blocks."""
+    """Return a hash that is the same for pages that differ only in figures and short blocks."""
     if not samples:
         return 0
     tags = array("I", samples[_HEAD : _text_end(samples)])
@@ -146,8 +160,10 @@ def text_hash(samples: bytes) -> int:
 
 
 def figures_of(samples: bytes) -> list[tuple[int, int]]:
-    """Labels of the blocks with figures, and hashes of these. The last four bits of a label are how
-    many there are, 15 at most."""
+    """Return labels of the blocks with figures, and hashes of the figures.
+
+    The last four bits of a label are the number of figures, 15 at most.
+    """
     if len(samples) < _HEAD or not samples[2]:
         return []
     tags = array("I", samples[_text_end(samples) :])
@@ -159,7 +175,7 @@ def _text_end(samples: bytes) -> int:
 
 
 class _Table:
-    """A set of hashes of bounded size; see ``samples.c``, of which this is half of the code."""
+    """A set of hashes of bounded size; see ``samples.c``, which has the other half."""
 
     def __init__(self, slots: int, data: memoryview | None) -> None:
         self._slots = slots
@@ -190,7 +206,10 @@ class _Table:
         return self.unmet([link.url for link in links], seed, True)
 
     def _knows(self, tag: int, keep: bool) -> bool:
-        """Without what is compiled: a dictionary of a sixteenth of the entries, as large."""
+        """Tell whether a tag is known; the version without the compiled part.
+
+        It is a dictionary of a sixteenth of the entries, which is as large.
+        """
         known = tag in self._known
         if keep:
             self._known.pop(tag, None)
@@ -201,12 +220,13 @@ class _Table:
 
 
 def _mapped(path: Path, size: int) -> memoryview | None:
-    """The file at ``path`` in memory, made if it is not there; None if that cannot be."""
+    """Map the file at ``path``, made if it is missing; None if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.posix_fallocate(descriptor, 0, size)  # a hole on a full disk would be SIGBUS
+            # a hole in the file on a full disk would cause SIGBUS
+            os.posix_fallocate(descriptor, 0, size)
             return memoryview(mmap.mmap(descriptor, size))
         finally:
             os.close(descriptor)
@@ -216,9 +236,9 @@ def _mapped(path: Path, size: int) -> memoryview | None:
 
 
 def samples_of(text: str, url: str) -> bytes:
-    """Samples of the text of the page at ``url``, of which no blocks are known.
+    """Return samples of the text of the page at ``url`` without known blocks.
 
-    Without what is compiled others are taken, which are as good for one process.
+    Without the compiled part other samples are taken, which are as good for one process.
     """
     if compiled is not None:
         found: bytes = compiled.sample(text.encode("utf-8", "replace"), url)
@@ -230,7 +250,7 @@ def samples_of(text: str, url: str) -> bytes:
 
 
 def _packed(pieces: list[int], length: int, figures: list[int]) -> bytes:
-    """Samples in the form that extraction gives them, of ``pieces`` that stand for ``length``."""
+    """Return ``pieces``, which stand for ``length``, in the form that extraction gives samples."""
     tags = sorted({piece | 7 for piece in pieces})
     modulus = 1
     while len(tags) > _MOST:
@@ -241,7 +261,7 @@ def _packed(pieces: list[int], length: int, figures: list[int]) -> bytes:
 
 
 def _figures(text: str, url: str) -> list[int]:
-    """Labels and hashes of the figures of each line, as extraction finds them in blocks."""
+    """Return labels and hashes of the figures of each line, as extraction does for blocks."""
     own, last = {int(one) for one in _NUMBER.findall(url[url.index("/", 8) :])}, -2
     found: dict[int, tuple[int, list[int]]] = {}
     for line in text.splitlines():
@@ -261,7 +281,8 @@ def _figures(text: str, url: str) -> list[int]:
 
 
 def _pieces(text: str) -> list[int]:
-    """Hashes of units between white space or punctuation: long ones, and pairs of short ones."""
+    """Return hashes of the units between white space or punctuation: long ones, and pairs of short
+    ones."""
     masked = re.sub(r"(?<![.,\d])\d+", "0", text)
     units = _UNITS.findall(masked)
     found = [crc32(unit.encode()) for unit in units if len(unit) >= _LONG]

@@ -1,8 +1,8 @@
-"""Parameters that make no difference: URLs that are equal but for them are one page.
+"""Parameters that make no difference: URLs that differ only in them are one page.
 
-A parameter is tested where the URL without it is known, too: if its page then says nothing new and
-leads nowhere new, several times, it makes no difference. Orders and views are found so. A URL with
-such a parameter is fetched only where that without it is not.
+A parameter is tested if the URL without it is known, too: if the page then has no new text and no
+new links, several times, the parameter makes no difference. Orders and views are found in this way.
+A URL with such a parameter is fetched only if the one without it is not.
 """
 
 from __future__ import annotations
@@ -16,22 +16,24 @@ from greencrawl.worker.traps.queries import LIST_PAGES, SHOWN, without
 from greencrawl.worker.traps.shapes import Shape
 
 _TESTS, _GENERIC_TESTS = 3.0, 4.0
-"""Pages that were the same without a parameter of this value, and without it at all, from which on
-it makes no difference."""
+"""After so many equal pages without a parameter of this value, or without the parameter at all, it
+makes no difference."""
 _KEY_TESTS, _NEVER = 4.0, 6.0
-"""Pages with a number that was met, and nothing new, from which on such are taken for one; what
-speaks against it where one has something new."""
+"""After so many pages with a known number and nothing new, such pages count as one.
+
+The second number speaks against this when one has something new.
+"""
 _NUMBERS = re.compile(r"\d{1,19}").finditer
 _MOST = 8
 """Parameters of one URL that are tested."""
 _FIRST = ("0", "1")
-"""Numbers of what mostly is the first page of several."""
+"""Numbers that usually mean the first page of several."""
 
 
 def plain_of(state: HostTraps, novelty: Novelty, shape: Shape, url: str) -> tuple[str, str]:
-    """What a URL is without parameters that make no difference, and their names.
+    """Return a URL without parameters that make no difference, and their names.
 
-    Two times "" where it has none, or where what is left was not met.
+    Two times "" if it has none, or if the shorter URL is not known.
     """
     sums = state.yields
     if not sums.parameters:
@@ -54,7 +56,7 @@ def plain_of(state: HostTraps, novelty: Novelty, shape: Shape, url: str) -> tupl
 
 
 def learn(state: HostTraps, novelty: Novelty, shape: Shape, url: str, seen: Evidence) -> None:
-    """Learn from a page that was fetched whether its parameters make a difference."""
+    """Learn from a fetched page whether its parameters make a difference."""
     sums = state.yields
     if seen.new >= 1.0 or seen.told or seen.good or seen.leading or seen.unknown:
         weight = -6.0
@@ -62,7 +64,8 @@ def learn(state: HostTraps, novelty: Novelty, shape: Shape, url: str, seen: Evid
         weight = 1.0
     else:
         weight = 0.0
-    if weight < 0 and shape.params:  # the first page of several is like none: see _is_idle
+    # the first page of several equals the one without the number: see _is_idle
+    if weight < 0 and shape.params:
         for name, value in shape.params.items():
             if value.isdigit() and value not in _FIRST:
                 sums.weigh_parameter(f"{shape.path}?{name}", weight)
@@ -84,9 +87,11 @@ def learn(state: HostTraps, novelty: Novelty, shape: Shape, url: str, seen: Evid
 
 
 def learn_keys(state: HostTraps, novelty: Novelty, shape: Shape, url: str, seen: Evidence) -> None:
-    """Learn from a page that was fetched whether a number in its URL says all of it, or one of
-    several numbers says nothing. Then URLs of the shape whose other page was fetched are that
-    page."""
+    """Learn from a fetched page whether one number in its URL identifies it.
+
+    Also learn whether one of several numbers means nothing. Then URLs of the shape are the same
+    page as another one that was fetched.
+    """
     leads = seen.told or seen.good or seen.leading or seen.unknown
     weight = -_NEVER if seen.new >= 1.0 or leads else float(seen.new == 0)
     for key, needed in _keys(shape, url):
@@ -98,7 +103,7 @@ def learn_keys(state: HostTraps, novelty: Novelty, shape: Shape, url: str, seen:
 
 
 def key_met(state: HostTraps, novelty: Novelty, shape: Shape, url: str) -> str:
-    """What says all of a page that was fetched under another URL, as ``id=7``; "" if nothing
+    """Return what identifies a page that was fetched under another URL, as ``id=7``; "" if nothing
     does."""
     sums = state.yields
     if sums.parameters:
@@ -110,11 +115,10 @@ def key_met(state: HostTraps, novelty: Novelty, shape: Shape, url: str) -> str:
 
 
 def _keys(shape: Shape, url: str) -> list[tuple[str, list[tuple[str, float]]]]:
-    """What may say all of a page, each with the sums that tell whether it does, and what these
-    have to come to.
+    """Return what may identify a page, each with the sums that decide it, and their thresholds.
 
-    A number in the query, for its program; the only number of the query or of the name, for its
-    folder; and of several numbers in a name all but one.
+    These are: a number in the query, for its program; the only number of the query or of the name,
+    for its folder; and all but one of several numbers in a name.
     """
     folder, _, leaf = url.partition("?")[0].rstrip("/").rpartition("/")
     numbers = list(_NUMBERS(leaf))
@@ -138,12 +142,13 @@ def _keys(shape: Shape, url: str) -> list[tuple[str, list[tuple[str, float]]]]:
 
 
 def _generic(shape: Shape, name: str) -> str:
-    """What is summed up of a parameter: those that say how a page is shown are one at a host."""
+    """Return the name under which a parameter is counted: those for how a page is shown share one
+    at a host."""
     return f"*?{name}" if name in SHOWN else f"{shape.path}?{name}"
 
 
 def _is_idle(generic: float, special: float, value: str) -> bool:
-    """Whether a parameter makes no difference, by what is known of it and of its value."""
+    """Tell whether a parameter makes no difference, by what is known of it and of its value."""
     if generic >= _GENERIC_TESTS:
         return True
     if value.isdigit() and generic < 0:  # the first page of several
@@ -152,9 +157,9 @@ def _is_idle(generic: float, special: float, value: str) -> bool:
 
 
 def _parameters(shape: Shape) -> list[tuple[str, str]]:
-    """Names of parameters that may make no difference, with their values.
+    """Return parameters that may make no difference, with their values.
 
-    Numbers are left out: pages of a list differ by them alone.
+    Numbers are left out: pages of a list differ only by them.
     """
     found = shape.params.items() if shape.params else ()
     return [

@@ -1,7 +1,7 @@
-"""The meaning of queries of URLs by the names in them: ids of sessions, orders, searches, pages of
-lists; and whether folders repeat themselves.
+"""The meaning of queries of URLs, by names of parameters; and folders that repeat themselves.
 
-URLs that are equal but for the id of a session are one page.
+Names are of session ids, orders, searches, pages of lists. URLs that differ only in the id of a
+session are one page.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HEX = re.compile(r"[0-9a-fA-F]{32}").fullmatch
 _DIGITS = re.compile(r"\d+")
 _LONG_NAME = 40
 _LOOKED = 12
-"""Folders of a path that are looked at."""
+"""Folders of a path that are read."""
 
 _SHOWN_NAMES = """
     asc ascending currency desc descending dir direction display format layout limit mode oby odir
@@ -39,22 +39,22 @@ _SHOWN_NAMES = """
     viewmode
 """
 SHOWN = frozenset(_SHOWN_NAMES.split())
-"""Parameters that mostly say no more than how a page is shown."""
+"""Parameters that usually only say how a page is shown."""
 
 SEARCHES = frozenset("keyword keywords q query s search search_query searchword".split())  # noqa: SIM905
 """Parameters by which sites are searched."""
 
 LIST_PAGES = frozenset("from offset p page paged pageno pg pn skip start".split())  # noqa: SIM905
-"""Parameters by which the pages of a list differ."""
+"""Parameters that tell the pages of a list apart."""
 
 
 def plain(url: str) -> str:
-    """A URL without ids of sessions; itself if it has none.
+    """Return a URL without ids of sessions; the same URL if it has none.
 
-    Some names are of nothing else; others count if their value is random and long.
+    Some names always mean one; others count if their value is random and long.
     """
     if "?" not in url and ";" not in url and "(" not in url and "%28" not in url:
-        return url  # as most
+        return url  # nearly all URLs
     if _SUSPECT(url) is None:
         return url
     start, mark, query = url.partition("?")
@@ -75,7 +75,7 @@ def _is_session(part: str) -> bool:
 
 
 def params_of(query: str) -> dict[str, str]:
-    """Values of a query by name; what stands in brackets is no part of a name."""
+    """Return the values of a query by name; a part in brackets does not belong to a name."""
     found: dict[str, str] = {}
     for part in query.replace(";", "&").split("&") if query else ():
         name, _, value = part.partition("=")
@@ -88,7 +88,7 @@ def params_of(query: str) -> dict[str, str]:
 
 
 def without(url: str, names: Iterable[str]) -> str:
-    """A URL without those parameters of its query."""
+    """Return a URL without those parameters of its query."""
     start, _, query = url.partition("?")
     left = set(names)
     rest = "&".join(
@@ -98,14 +98,18 @@ def without(url: str, names: Iterable[str]) -> str:
 
 
 def view_of(name: str) -> str:
-    """The word at the end of a shape that names a view of what is before it; "" if none does."""
+    """Return the word at the end of a shape that names a view of what is before it; "" if none
+    does."""
     folder, _, word = name.rstrip("/").rpartition("/")
     return word if word.isalpha() and folder.count("/") > 2 else ""
 
 
 def query_of(name: str) -> str:
-    """The sum that the shapes of a host with the same query, or the same word at their end, belong
-    to; "" if pages of a list may differ by it."""
+    """Return the key of the sum of a host's shapes with the same query, or the same word at their
+    end.
+
+    "" if pages of a list may differ by it.
+    """
     path, mark, query = name.partition("?")
     if not mark:
         view = view_of(path)
@@ -116,7 +120,7 @@ def query_of(name: str) -> str:
 
 
 def repeated(words: list[str]) -> bool:
-    """Whether a segment comes three times, or two and more twice in a row: /a/b/a/b."""
+    """Tell whether a segment comes three times, or two and more twice in a row: /a/b/a/b."""
     if len(words) < 3:
         return False
     if max(Counter(words).values()) > 2:

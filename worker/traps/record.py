@@ -1,4 +1,4 @@
-"""The knowledge of a host's shapes as bytes, which go along with the host to other workers."""
+"""The knowledge of a host's shapes as bytes, which go with the host to other workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from greencrawl.worker.traps.yields import (
 
 
 class Unpacked(Struct):
-    """What :func:`unpack` found beside the sums."""
+    """What :func:`unpack` found besides the sums."""
 
     yields: Yields
     full: dict[int, frozenset[int]]
@@ -40,7 +40,8 @@ _PACKED_TEXTS = 32
 
 
 def pack(sums: Yields, full: dict[int, frozenset[int]], software: int) -> bytes:
-    """A record that :func:`unpack` reads, of :data:`TRAPS_BYTES` at most; what counts comes first.
+    """Return a record that :func:`unpack` reads, at most :data:`TRAPS_BYTES`; the most important
+    comes first.
 
     ``full`` are the words that tell shapes apart, ``software`` is what the host runs.
     """
@@ -80,14 +81,14 @@ def pack(sums: Yields, full: dict[int, frozenset[int]], software: int) -> bytes:
 
 
 def pages_of(record: bytes) -> int:
-    """How many pages of the host went into a record; 0 of one that is none."""
+    """Return how many pages of the host went into a record; 0 for an invalid one."""
     if len(record) < _HEAD.size or record[0] != _VERSION:
         return 0
     return int(_HEAD.unpack_from(record)[2])
 
 
 def unpack(record: bytes) -> Unpacked | None:
-    """What :meth:`Yields.pack` made; None of what is none, as of another version."""
+    """Undo :meth:`Yields.pack`; None for an invalid record, or one of another version."""
     if not pages_of(record):
         return None
     try:

@@ -1,10 +1,11 @@
 """The shape of a URL: its path and the names of its query, with holes for what varies.
 
-``https://h/archive/2024/05/some-title.html?page=3`` has ``https://h/archive/{n}/{n}/{w}.html?page={n}``.
-Holes are numbers ``{n}``, dates ``{date}``, ids ``{id}``, years far from
-now ``{far}`` and words ``{w}``. Each host has its own words that are part of the shape, which are
-learnt. Of the folders in one folder these are the first few, since menus come before the rest. Of
-files in a folder none is, unless a query follows: then they are programs.
+``https://h/archive/2024/05/some-title.html?page=3`` has
+``https://h/archive/{n}/{n}/{w}.html?page={n}``. Holes are numbers ``{n}``, dates ``{date}``, ids
+``{id}``, years far from now ``{far}`` and words ``{w}``. Each host has its own words that are part
+of the shape, which are learnt. In each folder these are the first few names of subfolders, since
+menus come before the rest. Names of files are not learnt, unless a query follows: then they are
+programs.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from zlib import crc32
 from greencrawl.worker.traps.queries import LIST_PAGES, SEARCHES, params_of, plain, repeated
 
 LONGEST = 300
-"""Characters of a shape's name."""
+"""Most characters of a shape's name."""
 
 _LIMITS = (20, 10, 6, 4, 4, 4, 4)
 """Words of one folder that are told apart, by its depth; deeper folders are all one."""
 _PROGRAMS, _FEW_PROGRAMS = 20, 6
-"""Files of one folder that are told apart if a query follows; those that look like no programs."""
+"""Files of one folder that are told apart if a query follows; and of those that do not look like
+programs."""
 _PROGRAM_FILES = """
     action asp aspx cfm cgi dll do exe fcgi htm html jsp lua php pl py rb
 """
@@ -42,7 +44,7 @@ _VIEWS, _MANY_FOLDERS = 64, 5
 _DEEP = 12
 _MANY = 8
 _LONG_WORD = 40
-_PLACES = 256  # folders' names whose places in paths are remembered
+_PLACES = 256  # names of folders whose places in paths are remembered
 
 _DATE = re.compile(
     r"(?:19|2\d)\d\d[-_.](?:0?[1-9]|1[0-2])(?:[-_.][0-3]?\d)?(?:[T_-]?\d\d[-_.:]?\d\d)?"
@@ -68,9 +70,9 @@ _YEARS = frozenset(("ano", "annee", "date", "jahr", "y", "year", "yr"))
 
 
 class Shape(NamedTuple):
-    """``path`` is its part before the query, ``section`` what it is summed up with.
+    """``path`` is the part before the query, ``section`` is what it is summed up with.
 
-    ``params`` are those of the URL it was made of, ``hint`` is of :data:`HINTS`, or "".
+    ``params`` are those of the URL that it was made from, ``hint`` is of :data:`HINTS`, or "".
     """
 
     name: str
@@ -89,7 +91,7 @@ class _Folder(NamedTuple):
 
 
 class Shaper:
-    """Shapes of one host, and the words that it has told apart so far."""
+    """The shapes of one host, and the words that were told apart so far."""
 
     def __init__(self, year: int | None = None) -> None:
         self._year = year or time.gmtime().tm_year
@@ -103,7 +105,7 @@ class Shaper:
         """Whether one of its URLs had the id of a session."""
 
     def shape(self, url: str) -> Shape:
-        """The shape of a canonical URL; the id of a session is no part of it."""
+        """Return the shape of a canonical URL; the id of a session is no part of it."""
         folder, _, leaf = url.rpartition("/")
         kind = _kind(leaf)
         kinds = self._kinds.get(folder) if kind else None
@@ -160,8 +162,10 @@ class Shaper:
         return Shape(name, program, f"{program}?", hint or odd, params)
 
     def _is_view(self, leaf: str, folder: str) -> bool:
-        """Whether a word ends URLs in many folders, as ``feed`` or ``print`` do: then it names a
-        view of what the folder is."""
+        """Tell whether a word ends URLs in many folders, such as ``feed`` or ``print``.
+
+        Then it names a view of the folder.
+        """
         if len(leaf) > _LONG_WORD:
             return False
         folder = folder[-_LONG_WORD:]
@@ -175,11 +179,12 @@ class Shaper:
         return count >= _MANY_FOLDERS
 
     def patterns(self, path: str) -> int:
-        """How many queries of a path were met, by their parameters."""
+        """Return how many queries of a path were met, by their parameters."""
         return len(self._words.get(f"{path}?", range(_PATTERNS)))
 
     def is_late(self, shape: Shape) -> bool:
-        """Whether its query is another choice of parameters at a path that has offered several."""
+        """Tell whether its query is another choice of parameters at a path that has offered
+        several."""
         words = self._words.get(f"{shape.path}?")
         if words is None:
             return _hash(f"{shape.path}?") in self._full
@@ -188,7 +193,7 @@ class Shaper:
         return len(words) > _EARLY and pattern not in early
 
     def full(self) -> dict[int, frozenset[int]]:
-        """Hashes of the folders whose words are settled, and of these."""
+        """Return hashes of the folders whose words are settled, and of these words."""
         for prefix in [prefix for prefix, words in self._words.items() if "" in words]:
             words = self._words.pop(prefix)
             self._full[_hash(prefix)] = frozenset(_hash(word) for word in words if word)
@@ -203,12 +208,12 @@ class Shaper:
 
     @property
     def size(self) -> int:
-        """About how many strings it keeps."""
+        """Return about how many strings it keeps."""
         words = sum(map(len, self._words.values())) + sum(map(len, self._full.values()))
         return words + len(self._folders) + len(self._views) + 2 * len(self._kinds)
 
     def _own(self, prefix: str, word: str, limit: int) -> bool:
-        """Whether a word in the folder ``prefix`` is one of those that are told apart."""
+        """Tell whether a word in the folder ``prefix`` is one of those that are told apart."""
         words = self._words.get(prefix)
         if words is None:
             if self._full:
@@ -225,7 +230,7 @@ class Shaper:
         if len(words) < limit:
             words[word] = None
             return True
-        words[""] = None  # no more
+        words[""] = None  # no more words
         return False
 
     def _folder(self, folder: str) -> _Folder:
@@ -265,8 +270,11 @@ class Shaper:
         return found
 
     def _in_any_order(self, segments: list[str]) -> bool:
-        """Whether all folders below the first were met elsewhere in paths below it: /by/red/large
-        beside /by/large/red. Then they are choices, and no folder is in another."""
+        """Tell whether all folders below the first come in any order: /by/red/large beside
+        /by/large/red.
+
+        Then they are choices, and no folder is in another.
+        """
         first, *others = segments
         moved = 0
         for place, word in enumerate(others):
@@ -312,7 +320,7 @@ class Shaper:
         return "{w}" + end, ""
 
     def _program(self, path: str, params: dict[str, str]) -> str:
-        """A path with those parameters that say which program of several behind it is meant."""
+        """Return a path with the parameters that say which of several programs is meant."""
         modes = []
         for name, value in params.items():
             if name in _MODES and _PLAIN(value):
@@ -345,13 +353,13 @@ class Shaper:
         return pattern, hint
 
     def _is_far(self, segment: str, following: str) -> bool:
-        if len(segment) == 4:  # a number that may be anything, but for a month after it
+        if len(segment) == 4:  # a number that may mean anything, unless a month follows
             return bool(_MONTH(following)) and _far(segment, self._year)
         return not segment.isdigit() and _far(segment, self._year)
 
 
 def _kind(leaf: str) -> str:
-    """What files of a folder have in common that surely have one shape; "" of others."""
+    """Return the common part of a folder's files that certainly have one shape; "" for others."""
     stem, dot, extension = leaf.partition(".")
     if extension and not extension.isalnum():
         return ""
@@ -361,7 +369,7 @@ def _kind(leaf: str) -> str:
 
 
 def _type(segment: str) -> str:
-    """What kind of value a segment is: n, date or id; "" for a word."""
+    """Return what kind of value a segment is: n, date or id; "" for a word."""
     if segment.isdigit():
         return "n"
     if len(segment) < 6 or segment.isalpha():
@@ -384,7 +392,7 @@ def _far(value: str, year: int) -> bool:
 
 
 def _masked(word: str) -> str:
-    """A word with holes for its numbers, unless it is encoded."""
+    """Return a word with holes for its numbers, unless it is encoded."""
     return word if "%" in word else _DIGITS.sub("{n}", word)
 
 

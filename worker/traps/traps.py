@@ -1,8 +1,8 @@
-"""The judge of URLs: what is parked instead of fetched, and which links come last.
+"""Judges URLs: which are parked instead of fetched, and which links come last.
 
-One for a process; the pipeline asks it about each task (:meth:`Traps.verdict`) and tells it of each
-page (:meth:`Traps.note`). Its knowledge of a host goes along with the host's session in a packed
-record; what a host has shown stays here. See docs/traps.md.
+There is one for a process; the pipeline asks it about each task (:meth:`Traps.verdict`) and tells
+it of each page (:meth:`Traps.note`). Its knowledge of a host goes with the host's session in a
+packed record; what a host has shown stays here. See docs/traps.md.
 """
 
 from __future__ import annotations
@@ -27,16 +27,21 @@ from greencrawl.worker.traps.witness import Witness
 from greencrawl.worker.traps.yields import KNOWN_AFTER, POOR_SECTION, Sum, Yields
 
 MOST = 40_000
-"""Strings that all hosts of a process keep, about: 8 MB. The host asked longest ago makes room."""
+"""About how many strings all hosts of a process keep: 8 MB.
+
+The least recently used host makes room.
+"""
 _LEAST = 4
-"""Pages of a host before which nothing is handed on."""
+"""Pages of a host before a record is handed on."""
 _REPACK = 1.5
-"""A host that shows no traps hands its record on when it has so many times more pages."""
+"""A host without traps hands its record on when it has so many times more pages."""
 
 
 _YOUNG, _REPACK_LEARNT = 256, 0.125
-"""Pages of a host, and then by what share they are more, until its record is handed on with what
-was learnt and parks nothing yet."""
+"""When the record of a host is handed on with what was learnt, before anything is parked.
+
+First after so many pages, then whenever they are more by this share.
+"""
 
 
 class Parked(NamedTuple):
@@ -50,7 +55,7 @@ class Traps:
     """All hosts of one process."""
 
     def __init__(self, novelty: Novelty | None = None, most: int = MOST) -> None:
-        """``novelty``: what was shown, if it is shared with other processes."""
+        """Build it; ``novelty``: what was shown, if other processes share it."""
         self._novelty = novelty or Novelty()
         self._most = most
         self._hosts: OrderedDict[tuple[int, str], HostTraps] = OrderedDict()
@@ -58,25 +63,25 @@ class Traps:
 
     @cached_property
     def _known(self) -> Known:
-        """Read once a crawl parks URLs, which is not the default: 5 ms, and 0.2 MB."""
+        """Read the file once a crawl parks URLs, which is not the default: 5 ms, and 0.2 MB."""
         return known()
 
     @cached_property
     def witness(self) -> Witness:
-        """What learns from pages."""
+        """Return the part that learns from pages."""
         return Witness(self._novelty, self._known)
 
     def judge(self, context: CrawlContext, host: str, record: bytes) -> Judge:
-        """The judge of a session's tasks, whose ``record`` came with it."""
+        """Return the judge of a session's tasks; ``record`` came with the session."""
         state = self.open(context.crawl, host, record)
         return NO_JUDGE if state is None else Judge(self, state, context)
 
     # -- sessions
 
     def open(self, crawl: Crawl, host: str, record: bytes) -> HostTraps | None:
-        """What is known of the host of a session; None where the crawl wants nothing parked.
+        """Return what is known of a session's host; None if the crawl parks nothing.
 
-        ``record`` is what other sessions have handed on, b"" if nothing is known of them.
+        ``record`` is what other sessions have handed on, b"" if there is none.
         """
         options = crawl.options
         judges = options.traps == "on" or options.host_pages or options.shape_pages
@@ -97,7 +102,7 @@ class Traps:
         return state
 
     def close(self, state: HostTraps, crawl: Crawl) -> bytes:
-        """The record to hand on at the end of a session; b"" where it says nothing new."""
+        """Return the record to hand on at the end of a session; b"" if it says nothing new."""
         sums = state.yields
         self._make_room(state)
         due = sums.pages > max(_REPACK * state.packed, state.packed + 20)
@@ -125,7 +130,7 @@ class Traps:
                 self._novelty.look(b"\0\0\0" + piece, state.seed)
 
     def _make_room(self, state: HostTraps) -> None:
-        """Forget the hosts asked longest ago, so that all take no more than is granted."""
+        """Forget the least recently used hosts, so that all keep within the limit."""
         size = state.size
         self._kept += size - state.counted
         state.counted = size
@@ -137,7 +142,7 @@ class Traps:
     # -- tasks
 
     def verdict(self, state: HostTraps, crawl: Crawl, task: Task) -> Parked | None:
-        """Why a task is not to be fetched now, or None: then it counts as fetched."""
+        """Say why a task is not to be fetched now, or None: then it counts as fetched."""
         sums = state.yields
         if task.is_seed:
             sums.pages += 1
@@ -162,8 +167,10 @@ class Traps:
         return parked
 
     def sitemap_verdict(self, state: HostTraps, crawl: Crawl, task: Task) -> Parked | None:
-        """Why a sitemap is not to be fetched now, or None: then it counts as fetched. No shape is
-        judged; of ``host_pages`` the second half is for pages alone."""
+        """Say why a sitemap is not to be fetched now, or None: then it counts as fetched.
+
+        No shape is judged; the second half of ``host_pages`` is for pages alone.
+        """
         most, parked = crawl.options.host_pages, None
         if most and task.depth and state.yields.pages >= (most + 1) // 2:
             parked = _beyond_host_pages(state, (most + 1) // 2, task.url, "half of host_pages")
@@ -204,8 +211,10 @@ class Traps:
         return None
 
     def _of_session(self, state: HostTraps, shape: Shape, url: str) -> Parked | None:
-        """Park a URL that was fetched with the id of another session, or without; not with this
-        one: whoever did so may have died."""
+        """Park a URL that was fetched with the id of another session, or without one.
+
+        It is not parked if it was fetched with this id: that process may have died.
+        """
         if self._novelty.met(url, state.seed + DONE):
             return None
         found = state.yields.begin(shape.name, shape.section, 0.0)
@@ -215,7 +224,7 @@ class Traps:
         return Parked(shape.name, "the same page was fetched with the id of another session")
 
     def _in_poor_section(self, state: HostTraps, shape: Shape, name: str = "") -> Parked | None:
-        """Park what is unknown in a section where nothing yields, all of it as one shape."""
+        """Park unknown shapes in a section where nothing yields, all of them as one shape."""
         section = shape.section
         if not name:
             name = f"{section}/{{…}}"
@@ -230,8 +239,10 @@ class Traps:
         return Parked(name[:LONGEST], "nothing in this part of the host has brought anything new")
 
     def _variant(self, state: HostTraps, shape: Shape, url: str) -> Parked | None:
-        """Whether its URL differs from one that was met only by parameters that make no difference.
-        False if it was fetched itself: the process that did so may have died."""
+        """Say whether its URL differs from a known one only by parameters that make no difference.
+
+        Do not if the URL itself was fetched: that process may have died.
+        """
         if self._novelty.met(url, state.seed + DONE):
             return None
         plain, names = plain_of(state, self._novelty, shape, url)
@@ -259,7 +270,7 @@ class Traps:
         """Learn from a page, or a redirect; its links of poor shapes come last afterwards."""
         if crawl.options.traps == "on":
             self.witness.note(state, task, row, reading)
-        else:  # its shapes are counted all the same
+        else:  # its shapes are counted in any case
             shape = state.shape(task.url)
             state.yields.begin(shape.name, shape.section, 0.0).pages += 1
 
@@ -281,10 +292,13 @@ class Judge:
         self._settled: Shape | None = None
 
     def verdict(self, task: Task) -> Parked | None:
-        """:meth:`Traps.verdict`; always fetched are a page of a user's own list, a requisite, and a
-        page that is stored: it takes no part of a limit."""
+        """Run :meth:`Traps.verdict`.
+
+        A page of a user's own list, a requisite, and a stored page are always fetched: they do not
+        count for a limit.
+        """
         self._settled = None
-        if task.kind is not TaskKind.PAGE:  # as few
+        if task.kind is not TaskKind.PAGE:  # only a few tasks
             if task.kind is TaskKind.REFETCH:  # it is stored: what it brings is known
                 return None
             if task.kind.is_sitemap:
@@ -301,7 +315,7 @@ class Judge:
         return self._traps.verdict(self._state, self._crawl, task)
 
     def spare(self, task: Task) -> None:
-        """A task that was to be fetched is not, since robots.txt forbids it: it does not count."""
+        """Do not count a task that robots.txt forbids after all."""
         if task.kind.is_sitemap:
             counted = self._crawl.options.host_pages > 0
         else:
@@ -311,8 +325,11 @@ class Judge:
             self._state.yields.pages -= 1
 
     def note(self, task: Task, row: StoredPage, reading: Reading | None = None) -> None:
-        """:meth:`Traps.note`; sitemaps and requisites say nothing of their host's pages,
-        nor does a page that is fetched again, which brings little that is new."""
+        """Run :meth:`Traps.note`.
+
+        Sitemaps and requisites say nothing of their host's pages, nor does a page that is fetched
+        again, which brings little that is new.
+        """
         if task.kind is TaskKind.REFETCH or not task.kind.is_page:
             return
         settled, self._settled = self._settled, None
@@ -322,7 +339,7 @@ class Judge:
             self._traps.note(self._state, self._crawl, task, row, reading)
 
     def record(self) -> bytes:
-        """:meth:`Traps.close`."""
+        """Run :meth:`Traps.close`."""
         return self._traps.close(self._state, self._crawl)
 
 
@@ -351,7 +368,7 @@ NO_JUDGE: Judge = _NoJudge()
 def _beyond_host_pages(
     state: HostTraps, fetched: int, url: str, which: str = "host_pages"
 ) -> Parked | None:
-    """How a URL is parked of whose host so many were ``fetched``; None once that was released."""
+    """Park a URL of a host of which so many were ``fetched``; None once that was released."""
     shape = f"{url[: url.index('/', 8)]}/{{all}}"
     if shape in state.released:
         return None
@@ -359,7 +376,7 @@ def _beyond_host_pages(
 
 
 def _why(found: Sum, shape: Shape) -> str:
-    """The reason, for people, that URLs of a shape are parked."""
+    """Say, for people, why URLs of a shape are parked."""
     said = f"the last of {found.pages:,} pages of this shape brought nothing new"
     if found.grew:
         said += " but more links of its kind"

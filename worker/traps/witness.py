@@ -1,4 +1,4 @@
-"""The evidence of a page for its shape and against it, and which of its links come when."""
+"""The evidence of a page for its shape and against it, and the order of its links."""
 
 from __future__ import annotations
 
@@ -38,33 +38,34 @@ from greencrawl.worker.traps.yields import (
 log = logger("worker")
 
 _RANKED = 200
-"""Links of a page that are ranked by their shapes, where some are to come last."""
+"""Links of a page that are ranked by their shapes, if some are to come last."""
 _KINDS = 64
 _FRESH, _FEW, _ASKED = 32, 4, 8
-"""Links of one page, not met before, that are looked at, every second, third … of more; those of a
-page that has new text, of which they say nothing more; and others with a query."""
+"""New links of one page that are read. Of more links, every second, third … is read; of a page with
+new text, which proves enough, fewer; and so many others with a query."""
 _EVERY = 128
-"""Of a shape that is settled every so many-th page is asked which links it has, where no shape of
-the host is poor; and those that lead to a query not met before."""
+"""How often the links of a settled shape's pages are read, if no shape of the host is poor. Links
+that lead to a new query are always read."""
 _CLAIMS = 20
-"""Pages that are thanked for leading to a shape of which nothing was fetched since; then one of its
-URLs is fetched before its turn."""
+"""After so many pages credited for leading to a shape of which nothing was fetched since, one of
+its URLs is fetched early."""
 _FADES = 0.8
-"""What leads to what leads on counts so much less, or shapes that lead to each other alone would
-speak for each other for ever."""
+"""A shape that leads to shapes that lead on counts so much less; otherwise shapes that lead to each
+other would support each other for ever."""
 _TRIES = 4
-"""Pages of a host in which marks of software are looked for, once it shows links of such."""
+"""Pages of a host in which marks of software are searched for, once it shows its links."""
 _SAME_ASKED, _SAME, _DEPTHS = 2, 4, 5
-"""Pages with the same text, where the last has a query and where it has none, and depths of their
-folders, beyond which it is no page's own."""
+"""Limits of pages with the same text, beyond which the text is no page's own. They are: pages if
+the last has a query, pages if it has none, depths of their folders."""
 _BOTTOM = 7
-"""The same depths beyond which not even a name of its own speaks for a page."""
+"""The number of depths beyond which not even a name of its own counts for a page."""
 _LONG_TEXT, _BRED = 512, 3
-"""Bytes of a text that is no list's, and so many pages of it, found on others of it, that tell."""
+"""Bytes of a text that is no list's, and how many pages with it, found on others of it, are
+enough."""
 _PATTERNS = 2
-"""Queries of a path that are judged as what is not known."""
+"""Queries of a path that are judged like unknown ones."""
 _FIRST = 3
-"""URLs of a kind that nothing is known of that are fetched before their turn."""
+"""URLs of an unknown kind that are fetched early."""
 
 
 class Witness:
@@ -83,8 +84,10 @@ class Witness:
     def glance(
         self, state: HostTraps, shape: Shape, task: Task, row: StoredPage, reading: Reading
     ) -> None:
-        """:meth:`note` for a page of a shape that is settled: if it has new text it is counted, and
-        that is all, but for every so many-th."""
+        """Run :meth:`note` for a page of a settled shape.
+
+        If it has new text it is counted, and that is all, except for one page in so many.
+        """
         links = row.links
         known = state.yields.sums.get(shape.name)
         if (
@@ -102,7 +105,7 @@ class Witness:
             state.yields.yielded(known, shape.section)
             state.seen += 1
         elif met:
-            self._note(state, task, row, reading, met)  # else it was fetched before
+            self._note(state, task, row, reading, met)  # otherwise it was fetched before
 
     def _note(
         self,
@@ -112,20 +115,20 @@ class Witness:
         reading: Reading | None,
         met: tuple[Found, list[int]] | None,
     ) -> None:
-        """Learn from a page; ``met`` is what was new of it, where that was asked already."""
+        """Learn from a page; ``met`` is what was new of it, if that was checked already."""
         sums, novelty = state.yields, self._novelty
         shape = state.shape(task.url)
         url = plain(task.url) if state.shaper.sessions else task.url
         if url != task.url and any(
             row.status // 100 == 3 and plain(link.url) == url for link in row.links
         ):
-            return  # to itself with another session: that one is still to be fetched
+            return  # it leads to itself with another session, which is still to be fetched
         if met is None:
             again = not novelty.fresh([url], state.seed + DONE)
             if url != task.url:
                 novelty.fresh([task.url], state.seed + DONE)
             if again:
-                return  # fetched before: it says nothing of its shape that it is not new
+                return  # it was fetched before: that it is not new says nothing of its shape
             met = self._novel(state, row, reading), self._fresh(state, row)
         found, fresh = met
         seen = Evidence(
@@ -139,7 +142,7 @@ class Witness:
         poor, first = self._links(state, shape, row, seen, fresh)
         seen.moved = row.status // 100 == 3 and not (seen.own or seen.good or seen.unknown)
         if seen.copy and reading is not None and state.waits(novelty, reading.canonical):
-            seen.new = 0.0  # it is that one's text
+            seen.new = 0.0  # the text is that page's
         if not seen.new and reading is not None and shape.params is None and view_of(shape.name):
             whole = url.rstrip("/").rpartition("/")[0]
             seen.copy = seen.copy or any(
@@ -157,7 +160,8 @@ class Witness:
         if state.seen < WARM and seen.new and sums.pages > 2 * WARM:
             known_sum = sums.sum_of(shape.name)
             if known_sum is not None and known_sum.score > 0:
-                seen.new = min(seen.new, 0.3)  # new to this process, which has not seen much of it
+                # it is new to this process, which has not seen much of the host
+                seen.new = min(seen.new, 0.3)
         prior = HINT_SCORES.get(shape.hint, 0.0)
         seen.odd = prior > 0
         if known_link:
@@ -176,7 +180,7 @@ class Witness:
             parameters.learn_keys(state, novelty, shape, url, seen)
         state.seen += 1
         if state.asked and seen.new >= 1.0 and not seen.numbered:
-            state.asked.pop(shape.path, None)  # it yields: some more may be asked for first
+            state.asked.pop(shape.path, None)  # it yields: some more may be fetched early
         self._tell(state, one, before, row, weight)
         if seen.new < 1.0 or one.pages <= KNOWN_AFTER:
             state.learnt = True
@@ -191,7 +195,7 @@ class Witness:
             self._ask_first(state, task, row, first, shape.path)
 
     def _novel(self, state: HostTraps, row: StoredPage, reading: Reading | None) -> Found:
-        """How much of a page its host has not shown yet."""
+        """Return how much of a page its host has not shown yet."""
         if reading is None or not (reading.samples or row.text):
             if row.body and 200 <= row.status < 300:
                 text = as_text(row.body) if reading is None else ""
@@ -207,7 +211,7 @@ class Witness:
         return found
 
     def _compare(self, state: HostTraps, shape: Shape, text: int, seen: Evidence) -> Same:
-        """Find out where pages with the same text, but for numbers, were seen before."""
+        """Find out where pages with the same text, except numbers, were seen before."""
         same = count_text(state.yields.texts, text, key_of(shape.name), shape.name)
         seen.equal = same.pages > (_SAME_ASKED if seen.query else _SAME)
         seen.deep = seen.equal and same.depths.bit_count() >= _DEPTHS
@@ -215,14 +219,14 @@ class Witness:
         return same
 
     def _bred(self, url: str, links: list[str], seed: int) -> bool:
-        """Whether a page was found on another of the same text, that of ``seed``, as those of a
-        trap are; from now on its ``links`` were."""
+        """Tell whether a page was found on another with the same text, that of ``seed``, like a
+        trap's. From now on its ``links`` were."""
         if links:
             self._novelty.fresh(links, seed)
         return self._novelty.met(url, seed)
 
     def _fresh(self, state: HostTraps, row: StoredPage) -> list[int]:
-        """Places of a page's links that were not met before."""
+        """Return the indexes of a page's links that were not met before."""
         links, seed = row.links, state.seed + LINKS
         if links and not links[-1].kind.is_page:  # requisites come last, and show nothing
             links = [link for link in links if link.kind.is_page]
@@ -235,7 +239,7 @@ class Witness:
     def _links(
         self, state: HostTraps, shape: Shape, row: StoredPage, seen: Evidence, fresh: list[int]
     ) -> tuple[set[str], dict[str, str]]:
-        """Count what a page leads to that was not met before, at the places ``fresh``.
+        """Count the new URLs that a page leads to, at the indexes ``fresh``.
 
         Returns links that are to come last, and those of which nothing is known, with the patterns
         of their paths.
@@ -337,7 +341,7 @@ class Witness:
                 sums.found_on(other.name, own_key)
         if inner:
             self._novelty.fresh(inner, state.seed + INNER)
-        if poor and len(looked) < len(fresh):  # the others of their shapes, too
+        if poor and len(looked) < len(fresh):  # the other links of their shapes, too
             names = {state.shaper.shape(url).name for url in poor}
             others = (links[place].url for place in fresh[:_RANKED])
             poor.update(url for url in others if state.shaper.shape(url).name in names)
@@ -346,11 +350,11 @@ class Witness:
     def _ask_first(
         self, state: HostTraps, task: Task, row: StoredPage, first: dict[str, str], own: str
     ) -> None:
-        """Fetch a few URLs of each kind of which nothing is known before the rest of them.
+        """Fetch a few URLs of each unknown kind before the rest of them.
 
-        ``first`` are links, with the patterns of their paths, ``own`` that of the page's.
-        Else all pages of an archive's days
-        would be fetched before the first article, and nobody knew whether they are a trap.
+        ``first`` are links, with the patterns of their paths, ``own`` is that of the page's.
+        Otherwise all pages of an archive's days would be fetched before the first article, and it
+        would not be known whether they are a trap.
         """
         wanted = set()
         asked = state.asked
@@ -369,7 +373,7 @@ class Witness:
             ]
 
     def _software(self, state: HostTraps, shape: Shape, url: str, row: StoredPage) -> str:
-        """What names a task's URL as a known link; finds out which software the host runs."""
+        """Return what marks a task's URL as a known link; find out which software the host runs."""
         names = self._known.names(shape.params, url, state.software)
         if not state.software and state.tries < _TRIES:
             made = self._known.made_by(row.body) or self._known.laid_out(row.body)

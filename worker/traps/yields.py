@@ -1,13 +1,13 @@
 """The yield of the shapes of one host, and which of them are traps.
 
 A fetch of a shape is evidence for it or against it. For it: text that is new for the host, and
-links to URLs, not met before, of other shapes that yield. Against it: neither of the two, where the
-page led to more of its own kind – a trap makes its own URLs – or is a copy of others. A page that
-says nothing new and leads nowhere is no evidence: a site has so many of them and no more.
+links to new URLs of other shapes that yield. Against it: neither of the two, if the page links to
+more of its own kind – a trap makes its own URLs – or is a copy of others. A page with nothing new
+that leads nowhere is no evidence: a site has a limited number of them.
 
-The evidence is summed up between bounds, so that the last fetches count: beyond
-:data:`DEMOTED` a shape's links come last, at :data:`PARKED` its URLs are parked. The more a shape
-has yielded, the more it takes.
+The evidence is summed up between limits, so that the last fetches count: beyond :data:`DEMOTED` a
+shape's links come last, at :data:`PARKED` its URLs are parked. The more a shape has yielded, the
+more it takes.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from greencrawl.worker.traps.novelty import text_of
 from greencrawl.worker.traps.queries import query_of
 
 DEMOTED = 2.5
-"""A shape with more against it than this: its links come last."""
+"""A shape with a higher score against it than this: its links come last."""
 PARKED = 6.0
-"""A shape with so much against it is parked."""
+"""A shape with this score against it is parked."""
 _MOST = PARKED + 4.0
 _NEW, _LEADS, _LEADS_ON = 4.0, 1.5, 1.0
-"""What speaks for a shape: new text; links to what has new text; links to what leads there."""
+"""What counts for a shape: new text; links to what has new text; links to what leads there."""
 _TOLD = 0.5
-"""Share of new text that a page counts for whose figures alone are new."""
+"""The share of new text that a page counts for if only its figures are new."""
 _CHOICES = 8
-"""Links of one page, not met before, to other queries of its own path: it multiplies."""
+"""New links of one page to other queries of its own path: it multiplies."""
 _LEAST, _TRUSTED = 4.0, 12.0
-"""The least that a sum may come down to, and that of a shape with many yields."""
+"""The lowest score, and the lowest one of a shape with many yields."""
 _ODD_LEAST = 0.0
-"""The same for a shape that something odd is known of beforehand: it is never trusted."""
+"""The lowest score of a shape that is unusual beforehand: it is never trusted."""
 GOOD = 0.25
-"""Share of its last fetches, about, that yielded, from which a shape is a good one."""
+"""About what share of its last fetches must have yielded for a shape to be good."""
 _PACE = 0.25
 KNOWN_AFTER = 3
-"""Fetches after which a shape is known to yield, or not to."""
+"""After so many fetches it is known whether a shape yields."""
 
 SHAPES, PACKED_SHAPES = 160, 56
 """Shapes of one host that are remembered, and that go along to other workers."""
@@ -49,44 +49,42 @@ PARAMETERS = 128
 TEMPLATES = 200
 """Samples of poor pages that go along to other workers."""
 FIRST_PROBE, MORE = 20, 4
-"""URLs of a parked shape after which one is fetched, and by how many times more the next."""
+"""URLs of a parked shape after which one is fetched, and how many times more for the next."""
 
 _PROBES, _PAGES_A_PROBE = 2, 100
 """Probes that a host has in any case, and its pages for each further one."""
 
 KNOWN_SCORE = 3.0
-"""The same for links of software that shows such links, but has not shown that it is this one."""
+"""The score of links of software whose links the host shows, without proof that it runs it."""
 POOR_SECTION = 12.0
-"""A section with so much against it: what is unknown in it is parked with it. Half of it is held
+"""A section with this score against it: unknown shapes in it are parked with it. Half of it is held
 against a shape that is new in it."""
 _SETTLED = 8
 """Yields after which a shape may be settled."""
 _GRANTED = -1.0
-"""A shape with less against it has yielded, lately or often."""
+"""A shape with a lower score has yielded, lately or often."""
 _DROUGHT = 6
-"""Pages of a shape that ends in a number, none of which ever had new text, from which on such count
-against it, lead they nowhere or not."""
+"""After so many pages without new text, pages of a shape that ends in a number count against it. It
+does not matter whether they lead anywhere."""
 _OFTEN, _OFTEN_WEIGHT = 8, 2.5
-"""Pages of several shapes with one text – a form, an error – from which on another counts more."""
+"""From so many pages of several shapes with one text – a form, an error – on, another counts
+more."""
 _STEPS = 4
-"""Pages on the way to an article that are thanked: years lead to months, days, articles."""
+"""Pages on the way to an article that are credited: years lead to months, days, articles."""
 _LEANS = 60
-"""Pages in a row, of one section, that may lead to nothing but shapes of which nothing is known."""
+"""Pages in a row, of one section, that may lead only to unknown shapes."""
 _POOR_FEEDER = 0.7
-"""A shape with so much against it leads to its like."""
+"""A shape with this score against it leads to more of its kind."""
 _FEEDERS, _VOTES = 128, 2
 
 
 class Sum(Struct, gc=False):
-    """What is known of one shape. ``score`` is the evidence against it.
-
-    ``text``, ``leads`` and ``further`` are the shares of its last pages that had new text, that led
-    to shapes with new text, to shapes that led there, and to some of which nothing was known.
-    ``feeder`` is the shape whose pages it
-    was found on, most of all, by hash, ``votes`` by how much. ``inner`` is the share of those found
-    on its own pages that had new text, ``inners`` how many of these were fetched, as far as that
-    counts. ``figures`` are those of the last page.
-    """
+    """What is known of one shape. ``score`` is the evidence against it. ``text``, ``leads`` and
+    ``further`` are the shares of its last pages that had new text, that led to shapes with new
+    text, to shapes that led there, and to unknown ones. ``feeder`` is the shape, by hash, on whose
+    pages most of its pages were found, ``votes`` by how much. ``inner`` and ``inners`` are about
+    pages whose URL was found on a page of the shape itself: the share with new text, and how many
+    were fetched, up to a limit. ``figures`` are those of the last page."""
 
     name: str
     score: float = 0.0
@@ -109,37 +107,38 @@ class Sum(Struct, gc=False):
 
     @property
     def known(self) -> bool:
-        """Whether enough of it was fetched to say what it yields."""
+        """Tell whether enough of it was fetched to know its yield."""
         return self.pages >= KNOWN_AFTER
 
     @property
     def is_parked(self) -> bool:
-        """Whether none of its URLs should be fetched, except probes."""
+        """Tell whether none of its URLs should be fetched, except probes."""
         return self.score >= PARKED
 
     @property
     def is_poor(self) -> bool:
-        """Whether its links are to come last."""
+        """Tell whether its links are to come last."""
         return self.score > DEMOTED
 
     @property
     def is_settled(self) -> bool:
-        """Whether it has yielded often, and most of its last pages had new text."""
+        """Tell whether it has yielded often, and most of its last pages had new text."""
         return self.text > 0.5 and self.yields >= _SETTLED and self.score < 0
 
     @property
     def is_barren(self) -> bool:
-        """Whether its pages brought neither text nor what leads there, though it is not judged."""
+        """Tell whether its pages brought neither text nor links to text, though it is not
+        judged."""
         poor = max(self.text, self.leads, self.further, self.hopes) < GOOD
         return poor and self.known and self.score > _GRANTED
 
     @property
     def inner_known(self) -> bool:
-        """Whether enough was fetched of what its own pages lead to."""
+        """Tell whether enough was fetched of the URLs found on its own pages."""
         return self.inners >= KNOWN_AFTER
 
     def due(self) -> bool:
-        """Count one that is to be parked; whether it is a probe instead."""
+        """Count a URL that is to be parked; return whether it is a probe instead."""
         self.parked += 1
         if self.parked < self.probe:
             return False
@@ -162,17 +161,15 @@ class Yields:
         self._feeders: dict[int, tuple[int, int]] = {}
         self.by_key: dict[int, Sum] = {}
         self.leans = 0
-        """Pages in a row that led to nothing but what is not known."""
+        """Pages in a row that led only to unknown shapes."""
         self.probes = 0
-        """URLs of parked shapes that were fetched all the same, but for those that yielded."""
+        """URLs of parked shapes that were fetched as probes, without those that yielded."""
         self.troubled = False
-        """Whether a shape was poor: before that no link need be known as one of such a shape."""
+        """Whether a shape was poor: before that no link needs to be checked for one."""
 
     def found_on(self, name: str, feeder: int) -> None:
-        """Some of a shape was found on a page of the shape ``feeder``, a hash.
-
-        That is the vote of one page; the majority counts.
-        """
+        """Note that a URL of the shape was found on a page of the shape ``feeder``, a hash. That is
+        the vote of one page; the majority counts."""
         found = self.sums.get(name)
         key = key_of(name)
         now = self._feeders.pop(key, (0, 0)) if found is None else (found.feeder, found.votes)
@@ -190,7 +187,7 @@ class Yields:
             del self._feeders[next(iter(self._feeders))]
 
     def sum_of(self, name: str) -> Sum | None:
-        """What is known of a shape; None if nothing is."""
+        """Return what is known of a shape; None if nothing is."""
         found = self.sums.get(name)
         if found is None and self.packed:
             found = self.packed.pop(key_of(name), None)
@@ -200,7 +197,7 @@ class Yields:
         return found
 
     def begin(self, name: str, section: str, prior: float) -> Sum:
-        """The sum of a shape of which something is to be fetched."""
+        """Return the sum of a shape of which something is to be fetched."""
         found = self.sum_of(name)
         if found is None:
             against = max(self.against(section), self.against(query_of(name)))
@@ -214,7 +211,7 @@ class Yields:
         return found
 
     def judge(self, found: Sum, section: str, seen: Evidence) -> float:
-        """Add a page to its sum, and to that of its section; returns what it weighs."""
+        """Add a page to its sum, and to that of its section; return its weight."""
         weight = self._weigh(found, seen)
         found.pages += 1
         found.claims = 0
@@ -245,8 +242,10 @@ class Yields:
         return weight
 
     def due(self, found: Sum) -> bool:
-        """Count one that is to be parked; whether it is a probe instead. Of all pages of a host
-        probes are a small part."""
+        """Count a URL that is to be parked; return whether it is a probe instead.
+
+        Probes are a small part of all pages of a host.
+        """
         if self.probes >= _PROBES + self.pages // _PAGES_A_PROBE:
             found.parked += 1
             return False
@@ -255,14 +254,14 @@ class Yields:
         return is_probe
 
     def in_poor_part(self, section: str, ending: str) -> bool:
-        """Whether nothing yields in a section, or among shapes of one ending."""
+        """Tell whether nothing yields in a section, or among shapes with one ending."""
         below = section.count("/") > 2 + section.endswith("/")
         return (below and self.against(section) >= POOR_SECTION) or (
             ending != "" and self.against(ending) >= POOR_SECTION
         )
 
     def yielded(self, found: Sum, section: str) -> None:
-        """Add a page of a settled shape that has much new text, and whose links nobody asks for."""
+        """Add a page of a settled shape that has much new text, and whose links are not read."""
         self.leans = 0
         found.pages += 1
         found.yields += 1
@@ -281,8 +280,10 @@ class Yields:
                 del self.sections[next(iter(self.sections))]
 
     def fed_by_poor(self, found: Sum) -> bool:
-        """Whether its URLs come from pages of a shape that makes more of itself, and yields
-        nothing; not from one page, as the members of a list do."""
+        """Tell whether its URLs come from pages of a shape that multiplies and yields nothing.
+
+        URLs from one page, like the members of a list, do not count.
+        """
         if found.votes < _VOTES:
             return False
         feeder = self.by_key.get(found.feeder)
@@ -293,8 +294,10 @@ class Yields:
         )
 
     def _thank(self, found: Sum, seen: Evidence) -> None:
-        """The shape whose pages led to one that yielded has led to something, and so has the one
-        before it: they were fetched when nobody knew."""
+        """Credit the shape whose pages led to one that yielded, and the one before it.
+
+        They were fetched before that was known.
+        """
         for step in range(_STEPS):
             feeder = self.by_key.get(found.feeder) if found.votes else None
             if feeder is None or feeder is found or (step == 0 and feeder.leads > 0.9):
@@ -344,14 +347,14 @@ class Yields:
         return 0.5 * weight if never and (seen.equal or found.pages >= _DROUGHT) else 0.0
 
     def against(self, section: str) -> float:
-        """What is against a section as a whole."""
+        """Return the score against a section as a whole."""
         known = self.sections.get(section)
         if known is None:
             known = self.packed_sections.get(crc32(section.encode()), 0.0)
         return known
 
     def _make_room(self, name: str) -> None:
-        """Forget the shape of which least is known; not one that is parked, if another is there."""
+        """Forget the shape of which least is known; not a parked one, if there is another."""
         if self.packed:
             key = next(iter(self.packed))
             del self.packed[key], self.by_key[key]
@@ -363,11 +366,11 @@ class Yields:
     # -- parameters that do not matter
 
     def parameter(self, key: str) -> float:
-        """What speaks for it that a parameter, or a value of it, makes no other page."""
+        """Return how much suggests that a parameter, or a value of it, makes no other page."""
         return self.parameters.get(crc32(key.encode("utf-8", "replace")), 0.0)
 
     def weigh_parameter(self, key: str, weight: float) -> float:
-        """Add to that; returns the sum."""
+        """Add to that; return the sum."""
         number = crc32(key.encode("utf-8", "replace"))
         score = min(max(self.parameters.pop(number, 0.0) + weight, -12.0), 6.0)
         self.parameters[number] = score
@@ -378,7 +381,7 @@ class Yields:
     # -- what goes along
 
     def remember(self, samples: bytes) -> None:
-        """Keep samples of a poor page, so that other workers know its like."""
+        """Keep samples of a poor page, so that other workers know similar ones."""
         for tag in text_of(samples)[:40]:
             self.templates.pop(tag, None)
             self.templates[tag] = None
@@ -387,11 +390,11 @@ class Yields:
 
 
 def _least(found: Sum) -> float:
-    """How far the evidence against a shape may come down; one page alone says little: the first
-    that shows a template has new text."""
+    """Return the lowest score of a shape; one page alone proves little: the first page of a
+    template has new text."""
     return -min(2.0 * found.yields, _LEAST + found.yields / 2, _TRUSTED)
 
 
 def key_of(name: str) -> int:
-    """A shape's name as a number that any process computes."""
+    """Return a shape's name as a number that is the same in any process."""
     return crc32(name.encode("utf-8", "replace"))

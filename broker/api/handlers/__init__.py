@@ -1,1 +1,1 @@
-"""The operations of the HTTP API: for each a function of the service and the decoded request."""
+"""The operations of the HTTP API: each is a function of the service and the decoded request."""

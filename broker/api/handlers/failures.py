@@ -18,7 +18,7 @@ from greencrawl.schema.records import SeedReply
 
 
 def list_dead(service: Service, query: DeadQuery) -> DeadReply:
-    """Dead letters of a crawl: URLs that were given up, and why. A page at a time."""
+    """List dead letters of a crawl, a page at a time: URLs that were given up, and why."""
     crawl = service.store.crawl(query.crawl)
     with cursor():
         rows = service.store.dead(crawl.id, query.limit, query.after)
@@ -30,21 +30,21 @@ def list_dead(service: Service, query: DeadQuery) -> DeadReply:
 
 
 def requeue_dead(service: Service, body: RequeueRequest) -> SeedReply:
-    """Try all dead letters of a crawl again, with their errors forgotten. ``items`` is empty.
+    """Try all present dead letters of a crawl again, without their earlier errors.
 
-    Those that are there now: one that is given up again meanwhile stays a dead letter.
+    ``items`` is empty. A URL that is given up again meanwhile stays a dead letter.
     """
     return operating.requeue(service, body.crawl)
 
 
 def count_hook_failures(service: Service, crawl: str) -> HookCounts:
-    """On how many pages which function of the crawl's hook failed with which message."""
+    """Count the pages on which the crawl's hook failed, by function and message."""
     found = service.store.crawl(crawl)
     return HookCounts(tuple(service.store.hook_counts(found.id)))
 
 
 def list_hook_failures(service: Service, query: HooksQuery) -> HooksReply:
-    """Pages on which a function of a crawl's hook failed with a message. Some at a time."""
+    """List pages on which a function of a crawl's hook failed with a message, some at a time."""
     crawl = service.store.crawl(query.crawl)
     with cursor():
         found = service.store.hook_failures(

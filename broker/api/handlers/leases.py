@@ -1,4 +1,4 @@
-"""The calls of workers: they lease, extend and close sessions, and settle tasks."""
+"""The calls of workers: lease, extend and close sessions, and settle tasks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from greencrawl.schema.records import (
 def lease(service: Service, body: LeaseRequest) -> LeaseReply:
     """Lease sessions with due hosts. Waits up to ``wait`` seconds until there are some.
 
-    A copy of a worker's latest lease shares its answer. After a lost answer, reconcile. An empty
-    answer is no error: ask again.
+    If a worker sends its latest request again, both get the same answer. If an answer was lost,
+    reconcile. An empty answer is no error: ask again.
     """
     reply = service.lease(body)
     if reply.sessions:
@@ -32,20 +32,20 @@ def lease(service: Service, body: LeaseRequest) -> LeaseReply:
 def reconcile(service: Service, body: ReconcileRequest) -> ReconcileReply:
     """State what a worker holds; everything else up to its sequence is released, uncharged.
 
-    Idempotent. Leases of that sequence or an earlier one which still are on their way open nothing.
+    Idempotent. Leases of that sequence or an earlier one that are still on their way open nothing.
     """
     return service.reconcile(body)
 
 
 def extend_sessions(service: Service, body: ExtendRequest) -> ItemsReply:
-    """Move the deadlines of sessions to ``ttl`` seconds from when this was sent. Idempotent."""
+    """Extend the deadlines of sessions to ``ttl`` seconds from when this was sent. Idempotent."""
     return ItemsReply(tuple(service.frontier.extend(body.items, body.ttl)))
 
 
 def close_sessions(service: Service, body: CloseRequest) -> ItemsReply:
     """Free hosts, and report what was learnt of them. Unfinished tasks stay under the token.
 
-    Idempotent: closing again answers ``stale``.
+    Idempotent: a second close is answered ``stale``.
     """
     results = service.frontier.close_sessions(body.items)
     crash_points.point("broker.after_close_script")
@@ -55,8 +55,8 @@ def close_sessions(service: Service, body: CloseRequest) -> ItemsReply:
 def finish_tasks(service: Service, body: FinishRequest) -> ItemsReply:
     """Settle tasks: done, retry later, or dead. The results are already in the store.
 
-    Idempotent: a task that is finished, or under a token that is not current, answers ``stale``
-    and changes nothing.
+    Idempotent: a task that is finished, or under a token that is not current, is answered
+    ``stale``, and nothing changes.
     """
     results = service.frontier.finish(body.items)
     crash_points.point("broker.after_finish_script")

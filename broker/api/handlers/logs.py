@@ -1,4 +1,4 @@
-"""What all processes said, as the loggers have it."""
+"""The logs of all processes, as the loggers have them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from greencrawl.broker.service.service import Service
 
 
 def list_logs(service: Service, query: LogsQuery) -> LogsReply:
-    """Lines that processes logged, from all loggers by time, each once.
+    """List log lines of all processes, from all loggers by time, each once.
 
-    Ask again with `next` as `after` until that is "", though it may come with few lines or none.
-    `silent` names loggers that did not answer: what they have is missing.
+    Ask again with `next` as `after` until it is ""; an answer may have few lines or none. `silent`
+    names loggers that did not answer: their lines are missing.
     """
     return logs.found(service, query)

@@ -1,4 +1,4 @@
-"""Members: who works together, and what nodes are ordered."""
+"""Members, and the orders of nodes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from greencrawl.schema.records import MemberReply, MemberRequest, Ordered, Order
 
 
 def follow_orders(service: Service, body: MemberRequest) -> MemberReply:
-    """Say that a process is there, and learn its orders.
+    """Report that a process is there, and return its orders.
 
-    Waits up to ``wait`` seconds until they are others than those of ``revision``, or until options
-    of a crawl are changed. Idempotent.
+    It waits up to ``wait`` seconds until the orders are newer than ``revision``, or options of a
+    crawl are changed. Idempotent.
     """
     return service.follow(body)
 
 
 def list_members(service: Service, query: MembersQuery) -> MembersReply:
-    """The processes that work together: what they told last, and what their nodes are ordered."""
+    """List the members: their last reports, and the orders of their nodes."""
     found = service.members.list(gone=query.gone)
     if query.node:
         found = [one for one in found if one.node == query.node]
@@ -33,16 +33,16 @@ def list_members(service: Service, query: MembersQuery) -> MembersReply:
 
 
 def get_orders(service: Service) -> Orders:
-    """The orders of nodes now; ``*`` stands for all of them."""
+    """Get the orders of nodes in force; ``*`` stands for all nodes."""
     return service.members.refresh()
 
 
 def patch_orders(service: Service, body: OrderRequest) -> Ordered:
-    """Order a node, or all by ``*``: what is named changes, and holds until it is ``unset``.
+    """Order options for a node, or for all by ``*``; an order holds until it is ``unset``.
 
-    Its processes follow within a second, and those of a worker also while no broker answers.
-    Brokers and loggers may be ordered ``log_level`` alone. With a ``revision`` it is answered 409
-    if the node's orders have another one by now.
+    The node's processes follow within a second; a worker's also while no broker answers. Brokers
+    and loggers accept only ``log_level``. With a ``revision`` the answer is 409 if the node's
+    orders have another one by now.
     """
     try:
         found = service.members.order(
@@ -56,7 +56,7 @@ def patch_orders(service: Service, body: OrderRequest) -> Ordered:
 
 
 def list_orders_log(service: Service, query: OrdersLogQuery) -> OrdersLogReply:
-    """Who ordered what and when, and who changed options of crawls, the latest first."""
+    """List who ordered what and when, and who changed options of crawls, the latest first."""
     found = service.members.log(
         query.limit, before=query.before, node=query.member, crawl=query.crawl
     )

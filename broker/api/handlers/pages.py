@@ -1,4 +1,4 @@
-"""Stored pages: a list of them, one of them, its text and its body."""
+"""Stored pages: the list, one page, its text and its body."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from greencrawl.schema.text.moments import since_ms
 
 
 def list_pages(service: Service, query: PagesQuery) -> PagesReply:
-    """Stored pages of a crawl, in the order of storing. Some at a time.
+    """List stored pages of a crawl, in the order of storing, some at a time.
 
-    A request looks at a bounded number of pages: ``next`` may come with few of them, or none.
+    A request reads a bounded number of pages: there may be few of them or none, with a ``next``.
     """
     crawl = service.store.crawl(query.crawl)
     wanted, pattern = wanted_pages(query.host, query.status, query.since, query.grep)
@@ -31,20 +31,20 @@ def list_pages(service: Service, query: PagesQuery) -> PagesReply:
 
 
 def get_page(service: Service, id: str) -> PageReply:
-    """What is stored of a page, and the history of its fetches, the latest first."""
+    """Get what is stored of a page, and the history of its fetches, the latest first."""
     return pages.reply(service.store, id)
 
 
 def get_page_text(service: Service, id: str) -> Text:
-    """The text that was found in a page."""
+    """Get the text of a page."""
     page = pages.stored(service.store, id, body=False)
     return Text("text/plain; charset=utf-8", page.text.encode("utf-8", "replace"), _INERT)
 
 
 def get_page_body(service: Service, id: str, query: BodyQuery) -> Text:
-    """A page's body as it was fetched, as a file to download and never as a page to show.
+    """Get a page's body as it was fetched, as a file to download and never as a page to show.
 
-    The page's own headers say what it is: see the page. An earlier version has one where it is kept
+    The page's own headers give its type: see the page. An earlier version has a body if it is kept
     (``keep_versions`` of the crawl).
     """
     body = pages.body_at(service.store, id, query.at)
@@ -53,11 +53,11 @@ def get_page_body(service: Service, id: str, query: BodyQuery) -> Text:
 
 
 def list_changes(service: Service, crawl: str, query: ChangesQuery) -> ChangesReply:
-    """Pages of a crawl that are new, changed or gone since a moment. Some at a time.
+    """List pages of a crawl that are new, changed or gone since a moment, some at a time.
 
-    Changed is a page whose body or status is not what it was then. As far back as the histories of
-    pages go. A request looks at a bounded number of rows: ``next`` may come with few changes, or
-    none.
+    A page is changed if its body or its status is not the same as then. The histories of pages
+    limit how far back this goes. A request reads a bounded number of rows: there may be few changes
+    or none, with a ``next``.
     """
     found = service.store.crawl(crawl)
     try:
@@ -73,4 +73,4 @@ _INERT = {
     "Content-Security-Policy": "sandbox; default-src 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""With what strangers' content leaves: no browser runs it under the broker's name."""
+"""Headers for strangers' content: no browser runs it under the broker's name."""

@@ -1,4 +1,4 @@
-"""Parked URLs: lists the shapes by which they are parked, and releases them."""
+"""Parked URLs: lists their shapes, and releases them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from greencrawl.schema.records import SeedReply
 
 
 def list_parked(service: Service, query: ParkedQuery) -> ParkedReply:
-    """Shapes of URLs that are parked in a crawl, why, how many, and one URL of each."""
+    """List shapes of parked URLs in a crawl: why, how many, and one URL of each."""
     crawl = service.store.crawl(query.crawl)
     found = service.store.parked_shapes(crawl.id, query.limit)
     return ParkedReply(tuple(found), released=crawl.released)
 
 
 def release_parked(service: Service, body: ReleaseParkedRequest) -> SeedReply:
-    """Queue what is parked by a shape, or by any, and park nothing of it again. ``items`` is empty.
+    """Queue what is parked by a shape, or by any, and park nothing of it again.
 
-    The crawl becomes active again if it was done. Idempotent.
+    ``items`` is empty. The crawl becomes active again if it was done. Idempotent.
     """
     if bool(body.shape) == body.all:
         what = "name a shape, or say all" if not body.all else "not together with all"

@@ -1,4 +1,4 @@
-"""How URLs, hosts, Redis nodes and the broker stand; hosts are slowed and nodes repaired here."""
+"""The state of URLs, hosts, Redis nodes and the broker; orders to slow a host or repair a node."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from greencrawl.schema.records import HostPatch, HostState, Stats, UrlState
 
 
 def explain_url(service: Service, query: UrlQuery) -> list[UrlState]:
-    """Where is this URL, and why is it not fetched yet? One answer for each crawl."""
+    """Explain where a URL is, and why it is not fetched yet: one answer for each crawl."""
     return explain.explain(service, query.url, query.crawl)
 
 
 def get_host(service: Service, host: str) -> HostState:
-    """Delay, slots, blocks and backlog of a host (``example.org``, ``example.org:8080``)."""
+    """Get delay, slots, blocks and backlog of a host (``example.org``, ``example.org:8080``)."""
     return service.frontier.host(host_name(host))
 
 
 def patch_host(service: Service, host: str, body: HostPatch) -> HostState:
     """Set a host's least delay, or block it for some seconds; 0 lifts either.
 
-    Both outlive the loss of Redis. Sessions that are open follow when they are extended next:
-    within a third of a lease, 20 s by default. Answered 503, a delay may be in the store and not
-    yet in force: send it again.
+    Both survive the loss of Redis. Open sessions follow at their next extension: within a third of
+    a lease, 20 s by default. After a 503, a delay may be in the store and not yet in force: send it
+    again.
     """
     return service.frontier.patch_host(host_name(host), body)
 
@@ -33,23 +33,23 @@ def patch_host(service: Service, host: str, body: HostPatch) -> HostState:
 def repair(service: Service, body: RepairRequest) -> RepairReply:
     """Give Redis again what the replay log holds since its last tick, or ``all`` of it.
 
-    Goes on in the background; ask by GET how far it is. Idempotent: what is under way is joined.
-    Admitting and finishing go on, and no session opens meanwhile. If the store lost data only
-    ``all`` is possible, and empties Redis first.
+    It goes on in the background; GET shows the progress. Idempotent: a call joins a repair under
+    way. Admitting and finishing go on; no session opens meanwhile. If the store lost data, only
+    ``all`` is possible, and it empties Redis first.
     """
     service.frontier.repair(body.all)
     return get_repair(service)
 
 
 def get_repair(service: Service) -> RepairReply:
-    """How far each Redis node is refilled, by this broker or as the last that it did."""
+    """Get how far each Redis node is refilled, by this broker now or the last time."""
     return RepairReply(tuple(service.frontier.repairs()))
 
 
 def get_stats(service: Service, query: StatsQuery) -> Stats:
-    """Counters of one crawl or of all, the slowest hosts, resting hosts, who works, and alerts.
+    """Get counters of one crawl or of all, the slowest hosts, resting hosts, workers, and alerts.
 
-    Counters only: nothing is scanned. Nothing is counted of a Redis node that does not answer;
+    These are counters: nothing is scanned. A Redis node that does not answer is not counted;
     ``away`` names it.
     """
     store = service.store
@@ -64,12 +64,12 @@ def get_stats(service: Service, query: StatsQuery) -> Stats:
 
 
 def get_health(service: Service) -> Health:
-    """Whether this process answers at all; asks nothing of Redis or the store."""
+    """Tell whether this process answers at all; it asks neither Redis nor the store."""
     return Health()
 
 
 def get_ready(service: Service) -> Health:
-    """Whether this broker can serve: the store and a Redis node answer.
+    """Tell whether this broker can serve: the store and a Redis node answer.
 
     ``away`` names the nodes that do not.
     """

@@ -11,12 +11,11 @@ from greencrawl.schema.text.moments import since_ms
 
 
 def list_samples(service: Service, crawl: str, query: SamplesQuery) -> list[Sample]:
-    """Counters of a crawl, minute by minute, for plots.
+    """Get counters of a crawl, minute by minute, for plots.
 
-    A minute has a point while the crawl is under way and a broker and all Redis nodes are there;
-    where nothing changes only one in 15 minutes has one, and the last.
-    If there are more minutes than ``points``, a point stands for several: all for the same number,
-    and for as few as possible.
+    A minute has a point while the crawl is under way, a broker runs and all Redis nodes answer. If
+    nothing changes, only one minute in 15 has a point, and the last one. If there are more minutes
+    than ``points``, each point stands for the same number of minutes, as few as possible.
     """
     try:
         since = since_ms(query.since) if query.since else 0
@@ -27,5 +26,5 @@ def list_samples(service: Service, crawl: str, query: SamplesQuery) -> list[Samp
 
 
 def list_alerts(service: Service) -> list[Alert]:
-    """The open alerts, the oldest first."""
+    """List the open alerts, the oldest first."""
     return watching.open_alerts(service)

@@ -1,7 +1,7 @@
-"""Brokers tell each other what goes on, so the holder of a duty hears what others did.
+"""Messages between brokers about activity, so that the holder of a duty hears what others did.
 
-Messages go out on the channel of wake-ups, but are not counted. If one is lost while a connection
-breaks, the scan that follows makes up for it.
+Messages are sent on the channel of wake-ups, but are not counted. If one is lost while a connection
+breaks, the next scan finds what it said.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from greencrawl.schema.errors import Unavailable
 
 ACTIVITY, OVERFLOW = b"activity", b"overflow"
 QUOTA = b"quota"
-"""The message that somebody needs quota for these crawls (``quotas.py``), for the broker that
-shares it out."""
+"""The message that these crawls need quota (``quotas.py``), for the broker that shares it out."""
 ORDERS = b"orders"
-"""Somebody ordered something: all that is ordered is to be read again."""
+"""The message that there are new orders: all orders must be read again."""
 ANY, NONE = 0, -1
-"""Instead of a crawl's number: it is not known which; it concerns none."""
+"""In place of a crawl's id: an unknown crawl; no crawl."""
 MOST = 100
-"""Crawls that are named in a message; if there are more, it names :data:`ANY`."""
+"""Most crawls in a message; if there are more, it names :data:`ANY`."""
 
 
 class ActivityEvent(Event):
-    """Set by what goes on in crawls: here, which :meth:`take_own` tells apart, or elsewhere."""
+    """An event set by activity in crawls; :meth:`take_own` tells this process's from others'."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,17 +35,17 @@ class ActivityEvent(Event):
         self._own: set[int] = set()
 
     def set(self, crawl: int = ANY) -> None:
-        """Something was done here."""
+        """Note activity of this process."""
         self._own.add(crawl)
         self.hear((crawl,))
 
     def hear(self, crawls: Iterable[int] = (ANY,)) -> None:
-        """Another process has said so."""
+        """Note activity of another process."""
         self._crawls.update(crawls)
         super().set()
 
     def take(self) -> frozenset[int]:
-        """Which crawls there was something of since this was asked last; the event is cleared."""
+        """Return the crawls with activity since the last call, and clear the event."""
         self.clear()
         crawls = frozenset(self._crawls)
         self._crawls.clear()
@@ -54,20 +53,20 @@ class ActivityEvent(Event):
         return crawls
 
     def take_own(self) -> frozenset[int]:
-        """Those of them of which something was done here."""
+        """Return those of them with activity of this process."""
         own = frozenset(self._own)
         self._own.clear()
         return own
 
 
 def message(what: bytes, crawls: Collection[int]) -> bytes:
-    """What is published of them."""
+    """Return the message about them."""
     named = crawls if len(crawls) <= MOST else (ANY,)
     return b" ".join([what, *(b"%d" % crawl for crawl in sorted(named))])
 
 
 def announce(nodes: Sequence[Node], what: bytes, crawls: Collection[int]) -> None:
-    """Tell the other brokers of it. One that is not heard finds out in time; raises nothing."""
-    for node in nodes:  # a broker may be cut off from some
+    """Send a message to the other brokers; one that misses it finds out later. Raises nothing."""
+    for node in nodes:  # a broker may be cut off from some nodes
         with suppress(Unavailable):
             node.command("PUBLISH", keys.WAKE, message(what, crawls))

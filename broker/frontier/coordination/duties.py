@@ -1,10 +1,10 @@
-"""Work that one broker at a time does: the duties that this broker has.
+"""The duties of this broker: work that one broker at a time does.
 
-A duty is a row in the store with a holder, an epoch and an end. One greenlet a broker renews what
-it has and takes what is free, in one short transaction every few seconds. Nothing depends on the
-clocks of two machines. A holder that stood still may believe that it has a duty that another took
-since. But every write under a duty is checked against the epoch, in the store (``Store.under``) and
-in Redis (``lua/shared/common.lua``), and raises DutyLost.
+A duty is a row in the store with a holder, an epoch and an end. In each broker one greenlet renews
+the duties that it has and takes free ones, in one short transaction every few seconds. Nothing
+depends on the clocks of two machines. A holder that was suspended may believe that it has a duty
+that another broker took since. But every write under a duty is checked against the epoch, in the
+store (``Store.under``) and in Redis (``lua/shared/common.lua``), and raises DutyLost.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from greencrawl.store.base import DUTY_SECONDS, Store
 log = logger("duties")
 
 RENEW_SECONDS = DUTY_SECONDS / 3
-"""Between two transactions."""
+"""Seconds between two transactions."""
 ASK_SECONDS = 0.25
 """Seconds between two attempts of :meth:`Duties.take` at a duty that another holds."""
 
 ENDED_SECONDS = 0.25
-"""How late who waits for a duty may see that the wait is over."""
+"""How late a caller that waits for a duty may see that the wait is over."""
 
 UPKEEP = "upkeep"
 """The store's clock, pending seeds, scans and the end of crawls."""
@@ -50,29 +50,30 @@ COORDINATOR = "coordinator"
 
 
 def clock(node: str) -> str:
-    """The duty of setting a node's clock."""
+    """Return the name of the duty that sets a node's clock."""
     return f"clock:{node}"
 
 
 class Duties:
-    """The duties of one broker. ``start()`` it, ``stop()`` it; usable without, by :meth:`take`."""
+    """The duties of one broker: ``start()`` and ``stop()`` it; :meth:`take` also works without."""
 
     def __init__(self, store: Store, holder: str = "") -> None:
-        """``holder`` is a name of this process that no other has; a random one by default."""
+        """Begin without duties; ``holder`` is a name of this process alone, by default a random
+        one."""
         self.holder = holder or secrets.token_hex(8)
         self._store = store
         self._wanted: dict[str, float] = {}
-        """Name → when it may be taken again."""
+        """Duty → when it may be taken again."""
         self._held: dict[str, tuple[int, float]] = {}
-        """Name → its epoch, and until when it is held, by our own clock."""
+        """Duty → its epoch, and until when it is held, by our own clock."""
         self._stood_for: set[str] = set()
         self._asked: dict[str, float] = {}
         self._failing: tuple[float, str] | None = None
         self._unanswered: float | None = None
         self.renewals = 0
-        """Times that the store was asked to renew or give, and did."""
+        """How often the store was asked to renew or give duties, and did."""
         self.renewal_seconds = 0.0
-        """That these took."""
+        """How many seconds these took."""
         self._renewed = -inf
         self._changed = Event()
         self._greenlet: gevent.Greenlet[..., Any] | None = None
@@ -80,40 +81,45 @@ class Duties:
     # -- what is held
 
     def want(self, *names: str) -> None:
-        """Take these whenever nobody else has them."""
+        """Take these duties whenever no other broker has them."""
         for name in names:
             self._wanted.setdefault(name, 0.0)
 
     def stand_for(self, name: str) -> None:
-        """Renew this one while it is held, and take it by :meth:`take` alone: who is to have it
-        first is decided elsewhere."""
+        """Renew this duty while it is held, but take it only by :meth:`take`.
+
+        Another part decides which broker is to have it first.
+        """
         self._stood_for.add(name)
 
     @property
     def failing(self) -> tuple[float, str] | None:
-        """Since when the store has taken no renewal, by :func:`monotonic`, and why; None if it
-        takes them. One that is under way counts from when it began."""
+        """Return since when renewals fail, by :func:`monotonic`, and why; None if they succeed.
+
+        A renewal under way counts from when it began.
+        """
         if self._failing is None and self._unanswered is not None:
             return self._unanswered, "it gives no answer"
         return self._failing
 
     def get(self, name: str) -> Duty | None:
-        """The duty, if this broker has it as far as it knows."""
+        """Return the duty, if this broker has it as far as it knows."""
         epoch, until = self._held.get(name, (0, 0.0))
         return Duty(name, epoch) if monotonic() < until else None
 
     def held(self) -> dict[str, int]:
-        """Name → epoch, of those that this broker has as far as it knows."""
+        """Return duty → epoch, of those that this broker has as far as it knows."""
         now = monotonic()
         return {name: epoch for name, (epoch, until) in self._held.items() if now < until}
 
     @property
     def renewed_ago(self) -> float:
-        """Seconds since the store last took a renewal; infinite before the first."""
+        """Return the seconds since the last renewal that the store took; infinite before the
+        first."""
         return monotonic() - self._renewed
 
     def take(self, name: str) -> Duty | None:
-        """The duty, taken now if it is free, and wanted from now on; None if another has it.
+        """Return the duty, taken now if it is free, and wanted from now on; None if another has it.
 
         The store is asked at most every :data:`ASK_SECONDS`. Raises Unavailable.
         """
@@ -129,7 +135,8 @@ class Duties:
         return self.get(name)
 
     def wait(self, name: str, seconds: float, ended: Callable[[], bool] = lambda: False) -> bool:
-        """Whether this broker has the duty, waiting up to ``seconds`` for it, or until ``ended``.
+        """Wait up to ``seconds`` for the duty, or until ``ended``; return whether this broker has
+        it.
 
         :meth:`start` must have been called.
         """
@@ -142,21 +149,21 @@ class Duties:
         return self.get(name) is not None
 
     def lost(self, name: str) -> None:
-        """A write under this duty was refused: another has it.
+        """Give up a duty after a write under it was refused: another broker has it.
 
-        Or Redis knows a higher epoch than a store that was put back to an older copy: then it is
-        still ours there. It is given back, so that whoever takes it next has a higher one.
+        Or Redis knows a higher epoch than a store that was restored from an older copy: then the
+        duty is still ours there. It is given back, so that the next holder has a higher epoch.
         """
         if self._held.pop(name, None) is not None:
-            with suppress(Unavailable):  # then it runs out
+            with suppress(Unavailable):  # then it expires
                 self._store.release_duties(self.holder, [name])
 
     def give_up(self, name: str, seconds: float) -> None:
-        """Let another try what cannot be done here: not to be taken again for some seconds."""
+        """Let another broker try what fails here: do not take the duty again for some seconds."""
         self._wanted[name] = monotonic() + seconds
         if self._held.pop(name, None) is not None:
             log.info("duty_given_up", duty=name, seconds=seconds)
-            with suppress(Unavailable):  # then it runs out
+            with suppress(Unavailable):  # then it expires
                 self._store.release_duties(self.holder, [name])
 
     # -- life
@@ -167,13 +174,13 @@ class Duties:
             self._greenlet = gevent.spawn(self._run)
 
     def stop(self) -> None:
-        """Give all back."""
+        """Give all duties back."""
         if self._greenlet is not None:
             self._greenlet.kill()
             self._greenlet = None
         held, self._held = list(self._held), {}
         if held:
-            with suppress(Unavailable):  # then they run out
+            with suppress(Unavailable):  # then they expire
                 self._store.release_duties(self.holder, held)
 
     def _run(self) -> None:
@@ -182,12 +189,12 @@ class Duties:
                 self.renew()
             except Unavailable as error:
                 log.info("duties_not_renewed", reason=str(error))
-            except Exception:  # a defect must not leave the duties to nobody
+            except Exception:  # a bug must not leave the duties without a holder
                 log.exception("duties_failed")
             gevent.sleep(RENEW_SECONDS)
 
     def renew(self) -> None:
-        """Renew what this broker has, and take what is free. Raises Unavailable."""
+        """Renew the duties of this broker, and take free ones. Raises Unavailable."""
         now = monotonic()
         self._renew(
             [
@@ -200,7 +207,7 @@ class Duties:
         if not names:
             return
         before = dict(self._held)
-        until = monotonic() + DUTY_SECONDS  # counted from before the store is asked
+        until = monotonic() + DUTY_SECONDS  # counted from before the request
         self._unanswered = since = monotonic()
         try:
             found = self._store.take_duties(self.holder, names)
@@ -221,7 +228,7 @@ class Duties:
                 if held[0] != found[name]:
                     log.info("duty_taken", duty=name, epoch=found[name])
                 self._held[name] = max(held, (found[name], until))
-            elif name in before and held == before[name]:  # not taken by another greenlet since
+            elif name in before and held == before[name]:  # no other greenlet has taken it since
                 del self._held[name]
                 log.info("duty_passed_on", duty=name)
         self._changed.set()

@@ -1,10 +1,10 @@
-"""Whether the store was heard lately: no session is opened or kept without its word.
+"""Whether the store answered lately: without that no session is opened or extended.
 
 A broker may be cut off from the store and still reach a Redis that was replaced. Then the store
 knows a higher epoch of that node, and another broker serves its hosts from the new server. So a
 broker that opens or extends a session must have read the epochs within :data:`CONTACT_SECONDS`,
-counted from when the question was sent. By as much, and by what a script's expected time may be
-off, a node that was taken over rests longer than the sessions last that were forgotten.
+counted from when the query was sent. A node that was taken over rests that much longer than the
+forgotten sessions last, plus the error of a script's expected time.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ log = logger("frontier")
 
 CONTACT_SECONDS = 10.0
 RENEW_SHARE = 0.3
-"""Of that time, after which the store is asked again if there is something to do."""
+"""The share of that time after which the store is asked again, if there is work."""
 WAIT_SECONDS = 2.0
 """How long a call waits for the store's answer."""
 
 
 class StoreSilent(Unavailable):
-    """Raised when the store was not heard of lately: what needs its word is not done."""
+    """Raised when the store did not answer lately: what needs its answer is not done."""
 
 
 class StoreContact:
@@ -46,31 +46,32 @@ class StoreContact:
         self._told = told
         self._seconds = seconds
         self._sent: float | None = None
-        """When the question was sent that was answered last."""
+        """When the query with the last answer was sent."""
         self._epochs: Mapping[str, int] = {}
         self._asking: gevent.Greenlet[..., Any] | None = None
 
     @property
     def margin_ms(self) -> int:
-        """How long after an epoch was raised somebody may open sessions under the one before."""
+        """Return how long after an epoch was raised sessions may still be opened under the one
+        before."""
         return round(self._seconds * 1000) + TOLERANCE_MS
 
     def epoch(self, node: str) -> int:
-        """The node's epoch. Raises StoreSilent if the store does not answer."""
+        """Return the node's epoch. Raises StoreSilent if the store does not answer."""
         self.check()
         return self._epochs.get(node, 0)
 
     def check(self) -> None:
-        """Raises StoreSilent if the store does not answer."""
+        """Raise StoreSilent if the store does not answer."""
         if not self.heard() and self._asking is not None:
             self._asking.join(WAIT_SECONDS)
         if self._age() >= self._seconds:
             raise StoreSilent("the store does not answer: no session is opened or kept without it")
 
     def heard(self) -> bool:
-        """Whether the store was heard of lately; asks it in the background if that is a while ago.
+        """Tell whether the store answered lately; if that is a while ago, ask it in the background.
 
-        While it was not, nobody may take this broker's calls for signs of life.
+        While it does not answer, this broker's calls must not count as signs of life.
         """
         age = self._age()
         due = age >= self._seconds * RENEW_SHARE
@@ -89,7 +90,7 @@ class StoreContact:
             self._told(stamp)
         except Unavailable as error:
             log.info("store_silent", reason=str(error))
-        except Exception:  # a defect must not be taken for an outage
+        except Exception:  # a bug must not look like an outage
             log.exception("store_silent")
 
     def stop(self) -> None:

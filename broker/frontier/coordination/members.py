@@ -1,9 +1,8 @@
-"""The latest reports of members, as all brokers hear them: beats that end by themselves.
+"""The latest reports of members, as all brokers see them: beats that expire by themselves.
 
-A beat is one key in Redis, and one command: an idle system has to leave Redis alone. It is on the
-first node that answers, so it is looked for on all. Lost with Redis, and told again with the next
-beat; refused at the memory limit. Nothing is decided by it but what people see, and who is taken
-for lost.
+A beat is one key in Redis, and one command: an idle system must leave Redis alone. It is on the
+first node that answers, so all nodes are asked. If Redis loses a beat, the next one replaces it; at
+the memory limit it is refused. Beats decide only what people see, and which members count as lost.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Beat(NamedTuple):
 
 
 class Beats(Protocol):
-    """What is needed of :class:`MemberBeats`."""
+    """The part of :class:`MemberBeats` that others use."""
 
     def beat(self, member: str, incarnation: int, facts: Facts) -> BeatStatus:
         """See :class:`MemberBeats`."""
@@ -59,10 +58,10 @@ class MemberBeats:
         self._nodes = nodes
 
     def beat(self, member: str, incarnation: int, facts: Facts) -> BeatStatus:
-        """A member is heard of: it was ``known`` in this life, or it is ``new``.
+        """Keep a member's report: it was ``known`` in this life, or it is ``new``.
 
-        Of an ``older`` life nothing is kept. Raises Unavailable when no node answers, or the first
-        that does is at its memory limit.
+        A report of an ``older`` life is not kept. Raises Unavailable when no node answers, or the
+        first that does is at its memory limit.
         """
         told = _written(incarnation, epoch_ms(), facts)
         why: Unavailable | None = None
@@ -76,30 +75,32 @@ class MemberBeats:
             if known <= incarnation:
                 return "known" if known == incarnation else "new"
             assert before is not None
-            self._put(node, member, before)  # it is the later one's again
+            self._put(node, member, before)  # the later life's report is put back
             return "older"
         raise why or Unavailable("there is no Redis node")
 
     def life(self, member: str) -> int:
-        """The latest incarnation that was heard of lately; 0 of none, as far as nodes answer."""
+        """Return the latest incarnation that reported lately; 0 for none, as far as nodes
+        answer."""
         return max((beat.incarnation for beat in self.heard([member]).values()), default=0)
 
     @staticmethod
     def _put(node: Node, member: str, told: bytes) -> bytes | None:
-        """Returns what was there."""
+        """Keep a report, and return the one before."""
         before: bytes | None = node.command(
             "SET", keys.beat(member), told, "PX", round(1000 * BEAT_SECONDS), "GET"
         )
         return before
 
     def gone(self, member: str, incarnation: int) -> None:
-        """It has said that it leaves; forgotten in time where a node does not answer."""
+        """Forget a member that said that it leaves; if a node does not answer, its report
+        expires."""
         for node in self._nodes:
             with suppress(Unavailable):
                 node.command("EVAL", _GONE, 1, keys.beat(member), incarnation)
 
     def heard(self, members: Iterable[str]) -> dict[str, Beat]:
-        """The beats of the last 45 seconds of these, as far as nodes answer."""
+        """Return the members' beats of the last 45 seconds, as far as nodes answer."""
         names, found = list(members), dict[str, Beat]()
         for node in self._nodes if names else ():
             with suppress(Unavailable):

@@ -1,10 +1,10 @@
-"""Redis keeps a note that the store takes no writes, because the store cannot keep it then.
+"""A note in Redis that the store takes no writes, since the store itself cannot keep it then.
 
 A broker that has just written under a duty says that the store is writable, for some seconds. A
-broker that cannot write, and sees no other broker that says so, notes the outage if nobody noted it
-before. The coordinator finds the note when it can write again. All is on the first node that
-answers, so it is looked for on all. If Redis is lost meanwhile, or no node answers, nobody knows of
-the outage.
+broker that cannot write, and sees no such note of another broker, notes the outage unless it is
+noted already. The coordinator finds the note when it can write again. All is on the first node that
+answers, so all nodes are asked. If Redis is lost meanwhile, or no node answers, nobody knows of the
+outage.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from greencrawl.schema.records import Alert
 from greencrawl.schema.wire import from_msgpack, to_msgpack
 
 WRITABLE_SECONDS = 40.0
-"""So long after somebody has written the store counts as writable."""
+"""How long after a write the store counts as writable."""
 KEPT_SECONDS = 7 * 86_400.0
-"""A note of an outage is kept for so long."""
+"""How long the note of an outage is kept."""
 
 _PUT = f"""
 redis.call('DEL', '{keys.NIL}')
@@ -41,9 +41,9 @@ nothing. At the memory limit, too."""
 
 
 class Outage(Struct, frozen=True):
-    """The store takes no writes since ``at_ms`` (epoch), as ``text`` says.
+    """An outage: the store takes no writes since ``at_ms`` (epoch), for the reason in ``text``.
 
-    ``told``: its webhook was told.
+    ``told``: a message about it was delivered.
     """
 
     at_ms: int
@@ -51,7 +51,7 @@ class Outage(Struct, frozen=True):
     told: bool = False
 
     def alert(self, over_ms: int = 0) -> Alert:
-        """The alert that it is."""
+        """Return it as an alert."""
         return Alert(
             kind="store_not_writable", subject="store", text=self.text, since_ms=self.at_ms,
             began_ms=self.at_ms, over_ms=over_ms, told=int(self.told),
@@ -59,7 +59,7 @@ class Outage(Struct, frozen=True):
 
 
 class Outages(Protocol):
-    """What is needed of :class:`StoreOutages`."""
+    """The part of :class:`StoreOutages` that others use."""
 
     def writable(self) -> None:
         """See :class:`StoreOutages`."""
@@ -84,10 +84,10 @@ class StoreOutages:
         self._nodes = nodes
 
     def writable(self) -> None:
-        """The store has just taken a write."""
+        """Note that the store has just taken a write."""
         milliseconds = round(1000 * WRITABLE_SECONDS)
         for node in self._nodes:
-            try:  # one plain command: it is said all day
+            try:  # one plain command: it is sent all day
                 node.command("SET", keys.WRITABLE, b"1", "PX", milliseconds)
                 return
             except Unavailable:
@@ -95,23 +95,23 @@ class StoreOutages:
         self._put(keys.WRITABLE, b"1", WRITABLE_SECONDS, "")
 
     def begin(self, outage: Outage) -> bool:
-        """Note an outage; False if somebody did already, or has written just now."""
+        """Note an outage; return False if it is noted already, or if a broker has just written."""
         if any(self._get(keys.WRITABLE)) or self.open() is not None:
             return False
         return self._put(keys.OUTAGE, to_msgpack(outage), KEPT_SECONDS, "NX")
 
     def told(self, outage: Outage) -> None:
-        """People know of it."""
+        """Note that people were told of it."""
         known = Outage(outage.at_ms, outage.text, told=True)
         self._put(keys.OUTAGE, to_msgpack(known), KEPT_SECONDS, "XX")
 
     def open(self) -> Outage | None:
-        """What is noted."""
+        """Return the noted outage."""
         found = [from_msgpack(one, Outage) for one in self._get(keys.OUTAGE)]
         return min(found, key=lambda one: one.at_ms, default=None)
 
     def end(self) -> None:
-        """It is over, and the store knows of it."""
+        """Delete the note: the outage is over, and the store has recorded it."""
         for node in self._nodes:
             with suppress(Unavailable):
                 node.command("DEL", keys.OUTAGE)

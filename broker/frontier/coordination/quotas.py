@@ -1,13 +1,14 @@
 """Under ``max_pages`` each partition has a quota: tasks that it may still lease.
 
-Opening a session takes from it; what is released, fails or is not stored gives it back. So the sum
-of what is stored, leased and left in a partition stays the same, whatever happens there. Only the
-broker that shares quotas out changes it: the sum over all partitions never exceeds the limit.
+Opening a session takes from the quota. A task that is released, fails or is not stored gives it
+back. So the sum of stored, leased and remaining tasks in a partition stays the same, whatever
+happens there. Only the broker that shares quotas out changes the sum: over all partitions it never
+exceeds the limit.
 
-One broker does, under a duty, and each of its rounds has a higher number, beginning with the epoch
-of the duty. A round first reads every partition under its number, and a partition keeps the highest
-number that it has seen. A quota under a lower number, sent late or by an earlier holder, is refused
-there.
+One broker does this, under a duty. Each of its rounds has a higher number; the numbers begin with
+the epoch of the duty. A round first reads every partition under its number, and a partition keeps
+the highest number that it has seen. There a quota under a lower number, sent late or by an earlier
+holder, is refused.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ log = logger("quotas")
 SOON_MS = 1000
 """A partition whose next host is due later than this needs no quota yet."""
 APART_SECONDS = 0.02
-"""Least time between two rounds of a broker."""
+"""Least seconds between two rounds of a broker."""
 AWAY_SECONDS = 1.0
-"""After a round that failed."""
+"""Seconds after a round that failed."""
 ROUNDS = 1 << 24
-"""Numbers of an epoch."""
+"""How many round numbers an epoch has."""
 
 
 class Row(NamedTuple):
@@ -51,16 +52,16 @@ class Row(NamedTuple):
 
     @property
     def sum(self) -> int:
-        """What only who shares out changes."""
+        """Return the sum that only the sharing broker changes."""
         return self.quota + self.leased + self.stored
 
 
 def plan(limit: int, rows: Mapping[int, Row], *, half: bool = False) -> dict[int, int]:
-    """Partition → what its quota is to change by.
+    """Return partition → the change of its quota.
 
-    Quota goes where tasks wait and are due, in shares by how many wait, from what nobody has yet,
-    and then from those that have more than their share. ``half``: of what is left half is kept,
-    since what waits for a login must leave room for its errands.
+    Quota goes where tasks wait and are due, in proportion to how many wait. It comes from what no
+    partition has yet, and then from those that have more than their share. ``half``: half of what
+    is left is kept, since sessions that wait for a login must leave room for its errands.
     """
     left = limit - sum(row.leased + row.stored for row in rows.values())
     free = left - sum(row.quota for row in rows.values())
@@ -86,7 +87,7 @@ def plan(limit: int, rows: Mapping[int, Row], *, half: bool = False) -> dict[int
     gives = _split(needs, free + sum(spare.values()))
     taken = _drawn(spare, sum(gives.values()) - free)
     starving = [p for p in needs if not rows[p].quota and not gives.get(p)]
-    if starving:  # what waits elsewhere for longer than a moment can wait for its quota as well
+    if starving:  # tasks that wait elsewhere for longer than a moment can wait for their quota, too
         idle = {p: row.quota for p, row in rows.items() if not row.due and p not in taken}
         more = _drawn(idle, len(starving))
         taken |= more
@@ -95,7 +96,7 @@ def plan(limit: int, rows: Mapping[int, Row], *, half: bool = False) -> dict[int
 
 
 def _drawn(sources: Mapping[int, int], wanted: int) -> dict[int, int]:
-    """Take ``wanted`` of them, if there is so much, the largest first."""
+    """Take ``wanted`` from the sources, if there is so much, the largest first."""
     drawn: dict[int, int] = {}
     for p in sorted(sources, key=lambda p: -sources[p]):
         some = min(sources[p], wanted)
@@ -107,7 +108,7 @@ def _drawn(sources: Mapping[int, int], wanted: int) -> dict[int, int]:
 
 
 def _split(needs: Mapping[int, int], have: int) -> dict[int, int]:
-    """Share out what there is by need; of the rest one to each, the neediest first."""
+    """Share out what there is by need; the remainder goes one by one, the neediest first."""
     total = sum(needs.values())
     if have >= total:
         return dict(needs)
@@ -119,7 +120,7 @@ def _split(needs: Mapping[int, int], have: int) -> dict[int, int]:
 
 
 class Quotas:
-    """Shares quotas out for the crawls of which :meth:`want` was told; ``run`` is a greenlet's."""
+    """Shares quotas out for the crawls that :meth:`want` names; a greenlet calls ``run``."""
 
     def __init__(
         self, calls: Calls, store: Store, duties: Duties, partitions: Iterable[int]
@@ -129,22 +130,22 @@ class Quotas:
         self._duties = duties
         self._partitions = list(partitions)
         self._round = (0, 0)
-        """Epoch of the duty, and its rounds."""
+        """Epoch of the duty, and the round's number in it."""
         self._wanting: set[int] = set()
         self._some = Event()
         self._later: set[int] = set()
-        """Crawls of which a round is to be repeated."""
+        """Crawls whose round is to be repeated."""
         self._known: dict[int, tuple[int, dict[int, int]]] = {}
-        """Crawl → the epoch under which its quotas were shared out last, and the sum of each
-        partition since then, or more."""
+        """Crawl → the epoch under which its quotas were last shared out, and upper bounds of the
+        sums since."""
 
     def want(self, crawl: int) -> None:
-        """Some partition runs out of quota."""
+        """Note that a partition of the crawl runs out of quota."""
         self._wanting.add(crawl)
         self._some.set()
 
     def _repeat(self, crawl: int) -> None:
-        """Have another round after a while: some partition did not answer."""
+        """Repeat the round after a while: some partition did not answer."""
         if crawl not in self._later:
             self._later.add(crawl)
             gevent.spawn_later(AWAY_SECONDS, self._want_again, crawl)
@@ -154,11 +155,11 @@ class Quotas:
         self.want(crawl)
 
     def forget(self, crawl: int) -> None:
-        """The crawl is deleted, or done."""
+        """Forget a crawl that is deleted or done."""
         self._known.pop(crawl, None)
 
     def run(self) -> None:
-        """For ever."""
+        """Share quotas out for ever."""
         while True:
             self._some.wait()
             self._some.clear()
@@ -166,22 +167,22 @@ class Quotas:
             for crawl in wanting:
                 try:
                     duty = self._duties.take(names.QUOTAS)
-                    if duty is not None:  # else its holder has heard of it as well
+                    if duty is not None:  # otherwise the holder of the duty has heard of it as well
                         self.share(self._store.crawl(crawl), duty)
                 except UnknownCrawl:
                     self.forget(crawl)
                 except Unavailable as error:
                     log.info("quotas_wait", reason=str(error))
-                    self._duties.give_up(names.QUOTAS, AWAY_SECONDS)  # another may do better
+                    self._duties.give_up(names.QUOTAS, AWAY_SECONDS)  # another broker may succeed
                     self._repeat(crawl)
-                except Exception:  # a defect must not stop all crawls with a limit
+                except Exception:  # a bug must not stop all crawls with a limit
                     log.exception("quotas_failed")
             gevent.sleep(APART_SECONDS)
 
     def share(self, crawl: Crawl, duty: Duty) -> None:
-        """A round. Partitions that are away keep what they have. Raises Unavailable.
+        """Run one round. Partitions that are away keep what they have. Raises Unavailable.
 
-        Nothing is done for a crawl without ``max_pages``, or that is not active.
+        Nothing is done for a crawl without ``max_pages``, or for one that is not active.
         """
         limit = crawl.options.max_pages
         if not limit or crawl.state != "active":
@@ -190,16 +191,16 @@ class Quotas:
         counted = self._calls("count", self._args(crawl.id), partial=True)
         seen = {p: row_of(reply) for p, reply in counted.items()}
         if len(seen) == len(self._partitions) and not wanted(crawl, seen):
-            return  # somebody was faster, or there is nothing to share
+            return  # another broker was faster, or there is nothing to share
         epoch, sums = self._known.get(crawl.id, (0, {}))
         number = self._next(duty.epoch)
         rows = self._claim(crawl.id, number)
-        if epoch != duty.epoch:  # somebody else may have shared out since
+        if epoch != duty.epoch:  # another broker may have shared out since
             sums = {}
         away = sum(sums[p] for p in sums.keys() - rows.keys())
         if set(self._partitions) - rows.keys() - sums.keys():
-            # Nobody knows what those have that are away, but for what they have stored: others are
-            # not to wait for them. At worst too much is fetched; the store takes no page too many.
+            # What partitions that are away have is not known, except what they have stored: others
+            # do not wait for them. At worst too much is fetched; the store takes no page too many.
             away = max(away, self._store.stored(crawl.id) - sum(r.stored for r in rows.values()))
         sums |= {p: row.sum for p, row in rows.items()}
         self._known[crawl.id] = (duty.epoch, sums)  # from now on they are kept as upper bounds
@@ -209,7 +210,7 @@ class Quotas:
             row.due and row.waiting and row.quota + deltas.get(p, 0) <= 0 for p, row in rows.items()
         )
         if not answered or (starving and len(rows) < len(self._partitions)):
-            self._repeat(crawl.id)  # who is away may have what others need
+            self._repeat(crawl.id)  # partitions that are away may have what others need
 
     def _next(self, epoch: int) -> int:
         known, n = self._round
@@ -220,7 +221,8 @@ class Quotas:
         return dict.fromkeys(self._partitions, to_msgpack([crawl, *more]))
 
     def _claim(self, crawl: int, number: int) -> dict[int, Row]:
-        """Read the partitions under a number. Raises Unavailable if somebody has a higher one."""
+        """Read the partitions under a number. Raises Unavailable if one has seen a higher
+        number."""
         replies = self._calls("quota", self._args(crawl, number, 0), partial=True)
         rows: dict[int, Row] = {}
         for p, reply in replies.items():
@@ -235,7 +237,7 @@ class Quotas:
     def _change(
         self, crawl: int, number: int, deltas: Mapping[int, int], sums: dict[int, int]
     ) -> bool:
-        """Take first and give then, no more than was got; ``sums`` is kept, at most, if unsure.
+        """Take first, and then give no more than was taken; ``sums`` keeps upper bounds if unsure.
 
         Returns whether all have answered.
         """
@@ -254,7 +256,7 @@ class Quotas:
         return len(taken) + len(self._send(crawl, number, gives)) == len(takes) + len(gives)
 
     def _send(self, crawl: int, number: int, deltas: Mapping[int, int]) -> dict[int, int]:
-        """Change quotas; partition → by what it did change, where it has answered."""
+        """Change quotas; return partition → the actual change, of those that answered."""
         if not deltas:
             return {}
         calls = {p: to_msgpack([crawl, number, n]) for p, n in deltas.items()}
@@ -263,13 +265,13 @@ class Quotas:
 
 
 def wanted(crawl: Crawl, rows: Mapping[int, Row]) -> bool:
-    """Whether there is something to share out."""
+    """Tell whether there is something to share out."""
     limit = crawl.options.max_pages
     return bool(limit and plan(limit, rows, half=bool(crawl.options.auth)))
 
 
 def row_of(reply: Sequence[Any]) -> Row:
-    """A row from what ``lua/crawls/count.lua`` answers."""
+    """Return a row from the answer of ``lua/crawls/count.lua``."""
     counters = fields(reply[1])
     quota, waiting, leased, stored = (
         int(counters.get(name, 0)) for name in ("quota", "wait", "leased", "stored")

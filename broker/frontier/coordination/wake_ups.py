@@ -1,10 +1,11 @@
-"""Wake-ups and signs of life: what became due earlier, what was missed of it, and outages.
+"""Wake-ups and signs of life: what became due earlier, lost messages, and outages.
 
-Scripts publish when a partition becomes due earlier. Messages can be lost: after a reconnect, and
-every few seconds while someone waits, the number of messages published is compared with those
-heard. While sessions are out, a broker calls each node three times within the longest pause that is
-no outage. The node recognises an outage by that (``lua/shared/clock.lua``). With none out nothing
-has to be said, and an idle system costs Redis the cheap looks of those who wait.
+Scripts publish when a partition becomes due earlier. Messages can be lost. So after a reconnect,
+and every few seconds while a call waits, the number of published messages is compared with the
+number received. While sessions are out, a broker calls each node three times within the longest
+pause that is no outage. From this a node recognises an outage (``lua/shared/clock.lua``). If none
+is out, no such call is needed; in an idle system Redis serves only the cheap looks of waiting
+calls.
 """
 
 from __future__ import annotations
@@ -33,21 +34,22 @@ LOOK_SECONDS = 5.0
 BEATS = 3
 """Calls within the longest pause that is no outage."""
 CUT_SECONDS = 5.0
-"""For so long a broker that cannot reach a node leaves its clock to others."""
+"""How long a broker that cannot reach a node leaves the node's clock to others."""
 SAME_SECONDS = 1.0
-"""Two that came to know the time within this know it equally long."""
+"""Two brokers that learnt the time within so long count as having known it equally long."""
 LEFT_SECONDS = 60.0
-"""A broker that could not take a duty that was left to it is told who has it."""
+"""After so long, a broker that could not take the duty left to it is told who has it."""
 OUT_MOST = 1000
-"""Crawls with sessions out that are told apart."""
+"""Most crawls with sessions out that are counted apart."""
 UNKNOWN = 0
-"""Stands for the crawls of sessions that were out before this process began."""
+"""Stands for the crawls of sessions that were out before this process started."""
 
 Run = Callable[[Node, str, list[tuple[int, bytes]], Duty | None], list[list[Any]]]
 
 
 class WakeUps:
-    """Tells ``leasing`` what became due. A ``listen`` and a ``beats`` greenlet a node."""
+    """Tells ``leasing`` what became due; it runs a ``listen`` and a ``beats`` greenlet for each
+    node."""
 
     def __init__(
         self,
@@ -61,8 +63,10 @@ class WakeUps:
         duties: Duties,
         stirring: Mapping[bytes, ActivityEvent],
     ) -> None:
-        """``owed`` is told of a node whose replay is not through, ``hungry`` of a crawl that runs
-        out of quota in a partition; ``stirring`` is by messages.
+        """Build it.
+
+        ``owed`` is called with a node whose replay is not complete, ``hungry`` with a crawl that
+        runs out of quota in a partition; messages set ``stirring``.
         """
         self._hungry = hungry
         self._duties = duties
@@ -81,19 +85,19 @@ class WakeUps:
         self._left: dict[str, float] = {}
         """Node → when its clock was left to a broker that has known its time for longer."""
         self._none_at: dict[str, int] = {}
-        """Node → sessions opened here when it was last seen to have none out."""
+        """Node → how many sessions were opened here when it last had none out."""
 
     # -- sessions out
 
     def opened(self, crawl: int) -> None:
-        """A session was opened through this process."""
+        """Note that a session was opened through this process."""
         self._out.add(crawl)
         if len(self._out) > OUT_MOST:
             self._out = {UNKNOWN}
         self._opened += 1
 
     def scanned(self, crawl: int, leased: int) -> None:
-        """A scan found so many tasks of the crawl leased."""
+        """Note how many tasks of the crawl a scan found leased."""
         (self._out.add if leased else self._out.discard)(crawl)
 
     def beat(
@@ -105,9 +109,9 @@ class WakeUps:
         duty: Duty | None = None,
         vouch: bool = False,
     ) -> int:
-        """Be heard by a node and write its tick, if one is given; returns its count of wake-ups.
+        """Send a beat to a node, with its tick, if one is given; return its count of wake-ups.
 
-        ``vouch`` for its time: ``duty`` is that of setting it. Raises Unavailable.
+        ``vouch``: confirm its time, under ``duty``, that of setting it. Raises Unavailable.
         """
         opened = self._opened
         args = to_msgpack([tick, int(vouch)])
@@ -122,14 +126,14 @@ class WakeUps:
         return int(published)
 
     def beats(self, node: Node, on: list[int]) -> None:
-        """Beat for ever, and look for messages that were lost; a greenlet's body."""
+        """Send beats for ever, and look for lost messages; a greenlet runs this."""
         while True:
             try:
                 self._beat_or_look(node, on)
             except Unavailable as error:
                 log.info("not_heard", node=node.shown, reason=str(error))
                 self._cut_off(node)
-            except Exception:  # a defect must not be taken for an outage
+            except Exception:  # a bug must not look like an outage
                 log.exception("beat_failed")
             gevent.sleep(node.gap_seconds / BEATS)
 
@@ -146,15 +150,15 @@ class WakeUps:
         if not (self._leasing.waiting and due):
             return
         self._looked[node.id] = monotonic()
-        gevent.sleep(0.05)  # messages on their way
+        gevent.sleep(0.05)  # messages may be on their way
         now = self._heard.get(node.id, 0)
-        if published > now or published < heard:  # less: Redis was emptied
+        if published > now or published < heard:  # a lower count: Redis was emptied
             log.info("wake_ups_missed", node=node.shown, missed=published - now)
             self._heard[node.id] = published
             self._look(node, on)
 
     def _beat(self, node: Node, on: list[int], *, vouch: bool = False) -> int:
-        """A beat under the duty of setting the node's time, if it is ours."""
+        """Send a beat; under the duty of setting the node's time, if we have it."""
         duty = self._duties.get(clock(node.id))
         try:
             return self.beat(node, on[0] if on else 0, duty=duty, vouch=vouch and duty is not None)
@@ -163,9 +167,11 @@ class WakeUps:
             raise
 
     def _asked(self, node: Node, on: list[int], seconds: float = 0.0) -> None:
-        """Give our word on a node's time, if that is our duty, to one that has known another for so
-        long; or leave the duty to it, if it knows the time for longer than we do, unless it was
-        left to such a one lately.
+        """Confirm a node's time, if that is our duty, to a broker that knew another time for so
+        long.
+
+        If that broker has known the time for longer than we have, leave the duty to it, unless it
+        was left to such a broker lately.
         """
         if not self._duties.get(clock(node.id)):
             return
@@ -175,16 +181,16 @@ class WakeUps:
             self._duties.give_up(clock(node.id), CUT_SECONDS)
             return
         try:
-            node.clock.settle()  # a beat would let a jump pass that is short
+            node.clock.settle()  # a beat alone would miss a short jump
             self._beat(node, on, vouch=True)
         except Unavailable as error:
             log.info("not_vouched", node=node.shown, reason=str(error))
 
     def _cut_off(self, node: Node) -> None:
-        """Leave its clock to a broker that reaches the node; quotas, too, if we reach none."""
+        """Leave the node's clock to a broker that reaches it; quotas, too, if we reach no node."""
         left = [clock(node.id)]
         if all(one.breaker.since_ms for one in self._nodes):
-            left.append(QUOTAS)  # nobody would tell us who needs some
+            left.append(QUOTAS)  # nobody could tell us which crawls need quota
         for name in left:
             if self._duties.get(name):
                 self._duties.give_up(name, CUT_SECONDS)
@@ -192,7 +198,7 @@ class WakeUps:
     # -- messages
 
     def _look(self, node: Node, on: list[int]) -> None:
-        """Learn all due times of a node afresh."""
+        """Read all due times of a node again."""
         for crawl in self._store.crawls():
             if crawl.state != "active":
                 continue
@@ -202,7 +208,7 @@ class WakeUps:
                 self._leasing.note(p, 0, tend)
 
     def listen(self, node: Node, on: list[int]) -> None:
-        """Follow a node's wake-ups; after a lost connection look at everything."""
+        """Listen to a node's wake-ups; after a lost connection look at everything."""
         pause = 0.1
         while True:
             try:
@@ -211,7 +217,8 @@ class WakeUps:
                         self._heard[node.id] = int(node.command("GET", keys.WAKE) or 0)
                         self._look(node, on)
                         for stirring in self._stirring.values():
-                            stirring.hear()  # perhaps: nothing was heard of late
+                            # something may have happened: nothing was received lately
+                            stirring.hear()
                         pause = 0.1
                         continue
                     what, *of = message.split()
@@ -236,7 +243,7 @@ class WakeUps:
             except Unavailable as error:
                 log.warning("wake_ups_lost", node=node.shown, reason=str(error))
                 self._cut_off(node)
-            except Exception:  # a defect must not leave this broker deaf
+            except Exception:  # a bug must not leave this broker without messages
                 log.exception("wake_ups_failed")
             gevent.sleep(pause)
             pause = min(pause * 2, 5.0)

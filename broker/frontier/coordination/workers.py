@@ -1,8 +1,8 @@
-"""Which worker processes are at work, as all brokers have heard, and which names two claim.
+"""Which worker processes are at work, as all brokers see them, and which names two of them claim.
 
-Kept in Redis for a short time only, by the clock of the node: on the first node that answers, so it
-is looked for on all. A worker that waits for work asks for a lease every 20 s or so. A busy one may
-ask for none as long as its sessions last.
+The notes are kept in Redis for a short time only, by the clock of the node. They are on the first
+node that answers, so all nodes are asked. A worker that waits for work asks for a lease every 20 s
+or so. A busy one may ask for none as long as its sessions last.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import Unavailable
 
 NOTE_SECONDS = 25.0
-"""Between two notes of a worker that leases, by one broker."""
+"""Seconds between two notes of a leasing worker by one broker."""
 HEARD_SECONDS = 60.0
-"""A worker counts as at work for this long after it was heard of."""
+"""How long a worker counts as at work after its last call."""
 CLAIMED_SECONDS = 20.0
-"""A name counts as claimed twice for this long after a worker was refused for it; the worker asks
-more often."""
+"""How long a name counts as claimed twice after a worker was refused for it; it asks more often."""
 
 
 _NOTE = f"""
@@ -28,23 +27,26 @@ redis.call('DEL', '{keys.NIL}')
 redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[3])
 """
-"""ARGV: logical ms, worker, and the time up to which others are too old. At the memory limit, too:
-what it may hold is bounded by time, and a refusal would cost all idle connections."""
+"""ARGV: logical ms, worker, and the time before which others are too old.
+
+It is written at the memory limit, too: time bounds what it may hold, and a refusal would cost all
+idle connections.
+"""
 
 
 class WorkerRegistry:
-    """One broker's view. A note that it cannot write is lost, and written the next time."""
+    """One broker's view. If it cannot write a note, it writes the next one."""
 
     def __init__(self, nodes: Sequence[Node], clock: Clock = monotonic) -> None:
         self._nodes = nodes
         self._clock = clock
         self._noted: dict[tuple[str, int], float] = {}
-        """(Worker, incarnation) → when it was, not long ago."""
+        """(Worker, incarnation) → when it was noted last, if lately."""
 
     def at_work(self, worker: str, incarnation: int, *, begins: bool = False) -> None:
-        """It leases, or ``begins`` to: then it is noted in any case.
+        """Note a worker that leases; if it ``begins`` to, always.
 
-        Its name may have been taken off the roll since, by another broker.
+        Another broker may have removed its name since.
         """
         now, who = self._clock(), (worker, incarnation)
         if not begins and now - self._noted.get(who, -NOTE_SECONDS) < NOTE_SECONDS:
@@ -54,32 +56,32 @@ class WorkerRegistry:
         self._note(keys.WORKERS, worker, HEARD_SECONDS)
 
     def refused(self, worker: str) -> None:
-        """A process asked under a name that a later one has."""
+        """Note that a process asked under a name that a later one has."""
         self._note(keys.CLAIMED, worker, CLAIMED_SECONDS)
 
     def left(self, worker: str, incarnation: int) -> None:
-        """It has said that it leaves."""
+        """Remove a worker that said that it leaves."""
         self._noted.pop((worker, incarnation), None)
         for node in self._nodes:
             try:
                 node.command("ZREM", keys.WORKERS, worker)
-            except Unavailable:  # it is forgotten there in time
+            except Unavailable:  # its note expires
                 continue
 
     def workers(self) -> frozenset[str]:
-        """Those at work, as far as nodes answer."""
+        """Return the workers at work, as far as nodes answer."""
         return self._heard(keys.WORKERS, HEARD_SECONDS)
 
     def claimed_twice(self) -> frozenset[str]:
-        """Names under which a process waits while another works, as far as nodes answer."""
+        """Return names of which one process waits while another works, as far as nodes answer."""
         return self._heard(keys.CLAIMED, CLAIMED_SECONDS)
 
     def summary(self) -> tuple[int, tuple[str, ...]]:
-        """How many worker processes are at work, and the names that two of them claim."""
+        """Return how many worker processes are at work, and the names that two of them claim."""
         return len(self.workers()), tuple(sorted(self.claimed_twice()))
 
     def _note(self, key: str, worker: str, seconds: float) -> None:
-        """Write down when it was, and drop what is too old."""
+        """Write the time of a note, and drop old ones."""
         for node in self._nodes:
             try:
                 now = node.now_ms()

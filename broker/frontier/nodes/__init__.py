@@ -1,1 +1,1 @@
-"""One Redis node and all of them: connection, clock, breaker, keys, memory, placement."""
+"""Redis nodes: connection, clock, breaker, keys, memory, placement."""

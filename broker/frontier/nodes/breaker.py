@@ -1,7 +1,7 @@
-"""Whether a Redis node answers: a node that did not is left alone until it does again.
+"""Whether a Redis node answers: a node that did not is not called until it does again.
 
-The first call that gets no answer pays for it with its time-out. So do all calls that are under way
-at that moment. From then on calls fail at once, and one greenlet asks in the background.
+The first call without an answer takes its whole time-out, and so do all calls that are under way at
+that moment. From then on calls fail at once, and one greenlet asks in the background.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from greencrawl.schema.log import logger
 log = logger("frontier")
 
 FIRST_SECONDS, MOST_SECONDS = 0.05, 1.0
-"""Seconds between two questions to a node that is away: doubling from the first to the last."""
+"""Seconds between two requests to a node that is away: doubling from the first to the last."""
 
 
 class Away(Unavailable):
-    """Raised when a node did not answer of late: nothing was sent to it."""
+    """Raised when a node did not answer lately: nothing was sent to it."""
 
 
 class Breaker:
-    """Of one node. ``answers`` is asked in the background, and raises Unavailable while it is away.
+    """The breaker of one node.
 
-    It must be a bound method: a node that nobody knows any more is not asked for ever.
+    ``answers`` is called in the background, and raises Unavailable while the node is away. It must
+    be a bound method: so a node that nobody uses any more is not asked for ever.
     """
 
     def __init__(self, shown: str, answers: Callable[[], None]) -> None:
@@ -40,12 +41,12 @@ class Breaker:
         self.why = ""
 
     def check(self) -> None:
-        """Raises Away while the node is."""
+        """Raise Away while the node is away."""
         if self.since_ms:
             raise Away(self.why)
 
     def trip(self, why: str) -> bool:
-        """A call got no answer; False if that was known already."""
+        """Note a call without an answer; return False if the node was away already."""
         if self.since_ms:
             return False
         self.since_ms, self.why = epoch_ms(), why
@@ -54,7 +55,7 @@ class Breaker:
         return True
 
     def ask(self) -> bool:
-        """Ask the node once; whether it is back."""
+        """Ask the node once; return whether it is back."""
         answers = self._answers()
         if answers is None:
             return True

@@ -1,19 +1,19 @@
 """The logical time that one process expects of a node, and what it does if the node disagrees.
 
-A *reading* is a time that the node told, between a call's sending and the reading of its reply. It
-is as uncertain as that took, and no more: the time was told somewhere in between. Readings narrow
-each other down, so that what is expected is as exact as the quickest exchanges of late, plus what
-two clocks may drift apart since. The time that is expected goes on by our monotonic clock.
+A *reading* is a time that the node told between the sending of a call and the reading of its reply.
+Its error is the time between these two. Several readings reduce the error. So the expected time is
+as exact as the quickest recent exchanges, plus the drift of the two clocks since. The expected time
+advances by our monotonic clock.
 
-A reading may contradict what is expected. Then one side is wrong: the node's clock was set, by
-however little, or ours went on while we were suspended. Only the holder of the node's clock duty
-sets it, which raises the node's *jumps*, whereupon everybody takes its time. All others say that
-they doubt it and wait, until the holder has *vouched* for the node's time again by a beat of its
-own; then they take it. So if two disagree, one corrects, and always the same one.
+A reading may contradict the expected time. Then one side is wrong: the node's clock was set, by
+however little, or our process was suspended while our clock went on. Only the holder of the node's
+clock duty sets the clock. This raises the node's *jumps*, and then all processes accept its time.
+All others report their doubt and wait, until the holder has *vouched* for the node's time again by
+a beat of its own; then they accept it. So if two disagree, one corrects, and always the same one.
 
-A script does nothing where it finds a time later than the caller expects by more than
-:data:`LATE_MS`, or earlier. That is no verdict, since the call may have been late. It may be
-repeated as late as calls are just then.
+A script does nothing if it finds a time that is later than the caller expects by more than
+:data:`LATE_MS`, or earlier. This proves no error, since the call may have been late. It may be
+repeated with the allowance for how late calls are just then.
 """
 
 from __future__ import annotations
@@ -32,27 +32,30 @@ from greencrawl.schema.records import Duty
 log = logger("frontier")
 
 LATE_MS = 100
-"""A call may find the node's time so far ahead of what is expected. If it finds more it is repeated
-by what the clock shows then, at last with :data:`TOLERANCE_MS`."""
+"""How far ahead of the expected time a call may find the node's time.
+
+If it finds more, it is repeated with a larger allowance by what the clock shows then, at last with
+:data:`TOLERANCE_MS`.
+"""
 TOLERANCE_MS = 2000
 """No call may be later than this."""
 SLACK_MS = 20
-"""By so much clocks may differ beyond their errors and drift without anything being set."""
+"""How much clocks may differ beyond their errors and drift if none was set."""
 DRIFT_MS_PER_SECOND = 0.5
-"""How fast two clocks part or meet, at most, while a time server slows or hurries one of them."""
+"""How fast two clocks may drift apart, at most, while a time server adjusts one of them."""
 LONG_SECONDS = 60.0
-"""After so long without a reading the time is read, though there may be nothing to ask the node."""
+"""After so long without a reading the time is read, even without another call to the node."""
 SLOW_SECONDS = 0.5
-"""Between sending and reading: by a longer exchange a clock is rather set back too far."""
+"""Seconds from sending to reading; after a slower exchange a clock is rather set too far back."""
 READINGS = 3
-"""Attempts at a quicker one."""
+"""Attempts at a quicker reading."""
 WAIT_SECONDS = 2.0
 """How long a call waits for the holder of the duty before it fails."""
 LOOK_SECONDS = 0.05
 
 DOUBT = b"clock"
-"""Published where wake-ups are, with the seconds for which somebody has known another time than the
-node's."""
+"""Published on the channel of wake-ups, with the seconds for which a process has known another
+time."""
 
 _READ = f"""
 redis.call('DEL', '{keys.NIL}')
@@ -77,9 +80,12 @@ if o[3] and math.abs(away) > tonumber(o[4] or 0) then
 end
 return 1
 """
-"""ARGV: offset and jumps that were read, the new offset, name and epoch of the duty. 1 if it was
-set: to what does not depend on how late this runs. A ``used`` from before the jump goes
-with it, so that an outage since stays to be found."""
+"""Sets a node's offset if it still is the one that was read.
+
+ARGV: offset and jumps that were read, the new offset, name and epoch of the duty. It returns 1 if
+the offset was set. The new offset does not depend on how late this runs. A ``used`` from before the
+jump is moved with it, so that an outage since is still found.
+"""
 
 
 class Exchange(NamedTuple):
@@ -90,14 +96,15 @@ class Exchange(NamedTuple):
     jumps: int = 0
 
     def at(self, ms: float, jumps: int | None = None) -> Reading:
-        """A reading of a time told in this exchange, in whole ms; ``jumps``: those it told."""
+        """Return a reading of a time told in this exchange, in whole ms; ``jumps``: those told with
+        it."""
         error_ms = (self.read - self.sent) * 500 + 1
         known = self.jumps if jumps is None else jumps
         return Reading(ms - (self.sent + self.read) * 500, error_ms, self.read, known)
 
 
 class Reading(NamedTuple):
-    """Logical ms of a node minus this machine's monotonic ms, give or take ``error_ms``."""
+    """Logical ms of a node minus this machine's monotonic ms, with an error of ``error_ms``."""
 
     base_ms: float
     error_ms: float
@@ -107,22 +114,22 @@ class Reading(NamedTuple):
 
     @property
     def is_quick(self) -> bool:
-        """Whether its call was answered within :data:`SLOW_SECONDS`."""
+        """Tell whether its call was answered within :data:`SLOW_SECONDS`."""
         return self.error_ms <= SLOW_SECONDS * 500 + 1
 
     def error_ms_at(self, at: float) -> float:
-        """The error by then, if the clocks have drifted apart."""
+        """Return the error at a later moment, if the clocks have drifted apart since."""
         drift_ms = max(at - self.at, 0.0) * DRIFT_MS_PER_SECOND
         return self.error_ms + min(drift_ms, TOLERANCE_MS)
 
     def apart_ms(self, later: Reading) -> float:
-        """By how much the other is further off than both errors and a drift explain; else 0."""
+        """Return by how much the other differs beyond both errors and the drift; else 0."""
         off_ms = later.base_ms - self.base_ms
         explained_ms = self.error_ms_at(later.at) + later.error_ms
         return max(off_ms - explained_ms, 0.0) + min(off_ms + explained_ms, 0.0)
 
     def narrowed(self, later: Reading) -> Reading:
-        """What both say together; the quicker one where they differ by a little."""
+        """Return what both say together; the quicker one where they differ by a little."""
         error_ms = self.error_ms_at(later.at)
         least = max(self.base_ms - error_ms, later.base_ms - later.error_ms)
         most = min(self.base_ms + error_ms, later.base_ms + later.error_ms)
@@ -139,54 +146,59 @@ class _Clock(NamedTuple):
     jumps: int
     vouched: int
     moved: int
-    """The jumps when logical time was last made to stand still, or the node opened: all take it."""
+    """The jumps when logical time last stood still, or the node was opened: all accept it."""
 
 
 class NodeClock:
     """A node's logical time as this process expects it. Safe for many greenlets."""
 
     def __init__(self, ask: Callable[..., tuple[Any, Exchange]], shown: str) -> None:
-        """``ask`` sends the node a command."""
+        """Build it; ``ask`` sends the node a command."""
         self._ask = ask
         self._shown = shown
         self.duty: Callable[[], Duty | None] = lambda: None
-        """The duty of setting the node's clock, if this broker has it. May raise Unavailable."""
+        """Returns the duty of setting the node's clock, if this broker has it.
+
+        May raise Unavailable.
+        """
         self._expected: Reading | None = None
         self._since = monotonic()
-        """When we came to know the time, but for what agreed with it."""
+        """When we learnt the time; readings that agree do not change it."""
         self._contradiction: Reading | None = None
-        """What a reply told that cannot be true together with what is expected."""
+        """A reading that contradicts the expected time."""
         self._before: Reading | None = None
-        """What was expected before the node was opened anew, until it agrees with us again."""
+        """The expected time from before the node was opened again, until the node agrees with us
+        again."""
         self.jumps = 0
-        """Those of the node's clock that this process knows."""
+        """The jumps of the node's clock that this process knows."""
         self.may_set = False
         """Whether this process may have the duty."""
 
     @property
     def known_seconds(self) -> float:
-        """For how long this process has known the node's time without another's word."""
+        """Return for how long this process has known the node's time without another broker's
+        word."""
         return 0.0 if self._expected is None else monotonic() - self._since
 
     def now_ms(self) -> float:
-        """Logical time now. Raises Unavailable if it has to be read first, and cannot be."""
+        """Return logical time now. Raises Unavailable if it must be read first, and cannot be."""
         expected = self._expected or self._take(self._read())
         return expected.base_ms + monotonic() * 1000
 
     def window_ms(self, late_ms: float) -> tuple[float, float]:
-        """The least and the most that a call may find that is sent now. Raises Unavailable."""
+        """Return the least and the most that a call sent now may find. Raises Unavailable."""
         expected = self._expected or self._take(self._read())
         now = monotonic()
         now_ms, error_ms = expected.base_ms + now * 1000, expected.error_ms_at(now)
         return now_ms - error_ms - SLACK_MS, now_ms + min(error_ms + late_ms, TOLERANCE_MS)
 
     def latest_ms(self) -> float | None:
-        """The most that the node may tell now, whatever became of it; None: nothing is known."""
+        """Return the most that the node may tell now in any case; None: nothing is known."""
         known, now = self._before or self._expected, monotonic()
         return None if known is None else known.base_ms + now * 1000 + known.error_ms_at(now)
 
     def prepare(self) -> None:
-        """See that a time is expected, was read of late, and is not contradicted.
+        """Make sure that a time is expected, was read lately, and is not contradicted.
 
         Raises Unavailable.
         """
@@ -195,15 +207,15 @@ class NodeClock:
             self.settle()
 
     def forget(self) -> None:
-        """The node was opened anew: read its time."""
+        """Read the time again: the node was reopened."""
         self._before = self._before or self._expected
         self._expected = self._contradiction = None
 
     def follow(self, reading: Reading) -> bool:
-        """Learn from a time that a reply told; whether it agrees with what is expected."""
+        """Learn from a time that a reply told; return whether it agrees with the expected time."""
         expected = self._expected
         if expected is None or reading.jumps != self.jumps:
-            return False  # it tells of a time that was taken over, or set right, since
+            return False  # its time is from before a takeover or a correction
         if abs(expected.apart_ms(reading)) > SLACK_MS:
             self._contradiction = reading
             return False
@@ -211,10 +223,10 @@ class NodeClock:
         return True
 
     def settle(self, told: Reading | None = None) -> float:
-        """Agree with the node, which has refused a call of ours, and ``told`` its time with that.
+        """Agree with the node, which has refused a call of ours and ``told`` its time with that.
 
-        Returns how many ms late the call may be that is next. Raises Unavailable as long as this is
-        not for us to do.
+        Returns how many ms late the next call may be. Raises Unavailable as long as another broker
+        must decide.
         """
         if told is None or self._contradiction is not None or not self.follow(told):
             told = self._settled()
@@ -237,14 +249,14 @@ class NodeClock:
         return found
 
     def _agreed(self, doubted: int | None) -> Reading | int:
-        """What was read; or as long as another broker has to say something, how often it has.
+        """Return what was read; or, as long as another broker must vouch, how often it has vouched.
 
-        ``doubted``: how often it had when we began to disagree.
+        ``doubted``: how often it had vouched when we began to disagree.
         """
         jumps = self.jumps
         now = self._read()
         told, expected = now.reading, self._expected
-        if jumps != self.jumps:  # another greenlet has settled it while we read
+        if jumps != self.jumps:  # another greenlet has settled it meanwhile
             return told
         if expected is None or now.moved > jumps:
             off_ms = 0.0 if expected is None else told.base_ms - expected.base_ms
@@ -253,7 +265,8 @@ class NodeClock:
         other = self._contradiction
         if other is not None and other.jumps == now.jumps and other.error_ms < told.error_ms:
             told = other.narrowed(told)
-        if abs(expected.apart_ms(told)) <= SLACK_MS:  # the call was late; or it is right again
+        # the call was late; or the time is right again
+        if abs(expected.apart_ms(told)) <= SLACK_MS:
             self._know(expected.narrowed(told), now.jumps)
             return told
         now = now._replace(reading=told)
@@ -275,7 +288,7 @@ class NodeClock:
         self._contradiction = None
 
     def _set(self, now: _Clock, expected: Reading, duty: Duty) -> bool:
-        """Make the node's time what this process expects; whether it was ours to set."""
+        """Set the node's time to what this process expects; return whether we had the duty."""
         told = now.reading
         off_ms = round(told.base_ms - expected.base_ms + (0 if told.is_quick else told.error_ms))
         offset = float(now.offset) - off_ms
@@ -288,7 +301,7 @@ class NodeClock:
         return bool(done)
 
     def _read(self) -> _Clock:
-        """The clock by the first quick reading, or the quickest of some. Raises Unavailable."""
+        """Read the clock: the first quick reading, or the quickest of some. Raises Unavailable."""
         found: list[_Clock] = []
         for _ in range(READINGS):
             (ms, offset, *counts), when = self._ask("EVAL", _READ, 1, keys.OWNER)

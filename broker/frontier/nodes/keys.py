@@ -91,8 +91,11 @@ needed. What bounds each of them:
 from __future__ import annotations
 
 LAYOUT = 2
-"""Version of the layout above. A node with an older one is emptied and refilled from the store; a
-frontier with a newer one is refused."""
+"""Version of the layout above.
+
+A node with an older layout is emptied and refilled from the store; a frontier with a newer one is
+refused.
+"""
 
 OWNER = "gc:owner"
 WAKE = "gc:wake"
@@ -104,34 +107,34 @@ OUTAGE = "gc:outage"
 
 
 def beat(member: str) -> str:
-    """What a member told last."""
+    """Return the key of a member's last report."""
     return f"gc:m:{member}"
 
 
 def partition(number: int) -> str:
-    """Prefix of all keys of a partition: KEYS[1] of every script."""
+    """Return the prefix of all keys of a partition: KEYS[1] of every script."""
     return f"gc:{{{number}}}"
 
 
 NIL = "gc:nil"
-"""Never exists: what begins with deleting it goes on at the memory limit."""
+"""A key that never exists: a script that begins with deleting it runs at the memory limit, too."""
 
 
 def absent(number: int) -> str:
-    """KEYS[2] of every script: a key of the partition's slot that never exists."""
+    """Return KEYS[2] of every script: a key of the partition's slot that never exists."""
     return f"gc:{{{number}}}:nil"
 
 
 def robots(number: int, origin: str) -> str:
-    """The key of an origin's robots.txt."""
+    """Return the key of an origin's robots.txt."""
     return f"gc:{{{number}}}:r:{origin}"
 
 
 def login(number: int, name: str) -> str:
-    """Where what a login left behind is kept."""
+    """Return the key of a login's state."""
     return f"gc:{{{number}}}:a:{name}"
 
 
 def errand(number: int, host: str, errand_id: str) -> tuple[str, str]:
-    """Where a request for another host's session is kept, and where its answer."""
+    """Return the keys of a request for another host's session, and of its answer."""
     return f"gc:{{{number}}}:eq:{host}:{errand_id}", f"gc:{{{number}}}:er:{host}:{errand_id}"

@@ -1,4 +1,4 @@
-"""The Lua scripts of the frontier, as Redis is given them."""
+"""The Lua scripts of the frontier, as Redis gets them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ from typing import NamedTuple
 
 LUA = Path(__file__).parents[1] / "lua"
 SHARED = LUA / "shared"
-"""What comes before a script, and what some scripts include; a script's folder is its subject."""
+"""Lua that comes before a script, or that some scripts include; a script's folder is its
+subject."""
 WRITES_AT_LIMIT = frozenset({"admit", "mark", "robots_put"})
-"""Scripts that do not begin with DEL: at the memory limit Redis refuses them, and only them."""
+"""Scripts that do not begin with DEL: at the memory limit Redis refuses only them."""
 UNTIMED = WRITES_AT_LIMIT | {
     "login_claim", "login_put", "login_drop", "errand_put", "errand_take", "errand_answer",
 }  # fmt: skip
 """Scripts that expect no time."""
 NO_SIGN = UNTIMED | {"shares"}
-"""Scripts that workers call too, so that they are no sign that a broker lives. Shares must not be
-given by a wrong time: others' would have ended in it."""
+"""Scripts that workers call, too, so they are no sign that a broker lives.
+
+Shares must not be given by a wrong time: others' shares would have ended in it.
+"""
 _INCLUDE = re.compile(r"^-- include ([\w ]+)\n")
 
 
 class Script(NamedTuple):
-    """A script in pieces: what many share is in memory once, a megabyte less than the texts."""
+    """A script in pieces: shared text is in memory once, which saves a megabyte."""
 
     pieces: tuple[str, ...]
     sha: str
@@ -32,7 +35,7 @@ class Script(NamedTuple):
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """Return the whole text."""
         return "".join(self.pieces)
 
 
@@ -67,4 +70,4 @@ def _scripts() -> dict[str, Script]:
 
 
 SCRIPTS = _scripts()
-"""By name."""
+"""Scripts by name."""

@@ -1,13 +1,13 @@
-"""How much may wait in a node's memory, and when it is near its limit.
+"""The limits of memory on a node: how much may wait there, and when it is near its limit.
 
-The limit is Redis' own ``maxmemory``, or half of its machine's memory where none is set. Half of it
-is for tasks, a twentieth for the files of robots.txt, a twentieth for what crawls know of shapes at
-hosts, a tenth for what is known of idle hosts. Each share is divided evenly by the node's
-partitions. The rest is for the seen-set and sessions. Tasks beyond it go to the overflow in SQL
+The limit is Redis' own ``maxmemory``, or half of its machine's memory if none is set. Half of it is
+for tasks, a twentieth for the files of robots.txt, a twentieth for what crawls know of shapes at
+hosts, a tenth for records of idle hosts. Each share is divided evenly among the node's partitions.
+The rest is for the seen-set and sessions. Tasks beyond their share go to the overflow in SQL
 (``lua/queue/admit.lua``). Files and shapes are caches that drop the older entries
-(``lua/shared/cache.lua``). Hosts that have rested for longest are dropped too
-(``lua/shared/common.lua``). From 80 % of the limit on nothing new is taken in at all; below 75 % it
-is again. docs/operations.md has all bounds.
+(``lua/shared/cache.lua``). Hosts that have been idle for longest are dropped, too
+(``lua/shared/common.lua``). From 80 % of the limit on, nothing new is admitted; below 75 % it is
+again. docs/operations.md has all bounds.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from greencrawl.schema.records import Duty
 log = logger("frontier")
 
 HOST_BYTES = 16 * 1024 * 1024
-"""Bytes of one host's waiting tasks: some 150,000 URLs."""
+"""Most bytes of one host's waiting tasks: some 150,000 URLs."""
 TASK_SHARE = 0.5
 ROBOTS_SHARE = 0.05
 TRAPS_SHARE = 0.05
 IDLE_SHARE = 0.10
 IDLE_BYTES = 450
-"""The bytes of an idle host, its place in the index included."""
+"""Bytes of an idle host, with its entry in the index."""
 FORCED_SHARE = 0.02
 FORCED_BYTES = 80
-"""The most bytes that a fingerprint of a forced batch takes."""
+"""Most bytes of a fingerprint of a forced batch."""
 LEAST = 16
-"""Idle hosts, and fingerprints, that any partition may have."""
+"""Idle hosts, and fingerprints, that any partition may have at least."""
 FULL_SHARE, ROOM_SHARE = 0.80, 0.75
 FULL_SECONDS = 1.0
 
@@ -51,16 +51,19 @@ if ARGV[1] ~= '' then
 end
 return redis.call('HSET', KEYS[1], unpack(ARGV, 3))
 """
-"""ARGV: name of a duty or '', its epoch, fields and values. Under an older one it does nothing."""
+"""Writes fields unless another broker has the duty.
+
+ARGV: name of a duty or '', its epoch, fields and values. Under an older epoch it does nothing.
+"""
 
 
 def watch(node: Node, partitions: int, host_bytes: int, duty: Duty | None = None) -> None:
     """Read the node's memory and write the budgets into its owner record. Raises Unavailable.
 
-    Fields: ``budget`` bytes of tasks a partition, ``host_budget`` bytes of waiting tasks a host,
-    ``robots_budget`` bytes of robots.txt and ``traps_budget`` of what is known of shapes a
-    partition, ``idle_hosts`` and ``forced`` numbers of
-    idle hosts and of fingerprints of forced batches a partition, ``full`` 1 near the limit.
+    Fields: ``budget``, bytes of tasks in a partition; ``host_budget``, bytes of waiting tasks of a
+    host; ``robots_budget`` and ``traps_budget``, bytes of robots.txt and of known shapes in a
+    partition; ``idle_hosts`` and ``forced``, numbers of idle hosts and of fingerprints of forced
+    batches in a partition; ``full``, 1 near the limit.
     """
     used, limit = used_and_limit(node)
     full = used > limit * (ROOM_SHARE if node.full else FULL_SHARE)
@@ -81,7 +84,8 @@ def watch(node: Node, partitions: int, host_bytes: int, duty: Duty | None = None
 
 
 def used_and_limit(node: Node) -> tuple[int, int]:
-    """Bytes that the node's data take, and that they may take. Raises Unavailable."""
+    """Return the bytes that the node's data take, and those that they may take. Raises
+    Unavailable."""
     info = _info(node)
     return info["used_memory"], info["maxmemory"] or info["total_system_memory"] // 2
 
@@ -96,7 +100,8 @@ def _info(node: Node) -> dict[str, int]:
 
 
 class Memory:
-    """The budgets of all nodes: written by one broker, under its duty, and read by the others."""
+    """The budgets of all nodes: one broker writes them, under its duty, and the others read
+    them."""
 
     def __init__(self, placement: Placement, host_bytes: int) -> None:
         self._placement = placement
@@ -113,9 +118,9 @@ class Memory:
 
     @property
     def full(self) -> bool:
-        """Whether some node is near its memory limit: no further seeds are taken.
+        """Tell whether some node is near its memory limit: then no further seeds are taken.
 
-        One broker looks at their memory and notes it there; it is read at most once a second.
+        One broker checks their memory and notes the result there; it is read at most once a second.
         """
         if monotonic() - self._read >= FULL_SECONDS:
             self._read = monotonic()

@@ -1,9 +1,10 @@
 """One Redis server as the frontier uses it: pooled connections, scripts, and a logical clock.
 
-Every script call carries the ``run_id`` that was read on its own connection. Drivers reconnect in
-silence, so the next caller notices by it that the server came back older. The driver never retries;
-LOADING, BUSY, READONLY, MISCONF and OOM mean "away", never "empty". A server that gives no answer
-at all is left alone until it does (:mod:`greencrawl.broker.frontier.nodes.breaker`).
+Every script call carries the ``run_id`` that was read on its own connection. Drivers reconnect
+silently. So the run_id shows the next caller that the server was restarted, perhaps with older
+data. The driver never retries; LOADING, BUSY, READONLY, MISCONF and OOM mean "away", never "empty".
+A server that gives no answer at all is not called until it does
+(:mod:`greencrawl.broker.frontier.nodes.breaker`).
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ from greencrawl.schema.settings import mask_url
 log = logger("frontier")
 
 REPEATS = 2
-"""Of a call that found another time than it expected: as late as calls are, then as they may be."""
+"""How often a call is repeated that found an unexpected time. The first time with the allowance for
+how late calls are, then for how late they may be."""
 TIMEOUT_SECONDS = 3.0
-"""For an answer, and for a connection: what a node that stands still costs, once."""
+"""Seconds for an answer, and for a connection: what a node that hangs costs, once."""
 
 
 class Node:
@@ -61,18 +63,19 @@ class Node:
         self.gap_seconds = 15.0
         """The longest pause between two calls of brokers that is no outage."""
         self.tick = 0
-        """The last that was seen of the node's tick."""
+        """The node's tick as it was last seen."""
         self.owed = False
-        """Whether a replay was not through when the node was last heard."""
+        """Whether a replay was not complete when the node last answered."""
         self.full = False
-        """Near its memory limit, as ``greencrawl.broker.frontier.nodes.memory`` has found."""
+        """Whether it is near its memory limit, as ``greencrawl.broker.frontier.nodes.memory`` has
+        found."""
         self._timeout = timeout_seconds
         self.breaker = Breaker(self.shown, self.ask)
         self._idle: LifoQueue[tuple[AbstractConnection, str]] = LifoQueue(pool)
         self._busy: set[AbstractConnection] = set()
-        """Connections that somebody waits on."""
+        """Connections on which a greenlet waits."""
         self._generation = 0
-        """Rises with :meth:`close`: connections from before are not used again."""
+        """Rises with :meth:`close`: older connections are not used again."""
         self.clock = NodeClock(self.timed_command, self.shown)
 
     # -- connections
@@ -99,7 +102,8 @@ class Node:
         return connection, run
 
     def ask(self) -> None:
-        """Whether it answers now, on a connection of its own. Raises Unavailable if it does not."""
+        """Ask whether it answers now, on a connection of its own. Raises Unavailable if it does
+        not."""
         try:
             connection, _ = self._connect()
             try:
@@ -110,7 +114,7 @@ class Node:
         except (NoConnection, NoAnswer, OSError, StopIteration) as error:
             raise self._unavailable(error) from error
         except RedisError:
-            return  # it refuses, for a reason of its own, but it answers
+            return  # it refuses, for some reason, but it answers
 
     def _unavailable(self, error: Exception) -> Unavailable:
         if FULL_DISK in str(error):
@@ -118,9 +122,9 @@ class Node:
         return Unavailable(f"Redis at {self.shown} is away: {error}")
 
     def _failed(self, error: Exception) -> Unavailable:
-        """What to raise for a call that got no answer, or an error for one.
+        """Return the error to raise for a call that got no answer, or an error.
 
-        Without an answer all others that wait for one wait no longer.
+        Without an answer, all other calls that wait for one stop waiting.
         """
         unavailable = self._unavailable(error)
         if isinstance(error, NO_ANSWER) and self.breaker.trip(str(unavailable)):
@@ -138,7 +142,7 @@ class Node:
 
     @contextmanager
     def connection(self) -> Iterator[tuple[AbstractConnection, str]]:
-        """A pooled connection and the run_id read on it; dropped if anything goes wrong on it.
+        """Give a pooled connection and the run_id read on it; drop it if anything fails on it.
 
         Raises Away while the node is known to give no answer.
         """
@@ -157,7 +161,7 @@ class Node:
             yield held
             whole = True
         except (RedisError, OSError) as error:
-            self.close()  # the server has gone: so have the idle ones
+            self.close()  # the server has gone, and idle connections with it
             raise self._failed(error) from error
         finally:
             self._busy.discard(held[0])
@@ -167,18 +171,18 @@ class Node:
                 held[0].disconnect()
 
     def command(self, *command: Any) -> Any:
-        """One plain command; a reply as bytes, int, list or None."""
+        """Run one plain command; the reply is bytes, int, list or None."""
         with self.connection() as (connection, _):
             return self._ask(connection, *command)
 
     def run_id(self) -> str:
-        """The server's run_id now, on a fresh connection."""
+        """Return the server's run_id now, on a fresh connection."""
         self.close()
         with self.connection() as (_, run):
             return run
 
     def subscribe(self, channel: str) -> Iterator[bytes]:
-        """Messages of a channel, for ever; the first is b"" once subscribed."""
+        """Yield messages of a channel, for ever; the first is b"" once subscribed."""
         self.breaker.check()
         try:
             connection, _ = self._connect()
@@ -189,7 +193,7 @@ class Node:
             yield b""
             waiting: socket.socket | None = getattr(connection, "_sock", None)
             if waiting is not None:
-                waiting.settimeout(None)  # a message may be long in coming
+                waiting.settimeout(None)  # the next message may come late
             while True:
                 yield connection.read_response()[2]
         except (RedisError, OSError) as error:
@@ -222,17 +226,18 @@ class Node:
         Under a ``duty`` nothing is done, and DutyLost raised, if another broker has taken it.
 
         Replies come without their leading 'OK': ``[now, …]``; GONE, OLD and DONE come as
-        ``[b'GONE']``, ``[b'OLD', now]`` and ``[b'DONE', now, version]``. Calls but for
-        :data:`UNTIMED` ones carry the logical time expected, and are repeated after the clocks were
-        brought together. Raises Restarted, Moved, Unavailable; a call that raises may have
-        been carried out: scripts are idempotent under their tokens and fingerprints. Unless it
-        ``beats`` a call is no sign that a broker lives, and of a broker's scripts carries no time.
+        ``[b'GONE']``, ``[b'OLD', now]`` and ``[b'DONE', now, version]``. Calls of scripts other
+        than :data:`UNTIMED` carry the expected logical time. If a script finds another time, the
+        clocks are compared and the call is repeated. Raises Restarted, Moved, Unavailable. A call
+        that raises may have been carried out: scripts are idempotent under their tokens and
+        fingerprints. A call without ``beats`` is no sign that a broker lives; a broker's scripts
+        then carry no time.
         """
         timed = script not in UNTIMED and (beats or script in NO_SIGN)
         if timed:
             self.clock.prepare()
         replies, shown = self._pipeline(script, calls, LATE_MS if timed else None, duty)
-        last = len(calls) - 1  # of those that ``shown`` is of
+        last = len(calls) - 1  # the last call that ``shown`` has
         for repeat in range(REPEATS):
             late = [i for i, reply in enumerate(replies) if reply[0] == b"CLOCK"]
             if not late:
@@ -268,7 +273,8 @@ class Node:
         late_ms: float | None,
         duty: Duty | None,
     ) -> tuple[list[list[Any]], Exchange]:
-        """``late_ms``: how late they may find the node; None: they expect no time."""
+        """Send the calls; ``late_ms`` is how late they may find the node; None: they expect no
+        time."""
         called = SCRIPTS[script]
         under = () if duty is None else (duty.name, str(duty.epoch))
         with self.connection() as (connection, run):
@@ -278,7 +284,7 @@ class Node:
                 self._ask(connection, "SCRIPT", "LOAD", called.text)
                 some = [calls[i] for i in missing]
                 again, then = self._send(connection, called.sha, run, some, late_ms, under)
-                when = then._replace(sent=when.sent)  # others ran before
+                when = then._replace(sent=when.sent)  # other calls ran before
                 for i, reply in zip(missing, again, strict=True):
                     replies[i] = reply
         for reply in replies:
@@ -323,27 +329,28 @@ class Node:
         for _ in calls:
             try:
                 replies.append(connection.read_response())
-            except ResponseError as error:  # this call's own; those behind it still answer
+            # this call's own error; those behind it still get their answers
+            except ResponseError as error:
                 replies.append(error)
         return replies, Exchange(sent, monotonic(), jumps)
 
     def timed_command(self, *command: Any) -> tuple[Any, Exchange]:
-        """:meth:`command`, and when it was sent and its reply read."""
+        """Run :meth:`command`; return its reply, and when it was sent and the reply read."""
         with self.connection() as (connection, _):
             sent = monotonic()
             return self._ask(connection, *command), Exchange(sent, monotonic())
 
     def now_ms(self) -> float:
-        """Logical time of this node as this process expects it, in ms."""
+        """Return the logical time of this node as this process expects it, in ms."""
         return self.clock.now_ms()
 
-    # -- who it is
+    # -- identity
 
     def owner(self) -> dict[str, str]:
-        """The node's owner record; empty for a server that holds no frontier.
+        """Return the node's owner record; empty for a server that holds no frontier.
 
-        A record without an id is what those left who wrote a budget or a time into the one that
-        they knew, while the server came back empty: none.
+        A record without an id does not count. A broker left it that wrote a budget or a time into
+        the record that it knew, while the server came back empty.
         """
         flat = self.command("HGETALL", keys.OWNER)
         text = [part.decode() for part in flat]
@@ -351,7 +358,8 @@ class Node:
         return owner if "id" in owner else {}
 
     def adopt(self, owner: dict[str, str]) -> None:
-        """Take id and epoch from an owner record. Raises Unavailable if there is none (yet)."""
+        """Take over id and epoch from an owner record. Raises Unavailable if there is none
+        (yet)."""
         if not owner:
             raise Unavailable(f"Redis at {self.shown} is empty: waiting for a broker to open it")
         if self.id not in ("", owner["id"]):
@@ -359,15 +367,16 @@ class Node:
                 f"Redis at {self.shown} is not the node that stood there before: start this again"
             )
         if (self.id, self.epoch) != (owner["id"], owner["epoch"]):
-            self.clock.forget()  # else it is the one whose time we know, were its clock set since
+            # otherwise we know its time already, even if its clock was set since
+            self.clock.forget()
         self.id, self.epoch = owner["id"], owner["epoch"]
         self.gap_seconds = int(owner.get("gap", 15_000)) / 1000
         self.tick = int(owner["tick"])
 
     def follow(self, epoch: int) -> None:
-        """See that this is the server which the store's ``epoch`` of the node belongs to.
+        """Check that this is the server to which the store's ``epoch`` of the node belongs.
 
-        Raises Fenced while it is one from before: it may hold nothing that counts any more.
+        Raises Fenced while it is an earlier one: its data may be outdated.
         """
         if int(self.epoch or 0) < epoch:
             self.close()
@@ -377,11 +386,12 @@ class Node:
 
 
 NO_ANSWER = (NoConnection, NoAnswer, OSError, StopIteration)
-"""LOADING is among them: the driver takes it for a lost connection."""
+"""Errors that mean no answer; LOADING is among them, since the driver takes it for a lost
+connection."""
 
 
 def _packed(*parts: str | bytes) -> bytes:
-    """One command in the Redis protocol."""
+    """Return one command in the Redis protocol."""
     out = [b"*%d\r\n" % len(parts)]
     for part in parts:
         data = part.encode() if isinstance(part, str) else part

@@ -10,7 +10,7 @@ from greencrawl.schema.records import Admission, FrontierIdentity
 
 
 class Placement:
-    """The nodes of a frontier, in the order of its identity, which says what each of them holds."""
+    """The nodes of a frontier, in the order of its identity, which says what each holds."""
 
     def __init__(self, identity: FrontierIdentity, nodes: Sequence[Node]) -> None:
         self.identity = identity
@@ -20,50 +20,52 @@ class Placement:
         self.partitions = range(identity.partitions)
 
     def fingerprint(self, canonical: str) -> int:
-        """Signed 64-bit fingerprint of a canonical URL under this frontier's secret and rules."""
+        """Return the signed 64-bit fingerprint of a canonical URL under this frontier's secret and
+        rules."""
         return urls.fingerprint(canonical, self.identity.secret, self.identity.canonicaliser)
 
     def partition_of(self, host: str) -> int:
-        """The partition that a host belongs to."""
+        """Return the partition that a host belongs to."""
         return urls.partition_of(host, self.identity.partitions)
 
     def partitions_on(self, node: Node) -> list[int]:
-        """The partitions that a node holds, in order."""
+        """Return the partitions that a node holds, in order."""
         return [p for p in self.partitions if self.node_of[p] is node]
 
     def now_ms(self, partition: int) -> float:
-        """Logical time of a partition's node, in ms."""
+        """Return the logical time of a partition's node, in ms."""
         return self.node_of[partition].now_ms()
 
     def under(self, partition: int) -> tuple[str, int]:
-        """Id of a partition's node, and the epoch under which it is asked now."""
+        """Return the id of a partition's node, and the epoch under which it is asked now."""
         node = self.node_of[partition]
         return node.id, int(node.epoch or 0)
 
     # -- nodes that are away
 
     def others_serve(self, asked: Collection[int]) -> bool:
-        """Whether a node with partitions may answer, other than those that were just asked."""
+        """Tell whether a node with partitions may answer, other than those that were just asked."""
         return any(
             index not in asked and not self.nodes[index].breaker.since_ms
             for index in set(self.identity.placement)
         )
 
     def spared(self, node: Node) -> bool:
-        """Whether a node is away while another serves: what it misses it is told when it is back.
+        """Tell whether a node is away while another serves: it gets what it missed when it is back.
 
-        By its listener it is met then, by its debts and the scans it is told of crawls.
+        Then its listener opens it, and its debts and scans tell it of crawls.
         """
         return bool(node.breaker.since_ms) and self.others_serve((self.nodes.index(node),))
 
     def left_out(self, partition: int) -> bool:
-        """Whether a partition's node is away while another serves."""
+        """Tell whether a partition's node is away while another serves."""
         return self.spared(self.node_of[partition])
 
     def away_of(self, items: Iterable[Admission]) -> frozenset[str]:
-        """Those nodes which ``items`` belong to and which are known not to answer, while others do.
+        """Return nodes of ``items`` that are known to be away, while others answer.
 
-        It costs next to nothing as long as all answer, and ends when all that do not are found.
+        This costs next to nothing as long as all answer, and ends when all nodes that are away are
+        found.
         """
         if not any(node.breaker.since_ms for node in self.nodes):
             return frozenset()
@@ -81,6 +83,6 @@ class Placement:
         return frozenset(found)
 
     def nodes_of(self, items: Iterable[Admission]) -> frozenset[str]:
-        """Ids of the nodes which ``items`` belong to."""
+        """Return the ids of the nodes of ``items``."""
         partitions = {self.partition_of(urls.host_of(item.url)) for item in items}
         return frozenset(self.node_of[p].id for p in partitions)

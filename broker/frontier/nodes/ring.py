@@ -1,7 +1,8 @@
-"""Which Redis node holds which partition, and the identity that a frontier keeps for life.
+"""Which Redis node holds which partition, and the permanent identity of a frontier.
 
 ``uhashring`` only *proposes* the placement when the frontier is created; the table recorded in SQL
-decides from then on. Node ids live in the nodes, not in their addresses: an address may change.
+decides from then on. A node's id is stored in the node and does not depend on its address: an
+address may change.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from greencrawl.store.base import Store
 
 
 def propose(node_ids: Sequence[str], partitions: int) -> tuple[int, ...]:
-    """Placement by consistent hashing: element p is the index of the node of partition p."""
+    """Place partitions by consistent hashing: element p is the index of the node of partition p."""
     ring = HashRing(nodes=list(node_ids))
     index = {node: i for i, node in enumerate(node_ids)}
     return tuple(index[ring.get_node(f"partition-{p}")] for p in range(partitions))
 
 
 def new_identity(nodes: int, partitions: int) -> FrontierIdentity:
-    """A fresh identity with random ids and a random secret for the fingerprints."""
+    """Make a new identity with random ids and a random secret for the fingerprints."""
     ids = tuple(secrets.token_hex(8) for _ in range(nodes))
     return FrontierIdentity(
         id=secrets.token_hex(8),
@@ -43,7 +44,7 @@ def new_identity(nodes: int, partitions: int) -> FrontierIdentity:
 
 
 def _of_another_store(node: Node, frontier: str) -> str:
-    """The advice for a new store that meets a Redis which serves another one."""
+    """Return the advice for a new store that meets a Redis which serves another store."""
     return (
         f"Redis at {node.shown} holds frontier {frontier}, which this store does not know: it "
         "belongs to another GREENCRAWL_STORE. To go on with that one, give that "
@@ -55,7 +56,7 @@ def _begin_anew(node: Node) -> str:
     kind, _, path = node.shown.partition("://")
     if kind != "unix":
         return ". To begin anew, give an empty Redis"
-    folder = path.rpartition("/")[0]  # of the embedded one
+    folder = path.rpartition("/")[0]  # the folder of the embedded one
     return (
         ". To begin anew, give another folder by --data or GREENCRAWL_DATA, or delete "
         f"{folder} while nothing runs: what the other store has stays, and fills Redis again when "
@@ -67,9 +68,9 @@ def _check_rules(identity: FrontierIdentity) -> None:
     ours = {"suffixes": SUFFIXES, "canonicaliser": CANONICALISER, "layout": keys.LAYOUT}
     for name, value in ours.items():
         recorded = getattr(identity, name)
-        older = name == "layout" and recorded < value  # which is mended, see _bring_up_to_date
+        older = name == "layout" and recorded < value  # this is repaired, see _bring_up_to_date
         if name == "canonicaliser":
-            older = recorded in CANONICALISERS  # which stays as it is
+            older = recorded in CANONICALISERS  # this stays as it is
         if recorded != value and not older:
             raise FrontierMismatch(
                 f"this frontier was made with {name} {recorded}, this program has {value}: "
@@ -80,14 +81,14 @@ def _check_rules(identity: FrontierIdentity) -> None:
 def assemble(
     nodes: Sequence[Node], store: Store, partitions: int, *, create: bool
 ) -> tuple[FrontierIdentity, list[Node]]:
-    """Match the servers to the recorded identity; returns it and the nodes in its order.
+    """Match the servers to the recorded identity; return it and the nodes in its order.
 
-    With ``create`` a frontier is made if neither the store nor Redis knows one, an empty server
-    takes the place of a lost one, and one with an older layout is closed, to be emptied and
-    refilled when it is opened. Servers that do not answer are told from each other by where each
-    was met last, or the last one by what is left; they are adopted when they are back. Raises
-    FrontierMismatch for another list of nodes or other rules, Unavailable while there is nothing
-    to join.
+    With ``create``, a frontier is made if neither the store nor Redis knows one, and an empty
+    server takes the place of a lost one. A server with an older layout is closed, to be emptied and
+    refilled when it is opened. Servers that do not answer are identified by where each was last
+    seen; a single one also by being the only one left. They are adopted when they are back. Raises
+    FrontierMismatch for another list of nodes or other rules, Unavailable while there is nothing to
+    join.
     """
     owners, error = _owners(nodes)
     identity = store.frontier()
@@ -144,7 +145,7 @@ def assemble(
 
 
 def _owners(nodes: Sequence[Node]) -> tuple[list[dict[str, str] | None], Unavailable | None]:
-    """Each node's owner record, None for those that do not answer, and how one of them failed.
+    """Return each node's owner record, None if it does not answer, and one of the errors.
 
     Raises Unavailable if none answers.
     """
@@ -167,9 +168,10 @@ def _vacant(
     owners: Sequence[dict[str, str] | None],
     met: Mapping[str, str],
 ) -> dict[Node, str]:
-    """The ids of nodes that are empty or away: by where they were met last, then what is left.
+    """Return ids for nodes that are empty or away: by where they were last seen, or the last one
+    left.
 
-    Raises Unavailable if one cannot be told from another.
+    Raises Unavailable if two nodes cannot be told apart.
     """
     taken = {owner.get("id") for owner in owners if owner}
     free = [i for i in identity.nodes if i not in taken]
@@ -188,7 +190,8 @@ def _vacant(
 def _bring_up_to_date(
     identity: FrontierIdentity, nodes: Sequence[Node], store: Store, *, create: bool
 ) -> FrontierIdentity:
-    """Close all nodes first: a server that is open under the new layout must have it."""
+    """Bring a frontier to the new layout: first close all nodes, so that none is open without
+    it."""
     if not create:
         raise Unavailable(
             f"the frontier has layout {identity.layout}: waiting for a broker that brings it to "
@@ -201,12 +204,12 @@ def _bring_up_to_date(
 
 
 def outdated(owner: dict[str, str]) -> bool:
-    """Whether a server's data has an older layout; what has no number has the first one."""
+    """Tell whether a server's data has an older layout; without a number it has the first one."""
     return int(owner.get("layout", 1)) < keys.LAYOUT
 
 
 def close_outdated(node: Node) -> None:
-    """Close a server whose data has an older layout, until that is deleted. Idempotent."""
+    """Close a server whose data has an older layout, until they are deleted. Idempotent."""
     node.command(
         "EVAL",
         "local o = redis.call('HMGET', KEYS[1], 'layout', 'state') "
@@ -218,9 +221,9 @@ def close_outdated(node: Node) -> None:
 
 
 def settle(node: Node, frontier: str, node_id: str, state: str) -> dict[str, str]:
-    """Write an owner record into an empty server, unless somebody else was first.
+    """Write an owner record into an empty server, unless another broker was first.
 
-    ``state`` is "new" where the frontier was just made, and "lost" where the server held data.
+    ``state`` is "new" if the frontier was just made, and "lost" if the server held data.
     """
     node.command(
         "EVAL",

@@ -1,1 +1,1 @@
-"""How a node is given what it lacks after a restart or an absence: windows, replays, debts."""
+"""Gives a node what it lacks after a restart or an absence: windows, replays, debts."""

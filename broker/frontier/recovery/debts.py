@@ -1,13 +1,13 @@
-"""What nodes that were away have missed: links of pages that were committed meanwhile, and crawls.
+"""What nodes missed while they were away: links of pages that were committed then, and crawls.
 
-A page may be finished though a node cannot be told of its links: they are in the replay log, and
+A page may be finished although a node cannot be told of its links: they are in the replay log, and
 the node is owed them (``Store.owe``). Once it answers, the holder of its duty tells it the crawls
-and offers it all links since. That is idempotent. If it is cut off, the broker that takes the duty
-begins it again, and what comes to be owed meanwhile keeps the debt open. A node that came back
-under another run_id is given all that by its recovery.
+and offers it all links since. This is idempotent. If it is cut off, the broker that takes the duty
+starts again. What is added to the debt meanwhile keeps the debt open. A node that came back under
+another run_id gets all this from its recovery.
 
-While a debt is replayed the node's tick is where the debt began. So a node that then loses what it
-was given is given it again; no scan of it counts. Sessions go on.
+While a debt is replayed, the node's tick stays where the debt began. So a node that then loses what
+it was given gets it again; no scan of it counts. Sessions go on.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from greencrawl.store.base import Store
 log = logger("debts")
 
 LOOK_SECONDS = 1.0
-"""Seconds between two looks at what is owed."""
+"""Seconds between two checks of what is owed."""
 GIVE_UP_SECONDS = 2.0
-"""For which another broker may try what could not be done here."""
+"""For how long another broker may try what fails here."""
 
 _MARK = f"""
 redis.call('DEL', '{keys.NIL}')
@@ -46,12 +46,15 @@ if ARGV[3] == '' then redis.call('HDEL', KEYS[1], 'debt') return 1 end
 redis.call('HSET', KEYS[1], 'debt', 1, 'tick', math.min(tonumber(o[4]), tonumber(ARGV[3])))
 return 1
 """
-"""Note that a debt's replay begins, or is done. ARGV: run_id, epoch, since or '', the duty's
-name, its epoch. 0: the node is another now; -1: another broker has taken the duty."""
+"""Notes that a debt's replay begins, or is complete.
+
+ARGV: run_id, epoch, since or '', the duty's name, its epoch. 0: the node has changed; -1: another
+broker has taken the duty.
+"""
 
 
 class _DebtReplay:
-    """How far the replay of a debt is; see ``replay.ReplayProgress``. It ends with its duty."""
+    """The progress of a debt's replay; see ``replay.ReplayProgress``. It ends with its duty."""
 
     def __init__(self, node: Node, duties: Duties, duty: Duty) -> None:
         self._node = node
@@ -74,7 +77,7 @@ class _DebtReplay:
 
 
 class Debts:
-    """One broker's part in it: a greenlet. ``start()`` it, ``stop()`` it."""
+    """One broker's work on debts: a greenlet. ``start()`` it, ``stop()`` it."""
 
     def __init__(
         self,
@@ -84,7 +87,7 @@ class Debts:
         nodes_away: Callable[[], Collection[str]],
         activity: ActivityEvent,
     ) -> None:
-        """``nodes_away`` names those that nothing may be asked of."""
+        """Build it; ``nodes_away`` names nodes that must not be asked."""
         self._parts = parts
         self._nodes_away = nodes_away
         self._activity = activity
@@ -93,11 +96,11 @@ class Debts:
         self._greenlet: gevent.Greenlet[..., None] | None = None
 
     def start(self) -> None:
-        """Begin with what is owed from before."""
+        """Begin with debts from before."""
         self._greenlet = gevent.spawn(self._run)
 
     def stop(self) -> None:
-        """End at once; the next holder begins again."""
+        """End at once; the next holder starts again."""
         if self._greenlet is not None:
             self._greenlet.kill()
 
@@ -107,12 +110,12 @@ class Debts:
                 self.step()
             except Unavailable as error:
                 log.info("debts_wait", reason=str(error))
-            except Exception:  # a defect must not leave a crawl without its end for good
+            except Exception:  # a bug must not keep a crawl from its end for good
                 log.exception("debts_failed")
             gevent.sleep(LOOK_SECONDS)
 
     def step(self) -> None:
-        """Replay what is owed to nodes that answer, as far as it is for this broker to do.
+        """Replay what is owed to nodes that answer, as far as this broker has the duty.
 
         Raises Unavailable after the others if something could not be done.
         """
@@ -140,7 +143,7 @@ class Debts:
 
     def _replay(self, node: Node, duty: Duty) -> None:
         if node.command("HEXISTS", keys.OWNER, "owed"):
-            return  # its recovery is at it, and replays this as well
+            return  # its recovery is under way, and replays this as well
         store = self._store.under(duty)
         debt = store.begin_replay(node.id)
         if debt is None:
@@ -170,6 +173,7 @@ class Debts:
 
 
 def begin(store: Store, node: Node, since: int) -> Debt | None:
-    """What a recovery that gives the node all ``since`` pays by the way; None if it is nothing."""
+    """Return the debt that a recovery pays too if it gives the node all ``since``; None if there is
+    none."""
     owed = store.debts().get(node.id)
     return store.begin_replay(node.id) if owed is not None and owed.since >= since else None

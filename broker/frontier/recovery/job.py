@@ -1,4 +1,4 @@
-"""One replay of a node: what it is about, and how far it is."""
+"""One replay of a node: its window, and its progress."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Superseded(Unavailable):
 
 
 class Job:
-    """One replay: what it is about, how far it is, and its greenlet."""
+    """One replay: its window, its progress, and its greenlet."""
 
     def __init__(self, node: Node, run: str, *, emptying: bool = False) -> None:
         self.node = node
@@ -47,11 +47,12 @@ class Job:
 
     @property
     def running(self) -> bool:
-        """Whether it is not through yet; what it does afterwards is no condition of opening."""
+        """Tell whether it is not complete; what it does after that does not keep the node from
+        opening."""
         return self.phase != "done" and self.greenlet is not None and not self.greenlet.ready()
 
     def hold(self, what: int | str = "") -> None:
-        """Keep the node owed for a while, or ``what`` ms, or say "done". Raises Unavailable."""
+        """Keep the node owed for a while, or for ``what`` ms, or say "done". Raises Unavailable."""
         if not owner.hold(self.node, self.run, self.epoch, what):
             raise Superseded(f"Redis at {self.node.shown} was restarted again, or taken over")
         self.seconds = monotonic() - self.began
@@ -64,14 +65,14 @@ class Job:
             )  # fmt: skip
 
     def report(self) -> NodeRepair:
-        """How far it is, as the API tells it."""
+        """Return its progress, as the API tells it."""
         return NodeRepair(
             node=self.node.shown, phase=self.phase, everything=self.everything, done=self.done,
             total=self.total, seconds=self.seconds, detail=self.detail,
         )  # fmt: skip
 
     def refill(self, store: Store, memory: Memory, parts: Callable[[], Parts]) -> None:
-        """Empty the node if need be, and replay, until it is done or another broker is at it."""
+        """Empty the node if need be, and replay, until it is done or another broker does it."""
         pause = 0.5
         while True:
             try:
@@ -85,7 +86,7 @@ class Job:
             except Unavailable as error:
                 self.detail = str(error)
                 log.warning("replay_waits", node=self.node.shown, reason=str(error))
-            except Exception as error:  # a defect here must not end all hope
+            except Exception as error:  # a bug here must not end the replay for good
                 self.detail = repr(error)
                 log.exception("replay_failed", node=self.node.shown)
             else:
@@ -114,7 +115,7 @@ class Job:
         tick = int(node.command("HGET", keys.OWNER, "tick") or 0)
         since = max(tick - MARGIN, 0)
         self.everything = tick == 0
-        memory.watch()  # budgets go with the owner record
+        memory.watch()  # budgets are in the owner record, which was deleted
         debt = debts.begin(store, node, since)
         parts = parts_of()
         replay = Replay(parts, store, node, since, self, everything=self.everything)
@@ -131,5 +132,5 @@ class Job:
             parts.crawls.tell_node([c for c in crawls if c.state == "active"], node)
             if not self.everything:
                 replay.respill()
-        except Unavailable as error:  # nobody waits for this: what is due comes up by and by
+        except Unavailable as error:  # nothing waits for this: what is due is brought up later
             log.info("node_left", node=node.shown, reason=str(error))

@@ -1,20 +1,20 @@
-"""Opening a node: when a frontier is new, after a clean stop, and after Redis came back otherwise.
+"""Opens a node: of a new frontier, after a clean stop, or after Redis came back otherwise.
 
 A server that runs under another run_id than its owner record's may have lost its last writes. First
-its epoch is raised in the store. So every later commit knows that an older server of this node
-counts no more, and the replay reads all that was committed before. Then the node is claimed under
-that epoch. It is given what the replay log holds since MARGIN before its *tick*, a value of the
-store's clock that it kept; a node without a tick is given all
+its epoch is raised in the store. So every later commit knows that an older server of this node does
+not count any more, and the replay reads all that was committed before. Then the node is claimed
+under that epoch. It gets what the replay log holds since MARGIN before its *tick*, a value of the
+store's clock that it kept; a node without a tick gets all
 (``greencrawl.broker.frontier.recovery.replay``).
 
-While it goes on the node is *owed*: admitting and finishing go on, but no session opens, no scan
-counts, and no tick is written. So a replay that is cut short begins at the same place again. A
-broker that finds that nobody has worked on it for a while goes on with it. Sessions that the node
-forgot may still be fetching: it opens no new one until the longest lease and the longest request
-are over.
+During this the node is *owed*: admitting and finishing go on, but no session opens, no scan counts,
+and no tick is written. So a replay that is cut short starts again at the same place. A broker that
+finds that no other has worked on it for a while continues it. Sessions that the node forgot may
+still be fetching: it opens no new one until the longest lease and the longest request are over.
 
-A tick ahead of the store's clock means that the store lost data. It is refused until a person says
-``greencrawl repair --all``, which empties the node and gives it what the store still holds.
+A tick ahead of the store's clock means that the store lost data. Such a node is refused until a
+person runs ``greencrawl repair --all``, which empties the node and gives it what the store still
+holds.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from greencrawl.store.base import Store
 log = logger("recovery")
 
 FENCED_SECONDS = 30.0
-"""An epoch that was raised may stay this long without a node that was claimed under it."""
+"""How long a raised epoch may stay without a node that was claimed under it."""
 START_SECONDS = 10.0
-"""A broker that begins tries again for this long while others work on its nodes."""
+"""How long a starting broker tries again while others work on its nodes."""
 LOOK_SECONDS = 5.0
-"""Seconds between two looks at a node that is refused."""
+"""Seconds between two checks of a node that is refused."""
 
 
 def settled(node: Node, call: Callable[[], None]) -> None:
-    """Repeat a call that other brokers, which begin as well, came between.
+    """Repeat a call that other starting brokers have interrupted.
 
     Raises Unavailable at once if the node does not answer, after some seconds in any case.
     """
@@ -73,7 +73,7 @@ def settled(node: Node, call: Callable[[], None]) -> None:
 
 
 class StoreLostData(Unavailable):
-    """Raised when the replay log is older than what a node has seen of it: it lost data."""
+    """Raised when a node's tick is ahead of the replay log: the store lost data."""
 
 
 class Recovery:
@@ -88,8 +88,10 @@ class Recovery:
         rest_ms: int,
         gap_ms: int,
     ) -> None:
-        """``parts`` are asked for when a replay begins: their calls are guarded by this, so they
-        are made after it. ``gap_ms``: the longest pause between two calls that is no outage.
+        """Build it; ``gap_ms`` is the longest pause between two calls that is no outage.
+
+        ``parts`` are called when a replay begins: this object guards their calls, so they are made
+        after it.
         """
         self._placement = placement
         self._store = store
@@ -103,15 +105,15 @@ class Recovery:
         self._fenced: dict[str, float] = {}
         self._looked = 0.0
         self.refused: dict[str, str] = {}
-        """Node → why nothing may be asked of it."""
+        """Node → why it must not be asked."""
 
     # -- opening
 
     def meet(self, node: Node) -> None:
-        """Open a node at the start of a broker, which may have to wait for a person.
+        """Open a node at the start of a broker; a person may have to repair something first.
 
-        Raises Unavailable; InvalidConfig if the server would evict keys, FrontierMismatch if
-        another one stands at this address now.
+        Raises Unavailable; InvalidConfig if the server would evict keys; FrontierMismatch if
+        another server has this address now.
         """
         try:
             settled(node, lambda: self._open(node))
@@ -119,9 +121,9 @@ class Recovery:
             log.warning("node_refused", node=node.shown, reason=str(error))
 
     def reopen(self, node: Node) -> None:
-        """Open a node that was restarted, or go on with a replay that was cut short.
+        """Open a node that was restarted, or continue a replay that was cut short.
 
-        Raises Unavailable, also where a person has to mend something first.
+        Raises Unavailable, also if a person has to repair something first.
         """
         try:
             self._open(node)
@@ -129,7 +131,7 @@ class Recovery:
             raise Unavailable(str(error)) from error
 
     def check(self, node: Node) -> None:
-        """Raises Unavailable while a node is refused; looks now and then whether it still is."""
+        """Raise Unavailable while a node is refused; check now and then whether it still is."""
         if node.id in self.refused:
             if monotonic() - self._looked > LOOK_SECONDS:
                 self._looked = monotonic()
@@ -138,21 +140,21 @@ class Recovery:
                 raise Unavailable(self.refused[node.id])
 
     def closed(self, node: Node) -> bool:
-        """Whether nothing can be asked of a node yet: it is refused, or being emptied."""
+        """Tell whether a node must not be asked yet: it is refused, or being emptied."""
         job = self._jobs.get(node.id)
         return node.id in self.refused or (job is not None and job.running and job.emptying)
 
     def compare(self, node: Node, stamp: Stamp) -> None:
-        """Look at a node with the store's clock and the epochs just read. Raises Unavailable."""
+        """Compare a node with the store's clock and the epochs just read. Raises Unavailable."""
         if node.tick > stamp.clock:
-            self._refuse_older_store(node, node.owner())  # in the order that counts
+            self._refuse_older_store(node, node.owner())  # this order matters
         try:
             node.follow(stamp.epochs.get(node.id, 0))
         except Fenced:
             self.reopen(node)
 
     def compare_all(self, stamp: Stamp) -> None:
-        """:meth:`compare` each node with what the store has just said. Raises nothing."""
+        """:meth:`compare` each node with what the store has just told. Raises nothing."""
         for node in self._placement.nodes:
             try:
                 self.compare(node, stamp)
@@ -160,7 +162,7 @@ class Recovery:
                 log.info("not_compared", node=node.shown, reason=str(error))
 
     def nodes_away(self) -> dict[str, NodeAway]:
-        """By their ids the nodes that do not answer, or that nothing may be asked of."""
+        """Return by their ids the nodes that do not answer, or that must not be asked."""
         found = {}
         for node in self._placement.nodes:
             if node.breaker.since_ms:
@@ -191,7 +193,7 @@ class Recovery:
             owner = self._owner(node)
             self._refuse_older_store(node, owner)
             epoch = self._store.clock().epochs.get(node.id, 0)
-            owner = self._owner(node)  # again: who claims it raises the epoch before
+            owner = self._owner(node)  # read again: a broker that claims it raises the epoch first
             if owner["run"] == run and owner["state"] in ("open", "emptying"):
                 if int(owner["epoch"]) < epoch:
                     self._refuse_fenced(node, epoch)
@@ -212,7 +214,7 @@ class Recovery:
         owner = node.owner() or settle(node, identity.id, node.id, "lost")
         if owner.get("frontier") != identity.id or owner.get("id") != node.id:
             raise FrontierMismatch(f"Redis at {node.shown} is not the node that stood there before")
-        if outdated(owner):  # an upgrade, or a server that was put back to before one
+        if outdated(owner):  # an upgrade, or a server that was restored from before one
             log.warning("layout_outdated", node=node.shown, layout=owner.get("layout", "1"))
             close_outdated(node)
             owner = node.owner()
@@ -224,7 +226,10 @@ class Recovery:
         self._fenced.pop(node.id, None)
 
     def _refuse_older_store(self, node: Node, owner: dict[str, str]) -> None:
-        """The owner record was read before the clock, so its tick cannot be ahead of it."""
+        """Refuse a node whose tick is ahead of the store's clock.
+
+        The owner record was read before the clock, so its tick cannot be ahead otherwise.
+        """
         tick, clock = int(owner["tick"]), self._store.clock().clock
         if tick > clock:
             why = (
@@ -236,14 +241,14 @@ class Recovery:
             raise StoreLostData(why)
 
     def _refuse_emptied(self, node: Node, owner: dict[str, str]) -> None:
-        """Leave a node to whoever is emptying it: its epoch is not to be raised meanwhile."""
+        """Leave a node to the broker that empties it: its epoch must not be raised meanwhile."""
         if owner["state"] == "emptying" and float(owner.get("owed", 0)) > node.now_ms():
             why = f"another broker is emptying Redis at {node.shown}"
             self.refused[node.id] = why
             raise Fenced(why)
 
     def _refuse_fenced(self, node: Node, epoch: int) -> None:
-        """Leave it to whoever raised the epoch to claim the node, for a while."""
+        """Leave a node for a while to the broker that raised the epoch to claim it."""
         if monotonic() - self._fenced.setdefault(node.id, monotonic()) < FENCED_SECONDS:
             why = f"Redis at {node.shown} is not the one of epoch {epoch} (yet)"
             self.refused[node.id] = why
@@ -259,7 +264,7 @@ class Recovery:
         return how
 
     def _go_on(self, node: Node, owner: dict[str, str], run: str) -> None:
-        """Take over a replay that nobody has been at for a while."""
+        """Take over a replay that no broker has worked on for a while."""
         if "owed" in owner and float(owner["owed"]) <= node.now_ms():
             self._start(Job(node, run))
 
@@ -302,8 +307,8 @@ class Recovery:
     def repair_all(self, everything: bool) -> None:
         """Give the nodes again what the replay log holds since their ticks, or all of it.
 
-        Goes on in the background; see :meth:`report_all`. Raises Unavailable after the others if
-        that could not begin at a node.
+        It goes on in the background; see :meth:`report_all`. Raises Unavailable after the others if
+        it could not begin at a node.
         """
         failed: Unavailable | None = None
         for node in self._placement.nodes:
@@ -315,11 +320,11 @@ class Recovery:
             raise failed
 
     def report_all(self) -> list[NodeRepair]:
-        """What this process does or did to refill each node."""
+        """Return what this process does or did to refill each node."""
         return [self.report(node) for node in self._placement.nodes]
 
     def report(self, node: Node) -> NodeRepair:
-        """How a node stands. Raises nothing."""
+        """Return the state of a node. Raises nothing."""
         if node.id in self.refused:
             return NodeRepair(node=node.shown, phase="none", detail=self.refused[node.id])
         job = self._jobs.get(node.id)
@@ -333,12 +338,13 @@ class Recovery:
         return job.report() if job is not None else NodeRepair(node=node.shown, phase="none")
 
     def owed(self) -> bool:
-        """Whether a replay of a node that answers is under way, wherever. Raises nothing."""
+        """Tell whether a replay of a node that answers is under way, at any broker. Raises
+        nothing."""
         phases = {self.report(node).phase for node in self._placement.nodes}
         return not phases <= {"none", "done"}
 
     def stop(self) -> None:
-        """End what is under way; the next broker begins it again."""
+        """End what is under way; the next broker starts it again."""
         for job in self._jobs.values():
             running = job.running
             if job.greenlet is not None:

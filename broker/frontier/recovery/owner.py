@@ -1,4 +1,4 @@
-"""The steps of a node's owner record: claimed, held while a replay goes on, emptied, stopped."""
+"""The states of a node's owner record: claimed, held during a replay, emptied, stopped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from greencrawl.broker.frontier.nodes.lua_scripts import CLOCK
 from greencrawl.broker.frontier.nodes.node import Node
 
 STALLED_MS = 10_000
-"""A replay that put nothing in for so long is taken over."""
+"""Another broker takes over a replay that put nothing in for so long."""
 
 _FIELDS = "'state', 'epoch', 'clean', 'owed', 'offset', 'used', 'gap', 'jumps', 'parts', 'run'"
 _NOW = f"""{CLOCK}
@@ -40,11 +40,14 @@ end
 if how ~= 'clean' and how ~= 'taken' then redis.call('HSET', KEYS[1], 'owed', now + stalled) end
 return how
 """
-"""ARGV: run_id, epoch, epoch before it, longest hold ms, ms after which it is taken over, gap ms,
-partitions, the latest time by what the caller knows or ''. Epochs only rise. Nothing was lost if
-that epoch was stopped in order (clean), or if another broker opened the node under it since this
-one looked (taken; owed: its replay is to be gone on with). A copy from before, or a machine whose
-clock is ahead, may tell a time that is yet to come: it is set back."""
+"""Claims a node. Epochs only rise.
+
+ARGV: run_id, epoch, epoch before it, longest hold ms, ms after which it is taken over, gap ms,
+partitions, the latest time by what the caller knows or ''. Nothing was lost in two cases: that
+epoch was shut down (clean), or another broker opened the node under it since the caller looked
+(taken; owed: its replay is to be continued). A copy from before, or a machine whose clock is ahead,
+may tell a time in the future: it is set back.
+"""
 
 _HOLD = f"""{_NOW}
 if o[10] ~= ARGV[1] or o[2] ~= ARGV[2] then return 0 end
@@ -57,10 +60,11 @@ redis.call('HSET', KEYS[1], 'owed', now + ARGV[3])
 if ARGV[4] == 'everything' then redis.call('HSET', KEYS[1], 'tick', 0) end
 return 1
 """
-"""Go on owing the node a replay for some ms, or be done. ARGV: run_id, epoch, ms or 'done'.
+"""Keeps the node owed a replay for some ms, or says that it is done.
 
-A node that was given all it was owed can name its crawls (``listed``, see
-``lua/crawls/told.lua``)."""
+ARGV: run_id, epoch, ms or 'done'. A node that got all it was owed can name its crawls (``listed``,
+see ``lua/crawls/told.lua``).
+"""
 
 _EMPTY = f"""{_NOW}
 if tonumber(o[2]) >= tonumber(ARGV[2]) then return 0 end
@@ -72,8 +76,10 @@ for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
 end
 return 1
 """
-"""Close the node to be emptied; a store that lost data may know lower epochs of duties. ARGV:
-run_id, epoch, ms until it is taken over, longest hold ms."""
+"""Closes the node to be emptied; a store that lost data may know lower epochs of duties.
+
+ARGV: run_id, epoch, ms until it is taken over, longest hold ms.
+"""
 
 _EMPTIED = f"""
 redis.call('DEL', '{keys.NIL}')
@@ -93,9 +99,9 @@ return redis.call('HSET', KEYS[1], 'clean', ARGV[1])
 def claim(
     node: Node, run: str, epoch: int | str, known: int, rest_ms: int, gap_ms: int, partitions: int
 ) -> str:
-    """Put a node under a new epoch; how it was found, or "moved" or "busy": it was not claimed.
+    """Put a node under a new epoch.
 
-    Raises Unavailable.
+    Returns how it was found, or "moved" or "busy": then it was not claimed. Raises Unavailable.
     """
     latest_ms = node.clock.latest_ms()
     latest = "" if latest_ms is None else round(latest_ms)
@@ -107,7 +113,8 @@ def claim(
 def hold(
     node: Node, run: str, epoch: int | str, what: int | str = "", *, everything: bool = False
 ) -> bool:
-    """Owe the node a replay for ``what`` ms more, or be "done"; False if it is no longer ours.
+    """Owe the node a replay for ``what`` ms more, or be "done"; return False if it is no longer
+    ours.
 
     Raises Unavailable.
     """
@@ -116,20 +123,23 @@ def hold(
 
 
 def close_to_empty(node: Node, run: str, epoch: int | str, rest_ms: int) -> bool:
-    """Close a node that is to be emptied; False if another broker is at it. Raises Unavailable."""
+    """Close a node that is to be emptied; return False if another broker works on it.
+
+    Raises Unavailable.
+    """
     what = (run, epoch, STALLED_MS, rest_ms)
     return bool(node.command("EVAL", _EMPTY, 1, keys.OWNER, *what))
 
 
 def open_emptied(node: Node, run: str, epoch: int | str) -> bool:
-    """Open a node that is empty now; False if it is no longer ours. Raises Unavailable."""
+    """Open a node that is empty now; return False if it is no longer ours. Raises Unavailable."""
     return bool(node.command("EVAL", _EMPTIED, 1, keys.OWNER, run, epoch))
 
 
 def mark_clean(node: Node) -> None:
-    """Note that this server is about to be stopped in order, with nothing lost.
+    """Note that this server is about to be shut down, with nothing lost.
 
-    The epoch says which stop it was: opening raises it, so that a server which was put back to
+    The epoch tells which shutdown it was: opening raises it. So a server that was restored from
     before that is not taken for a clean one.
     """
     node.command("EVAL", _CLEAN, 1, keys.OWNER, node.epoch)

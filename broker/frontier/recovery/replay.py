@@ -1,9 +1,9 @@
-"""Giving a Redis node what the replay log holds since some value of its clock, or all of it.
+"""Gives a Redis node what the replay log holds since some value of its clock, or all of it.
 
 The crawls come first, then what was queued from the overflow, marks of what is settled, seeds, the
-links of pages, operators' delays, and blocks. All of it is idempotent: one that was cut off is
-begun again. The cost of a window depends on what happened within it, not on what the store or the
-node hold.
+links of pages, operators' delays, and blocks. All of it is idempotent: a replay that was cut off
+starts again. The cost of a window depends on what happened in it, not on what the store or the node
+hold.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from greencrawl.store.base import Store
 log = logger("recovery")
 
 CHUNK = 2048
-"""Rows put in together: some for each of many partitions, and the work of few milliseconds."""
+"""Rows put in together: some for each of many partitions, and a few milliseconds of work."""
 HOLD_SECONDS = 1.0
-"""Seconds between two signs of life, at the least."""
+"""Least seconds between two signs of life."""
 YIELD_SECONDS = 0.003
-"""Nobody else runs for this long at a time, or as long as a page takes."""
+"""How long other greenlets wait at a time, unless a page takes longer."""
 
 
 class Parts(NamedTuple):
-    """What a node is given things through."""
+    """The parts of the frontier that a replay uses to give a node what it lacks."""
 
     placement: Placement
     crawls: Crawls
@@ -52,18 +52,18 @@ class Parts(NamedTuple):
 
 
 class ReplayProgress(Protocol):
-    """Who is told how far a replay is, in rows of the replay log."""
+    """Receives the progress of a replay, in rows of the replay log."""
 
     phase: Any
     done: int
     total: int
 
     def hold(self) -> None:
-        """Say after some rows that it goes on; what this raises ends it."""
+        """Say after some rows that it goes on; an exception here ends the replay."""
 
 
 class Replay:
-    """The replay log is read into one node: what was stamped ``since`` or later, or everything."""
+    """Reads the replay log into one node: what was stamped ``since`` or later, or everything."""
 
     def __init__(
         self, parts: Parts, store: Store, node: Node, since: int, progress: ReplayProgress,
@@ -77,7 +77,7 @@ class Replay:
         self._everything = everything
 
     def run(self) -> list[Crawl]:
-        """All that a node has to be given before sessions may open; returns the crawls.
+        """Give the node all that it needs before sessions may open; return the crawls.
 
         Raises Unavailable.
         """
@@ -87,7 +87,7 @@ class Replay:
         crawls = store.crawls()
         self.tell(crawls)
         self._free()
-        if self._everything:  # else an empty node would take for new what waits
+        if self._everything:  # otherwise an empty node would take waiting URLs for new
             self.respill()
         put = ReplaySender(self._parts, self._node, progress, {crawl.id for crawl in crawls}, pages)
         log.info("replay_begins", node=self._node.shown, since=since, rows=progress.total)
@@ -105,8 +105,8 @@ class Replay:
     def tell(self, crawls: list[Crawl]) -> None:
         """Tell the node of its crawls, and delete those that the store no longer has.
 
-        What is done, has no quota that could be an old one, and is known in its present version in
-        each partition, is not told again.
+        A crawl is not told again if it is done, has no quota that could be outdated, and is known
+        in its present version in each partition.
         """
         told = self._parts.crawls.told(self._node)
         changed = [
@@ -118,12 +118,12 @@ class Replay:
         found = set().union(*told)
         if not self._everything and not self._node.command("HGET", keys.OWNER, "listed"):
             found |= self._records()
-        # Asked for last: what the node knew by then was in the store before.
+        # Read last: what the node knew by then was in the store before.
         for crawl in found - {crawl.id for crawl in self._store.crawls()}:
             self._parts.crawls.drop_crawl(crawl, self._node, self._progress.hold)
 
     def _records(self) -> set[int]:
-        """Crawls of which the node has records: of one that the version before has written."""
+        """Return crawls that the node has records of, as the previous version wrote them."""
         cursor = b"0"
         found: set[int] = set()
         while True:
@@ -135,16 +135,16 @@ class Replay:
                 return found
 
     def _free(self) -> None:
-        """Offer again what the node may have forgotten that it had taken from the overflow.
+        """Offer again what the node may have forgotten after taking it from the overflow.
 
-        A row is queued in Redis first and noted as that in SQL afterwards. What a node knows that
-        comes back with its tick at T was written after T was read, so whatever it forgot is noted
-        at T or later: rows noted before are queued there, or were settled since. A row that waits
-        may be anything to the node: spilled, unknown, or queued and known to the seen-set, which
+        A row is queued in Redis first, and then noted as queued in SQL. If a node comes back with
+        its tick at T, all that it knows was written after T was read. So whatever it forgot is
+        noted at T or later. Rows noted before are queued there, or were settled since. The node may
+        know a waiting row as spilled, as queued, or not at all; if it is queued, the seen-set
         refuses it when it is brought again. See decision 24.
 
-        Likewise all of a calendar that was on its way under an earlier epoch is due again. What the
-        node remembers of that is known as on its way there, and is queued no second time.
+        In the same way, all rows of a calendar that were on their way under an earlier epoch are
+        due again. The node knows those that it remembers, and queues them no second time.
         """
         for p in self._parts.placement.partitions_on(self._node):
             self._store.free_overflow(p, 0 if self._everything else self._since)
@@ -152,10 +152,10 @@ class Replay:
             self._progress.hold()
 
     def respill(self) -> int:
-        """Let the node know what began to wait in the overflow meanwhile; returns how many rows.
+        """Tell the node what began to wait in the overflow meanwhile; return how many rows.
 
-        Nothing depends on it but counters and the order of arrival: a row is brought back whether
-        the node knows of it or not. So in a window it comes last, when sessions open already.
+        Only counters and the order of arrival depend on it: a row is brought back whether the node
+        knows it or not. So in a window it comes last, when sessions open already.
         """
         count = 0
         for p in self._parts.placement.partitions_on(self._node):
@@ -172,21 +172,21 @@ class Replay:
         return count
 
     def marks(self, put: ReplaySender) -> None:
-        """Pages and final states, as seen and finished."""
+        """Put in pages and final states, as seen and finished."""
         for marks in self._store.replay_marks(self._since):
             put.marks(marks)
             self._progress.done += len(marks)
 
     def seeds(self, put: ReplaySender) -> None:
-        """Batches of seeds, those that are pending too."""
-        for force in (True, False):  # what is forced comes first, and is then queued once
+        """Put in batches of seeds, also pending ones."""
+        for force in (True, False):  # forced ones come first, and are then queued once
             for batch in self._store.replay_seeds(self._since, force=force):
                 self._batch(put, batch)
                 self._progress.done += 1
             put.flush()
 
     def links(self, put: ReplaySender) -> None:
-        """The links of pages; leases are served meanwhile."""
+        """Put in the links of pages; leases are served meanwhile."""
         for chunk in self._store.replay_links(self._since):
             for crawl, links in chunk:
                 put.links(crawl, links)
@@ -195,10 +195,10 @@ class Replay:
         put.flush()
 
     def delays(self) -> None:
-        """Least delays that operators have set.
+        """Put in the least delays that operators have set.
 
-        A process that changes one tells SQL first, then Redis. So once SQL holds what was given
-        from it, a change that was read too early to be given is told by whoever made it, and later.
+        A process that changes one tells SQL first, then Redis. It may change one after this has
+        read SQL. Then that process tells Redis later than this does, and its value stays.
         """
         given: dict[str, int] = {}
         while (found := self._store.delays()) != given:
@@ -209,12 +209,13 @@ class Replay:
             given = found
 
     def blocks(self) -> None:
-        """Blocks of hosts that are still in force."""
+        """Put in blocks of hosts that are still in force."""
         found = self._store.blocks(epoch_ms())
         self._parts.hosts.block_again(self._node, [(host, until_ms) for host, until_ms, _ in found])
 
     def _batch(self, put: ReplaySender, batch: SeedBatch) -> None:
-        """A forced batch queues again what was seen; of the whole past, what was not fetched since.
+        """Put in a batch; a forced one queues seen URLs again, in a full replay only those not
+        fetched since.
 
         A node that has its data knows by the number of the batch what it has queued of it.
         """
@@ -237,8 +238,8 @@ class Replay:
 class ReplaySender:
     """Puts rows of the replay log into one node, as far as they belong there.
 
-    ``pages`` are about those of the replay log that is read; ``most_bytes`` is what may be taken to
-    leave out links that were put in already.
+    ``pages`` is about how many the replay log has; ``most_bytes`` is the memory for remembering
+    links that were put in already.
     """
 
     def __init__(
@@ -262,11 +263,11 @@ class ReplaySender:
         self._held = self._yielded = monotonic()
 
     def here(self, host: str) -> bool:
-        """Whether the node holds the host's partition."""
+        """Tell whether the node holds the host's partition."""
         return self._placement.partition_of(host) in self._on
 
     def marks(self, marks: Iterable[Mark]) -> None:
-        """Count as seen and finished."""
+        """Count URLs as seen and finished."""
         by_crawl: dict[int, list[Mark]] = {}
         for mark in marks:
             if self.here(host_of(mark.url)):
@@ -275,12 +276,12 @@ class ReplaySender:
             self._put(crawl, partial(self._mark, crawl, some))
 
     def _mark(self, crawl: int, marks: list[Mark]) -> None:
-        with suppress(Full):  # what is not marked is at worst fetched again
+        with suppress(Full):  # an unmarked page is at worst fetched again
             self._admitting.mark_settled(crawl, marks)
             self._known.note(crawl, (mark.url for mark in marks))
 
     def links(self, crawl: int, links: Iterable[Admission]) -> None:
-        """Queue what is new, now or at the latest at :meth:`flush`."""
+        """Queue new links, now or at the latest at :meth:`flush`."""
         if crawl not in self._crawls:
             return
         rows = self._rows.setdefault(crawl, {})
@@ -300,14 +301,14 @@ class ReplaySender:
             self._put(crawl, partial(self._admitting.admit_rows, crawl, rows))
 
     def forced(self, crawl: int, items: list[Admission], batch: int) -> None:
-        """Queue all, with the number of a forced batch. Raises Full."""
+        """Queue all URLs, with the number of a forced batch. Raises Full."""
         some = [item for item in items if self.here(host_of(item.url))]
         admit = partial(self._admitting.admit, mode=Mode.FORCE, batch=batch)
         for start in range(0, len(some), CHUNK):
             self._put(crawl, partial(admit, crawl, some[start : start + CHUNK]))
 
     def _put(self, crawl: int, put: Callable[[], object]) -> None:
-        if crawl in self._crawls:  # else it was deleted, perhaps just now
+        if crawl in self._crawls:  # otherwise it was deleted, perhaps just now
             try:
                 put()
             except UnknownCrawl:
@@ -319,7 +320,7 @@ class ReplaySender:
         self._held = self._yielded = monotonic()
 
     def let_others_run(self) -> None:
-        """Let others run: what is known already takes no call that would."""
+        """Let other greenlets run: known links make no calls that would."""
         now = monotonic()
         if now - self._held > HOLD_SECONDS:
             self._hold()

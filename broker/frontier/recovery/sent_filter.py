@@ -1,7 +1,7 @@
-"""Remembers what a replay has put into a node already, within a bounded memory.
+"""Remembers what a replay has put into a node already, in bounded memory.
 
-Most links of a log lead to URLs that other pages link to as well. Redis would answer each of them
-"known"; asking costs twenty times what it takes to look here.
+Most links of the log lead to URLs that other pages link to as well. Redis would answer each of them
+"known"; asking costs twenty times as much as looking here.
 """
 
 from __future__ import annotations
@@ -13,31 +13,35 @@ from greencrawl.schema.net.urls import CANONICALISER, fingerprint
 from greencrawl.schema.records import Admission
 
 MOST_BYTES = 256 * 1024 * 1024
-"""Of a process: nodes that may be refilled at the same time share it."""
+"""Most bytes of a process: nodes that are refilled at the same time share them."""
 LEAST_SLOTS = 1 << 12
 SLOTS_A_PAGE = 16
-"""URLs that a page leads to first, and room: two of them in one slot displace each other."""
+"""Slots for each page: for the URLs that it is the first to link to, and some room.
+
+Two URLs in one slot displace each other.
+"""
 
 _SLOT_BYTES = 8
 _SPREAD = 0x9E3779B97F4A7C15
-"""Odd, so that no two crawls share their numbers; 2^64 divided by the golden ratio."""
+"""2^64 divided by the golden ratio; odd, so that no two crawls share their numbers."""
 _ALL_BITS = (1 << 64) - 1
 
 
 class SentFilter:
     """A set of (crawl, URL) that forgets but never errs: each has one slot, which keeps the last.
 
-    A slot holds all 64 bits of a fingerprint under the frontier's secret, mixed with the crawl, so
-    what is found was put there ("exact" as the seen-set is, up to 64-bit collisions). A value that
-    is not found may have been there.
+    A slot holds all 64 bits of a fingerprint under the frontier's secret, mixed with the crawl. So
+    a value that is found was put there (apart from 64-bit collisions, as in the seen-set). A value
+    that is not found may have been there.
     """
 
     def __init__(
         self, secret: int, pages: int, most_bytes: int = MOST_BYTES, *, version: int = CANONICALISER
     ) -> None:
-        """``pages`` are those of the replay log that is read: a small one takes little memory.
+        """Make an empty set; ``pages`` is about how many the replay log has: a small log takes
+        little memory.
 
-        ``version`` is that of the frontier's rules for URLs, as its secret is the frontier's.
+        ``version`` is that of the frontier's rules for URLs; the secret is the frontier's, too.
         """
         wanted = min(pages * SLOTS_A_PAGE, most_bytes // _SLOT_BYTES)
         slots = max(1 << max(wanted, 1).bit_length() - 1, LEAST_SLOTS)
@@ -45,15 +49,15 @@ class SentFilter:
         self._version = version
         self._mask = slots - 1
         self._slots = array("Q", [0]) * slots
-        self._slots[0] = 1  # 0 belongs into this slot, and is not there yet; 1 does not
+        self._slots[0] = 1  # a 0 belongs into this slot and is not there yet; a 1 does not
 
     @property
     def bytes(self) -> int:
-        """What it takes."""
+        """Return the bytes that it takes."""
         return len(self._slots) * _SLOT_BYTES
 
     def unknown(self, crawl: int, links: Iterable[Admission]) -> list[tuple[int, Admission]]:
-        """(fingerprint, link) of those not found; they are known from now on."""
+        """Return (fingerprint, link) of those not found; they are known from now on."""
         number_of, secret, version = fingerprint, self._secret, self._version
         slots, mask = self._slots, self._mask
         salt = crawl * _SPREAD & _ALL_BITS
@@ -68,7 +72,7 @@ class SentFilter:
         return found
 
     def note(self, crawl: int, urls: Iterable[str]) -> None:
-        """The node has these."""
+        """Note that the node has these."""
         salt = crawl * _SPREAD & _ALL_BITS
         for url in urls:
             key = fingerprint(url, self._secret, self._version) & _ALL_BITS ^ salt

@@ -1,4 +1,4 @@
-"""How the Redis nodes of a frontier are, for who watches them; nothing is decided by it."""
+"""The state of a frontier's Redis nodes for monitoring; nothing is decided by it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from greencrawl.schema.records import NodeRepair
 
 
 class NodeVitals(Struct, frozen=True, kw_only=True):
-    """One node. For a node that does not answer, only ``up`` and the last known epoch are told.
+    """One node; if it does not answer, only ``up`` and the last known epoch are set.
 
-    ``node`` is its address as it is shown, ``used_bytes`` of ``limit_bytes`` its memory; ``full``
+    ``node`` is its address as it is shown, ``used_bytes`` of ``limit_bytes`` its memory. ``full``
     says that it is near the limit, so that no further seeds are taken.
     """
 
@@ -29,7 +29,7 @@ class NodeVitals(Struct, frozen=True, kw_only=True):
 
 
 def look(node: Node, recovery: Recovery) -> NodeVitals:
-    """Ask a node, if it is not known to be away. Raises nothing."""
+    """Ask a node, unless it is known to be away. Raises nothing."""
     epoch = int(node.epoch or 0)
     if node.id in recovery.nodes_away():
         return NodeVitals(id=node.id, node=node.shown, up=False, epoch=epoch)

@@ -1,1 +1,1 @@
-"""How the Lua scripts are called, what goes into them, and what comes back."""
+"""Calls of the Lua scripts: their arguments, and their replies."""

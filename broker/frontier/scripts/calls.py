@@ -1,7 +1,8 @@
-"""How scripts are called: on many partitions at once, under a duty, and what is left out.
+"""Calls scripts: on many partitions at once, under a duty, and without nodes that are away.
 
-Calls of one node go in one round trip, and nodes side by side. Before each call the node is checked
-to be the one that the store knows. Afterwards, a node that was restarted is opened again.
+The calls to one node go in one round trip, and all nodes are called at the same time. Before each
+call it is checked that the node is the one that the store knows. Afterwards a node that was
+restarted is opened again.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from greencrawl.schema.errors import DutyLost, GreencrawlError, Unavailable
 from greencrawl.schema.records import Duty
 
 BATCH = 128
-"""URLs or tasks a script call: some 10 µs of the server each, so that none stalls it for long."""
+"""URLs or tasks of a script call: some 10 µs of the server each, so no call stalls it for long."""
 FEW = 32
-"""The same for sessions and hosts, which may bring dozens of tasks each."""
+"""Sessions and hosts of a script call, which may bring dozens of tasks each."""
 PIPELINED = 512
-"""Calls of a round trip to a node, where there are many."""
+"""Most calls of a round trip to a node."""
 NEED_WORD = frozenset({"open", "extend", "tend", "beat"})
-"""Scripts that are not run without a word of the store."""
+"""Scripts that are not run unless the store answered lately."""
 
 
 class Guard(Protocol):
-    """Who opens nodes, and knows of which nothing may be asked."""
+    """Opens nodes, and knows which must not be asked."""
 
     def check(self, node: Node) -> None:
-        """Raises Unavailable while nothing may be asked of the node."""
+        """Raise Unavailable while the node must not be asked."""
 
     def reopen(self, node: Node) -> None:
         """Open a node that was restarted. Raises Unavailable."""
@@ -45,9 +46,9 @@ class Scripts:
     def __init__(
         self, placement: Placement, guard: Guard, store_contact: StoreContact, *, create: bool
     ) -> None:
-        """``create``: for a broker, which opens nodes; a worker waits until one has."""
+        """Build it; ``create`` is for a broker, which opens nodes; a worker waits until one has."""
         self.duty: Duty | None = None
-        """What every call carries that names no other."""
+        """The duty of calls that name no other."""
         self._placement = placement
         self._node_numbers = placement.identity.placement
         self._nodes = placement.nodes
@@ -56,7 +57,8 @@ class Scripts:
         self._create = create
 
     def under(self, duty: Duty) -> Scripts:
-        """The same for the holder of a duty: calls raise DutyLost once it passed on."""
+        """Return the same scripts for the holder of a duty: calls raise DutyLost once it has passed
+        on."""
         held = copy.copy(self)
         held.duty = duty
         return held
@@ -70,10 +72,11 @@ class Scripts:
         duty: Duty | None = None,
         failed: dict[int, Unavailable] | None = None,
     ) -> dict[int, list[Any]]:
-        """Run a script on several partitions: one round trip a node, nodes side by side.
+        """Run a script on several partitions: one round trip a node, all nodes at the same time.
 
-        ``partial``: see :class:`greencrawl.broker.frontier.leasing.Calls`; ``failed`` takes why
-        each node that was left out was. Raises DutyLost where another broker has taken ``duty``.
+        ``partial``: see :class:`greencrawl.broker.frontier.leasing.Calls`; ``failed`` gets the
+        reason for each node that was left out. Raises DutyLost if another broker has taken
+        ``duty``.
         """
         by_node: dict[int, list[int]] = {}
         for p in calls:
@@ -118,7 +121,8 @@ class Scripts:
         calls: list[tuple[int, bytes]],
         duty: Duty | None = None,
     ) -> list[list[Any]]:
-        """Run a script on partitions of one node; replies in their order. See :meth:`Node.run`.
+        """Run a script on partitions of one node; return replies in their order. See
+        :meth:`Node.run`.
 
         Raises Unavailable, DutyLost.
         """
@@ -132,7 +136,7 @@ class Scripts:
                 beats = self._store_contact.heard()
         try:
             return node.run(script, calls, duty, beats=beats)
-        except Moved:  # another broker has reopened it, or it was away when we began
+        except Moved:  # another broker has reopened it, or it was away at our start
             if self._create and not node.epoch:
                 self._guard.reopen(node)
             else:
@@ -146,7 +150,7 @@ class Scripts:
             raise
 
     def _fenced(self, node: Node) -> None:
-        """Raises Unavailable unless the store has said of late that this is the node it knows."""
+        """Raise Unavailable unless the store has told lately that this is the node it knows."""
         try:
             node.follow(self._store_contact.epoch(node.id))
         except Fenced:

@@ -34,21 +34,24 @@ from greencrawl.schema.wire import to_msgpack
 
 LONGEST_BLOCK_SECONDS = 7 * 86_400
 FIRST_BACKOFF_SECONDS = 30
-"""A failing host's first block; doubles with each further one, up to an hour."""
+"""A failing host's first block; each further one is twice as long, up to an hour."""
 
 LEVEL_A = ord("A")
 
 
 def value_of(item: Admission) -> str:
-    """What is queued: the level's character, then ``depth[,redirects,errors,deliveries]path``,
-    the kind packed with the redirects. A script may add a mark behind the deliveries."""
+    """Return what is queued: the level's character, then
+    ``depth[,redirects,errors,deliveries]path``.
+
+    The kind is packed with the redirects. A script may add a mark after the deliveries.
+    """
     if number := pack_redirects(item):
         return f"{chr(LEVEL_A + item.level)}{item.depth},{number},0,0{task_path(item.url)}"
     return f"{chr(LEVEL_A + item.level)}{item.depth}{task_path(item.url)}"
 
 
 def task_of(task: int, host: str, value: str) -> Task:
-    """A leased task from its level character and entry."""
+    """Return a leased task from its level character and entry."""
     level, end = ord(value[0]) - LEVEL_A, 1
     while value[end].isdigit() or value[end] == ",":
         end += 1
@@ -68,12 +71,13 @@ def task_of(task: int, host: str, value: str) -> Task:
 
 
 def blob(data: bytes) -> msgspec.Raw:
-    """Bytes for a script, as msgpack's string: Lua takes no binary type, and looks into neither."""
+    """Return bytes for a script, as msgpack's string: Lua takes no binary type, and does not read
+    them."""
     return msgspec.Raw(b"\xdb" + len(data).to_bytes(4, "big") + data)
 
 
 class Drain(NamedTuple):
-    """Tasks of a host to let go of: values that ``lua/queue/drain.lua`` named, and fingerprints."""
+    """Tasks of a host to drop: values that ``lua/queue/drain.lua`` named, and fingerprints."""
 
     waiting: Sequence[str] = ()
     later: Sequence[str] = ()
@@ -81,7 +85,7 @@ class Drain(NamedTuple):
 
 
 class Drained(NamedTuple):
-    """What ``lua/queue/drain.lua`` answers. ``at`` is -1 once all retries were looked through."""
+    """The answer of ``lua/queue/drain.lua``. ``at`` is -1 once all retries were read."""
 
     removed: int
     next: Drain
@@ -90,7 +94,8 @@ class Drained(NamedTuple):
 
 
 def drained(reply: Sequence[Any]) -> Drained:
-    """What ``lua/queue/drain.lua`` answers: how many went, which are next, what is left."""
+    """Decode the answer of ``lua/queue/drain.lua``: how many were dropped, which are next, what is
+    left."""
     _, removed, waiting, later, at, left = reply
     following = Drain([value.decode() for value in waiting], [value.decode() for value in later])
     return Drained(removed, following, at, left)
@@ -110,7 +115,7 @@ class Mode(IntEnum):
 def admit_args(
     crawl: int, mode: Mode, batch: int, rows: Iterable[tuple[int, str, Admission | Mark]]
 ) -> bytes:
-    """Rows are (fingerprint, host, item). Fingerprints travel as decimal strings."""
+    """Encode rows of (fingerprint, host, item). Fingerprints travel as decimal strings."""
     flat: list[Any] = [crawl, int(mode), batch]
     for fingerprint, host, item in rows:
         if isinstance(item, Mark):
@@ -121,7 +126,7 @@ def admit_args(
 
 
 def mark_args(crawl: int, rows: Iterable[tuple[int, str, Admission]]) -> bytes:
-    """Rows are (fingerprint, host, item), which are in the overflow."""
+    """Encode rows of (fingerprint, host, item), which are in the overflow."""
     flat: list[Any] = [crawl]
     for fingerprint, host, item in rows:
         flat += (str(fingerprint), host, chr(LEVEL_A + item.level))
@@ -129,10 +134,10 @@ def mark_args(crawl: int, rows: Iterable[tuple[int, str, Admission]]) -> bytes:
 
 
 def state_of(crawl: Crawl) -> str:
-    """How a partition is to have a crawl; see ``lua/crawls/crawl.lua``.
+    """Return the state of a crawl in a partition; see ``lua/crawls/crawl.lua``.
 
-    One that is done at a limit or stopped goes on taking in what is found: the limit may be raised,
-    a person may resume it. One that rests is as one that is finished.
+    A crawl that is done at a limit or stopped still admits links that are found: the limit may be
+    raised, or a person may resume it. A resting crawl is like a finished one.
     """
     if crawl.stopping and crawl.reason == STOPPING_NOW:
         return "halt"
@@ -142,7 +147,7 @@ def state_of(crawl: Crawl) -> str:
 
 
 def crawl_args(crawl: Crawl, state: str, afresh: bool = False) -> bytes:
-    """Arguments of ``lua/crawls/crawl.lua``: a crawl in this state, its politeness in ms."""
+    """Return arguments of ``lua/crawls/crawl.lua``: a crawl in this state, its politeness in ms."""
     options = crawl.options
     return to_msgpack(
         [
@@ -162,7 +167,7 @@ def crawl_args(crawl: Crawl, state: str, afresh: bool = False) -> bytes:
 
 
 def session_of(partition: int, ttl: float, reply: Sequence[Any]) -> Session:
-    """A session from one element of open's answer."""
+    """Return a session from one element of open's answer."""
     token, crawl, revision, host, delay, floor, robots, failures, traps, *tasks = reply
     name = host.decode()
     return Session(
@@ -182,7 +187,7 @@ def session_of(partition: int, ttl: float, reply: Sequence[Any]) -> Session:
 
 
 def finish_row(item: FinishItem) -> list[Any]:
-    """What ``lua/sessions/finish.lua`` is told of one task: its end, and waits in ms."""
+    """Return one task for ``lua/sessions/finish.lua``: its end, and waits in ms."""
     outcome = item.outcome
     host = item.session.partition("/")[2]
     if isinstance(outcome, Done):
@@ -206,7 +211,8 @@ def finish_row(item: FinishItem) -> list[Any]:
 
 
 def close_row(item: CloseItem) -> list[Any]:
-    """What ``lua/sessions/close.lua`` is told: a host's report in ms, and tasks to release."""
+    """Return a session for ``lua/sessions/close.lua``: a host's report in ms, and tasks to
+    release."""
     r = item.report
     return [
         item.token, item.session.partition("/")[2], round(r.delay * 1000), round(r.latency * 1000),
@@ -218,7 +224,10 @@ def close_row(item: CloseItem) -> list[Any]:
 def reconcile_args(
     request: ReconcileRequest, longest_ms: int, most: int, gone: Iterable[int]
 ) -> bytes:
-    """``longest_ms``: the longest request. ``gone``: incarnations known to have left for good."""
+    """Encode a reconcile.
+
+    ``longest_ms``: the longest request. ``gone``: incarnations known to have left for good.
+    """
     rest = max(longest_ms - round(request.dead_for * 1000), 0)
     return to_msgpack(
         [
@@ -229,18 +238,19 @@ def reconcile_args(
 
 
 def release_row(item: ReleaseItem) -> list[Any]:
-    """What ``lua/sessions/release.lua`` is told: a token, its host, and numbers of tasks."""
+    """Return a session for ``lua/sessions/release.lua``: a token, its host, and numbers of
+    tasks."""
     return [item.token, item.session.partition("/")[2], *item.tasks]
 
 
 def fields(flat: Sequence[bytes]) -> dict[str, str]:
-    """A hash as Lua returns it."""
+    """Return a hash that Lua returned as a list."""
     text = [part.decode() for part in flat]
     return dict(zip(text[::2], text[1::2], strict=True))
 
 
 def counted(reply: Sequence[Any]) -> list[list[Any]]:
-    """What ``lua/crawls/count.lua`` answers for several crawls, as it would for each alone."""
+    """Return what ``lua/crawls/count.lua`` answers for several crawls, one answer for each."""
     now, flat, due, tend, owed, *more, state, version = reply
     rows = [(flat, due, state, version), *more]
     return [[now, flat, due, tend, owed, state, version] for flat, due, state, version in rows]
@@ -249,7 +259,7 @@ def counted(reply: Sequence[Any]) -> list[list[Any]]:
 def host_state(
     host: str, partition: int, now_ms: int, h: dict[str, str], waiting: int, why: str
 ) -> HostState:
-    """An operator's view of a host's record; ``delay`` is the host's own, without its crawls'.
+    """Return a host's record for an operator; ``delay`` is the host's own, without its crawls'.
 
     ``kept`` is only told of one host, and not of a list.
     """

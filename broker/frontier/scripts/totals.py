@@ -16,15 +16,15 @@ _COUNTERS = {
 
 
 class Scan(NamedTuple):
-    """Counters of a crawl over all partitions, and the states that they have it in."""
+    """Counters of a crawl over all partitions, and its states there."""
 
     totals: Totals
     states: frozenset[str]
-    """Of ``lua/crawls/crawl.lua``; more than one while a change of it is on its way."""
+    """States of ``lua/crawls/crawl.lua``; more than one while a change is on its way."""
 
 
 def total(partitions: Iterable[Sequence[bytes]]) -> Totals:
-    """The sum of the counter hashes of all partitions, each as Lua returns it.
+    """Return the sum of the counter hashes of all partitions, each as Lua returns it.
 
     Many partitions have many crawls: nothing is decoded that is not kept.
     """

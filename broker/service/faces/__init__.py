@@ -1,1 +1,1 @@
-"""What the HTTP API and the Monitor share: what people ask for in words, and what they do."""
+"""What the HTTP API and the Monitor share: parsing of queries, and actions."""

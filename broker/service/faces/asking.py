@@ -1,4 +1,4 @@
-"""What people ask for in words: a host, a moment, a range of statuses, a place in a list."""
+"""Parses queries of people: a host, a moment, a range of statuses, a place in a list."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from greencrawl.schema.text.patterns import Pattern
 
 
 def host_name(given: str) -> str:
-    """A host as people write it, to the frontier's name of it. Raises InvalidUrl."""
+    """Return the frontier's name of a host that a person wrote. Raises InvalidUrl."""
     if any(character in given for character in "/?#@\\"):
         raise InvalidUrl(given, "a host is a name or address, with its port unless 80 or 443")
     return host_of(canonicalise(f"http://{given}/"))
@@ -22,7 +22,7 @@ def host_name(given: str) -> str:
 
 @contextmanager
 def cursor() -> Iterator[None]:
-    """Raises InvalidConfig for what the store says is no cursor."""
+    """Turn the store's error about an invalid cursor into InvalidConfig."""
     try:
         yield
     except ValueError as error:
@@ -32,8 +32,10 @@ def cursor() -> Iterator[None]:
 def wanted_pages(
     host: str, status: str, since: str, grep: str
 ) -> tuple[PageFilter, Pattern | None]:
-    """Which pages are meant; "" leaves a part out. Raises InvalidConfig that names all that is
-    wrong."""
+    """Return which pages are wanted; "" leaves a part out.
+
+    Raises InvalidConfig that names all errors.
+    """
     problems: list[tuple[str, str]] = []
 
     def read(name: str, given: str, parse: Callable[[str], Any], nothing: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Questions to the loggers: what all processes said."""
+"""Queries to the loggers for the log lines of all processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["LEVELS", "asked", "found"]
 
 
 def asked(service: Service, given: Mapping[str, str], limit: int) -> LogsReply:
-    """The last lines that are wanted, by the names of :class:`LogsQuery`; "" leaves one out.
+    """Return the last lines for a query, by the names of :class:`LogsQuery`; "" leaves one out.
 
     Raises InvalidConfig and msgspec's ValidationError.
     """
@@ -28,7 +28,7 @@ def asked(service: Service, given: Mapping[str, str], limit: int) -> LogsReply:
 
 
 def found(service: Service, query: LogsQuery) -> LogsReply:
-    """What all loggers have of it. Raises InvalidConfig."""
+    """Return the lines of all loggers for a query. Raises InvalidConfig."""
     try:
         if query.after:
             key_of(query.after)
@@ -36,7 +36,7 @@ def found(service: Service, query: LogsQuery) -> LogsReply:
         raise InvalidConfig([("after", "is no cursor")]) from error
     crawl = query.crawl
     if crawl:
-        with suppress(UnknownCrawl):  # what was said of one that is deleted may be asked for
+        with suppress(UnknownCrawl):  # the logs of a deleted crawl may be asked for
             crawl = f"{crawl},{service.store.crawl(crawl).id}"
     return service.loggers.logs(
         replace(
@@ -49,7 +49,7 @@ def found(service: Service, query: LogsQuery) -> LogsReply:
 
 
 def _moment(name: str, text: str) -> str:
-    """A moment that means the same on machines whose clocks differ. Raises InvalidConfig."""
+    """Return a moment that means the same on machines whose clocks differ. Raises InvalidConfig."""
     try:
         at = datetime.fromtimestamp(since_ms(text) / 1000, UTC)
     except (ValueError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""What people do to crawls: pause, stop, resume, and have another try at what came to nothing.
+"""Actions on crawls: pause, stop, resume, and retry what failed.
 
 The HTTP API and the Monitor call the same functions.
 """
@@ -26,14 +26,14 @@ from greencrawl.schema.records import (
 
 
 class Missing(HttpProblem):
-    """Raised for what is not there: a 404."""
+    """Raised for something that does not exist: a 404."""
 
     def __init__(self, what: str) -> None:
         super().__init__(404, what)
 
 
 AGAIN = 1000
-"""Pages that are asked for again at once."""
+"""Most pages that are asked for again at once."""
 
 
 def pause(service: Service, name: str) -> Crawl:
@@ -49,15 +49,15 @@ def pause(service: Service, name: str) -> Crawl:
         if found.stopping:
             raise HttpProblem(409, f"crawl {name} is being stopped; resume it first")
         changed = service.store.set_state(found.id, "paused", version=found.version)
-        if changed.state == "paused":  # else it was changed meanwhile: it may be done
+        if changed.state == "paused":  # otherwise it was changed meanwhile: it may be done
             service.frontier.put_crawl(changed)
             return changed
 
 
 def stop(service: Service, name: str, *, now: bool) -> Crawl:
-    """End a crawl once nothing of it is leased; ``now``: what is leased is given back unfetched.
+    """End a crawl once nothing of it is leased; with ``now`` leased tasks are given back unfetched.
 
-    One that is done at a limit stays as it is. Idempotent. Raises UnknownCrawl.
+    A crawl that is done at a limit stays as it is. Idempotent. Raises UnknownCrawl.
     """
     reason = STOPPING_NOW if now else STOPPING
     while True:
@@ -66,22 +66,22 @@ def stop(service: Service, name: str, *, now: bool) -> Crawl:
         if done or (found.stopping and found.reason in (reason, STOPPING_NOW)):
             return found
         changed = service.store.set_state(found.id, "paused", reason, version=found.version)
-        if changed.stopping:  # else it was changed meanwhile
+        if changed.stopping:  # otherwise it was changed meanwhile
             service.frontier.put_crawl(changed)
             return changed
 
 
 def resume(service: Service, name: str) -> Crawl:
-    """Lease URLs of a crawl again, also after a stop or a limit that was raised. Idempotent."""
+    """Lease URLs of a crawl again, also after a stop or after a limit was raised. Idempotent."""
     changed = service.store.set_state(service.store.crawl(name).id, "active")
     service.frontier.put_crawl(changed)
     return changed
 
 
 def requeue(service: Service, name: str) -> SeedReply:
-    """Try all dead letters of a crawl again, with their errors forgotten.
+    """Try all present dead letters of a crawl again, without their earlier errors.
 
-    Those that are there now: one that is given up again meanwhile stays a dead letter.
+    A URL that is given up again meanwhile stays a dead letter.
     """
     crawl = service.store.crawl(name)
     now = service.store.tick()
@@ -94,17 +94,17 @@ def release(service: Service, name: str, shape: str | None) -> SeedReply:
     The crawl becomes active again if it was done.
     """
     crawl = service.store.crawl(name)
-    # First this: what workers park from here on by such a shape the store refuses.
+    # This comes first: from here on the store refuses what workers park by such a shape.
     released = service.store.add_released(crawl.id, [EVERY_SHAPE if shape is None else shape])
-    service.frontier.put_crawl(released)  # workers learn by the revision
+    service.frontier.put_crawl(released)  # the new revision tells workers
     return _settled(service, lambda: service.store.release_parked(crawl.id, shape))
 
 
 def fetch_failed(service: Service, name: str, function: str, message: str) -> SeedReply:
-    """Fetch pages again on which a function of the crawl's hook failed with this message, so that
-    it runs on them once more. A thousand of them at most; ``items`` is empty.
+    """Fetch pages again on which a function of the crawl's hook failed with this message.
 
-    Each keeps its depth. Raises UnknownCrawl.
+    So the hook runs on them once more. A thousand of them at most; ``items`` is empty. Each keeps
+    its depth. Raises UnknownCrawl.
     """
     crawl = service.store.crawl(name)
     found = service.store.hook_failures(crawl.id, function, message, limit=AGAIN)
@@ -129,9 +129,9 @@ def _settled(service: Service, following: Callable[[], SeedBatch | None]) -> See
 
 
 def said(error: Exception) -> tuple[int, str, tuple[tuple[str, str], ...]] | None:
-    """(HTTP status, what happened, (field, what is wrong) pairs) of an error that was expected.
+    """Return (HTTP status, what happened, (field, what is wrong) pairs) of an expected error.
 
-    None for one that nobody expected: nothing of it is for other people's eyes.
+    None for an unexpected error: nothing of it is for other people's eyes.
     """
     if isinstance(error, msgspec.ValidationError):
         error = invalid_of(error)

@@ -1,1 +1,1 @@
-"""One broker that keeps an eye on all: samples, lost members, alerts and how they are told."""
+"""The broker that watches all: samples, lost members, alerts and their delivery."""

@@ -1,9 +1,9 @@
 """Alerts for people: when each begins, and when it is over.
 
 The store keeps which alerts are open, under the epoch of the coordinator's duty. So another
-coordinator goes on where the last one ended: it tells nothing twice, and it counts how long
-something has lasted from when the first one saw it. If something cannot be known now (Redis does
-not answer, or too little was seen yet), this neither begins an alert nor ends one.
+coordinator goes on where the last one ended. It sends no message twice, and counts how long
+something has lasted from when the first one saw it. If something is not known now (Redis does not
+answer, or too little was seen yet), this neither begins an alert nor ends one.
 """
 
 from __future__ import annotations
@@ -25,46 +25,46 @@ LASTS_SECONDS: dict[AlertKind, float] = {
 }  # fmt: skip
 """How long each has to last before it is told."""
 CALM_SECONDS = 30.0
-"""An alert whose reason was not seen for this long is over."""
+"""An alert is over if its reason was not seen for so long."""
 OPEN = 500
-"""Alerts that are open at once, at most: what is beyond is in the log alone."""
+"""Most alerts that are open at once: further ones are only logged."""
 FULL = 0.9
-"""Share of a disk that is taken when it counts as full."""
+"""The used share of a disk from which it counts as full."""
 FORGOTTEN_MS = 7 * 86_400_000
-"""A node that has been lost for so long is no news any more."""
+"""A node that has been lost for so long is not reported any more."""
 REPLACED_MS = 120_000
-"""A broker that came so long before another was noted as lost may have taken its place."""
+"""A broker that started so long before another was noted as lost may have replaced it."""
 HOOK_PAGES = 10
-"""The number of pages that are looked at together to tell whether a hook fails."""
+"""How many pages are judged together to tell whether a hook fails."""
 HOOK_SHARE = 0.5
 SUBJECT, TEXT = 300, 1000
-"""Characters, at most."""
+"""Most characters."""
 
 Found = Mapping[AlertKind, Mapping[str, str | None] | None]
-"""Kind → subject → what there is to say; None where that cannot be told now."""
+"""Kind → subject → text; None if that is not known now."""
 Key = tuple[AlertKind, str]
 
 
 class Changes(NamedTuple):
-    """Alerts to be written, and those that never counted and are not there any more."""
+    """Alerts to be written, and those that never counted and are over."""
 
     put: list[Alert]
     forget: list[Alert]
 
 
 class Alerts:
-    """Which alerts are open, brought up to what was found. State is the store's, but for pauses."""
+    """Keeps the open alerts up to date. All state is in the store, except pauses."""
 
     def __init__(self) -> None:
         self._gone: dict[Key, float] = {}
         """Open alert → since when it was not seen any more, by the caller's clock."""
 
     def begin(self) -> None:
-        """Another has been the coordinator."""
+        """Forget all: another broker has been the coordinator."""
         self._gone.clear()
 
     def look(self, store: Store, found: Found, now: float, now_ms: int) -> bool:
-        """Write what begins and what is over; whether there is something to tell.
+        """Write which alerts begin and end; return whether there is a message to send.
 
         ``now`` is monotonic, in seconds. Raises Unavailable, and DutyLost.
         """
@@ -81,7 +81,7 @@ class Alerts:
         return any(one.began_ms for one in changes.put)
 
     def changes(self, known: Sequence[Alert], found: Found, now: float, now_ms: int) -> Changes:
-        """What changes of the alerts that are ``known`` to be open."""
+        """Return the changes of the alerts ``known`` to be open."""
         left: dict[Key, Alert] = {(one.kind, one.subject): one for one in known}
         put, forget, count = list[Alert](), list[Alert](), len(left)
         for kind, subjects in found.items():
@@ -118,10 +118,11 @@ class Alerts:
 
 
 def lost_nodes(members: Sequence[Member], now_ms: int) -> dict[str, str]:
-    """Nodes of which no member is there, the last of them having been lost.
+    """Return nodes that have no member left, the last of which was lost.
 
     A broker's name has its port, and a command that was killed starts its next broker on another
-    one: so a broker is not missed where another has come on its machine since, or just before.
+    one. So a broker does not count as lost if another has started on its machine since, or just
+    before.
     """
     brokers = [one for one in members if one.kind == "broker" and not one.left_ms]
     of: dict[str, list[Member]] = {}
@@ -142,13 +143,13 @@ def lost_nodes(members: Sequence[Member], now_ms: int) -> dict[str, str]:
 
 
 def owed(debts: Iterable[str], addresses: Mapping[str, str]) -> dict[str, str]:
-    """Redis nodes (ids) that are owed links."""
+    """Return Redis nodes (ids) that are owed links."""
     named = {addresses.get(node, node) for node in debts}
     return {name: f"The Redis node {name} is owed links: it does not answer." for name in named}
 
 
 def full_disks(members: Iterable[Member]) -> dict[str, str]:
-    """Machines one of whose disks is nearly full, as the processes tell that are there."""
+    """Return machines with a nearly full disk, as their processes report."""
     used: dict[str, float] = {}
     for member in members:
         if not member.left_ms and member.facts.disk_used > FULL:
@@ -158,12 +159,13 @@ def full_disks(members: Iterable[Member]) -> dict[str, str]:
 
 
 class CrawlWatch:
-    """Crawls that stand still, and hooks that fail: seen by comparing two looks at the counters."""
+    """Finds crawls that do not progress, and hooks that fail, by comparing counters with those
+    before."""
 
     def __init__(self) -> None:
         self._moved: dict[int, tuple[int, ...]] = {}
         self._hooks: dict[int, tuple[int, int]] = {}
-        """Crawl → pages on which its hook failed, and pages, when it was judged last."""
+        """Crawl → pages on which its hook failed, and pages, when it was last judged."""
         self.stuck: dict[str, str | None] | None = None
         """Crawl → why; None before the first look."""
         self.failing: dict[str, str | None] | None = None
@@ -223,5 +225,5 @@ def _moved(stats: CrawlStats) -> tuple[int, ...]:
 
 
 def errors(stats: CrawlStats) -> int:
-    """Tries that failed, of a crawl."""
+    """Return how many tries of a crawl failed."""
     return sum(count for kind, count in stats.failures.items() if kind not in WITHHELD)

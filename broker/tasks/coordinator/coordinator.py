@@ -1,11 +1,10 @@
-"""The coordinator: one broker that watches all, and decides nothing that must be correct.
+"""The coordinator: one broker that watches all; nothing that must be correct depends on it.
 
-It keeps the samples for plots, notes members of which nothing is heard any more, and drops old rows
-of all that. It also says what people should know
-(:mod:`greencrawl.broker.tasks.coordinator.alerts`). It holds a duty, and each of its writes is
-checked against the duty's epoch in its own transaction. The duty is taken only when nobody has it:
-by the broker with the highest id at once, by the next one a second later, and so on. So a holder
-keeps it when a broker with a higher id comes.
+It keeps the samples for plots, notes silent members as lost, and drops old rows of all that. It
+also finds what people should know (:mod:`greencrawl.broker.tasks.coordinator.alerts`). It holds a
+duty, and each of its writes is checked against the duty's epoch in its own transaction. The duty is
+taken only when no broker has it: by the broker with the highest id at once, by the next one a
+second later, and so on. So a holder keeps it when a broker with a higher id comes.
 """
 
 from __future__ import annotations
@@ -43,18 +42,20 @@ from greencrawl.store.base import MINUTE_MS, Store
 log = logger("coordinator")
 
 LOOK_SECONDS = 0.5
-"""Seconds between two checks whether the duty is free, a read of one row. The broker that should
-have it sees that before the next one has waited for a second."""
+"""Seconds between two checks whether the duty is free, a read of one row.
+
+The broker that should have it sees that before the next one has waited for a second.
+"""
 RANK_SECONDS = 1.0
 """How much longer each broker waits than the one before it."""
 RANKS = 8
-"""No broker waits for more than so many others."""
+"""A broker waits for at most so many others."""
 CHECK_SECONDS = 15.0
-"""Between two looks at the members, and at what there may be an alert of."""
+"""Seconds between two checks of the members, and of possible alerts."""
 LOST_SECONDS = 60.0
-"""A member of which nothing was heard for so long is lost."""
+"""A silent member counts as lost after so long."""
 CUT_SECONDS = 10.0
-"""For so long the duty is left to others where Redis nodes do not answer here."""
+"""How long the duty is left to others if Redis nodes do not answer here."""
 HOUR_SECONDS = 3600.0
 DAY_MS = 86_400_000
 TOGETHER = 32
@@ -62,17 +63,21 @@ TOGETHER = 32
 ROWS = 100
 """Samples in one transaction."""
 STILL_MINUTES = 5
-"""A crawl in which nothing is leased, and nothing has changed since it was counted, is counted
-after so many minutes again: a hundred of them would cost Redis as much as all else that is idle."""
+"""After so many minutes a still crawl is counted again.
+
+Still means: nothing is leased, and nothing has changed since the last count. To count a hundred of
+them every minute would cost Redis as much as all else in an idle system.
+"""
 SAME_MINUTES = 15
 """A crawl in which nothing changes has one row in this many minutes."""
 STEPS = 20
-"""Of dropping what is old, between two checks."""
+"""Steps of dropping old rows, between two checks."""
 
 
 @dataclass(frozen=True)
 class Watched:
-    """The task of one broker: its own id, where alerts go, and for how long samples stay."""
+    """The settings of one broker's coordinator: its own id, the webhook, and how long samples
+    stay."""
 
     member: str
     webhook: Webhook | None = None
@@ -80,7 +85,10 @@ class Watched:
 
 
 class Coordinator:
-    """One greenlet a broker. ``start()`` it, ``stop()`` it before its duties."""
+    """The coordinator's greenlet, one in each broker.
+
+    ``start()`` it, ``stop()`` it before its duties.
+    """
 
     def __init__(self, service: Service, watched: Watched) -> None:
         self._service = service
@@ -96,14 +104,14 @@ class Coordinator:
         self._begin(None)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to watch."""
         self._greenlet = gevent.spawn(self._run)
         self._outage.start()
         if self._teller is not None:
             self._teller.start()
 
     def stop(self) -> None:
-        """End at once: what is under way is undone, what is left is for the next."""
+        """End at once: what is under way is undone, and the next one continues."""
         if self._greenlet is not None:
             self._greenlet.kill()
         if self._teller is not None:
@@ -145,7 +153,7 @@ class Coordinator:
         self.step(duty, now_ms)
 
     def _stand(self) -> Duty | None:
-        """Take the duty if nobody has it, and no broker with a higher id is there to take it."""
+        """Take the duty if no broker has it, and none with a higher id is there to take it."""
         now, duties = self._service.clock(), self._service.duties
         if now < self._not_before:
             return None
@@ -161,14 +169,14 @@ class Coordinator:
         return duties.take(COORDINATOR)
 
     def _rank(self) -> int:
-        """How many brokers with a higher id are there, as far as that is known."""
+        """Return how many brokers with a higher id are there, as far as that is known."""
         known = [one for one in self._service.store.members() if one.kind == "broker"]
         heard = self._service.frontier.beats.heard(one.id for one in known)
         higher = [one for one in known if not one.left_ms and one.id > self._watched.member]
         return min(len([one for one in higher if not heard or one.id in heard]), RANKS)
 
     def _begin(self, duty: Duty | None) -> None:
-        """Know nothing: another broker may have had the duty in between."""
+        """Forget all: another broker may have had the duty in between."""
         self._duty = duty
         self._minute = 0
         self._check_at = self._sweep_at = 0.0
@@ -178,7 +186,7 @@ class Coordinator:
         self._count_at: dict[int, int] = {}
         """Crawl → the minute in which it is counted again."""
         self._silent: dict[str, float] = {}
-        """Member → since when nothing was heard of it, by our clock."""
+        """Member → since when it is silent, by our clock."""
         self._away: frozenset[str] = frozenset()
         self._alerts.begin()
         if duty is not None:
@@ -200,7 +208,7 @@ class Coordinator:
             tell = self._outage.over(store, now_ms)
         except DutyLost:
             raise
-        except Unavailable as error:  # if it is the store all else will say so, too
+        except Unavailable as error:  # if it is the store, the other steps fail, too
             log.info("no_sample", reason=str(error))
         members = self._members(store, now, now_ms)
         found: alerts.Found = {
@@ -240,7 +248,7 @@ class Coordinator:
             some = due[start : start + TOGETHER]
             counts = frontier.count(some)
             if counts is None or frontier.nodes_away():
-                return  # what is there was not counted: sums would fall, and rise again
+                return  # only some are counted: sums would fall, and rise again
             for crawl in some:
                 stats = frontier.stats(crawl, counts)
                 seen.append((crawl, self._service.with_hook(crawl, stats)))
@@ -259,11 +267,11 @@ class Coordinator:
     # -- members
 
     def _members(self, store: Store, now: float, now_ms: int) -> list[Member]:
-        """Note members that are lost, and those that are there again; all of them, as of now.
+        """Note members that are lost, and those that are there again; return all of them.
 
-        A beat is on the first node that answered its broker. So whenever another node has begun or
-        ceased to answer here, all members have a while to be heard of again; and nobody is lost as
-        long as not even our own beat is there.
+        A beat is on the first node that answered its broker. So whenever another node starts or
+        stops answering here, all members have a while to report again. No member is lost while even
+        our own beat is missing.
         """
         rows = store.members()
         heard = self._service.frontier.beats.heard(one.id for one in rows)
@@ -294,7 +302,7 @@ class Coordinator:
     # -- retention
 
     def _sweep(self, store: Store, now_ms: int) -> bool:
-        """Drop some of what is old, of what only people look at; whether that was all."""
+        """Drop some old rows that only people read; return whether that was all."""
         before = now_ms - self._watched.sample_days * DAY_MS
         steps = chain(store.drop_samples(before), store.drop_alerts(before))
         dropped = list(rested(islice(steps, STEPS), self._service.clock))
@@ -304,20 +312,23 @@ class Coordinator:
 
 
 class Samples:
-    """Which samples are worth a row: those that differ from the one before, and the last of those
-    that did not, so that plots have the same edges; and one in a while of what stays as it is."""
+    """Selects the samples that are worth a row.
+
+    These are: those that differ from the one before; the last of those that did not, so that plots
+    keep their edges; and now and then one of a crawl that does not change.
+    """
 
     def __init__(self) -> None:
         self._written: dict[int, Counted] = {}
         self._same: dict[int, Counted] = {}
-        """Crawl → the latest that was left out."""
+        """Crawl → the latest sample that was left out."""
         self.still: set[int] = set()
         """Crawls whose latest sample equals the one before."""
 
     def due(self, seen: Sequence[Counted], known: Collection[int]) -> list[Counted]:
-        """Of the samples of this minute those to be written, and of earlier ones.
+        """Return which samples of this minute, and of earlier ones, are to be written.
 
-        ``known`` are all crawls that are under way, be they among them or not.
+        ``known`` are all crawls that are under way, with or without a sample.
         """
         rows = []
         self._written = {id_: one for id_, one in self._written.items() if id_ in known}
@@ -339,7 +350,7 @@ class Samples:
 
 
 def counted(crawl: Crawl, stats: CrawlStats, minute: int) -> Counted:
-    """The sample of a crawl's counters."""
+    """Return the sample of a crawl's counters."""
     return Counted(
         crawl=crawl.id, minute=minute, pages=stats.stored, bytes=stats.bytes,
         errors=alerts.errors(stats), unchanged=stats.unchanged, waiting=stats.waiting,

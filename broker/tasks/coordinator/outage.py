@@ -1,8 +1,8 @@
-"""Alerts about a store that takes no writes: the broker that noted it first is the one that counts.
+"""Alerts about a store that takes no writes; the note of the first broker counts.
 
-Every other alert is kept by the store. While the outage lasts it is a note in Redis
+The store keeps every other alert. During the outage this one is a note in Redis
 (``greencrawl.broker.frontier.coordination.outages``). The first coordinator that can write again
-puts it among the other alerts, as one that is over.
+adds it to the other alerts, as one that is over.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ log = logger("alerts")
 
 LOOK_SECONDS = 1.0
 FAILING_SECONDS = 20.0
-"""A broker that could not write for so long says so, if nobody else can either."""
+"""A broker that could not write for so long says so, if no other can write either."""
 REASON = 500
-"""Characters, at most."""
+"""Most characters."""
 
 
 class OutageWatch:
-    """One broker's part in it. A greenlet of its own: all others may wait for the store."""
+    """One broker's watch for an outage.
+
+    It has a greenlet of its own: all others may wait for the store.
+    """
 
     def __init__(self, service: Service, webhook: Webhook | None) -> None:
         self._service = service
@@ -43,7 +46,7 @@ class OutageWatch:
         self._teller: Greenlet[[Outage], None] | None = None
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to watch."""
         self._greenlet = gevent.spawn(self._run)
 
     def _run(self) -> None:
@@ -53,11 +56,11 @@ class OutageWatch:
                 self.look()
             except Unavailable as error:
                 log.info("outage_not_noted", reason=str(error))
-            except Exception:  # a defect must not leave it unseen for good
+            except Exception:  # a bug must not leave an outage unseen for good
                 log.exception("outage_not_noted")
 
     def look(self) -> None:
-        """Note an outage if there is one that nobody has noted. Raises Unavailable."""
+        """Note an outage if there is one that no broker has noted. Raises Unavailable."""
         since, reason = self._service.duties.failing or (monotonic(), "")
         if monotonic() - since < FAILING_SECONDS:
             return
@@ -68,7 +71,7 @@ class OutageWatch:
                 self._teller = gevent.spawn(self._tell, outage)
 
     def _tell(self, outage: Outage) -> None:
-        """Post that it began, until it is over: then the coordinator tells both."""
+        """Post that it began, until it is over: then the coordinator sends both messages."""
         pause = 1.0
         while self._webhook is not None:
             try:
@@ -86,7 +89,7 @@ class OutageWatch:
             pause = min(2 * pause, MOST_SECONDS)
 
     def over(self, store: Store, now_ms: int) -> bool:
-        """The store has just taken a write of ours; whether there is something to tell.
+        """Note that the store has just taken a write; return whether there is a message to send.
 
         Raises Unavailable and DutyLost.
         """

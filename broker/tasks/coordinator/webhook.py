@@ -1,8 +1,9 @@
-"""Alerts are posted to the operator's webhook: by the coordinator, from what the store keeps.
+"""Posts alerts to the operator's webhook: the coordinator does it, from the store's rows.
 
-The rows are the queue: what could not be delivered is tried again with growing pauses, by whoever
-is the coordinator then. A message is noted as delivered after the webhook took it. So if its sender
-dies in between it is sent twice; its ``id`` is the same both times. Nothing else waits for it.
+The rows are the queue: a message that could not be delivered is tried again with growing pauses, by
+whichever broker is the coordinator then. A message is noted as delivered after the webhook took it.
+So if its sender dies in between, it is sent twice; its ``id`` is the same both times. Nothing else
+waits for it.
 """
 
 from __future__ import annotations
@@ -31,18 +32,17 @@ from greencrawl.store.base import Store
 log = logger("alerts")
 
 ANSWER_SECONDS = 10.0
-"""For a whole request, look-up and TLS included."""
+"""Seconds for a whole request, look-up and TLS included."""
 FIRST_SECONDS = 1.0
 MOST_SECONDS = 300.0
-"""Pauses after a failure: twice as long each time, from the first to the most."""
+"""Pauses after a failure: twice as long each time, from the first to the longest."""
 FAILURES = 16
-"""In a row that are counted: the pause is the longest long before."""
+"""Most failures in a row that are counted: the pause is the longest long before."""
 LATE_MS = 86_400_000
-"""The messages of an alert that is over are dropped after this time, if they cannot be
-delivered."""
+"""Messages of an alert that is over are dropped after so long, if they cannot be delivered."""
 ANSWER_BYTES = 4096
 REFUSED = frozenset(range(400, 500)) - {408, 425, 429}
-"""Statuses that say of this one message that it is not wanted: the others go on before it."""
+"""Statuses by which a webhook refuses this one message: the others overtake it."""
 
 
 class Message(Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class Message(Struct, frozen=True, kw_only=True):
 
 
 def next_message(alert: Alert) -> Message:
-    """The first of an alert's two messages that was not delivered."""
+    """Return the first of an alert's two messages that was not delivered."""
     state: Literal["began", "over"] = "over" if alert.told else "began"
     return Message(
         id=f"{alert.kind}/{alert.subject}/{alert.since_ms}/{state}",
@@ -71,7 +71,7 @@ def next_message(alert: Alert) -> Message:
 
 
 class NotDelivered(Exception):
-    """The webhook did not take a message; ``refused`` if it is this message's fault."""
+    """Raised when the webhook did not take a message; ``refused`` if it is this message's fault."""
 
     def __init__(self, why: str, *, refused: bool = False) -> None:
         super().__init__(why)
@@ -79,7 +79,7 @@ class NotDelivered(Exception):
 
 
 class Webhook:
-    """Where messages are posted. Its URL may hold a secret anywhere: no error speaks of it."""
+    """The webhook. Its URL may hold a secret anywhere: no error shows it."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -93,7 +93,8 @@ class Webhook:
             self._headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
 
     def post(self, message: Message) -> None:
-        """Send it once. Raises NotDelivered unless it is answered with a status of 2xx in time."""
+        """Send a message once. Raises NotDelivered unless it is answered with a 2xx status in
+        time."""
         try:
             with gevent.Timeout(ANSWER_SECONDS, TimeoutError("no answer in time")):
                 status = self._status(message)
@@ -121,10 +122,10 @@ class Webhook:
 
 
 class Teller:
-    """One greenlet a broker, which posts while the broker is the coordinator."""
+    """The webhook's greenlet, one in each broker; it posts while the broker is the coordinator."""
 
     def __init__(self, webhook: Webhook, held: Callable[[], Store | None]) -> None:
-        """``held`` gives the store under the duty, None while another has it."""
+        """Build it; ``held`` returns the store under the duty, None while another broker has it."""
         self._webhook = webhook
         self._held = held
         self._due = Event()
@@ -132,16 +133,16 @@ class Teller:
         self._greenlet: Greenlet[[], None] | None = None
 
     def start(self) -> None:
-        """Begin to wait for something to tell."""
+        """Begin to wait for messages."""
         self._greenlet = gevent.spawn(self._run)
 
     def stop(self) -> None:
-        """End at once; what was not delivered is for the next coordinator."""
+        """End at once; the next coordinator delivers the rest."""
         if self._greenlet is not None:
             self._greenlet.kill()
 
     def wake(self) -> None:
-        """There may be something to tell."""
+        """Check for messages now."""
         self._due.set()
 
     def _run(self) -> None:
@@ -167,7 +168,7 @@ class Teller:
             self._due.set()
 
     def tell(self, now_ms: int) -> bool:
-        """Post what there is to tell, the oldest first; False if something is left to try again.
+        """Post all messages, the oldest first; return False if some are left to try again.
 
         Raises Unavailable, and DutyLost if another broker is the coordinator by now.
         """
@@ -178,7 +179,7 @@ class Teller:
             while alert.told < 1 + (alert.over_ms > 0):
                 if self._held() is None:
                     return True
-                store.note_told(alert)  # raises DutyLost: somebody else is to post it
+                store.note_told(alert)  # raises DutyLost: another broker is to post it
                 try:
                     self._webhook.post(next_message(alert))
                 except NotDelivered as error:

@@ -1,1 +1,1 @@
-"""Pages about one crawl: how it goes, its options, and what came to nothing."""
+"""Pages about one crawl: its progress, its options, and its failures."""

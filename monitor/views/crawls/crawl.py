@@ -1,4 +1,4 @@
-"""One crawl: how it goes, and what people do to it."""
+"""One crawl: its progress, and actions on it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import WITHHELD, SeedReply
 
 SHOWN_SEEDS = 100
-"""Of a batch that was given, those that were not queued."""
+"""Most seeds that are shown of those that were not queued."""
 
 
 def place(name: str, more: str = "") -> str:
-    """The address of a crawl's page."""
+    """Return the address of a crawl's page."""
     return f"/monitor/crawls/{quote(name, safe='')}{more}"
 
 
 def part(look: Look) -> Data:
-    """How it stands."""
+    """Return its state."""
     crawl = look.figures.crawl(look.path["crawl"])
     going = crawl.state in ("active", "paused")  # of others nothing is new in the last hour
     span = look.asked("span") if look.asked("span") in SPANS else "hour" if going else "month"
@@ -58,7 +58,7 @@ def _workers(look: Look) -> int | None:
 
 
 def frame(look: Look) -> Data:
-    """What stands still: the name."""
+    """Return the data that do not change: the name."""
     return {"crawl": look.figures.crawl(look.path["crawl"])}
 
 
@@ -69,19 +69,19 @@ def pause(look: Look, form: Form) -> Goto:
 
 
 def resume(look: Look, form: Form) -> Goto:
-    """Lease of it again."""
+    """Lease from it again."""
     operating.resume(look.service, look.path["crawl"])
     return Goto(place(look.path["crawl"]), "resumed")
 
 
 def stop(look: Look, form: Form) -> Goto:
-    """End it; with ``now`` what is leased is given back."""
+    """End it; with ``now`` leased tasks are given back."""
     operating.stop(look.service, look.path["crawl"], now=form.text("now") == "1")
     return Goto(place(look.path["crawl"]), "stopped")
 
 
 def seed(look: Look, form: Form) -> Goto | Shown:
-    """Queue URLs, and say of each that was not queued why."""
+    """Queue URLs, and show why some were not queued."""
     name = look.path["crawl"]
     urls = form.lines("urls")
     if not urls:

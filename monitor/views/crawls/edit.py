@@ -1,4 +1,4 @@
-"""A new crawl, and a crawl's options: what is different is shown before it is saved."""
+"""A new crawl, and a crawl's options: changes are shown before they are saved."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from greencrawl.schema.records.fields import CrawlName
 
 INVALID = 422
 BY = "monitor"
-"""Who changed it, as the log of orders has it: the Monitor knows roles, and no names."""
+"""Who changed it, in the log of orders: the Monitor knows roles, and no names."""
 
 
 def new(look: Look) -> Data:
-    """An empty form."""
+    """Return an empty form."""
     return _form(fields.sent(CrawlOptions()), "")
 
 
 def edit(look: Look) -> Data:
-    """The form of a crawl that is there."""
+    """Return the form of an existing crawl."""
     crawl = look.service.store.crawl(look.path["crawl"])
     return _form(fields.sent(crawl.options), crawl.name, crawl.revision)
 
 
 def create(look: Look, form: Form) -> Goto | Shown:
-    """Make a crawl; the form again where something is wrong."""
+    """Create a crawl; show the form again if something is wrong."""
     name, (options, wrong) = form.text("name"), fields.read(form, look.words)
     try:
         msgspec.convert(name, CrawlName)
@@ -50,7 +50,7 @@ def create(look: Look, form: Form) -> Goto | Shown:
 
 
 def check(look: Look, form: Form) -> Goto | Shown:
-    """Show what would be different, or with ``step`` save it, or go back to the form."""
+    """Show the changes, or with ``step`` save them, or go back to the form."""
     name, revision = look.path["crawl"], form.number("revision") or 0
     options, wrong = fields.read(form, look.words)
     if options is None or form.text("step") == "again":
@@ -69,7 +69,7 @@ def check(look: Look, form: Form) -> Goto | Shown:
 
 
 def _problems(error: GreencrawlError) -> dict[str, str]:
-    """What is wrong by field; "" for what no field is to blame for. Others are raised again."""
+    """Return what is wrong by field; "" for an error of no field. Other errors are raised again."""
     known = said(error)
     if known is None or known[0] >= 500:
         raise error
@@ -80,7 +80,7 @@ def _problems(error: GreencrawlError) -> dict[str, str]:
 
 
 def _again(template: str, form: Form, name: str, wrong: dict[str, str], revision: int = 0) -> Shown:
-    """The form as it was sent, with what is wrong."""
+    """Show the form as it was sent, with what is wrong."""
     sent = {f"o.{field.name}": form.text(f"o.{field.name}") for field in fields.fields()}
     status = INVALID if wrong else 200
     return Shown(template, {**_form(sent, name, revision), "wrong": wrong}, status)

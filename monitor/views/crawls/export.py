@@ -1,4 +1,4 @@
-"""What a crawl stored, as a file."""
+"""The stored pages of a crawl, as a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ TOGETHER_BYTES = 64 * 1024
 
 
 def export(look: Look) -> Download:
-    """All pages, and the URLs that came to none, in one of the formats of ``greencrawl export``."""
+    """Return all pages, and the URLs without a page, in one of the formats of ``greencrawl
+    export``."""
     name = look.asked("format")
     if name not in FORMATS:
         raise InvalidConfig([("format", f"one of {', '.join(FORMATS)}")])
@@ -28,7 +29,7 @@ def export(look: Look) -> Download:
 
 
 def _chunks(store: Store, crawl: Crawl, format_: Format) -> Iterator[bytes]:
-    """Some records at a time; others have their turn in between."""
+    """Yield some records at a time; other greenlets have their turn in between."""
     some: list[bytes] = []
     size = 0
     for piece in pieces(store, Wanted(crawl=crawl), format_):

@@ -1,4 +1,4 @@
-"""What came to nothing: URLs that were given up, by kind, and pages on which a hook failed."""
+"""Failures: URLs that were given up, by kind, and pages on which a hook failed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from greencrawl.schema.records import Crawl, Final, HookFailure
 
 SHOWN = 50
 STEP, COUNTED = 1000, 10_000
-"""Rows that are read at once, and looked through to count kinds, or to find some of one."""
+"""Rows that are read at once; and rows that are read to count kinds, or to find some of one."""
 COUNTED_SECONDS = 5.0
 EXAMPLES = 3
 """Pages of each message of a hook."""
 
 
 def show(look: Look) -> Data:
-    """Kinds, some dead letters, and what hooks raised."""
+    """Return kinds, some dead letters, and the errors of hooks."""
     crawl, kind = chosen(look), look.asked("kind")
     data: Data = {"crawl": crawl, "crawls": look.figures.crawls(), "kind": kind}
     if crawl is None:
@@ -45,7 +45,7 @@ def show(look: Look) -> Data:
 
 
 def _kinds(look: Look, crawl: Crawl) -> tuple[Counter[str], bool]:
-    """How many are of which kind; whether there are more than were looked at."""
+    """Return how many are of each kind; and whether there are more than were read."""
     found: Counter[str] = Counter()
     after = ""
     while found.total() < COUNTED:
@@ -58,8 +58,11 @@ def _kinds(look: Look, crawl: Crawl) -> tuple[Counter[str], bool]:
 
 
 def _some(look: Look, crawl: Crawl, kind: str) -> tuple[list[Final], str]:
-    """Dead letters, or where a kind is asked for whatever came to its end by that; and the cursor
-    behind them: "" at the end."""
+    """Return dead letters, of one kind if that is asked for; and the cursor after them, "" at the
+    end.
+
+    With a kind, all final states of that kind are returned.
+    """
     after = look.asked("after")
     if not kind:
         with cursor():
@@ -80,7 +83,7 @@ def _examples(look: Look, crawl: Crawl, function: str, message: str) -> list[Hoo
 
 
 def requeue(look: Look, form: Form) -> Goto:
-    """Try all that was given up again."""
+    """Try all URLs again that were given up."""
     name = form.text("crawl")
     reply = operating.requeue(look.service, name)
     return Goto(f"/monitor/failures?{urlencode({'crawl': name})}", "requeued", reply.added)

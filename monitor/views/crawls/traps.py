@@ -1,4 +1,4 @@
-"""Shapes of URLs that are parked as traps, and letting them go."""
+"""Shapes of URLs that are parked as traps, and their release."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from greencrawl.monitor.views.choosing import chosen
 from greencrawl.schema.records import EVERY_SHAPE
 
 SHOWN = 100
-"""Shapes, those with the most first."""
+"""Most shapes, those with the most URLs first."""
 
 
 def part(look: Look) -> Data:
-    """The shapes of a crawl."""
+    """Return the shapes of a crawl."""
     crawl = chosen(look)
     shapes = look.service.store.parked_shapes(crawl.id, SHOWN) if crawl is not None else []
     return {
@@ -23,12 +23,12 @@ def part(look: Look) -> Data:
 
 
 def frame(look: Look) -> Data:
-    """The choice of a crawl."""
+    """Return the choice of a crawl."""
     return {"crawl": chosen(look), "crawls": look.figures.crawls()}
 
 
 def release(look: Look, form: Form) -> Goto:
-    """Let a shape go, or with ``all`` every one."""
+    """Release a shape, or with ``all`` every one."""
     name = form.text("crawl")
     shape = None if form.text("all") == "1" else form.text("shape")
     reply = operating.release(look.service, name, shape)

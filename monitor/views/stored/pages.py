@@ -1,4 +1,4 @@
-"""What is stored: lists of pages that can be searched, and one page with its text."""
+"""Stored pages: lists that can be searched, and one page with its text."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from greencrawl.schema.text.spans import blocks_of
 SHOWN = 50
 """Pages of a list."""
 TEXT_LETTERS = 200_000
-"""Of a page's text, so many are shown; the file has all."""
+"""Most characters of a page's text that are shown; the file has all."""
 FILTERS = ("host", "status", "since", "grep")
 
 
 def pages(look: Look) -> Data:
-    """Some pages of a crawl, and where the list goes on."""
+    """Return some pages of a crawl, and where the list goes on."""
     crawl = chosen(look)
     asked = {name: look.asked(name) for name in FILTERS}
     data: Data = {
@@ -43,7 +43,7 @@ def pages(look: Look) -> Data:
 
 
 def page(look: Look) -> Data:
-    """All of one page but its body."""
+    """Return all of one page except its body."""
     known = stored.reply(look.service.store, look.path["id"])
     row = stored.stored(look.service.store, look.path["id"], body=False)
     shown = blocks_of(row.text, row.spans) if len(row.text) <= TEXT_LETTERS else []
@@ -56,7 +56,7 @@ def page(look: Look) -> Data:
 
 
 def body(look: Look) -> Download:
-    """A page's body as it was fetched."""
+    """Return a page's body as it was fetched."""
     at_ms = whole(look.asked("at")) or 0
     content = stored.body_at(look.service.store, look.path["id"], at_ms)
     return Download(name=f"{look.path['id']}.bin", chunks=[content])

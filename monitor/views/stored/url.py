@@ -1,4 +1,4 @@
-"""One URL: where it is, why it is not fetched, what was tried, and having it fetched again."""
+"""One URL: where it is, why it is not fetched, its attempts, and an action to fetch it again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_LETTERS = 8192
 
 
 def show(look: Look) -> Data:
-    """What each crawl knows of it; one crawl's where that was asked for."""
+    """Return what each crawl knows of it, or one crawl if that is named."""
     url, name = look.asked("url"), look.asked("crawl")
     if len(url) > MOST_LETTERS:
         raise InvalidConfig([("url", f"has at most {MOST_LETTERS} letters")])
@@ -31,13 +31,13 @@ def show(look: Look) -> Data:
 
 
 def _host(given: str) -> str:
-    """What was typed, if it looks like the name of a host rather than a URL."""
+    """Return what was typed, if it looks like the name of a host rather than a URL."""
     looks = "." in given and not any(one in given for one in "/?# ")
     return given if looks else ""
 
 
 def again(look: Look, form: Form) -> Goto:
-    """Queue it for a crawl, also where it is known."""
+    """Queue it for a crawl, even if it is known."""
     url, crawl = form.text("url"), form.text("crawl")
     reply = seeding.seed(look.service, crawl, [url], force=True)
     if reply.rejected:

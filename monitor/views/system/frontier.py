@@ -1,4 +1,4 @@
-"""The frontier: its Redis nodes, what they are owed, and the memory of its partitions."""
+"""The frontier: its Redis nodes, their debts, and the memory of its partitions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Debt, NodeAway, NodeRepair
 
 MEMORY_SECONDS = 5.0
-"""Memory is asked of each partition: so seldom."""
+"""Seconds between two reads of memory, which ask each partition."""
 
 
 class Node(Struct, frozen=True, kw_only=True):
-    """A Redis node as its row shows it; ``used`` and ``budget`` in bytes, -1 where not known."""
+    """A Redis node for its row; ``used`` and ``budget`` in bytes, -1 if not known."""
 
     id: str
     address: str
@@ -26,7 +26,7 @@ class Node(Struct, frozen=True, kw_only=True):
 
 
 class Memory(Struct, frozen=True):
-    """Of a partition, in bytes; ``budget`` 0: none. -1 where its node does not answer."""
+    """The memory of a partition, in bytes; ``budget`` 0: none. -1 if its node does not answer."""
 
     node: str
     used: int = -1
@@ -35,7 +35,7 @@ class Memory(Struct, frozen=True):
 
 
 def part(look: Look) -> Data:
-    """Nodes, repairs and partitions."""
+    """Return nodes, repairs and partitions."""
     store, frontier = look.service.store, look.service.frontier
     identity = store.frontier()
     memory = look.shared.get("memory", lambda: _memory(look), MEMORY_SECONDS)

@@ -1,4 +1,4 @@
-"""Hosts: which are slow, blocked or slowed down, and how one stands."""
+"""Hosts: slow, blocked or slowed-down ones, and the state of one."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Crawl, HostPatch, HostState
 
 CRAWLS = 5
-"""Links to pages of a host: in the newest crawls that may have some."""
+"""Links to a host's pages: in the newest crawls that may have some."""
 SHOWN = 200
-"""Blocked hosts, and hosts with a delay of an operator, each."""
+"""Most blocked hosts, and most hosts with an operator's delay."""
 
 
 def hosts(look: Look) -> Data:
-    """Hosts that somebody may want to look at."""
+    """Return hosts that may need attention."""
     store = look.service.store
     slowest: list[tuple[HostState, HostState | None]] = []
     why = ""
@@ -35,7 +35,7 @@ def hosts(look: Look) -> Data:
 
 
 def _state(look: Look, name: str) -> HostState | None:
-    """How a host of the list stands; None where its node does not answer."""
+    """Return the state of a listed host; None if its node does not answer."""
     try:
         return look.figures.host(name)
     except Unavailable:
@@ -43,21 +43,21 @@ def _state(look: Look, name: str) -> HostState | None:
 
 
 def host(look: Look) -> Data:
-    """How one stands. Raises InvalidUrl for what is no host."""
+    """Return the state of one. Raises InvalidUrl for an invalid host."""
     name = host_name(look.path["host"])
     state = look.figures.host(name)
     return {"name": name, "host": state, "operator_ms": look.service.store.delay(name)}
 
 
 def name(look: Look) -> Data:
-    """What stands still: its name, in the frontier's spelling."""
+    """Return the data that do not change: its name, in the frontier's spelling."""
     name = host_name(look.path["host"])
     mine = [one for one in look.figures.crawls() if _in_scope(one, name)]
     return {"name": name, "crawls": mine[-CRAWLS:]}
 
 
 def _in_scope(crawl: Crawl, name: str) -> bool:
-    """Whether pages of a host may be in a crawl, by its roots."""
+    """Tell whether pages of a host may be in a crawl, by its roots."""
     bare = name.partition(":")[0]
     return any(
         root == "*" or root.partition("/")[0] == name or f".{bare}".endswith(f".{root}")

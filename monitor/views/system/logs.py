@@ -1,4 +1,4 @@
-"""What all processes said, as the loggers have it: the last lines, and earlier ones."""
+"""The log lines of all processes, from the loggers: the last ones, and earlier ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILTERS = ("level", "node", "crawl", "url", "since")
 
 
 def part(look: Look) -> Data:
-    """The lines, the latest first."""
+    """Return the lines, the latest first."""
     given = {name: look.asked(name) for name in (*FILTERS, "after")}
     given["level"] = given["level"] or "info"
     try:
@@ -41,14 +41,14 @@ def part(look: Look) -> Data:
 
 
 def frame(look: Look) -> Data:
-    """What is asked for."""
+    """Return the query."""
     given = {name: look.asked(name) for name in FILTERS}
     given["level"] = given["level"] or "info"
     return {"asked": given, "levels": logs.LEVELS, "crawls": look.figures.crawls()}
 
 
 def _fields(given: dict[str, Any]) -> list[tuple[str, str]]:
-    """Fields of a line as text, without those that stand in columns of their own."""
+    """Return fields of a line as text, without those that have columns of their own."""
     return [
         (name, value if isinstance(value, str) else msgspec.json.encode(value).decode())
         for name, value in given.items()

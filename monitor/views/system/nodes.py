@@ -1,4 +1,4 @@
-"""Nodes: who works together, how each does, and what it is ordered; who ordered what."""
+"""Nodes: their members, their state, their orders; and who ordered what."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from greencrawl.store.base import NEVER
 
 BY = "monitor"
 GONE = 20
-"""Members that have left or are lost, the latest."""
+"""Most members that have left or are lost, the latest."""
 LOGGED = 50
-"""Orders a page of the log."""
+"""Most orders on a page of the log."""
 NAMES: tuple[OptionName, ...] = get_args(OptionName)
 
 
 class Node(Struct, frozen=True, kw_only=True):
-    """A node with its processes; sums are of those that are here."""
+    """A node with its processes; sums are over those that are here."""
 
     name: str
     kind: str
@@ -40,11 +40,11 @@ class Node(Struct, frozen=True, kw_only=True):
 
     @property
     def here(self) -> int:
-        """Processes that were heard of lately."""
+        """Return how many processes reported lately."""
         return sum(one.status == "here" for one in self.members)
 
     def sum(self, fact: str) -> float:
-        """Of a fact, over its processes that are here."""
+        """Return the sum of a fact, over its processes that are here."""
         here = (one.facts for one in self.members if one.status == "here")
         return sum(float(getattr(facts, fact)) for facts in here)
 
@@ -55,12 +55,12 @@ class Node(Struct, frozen=True, kw_only=True):
 
     @property
     def disk(self) -> float:
-        """Share that is taken of the fullest disk."""
+        """Return the used share of the fullest disk."""
         return max((one.facts.disk_used for one in self.members), default=0.0)
 
 
 class Field(Struct, frozen=True, kw_only=True):
-    """An option that a node may be ordered; ``value`` is "" where it is not."""
+    """An option that a node may be ordered; ``value`` is "" if it is not."""
 
     name: str
     description: str
@@ -69,7 +69,7 @@ class Field(Struct, frozen=True, kw_only=True):
 
 
 def nodes(look: Look) -> Data:
-    """All nodes, those that are gone, and what all are ordered."""
+    """Return all nodes, those that are gone, and the orders for all."""
     found = look.service.members.list(gone=True)
     there = [one for one in found if not one.left_ms]
     gone = sorted((one for one in found if one.left_ms), key=lambda one: -one.left_ms)
@@ -91,7 +91,7 @@ def nodes(look: Look) -> Data:
 
 
 def node(look: Look) -> Data:
-    """One node's processes, and what each keeps by whose word."""
+    """Return one node's processes, and the options that each follows, with who set them."""
     name = look.path["node"]
     members = [one for one in look.service.members.list(gone=True) if one.node == name]
     if name != ALL and not members:
@@ -102,7 +102,7 @@ def node(look: Look) -> Data:
 
 
 def form(look: Look) -> Data:
-    """What it is ordered, to be changed: what its kind follows. Raises Missing."""
+    """Return a form with its orders: the options that its kind follows. Raises Missing."""
     name = look.path["node"]
     ordered = _ordered(look, name)
     followed = _followed(look, name)
@@ -120,7 +120,7 @@ def form(look: Look) -> Data:
 
 
 def order(look: Look, form: Form) -> Goto:
-    """Order what is said; what is left empty is taken back."""
+    """Order the options in a form; empty ones are taken back."""
     name = look.path["node"]
     given = {one: form.text(f"o.{one}") for one in NAMES if f"o.{one}" in form}
     options = msgspec.convert({k: v for k, v in given.items() if v}, NodeOptions, strict=False)
@@ -140,7 +140,7 @@ def order(look: Look, form: Form) -> Goto:
 
 
 def orders(look: Look) -> Data:
-    """Who ordered what, and who changed options of crawls, the latest first."""
+    """Return who ordered what, and who changed options of crawls, the latest first."""
     before = whole(look.asked("before"))
     rows = look.service.members.log(LOGGED, before=NEVER if before is None else before)
     full = len(rows) == LOGGED
@@ -158,7 +158,7 @@ def _ordered(look: Look, name: str) -> Ordered:
 
 
 def _followed(look: Look, name: str) -> set[OptionName]:
-    """What a node does something about, or any. Raises Missing."""
+    """Return the options that a node follows, or any node. Raises Missing."""
     if name == ALL:
         return set(NAMES)
     kinds = {one.kind for one in look.service.store.members() if one.node == name}
@@ -176,7 +176,7 @@ def _changes(changed: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _text(value: Any) -> str:
-    """As fields show it; "" for what is not ordered."""
+    """Return a value as fields show it; "" for what is not ordered."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -192,7 +192,7 @@ def _description(kind: Any) -> str:
 
 
 def _choices(kind: Any) -> tuple[str, ...]:
-    """What may be said, where it is one of few."""
+    """Return the possible values, if there are only a few."""
     schema = msgspec.json.schema(kind)
     for one in schema.get("anyOf", [schema]):
         if one.get("type") == "boolean":

@@ -13,7 +13,7 @@ LAG_SECONDS = 10.0
 
 
 def part(look: Look) -> Data:
-    """What the contract of a store tells."""
+    """Return what a store tells of itself."""
     store = look.service.store
     pending = store.pending_seeds(BATCHES)
     mysql = type(store).__module__.startswith("greencrawl.store.mysql")
@@ -31,7 +31,7 @@ def part(look: Look) -> Data:
 
 
 def _counts(look: Look) -> Data:
-    """Some crawls with their sums; of those that are still being counted there are none."""
+    """Return a page of crawls with their sums; a crawl that is still being counted has none."""
     before = whole(look.asked("before"))
     crawls = [one for one in look.figures.crawls() if before is None or one.id < before]
     shown = crawls[: -SHOWN - 1 : -1]
@@ -44,7 +44,7 @@ def _counts(look: Look) -> Data:
 
 
 def _size(look: Look) -> int | None:
-    """What its files or tables take; None where that cannot be had now."""
+    """Return the size of its files or tables; None if it is not known now."""
     try:
         return look.shared.get("size", look.service.store.size, SIZE_SECONDS)
     except Unavailable:
@@ -52,7 +52,7 @@ def _size(look: Look) -> int | None:
 
 
 def _lags(look: Look) -> dict[str, float | None]:
-    """Of replicas whose masters are no ring; each has to be asked."""
+    """Return the lags of replicas whose masters are no ring; each has to be asked."""
     try:
         return look.shared.get("lags", look.service.store.lags, LAG_SECONDS)
     except Unavailable:

@@ -1,3 +1,4 @@
-"""The servers of a store on MySQL: which there are, what is asked of them, where statements go.
-In ``steward/`` who takes writes is decided, ``local/`` starts servers on loopback.
+"""The servers of a store on MySQL: their topology, their state, and where statements go.
+
+``steward/`` decides who takes writes, ``local/`` starts servers on loopback.
 """

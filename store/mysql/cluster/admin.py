@@ -1,7 +1,7 @@
-"""One server as the steward sees and handles it: a connection of its own, short time-outs.
+"""The steward's connection to one server: a connection of its own, with short time-outs.
 
 Statements are MariaDB's (10.6 and later): GTID positions and semi-synchronous replication differ in
-MySQL, where one endpoint of a managed service needs no steward.
+MySQL. There one endpoint of a managed service needs no steward.
 """
 
 from __future__ import annotations
@@ -26,19 +26,22 @@ from greencrawl.store.mysql.connection import Db, connect, is_gone, translate
 T = TypeVar("T")
 
 ANSWER_SECONDS = 2.0
-"""A server that is silent for longer counts as away."""
+"""A server that is silent for longer is away."""
 AWAY_SECONDS = 5.0
-"""For so long a server that was away is not asked again, but by who looks at it."""
+"""How long a server that was away is not asked again, except by :meth:`Admin.probe`."""
 ACT_SECONDS = 20.0
-"""What is done on a server under the lock may take longer: to stop fetching takes seconds where the
-one that is fetched from is dead."""
+"""How long an action on a server may take under the lock: stopping a fetch from a dead server takes
+seconds."""
 SILENT_SECONDS = 4
-"""A server that hears nothing from its leader, which says something every second, for so long takes
-the connection for lost. It decides a takeover, so it must be short."""
+"""A server takes the connection to its leader for lost if it hears nothing for so long.
+
+The leader sends something every second. This time decides a takeover, so it must be short.
+"""
 APPLIERS = 8
-"""Threads that apply what was fetched; one alone falls behind a writer that commits in groups."""
+"""Threads that apply what was fetched; one thread alone falls behind a writer with group
+commits."""
 ENDLESS_MS = 4_294_967_295
-"""Semi-synchronous time-out: a commit waits for its acknowledgement, whatever it takes."""
+"""Time-out of semi-synchronous replication: a commit always waits for its acknowledgement."""
 
 FENCE = """CREATE TABLE IF NOT EXISTS fence (
     only_row TINYINT PRIMARY KEY,
@@ -53,7 +56,7 @@ _CHANNEL_SAFE = re.compile(r"[^\x20-\x7e]|['\\]")
 class Admin:
     """Calls on one server; each raises Unavailable if it is away, InvalidConfig if not allowed.
 
-    Nothing that is written here is replicated.
+    Nothing that these calls write is replicated.
     """
 
     def __init__(
@@ -67,12 +70,12 @@ class Admin:
         self._away_until = 0.0
         self._away = ""
         self._bound = False
-        """Whether what was begun on this connection must not go on over another."""
+        """Whether a series of calls on this connection must not continue on another connection."""
 
     def probe(self) -> None:
         """Ask the server again, though it was away a moment ago. Raises Unavailable if it still is.
 
-        Several calls in a row would else wait for a silent server one after the other.
+        Otherwise several calls in a row would each wait for a silent server.
         """
         self._away_until = 0.0
         kept = self._connection is not None
@@ -81,11 +84,11 @@ class Admin:
         except Unavailable as error:
             if not kept or "timed out" in str(error):
                 raise
-            self._away_until = 0.0  # it was started anew: the connection was of its life before
+            self._away_until = 0.0  # the server was restarted: this connection was from before
             self.row("SELECT 1")
 
     def run(self, work: Callable[[Db], T]) -> T:
-        """``work`` with a cursor in autocommit mode, one at a time."""
+        """Run ``work`` with a cursor in autocommit mode, one at a time."""
         if monotonic() < self._away_until:
             raise Unavailable(self._away)
         with self._one, self._translated():
@@ -102,11 +105,11 @@ class Admin:
                 return work(db)
 
     def execute(self, sql: str, *values: Any) -> None:
-        """One statement without a result."""
+        """Run one statement without a result."""
         self.run(lambda db: db.execute(sql, values or None))
 
     def row(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
-        """The first row of a question."""
+        """Return the first row of a query."""
 
         def ask(db: Db) -> tuple[Any, ...] | None:
             db.execute(sql, values or None)
@@ -119,7 +122,7 @@ class Admin:
         try:
             yield
         except (pymysql.MySQLError, OSError) as error:
-            self.close()  # whatever was begun on it is rolled back
+            self.close()  # what was begun on it is rolled back
             ours = translate(error, self.server)
             if ours is None:
                 raise
@@ -141,10 +144,10 @@ class Admin:
 
     @contextmanager
     def exclusively(self) -> Iterator[Admin]:
-        """Calls that no other steward's come between. Raises Unavailable if one acts there now.
+        """Keep other stewards' calls out of a series. Raises Unavailable if one acts there now.
 
-        They go over a connection of their own, which the lock goes with: when it is lost, the rest
-        of what was to be done raises.
+        The calls use a connection of their own, which holds the lock: when the connection is lost,
+        the rest of the series raises.
         """
         held = Admin(self.topology, self.server, answer_seconds=ACT_SECONDS)
         try:
@@ -157,13 +160,13 @@ class Admin:
             held.close()
 
     def close(self) -> None:
-        """Close the connection; a question that is under way raises Unavailable."""
+        """Close the connection; a query that is under way raises Unavailable."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
         try:
             connection._force_close()  # type: ignore[attr-defined]
-        except RuntimeError:  # a greenlet reads from it, and is told by its socket
+        except RuntimeError:  # a greenlet reads from it; its socket tells it
             connection._sock.close()  # type: ignore[attr-defined]
 
     def _table(self, name: str) -> str:
@@ -180,7 +183,7 @@ class Admin:
         self.execute(FENCE)
 
     def enrol(self, vote: Vote) -> None:
-        """Give a server that has no vote, or a copy of another's, its own."""
+        """Give a vote to a server that has none, or has a copy of another's."""
         text = register.term_text(vote.term) if vote.term else ""
         self.execute(
             f"INSERT IGNORE INTO {self._table('votes')} (server, promised, accepted, value) "
@@ -189,11 +192,14 @@ class Admin:
         )  # fmt: skip
 
     def expel(self) -> None:
-        """Take its vote away, or the copy of another's."""
+        """Take away its vote, or its copy of another's."""
         self.execute(f"DELETE FROM {self._table('votes')}")
 
     def vote(self) -> Vote:
-        """Raises Unavailable for a server that has none: it must not be asked."""
+        """Return the server's vote.
+
+        Raises Unavailable if it has none: such a server must not be asked.
+        """
         try:
             row = self.row(
                 f"SELECT promised, accepted, value FROM {self._table('votes')} "
@@ -241,9 +247,9 @@ class Admin:
         return self.run(work)
 
     def set_fence(self, epoch: int, *, open_: bool) -> None:
-        """Let this server take writes of ``epoch``, or none from now on.
+        """Let this server take writes of ``epoch``, or no writes from now on.
 
-        Changes nothing once a higher epoch stands there: a steward may have slept meanwhile. Waits
+        Nothing changes if a higher epoch is set there: a steward may have slept meanwhile. Waits
         for the transactions that run, and raises Unavailable if they do not end.
         """
         self.execute(
@@ -254,7 +260,7 @@ class Admin:
         )  # fmt: skip
 
     def fence(self) -> tuple[int, bool]:
-        """(epoch, open); (0, False) for none."""
+        """Return (epoch, open); (0, False) if there is no fence."""
         try:
             row = self.row(f"SELECT epoch, open FROM {self._table('fence')}")
         except InvalidConfig:
@@ -264,17 +270,17 @@ class Admin:
     # -- replication
 
     def set_global(self, **values: int | str) -> None:
-        """SET GLOBAL name = value, for each."""
+        """Run SET GLOBAL name = value for each."""
         for name, value in values.items():
             self.execute(f"SET GLOBAL {name} = %s", value)
 
     def variables(self, *names: str) -> dict[str, Any]:
-        """Global variables; a position without a name of its own is ""."""
+        """Return global variables; a GTID position that is not set is ""."""
         row = self.row("SELECT " + ", ".join(f"@@global.{name}" for name in names))
         return dict(zip(names, row or (), strict=True))
 
     def status(self, like: str) -> dict[str, str]:
-        """Status variables by the names' pattern."""
+        """Return status variables whose names match a pattern."""
 
         def ask(db: Db) -> dict[str, str]:
             db.execute("SHOW GLOBAL STATUS LIKE %s", (like,))
@@ -283,7 +289,7 @@ class Admin:
         return self.run(ask)
 
     def slave(self) -> Mapping[str, Any]:
-        """The row of SHOW SLAVE STATUS; empty for a server that follows nobody."""
+        """Return the row of SHOW SLAVE STATUS; empty for a server that follows nobody."""
 
         def ask(_: Db) -> Mapping[str, Any]:
             assert self._connection is not None
@@ -295,15 +301,15 @@ class Admin:
         return self.run(ask)
 
     def fetched(self) -> dict[int, int]:
-        """As far as this server has fetched, applied or not: domain → sequence number."""
+        """Return what this server has fetched, applied or not: domain → sequence number."""
         return gtid.parse(self.slave().get("Gtid_IO_Pos", ""))
 
     def applied(self) -> dict[int, int]:
-        """As far as it has applied or written itself: domain → sequence number."""
+        """Return what it has applied or written itself: domain → sequence number."""
         return gtid.later(*map(gtid.parse, self.variables(*_POSITIONS).values()))
 
     def written(self) -> dict[int, int]:
-        """As far as its binary log goes: domain → sequence number."""
+        """Return the end of its binary log: domain → sequence number."""
         return gtid.parse(self.variables("gtid_binlog_pos")["gtid_binlog_pos"])
 
     def follow(self, leader: Server, *, until: str = "") -> None:
@@ -324,7 +330,7 @@ class Admin:
         self.start_following(until)
 
     def start_following(self, until: str = "") -> None:
-        """Go on where it stopped."""
+        """Continue where it stopped."""
         if self.slave().get("Slave_SQL_Running") != "Yes":
             self.set_global(slave_parallel_threads=APPLIERS, slave_net_timeout=SILENT_SECONDS)
         self.execute(
@@ -332,11 +338,11 @@ class Admin:
         )
 
     def stop_fetching(self) -> None:
-        """Acknowledge nothing more; what was fetched is applied all the same."""
+        """Acknowledge nothing more; what was fetched is still applied."""
         self.execute("STOP SLAVE IO_THREAD")
 
     def applies(self) -> bool:
-        """Whether any thread is busy with what was fetched."""
+        """Tell whether any thread applies what was fetched."""
         row = self.row(
             "SELECT COUNT(*) FROM information_schema.processlist WHERE command = 'Slave_worker' "
             "AND state <> 'Waiting for work from SQL thread'"
@@ -344,7 +350,7 @@ class Admin:
         return row is None or row[0] > 0
 
     def stop_following(self) -> None:
-        """Forget whom it followed; to be called when all is applied."""
+        """Forget the leader; call this when all is applied."""
         self.execute("STOP SLAVE")
         self.execute("RESET SLAVE ALL")
 

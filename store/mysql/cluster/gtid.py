@@ -1,4 +1,4 @@
-"""Positions in the binary logs: MariaDB's GTIDs, ``domain-server-sequence``, one a domain."""
+"""Positions in the binary logs: MariaDB's GTIDs, one ``domain-server-sequence`` for each domain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Position = Mapping[int, int]
 
 
 def parse(text: str) -> dict[int, int]:
-    """The position of ``0-1-100,1-2-7``; an empty text is the beginning. Raises ValueError."""
+    """Parse a position such as ``0-1-100,1-2-7``; an empty text is the start. Raises ValueError."""
     found: dict[int, int] = {}
     for part in filter(None, (one.strip() for one in text.split(","))):
         domain, _, sequence = part.split("-")
@@ -18,15 +18,15 @@ def parse(text: str) -> dict[int, int]:
 
 
 def covers(have: Position, wanted: Position) -> bool:
-    """Whether every transaction up to ``wanted`` is among those up to ``have``."""
+    """Tell whether every transaction up to ``wanted`` is among those up to ``have``."""
     return all(have.get(domain, 0) >= sequence for domain, sequence in wanted.items())
 
 
 def missing(have: Position, wanted: Position) -> int:
-    """How many transactions up to ``wanted`` are not among those up to ``have``."""
+    """Return how many transactions up to ``wanted`` are not among those up to ``have``."""
     return sum(max(0, sequence - have.get(domain, 0)) for domain, sequence in wanted.items())
 
 
 def later(one: Position, other: Position) -> dict[int, int]:
-    """Up to both."""
+    """Return the position that covers both."""
     return {domain: max(one.get(domain, 0), other.get(domain, 0)) for domain in {*one, *other}}

@@ -1,7 +1,7 @@
-"""Is a replica near enough? Positions tell it, so that no two clocks are compared.
+"""How far a replica lags behind the writer, by positions, so that no two clocks are compared.
 
-Now and then the writer's position is noted with the time. A replica lags by the age of the newest
-note that it covers, at most.
+Now and then the writer's position is noted with the time. The newest note that a replica covers
+gives the most that it can lag.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ SAMPLES = 120
 
 
 class LagHistory:
-    """The writer's position over the last minutes."""
+    """The writer's positions in the last minutes."""
 
     def __init__(self, clock: Clock = monotonic) -> None:
         self._clock = clock
         self._positions: deque[tuple[float, Position]] = deque(maxlen=SAMPLES)
 
     def add(self, position: Position) -> None:
-        """The writer is at ``position`` now."""
+        """Note that the writer is at ``position`` now."""
         self._positions.append((self._clock(), position))
 
     def lag_seconds(self, position: Position) -> float | None:
-        """How far behind a server at ``position`` is at most; None if that cannot be told."""
+        """Return how many seconds a server at ``position`` lags at most; None if that is not
+        known."""
         for since, noted in reversed(self._positions):
             if gtid.covers(position, noted):
                 return self._clock() - since
         return None
 
     def age_seconds(self) -> float:
-        """Since the last note."""
+        """Return the seconds since the last note."""
         return self._clock() - self._positions[-1][0] if self._positions else float("inf")

@@ -1,5 +1,7 @@
-"""The state of every server of the ring. All are asked side by side; each gives an answer or the
-reason for none."""
+"""The state of every server of the ring.
+
+All servers are asked at the same time; each gives an answer or an error.
+"""
 
 from __future__ import annotations
 
@@ -28,57 +30,61 @@ _LACKING = 1236
 
 
 class Following(Struct, frozen=True, kw_only=True):
-    """Whom a server copies: ``fetched`` is as far as it has, its own position as far as applied."""
+    """The leader of a server: ``fetched`` is how far it copied; its own position is how far it
+    applied."""
 
     leader: str
     fetching: bool
     applying: bool
     stopped: bool = False
-    """Whether a thread of it stands still: not merely trying to connect."""
+    """Whether a thread of it has stopped, and does not merely try to connect."""
     behind_seconds: float | None = None
     """Seconds, None while not connected."""
     error: str = ""
     until: bool = False
-    """Whether it is to stop at some position."""
+    """Whether it stops at a given position."""
     lacking: bool = False
-    """Whether the leader's log lacks what comes next here."""
+    """Whether the leader's log lacks the next transaction for this server."""
     fetched: dict[int, int] = field(default_factory=dict)
 
     @property
     def running(self) -> bool:
-        """Whether it is connected to its leader, and applies what it fetches."""
+        """Tell whether it is connected to its leader, and applies what it fetches."""
         return self.fetching and self.applying
 
 
 class Observation(Struct, frozen=True, kw_only=True):
-    """One server. ``error`` says why it could not be asked; the rest is then as it comes."""
+    """One server. ``error`` says why it could not be asked; the other fields mean nothing then."""
 
     server: Server
     error: str = ""
     refusal: Literal["", "account", "busy"] = ""
-    """Why it answered with an error: it does not let our account in or do what we ask, or it has
-    too many connections, say. "" where no answer came."""
+    """Why it answered with an error; "" if no answer came.
+
+    "account": it refuses our account or what we ask. "busy": it has too many connections, for
+    example.
+    """
     server_id: int = 0
     version: str = ""
     read_only: bool = True
     domain: int = 0
     position: dict[int, int] = field(default_factory=dict)
-    """Of the last transaction of each GTID domain that it has written or applied."""
+    """The last transaction of each GTID domain that it has written or applied."""
     epoch: int = 0
-    """Of its fence."""
+    """The epoch of its fence."""
     open: bool = False
     """Whether its fence lets transactions of ``epoch`` through."""
     asks_ack: bool = False
-    """Whether commits here wait for an acknowledgement."""
+    """Whether commits wait here for an acknowledgement."""
     gives_ack: bool = False
     acknowledged: bool = False
-    """Whether that is in force (the server does not say that it fell back)."""
+    """Whether such commits really wait (the server has not fallen back to asynchronous ones)."""
     clients: int = 0
     """Acknowledging servers that are connected."""
     hanging: int = 0
     """Commits that wait for an acknowledgement."""
     acks: int = 0
-    """Commits that got one."""
+    """Commits that got an acknowledgement."""
     ack_timeout_ms: int = 0
     wait_point: str = ""
     flush: int = 0
@@ -88,17 +94,17 @@ class Observation(Struct, frozen=True, kw_only=True):
 
     @property
     def up(self) -> bool:
-        """Whether it could be asked."""
+        """Tell whether it could be asked."""
         return not self.error
 
     @property
     def name(self) -> str:
-        """``host:port``, as everywhere."""
+        """Return ``host:port``, as everywhere."""
         return str(self.server)
 
 
 def together(calls: Sequence[Callable[[], object]]) -> list[object]:
-    """Run ``calls`` side by side; what one raises comes back as its value."""
+    """Run ``calls`` at the same time; an exception comes back as a value."""
 
     def safely(call: Callable[[], object]) -> object:
         try:
@@ -112,7 +118,7 @@ def together(calls: Sequence[Callable[[], object]]) -> list[object]:
 
 
 def observe(admins: Sequence[Admin]) -> list[Observation]:
-    """Look at each server; those that do not answer in time carry an ``error``."""
+    """Observe each server; those that do not answer in time have an ``error``."""
 
     def look(admin: Admin) -> Observation:
         try:
@@ -135,7 +141,8 @@ def _refusal(error: GreencrawlError) -> Literal["", "account", "busy"]:
 
 def _look(admin: Admin) -> Observation:
     admin.probe()
-    # The fence first: who opens a server sets the domain before it, and read_only after it.
+    # Read the fence first: a steward that opens a server sets the domain before it, and read_only
+    # after it.
     epoch, opened = admin.fence()
     has = admin.variables(*_VARIABLES)
     semi = admin.status("Rpl_semi_sync_master_%")
@@ -165,7 +172,7 @@ def _look(admin: Admin) -> Observation:
 
 
 def _following(row: Any) -> Following | None:
-    if not row:  # nor is there one while no master is named
+    if not row:  # nor while no master is named
         return None
     behind = row["Seconds_Behind_Master"]
     return Following(

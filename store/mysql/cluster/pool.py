@@ -17,9 +17,9 @@ from greencrawl.store.mysql.cluster.topology import Server, Topology
 from greencrawl.store.mysql.connection import ANSWER_SECONDS, connect
 
 CONNECTIONS = 8
-"""To one server from one process, at most."""
+"""Most connections from one process to one server."""
 IDLE_SECONDS = 30.0
-"""A connection that rested for longer is asked whether it lives before it is used."""
+"""A connection that was idle for longer is tested before it is used."""
 
 
 class Pool:
@@ -39,11 +39,10 @@ class Pool:
 
     @contextmanager
     def connection(self, seconds: float = ANSWER_SECONDS) -> Iterator[Connection[Cursor]]:
-        """A connection, waiting for one if all are in use. Raises Unavailable, Closed.
+        """Give a connection, waiting for one if all are in use. Raises Unavailable, Closed.
 
-        A statement on it may take ``seconds``.
-
-        It is closed, and not used again, if anything but a value comes out of the block.
+        A statement on it may take ``seconds``. The connection is closed, and not used again, if the
+        block raises.
         """
         if self._closed or self._process != os.getpid():
             raise Closed("the store is closed, or was opened by another process")
@@ -75,17 +74,17 @@ class Pool:
         return connect(self._topology, self.server, answer_seconds=self._answer_seconds)
 
     def forget(self) -> None:
-        """Use none of the present connections again: the server was started anew, or changed."""
+        """Use none of the present connections again: the server was restarted or changed."""
         self._generation += 1
         while self._idle:
             drop(self._idle.pop()[1])
 
     def close(self) -> None:
-        """Close the connections that rest; those in use close when they are given back."""
+        """Close idle connections; those in use close when they are given back."""
         self._closed = True
         self.forget()
 
 
 def drop(connection: Connection[Cursor]) -> None:
-    """Close a connection without a word to its server, which may not answer."""
+    """Close a connection without telling its server, which may not answer."""
     connection._force_close()  # type: ignore[attr-defined]  # close() would wait for the server

@@ -1,9 +1,8 @@
-"""The server that takes writes: one small value that the servers keep together; a majority of them
-decides it.
+"""A register of who takes writes; a majority of the servers decides its small value.
 
-A register with compare-and-set over all masters and replicas: CASPaxos (D. Rystsov, 2018). Each
-server keeps its vote in a table of its own that is not replicated. A change asks a majority to
-promise a ballot and takes the value accepted under the highest ballot among them. It changes that
+It is a register with compare-and-set over all masters and replicas: CASPaxos (D. Rystsov, 2018).
+Each server keeps its vote in a table of its own that is not replicated. A change asks a majority to
+promise a ballot, and takes the value accepted under the highest ballot among them. It changes that
 value and asks a majority to accept the result. Any minority may be dead, slow or cut off. A
 proposer may leave a value half accepted. The next change meets it and begins from it or replaces
 it. So nobody may act on a value before its own change was accepted.
@@ -32,7 +31,7 @@ TABLE = """CREATE TABLE IF NOT EXISTS votes (
 ) ENGINE=InnoDB"""
 
 _RANDOM_BITS = 20
-"""A ballot is a counter above so many random bits."""
+"""Random bits of a ballot; a counter is above them."""
 
 
 class WriterTerm(Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,7 +47,8 @@ class WriterTerm(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Vote(Struct, frozen=True):
-    """What one server keeps: the ballot it promised, the value it accepted and under which."""
+    """What one server keeps: the ballot it promised, the value it accepted, and that value's
+    ballot."""
 
     promised: int = 0
     accepted: int = 0
@@ -61,10 +61,11 @@ class Voter(Protocol):
     server: Server
 
     def vote(self) -> Vote:
-        """What it keeps now."""
+        """Return what it keeps now."""
 
     def promise(self, ballot: int) -> Vote | None:
-        """Promise to accept nothing below ``ballot``; what it had, or None if it is too late."""
+        """Promise to accept nothing below ``ballot``; return what it had, or None if it is too
+        late."""
 
     def accept(self, ballot: int, term: WriterTerm) -> bool:
         """Accept unless a higher ballot was promised."""
@@ -75,7 +76,7 @@ class NoMajority(Unavailable):
 
 
 class Register:
-    """The value over ``voters``, all the servers there are, of which any may be away."""
+    """The value over ``voters``: all servers, of which a minority may be away."""
 
     def __init__(
         self,
@@ -83,19 +84,20 @@ class Register:
         *,
         together: Callable[[Sequence[Callable[[], object]]], list[object]],
     ) -> None:
-        """``together`` runs calls side by side; an exception comes back as a value."""
+        """Build it; ``together`` runs calls at the same time, and an exception comes back as a
+        value."""
         self._voters = list(voters)
         self._together = together
 
     @property
     def majority(self) -> int:
-        """Votes that decide: more than half of all there are."""
+        """Return how many votes decide: more than half of all servers."""
         return len(self._voters) // 2 + 1
 
     def read(self) -> WriterTerm | None:
-        """The value that a majority knows of, perhaps one that is just being replaced.
+        """Return the value that a majority knows, perhaps one that is just being replaced.
 
-        Good enough to look at, not to act on. Raises NoMajority.
+        It is good enough to show, not to act on. Raises NoMajority.
         """
         votes = self._answers([voter.vote for voter in self._voters])
         self._enough(votes, "answer")
@@ -104,8 +106,8 @@ class Register:
     def change(self, change: Callable[[WriterTerm | None], WriterTerm | None]) -> WriterTerm | None:
         """Replace the value by ``change`` of it, and return what is accepted now.
 
-        None from ``change`` leaves it as it is – and confirms it: what is returned then is what a
-        majority holds. Raises NoMajority, also when another proposer was faster: try again.
+        If ``change`` returns None, the value stays – and is confirmed: what is returned then is
+        what a majority holds. Raises NoMajority, also when another proposer was faster: try again.
         """
         votes = self._answers([voter.vote for voter in self._voters])
         self._enough(votes, "answer")
@@ -138,12 +140,12 @@ class Register:
 
 
 def _above(ballot: int) -> int:
-    """A higher ballot that nobody else draws: a counter, and random bits below it."""
+    """Return a higher ballot that nobody else draws: a counter, and random bits below it."""
     return ((ballot >> _RANDOM_BITS) + 1 << _RANDOM_BITS) | random.getrandbits(_RANDOM_BITS)
 
 
 def term_text(term: WriterTerm) -> str:
-    """JSON."""
+    """Return a term as JSON."""
     return wire.to_json(term).decode()
 
 

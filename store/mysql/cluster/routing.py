@@ -1,10 +1,9 @@
-"""Where a statement goes: to the server that takes writes, or to a replica that is not too far
-behind.
+"""Routes each statement to the server that takes writes, or to a replica that lags little.
 
-With one master there is nothing to choose. With two, the one whose ``fence`` row is open under the
-highest epoch takes writes. Every transaction reads that row under a shared lock. So an orderly
-takeover waits for running transactions, and a process that still believes in the old writer is
-refused and looks again. If a takeover could not reach the old writer, its commits get no
+With one master there is nothing to choose. With two, the master whose ``fence`` row is open under
+the highest epoch takes writes. Every transaction reads that row under a shared lock. So a planned
+takeover waits for running transactions. A process that still uses the old writer is refused, and
+looks for the new one. If a takeover could not reach the old writer, its commits get no
 acknowledgement.
 """
 
@@ -46,38 +45,38 @@ T = TypeVar("T")
 LOOK_SECONDS = 2.0
 """A server that is silent for longer is no candidate when the writer is looked for."""
 CAUGHT_UP_SECONDS = 1.0
-"""For so long a replica that was near is taken to be near."""
+"""A replica that did not lag is taken not to lag for so long."""
 TRIES = 8
-"""Runs of a transaction that meets others' locks."""
+"""How often a transaction is run if it meets others' locks."""
 APART_SECONDS = 0.002
-"""Longest rest before the second run, about; it doubles with each."""
+"""The longest pause before the second run, about; it doubles with each."""
 
 _UNKNOWN_VARIABLE = 1193
 _UNFORMED = frozenset({1049, 1146})
-"""No database, no fence."""
+"""There is no database, or no fence."""
 
 _PARTING = frozenset({1053, 1927})
-"""A shutdown, a connection that was killed: the server's last word."""
+"""The server shuts down, or the connection was killed."""
 
 _FENCE = "SELECT epoch, open, @@global.read_only, @@session.gtid_domain_id FROM fence"
 
 
 class Route(NamedTuple):
-    """Who takes writes, and of which epoch; 0 where there is one master and no fence."""
+    """The server that takes writes, and its epoch; 0 if there is one master and no fence."""
 
     server: Server
     epoch: int
 
 
 class _Fenced(Unavailable):
-    """The route is not the one any more."""
+    """Raised when the route is outdated."""
 
 
 class Cluster:
     """The servers of a store. Work is a function of a cursor; it is run again after a deadlock."""
 
     def __init__(self, topology: Topology, *, answer_seconds: float = ANSWER_SECONDS) -> None:
-        """A server that does not answer a statement for so long counts as away."""
+        """Open no connection yet; a server that does not answer for ``answer_seconds`` is away."""
         self.topology = topology
         self._pools = {
             server: Pool(topology, server, answer_seconds) for server in topology.servers
@@ -90,7 +89,10 @@ class Cluster:
         self._first: Callable[[Db], None] | None = None
 
     def checking(self, check: Callable[[Db], None]) -> Cluster:
-        """This cluster, whose writing transactions call ``check`` first. Not to be closed."""
+        """Return this cluster with a ``check`` that its writing transactions call first.
+
+        Do not close it.
+        """
         checked = copy.copy(self)
         checked._first = check
         return checked
@@ -100,20 +102,20 @@ class Cluster:
     def write(self, work: Callable[[Db], T], *, seconds: float = ANSWER_SECONDS) -> T:
         """Run ``work`` in a transaction of the server that takes writes; durable on return.
 
-        ``seconds`` is how long one statement of it may take.
-        Raises what ``work`` raises, after a roll-back, pymysql's errors for what is in a record,
-        and Unavailable – when the commit may have happened all the same.
+        ``seconds`` is how long one statement of it may take. It raises what ``work`` raises, after
+        a roll-back; pymysql's errors for what is in a record; and Unavailable. After Unavailable
+        the commit may have happened or not.
         """
         return self._run(lambda db, _: work(db), seconds)
 
     def alter(self, work: Callable[[Db, Callable[[], None]], T], *, seconds: float) -> T:
-        """:meth:`write` for statements that commit by themselves, and so let the fence go.
+        """Run statements that commit by themselves, and so release the fence.
 
-        ``work`` calls the function that it is given before each statement: it begins a transaction
-        that holds the fence anew, and raises Unavailable, upon which ``work`` is run again, if
-        another server takes writes by now. What is left open is the time of one statement: from the
-        commit with which it begins no takeover waits for it, except that a server cannot be closed
-        (``read_only``) before it is through.
+        ``work`` gets a function and calls it before each statement. It begins a transaction that
+        holds the fence again. If another server takes writes by now, it raises Unavailable, and
+        ``work`` is run again. One statement is not protected: from the commit with which it begins,
+        no takeover waits for it. But a server cannot be closed (``read_only``) before the statement
+        has ended.
         """
         return self._run(work, seconds)
 
@@ -127,9 +129,9 @@ class Cluster:
             except pymysql.MySQLError as error:
                 if code_of(error) not in AGAIN:
                     raise
-                if not left:  # nobody's record is to blame: the same work succeeds later
+                if not left:  # no record is to blame: the same work succeeds later
                     raise Unavailable(f"met others' locks {TRIES} times: {error}") from error
-            # Those that met must not meet again.
+            # Transactions that met must not meet again.
             gevent.sleep(random.uniform(0, APART_SECONDS * 2 ** (TRIES - left)))
         raise AssertionError("unreachable")
 
@@ -163,15 +165,15 @@ class Cluster:
             return self._read(self._route(), work, seconds)
 
     def scan(self, work: Callable[[Db], T]) -> T:
-        """Run ``work`` on a replica within the lag bound, or else where :meth:`read` does."""
+        """Run ``work`` on a replica within the lag bound, otherwise like :meth:`read`."""
         return self.stream()(work)
 
     def stream(self) -> Callable[[Callable[[Db], T]], T]:
-        """:meth:`scan` for the parts of a stream that begins now.
+        """Return a :meth:`scan` for the parts of a stream that begins now.
 
-        All come from one replica, which has all that was stored before; where it fails, the rest
-        comes from where :meth:`read` goes. A change of replicas could go back in time, past which a
-        row that moved to the stream's end would be missed.
+        All parts come from one replica, which has all that was stored before; if it fails, the rest
+        comes from where :meth:`read` goes. Another replica could be older. Then a row that had
+        moved to the stream's end would be missed.
         """
         server = next(self._replicas_caught_up(self._position() or {}), None)
 
@@ -188,14 +190,14 @@ class Cluster:
         return scan
 
     def _position(self) -> Position | None:
-        """Where the writer is now; None if there are no replicas to compare."""
+        """Return the writer's position; None if there are no replicas to compare."""
         if not self.topology.replicas:
             return None
         try:
             return self.read(_position_of("gtid_binlog_pos"))
         except Unavailable as error:
             if code_of(error.__cause__ or error) == _UNKNOWN_VARIABLE:
-                return None  # MySQL names its positions otherwise: its replicas are not read
+                return None  # MySQL has other positions: its replicas are not read
             raise
 
     def _read(self, route: Route, work: Callable[[Db], T], seconds: float = ANSWER_SECONDS) -> T:
@@ -209,9 +211,11 @@ class Cluster:
 
     @contextmanager
     def _checked(self, route: Route) -> Iterator[None]:
-        """Errors in our words; what means that the server is away lets the writer be looked for.
+        """Translate errors; if an error means that the server is away, the writer is looked for
+        again.
 
-        One that answers, if with an error, is still the one: a lock was held for too long, say.
+        A server that answers with an error stays the writer: a lock was held for too long, for
+        example.
         """
         try:
             yield
@@ -235,18 +239,18 @@ class Cluster:
     # -- who takes writes
 
     def _check(self, db: Db, route: Route, lock: str) -> None:
-        """Raises _Fenced if the server does not take writes of the route's epoch any more."""
+        """Raise _Fenced if the server does not take writes of the route's epoch any more."""
         if not route.epoch:
             return
         db.execute(_FENCE + lock)
         row = db.fetchone()
         if row is None or not row[1] or row[2] or row[0] != route.epoch:
             raise _Fenced(f"{route.server} takes no writes of epoch {route.epoch} any more")
-        if row[3] != route.epoch:  # a session keeps the domain that was set when it began
+        if row[3] != route.epoch:  # a session keeps the domain that was set at its start
             raise _Fenced(f"a connection to {route.server} is older than epoch {route.epoch}")
 
     def _route(self) -> Route:
-        """Raises Unavailable if no master takes writes."""
+        """Return the route to the writer. Raises Unavailable if no master takes writes."""
         if not self.topology.ring:
             return Route(self.topology.masters[0], 0)
         with self._looking:
@@ -286,7 +290,7 @@ class Cluster:
             if isinstance(one, BaseException) and not isinstance(one, GreencrawlError):
                 raise one
         mistakes = [one for one in found if isinstance(one, InvalidConfig)]
-        # A master that is being made anew is no mistake of ours while the other is merely away.
+        # A master that is being set up is no wrong configuration while the other is merely away.
         if len(mistakes) == len(found):
             raise mistakes[0]
         raise Unavailable(
@@ -296,7 +300,7 @@ class Cluster:
     # -- replicas
 
     def _replicas_caught_up(self, covering: Position) -> Iterator[Server]:
-        """Replicas within the lag bound that have all up to ``covering``, in turn."""
+        """Return replicas within the lag bound that have all up to ``covering``, in turn."""
         replicas = self.topology.replicas
         start = next(self._turn)
         for index in range(len(replicas)):
@@ -313,7 +317,7 @@ class Cluster:
             yield server
 
     def lags(self) -> dict[str, float | None]:
-        """Replica → seconds that it is behind at most; None where that cannot be told.
+        """Return replica → seconds that it lags at most; None where that is not known.
 
         Raises Unavailable without a writer.
         """
@@ -332,7 +336,7 @@ class Cluster:
         return {str(server): lag(server) for server in self.topology.replicas}
 
     def _position_if_caught_up(self, server: Server) -> Position | None:
-        """Where a replica is; None if it is further behind than the bound."""
+        """Return where a replica is; None if it lags more than the bound."""
         if self._history.age_seconds() > CAUGHT_UP_SECONDS / 2:
             noted = self._position()
             if noted is None:
@@ -349,7 +353,7 @@ class Cluster:
 
 
 def _parted(error: BaseException) -> bool:
-    """Whether the connection is no more: the server is away, goes away or has closed it."""
+    """Tell whether the connection is lost: the server is away, shuts down or has closed it."""
     return is_gone(error) or code_of(error) in _PARTING
 
 

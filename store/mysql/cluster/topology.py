@@ -1,4 +1,4 @@
-"""The contents of ``GREENCRAWL_STORE=mysql://…``: the servers, their roles, how to reach them."""
+"""The contents of ``GREENCRAWL_STORE=mysql://…``: the servers, their roles, and how to connect."""
 
 from __future__ import annotations
 
@@ -33,36 +33,42 @@ class Topology:
     password: str = field(repr=False)
     database: str
     ca: str = ""
-    """CA file against which servers are verified. Without it a connection is encrypted where the
-    server offers that, and nobody is verified."""
+    """CA file that verifies servers.
+
+    Without it, a connection is encrypted if the server offers that, but no server is verified.
+    """
     cert: str = ""
     key: str = ""
     lag_seconds: float = LAG_SECONDS
-    """A replica further behind is not read."""
+    """A replica that lags more is not read."""
 
     @property
     def servers(self) -> tuple[Server, ...]:
-        """All of them, masters first."""
+        """Return all servers, masters first."""
         return (*self.masters, *self.replicas)
 
     @property
     def ring(self) -> bool:
-        """Whether there are two masters, of which votes decide who takes writes."""
+        """Tell whether there are two masters; then votes decide who takes writes."""
         return len(self.masters) == 2
 
     @property
     def majority(self) -> int:
-        """Votes that decide."""
+        """Return how many votes decide."""
         return len(self.servers) // 2 + 1
 
     def other(self, name: str) -> str:
-        """Name of the other of two masters. Raises ValueError where there is not just one other."""
+        """Return the name of the other of two masters.
+
+        Raises ValueError if there is not just one other.
+        """
         [other] = [str(one) for one in self.masters if str(one) != name]
         return other
 
 
 def parse(url: str) -> Topology:
-    """``mysql://USER:PASSWORD@MASTER[,MASTER]/DATABASE[?replicas=HOST,…&ca=FILE&lag=SECONDS]``.
+    """Parse
+    ``mysql://USER:PASSWORD@MASTER[,MASTER]/DATABASE[?replicas=HOST,…&ca=FILE&lag=SECONDS]``.
 
     USER and PASSWORD are percent-encoded where they hold "@", ":" or "/"; a host may have a port.
     ``cert`` and ``key`` name the client's own certificate. Raises InvalidConfig, which never shows

@@ -26,7 +26,7 @@ _WAITING = "FROM calendar FORCE INDEX (calendar_due) WHERE queued = 0 AND crawl 
 
 
 def plans(db: Db, crawls: Collection[int]) -> dict[int, Plan]:
-    """Of those of the crawls that have a calendar."""
+    """Return the plans of those crawls that have a calendar."""
     if not crawls:
         return {}
     some = ", ".join(f"{crawl:d}" for crawl in crawls)
@@ -40,12 +40,12 @@ def plans(db: Db, crawls: Collection[int]) -> dict[int, Plan]:
 
 
 def plan_of(db: Db, crawl: int) -> Plan | None:
-    """The crawl's plan, if it has a calendar."""
+    """Return the crawl's plan, if it has a calendar."""
     return plans(db, [crawl]).get(crawl)
 
 
 def settle(db: Db, observations: Sequence[Observation], by_crawl: dict[int, Plan]) -> Settled:
-    """Write what observations change."""
+    """Write the changes that observations make."""
     known: dict[planned.Key, planned.Row] = {}
     wanted = planned.grouped((one.crawl, one.fingerprint) for one in observations)
     for crawl, some in wanted.items():
@@ -65,7 +65,7 @@ def _partitions(db: Db) -> int:
 
 
 def add(db: Db, crawl: int, observations: Sequence[Observation]) -> None:
-    """Give those a row that have none: each is due in the next period."""
+    """Add rows for URLs that have none: each is due in the next period."""
     if plan := plan_of(db, crawl):
         wanted = sorted({one.fingerprint for one in observations})
         sql = "SELECT fingerprint FROM calendar WHERE"
@@ -74,7 +74,7 @@ def add(db: Db, crawl: int, observations: Sequence[Observation]) -> None:
 
 
 def row_of(db: Db, crawl: int, fingerprint: int) -> planned.Row | None:
-    """A URL's row."""
+    """Return a URL's row."""
     sql = f"SELECT {_COLUMNS} FROM calendar WHERE crawl = %s AND fingerprint = %s"
     db.execute(sql, (crawl, fingerprint))
     found = db.fetchone()
@@ -82,7 +82,7 @@ def row_of(db: Db, crawl: int, fingerprint: int) -> planned.Row | None:
 
 
 def partitions(db: Db, crawl: int, until_s: int, lock: str = "") -> list[int]:
-    """Partitions in which rows of a crawl are due: two look-ups each."""
+    """Return partitions in which rows of a crawl are due: two look-ups each."""
     found, p = [], -1
     sql = f"SELECT partition_no, due_s {_WAITING} AND partition_no > %s"
     while db.execute(f"{sql} ORDER BY partition_no, due_s LIMIT 1{lock}", (crawl, p)):
@@ -93,13 +93,13 @@ def partitions(db: Db, crawl: int, until_s: int, lock: str = "") -> list[int]:
 
 
 def is_due(db: Db, crawl: int) -> bool:
-    """Whether a row of a crawl waits to be asked for in the present period; its row is locked."""
+    """Tell whether a row of a crawl waits to be asked for in this period; the row is locked."""
     plan = plan_of(db, crawl)
     return plan is not None and bool(partitions(db, crawl, plan.started_s))
 
 
 def places(db: Db) -> list[tuple[int, int]]:
-    """(crawl, partition) wherever rows of an active crawl are due."""
+    """Return (crawl, partition) wherever rows of an active crawl are due."""
     db.execute("SELECT id FROM crawls WHERE deleted = 0 AND state = 'active' ORDER BY id")
     active = [row[0] for row in db.fetchall()]
     return [
@@ -110,9 +110,9 @@ def places(db: Db) -> list[tuple[int, int]]:
 
 
 def due(db: Db, crawl: int, partition: int, after: tuple[int, int, int], limit: int) -> list[Due]:
-    """Rows that are due, behind a place: by date, host, and fingerprint.
+    """Return rows that are due, after a place: by date, host, and fingerprint.
 
-    Those that are deeper than the crawl's calendar goes by now have no item.
+    Rows deeper than the crawl's calendar now goes have no item.
     """
     plan = plan_of(db, crawl)
     if plan is None:
@@ -143,7 +143,7 @@ def due(db: Db, crawl: int, partition: int, after: tuple[int, int, int], limit: 
 
 
 def _urls(db: Db, crawl: int, numbers_: Sequence[int]) -> dict[int, str]:
-    """Fingerprint → URL, of final states and of pages."""
+    """Return fingerprint → URL, of final states and of pages."""
     found: dict[int, str] = {}
     if numbers_:
         sql = "SELECT fingerprint, url FROM finals WHERE"
@@ -158,9 +158,9 @@ def _urls(db: Db, crawl: int, numbers_: Sequence[int]) -> dict[int, str]:
 
 
 def taken(db: Db, crawl: int, rows: Sequence[Due], node: str, epoch: int) -> int:
-    """They are on their way: the node has them in memory under ``epoch``; returns how many.
+    """Record that the node has rows in memory under ``epoch``; return how many are on their way.
 
-    Not those that were fetched since they were read, nor any under an epoch that is over.
+    Rows that were fetched since they were read are left out; all are if the epoch is over.
     """
     sql = "SELECT id, epoch FROM nodes WHERE id IN ('', %s) LOCK IN SHARE MODE"
     db.execute(sql, (node.encode(),))
@@ -177,7 +177,7 @@ def taken(db: Db, crawl: int, rows: Sequence[Due], node: str, epoch: int) -> int
 
 
 def drop(db: Db, crawl: int, rows: Sequence[Due]) -> None:
-    """Rows that cannot be asked for, if nothing was heard of them since they were read."""
+    """Delete rows that cannot be asked for, if nothing was noted of them since they were read."""
     for one in sorted(rows):
         db.execute(
             "DELETE FROM calendar WHERE crawl = %s AND fingerprint = %s AND queued = 0 "
@@ -187,7 +187,7 @@ def drop(db: Db, crawl: int, rows: Sequence[Due]) -> None:
 
 
 def postpone(db: Db, crawl: int, partition: int, row: Due) -> int:
-    """Rows of a host that are due at the row's date are due in the next period; how many, of one
+    """Move a host's rows that are due at the row's date to the next period; return how many, of one
     step."""
     plan = plan_of(db, crawl)
     if plan is None:
@@ -201,7 +201,7 @@ def postpone(db: Db, crawl: int, partition: int, row: Due) -> int:
 
 
 def free(db: Db, partition: int, epoch: int) -> int:
-    """Rows wait again that a node has had under an epoch before this one; how many, of one step."""
+    """Let rows wait that a node has had under an earlier epoch; return how many, of one step."""
     return db.execute(
         "UPDATE calendar SET queued = 0 WHERE partition_no = %s AND queued > 0 AND queued < %s "
         f"LIMIT {FREED_ROWS}",
@@ -210,5 +210,6 @@ def free(db: Db, partition: int, epoch: int) -> int:
 
 
 def free_crawl(db: Db, crawl: int) -> None:
-    """All rows of a crawl wait: it had no calendar for a while, and nothing was noted in them."""
+    """Let all rows of a crawl wait: it had no calendar for a while, and nothing was noted in
+    them."""
     db.execute("UPDATE calendar SET queued = 0 WHERE crawl = %s AND queued > 0", (crawl,))

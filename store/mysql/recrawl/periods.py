@@ -21,7 +21,7 @@ def rest(db: Db, crawl: int, every_ms: int, version: int, now_ms: int) -> Crawl:
     if not changed.finished or changed.version == version:
         return changed
     last, started_ms = _last_period(db, crawl)
-    if not last:  # the crawl before it began again
+    if not last:  # a crawl from before it had periods
         started_ms = changed.started_ms
         first = "INSERT INTO periods (crawl, number, started_ms, ended_ms) VALUES (%s, 1, %s, %s)"
         db.execute(first, (crawl, started_ms, now_ms))
@@ -38,7 +38,7 @@ def begin_period(db: Db, ids: Numbers, crawl: int, blob: bytes, now_ms: int) -> 
         return known
     last, before_ms = _last_period(db, crawl)
     begin = "INSERT INTO periods (crawl, number, started_ms) VALUES (%s, %s, %s)"
-    started_ms = now_ms if now_ms > before_ms else before_ms + 1000  # the clock went back
+    started_ms = now_ms if now_ms > before_ms else before_ms + 1000  # the clock was set back
     db.execute(begin, (crawl, last + 1, started_ms))
     db.execute("DELETE FROM periods WHERE crawl = %s AND number <= %s", (crawl, last + 1 - PERIODS))
     crawls.add_seeds(db, ids, crawl, blob, force=True)
@@ -46,7 +46,7 @@ def begin_period(db: Db, ids: Numbers, crawl: int, blob: bytes, now_ms: int) -> 
 
 
 def _last_period(db: Db, crawl: int) -> tuple[int, int]:
-    """Its number and when it began; 0 if there was none."""
+    """Return the number of the last period and when it began; 0 if there was none."""
     sql = "SELECT number, started_ms FROM periods WHERE crawl = %s ORDER BY number DESC LIMIT 1"
     db.execute(sql, (crawl,))
     found = db.fetchone()
@@ -110,7 +110,7 @@ def begin_round(db: Db, crawl: int, why: str, now_ms: int) -> Round:
 
 
 def _begin(db: Db, crawl: Crawl, kind: RoundKind, why: str, depth: int, now_ms: int) -> None:
-    # What is being fetched while rules change may be judged by the old ones yet.
+    # What is being fetched while rules change may still be judged by the old ones.
     before_ms = now_ms if kind == "fetch" or crawl.ended else now_ms + LATE_MS
     db.execute(
         "REPLACE INTO rounds (crawl, kind, why, least_depth, started_ms, before_ms) "
@@ -120,7 +120,7 @@ def _begin(db: Db, crawl: Crawl, kind: RoundKind, why: str, depth: int, now_ms: 
 
 
 def _has_begun(db: Db, crawl: int) -> bool:
-    """Whether it was ever given something: its first pages may be under way, by older rules."""
+    """Tell whether it was ever given a URL: its first pages may be under way, by older rules."""
     return any(
         db.execute(f"SELECT 1 FROM {table} WHERE crawl = %s LIMIT 1", (crawl,))
         for table in ("pages", "finals", "seed_batches")
@@ -154,7 +154,7 @@ def count_round(db: Db, crawl: int, known: Round) -> int:
     sql = "SELECT COUNT(*) FROM pages p"
     values: tuple[int, ...] = (crawl, known.started_ms)
     where = " WHERE p.crawl = %s AND p.fetched_ms < %s"
-    if known.least_depth:  # which stands in the wide rows
+    if known.least_depth:  # the depth is in the wide rows
         beside = "c.crawl = p.crawl AND c.place = p.place AND c.fingerprint = p.fingerprint"
         sql += f" JOIN contents c ON {beside}"
         where += " AND c.depth >= %s"
@@ -165,7 +165,7 @@ def count_round(db: Db, crawl: int, known: Round) -> int:
 
 
 def note_total(db: Db, crawl: int, known: Round, total: int) -> None:
-    """Keep how many pages they are."""
+    """Record how many pages there are."""
     sql = "UPDATE rounds SET total = %s WHERE crawl = %s AND kind = %s AND started_ms = %s"
     db.execute(sql, (total, crawl, known.kind, known.started_ms))
 
@@ -182,7 +182,8 @@ def queue_round(
     now_ms: int,
 ) -> bool:
     """See ``Store.queue_round``; ``urls`` are how many, and the packed batch."""
-    if crawls.get(db, crawl, " FOR UPDATE").state != "active":  # whoever stops it is not undone
+    # a stop by another broker is not undone
+    if crawls.get(db, crawl, " FOR UPDATE").state != "active":
         return False
     count, blob = urls
     moved = db.execute(

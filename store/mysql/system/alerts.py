@@ -12,7 +12,7 @@ from greencrawl.store.sqlite.system.alerts import COLUMNS, KEY, STEP, alert
 
 
 def some(db: Db, where: str) -> list[Alert]:
-    """Alerts that a condition is true of, those first that were seen first."""
+    """Return alerts that meet a condition, in the order in which they were first seen."""
     db.execute(
         f"SELECT {', '.join(COLUMNS)} FROM alerts WHERE {where} ORDER BY since_ms, kind, subject"
     )
@@ -49,7 +49,7 @@ def forget(db: Db, alerts: Sequence[Alert]) -> None:
 
 
 def drop(db: Db, before_ms: int) -> int:
-    """Delete some alerts that were over before; how many."""
+    """Delete some alerts that ended before; return how many."""
     return db.execute(
         f"DELETE FROM alerts WHERE over_ms BETWEEN 1 AND %s ORDER BY {', '.join(KEY)} LIMIT {STEP}",
         (before_ms - 1,),

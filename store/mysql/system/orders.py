@@ -27,7 +27,7 @@ def put(
     revision: int | None = None,
 ) -> Ordered | None:
     """See ``Store.put_orders``."""
-    number = _number(db)  # locked first, by whoever changes something
+    number = _number(db)  # any transaction that changes something locks this row first
     db.execute(f"{_READ} WHERE member = %s FOR UPDATE", (member.encode(),))
     row = db.fetchone()
     known = _ordered(row) if row else Ordered(member=member)
@@ -62,7 +62,10 @@ def note_crawl(
 
 
 def _number(db: Db) -> int:
-    """The next revision. The row stays locked until the commit, so that they appear in order."""
+    """Return the next revision.
+
+    The row stays locked until the commit, so that they appear in order.
+    """
     db.execute("SELECT value FROM counters WHERE name = 'orders' FOR UPDATE")
     ((value,),) = db.fetchall()
     return int(value) + 1

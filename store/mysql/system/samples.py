@@ -13,11 +13,11 @@ from greencrawl.store.mysql.connection import Db
 from greencrawl.store.sqlite.system.samples import COLUMNS, thinned
 
 STEP = 1000
-"""Rows that one step of retention deletes; replicas repeat it as one piece."""
+"""Rows that one step of retention deletes; a replica repeats a step as one transaction."""
 
 
 def put(db: Db, samples: Sequence[Counted]) -> None:
-    """See ``Store.put_samples``. What is of a deleted crawl is left out."""
+    """See ``Store.put_samples``. Samples of a deleted crawl are left out."""
     marks = ", ".join(["%s"] * len(COLUMNS))
     for one in sorted(samples, key=lambda one: one.crawl):
         known = "SELECT 1 FROM crawls WHERE id = %s AND deleted = 0 LOCK IN SHARE MODE"
@@ -52,6 +52,6 @@ def some(db: Db, crawl: int, since_ms: int = 0, points: int = 1000) -> list[Coun
 
 
 def drop(db: Db, before_ms: int) -> int:
-    """Delete some samples of minutes before ``before_ms``; how many."""
+    """Delete some samples of minutes before ``before_ms``; return how many."""
     sql = f"DELETE FROM samples WHERE minute < %s ORDER BY minute, crawl LIMIT {STEP}"
     return db.execute(sql, (before_ms // MINUTE_MS,))

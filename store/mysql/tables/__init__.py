@@ -1,1 +1,1 @@
-"""Statements on the tables of a MySQL store, a subject a module, as on SQLite."""
+"""Statements on the tables of a MySQL store, one module for each subject, as on SQLite."""

@@ -1,4 +1,4 @@
-"""Bodies on MySQL: equal ones once a crawl, here or in a file, for as long as the crawl."""
+"""Bodies on MySQL: equal ones are kept once in a crawl, here or in a file, as long as the crawl."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Body = tuple[int, bytes]
 
 
 def known(db: Db, bodies: Iterable[Body]) -> dict[Body, int]:
-    """The places of those that are there."""
+    """Return the places of those that exist."""
     found: dict[Body, int] = {}
     for crawl, group in groupby(sorted(bodies), key=itemgetter(0)):
         for some in chunks([digest for _, digest in group]):
@@ -31,7 +31,7 @@ def known(db: Db, bodies: Iterable[Body]) -> dict[Body, int]:
 
 
 def files(db: Db, bodies: Mapping[Body, int]) -> dict[Body, Place]:
-    """Where those bodies (with their places) are that are in files."""
+    """Return those of the bodies that are in files, with their places."""
     found: dict[Body, Place] = {}
     for crawl, group in groupby(sorted(bodies), key=itemgetter(0)):
         for some in chunks([bodies[body] for body in group]):
@@ -49,7 +49,7 @@ def files(db: Db, bodies: Mapping[Body, int]) -> dict[Body, Place]:
 def write(
     running: CommitAttempt, pages: Sequence[Page], expected: Set[Body], places: Mapping[Body, Place]
 ) -> None:
-    """Write bodies that are not there; ``expected`` ones are, as far as a look before told.
+    """Write bodies that do not exist; ``expected`` ones did at an earlier look.
 
     ``places`` are those that are in files. Raises Unstorable.
     """

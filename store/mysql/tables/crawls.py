@@ -1,7 +1,7 @@
 """Crawls, their seeds and their sums on MySQL; each function runs in a caller's transaction.
 
-A writer for a crawl locks the crawl's row in shared mode. Changes that must not meet a writer lock
-it exclusively: the end, the deletion, a change of state.
+A transaction that writes for a crawl locks the crawl's row in shared mode. Changes that must not
+meet a writer lock it exclusively: the end, the deletion, a change of state.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PURGE_ROWS = {
     "finals": 1000, "attempts": 1000, "seed_batches": 20, "overflow": 1000,
     "hook_failures": 1000, "samples": 1000, "calendar": 1000,
 }  # fmt: skip
-"""Table → rows deleted in one transaction; replicas repeat it as one piece."""
+"""Table → rows deleted in one transaction; a replica repeats it as one transaction."""
 _LAST = (
     "periods", "rounds", "hook_sums", "refusals", "limits", "hosts", "sums", "times",
     "crawl_changes", "purges",
@@ -73,13 +73,13 @@ def _crawl(row: Row) -> Crawl:
 
 
 def every(db: Db) -> list[Crawl]:
-    """All crawls, oldest first."""
+    """Return all crawls, oldest first."""
     db.execute(_READ + " ORDER BY id")
     return [_crawl(row) for row in db.fetchall()]
 
 
 def get(db: Db, name_or_id: str | int, lock: str = "") -> Crawl:
-    """Raises UnknownCrawl."""
+    """Return a crawl. Raises UnknownCrawl."""
     if isinstance(name_or_id, int):
         db.execute(_READ + " AND id = %s" + lock, (common.bounded(name_or_id),))
     else:
@@ -92,7 +92,7 @@ def get(db: Db, name_or_id: str | int, lock: str = "") -> Crawl:
 
 
 def put(db: Db, name: str, options: CrawlOptions, roots: Sequence[str], now_ms: int) -> Crawl:
-    """Create or update a crawl; see ``Store.put_crawl``. A new one is active from now on."""
+    """Create or update a crawl; see ``Store.put_crawl``. A new one is active."""
     text = kept_options(options).decode()
     try:
         known = get(db, name, _ALONE)
@@ -161,7 +161,7 @@ def set_state(
 
 
 def _with_its_period(db: Db, crawl: Crawl, now_ms: int) -> Crawl:
-    """The crawl; its period is over where it is done, whatever ended it."""
+    """Return the crawl; if it is done, its period has ended, whatever the reason."""
     if crawl.ended:
         sql = "UPDATE periods SET ended_ms = %s WHERE crawl = %s AND ended_ms = 0"
         db.execute(sql, (now_ms, crawl.id))
@@ -171,7 +171,7 @@ def _with_its_period(db: Db, crawl: Crawl, now_ms: int) -> Crawl:
 def reopen(db: Db, crawl: int, version: int) -> Crawl:
     """See ``Store.reopen``."""
     known = get(db, crawl, _ALONE)
-    if known.version < version:  # this store lost what Redis has heard of
+    if known.version < version:  # Redis has seen a later version, which this store has lost
         db.execute("UPDATE crawls SET version = %s WHERE id = %s", (version + 1, crawl))
     if known.finished:
         reopen_finished(db, [crawl])
@@ -181,18 +181,19 @@ def reopen(db: Db, crawl: int, version: int) -> Crawl:
 
 
 def reopen_finished(db: Db, crawls: Iterable[int]) -> None:
-    """Make those active that are finished; of two who share a lock on one, one begins anew."""
+    """Make finished crawls active; if two transactions share a lock on one, one of them begins
+    again."""
     for crawl in crawls:
         db.execute(f"{_REOPEN} AND {replay_log.IS_FINISHED}", (crawl,))
 
 
 def reopen_ended(db: Db, crawl: int) -> None:
-    """Make it active if it is done or being stopped: a person wants more of it."""
+    """Make a crawl active if it is done or being stopped: a person wants more of it."""
     db.execute(_REOPEN, (crawl,))
 
 
 def _waits(db: Db, crawl: int, *, seeds_only: bool) -> bool:
-    """Whether something of the crawl is still to come; its row must be locked."""
+    """Tell whether something of the crawl is still to come; its row must be locked."""
     if db.execute("SELECT 1 FROM seed_batches WHERE pending = 1 AND crawl = %s LIMIT 1", (crawl,)):
         return True
     if db.execute("SELECT 1 FROM debts LIMIT 1"):
@@ -213,14 +214,14 @@ def _waits(db: Db, crawl: int, *, seeds_only: bool) -> bool:
 
 
 def mark_deleted(db: Db, crawl: int) -> None:
-    """Make the crawl unknown and its name free; waits for who writes for it."""
+    """Make the crawl unknown and its name free; this waits for transactions that write for it."""
     db.execute(
         "UPDATE crawls SET deleted = 1, living = NULL WHERE id = %s", (common.bounded(crawl),)
     )
 
 
 def purge_step(db: Db, crawl: int) -> int | None:
-    """Delete some rows of a crawl marked as deleted; returns how many, None if nothing is left."""
+    """Delete some rows of a crawl marked as deleted; return how many, None if nothing is left."""
     crawl = common.bounded(crawl)
     if not db.execute("SELECT 1 FROM crawls WHERE id = %s AND deleted = 1 FOR UPDATE", (crawl,)):
         return None
@@ -248,7 +249,8 @@ def add_seeds(db: Db, ids: Numbers, crawl: int, blob: bytes, force: bool) -> int
 
 
 def pending_rows(db: Db, limit: int, after: int) -> list[Row]:
-    """Rows of ``replay_log.SEEDS`` of what is pending, oldest first; no deleted crawl's."""
+    """Return rows of ``replay_log.SEEDS`` that are pending, oldest first; none of a deleted
+    crawl."""
     db.execute(
         f"SELECT {replay_log.SEEDS} FROM seed_batches FORCE INDEX (seed_batches_pending) "
         "WHERE pending = 1 AND id > %s "
@@ -260,7 +262,7 @@ def pending_rows(db: Db, limit: int, after: int) -> list[Row]:
 
 
 def seed_rows(db: Db, crawl: int, after: int) -> list[Row]:
-    """Rows of ``replay_log.SEEDS`` of a crawl's batches after ``after``, a few at a time."""
+    """Return rows of ``replay_log.SEEDS`` of a crawl's batches after ``after``, a few at a time."""
     db.execute(
         f"SELECT {replay_log.SEEDS} FROM seed_batches FORCE INDEX (seed_batches_by_crawl) "
         f"WHERE crawl = %s AND id > %s ORDER BY id LIMIT {replay_log.SEED_ROWS}",
@@ -297,7 +299,7 @@ def dead_rows(
     lock: str = "",
     before: int = NEVER,
 ) -> list[Row]:
-    """Rows of ``rows.FINAL_READ`` of dead letters by fingerprint, beginning after one.
+    """Return rows of ``rows.FINAL_READ`` of dead letters by fingerprint, beginning after one.
 
     ``before``: only those with an earlier stamp.
     """
@@ -330,7 +332,7 @@ def requeue_dead(
 
 
 def fewer(db: Db, crawl: int, state: str, count: int) -> None:
-    """So many final states of a crawl went without a commit."""
+    """Subtract ``count`` final states of a crawl that were removed without a commit."""
     slot = replay_log.begin(db).connection % SLOTS
     changes = ", ".join(str(-count if name == state else 0) for name in SUMS.split(", "))
     db.execute(

@@ -2,8 +2,8 @@
 
 See ``greencrawl.store.sqlite.tables.debts``.
 
-Rows are locked last, in the order of their keys. A commit that finds its debt noted keeps it from
-being replayed until it ends, beside any number of others.
+Rows are locked last, in the order of their keys. A commit that finds its debt noted holds it: no
+replay of the debt begins before that commit ends. Many commits can hold it at once.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def owe(db: Db, nodes: Collection[str], since: int) -> None:
 
 
 def every(db: Db) -> dict[str, Debt]:
-    """Node → what it is owed."""
+    """Return node → what it is owed."""
     db.execute("SELECT node, since, serial FROM debts ORDER BY node")
     return {node.decode(): Debt(since, serial) for node, since, serial in db.fetchall()}
 
 
 def begin(db: Db, node: str) -> Debt | None:
-    """See ``Store.begin_replay``. Waits for the commits under way that add to it."""
+    """See ``Store.begin_replay``. It waits for the commits under way that add to the debt."""
     key = node.encode()
     db.execute("SELECT since, serial FROM debts WHERE node = %s FOR UPDATE", (key,))
     found = db.fetchone()

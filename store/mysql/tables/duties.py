@@ -11,7 +11,7 @@ from greencrawl.store.rows import Row
 from greencrawl.store.sqlite.tables.duties import DUTY_MS
 
 _NOW = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
-"""Epoch ms of the server, whatever the session's time zone."""
+"""Epoch ms of the server, in any time zone of the session."""
 
 
 def _now_ms(db: Db) -> int:
@@ -31,7 +31,7 @@ def _rows(db: Db, names: Sequence[str], lock: str = "") -> Sequence[Row]:
 
 
 def others(db: Db, holder: str, names: Sequence[str]) -> set[str]:
-    """Those of ``names`` that somebody else holds now."""
+    """Return those of ``names`` that another holder has now."""
     found, now = _rows(db, names), _now_ms(db)
     return {row[0].decode() for row in found if _others(row, holder, now)}
 
@@ -48,16 +48,16 @@ def holder(db: Db, name: str) -> str:
 
 
 def take(db: Db, holder: str, names: Sequence[str]) -> dict[str, int]:
-    """Take or renew what nobody else holds; name → epoch."""
+    """Take or renew what no other holder has; return name → epoch."""
     there = {row[0].decode() for row in _rows(db, names)}
-    for name in sorted(set(names) - there):  # so that a row is there to be locked
+    for name in sorted(set(names) - there):  # so that there is a row to lock
         db.execute(
             "INSERT INTO duties (name, holder, epoch, until_ms) VALUES (%s, '', 0, 0) "
             "ON DUPLICATE KEY UPDATE epoch = epoch",
             (name.encode(),),
         )
     found = _rows(db, names, "FOR UPDATE")
-    now = _now_ms(db)  # when all are locked, which may have taken a while
+    now = _now_ms(db)  # read when all rows are locked, which may have taken a while
     held = {}
     for row in found:
         if _others(row, holder, now):
@@ -82,7 +82,8 @@ def release(db: Db, holder: str, names: Sequence[str]) -> None:
 
 
 def check(db: Db, duty: Duty) -> None:
-    """Raises DutyLost if another has taken it since; from now on nobody does before the commit."""
+    """Raise DutyLost if another has taken it since; from now on nobody takes it before the
+    commit."""
     db.execute("SELECT epoch FROM duties WHERE name = %s LOCK IN SHARE MODE", (duty.name.encode(),))
     row = db.fetchone()
     if row is None or row[0] != duty.epoch:

@@ -2,9 +2,9 @@
 
 See :mod:`greencrawl.store.sqlite.tables.hooks`.
 
-A transaction that stores a page has locked the page's row, so that what is known of its hook
-changes in order. The sums come last, except those of hosts: a crawl whose hook always fails has one
-row in which all are counted.
+A transaction that stores a page has locked the page's row, so what is known of its hook changes in
+order. The sums are written last, only before those of hosts: if a crawl's hook always fails, one
+row counts all its pages.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _Message = tuple[str, str]
 
 
 class Sums:
-    """What a transaction adds to the sums by message; :meth:`write` it at its end."""
+    """The changes of a transaction to the sums by message; :meth:`write` them at its end."""
 
     def __init__(self) -> None:
         self._added: Counter[tuple[int, _Message]] = Counter()
 
     def add(self, crawl: int, key: _Message, pages: int) -> None:
-        """``pages`` more (or fewer, below 0) of a crawl have this (function, message)."""
+        """Count ``pages`` more (or fewer, below 0) of a crawl with this (function, message)."""
         self._added[crawl, key] += pages
 
     def write(self, db: Db, most_bytes: int) -> None:
-        """Add it."""
+        """Write the changes."""
         changed: list[Row] = [
             (crawl, function.encode(), message.encode(), pages)
             for (crawl, (function, message)), pages in sorted(self._added.items())
@@ -48,9 +48,9 @@ class Sums:
 
 
 def settle(db: Db, runs: Sequence[HookRun], current: Mapping[Key, int], most_bytes: int) -> Sums:
-    """Note what came of hooks; ``current`` tells of pages in this transaction when they are from.
+    """Note the results of hooks; ``current`` has the fetch times of pages in this transaction.
 
-    Returns what the sums are to be changed by.
+    Returns the changes of the sums.
     """
     sums = Sums()
     crawls = {run.crawl for run in runs}
@@ -92,7 +92,7 @@ def _any(db: Db, crawls: Iterable[int]) -> bool:
 
 
 def _there(db: Db, wanted: Sequence[Key]) -> defaultdict[Key, list[_Message]]:
-    """What is known of these pages, locked."""
+    """Return what is known of these pages, locked."""
     found: defaultdict[Key, list[_Message]] = defaultdict(list)
     sql = "SELECT fingerprint, function, message FROM hook_failures WHERE"
     for crawl, some in by_crawl(wanted):
@@ -132,7 +132,8 @@ def counts(db: Db, crawl: int) -> list[HookCount]:
 def failures(
     db: Db, crawl: int, function: str, message: str, first: int, limit: int
 ) -> list[tuple[int, HookFailure]]:
-    """(fingerprint, failure) by fingerprint, from ``first`` on; see ``Store.hook_failures``."""
+    """Return (fingerprint, failure) by fingerprint, from ``first`` on; see
+    ``Store.hook_failures``."""
     db.execute(
         "SELECT fingerprint, url, function, message, at_ms FROM hook_failures "
         "WHERE crawl = %s AND function = %s AND message = %s AND fingerprint >= %s "

@@ -1,8 +1,9 @@
 """The overflow on MySQL: URLs that wait in SQL; each function runs in a caller's transaction.
 
-:mod:`greencrawl.store.sqlite.tables.overflow` decides in one statement; here two looks are needed.
-A commit writes its page and then looks for rows of it; who takes rows locks them and then looks for
-pages, waiting for those being written. So one of the two transactions sees the other.
+:mod:`greencrawl.store.sqlite.tables.overflow` decides in one statement; here two are needed. A
+commit writes its page and then looks for the page's row. A transaction that takes rows locks them
+and then looks for pages; it waits for pages that are being written. So one of the two transactions
+sees the other.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ FREED_ROWS = 1000
 
 _READ = "id, fingerprint, partition_no, url, depth, level, redirects"
 _WAITING = "FROM overflow FORCE INDEX (overflow_waiting) WHERE queued = 0 AND"
-_STATEMENT = 1024 * 1024  # every server takes as much
+_STATEMENT = 1024 * 1024  # every server takes this much
 _COLUMNS = "crawl, fingerprint, id, partition_no, stamp, level, depth, redirects, host, url"
 
 
 def put(db: Db, ids: Numbers, crawl: int, items: Sequence[Overflow]) -> None:
-    """Add rows; one that is there waits again, at the better of both levels."""
+    """Add rows; an existing one waits again, at the better of both levels."""
     if not db.execute(
         f"SELECT {replay_log.IS_FINISHED} FROM crawls WHERE id = %s AND deleted = 0 "
         "LOCK IN SHARE MODE",
@@ -70,7 +71,7 @@ def put(db: Db, ids: Numbers, crawl: int, items: Sequence[Overflow]) -> None:
 
 
 def best(db: Db, crawl: int, partition: int, host: str, limit: int) -> list[Overflow]:
-    """A host's waiting rows, by level, then in order of arrival."""
+    """Return a host's waiting rows, by level, then in order of arrival."""
     db.execute(
         f"SELECT {_READ} {_WAITING} crawl = %s AND partition_no = %s AND host = %s "
         "ORDER BY level, id LIMIT %s",
@@ -87,7 +88,7 @@ def _overflow(row: Row) -> Overflow:
 
 
 def hosts(db: Db, crawl: int, partition: int, after: str, limit: int) -> list[str]:
-    """Names of hosts with waiting rows, beginning after ``after``: one look-up a host."""
+    """Return names of hosts with waiting rows, beginning after ``after``: one look-up a host."""
     found: list[str] = []
     name = common.clean(after).encode()
     while len(found) < limit and db.execute(
@@ -101,7 +102,7 @@ def hosts(db: Db, crawl: int, partition: int, after: str, limit: int) -> list[st
 
 
 def places(db: Db) -> list[tuple[int, int]]:
-    """(crawl, partition) wherever rows of an active crawl wait: one look-up each."""
+    """Return (crawl, partition) wherever rows of an active crawl wait: one look-up each."""
     found: list[tuple[int, int]] = []
     db.execute("SELECT id FROM crawls WHERE deleted = 0 AND state = 'active' ORDER BY id")
     for (crawl,) in db.fetchall():
@@ -117,7 +118,7 @@ def places(db: Db) -> list[tuple[int, int]]:
 
 
 def page(db: Db, partition: int, after: int, limit: int) -> list[tuple[int, Overflow]]:
-    """(crawl, row) of a partition in order of arrival, beginning after row ``after``."""
+    """Return (crawl, row) of a partition in order of arrival, beginning after row ``after``."""
     db.execute(
         f"SELECT crawl, {_READ} FROM overflow FORCE INDEX (overflow_by_id) "
         "WHERE partition_no = %s AND id > %s ORDER BY id LIMIT %s",
@@ -129,7 +130,7 @@ def page(db: Db, partition: int, after: int, limit: int) -> list[tuple[int, Over
 def begun(
     db: Db, partition: int, after: tuple[int, int], limit: int
 ) -> list[tuple[int, int, Overflow]]:
-    """(stamp, crawl, row) of a partition's waiting rows, beginning after (stamp, row)."""
+    """Return (stamp, crawl, row) of a partition's waiting rows, beginning after (stamp, row)."""
     sql = (
         f"SELECT stamp, crawl, {_READ} FROM overflow FORCE INDEX (overflow_by_stamp) "
         "WHERE partition_no = %s"
@@ -144,11 +145,11 @@ def begun(
 
 
 def taken(db: Db, items: Sequence[Overflow], node: str, epoch: int) -> None:
-    """The node has these in memory under ``epoch``; those that were fetched already go.
+    """Note that the node has these in memory under ``epoch``; delete those that were fetched.
 
     Nothing is noted under an epoch that is over: the node may have forgotten them since. The page
-    or final state of a row that goes is stamped anew: a node that comes back to before this waits
-    for that row, and learns from the window that it is settled.
+    or final state of a deleted row gets a new stamp. A node that comes back in an older state waits
+    for that row; the new stamp tells it that the URL is settled.
     """
     db.execute("SELECT id, epoch FROM nodes WHERE id IN ('', %s) LOCK IN SHARE MODE",
                (node.encode(),))  # fmt: skip
@@ -174,7 +175,7 @@ def taken(db: Db, items: Sequence[Overflow], node: str, epoch: int) -> None:
 
 
 def _locked(db: Db, items: Sequence[Overflow]) -> list[list[tuple[int, int]]]:
-    """Keys (crawl, fingerprint) of these rows, locked, in parts."""
+    """Lock these rows, and return their keys (crawl, fingerprint) in parts."""
     parts = []
     wanted = sorted(items, key=lambda one: (one.partition, one.id))
     for partition, group in groupby(wanted, key=lambda one: one.partition):
@@ -196,7 +197,7 @@ def _delete(db: Db, crawl: int, fingerprints: Sequence[int]) -> None:
 
 
 def free(db: Db, partition: int, since: int) -> int:
-    """Let rows wait again that were queued ``since`` or later, or nobody knows since when.
+    """Let rows wait again that were queued ``since`` or later, or at an unknown time.
 
     Returns how many, of one step.
     """
@@ -210,10 +211,11 @@ def free(db: Db, partition: int, since: int) -> int:
 
 
 def settled(db: Db, done: Sequence[tuple[int, int]]) -> None:
-    """Pages or final states of these keys, in order, were just written: their rows go.
+    """Delete the rows of these keys, in order, whose page or final state was just written.
 
-    Those that wait stay until a node has taken them (:func:`taken`): it knows them as waiting
-    here, and would wait for them for ever. The page came from a session that the node forgot.
+    Rows that wait stay until a node has taken them (:func:`taken`). The node knows that they wait
+    here, and would otherwise wait for them for ever. Such a page came from a session that the node
+    forgot.
     """
     if not done or not db.execute("SELECT 1 FROM overflow LIMIT 1"):
         return

@@ -19,7 +19,7 @@ VERSIONS = "crawl, fingerprint, fetched_ms, status, body_bytes, digest"
 
 
 class Known(Struct):
-    """A page as its narrow row has it."""
+    """The narrow row of a page."""
 
     stamp: int
     place: int
@@ -30,13 +30,13 @@ class Known(Struct):
 
 
 class Settled(Struct):
-    """What comes of a URL's page and those that arrived."""
+    """What follows for a URL's stored page and those that arrived."""
 
     winner: Page | None
-    """The new current version; None if the one there stays."""
+    """The new current version; None if the existing one stays."""
     links: bytes
     versions: dict[int, Row]
-    """When fetched → (status, bytes, digest) of versions that are not current."""
+    """Fetch time → (status, bytes, digest) of versions that are not current."""
 
 
 def settle(
@@ -47,7 +47,7 @@ def settle(
 ) -> Settled:
     """Choose the newest version; of equally new ones the last that arrived.
 
-    Versions are told apart by when they were fetched. Links of all of them are admitted.
+    Versions are told apart by their fetch times. Links of all of them are admitted.
     """
     settled = Settled(None, links, {})
     at = None if old is None else old.fetched_ms
@@ -69,7 +69,7 @@ def _version(page: Page) -> Row:
 
 
 def validators(db: Db, crawl: int, fingerprints: Sequence[int]) -> list[Row]:
-    """(fingerprint, headers) of whole pages with a status of 2xx."""
+    """Return (fingerprint, headers) of whole pages with a 2xx status."""
     sql = f"SELECT p.fingerprint, c.headers {rows.PAGE_FROM} WHERE p.crawl = %s AND "
     wanted = f"p.fingerprint IN ({', '.join(['%s'] * len(fingerprints))})"
     whole = " AND p.status BETWEEN 200 AND 299 AND c.truncated = 0"
@@ -83,8 +83,10 @@ def check(
     known: Mapping[Key, Known],
     current: dict[Key, int],
 ) -> None:
-    """Pages that were found unchanged: the replay log tells of them at this stamp. ``current`` has
-    when each was found so, if that is later."""
+    """Give pages that were found unchanged this stamp in the replay log.
+
+    ``current`` gets the time when each was found unchanged, if that is later.
+    """
     for one in checks:
         key = one.crawl, one.fingerprint
         if key in known:
@@ -95,7 +97,7 @@ def check(
 
 
 def lock(running: CommitAttempt, wanted: Sequence[Key]) -> dict[Key, Known]:
-    """Those of ``wanted`` (in order) that are there, locked."""
+    """Return those of ``wanted`` (in order) that exist, locked."""
     columns = "fingerprint, stamp, place, fetched_ms, status, body_bytes, digest"
     sql = f"SELECT {columns} FROM pages WHERE"
     return {
@@ -108,7 +110,7 @@ def lock(running: CommitAttempt, wanted: Sequence[Key]) -> dict[Key, Known]:
 def write(
     running: CommitAttempt, pages: Mapping[Key, Sequence[Page]], known: Mapping[Key, Known]
 ) -> dict[Key, int]:
-    """Write each URL's newest page and its versions; returns when each current one is from.
+    """Write each URL's newest page and its versions; return the fetch time of each current one.
 
     Raises Unstorable.
     """
@@ -138,7 +140,7 @@ def write(
 def _write_winners(
     running: CommitAttempt, winners: Mapping[Key, Page], known: Mapping[Key, Known]
 ) -> None:
-    """Each goes to the end of the wide table, in the order in which they came."""
+    """Append each winner to the wide table, in the order in which they came."""
     first = running.ids.take(len(winners) or 1)
     narrow: dict[bool, list[tuple[Row, str]]] = {False: [], True: []}
     wide: list[tuple[Row, str]] = []
@@ -167,7 +169,7 @@ def _apart(found: Sequence[tuple[Row, str]]) -> tuple[list[Row], list[str]]:
 
 
 def _stays(running: CommitAttempt, key: Key, old: Known, links: bytes, merged: bytes) -> None:
-    """A page that came late, or as it is: the replay log tells of its links, at this stamp."""
+    """Give a late or unchanged page this stamp in the replay log, with its links."""
     crawl, number = key
     if merged != links:
         sql = b"UPDATE contents SET links = %b WHERE crawl = %d AND place = %d AND fingerprint = %d"
@@ -180,8 +182,10 @@ def _stays(running: CommitAttempt, key: Key, old: Known, links: bytes, merged: b
 def _unchanged(
     running: CommitAttempt, pages: Mapping[Key, Sequence[Page]], known: Mapping[Key, Known]
 ) -> set[Key]:
-    """Pages that come as they are, but for links: a round that reads them would meet those again
-    that move to the end of the wide table."""
+    """Return pages that are the same as before except for links.
+
+    They do not move to the end of the wide table: a round that reads them would meet them again.
+    """
     same: dict[Key, Page] = {}
     for key, arrived in pages.items():
         old, page = known.get(key), arrived[0]
@@ -202,7 +206,7 @@ def _unchanged(
 
 
 def _links(running: CommitAttempt, known: Mapping[Key, Known]) -> dict[Key, bytes]:
-    """The links that the replay log has of these pages."""
+    """Return the links that the replay log has of these pages."""
     found: dict[Key, bytes] = {}
     for crawl, where in _where(known):
         sql = b"SELECT fingerprint, links FROM contents WHERE crawl = %d AND (%b)"
@@ -212,7 +216,7 @@ def _links(running: CommitAttempt, known: Mapping[Key, Known]) -> dict[Key, byte
 
 
 def _where(known: Mapping[Key, Known]) -> Iterator[tuple[int, bytes]]:
-    """(crawl, condition) that names the wide rows of these pages, some at a time."""
+    """Yield (crawl, condition) that selects the wide rows of these pages, some at a time."""
     one = b"place = %d AND fingerprint = %d"
     for crawl, some in by_crawl(sorted(known)):
         for part in chunks(some):

@@ -20,7 +20,7 @@ _SHARED, _ALONE = " LOCK IN SHARE MODE", " FOR UPDATE"
 
 
 def let_go(db: Db, finals: Sequence[Final]) -> frozenset[Key]:
-    """Those of ``finals`` that are parked by a shape that was released meanwhile.
+    """Return those of ``finals`` that are parked by a shape that was released meanwhile.
 
     Their crawls are locked in shared mode, so that no release comes in between.
     """
@@ -36,7 +36,7 @@ def let_go(db: Db, finals: Sequence[Final]) -> frozenset[Key]:
 
 
 def shapes(db: Db, crawl: int, limit: int = 100) -> list[ParkedShape]:
-    """See ``Store.parked_shapes``. Counts in an index, and reads a row for each shape."""
+    """See ``Store.parked_shapes``. It counts in an index, and reads one row for each shape."""
     db.execute(
         "SELECT shape, COUNT(*), MIN(at_ms), MAX(at_ms) FROM finals FORCE INDEX (finals_by_shape) "
         "WHERE crawl = %s AND state = 'parked' GROUP BY shape ORDER BY COUNT(*) DESC, shape "
@@ -61,7 +61,7 @@ def shapes(db: Db, crawl: int, limit: int = 100) -> list[ParkedShape]:
 
 
 def add_released(db: Db, crawl: int, shapes: Sequence[str]) -> Crawl:
-    """See ``Store.add_released``. Waits for the commits of the crawl that are under way."""
+    """See ``Store.add_released``. It waits for the crawl's commits that are under way."""
     known = crawls.get(db, crawl, _ALONE)
     united = released.united(known.released, shapes)
     if united == known.released:

@@ -1,8 +1,9 @@
-"""The journal's partitions by month (UTC): made ahead, dropped as a whole.
+"""The journal's partitions by month (UTC): made in advance, dropped as a whole.
 
-Partition ``mYYYYMM`` of ``attempts`` holds what is older than the next month; ``rest`` takes
-what comes after the last of them. Altering a table commits, so each step stands for itself, and
-is all that its transaction changes: the fence is held until it begins (see ``Cluster.alter``).
+Partition ``mYYYYMM`` of ``attempts`` holds rows of its month and of earlier ones that have no
+partition; ``rest`` takes what comes after the last of them. Altering a table commits. So each step
+is a transaction of its own with no other change, and the fence is held until the step begins (see
+``Cluster.alter``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from greencrawl.store.mysql.connection import Db
 AHEAD = 2
 """Months after this one that have a partition."""
 
-_LAST_MONTH = 9999 * 12 + 10  # of the calendar, so that the next one has a first day
+_LAST_MONTH = 9999 * 12 + 10  # the last month of the calendar whose next month has a first day
 
 _PARTITIONS = (
     "SELECT partition_name, partition_description FROM information_schema.partitions "
@@ -25,7 +26,8 @@ _PARTITIONS = (
 
 
 def partitions(db: Db) -> list[tuple[str, int]]:
-    """(name, the moment in ms before which its rows are) of each month's partition, in order."""
+    """Return the months' partitions in order: (name, the moment in ms before which its rows
+    are)."""
     db.execute(_PARTITIONS)
     return [
         (str(name), int(bound)) for name, bound in db.fetchall() if re.fullmatch(r"m\d{6}", name)
@@ -33,7 +35,7 @@ def partitions(db: Db) -> list[tuple[str, int]]:
 
 
 def prepare(db: Db, now_ms: int) -> None:
-    """See ``Store.prepare_months``. Rows in ``rest`` are copied to where they belong."""
+    """See ``Store.prepare_months``. Rows in ``rest`` are copied to their partitions."""
     there = partitions(db)
     end = there[-1][1] if there else 0
     month = min(month_of(now_ms), _LAST_MONTH - AHEAD)
@@ -51,7 +53,8 @@ def prepare(db: Db, now_ms: int) -> None:
 
 
 def drop(db: Db, before_ms: int) -> bool:
-    """One step of ``Store.drop_months``: the oldest such month; whether there was one."""
+    """Do one step of ``Store.drop_months``: drop the oldest such month; return whether there was
+    one."""
     over = [name for name, bound in partitions(db) if bound <= before_ms]
     if over:
         db.execute(f"ALTER TABLE attempts DROP PARTITION {over[0]}")

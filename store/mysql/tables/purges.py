@@ -18,11 +18,11 @@ _COUNTED = {
     "overflow": "overflow_waiting", "hook_failures": "PRIMARY",
     "calendar": "PRIMARY",
 }  # fmt: skip
-_TWICE = ("pages", "digests")  # a wide row or a body for each
+_TWICE = ("pages", "digests")  # each has a wide row or a body, too
 
 
 def every(db: Db) -> list[Purge]:
-    """All that is under way, oldest first."""
+    """Return all deletions under way, oldest first."""
     db.execute(_READ + " ORDER BY purges.id")
     return [_purge(row) for row in db.fetchall()]
 
@@ -36,7 +36,7 @@ def _purge(row: rows.Row) -> Purge:
 
 
 def add(db: Db, ids: Numbers, crawl: int, host: str, now_ms: int) -> Purge:
-    """Ask for a deletion; one that is under way goes on. Without a host the crawl becomes unknown.
+    """Start a deletion, or continue the one under way; without a host the crawl becomes unknown.
 
     Raises UnknownCrawl.
     """
@@ -55,7 +55,7 @@ def add(db: Db, ids: Numbers, crawl: int, host: str, now_ms: int) -> Purge:
 
 
 def size(db: Db, purge: Purge) -> int:
-    """Rows of a crawl that are to go, or of a host's overflow."""
+    """Return how many rows are to be deleted: of a crawl, or of a host's overflow."""
     if purge.host:
         db.execute(
             "SELECT COUNT(*) FROM overflow WHERE queued = 0 AND crawl = %s AND host = %s",
@@ -73,7 +73,8 @@ def size(db: Db, purge: Purge) -> int:
 
 
 def note(db: Db, purge: int, removed: int, total: int = 0) -> None:
-    """Add to what was removed; ``total`` is set once, by the first who knows it."""
+    """Add to the number of removed rows; ``total`` is set once, by the first caller who knows
+    it."""
     db.execute(
         "UPDATE purges SET removed = removed + %s, total = IF(total = 0, %s, total) WHERE id = %s",
         (removed, total, purge),
@@ -81,7 +82,7 @@ def note(db: Db, purge: int, removed: int, total: int = 0) -> None:
 
 
 def step(db: Db, purge: Purge) -> bool:
-    """Delete some rows of a crawl marked as deleted; False when nothing is left of it."""
+    """Delete some rows of a crawl marked as deleted; return False when nothing is left of it."""
     removed = crawls.purge_step(db, purge.instance)
     if removed is None:
         return False
@@ -90,5 +91,5 @@ def step(db: Db, purge: Purge) -> bool:
 
 
 def end(db: Db, purge: int) -> None:
-    """Nothing is left."""
+    """Record that the deletion is complete."""
     db.execute("DELETE FROM purges WHERE id = %s", (purge,))

@@ -1,7 +1,7 @@
 """The replay log on MySQL; see :mod:`greencrawl.store.sqlite.tables.replay_log`.
 
 A window is read crawl by crawl, in the order (stamp, place, fingerprint) of an index. A row's stamp
-never goes down, so one that is stamped anew while it is being read is met again, not passed over.
+never goes down. So a row that gets a new stamp during the reading is read again, and not left out.
 """
 
 from __future__ import annotations
@@ -16,33 +16,34 @@ from greencrawl.store.rows import Row
 
 IS_FINISHED = f"crawls.state = 'done' AND crawls.reason = '{FINISHED}'"
 PACKET_MARGIN = 4096
-"""Bytes of a packet that are not the statement's."""
+"""Bytes of a packet around the statement."""
 SEEDS = "id, crawl, forced, urls, stamp"
 SEED_ROWS = 20
-"""Batches read at a time; one may hold some megabytes."""
+"""Batches that are read at a time; one may hold some megabytes."""
 
 
 class Begun(NamedTuple):
-    """What a writing transaction knows at its beginning, and keeps from changing."""
+    """What a writing transaction reads at its start and keeps from changing."""
 
     stamp: Stamp
     alive: frozenset[int]
-    """Those of the crawls asked for that are not deleted."""
+    """Those of the crawls that are not deleted."""
     finished: frozenset[int]
     """Those of them that are done because nothing was left to do."""
     recurring: frozenset[int]
-    """Those that begin again."""
+    """Those of them that begin again."""
     limits: dict[int, int]
-    """``max_pages`` of those that have one."""
+    """``max_pages`` of those that have it."""
     most_bytes: int
-    """Of a statement, by ``max_allowed_packet``."""
+    """Most bytes of a statement, by ``max_allowed_packet``."""
     connection: int
 
 
 def begin(db: Db, crawls: Sequence[int] = ()) -> Begun:
-    """Share locks on the epochs of all nodes and on ``crawls``, and read the clock."""
+    """Take shared locks on the epochs of all nodes and on ``crawls``, and read the clock."""
     some = ", ".join(f"{crawl:d}" for crawl in crawls) or "0"
-    # Only the epochs and crawls are locked: a clause of the outer statement holds for no inner one.
+    # Only the epochs and crawls are locked: a lock clause of the outer statement locks no inner
+    # rows.
     db.execute(
         "SELECT nodes.id, nodes.epoch, crawls.id, (SELECT value FROM clock), "
         "@@max_allowed_packet, CONNECTION_ID(), "
@@ -64,14 +65,14 @@ def begin(db: Db, crawls: Sequence[int] = ()) -> Begun:
 
 
 def clock(db: Db) -> Stamp:
-    """The store's clock and the epochs, read together."""
+    """Return the store's clock and the epochs, read together."""
     db.execute("SELECT value, id, epoch FROM clock JOIN nodes")
     found = db.fetchall()
     return Stamp(found[0][0], _epochs([row[1:] for row in found]))
 
 
 def tick(db: Db) -> int:
-    """Raise the clock."""
+    """Raise the clock, and return it."""
     db.execute("UPDATE clock SET value = value + 1")
     db.execute("SELECT value FROM clock")
     ((value,),) = db.fetchall()
@@ -83,12 +84,12 @@ def _epochs(found: Sequence[Row]) -> dict[str, int]:
 
 
 def epochs(db: Db) -> dict[str, int]:
-    """Node → its epoch, which stays until the transaction ends."""
+    """Return node → its epoch, which stays until the transaction ends."""
     return begin(db).stamp.epochs
 
 
 def raise_epoch(db: Db, node: str, known: int, epoch: int) -> bool:
-    """See ``Store.raise_epoch``. Waits for the commits under way."""
+    """See ``Store.raise_epoch``. It waits for the commits under way."""
     db.execute("SELECT id FROM nodes WHERE id = '' FOR UPDATE")
     db.execute("SELECT epoch FROM nodes WHERE id = %s FOR UPDATE", (node.encode(),))
     found = db.fetchone()
@@ -122,7 +123,7 @@ def restamp_seeds(db: Db, batch: int) -> Stamp:
     """See ``Store.restamp_seeds``."""
     now = begin(db).stamp
     db.execute("SELECT crawl FROM seed_batches WHERE id = %s", (batch,))
-    for row in db.fetchall():  # its end must see the batch, or come before
+    for row in db.fetchall():  # the end of the crawl must see the batch, or come before
         db.execute("SELECT id FROM crawls WHERE id = %s LOCK IN SHARE MODE", row)
     db.execute(
         "UPDATE seed_batches SET stamp = GREATEST(stamp, %s), pending = 1 WHERE id = %s",
@@ -132,7 +133,7 @@ def restamp_seeds(db: Db, batch: int) -> Stamp:
 
 
 def seeds(db: Db, forced: bool, since: int, after: tuple[int, int]) -> list[Row]:
-    """Rows of :data:`SEEDS` stamped ``since`` or later, after (stamp, id)."""
+    """Return rows of :data:`SEEDS` stamped ``since`` or later, after (stamp, id)."""
     found: list[Row] = []
     sql = f"SELECT {SEEDS} FROM seed_batches FORCE INDEX (seed_batches_by_stamp) WHERE forced = %s"
     end = f"ORDER BY stamp, id LIMIT {SEED_ROWS}"
@@ -147,7 +148,7 @@ def seeds(db: Db, forced: bool, since: int, after: tuple[int, int]) -> list[Row]
 
 
 def stamps(db: Db, crawl: int, fingerprints: Sequence[int]) -> list[Row]:
-    """(fingerprint, stamp) of pages and final states, the latter after the former."""
+    """Return (fingerprint, stamp) of pages and final states, the latter after the former."""
     return [
         row
         for table in ("pages", "finals")
@@ -156,7 +157,7 @@ def stamps(db: Db, crawl: int, fingerprints: Sequence[int]) -> list[Row]:
 
 
 def stamped(db: Db, table: str, since: int) -> list[int]:
-    """Crawls with rows of a window, one look-up each; ``table`` is pages or finals."""
+    """Return crawls with rows of a window, one look-up each; ``table`` is pages or finals."""
     db.execute(
         "SELECT id FROM crawls WHERE deleted = 0 AND "
         f"(SELECT 1 FROM {table} FORCE INDEX ({table}_by_stamp) "
@@ -167,7 +168,7 @@ def stamped(db: Db, table: str, since: int) -> list[int]:
 
 
 def size(db: Db, since: int) -> tuple[int, int, int]:
-    """Rows of a window: pages, final states, batches of seeds."""
+    """Return how many rows a window has: pages, final states, batches of seeds."""
     sums = {"pages": 0, "finals": 0}
     for table in sums:
         for crawl in stamped(db, table, since):

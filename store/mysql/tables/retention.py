@@ -1,9 +1,9 @@
 """Rows that a MySQL store drops by itself, a step at a time; each step runs in a caller's
 transaction.
 
-Tables are looked through along their primary keys, one crawl after the other. Attempts that brought
-a page are dropped by whole partitions of months, when all of the month is old enough. So no row is
-looked at that may not be dropped, but up to a month stays longer than was asked for.
+Tables are searched along their primary keys, one crawl after another. Attempts that brought a page
+are dropped with their month's partition, when the whole month is old enough. So no row is read that
+may not be dropped, but rows may stay up to a month longer than the setting says.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from greencrawl.store.mysql.tables import partitions
 from greencrawl.store.sqlite.tables.retention import DAY_MS
 
 STEP = 1000
-"""Fingerprints of a step; replicas repeat it as one piece."""
+"""Fingerprints of a step; a replica repeats a step as one transaction."""
 
 
 class Pass(NamedTuple):
-    """One pass over the rows of a crawl in a table; ``old`` is the condition of a row that goes."""
+    """One pass over the rows of a crawl in a table; ``old`` is the condition for deleting a row."""
 
     table: str
     crawl: int
     old: str
 
     def step(self, db: Db, first: int) -> tuple[int, int] | None:
-        """Look at some rows from fingerprint ``first`` on and delete the old ones.
+        """Read some rows from fingerprint ``first`` on and delete the old ones.
 
-        (how many, where the next step begins), None when it is over.
+        Returns (how many, where the next step begins), None at the end.
         """
         if first >= 2**63:
             return None
@@ -51,12 +51,12 @@ class Pass(NamedTuple):
 
 
 def old_months(db: Db, before_ms: int) -> list[str]:
-    """Partitions of the journal with nothing but what is older."""
+    """Return partitions of the journal that only have older rows."""
     return [name for name, bound in partitions.partitions(db) if bound <= before_ms]
 
 
 def drop_expired(db: Db, now_ms: int) -> int:
-    """Delete some blocks that ended a day ago, refusals of workers that say no more, empty sums."""
+    """Delete some blocks that ended a day ago, expired refusals of workers, and empty sums."""
     dropped = db.execute(
         f"DELETE FROM blocks WHERE until_ms < %s ORDER BY host LIMIT {STEP}", (now_ms - DAY_MS,)
     )

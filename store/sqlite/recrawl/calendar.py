@@ -20,7 +20,7 @@ _REPLACE = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", "
 
 
 def plans(db: sqlite3.Connection, crawls: Collection[int]) -> dict[int, Plan]:
-    """Of those of the crawls that have a calendar."""
+    """Return the plans of those crawls that have a calendar."""
     marks = ", ".join("?" * len(crawls))
     found = db.execute(
         "SELECT id, json_extract(options, '$.recrawl'), (SELECT started_ms FROM periods "
@@ -33,14 +33,14 @@ def plans(db: sqlite3.Connection, crawls: Collection[int]) -> dict[int, Plan]:
 
 
 def plan_of(db: sqlite3.Connection, crawl: int) -> Plan | None:
-    """The crawl's plan, if it has a calendar."""
+    """Return the crawl's plan, if it has a calendar."""
     return plans(db, [crawl]).get(crawl)
 
 
 def settle(
     db: sqlite3.Connection, observations: Sequence[Observation], by_crawl: Mapping[int, Plan]
 ) -> Settled:
-    """Write what observations change."""
+    """Write the changes that observations make."""
     keys = list(dict.fromkeys((one.crawl, one.fingerprint) for one in observations))
     known: dict[planned.Key, planned.Row] = {}
     for some in parts(padded(keys)) if keys else ():
@@ -67,7 +67,7 @@ def _partitions(db: sqlite3.Connection) -> int:
 
 
 def add(db: sqlite3.Connection, crawl: int, observations: Sequence[Observation]) -> None:
-    """Give those a row that have none: each is due in the next period."""
+    """Add rows for URLs that have none: each is due in the next period."""
     if plan := plan_of(db, crawl):
         numbers = {one.fingerprint for one in observations}
         there = _there(db, crawl, numbers)
@@ -85,14 +85,14 @@ def _there(db: sqlite3.Connection, crawl: int, numbers: Iterable[int]) -> set[in
 
 
 def row_of(db: sqlite3.Connection, crawl: int, fingerprint: int) -> planned.Row | None:
-    """A URL's row."""
+    """Return a URL's row."""
     sql = f"SELECT {_COLUMNS} FROM calendar WHERE crawl = ? AND fingerprint = ?"
     found = db.execute(sql, (crawl, fingerprint)).fetchone()
     return planned.Row(*found) if found else None
 
 
 def partitions(db: sqlite3.Connection, crawl: int, until_s: int) -> list[int]:
-    """Partitions in which rows of a crawl are due: two look-ups each."""
+    """Return partitions in which rows of a crawl are due: two look-ups each."""
     found = db.execute(
         "WITH RECURSIVE step (p) AS (SELECT -1 UNION ALL SELECT (SELECT MIN(partition) "
         f"{_WAITING} AND partition > step.p) FROM step WHERE step.p IS NOT NULL) "
@@ -104,13 +104,13 @@ def partitions(db: sqlite3.Connection, crawl: int, until_s: int) -> list[int]:
 
 
 def is_due(db: sqlite3.Connection, crawl: int) -> bool:
-    """Whether a row of a crawl waits to be asked for in the present period."""
+    """Tell whether a row of a crawl waits to be asked for in this period."""
     plan = plan_of(db, crawl)
     return plan is not None and bool(partitions(db, crawl, plan.started_s))
 
 
 def places(db: sqlite3.Connection) -> list[tuple[int, int]]:
-    """(crawl, partition) wherever rows of an active crawl are due."""
+    """Return (crawl, partition) wherever rows of an active crawl are due."""
     active = db.execute("SELECT id FROM crawls WHERE deleted = 0 AND state = 'active'").fetchall()
     found: list[tuple[int, int]] = []
     for crawl, plan in plans(db, [row[0] for row in active]).items() if active else ():
@@ -121,9 +121,9 @@ def places(db: sqlite3.Connection) -> list[tuple[int, int]]:
 def due(
     db: sqlite3.Connection, crawl: int, partition: int, after: tuple[int, int, int], limit: int
 ) -> list[Due]:
-    """Rows that are due, behind a place: by date, host, and fingerprint.
+    """Return rows that are due, after a place: by date, host, and fingerprint.
 
-    Those that are deeper than the crawl's calendar goes by now have no item.
+    Rows deeper than the crawl's calendar now goes have no item.
     """
     plan = plan_of(db, crawl)
     if plan is None:
@@ -148,9 +148,9 @@ def due(
 
 
 def taken(db: sqlite3.Connection, crawl: int, rows: Sequence[Due], node: str, epoch: int) -> int:
-    """They are on their way: the node has them in memory under ``epoch``; returns how many.
+    """Record that the node has rows in memory under ``epoch``; return how many are on their way.
 
-    Not those that were fetched since they were read, nor any under an epoch that is over.
+    Rows that were fetched since they were read are left out; all are if the epoch is over.
     """
     known = db.execute("SELECT epoch FROM nodes WHERE id = ?", (node,)).fetchone()
     if known is not None and known[0] > epoch:
@@ -167,7 +167,7 @@ def taken(db: sqlite3.Connection, crawl: int, rows: Sequence[Due], node: str, ep
 
 
 def drop(db: sqlite3.Connection, crawl: int, rows: Sequence[Due]) -> None:
-    """Rows that cannot be asked for, if nothing was heard of them since they were read."""
+    """Delete rows that cannot be asked for, if nothing was noted of them since they were read."""
     db.executemany(
         "DELETE FROM calendar WHERE crawl = ? AND fingerprint = ? AND queued = 0 "
         "AND checked_ms = ?",
@@ -176,7 +176,7 @@ def drop(db: sqlite3.Connection, crawl: int, rows: Sequence[Due]) -> None:
 
 
 def postpone(db: sqlite3.Connection, crawl: int, partition: int, row: Due) -> int:
-    """Rows of a host that are due at the row's date are due in the next period; how many, of one
+    """Move a host's rows that are due at the row's date to the next period; return how many, of one
     step."""
     plan = plan_of(db, crawl)
     if plan is None:
@@ -194,7 +194,7 @@ def postpone(db: sqlite3.Connection, crawl: int, partition: int, row: Due) -> in
 
 
 def free(db: sqlite3.Connection, partition: int, epoch: int) -> int:
-    """Rows wait again that a node has had under an epoch before this one; how many, of one step."""
+    """Let rows wait that a node has had under an earlier epoch; return how many, of one step."""
     return db.execute(
         "UPDATE calendar SET queued = 0 WHERE (crawl, fingerprint) IN (SELECT crawl, fingerprint "
         "FROM calendar INDEXED BY calendar_queued WHERE partition = ? AND queued <> 0 "
@@ -204,5 +204,6 @@ def free(db: sqlite3.Connection, partition: int, epoch: int) -> int:
 
 
 def free_crawl(db: sqlite3.Connection, crawl: int) -> None:
-    """All rows of a crawl wait: it had no calendar for a while, and nothing was noted in them."""
+    """Let all rows of a crawl wait: it had no calendar for a while, and nothing was noted in
+    them."""
     db.execute("UPDATE calendar SET queued = 0 WHERE crawl = ? AND queued <> 0", (crawl,))

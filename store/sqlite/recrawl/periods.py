@@ -20,7 +20,7 @@ def rest(db: sqlite3.Connection, crawl: int, every_ms: int, version: int, now_ms
     if not changed.finished or changed.version == version:
         return changed
     last, started_ms = _last_period(db, crawl)
-    if not last:  # the crawl before it began again
+    if not last:  # a crawl from before it had periods
         started_ms = changed.started_ms
         first = "INSERT INTO periods (crawl, number, started_ms, ended_ms) VALUES (?, 1, ?, ?)"
         db.execute(first, (crawl, started_ms, now_ms))
@@ -37,7 +37,7 @@ def begin_period(db: sqlite3.Connection, crawl: int, blob: bytes, now_ms: int) -
         return known
     last, before_ms = _last_period(db, crawl)
     begin = "INSERT INTO periods (crawl, number, started_ms) VALUES (?, ?, ?)"
-    started_ms = now_ms if now_ms > before_ms else before_ms + 1000  # the clock went back
+    started_ms = now_ms if now_ms > before_ms else before_ms + 1000  # the clock was set back
     db.execute(begin, (crawl, last + 1, started_ms))
     db.execute("DELETE FROM periods WHERE crawl = ? AND number <= ?", (crawl, last + 1 - PERIODS))
     crawls.add_seeds(db, crawl, blob, force=True)
@@ -45,7 +45,7 @@ def begin_period(db: sqlite3.Connection, crawl: int, blob: bytes, now_ms: int) -
 
 
 def _last_period(db: sqlite3.Connection, crawl: int) -> tuple[int, int]:
-    """Its number and when it began; 0 if there was none."""
+    """Return the number of the last period and when it began; 0 if there was none."""
     sql = "SELECT number, started_ms FROM periods WHERE crawl = ? ORDER BY number DESC LIMIT 1"
     return db.execute(sql, (crawl,)).fetchone() or (0, 0)
 
@@ -109,7 +109,7 @@ def begin_round(db: sqlite3.Connection, crawl: int, why: str, now_ms: int) -> Ro
 def _begin(
     db: sqlite3.Connection, crawl: Crawl, kind: RoundKind, why: str, depth: int, now_ms: int
 ) -> None:
-    # What is being fetched while rules change may be judged by the old ones yet.
+    # What is being fetched while rules change may still be judged by the old ones.
     before_ms = now_ms if kind == "fetch" or crawl.ended else now_ms + LATE_MS
     db.execute(
         "INSERT OR REPLACE INTO rounds (crawl, kind, why, least_depth, started_ms, before_ms) "
@@ -119,7 +119,7 @@ def _begin(
 
 
 def _has_begun(db: sqlite3.Connection, crawl: int) -> bool:
-    """Whether it was ever given something: its first pages may be under way, by older rules."""
+    """Tell whether it was ever given a URL: its first pages may be under way, by older rules."""
     return any(
         db.execute(f"SELECT 1 FROM {table} WHERE crawl = ? LIMIT 1", (crawl,)).fetchone()
         for table in ("pages", "finals", "seed_batches")
@@ -155,7 +155,7 @@ def count_round(db: sqlite3.Connection, crawl: int, known: Round) -> int:
 
 
 def note_total(db: sqlite3.Connection, crawl: int, known: Round, total: int) -> None:
-    """Keep how many they are."""
+    """Record how many pages there are."""
     sql = "UPDATE rounds SET total = ? WHERE crawl = ? AND kind = ? AND started_ms = ?"
     db.execute(sql, (total, crawl, known.kind, known.started_ms))
 
@@ -171,7 +171,7 @@ def queue_round(
     now_ms: int,
 ) -> bool:
     """See ``Store.queue_round``; ``urls`` are how many, and the packed batch."""
-    if crawls.get(db, crawl).state != "active":  # whoever stops it is not undone
+    if crawls.get(db, crawl).state != "active":  # a stop by another broker is not undone
         return False
     count, blob = urls
     moved = db.execute(

@@ -1,1 +1,1 @@
-"""The tables that operators see and change: members and orders, a module each."""
+"""Tables that operators see and change: one module for each."""

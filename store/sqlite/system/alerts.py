@@ -14,16 +14,16 @@ STEP = 1000
 """Rows that one step of retention deletes."""
 KEY = ("kind", "subject", "since_ms")
 UNTOLD = "began_ms > 0 AND told < 1 + (over_ms > 0)"
-"""The condition of an alert with a message that was not delivered."""
+"""Condition for an alert with a message that was not delivered."""
 
 
 def alert(row: Sequence[object]) -> Alert:
-    """An alert of a row of :data:`COLUMNS`."""
+    """Return the alert of a row of :data:`COLUMNS`."""
     return Alert(**dict(zip(COLUMNS, row, strict=True)))  # type: ignore[arg-type]
 
 
 def some(db: sqlite3.Connection, where: str) -> list[Alert]:
-    """Alerts that a condition is true of, those first that were seen first."""
+    """Return alerts that meet a condition, in the order in which they were first seen."""
     found = db.execute(
         f"SELECT {', '.join(COLUMNS)} FROM alerts WHERE {where} ORDER BY since_ms, kind, subject"
     )
@@ -58,7 +58,7 @@ def forget(db: sqlite3.Connection, alerts: Sequence[Alert]) -> None:
 
 
 def drop(db: sqlite3.Connection, before_ms: int) -> int:
-    """Delete some alerts that were over before; how many."""
+    """Delete some alerts that ended before; return how many."""
     old = f"SELECT {', '.join(KEY)} FROM alerts WHERE over_ms BETWEEN 1 AND ? LIMIT {STEP}"
     sql = f"DELETE FROM alerts WHERE ({', '.join(KEY)}) IN ({old})"
     return db.execute(sql, (before_ms - 1,)).rowcount

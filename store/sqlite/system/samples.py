@@ -17,12 +17,12 @@ STEP = 2000
 
 
 def thinned(first: int, last: int, points: int) -> int:
-    """Of how many minutes a point is, so that there are no more than ``points`` (2 or more)."""
+    """Return the minutes between two points, so that there are at most ``points`` (2 or more)."""
     return max(1, -(-(last - first) // (points - 1)))
 
 
 def put(db: sqlite3.Connection, samples: Sequence[Counted]) -> None:
-    """See ``Store.put_samples``. What is of a deleted crawl is left out."""
+    """See ``Store.put_samples``. Samples of a deleted crawl are left out."""
     marks = ", ".join("?" * len(COLUMNS))
     db.executemany(
         f"INSERT OR IGNORE INTO samples ({', '.join(COLUMNS)}) SELECT {marks} "
@@ -56,7 +56,7 @@ def some(
 
 
 def drop(db: sqlite3.Connection, before_ms: int) -> int:
-    """Delete some samples of minutes before ``before_ms``; how many."""
+    """Delete some samples of minutes before ``before_ms``; return how many."""
     some_rows = f"SELECT crawl, minute FROM samples WHERE minute < ? LIMIT {STEP}"
     sql = f"DELETE FROM samples WHERE (crawl, minute) IN ({some_rows})"
     return db.execute(sql, (before_ms // MINUTE_MS,)).rowcount

@@ -1,1 +1,1 @@
-"""Statements on the tables of a SQLite store, a subject a module."""
+"""Statements on the tables of a SQLite store, one module for each subject."""

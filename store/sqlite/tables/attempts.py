@@ -1,9 +1,9 @@
 """Old rows of the journal on SQLite.
 
-They are deleted some rows at a time. A table a month would be no quicker. SQLite visits every page
-of a table that it drops, in one transaction, with the write lock held; and a look-up of a URL's
-last tries would go through as many tables. Nor is there an index on the time, which every commit
-would pay for: rows come nearly in its order, so the oldest are the first ones.
+They are deleted some rows at a time. One table a month would be no quicker. SQLite visits every
+page of a table that it drops, in one transaction, with the write lock held; and a look-up of a
+URL's last tries would go through as many tables. There is no index on the time, since every commit
+would pay for it: rows come nearly in the order of time, so the oldest are the first ones.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ import sqlite3
 from greencrawl.store import calendar
 
 STEP = 2000
-"""Rows that one step looks at."""
+"""Rows that one step reads."""
 
 DELETED = 400
-"""Rows that one step deletes at most: some milliseconds, as each has its place in an index."""
+"""Most rows that one step deletes: it takes some milliseconds, since each is in an index."""
 
 PATIENCE = 50_000
-"""Rows in succession that are young enough, after which no older one is looked for. One that came
-so late goes with the next month, or the next day."""
+"""After so many young rows in a row the search for older ones ends.
+
+A row that came so late is deleted with the next month, or the next day.
+"""
 
 
 class Sweep:
-    """One pass over the journal from its beginning; call :meth:`step` until it is None.
+    """One pass over the journal from its start; call :meth:`step` until it returns None.
 
-    It deletes what is older than ``before_ms`` and of which the SQL condition ``only`` holds.
+    It deletes rows that are older than ``before_ms`` and meet the SQL condition ``only``.
     """
 
     def __init__(self, before_ms: int, only: str = "TRUE") -> None:
@@ -36,7 +38,7 @@ class Sweep:
         self._young = 0
 
     def step(self, db: sqlite3.Connection) -> list[int] | None:
-        """Look at some rows and delete old ones; when those were (ms), None when it is over."""
+        """Read some rows and delete old ones; return their times (ms), None at the end."""
         if self._young >= PATIENCE:
             return None
         found = db.execute(
@@ -58,14 +60,15 @@ class Sweep:
 
 
 class Months:
-    """One pass over the journal for whole months; :meth:`step` until it is None."""
+    """One pass over the journal for whole months; call :meth:`step` until it returns None."""
 
     def __init__(self, before_ms: int) -> None:
         self._sweep = Sweep(calendar.start_ms(calendar.month_of(before_ms)))
         self._met: set[int] = set()
 
     def step(self, db: sqlite3.Connection) -> int | None:
-        """Look at some rows and delete the old ones; how many months were met first, or None."""
+        """Read some rows and delete the old ones; return how many months were new to the pass, or
+        None."""
         dropped = self._sweep.step(db)
         if dropped is None:
             return None

@@ -1,12 +1,13 @@
 """Bodies and versions on SQLite; each function runs in a caller's transaction.
 
-A body that is some page's present one is kept once a crawl, by its digest, and goes when no page
-has it any more: ``uses`` counts. So do versions that are ``kept``: the last ones of each page, as
-many as the crawl's ``keep_versions`` says. It is in ``contents``, or at a place in a file. A fetch
-that was replaced, or that came too late, is a version: time, status, and its body by the digest.
+A body that a page now has is kept once in a crawl, by its digest, and is deleted when no page has
+it any more: ``uses`` counts. Versions that are ``kept`` count, too: the last ones of each page, as
+many as the crawl's ``keep_versions`` says. A body is in ``contents``, or at a place in a file. A
+fetch that was replaced, or that came too late, is a version: time, status, and its body by the
+digest.
 
-Before the migration :data:`APART` each body stays in its page's row. Rows from then stay so: a row
-whose ``body`` is not empty has it there, whatever else there is.
+Before the migration :data:`APART` each body is in its page's row. Rows from then stay so: if a
+row's ``body`` is not empty, it is there.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ Key = tuple[int, int]
 Known = tuple[int, bytes]
 """A body: crawl, digest."""
 Blob = bytes | Place
-"""A compressed body, perhaps with a text before it, or where its file has it."""
+"""A compressed body, perhaps with a text before it; or its place in a file."""
 
 CRAWL, FINGERPRINT, FETCHED, STATUS, SIZE, CONTENT, LINKS, TEXT, BODY = 0, 1, 2, 4, 6, 8, 20, 21, 22
-"""Columns of ``rows.PAGE`` by their place."""
+"""Columns of ``rows.PAGE`` by index."""
 
 WHERE = (
     "LEFT JOIN bodies ON pages.body_bytes > 0 AND length(pages.body) = 0 "
@@ -47,13 +48,13 @@ WHERE = (
     "LEFT JOIN contents ON contents.id = bodies.content"
 )
 PLACE = "pages.body_bytes, pages.body, contents.body, bodies.file, bodies.offset, bodies.length"
-"""What :data:`WHERE` tells of a body."""
+"""What :data:`WHERE` returns of a body."""
 BESIDE = (
     "LEFT JOIN bodies ON typeof(pages.text) = 'integer' "
     "AND bodies.crawl = pages.crawl AND bodies.digest = pages.content "
     "LEFT JOIN contents ON contents.id = bodies.content"
 )
-"""Where the text is, as ``contents.body``, of a row that tells only its length."""
+"""Where the text is, as ``contents.body``, if a row has only its length."""
 
 _VERSIONS = (
     "SELECT fetched_ms, status, body_bytes, content AS digest, "
@@ -65,13 +66,13 @@ _VERSIONS = (
 
 
 def layout(db: sqlite3.Connection) -> int:
-    """How bodies are kept by now: the last of :data:`APART`, :data:`TOGETHER`, or 0."""
+    """Return how bodies are kept now: the last of :data:`APART`, :data:`TOGETHER`, or 0."""
     sql = "SELECT max(number) FROM migrations WHERE number IN (?, ?)"
     return int(db.execute(sql, (APART, TOGETHER)).fetchone()[0] or 0)
 
 
 class Settled(msgspec.Struct):
-    """What rows of pages come to beside those that are there. ``uses`` is a change to counts."""
+    """What follows for rows of pages and the existing ones. ``uses`` is a change of counts."""
 
     newer: list[Row] = []
     late: list[Row] = []
@@ -80,7 +81,10 @@ class Settled(msgspec.Struct):
 
 
 def settle(db: sqlite3.Connection, codec: Codec, pages: Sequence[Row], *, rest: bool) -> Settled:
-    """Tell what replaces what; ``rest`` when bodies are kept apart. A few dozen pages at most."""
+    """Decide which row replaces which; ``rest`` when bodies are kept apart.
+
+    A few dozen pages at most.
+    """
     there = _states(db, pages)
     if not there and len({row[:2] for row in pages}) == len(pages):  # all are new
         found = Counter((row[CRAWL], row[CONTENT]) for row in pages if row[SIZE] and rest)
@@ -108,13 +112,13 @@ def settle(db: sqlite3.Connection, codec: Codec, pages: Sequence[Row], *, rest: 
 
 
 def _keep(db: sqlite3.Connection, result: Settled) -> None:
-    """Keep the last versions of each page, with their bodies, and give back those before them."""
+    """Keep the last versions of each page, with their bodies, and release older ones."""
     uses, versions = Counter(result.uses), []
     for crawl, found in groupby(sorted(result.versions), key=itemgetter(CRAWL)):
         sql = "SELECT json_extract(options, '$.keep_versions') FROM crawls WHERE id = ?"
         most = (db.execute(sql, (crawl,)).fetchone() or (0,))[0] or 0
         for fingerprint, some in groupby(found, key=itemgetter(FINGERPRINT)):
-            # What was replaced may come late as well: a row a moment, that with its body.
+            # What was replaced may come late as well: one row for each time, the one with a body.
             new = list({row[FETCHED]: row for row in sorted(some, key=itemgetter(-1))}.values())
             page = (crawl, fingerprint)
             last = {row[FETCHED] for row in new if row[-1]}
@@ -133,20 +137,20 @@ def _keep(db: sqlite3.Connection, result: Settled) -> None:
 
 
 def _kept(db: sqlite3.Connection, page: Key) -> dict[int, bytes]:
-    """When fetched → digest of a page's versions whose bodies are kept."""
+    """Return fetch time → digest of a page's versions whose bodies are kept."""
     sql = "SELECT fetched_ms, digest FROM versions WHERE crawl = ? AND fingerprint = ? AND kept = 1"
     return dict(db.execute(sql, page).fetchall())
 
 
 def let_go(db: sqlite3.Connection, bodies: Iterable[Known]) -> None:
-    """Versions that had these bodies are no more."""
+    """Release the bodies of versions that are removed."""
     uses = Counter(bodies)
     if uses:
         count(db, {body: -number for body, number in uses.items()}, {})
 
 
 def body_row(db: sqlite3.Connection, crawl: int, digest: bytes) -> Row | None:
-    """(frame, file, offset, length) of a body, None if it is not kept."""
+    """Return (frame, file, offset, length) of a body, None if it is not kept."""
     found: Row | None = db.execute(
         "SELECT contents.body, file, offset, length FROM bodies "
         "LEFT JOIN contents ON contents.id = bodies.content WHERE crawl = ? AND digest = ?",
@@ -169,7 +173,7 @@ def _changed(there: Mapping[Key, Row], now: Mapping[Key, Row]) -> dict[Known, in
 
 
 def _states(db: sqlite3.Connection, pages: Sequence[Row]) -> dict[Key, Row]:
-    """Of the pages that are there: what ``rows.PAGE`` has of them, and the bytes in the row."""
+    """Return the columns ``rows.PAGE`` of existing pages, and the bytes in the row."""
     found: dict[Key, Row] = {}
     for crawl, some in groupby(pages, key=itemgetter(CRAWL)):
         numbers = padded([row[FINGERPRINT] for row in some])
@@ -192,7 +196,7 @@ def _version(db: sqlite3.Connection, codec: Codec, state: Row) -> Row:
 
 
 def put_versions(db: sqlite3.Connection, versions: Sequence[Row]) -> None:
-    """Keep versions; those that are there stay as they are."""
+    """Keep versions; existing ones stay as they are."""
     columns = "crawl, fingerprint, fetched_ms, status, body_bytes, digest, kept"
     for some in parts(versions):
         db.execute(
@@ -205,7 +209,7 @@ def put_versions(db: sqlite3.Connection, versions: Sequence[Row]) -> None:
 def history(
     db: sqlite3.Connection, codec: Codec, crawl: int, fingerprint: int, limit: int
 ) -> list[Version]:
-    """See ``Store.history``. A body of which no digest was noted is looked at itself."""
+    """See ``Store.history``. If no digest was noted, the body itself is read."""
     values = {"crawl": crawl, "number": fingerprint, "limit": limit + 1}
     found = [
         (fetched_ms, status, size, digest_of(content) or hash_body(codec.unpack(body)))
@@ -221,16 +225,16 @@ def history(
 
 
 class Vanished(Exception):
-    """Raised when a body that was there when the transaction was prepared has gone since."""
+    """Raised when a body that existed before the transaction has been deleted since."""
 
 
 def places(db: sqlite3.Connection, bodies: Iterable[Known]) -> dict[Known, Place]:
-    """Those of ``bodies`` that are in files, and where."""
+    """Return those of ``bodies`` that are in files, and where."""
     return {body: Place(*place) for body, _, *place in _rows(db, bodies) if place[0] is not None}
 
 
 def _rows(db: sqlite3.Connection, bodies: Iterable[Known]) -> Iterator[Row]:
-    """(body, row of its content, file, offset, length) of those that are kept."""
+    """Yield (body, row of its content, file, offset, length) of those that are kept."""
     for crawl, group in groupby(sorted(bodies), key=itemgetter(0)):
         digests = [digest for _, digest in group]
         for start in range(0, len(digests), 512):
@@ -246,9 +250,9 @@ def _rows(db: sqlite3.Connection, bodies: Iterable[Known]) -> Iterator[Row]:
 def count(
     db: sqlite3.Connection, uses: Mapping[Known, int], blobs: Mapping[Known, Blob]
 ) -> set[Known]:
-    """Change how many pages have each body; the first brings it along, the last takes it away.
+    """Change how many pages have each body; the first one adds it, the last one deletes it.
 
-    Returns those that were brought. Raises Vanished if a new body is not among ``blobs``.
+    Returns those that were added. Raises Vanished if a new body is not among ``blobs``.
     """
     kept = {row[0] for row in _rows(db, uses)}
     new = [(body, change) for body, change in uses.items() if body not in kept and change > 0]
@@ -270,11 +274,10 @@ def without_bodies(
     blobs: Mapping[Known, Blob],
     brought: Set[Known],
 ) -> list[Row]:
-    """Rows without the last column, for the bodies are there by now: ``brought`` out of ``blobs``.
+    """Return rows without the last column, since the bodies are stored: ``brought`` from ``blobs``.
 
-    A body that was there, or that several of the pages have, has the text of one of them in its
-    frame: where another page's text is not the same (another character set or hook), it gets a
-    frame of its own.
+    A body that existed, or that several pages have, has the text of one of them in its frame. If
+    another page's text differs (another character set or hook), it gets a frame of its own.
     """
     kept = {body: blobs[body] for body in brought}
     found = {(row[CRAWL], row[CONTENT]) for row in pages if isinstance(row[TEXT], int)} - brought
@@ -298,14 +301,14 @@ def without_bodies(
 
 
 def _same(codec: Codec, theirs: Blob | None, mine: bytes) -> bool:
-    """Whether the frame that is kept, if it is kept here, holds the same as a page's own."""
+    """Tell whether the frame that is kept, if it is kept here, holds the same as a page's own."""
     if theirs is None or isinstance(theirs, Place):
         return False
     if bytes(theirs) == bytes(mine):
         return True
     try:
         return codec.unpack(theirs) == codec.unpack(mine)
-    except zstandard.ZstdError:  # theirs is damaged: no reason to refuse what travels with mine
+    except zstandard.ZstdError:  # theirs is damaged: no reason to refuse the commits with mine
         return False
 
 
@@ -347,7 +350,7 @@ def _insert(
 
 
 def _drop(db: sqlite3.Connection, crawl: int, digests: list[bytes]) -> None:
-    """Remove those of a crawl's bodies that no page has any more."""
+    """Delete those of a crawl's bodies that no page has any more."""
     if digests:
         digests = padded(digests)
         some = f"FROM bodies WHERE crawl = ? AND digest IN ({marks(len(digests))}) AND uses <= 0"
@@ -356,7 +359,7 @@ def _drop(db: sqlite3.Connection, crawl: int, digests: list[bytes]) -> None:
 
 
 def purge(db: sqlite3.Connection, crawl: int, rows: int) -> int:
-    """Delete some bodies of a crawl; returns how many."""
+    """Delete some bodies of a crawl; return how many."""
     found = db.execute(
         "SELECT crawl, digest, content FROM bodies WHERE crawl = ? LIMIT ?", (crawl, rows)
     ).fetchall()

@@ -64,12 +64,12 @@ def _crawl(row: Row) -> Crawl:
 
 
 def every(db: sqlite3.Connection) -> list[Crawl]:
-    """All crawls, oldest first."""
+    """Return all crawls, oldest first."""
     return [_crawl(row) for row in db.execute(_READ + " ORDER BY id").fetchall()]
 
 
 def get(db: sqlite3.Connection, name_or_id: str | int) -> Crawl:
-    """Raises UnknownCrawl."""
+    """Return a crawl. Raises UnknownCrawl."""
     if isinstance(name_or_id, int):
         found = db.execute(_READ + " AND id = ?", (rows.bounded(name_or_id),)).fetchone()
     else:
@@ -82,7 +82,7 @@ def get(db: sqlite3.Connection, name_or_id: str | int) -> Crawl:
 def put(
     db: sqlite3.Connection, name: str, options: CrawlOptions, roots: Sequence[str], now_ms: int
 ) -> Crawl:
-    """Create or update a crawl; see ``Store.put_crawl``. A new one is active from now on."""
+    """Create or update a crawl; see ``Store.put_crawl``. A new one is active."""
     text = kept_options(options).decode()
     try:
         known = get(db, name)
@@ -152,7 +152,7 @@ def set_state(
 
 
 def _with_its_period(db: sqlite3.Connection, crawl: Crawl, now_ms: int) -> Crawl:
-    """The crawl; its period is over where it is done, whatever ended it."""
+    """Return the crawl; if it is done, its period has ended, whatever the reason."""
     if crawl.ended:
         sql = "UPDATE periods SET ended_ms = ? WHERE crawl = ? AND ended_ms = 0"
         db.execute(sql, (now_ms, crawl.id))
@@ -162,7 +162,7 @@ def _with_its_period(db: sqlite3.Connection, crawl: Crawl, now_ms: int) -> Crawl
 def reopen(db: sqlite3.Connection, crawl: int, version: int) -> Crawl:
     """See ``Store.reopen``."""
     known = get(db, crawl)
-    if known.version < version:  # this store lost what Redis has heard of
+    if known.version < version:  # Redis has seen a later version, which this store has lost
         db.execute("UPDATE crawls SET version = ? WHERE id = ?", (version + 1, crawl))
     if known.finished:
         reopen_finished(db, [crawl])
@@ -172,29 +172,29 @@ def reopen(db: sqlite3.Connection, crawl: int, version: int) -> Crawl:
 
 
 def reopen_finished(db: sqlite3.Connection, crawls: Iterable[int]) -> None:
-    """Make those active that are finished."""
+    """Make finished crawls active."""
     sql = f"{_REOPEN} AND reason = '{FINISHED}'"
     db.executemany(sql, [(crawl,) for crawl in crawls])
 
 
 def reopen_ended(db: sqlite3.Connection, crawl: int) -> None:
-    """Make it active if it is done or being stopped: a person wants more of it."""
+    """Make a crawl active if it is done or being stopped: a person wants more of it."""
     db.execute(_REOPEN, (crawl,))
 
 
 def alive(db: sqlite3.Connection) -> dict[int, bool]:
-    """Crawls that are not deleted, and whether each is finished."""
+    """Return crawls that are not deleted, and whether each is finished."""
     sql = f"SELECT id, state = 'done' AND reason = '{FINISHED}' FROM crawls WHERE deleted = 0"
     return dict(db.execute(sql).fetchall())
 
 
 def mark_deleted(db: sqlite3.Connection, crawl: int) -> None:
-    """Make the crawl unknown and its name free; its rows go by :func:`purge_step`."""
+    """Make the crawl unknown and its name free; :func:`purge_step` deletes its rows."""
     db.execute("UPDATE crawls SET deleted = 1 WHERE id = ?", (rows.bounded(crawl),))
 
 
 def purge_step(db: sqlite3.Connection, crawl: int) -> int | None:
-    """Delete some rows of a crawl marked as deleted; returns how many, None if nothing is left."""
+    """Delete some rows of a crawl marked as deleted; return how many, None if nothing is left."""
     marked = "SELECT 1 FROM crawls WHERE id = ? AND deleted = 1"
     if db.execute(marked, (rows.bounded(crawl),)).fetchone() is None:
         return None
@@ -231,7 +231,8 @@ def add_seeds(db: sqlite3.Connection, crawl: int, blob: bytes, force: bool) -> i
 
 
 def pending_rows(db: sqlite3.Connection, limit: int, after: int) -> list[Row]:
-    """(id, crawl, forced, blob, stamp) of what is pending, oldest first; no deleted crawl's."""
+    """Return (id, crawl, forced, blob, stamp) of pending batches, oldest first; none of a deleted
+    crawl."""
     return db.execute(
         "SELECT id, crawl, forced, urls, stamp FROM seed_batches WHERE pending = 1 "
         "AND EXISTS (SELECT 1 FROM crawls WHERE id = seed_batches.crawl AND deleted = 0) "
@@ -254,7 +255,8 @@ def count_time(db: sqlite3.Connection, crawl: int, now_ms: int, most_ms: int) ->
 
 
 def seed_rows(db: sqlite3.Connection, crawl: int, after: int) -> list[Row]:
-    """(id, crawl, forced, blob, stamp) of a crawl's batches after ``after``, a few at a time."""
+    """Return (id, crawl, forced, blob, stamp) of a crawl's batches after ``after``, a few at a
+    time."""
     return db.execute(
         "SELECT id, crawl, forced, urls, stamp FROM seed_batches WHERE crawl = ? AND id > ? "
         "ORDER BY id LIMIT 20",
@@ -265,7 +267,7 @@ def seed_rows(db: sqlite3.Connection, crawl: int, after: int) -> list[Row]:
 def dead_rows(
     db: sqlite3.Connection, crawl: int, limit: int, first: int = 0, before: int = NEVER
 ) -> list[Row]:
-    """Rows of ``rows.FINAL_READ`` of dead letters in row order, from row ``first`` on.
+    """Return rows of ``rows.FINAL_READ`` of dead letters in row order, from row ``first`` on.
 
     ``before``: only those with an earlier stamp.
     """

@@ -1,7 +1,8 @@
 """Debts to nodes that were away, on SQLite; see ``Store.owe``. In a caller's transaction.
 
-``serial`` is odd while somebody replays a debt, and even once something was added since. Only then
-has a commit to write the row: while a node is away many commits look at it, and none waits for it.
+``serial`` is odd while a broker replays a debt, and even once something was added since. Only in
+the odd state does a commit have to write the row. While a node is away many commits read the row,
+and none waits for it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def owe(db: sqlite3.Connection, nodes: Collection[str], since: int) -> None:
 
 
 def every(db: sqlite3.Connection) -> dict[str, Debt]:
-    """Node → what it is owed."""
+    """Return node → what it is owed."""
     found = db.execute("SELECT node, since, serial FROM debts ORDER BY node").fetchall()
     return {node: Debt(since, serial) for node, since, serial in found}
 

@@ -1,7 +1,8 @@
 """Pages whose hook failed, on SQLite; each function runs in a caller's transaction.
 
-Triggers keep the sums by message. Parts that differ from page to page would make a message of its
-own for each page. So beyond :data:`MESSAGES` of a crawl the rest are counted under :data:`OTHER`.
+Triggers keep the sums by message. A message with parts that differ from page to page would be
+another message on each page. So after the first :data:`MESSAGES` of a crawl the others are counted
+under :data:`OTHER`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from greencrawl.store import rows
 from greencrawl.store.sqlite.batches import padded, parts, values
 
 MESSAGES = 200
-"""Messages that are told apart in a crawl, about."""
+"""About how many messages of a crawl are counted apart."""
 MESSAGE_CHARS = 200
 OTHER = "other"
 
@@ -24,22 +25,22 @@ Key = tuple[str, str]
 
 
 def cleaned(run: HookRun) -> list[Key]:
-    """A run's failures as columns hold them."""
+    """Return a run's failures as columns hold them."""
     return [(rows.clean(name)[:64], shortened(text)) for name, text in sorted(run.failures.items())]
 
 
 def shortened(message: str) -> str:
-    """``message`` as a column holds it."""
+    """Return ``message`` as a column holds it."""
     return rows.clean(message)[:MESSAGE_CHARS]
 
 
 def told_apart(key: Key, known: Collection[Key]) -> Key:
-    """What ``key`` is counted under when ``known`` are there."""
+    """Return what ``key`` is counted under when ``known`` exist."""
     return key if key in known or len(known) < MESSAGES else (key[0], OTHER)
 
 
 def settle(db: sqlite3.Connection, runs: Sequence[HookRun]) -> None:
-    """Note what came of hooks on pages that are stored in this transaction, or were before."""
+    """Note the results of hooks on pages that are stored in this transaction, or were before."""
     due = [run for run in runs if run.failures]
     if not due and not _any(db, {run.crawl for run in runs}):
         return
@@ -55,7 +56,7 @@ def _any(db: sqlite3.Connection, crawls: Iterable[int]) -> bool:
 
 
 def _there(db: sqlite3.Connection, runs: Sequence[HookRun]) -> set[tuple[int, int]]:
-    """Those of the runs' pages of which a failure is known."""
+    """Return the runs' pages that have a known failure."""
     found: set[tuple[int, int]] = set()
     for some in parts([(run.crawl, run.fingerprint) for run in runs]):
         asked = padded(list(some))
@@ -68,7 +69,7 @@ def _there(db: sqlite3.Connection, runs: Sequence[HookRun]) -> set[tuple[int, in
 
 
 def _outdated(db: sqlite3.Connection, run: HookRun) -> bool:
-    """Whether the page was fetched anew since."""
+    """Tell whether the page was fetched again since."""
     sql = "SELECT 1 FROM pages WHERE crawl = ? AND fingerprint = ? AND fetched_ms > ?"
     key = run.crawl, run.fingerprint, rows.bounded(run.at_ms)
     return db.execute(sql, key).fetchone() is not None
@@ -113,7 +114,8 @@ def failures(
     first: int,
     limit: int,
 ) -> list[tuple[int, HookFailure]]:
-    """(fingerprint, failure) by fingerprint, from ``first`` on; see ``Store.hook_failures``."""
+    """Return (fingerprint, failure) by fingerprint, from ``first`` on; see
+    ``Store.hook_failures``."""
     sql = (
         "SELECT fingerprint, url, function, message, at_ms FROM hook_failures "
         "WHERE crawl = ? AND function = ? AND message = ? AND fingerprint >= ? "

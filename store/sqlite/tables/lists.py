@@ -1,7 +1,7 @@
 """Lists of pages and final states on SQLite: rows from a cursor, in bounded steps.
 
 A statement reads a chunk and ends, so that no transaction stays open between two. A statement that
-looks for few rows among many looks at :data:`WINDOW` of them at most.
+searches for few rows among many reads :data:`WINDOW` of them at most.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from greencrawl.store.sqlite.tables import contents
 
 CHUNK_ROWS = 500
 CHUNK_BYTES = 8 * 1024 * 1024
-"""A streamed chunk ends at so many rows or so many (compressed) bytes, whichever comes first."""
+"""Most compressed bytes of a streamed chunk, whose rows are limited, too."""
 
 WINDOW = STEP_ROWS
-"""Rows that a filtered step looks at."""
+"""Rows that a filtered step reads."""
 
 LAST = 2**63 - 1
 
@@ -38,7 +38,7 @@ Run = Callable[[Callable[[sqlite3.Connection], list[Row]]], list[Row]]
 
 
 def validators(db: sqlite3.Connection, crawl: int, fingerprints: Sequence[int]) -> list[Row]:
-    """(fingerprint, headers) of whole pages with a status of 2xx."""
+    """Return (fingerprint, headers) of whole pages with a 2xx status."""
     numbers = padded(list(fingerprints))
     return db.execute(
         "SELECT fingerprint, headers FROM pages WHERE crawl = ? AND truncated = 0 "
@@ -48,7 +48,7 @@ def validators(db: sqlite3.Connection, crawl: int, fingerprints: Sequence[int]) 
 
 
 def beyond(cursor: str, least: int = 0) -> int:
-    """The first number beyond a cursor; ``least`` is the first of all. Raises ValueError."""
+    """Return the first number after a cursor; ``least`` is the first of all. Raises ValueError."""
     if not cursor:
         return least
     if len(cursor) > 20 or not re.fullmatch(r"-?[0-9]+", cursor):
@@ -60,7 +60,7 @@ def beyond(cursor: str, least: int = 0) -> int:
 
 
 def chunk(db: sqlite3.Connection, sql: str, values: tuple[object, ...]) -> list[Row]:
-    """The next rows, up to the limits of a chunk: memory does not grow with the crawl."""
+    """Return the next rows, up to the limits of a chunk: memory does not grow with the crawl."""
     found: list[Row] = []
     size = 0
     cursor = db.execute(sql + " LIMIT ?", (*values, CHUNK_ROWS))
@@ -74,9 +74,10 @@ def chunk(db: sqlite3.Connection, sql: str, values: tuple[object, ...]) -> list[
 
 
 def page_sql(detail: Detail) -> str:
-    """The beginning of a statement that reads pages.
+    """Return the start of a statement that reads pages.
 
-    After their columns follow ``contents.PLACE`` with bodies, and with texts ``contents.body``.
+    Their columns are followed by ``contents.PLACE`` if bodies are wanted, and by ``contents.body``
+    if texts are.
     """
     columns = {"row": rows.PAGE_ROW, "items": rows.PAGE_ITEMS}.get(detail, rows.PAGE_READ)
     named = re.sub(r"\b(?=[a-z_]+(?:,|$))", "pages.", columns)
@@ -88,7 +89,7 @@ def page_sql(detail: Detail) -> str:
 
 
 class Found(NamedTuple):
-    """Rows of a step, the number that it came to, and how many rows it looked at."""
+    """Rows of a step, the number that it reached, and how many rows it read."""
 
     rows: list[Row]
     last: int
@@ -105,9 +106,9 @@ def pages(
     *,
     indexed: bool,
 ) -> Iterator[Found]:
-    """Rows of :func:`page_sql` in the order of storing, from row ``first`` on.
+    """Yield rows of :func:`page_sql` in the order of storing, from row ``first`` on.
 
-    ``window`` is how many rows a step looks at; ``indexed``: whether there is an index by host.
+    A step reads ``window`` rows; ``indexed``: whether there is an index by host.
     """
     some = "pages.crawl = ?"
     more = ""
@@ -129,7 +130,7 @@ def pages(
 
 
 def finals(run: Run, crawl: int, since_ms: int, first: int) -> Iterator[Found]:
-    """Rows of ``rows.FINAL_READ`` by fingerprint, from ``first`` on."""
+    """Yield rows of ``rows.FINAL_READ`` by fingerprint, from ``first`` on."""
     numbers = more = ""
     least: list[object] = []
     if since_ms > 0:
@@ -153,11 +154,11 @@ def _windows(
     first: int,
     column: int,
 ) -> Iterator[Found]:
-    """Rows of ``sql`` from the number ``first`` on; the number is in ``column``.
+    """Yield rows of ``sql`` from the number ``first`` on; the number is in ``column``.
 
-    ``sql`` takes the first of ``given``, the two ends of a window, and the second. Where it is to
-    look at so many rows at most ``bound`` is a statement, for the numbers of all of them, and how
-    many; it takes the first of ``given`` and a beginning.
+    ``sql`` takes the first of ``given``, the two ends of a window, and the second of ``given``. If
+    a step may read only so many rows, ``bound`` is a statement that finds the last number of the
+    window and its number of rows; it takes the first of ``given`` and a start.
     """
     numbers, most = bound
     sought = f"SELECT coalesce(max(n), 0), count(*) FROM ({numbers} LIMIT ?)"

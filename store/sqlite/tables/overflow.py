@@ -1,7 +1,7 @@
 """The overflow on SQLite: URLs that wait in SQL; each function runs in a caller's transaction.
 
-``stamp`` is the store's clock when a row began to wait. ``queued`` is 0 while it waits, else it
-tells by :data:`QUEUED` when it was queued: recovery reads a window of either.
+``stamp`` is the store's clock when a row began to wait. ``queued`` is 0 while the row waits;
+otherwise it is :data:`QUEUED` plus the clock when it was queued. Recovery reads a window of either.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ FREED_ROWS = 5000
 """Rows that one step of :func:`free` changes, so that it holds the write lock for milliseconds."""
 
 QUEUED = 1 << 40
-"""``queued`` is this and the store's clock. Below it is a node's epoch: processes of the version
-before note those, so of such a row nobody knows since when it is queued."""
+"""``queued`` is this number plus the store's clock.
+
+A lower number is a node's epoch from a process of the previous version: it is not known since when
+such a row is queued.
+"""
 
 _READ = "id, fingerprint, partition, url, depth, level, redirects"
 _NAMED = 400
 
 
 def put(db: sqlite3.Connection, crawl: int, items: Sequence[Overflow]) -> None:
-    """Add rows; one that is there waits again, at the better of both levels."""
+    """Add rows; an existing one waits again, at the better of both levels."""
     stamp = replay_log.clock(db).clock
     db.executemany(
         "INSERT INTO overflow "
@@ -49,7 +52,7 @@ def put(db: sqlite3.Connection, crawl: int, items: Sequence[Overflow]) -> None:
 def best(
     db: sqlite3.Connection, crawl: int, partition: int, host: str, limit: int
 ) -> list[Overflow]:
-    """A host's waiting rows, by level, then in order of arrival."""
+    """Return a host's waiting rows, by level, then in order of arrival."""
     found = db.execute(
         f"SELECT {_READ} FROM overflow INDEXED BY overflow_waiting WHERE queued = 0 "
         "AND crawl = ? AND partition = ? AND host = ? ORDER BY level, id LIMIT ?",
@@ -66,7 +69,7 @@ def _overflow(row: Row) -> Overflow:
 
 
 def hosts(db: sqlite3.Connection, crawl: int, partition: int, after: str, limit: int) -> list[str]:
-    """Names of hosts with waiting rows, beginning after ``after``: one look-up a host."""
+    """Return names of hosts with waiting rows, beginning after ``after``: one look-up a host."""
     found = db.execute(
         "WITH RECURSIVE step (host) AS (SELECT :after UNION ALL SELECT (SELECT MIN(host) "
         "FROM overflow INDEXED BY overflow_waiting WHERE queued = 0 AND crawl = :crawl "
@@ -78,7 +81,7 @@ def hosts(db: sqlite3.Connection, crawl: int, partition: int, after: str, limit:
 
 
 def waiting_crawls(db: sqlite3.Connection) -> list[int]:
-    """Ids of active crawls with waiting rows: one look-up a crawl."""
+    """Return ids of active crawls with waiting rows: one look-up a crawl."""
     return [
         row[0]
         for row in db.execute(
@@ -90,7 +93,7 @@ def waiting_crawls(db: sqlite3.Connection) -> list[int]:
 
 
 def waiting_partitions(db: sqlite3.Connection, crawl: int) -> list[int]:
-    """Partitions in which a crawl has waiting rows: one look-up a partition."""
+    """Return partitions in which a crawl has waiting rows: one look-up a partition."""
     found = db.execute(
         "WITH RECURSIVE step (p) AS (SELECT -1 UNION ALL SELECT (SELECT MIN(partition) "
         "FROM overflow INDEXED BY overflow_waiting WHERE queued = 0 AND crawl = :crawl "
@@ -104,7 +107,7 @@ def waiting_partitions(db: sqlite3.Connection, crawl: int) -> list[int]:
 def page(
     db: sqlite3.Connection, partition: int, after: int, limit: int
 ) -> list[tuple[int, Overflow]]:
-    """(crawl, row) of a partition in order of arrival, beginning after row ``after``."""
+    """Return (crawl, row) of a partition in order of arrival, beginning after row ``after``."""
     found = db.execute(
         f"SELECT crawl, {_READ} FROM overflow WHERE partition = ? AND id > ? ORDER BY id LIMIT ?",
         (partition, after, limit),
@@ -115,7 +118,7 @@ def page(
 def begun(
     db: sqlite3.Connection, partition: int, after: tuple[int, int], limit: int
 ) -> list[tuple[int, int, Overflow]]:
-    """(stamp, crawl, row) of a partition's waiting rows, beginning after (stamp, row)."""
+    """Return (stamp, crawl, row) of a partition's waiting rows, beginning after (stamp, row)."""
     found = db.execute(
         f"SELECT stamp, crawl, {_READ} FROM overflow INDEXED BY overflow_by_stamp "
         "WHERE partition = ? AND (stamp, id) > (?, ?) AND queued = 0 ORDER BY stamp, id LIMIT ?",
@@ -125,11 +128,11 @@ def begun(
 
 
 def taken(db: sqlite3.Connection, items: Sequence[Overflow], node: str, epoch: int) -> None:
-    """The node has these in memory under ``epoch``; those that were fetched already go.
+    """Note that the node has these in memory under ``epoch``; delete those that were fetched.
 
     Nothing is noted under an epoch that is over: the node may have forgotten them since. The page
-    or final state of a row that goes is stamped anew: a node that comes back to before this waits
-    for that row, and learns from the window that it is settled.
+    or final state of a deleted row gets a new stamp. A node that comes back in an older state waits
+    for that row; the new stamp tells it that the URL is settled.
     """
     now = replay_log.clock(db)
     if now.epochs.get(node, 0) > epoch:
@@ -154,7 +157,7 @@ def taken(db: sqlite3.Connection, items: Sequence[Overflow], node: str, epoch: i
 
 
 def free(db: sqlite3.Connection, partition: int, since: int) -> int:
-    """Let rows wait again that were queued ``since`` or later, or nobody knows since when.
+    """Let rows wait again that were queued ``since`` or later, or at an unknown time.
 
     Returns how many, of one step.
     """
@@ -170,10 +173,11 @@ def free(db: sqlite3.Connection, partition: int, since: int) -> int:
 
 
 def settled(db: sqlite3.Connection, keys: Iterable[tuple[int, int]]) -> None:
-    """Pages or final states of these (crawl, fingerprint) were just written: their rows go.
+    """Delete the rows of these (crawl, fingerprint) whose page or final state was just written.
 
-    Those that wait stay until a node has taken them (:func:`taken`): it knows them as waiting
-    here, and would wait for them for ever. The page came from a session that the node forgot.
+    Rows that wait stay until a node has taken them (:func:`taken`). The node knows that they wait
+    here, and would otherwise wait for them for ever. Such a page came from a session that the node
+    forgot.
     """
     if db.execute("SELECT 1 FROM overflow LIMIT 1").fetchone() is None:
         return

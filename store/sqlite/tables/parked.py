@@ -20,7 +20,7 @@ _NAMED = 400
 
 
 def let_go(db: sqlite3.Connection, finals: Sequence[Row]) -> frozenset[Key]:
-    """Those of ``finals`` that are parked by a shape that was released meanwhile."""
+    """Return those of ``finals`` that are parked by a shape that was released meanwhile."""
     some = [row for row in finals if row[_STATE] == "parked"]
     if not some:
         return frozenset()
@@ -29,7 +29,7 @@ def let_go(db: sqlite3.Connection, finals: Sequence[Row]) -> frozenset[Key]:
 
 
 def shapes(db: sqlite3.Connection, crawl: int, limit: int = 100) -> list[ParkedShape]:
-    """See ``Store.parked_shapes``. Counts in an index, and reads a row for each shape."""
+    """See ``Store.parked_shapes``. It counts in an index, and reads one row for each shape."""
     found = db.execute(
         "SELECT shape, COUNT(*), MIN(at_ms), MAX(at_ms) FROM finals INDEXED BY finals_parked "
         "WHERE crawl = ? AND state = 'parked' GROUP BY shape ORDER BY COUNT(*) DESC, shape LIMIT ?",

@@ -15,7 +15,7 @@ _READ = (
 
 
 def every(db: sqlite3.Connection) -> list[Purge]:
-    """All that is under way, oldest first."""
+    """Return all deletions under way, oldest first."""
     return [_purge(row) for row in db.execute(_READ + " ORDER BY purges.id")]
 
 
@@ -28,7 +28,7 @@ def _purge(row: rows.Row) -> Purge:
 
 
 def add(db: sqlite3.Connection, crawl: int, host: str, now_ms: int) -> Purge:
-    """Ask for a deletion; one that is under way goes on. Without a host the crawl becomes unknown.
+    """Start a deletion, or continue the one under way; without a host the crawl becomes unknown.
 
     Raises UnknownCrawl.
     """
@@ -44,7 +44,7 @@ def add(db: sqlite3.Connection, crawl: int, host: str, now_ms: int) -> Purge:
 
 
 def size(db: sqlite3.Connection, purge: Purge) -> int:
-    """Rows of a crawl that are to go, or of a host's overflow."""
+    """Return how many rows are to be deleted: of a crawl, or of a host's overflow."""
     if purge.host:
         sql = "SELECT COUNT(*) FROM overflow WHERE queued = 0 AND crawl = ? AND host = ?"
         return int(db.execute(sql, (purge.instance, purge.host)).fetchone()[0])
@@ -55,7 +55,8 @@ def size(db: sqlite3.Connection, purge: Purge) -> int:
 
 
 def note(db: sqlite3.Connection, purge: int, removed: int, total: int = 0) -> None:
-    """Add to what was removed; ``total`` is set once, by the first who knows it."""
+    """Add to the number of removed rows; ``total`` is set once, by the first caller who knows
+    it."""
     db.execute(
         "UPDATE purges SET removed = removed + ?, total = iif(total = 0, ?, total) WHERE id = ?",
         (removed, total, purge),
@@ -63,7 +64,7 @@ def note(db: sqlite3.Connection, purge: int, removed: int, total: int = 0) -> No
 
 
 def step(db: sqlite3.Connection, purge: Purge) -> bool:
-    """Delete some rows of a crawl marked as deleted; False when nothing is left of it."""
+    """Delete some rows of a crawl marked as deleted; return False when nothing is left of it."""
     removed = crawls.purge_step(db, purge.instance)
     if removed is None:
         return False
@@ -72,5 +73,5 @@ def step(db: sqlite3.Connection, purge: Purge) -> bool:
 
 
 def end(db: sqlite3.Connection, purge: int) -> None:
-    """Nothing is left."""
+    """Record that the deletion is complete."""
     db.execute("DELETE FROM purges WHERE id = ?", (purge,))

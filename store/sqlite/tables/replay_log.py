@@ -1,8 +1,8 @@
-"""The log that a Redis node is refilled from: its clock, the epochs of nodes, and reading a window.
+"""The log from which a Redis node is refilled: its clock, the epochs of nodes, and its windows.
 
 Each function runs in a caller's transaction. A window is all that was stamped since some value of
-the clock. It is read by (stamp, id), a chunk at a time. So a row that is stamped anew while it is
-being read is met again, and none is passed over.
+the clock. It is read by (stamp, id), a chunk at a time. So a row that gets a new stamp during the
+reading is read again, and none is left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MARKS = {
         "WHERE (stamp, id) > (?, ?) ORDER BY stamp, id"
     ),
 }
-"""What is settled, each table in order of its stamps."""
+"""Queries for what is settled, each table in order of its stamps."""
 
 LINKS = (
     "SELECT stamp, id, crawl, links FROM pages "
@@ -35,17 +35,17 @@ SEEDS = (
 )
 
 TOGETHER = 500
-"""Fingerprints asked for in one statement."""
+"""Fingerprints in one statement."""
 
 
 def clock(db: sqlite3.Connection) -> Stamp:
-    """The store's clock and the epochs, read together."""
+    """Return the store's clock and the epochs, read together."""
     (value,) = db.execute("SELECT value FROM clock").fetchone()
     return Stamp(value, epochs(db))
 
 
 def epochs(db: sqlite3.Connection) -> dict[str, int]:
-    """Node → its epoch; none for a node that was never opened."""
+    """Return node → its epoch; none for a node that was never opened."""
     return dict(db.execute("SELECT id, epoch FROM nodes").fetchall())
 
 
@@ -75,7 +75,7 @@ def restamp_seeds(db: sqlite3.Connection, batch: int) -> Stamp:
 
 
 def stamps(db: sqlite3.Connection, crawl: int, fingerprints: Sequence[int]) -> list[Row]:
-    """(fingerprint, stamp) of pages and final states, the latter after the former."""
+    """Return (fingerprint, stamp) of pages and final states, the latter after the former."""
     some = ", ".join("?" * len(fingerprints))
     found: list[Row] = []
     for table in ("pages", "finals"):
@@ -87,7 +87,7 @@ def stamps(db: sqlite3.Connection, crawl: int, fingerprints: Sequence[int]) -> l
 
 
 def size(db: sqlite3.Connection, since: int) -> tuple[int, int, int]:
-    """Rows of a window: pages, final states, batches of seeds."""
+    """Return how many rows a window has: pages, final states, batches of seeds."""
     pages, finals, seeds = (
         db.execute(f"SELECT COUNT(*) FROM {table} WHERE stamp >= ?", (since,)).fetchone()[0]
         for table in ("pages", "finals", "seed_batches")

@@ -1,7 +1,7 @@
 """Rows that a SQLite store drops by itself, a step at a time; each step runs in a caller's
 transaction.
 
-As with the journal's months (:mod:`greencrawl.store.sqlite.tables.attempts`) there is no index on
+As for the journal's months (:mod:`greencrawl.store.sqlite.tables.attempts`) there is no index on
 times, because every commit would pay for it. Attempts come nearly in the order of time; other
 tables are searched.
 """
@@ -19,19 +19,20 @@ DAY_MS = 86_400_000
 
 
 class Successes:
-    """One pass over the journal for attempts that brought a page; :meth:`step` until it is None."""
+    """One pass over the journal for attempts that brought a page; call :meth:`step` until it
+    returns None."""
 
     def __init__(self, before_ms: int) -> None:
         self._sweep = attempts.Sweep(before_ms, "kind = 'ok'")
 
     def step(self, db: sqlite3.Connection) -> int | None:
-        """Look at some rows and delete the old ones; how many, None when it is over."""
+        """Read some rows and delete the old ones; return how many, None at the end."""
         dropped = self._sweep.step(db)
         return None if dropped is None else len(dropped)
 
 
 class Versions:
-    """One pass over the histories of pages; :meth:`step` until it is None."""
+    """One pass over the histories of pages; call :meth:`step` until it returns None."""
 
     def __init__(self, before_ms: int) -> None:
         self._before_ms = before_ms
@@ -58,7 +59,7 @@ class Versions:
 
 
 def drop_expired(db: sqlite3.Connection, now_ms: int) -> int:
-    """Delete some blocks that ended a day ago, and refusals of workers that say no more."""
+    """Delete some blocks that ended a day ago, and expired refusals of workers."""
     dropped = 0
     for table, key, before_ms in (
         ("blocks", "host", now_ms - DAY_MS),

@@ -6,9 +6,15 @@ from pathlib import Path
 
 import gevent
 import pytest
+from gevent.event import Event
 
 from greencrawl.schema.clock import monotonic
+from greencrawl.schema.records import Crawl, CrawlOptions, Session
+from greencrawl.worker.crawls import context_of
+from greencrawl.worker.http.client import Downloader
 from greencrawl.worker.orders.rate import CREDIT_SECONDS, Rate, SharedTurns
+from greencrawl.worker.session.fetcher import Visit, VisitOver
+from greencrawl.worker.session.held import Held
 
 
 class Clock:
@@ -92,3 +98,25 @@ def test_those_that_wait_go_at_once_when_the_limit_is_lifted(tmp_path: Path) -> 
     rate.set(0)
     assert all(turn.wait(1) for turn in turns)
     assert not rate.limited
+
+
+def test_a_session_without_a_lease_leaves_its_turn_to_others(tmp_path: Path) -> None:
+    rate = Rate(SharedTurns(tmp_path / "rate"))
+    rate.set(5)
+    for _ in range(2):
+        rate.turn()
+    session = Session(
+        session="1/h", token="0" * 16, crawl=1, revision=1, host="h", ttl=60, delay=0, floor=0,
+        robots_known=True, tasks=(),
+    )  # fmt: skip
+    held = Held(session, monotonic() + 0.05)
+    context = context_of(Crawl(id=1, name="c", state="active", options=CrawlOptions()))
+    downloader = Downloader((), 5)
+    visit = Visit(held, context, downloader, Event(), rate=rate)
+    began = monotonic()
+    with pytest.raises(VisitOver, match="lease"):
+        visit.send("GET", "http://h/", {}, b"", 1000)
+    after = rate.turn()
+    assert after.wait(5)
+    assert monotonic() - began < 0.55, "the turn of the one that left is this one's"
+    downloader.close()

@@ -15,7 +15,7 @@ from greencrawl.schema.records import NodeOptions
 from greencrawl.schema.settings import load
 from greencrawl.worker.orders.kept import Kept, OrdersFile
 from greencrawl.worker.process.crash_record import CrashRecord
-from greencrawl.worker.process.supervisor import Child, Supervisor
+from greencrawl.worker.process.supervisor import EX_NO_ROOM, Child, Supervisor
 from tests.support.system import wait_until
 from tests.support.worker_process import BEAT, SupervisorProcess, alive
 
@@ -163,6 +163,35 @@ def test_children_that_never_come_up_are_given_up(tmp_path: Path) -> None:
         assert worker.wait(30) == 1
         assert "no_child_comes_up" in worker.log.splitlines()[-1]
         assert len(worker.starts()) == 5
+
+
+def test_a_child_that_finds_its_disk_full_is_started_until_there_is_room(tmp_path: Path) -> None:
+    now = 1000.0
+    supervisor = Supervisor(load({"GREENCRAWL_DATA": str(tmp_path)}), clock=lambda: now)
+    child = Child(0, CrashRecord(tmp_path / "marker"))
+    for _ in range(12):
+        child.process, child.started = subprocess.Popen(["sh", "-c", f"exit {EX_NO_ROOM}"]), now
+        child.process.wait()
+        now += 1
+        supervisor._after_death(child)
+        assert supervisor._stopping_since is None
+    assert child.start_at - now == pytest.approx(10.0)
+
+
+_WRITES_ON_A_FULL_DISK = """
+from pathlib import Path
+from greencrawl.worker import __main__ as worker, child
+child.main = lambda *_: Path("/dev/full").write_text("x")
+raise SystemExit(worker._child(worker.load({}), 0))
+"""
+
+
+def test_a_child_says_that_its_disk_is_full() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", _WRITES_ON_A_FULL_DISK], check=False, capture_output=True, timeout=60
+    )
+    assert found.returncode == EX_NO_ROOM
+    assert b"make room" in found.stdout + found.stderr
 
 
 def test_deaths_that_lie_long_apart_do_not_add_up(tmp_path: Path) -> None:

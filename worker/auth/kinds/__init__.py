@@ -1,1 +1,1 @@
-"""Kinds of authentication: one module a kind, and the registry that makes kinds of entries."""
+"""Kinds of authentication: one module for each, and the registry that makes kinds of entries."""

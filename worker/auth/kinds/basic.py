@@ -51,7 +51,7 @@ class Basic:
         return f"Basic({', '.join(sorted(self._headers))})"
 
     def headers(self, url: str) -> dict[str, str]:
-        """``Authorization`` if the origin of the canonical ``url`` has credentials."""
+        """Return ``Authorization`` if the origin of the canonical ``url`` has credentials."""
         value = self._headers.get(origin_of(url))
         return {} if value is None else {"Authorization": value}
 
@@ -77,27 +77,27 @@ class BasicKind:
         return f"BasicKind({self.entry.name})"
 
     def log_in(self, session: requests.Session, old: Grant | None) -> Grant:
-        """Never called: the secrets prove it, request by request."""
+        """Never called: the secrets authenticate each request."""
         raise NotImplementedError
 
     def prove(
         self, url: str, headers: Mapping[str, str], grant: Grant | None
     ) -> tuple[str, dict[str, str]]:
-        """``Authorization`` for the entry's origins."""
+        """Add ``Authorization`` for the entry's origins."""
         if not self._origins.hold(url):
             return url, dict(headers)
         return url, {**headers, "Authorization": self._header}
 
     def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict:
-        """Out where the site does not accept the name and the password."""
+        """Return "out" if the site does not accept the name and the password."""
         return "out" if fetched.status == 401 else "in"
 
 
 def load(path: Path) -> Basic:
-    """Read the credentials of origins from a TOML file: see the module's text.
+    """Read the credentials of origins from a TOML file: see the module's docstring.
 
-    Raises InvalidConfig when the file cannot be read, is not such a TOML, or may be read or
-    written by others than its owner (``chmod 600`` mends that).
+    Raises InvalidConfig when the file cannot be read, is not such a TOML, or may be read or written
+    by others than its owner (``chmod 600`` helps).
     """
     tables = tables_of(path)
     return Basic({name: _pair(name, table) for name, table in tables.items() if "://" in name})
@@ -110,7 +110,7 @@ def _pair(origin: str, table: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _problem(origin: str, username: str, password: str) -> str:
-    """The fault of credentials for an origin; empty if there is none."""
+    """Say what is wrong with the credentials for an origin; "" if nothing is."""
     try:
         canonical = canonicalise(origin)
     except InvalidUrl as error:
@@ -125,7 +125,7 @@ def _header(username: str, password: str) -> str:
 
 
 def _unsendable(username: str, password: str) -> str:
-    """The parts that RFC 7617, section 2, forbids; empty if there are none."""
+    """Name the parts that RFC 7617, section 2, forbids; "" if there are none."""
     if ":" in username:
         return "a user name may not hold a colon"
     if any(ord(char) < 32 or ord(char) == 127 for char in username + password):

@@ -1,4 +1,4 @@
-"""Tokens and API keys that somebody issued, in a header or in the query."""
+"""Tokens and API keys that a site issued, in a header or in the query."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 _SENDABLE = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 _IN_PLACE = "[token]"
 _TELLING = 8
-"""Characters that a token needs to be looked for in answers, where it is no parameter of a URL."""
+"""Least characters of a token that is searched for in answers, unless it is a parameter of a
+URL."""
 
 
 class BearerKind:
-    """A token with every request to the entry's origins. Secrets: token.
+    """Sends a token with every request to the entry's origins. Secrets: token.
 
-    Sites repeat what they were asked: in redirects, in links to the next page. :meth:`judge` takes
-    the token out of the answer, so that nobody reads it there, or stores or follows it. Raises
-    LoginRefused for a token that cannot be sent.
+    Sites repeat the token: in redirects, in links to the next page. :meth:`judge` removes it from
+    the answer, so that it is not read, stored or followed. Raises LoginRefused for a token that
+    cannot be sent.
     """
 
     logs_in = False
@@ -44,12 +45,12 @@ class BearerKind:
         if entry.query:
             name = quote(entry.query, safe="")
             self._own = f"{name}={quote(token, safe='')}"
-            # With its ampersand as URLs, HTML and JSON write it.
+            # With its ampersand as in URLs, HTML and JSON.
             self._parameter = re.compile(
                 rf"([?&]|&amp;|&#38;|\\u0026){re.escape(name)}=[^&#\s\"'<>\\]*(&amp;|&#38;|\\u0026|&)?"
             )
-        if len(token) >= _TELLING:  # a shorter one is in many a word
-            import html  # only here: it takes its table of entities along
+        if len(token) >= _TELLING:  # many words contain a shorter one
+            import html  # imported here only: it loads its table of entities
 
             forms = {token, quote(token, safe=""), quote(token), html.escape(token)}
             forms |= {quote_plus(token), token.replace("/", r"\/")}
@@ -64,13 +65,13 @@ class BearerKind:
         return f"BearerKind({self.entry.name})"
 
     def log_in(self, session: requests.Session, old: Grant | None) -> Grant:
-        """Never called: the token proves it, request by request."""
+        """Never called: the token authenticates each request."""
         raise NotImplementedError
 
     def prove(
         self, url: str, headers: Mapping[str, str], grant: Grant | None
     ) -> tuple[str, dict[str, str]]:
-        """The token in its header, or ``url`` with it as the last parameter."""
+        """Add the token in its header, or return ``url`` with it as the last parameter."""
         if not self._origins.hold(url):
             return url, dict(headers)
         if not self.entry.query:
@@ -79,7 +80,7 @@ class BearerKind:
         return f"{url}{'&' if '?' in url else '?'}{self._own}", dict(headers)
 
     def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict:
-        """Out where the site does not accept the token. Takes the token out of ``fetched``."""
+        """Return "out" if the site does not accept the token. Remove the token from ``fetched``."""
         for name, value in fetched.headers.items():
             if any(form in value for form in self._forms):
                 fetched.headers[name] = self._clean(value)
@@ -91,7 +92,8 @@ class BearerKind:
         return "out" if fetched.status == 401 else "in"
 
     def _clean(self, text: str) -> str:
-        """``text`` without the token, and where it is a parameter of a URL without that."""
+        """Return ``text`` without the token; if it is a parameter of a URL, without the
+        parameter."""
         kept = self._parameter
         text = kept.sub(lambda found: _without(found) if self._holds(found[0]) else found[0], text)
         for form in self._forms:
@@ -103,5 +105,5 @@ class BearerKind:
 
 
 def _without(found: re.Match[str]) -> str:
-    """What stays where a parameter is taken out: the sign before it, if another one follows."""
+    """Return what replaces a removed parameter: the sign before it, if another one follows."""
     return found[1] if found[2] else ""

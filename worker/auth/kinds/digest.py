@@ -1,4 +1,4 @@
-"""HTTP Digest (RFC 7616), and what is left of RFC 2069: challenges, answers, counted nonces."""
+"""HTTP Digest (RFC 7616), and the rest of RFC 2069: challenges, answers, counted nonces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import requests
 
 _ROUNDS = 3
-"""Challenges in a row that one URL is given an answer to."""
+"""Most challenges in a row that are answered for one URL."""
 _UNDER_WAY = 10_000
 _ORIGINS = 10_000
 
@@ -36,7 +36,7 @@ _HASHES: Mapping[str, Callable[[bytes], str]] = {
 }
 """The strongest first."""
 
-# Linear, whatever a header holds: possessive where two parts could share the blanks.
+# Takes linear time for any header: the parts are possessive if two could share the blanks.
 _SCHEME = re.compile(r"[\s,]*+([!#$%&'*+\-.^_`|~0-9A-Za-z]+)(?:\s++(?!=)|(?=,)|$)")
 _PARAMETER = re.compile(
     r"[\s,]*+([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*+=\s*+(?:\"((?:[^\"\\]|\\.)*)\"|([^\s,\"]*))"
@@ -57,15 +57,15 @@ class Challenge:
     userhash: bool = False
     stale: bool = False
     named: bool = False
-    """Whether the server named the algorithm, which is repeated then only."""
+    """Whether the server named the algorithm; only then it is repeated."""
     count: int = 0
 
 
 class DigestKind:
-    """Answers to an origin's challenges, each in the process that met it.
+    """Answers an origin's challenges; each process answers those that it met.
 
-    The first request to an origin goes without an answer; from then on its last challenge is
-    answered in advance. Secrets: username, password. Raises LoginRefused for what cannot be sent.
+    The first request to an origin carries no answer; from then on its last challenge is answered in
+    advance. Secrets: username, password. Raises LoginRefused for secrets that cannot be sent.
     """
 
     logs_in = False
@@ -85,19 +85,19 @@ class DigestKind:
         return f"DigestKind({self.entry.name})"
 
     def log_in(self, session: requests.Session, old: Grant | None) -> Grant:
-        """Never called: the secrets prove it, request by request."""
+        """Never called: the secrets authenticate each request."""
         raise NotImplementedError
 
     def prove(
         self, url: str, headers: Mapping[str, str], grant: Grant | None
     ) -> tuple[str, dict[str, str]]:
-        """``Authorization`` for the entry's origins, once they have asked for it."""
+        """Add ``Authorization`` for the entry's origins, once they have asked for it."""
         if not self._origins.hold(url):
             return url, dict(headers)
         origin = origin_of(url)
         challenge = self._challenges.get(origin)
         rounds = self._under_way.get(url, ("", 0))[1]
-        while len(self._under_way) >= _UNDER_WAY:  # of requests that failed without an answer
+        while len(self._under_way) >= _UNDER_WAY:  # left by requests that got no answer
             del self._under_way[next(iter(self._under_way))]
         self._under_way[url] = ("" if challenge is None else challenge.nonce, rounds)
         if challenge is None:
@@ -107,9 +107,9 @@ class DigestKind:
         return url, {**headers, "Authorization": value}
 
     def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict:
-        """Again on a challenge that was not answered yet; out on one that was, and rightly.
+        """Return "again" on a new challenge; "out" if one was answered correctly and refused.
 
-        A 401 without a challenge that we can answer is out, too.
+        A 401 without a challenge that we can answer is "out", too.
         """
         nonce, rounds = self._under_way.pop(fetched.url, ("", 0))
         origin = origin_of(fetched.url)
@@ -122,8 +122,8 @@ class DigestKind:
         if challenge is None:
             return "out"
         known = self._challenges.get(origin)
-        fresh = rounds > 0  # the nonce that was refused came with the answer before
-        # Without stale=true a fresh nonce was not the matter: the password was, for this realm.
+        fresh = rounds > 0  # the refused nonce came with the answer before
+        # Without stale=true the nonce was not the problem: the password for this realm was.
         same = known is not None and known.realm == challenge.realm
         if nonce and fresh and same and not challenge.stale:
             return "out"
@@ -133,12 +133,12 @@ class DigestKind:
             if len(self._challenges) >= _ORIGINS:
                 self._challenges.clear()
             self._challenges[origin] = challenge
-        # else another request has learnt a newer one meanwhile
+        # otherwise another request has got a newer one meanwhile
         self._under_way[fetched.url] = ("", rounds + 1)
         return "again"
 
     def _take_next(self, origin: str, info: str) -> None:
-        """The nonce to use next, where the server names one (RFC 7616, section 3.5)."""
+        """Use the next nonce, if the server names one (RFC 7616, section 3.5)."""
         challenge = self._challenges.get(origin)
         following = _parameters(info, 0)[0].get("nextnonce", "") if info else ""
         if challenge is not None and following and following != challenge.nonce:
@@ -146,7 +146,7 @@ class DigestKind:
 
 
 def strongest(header: str) -> Challenge | None:
-    """The challenge to answer of those in a WWW-Authenticate header, None if there is none.
+    """Return the challenge in a WWW-Authenticate header to answer, None if there is none.
 
     Basic is never answered: it would send the password in clear.
     """
@@ -160,7 +160,7 @@ def strongest(header: str) -> Challenge | None:
 
 
 def challenges(header: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """(scheme in lower case, parameters) of each challenge (RFC 9110, section 11.6.1)."""
+    """Yield (scheme in lower case, parameters) of each challenge (RFC 9110, section 11.6.1)."""
     at = 0
     while (found := _SCHEME.match(header, at)) is not None:
         parameters, at = _parameters(header, found.end())
@@ -168,7 +168,7 @@ def challenges(header: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _parameters(text: str, at: int) -> tuple[dict[str, str], int]:
-    """The parameters from ``at`` on, names in lower case, and where they end."""
+    """Parse the parameters from ``at`` on, names in lower case; return them and where they end."""
     parameters: dict[str, str] = {}
     while (found := _PARAMETER.match(text, at)) is not None:
         at = found.end()
@@ -179,7 +179,7 @@ def _parameters(text: str, at: int) -> tuple[dict[str, str], int]:
 
 
 def _read(parameters: Mapping[str, str]) -> Challenge | None:
-    """None for what we cannot answer."""
+    """Return the challenge; None if we cannot answer it."""
     if "nonce" not in parameters or "realm" not in parameters:
         return None
     named = parameters.get("algorithm", "MD5").upper()
@@ -209,14 +209,14 @@ def answer(
     target: str,
     cnonce: str = "",
 ) -> str:
-    """The Authorization header for a request to ``target``; counts the use of the nonce."""
+    """Return the Authorization header for a request to ``target``; count the use of the nonce."""
     challenge.count += 1
     cnonce = cnonce or random.token_hex(16)
     hashed = _HASHES[challenge.algorithm]
 
     def digest(*parts: str | bytes) -> str:
         # The content of a header is sent back byte by byte. Names and passwords are UTF-8, even if
-        # the server does not say so: it keeps what somebody typed into a terminal.
+        # the server does not say so: it keeps what a person typed into a terminal.
         return hashed(b":".join(p if isinstance(p, bytes) else p.encode("latin-1") for p in parts))
 
     key = digest(username.encode(), challenge.realm, password.encode())
@@ -245,7 +245,7 @@ def answer(
 
 
 def _user(challenge: Challenge, username: str, hashed: str) -> str:
-    """The user's name as RFC 7616, section 3.4, has it be sent."""
+    """Return the user's name in the form of RFC 7616, section 3.4."""
     if challenge.userhash:
         return f'username="{hashed}"'
     if username.isascii():

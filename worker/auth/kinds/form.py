@@ -1,7 +1,7 @@
 """Logins by a form: the page at ``login_url`` is read, its form filled in and sent.
 
-The name and the password are sent to an origin that the entry names, or to that of ``login_url``,
-and to no other, redirects that repeat the request included. No other form is ever sent.
+The name and the password are sent only to an origin that the entry names, or to that of
+``login_url``. This includes redirects that repeat the request. No other form is ever sent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FINAL = frozenset({FailureKind.GONE, FailureKind.FORBIDDEN, FailureKind.CLIENT_
 
 
 class FormKind:
-    """A login by a form, and what shows later that one is out.
+    """A login by a form, and the signs of a logout.
 
     Secrets: username, password. Raises ValueError for an entry that
     ``greencrawl.schema.net.scope.check_options`` would have refused.
@@ -62,12 +62,14 @@ class FormKind:
     def prove(
         self, url: str, headers: Mapping[str, str], grant: Grant | None
     ) -> tuple[str, dict[str, str]]:
-        """Cookies go with the request."""
+        """Add the cookies to the request."""
         return url, self._wallet.prove(url, headers, grant)
 
     def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict:
-        """Out: 401, a redirect or refresh to the login page, its form, ``logged_out``, no
-        ``logged_in``, or an answer that deletes a cookie which the login set.
+        """Return "out" if the answer shows a logout.
+
+        The signs are: a 401; a redirect or refresh to the login page; its form; ``logged_out``
+        matches; ``logged_in`` does not; or the answer deletes a cookie that the login set.
         """
         lost = self._wallet.lost(fetched, grant)
         return "out" if self._out(fetched, grant, _known(grant)) or lost else "in"
@@ -90,11 +92,11 @@ class FormKind:
             return False
         if not is_root(self._login_url) or "?" in fetched.location or grant is None:
             return True
-        # Where the login stands on the start page, one may be led there for other reasons.
+        # If the login is on the start page, other redirects may lead there, too.
         return self._signs.hold("start page", fetched.url, grant)
 
     def _said(self, fetched: Fetched) -> bool | None:
-        """Whether the patterns say that we are logged out; None if they leave it open."""
+        """Tell whether the patterns show that we are logged out; None if they do not decide."""
         if not is_html(fetched.content_type, fetched.body[:1024]):
             return None
         text = form_page.text_of(fetched.body, fetched.content_type)
@@ -107,7 +109,7 @@ class FormKind:
     # -- the login
 
     def log_in(self, session: requests.Session, old: Grant | None) -> Grant:
-        """Read the login page, fill in its form, send it, and see whether that was enough.
+        """Read the login page, fill in its form, send it, and check that it worked.
 
         Raises LoginRefused with what the page says, LoginFailed.
         """
@@ -132,7 +134,7 @@ class FormKind:
             )
         new = {c.name for c in session.cookies if before.get((c.name, c.domain, c.path)) != c.value}
         token = {
-            # A site that keeps the session of the login page sets none anew.
+            # A site that keeps the session of the login page sets no new one.
             "login": sorted(new or {cookie.name for cookie in cookies}),
             "action": form.action,
             "username": form.username,
@@ -141,7 +143,7 @@ class FormKind:
         return Grant(account=self.account, generation=0, made_ms=0, cookies=cookies, token=token)
 
     def _form(self, session: requests.Session) -> tuple[LoginForm, str]:
-        """The login form, and the URL of the page that it stands on."""
+        """Return the login form, and the URL of its page."""
         fetched = as_fetched(session.get(self._login_url))
         entry = self.entry
         self._expect_page(fetched, "the login page")
@@ -198,7 +200,8 @@ class FormKind:
         headers: Mapping[str, str],
         body: bytes,
     ) -> Fetched:
-        """A request and where it redirects to, as far as that is ours; the last answer."""
+        """Send a request and follow its redirects, as far as they are ours; return the last
+        answer."""
         for _ in range(_REDIRECTS + 1):
             fetched = as_fetched(
                 session.request(
@@ -224,7 +227,7 @@ class FormKind:
         return self._origins.hold(url) or url.startswith(self._login_origin)
 
     def _check(self, session: requests.Session, answer: Fetched, known: Known) -> None:
-        """Raises LoginRefused unless we are in."""
+        """Raise LoginRefused unless we are logged in."""
         entry = self.entry
         if answer.status not in REDIRECTS:
             self._expect_page(answer, "the answer to the form")
@@ -263,7 +266,7 @@ class FormKind:
         return f"; the page says: {said}" if said else ""
 
     def _expect_page(self, fetched: Fetched, what: str) -> None:
-        """Raises LoginFailed where another time may do, LoginRefused where it will not."""
+        """Raise LoginFailed if a later try may succeed, LoginRefused if it will not."""
         failure = classify(fetched)
         if failure is None:
             return
@@ -275,9 +278,9 @@ class FormKind:
 
 
 def as_fetched(response: requests.Response) -> Fetched:
-    """A response of a session as the record that the rest of the worker knows.
+    """Return a response of a session as the record that the rest of the worker uses.
 
-    Raises LoginFailed if its URL is none of ours.
+    Raises LoginFailed if its URL is not canonical.
     """
     url = response.url or ""
     try:
@@ -289,7 +292,7 @@ def as_fetched(response: requests.Response) -> Fetched:
 
 
 def _target(url: str, location: str) -> str | None:
-    """Where an answer from ``url`` redirects to, None if nowhere."""
+    """Return where an answer from ``url`` redirects to, None if nowhere."""
     try:
         return canonicalise(location, url) if location else None
     except InvalidUrl:

@@ -1,9 +1,8 @@
-"""The common part of both versions of OAuth: a person's consent, token endpoints, and what may be
-said.
+"""What both versions of OAuth share: a person's consent, token endpoints, and safe messages.
 
-Consent takes a browser. A kind's ``authorize`` makes an :class:`Asked`; the person follows its
-``url`` and says yes; what the browser is sent back with goes into the kind's ``exchange``, which
-returns a grant. ``greencrawl login`` leads a person through that.
+Consent takes a browser. A kind's ``authorize`` makes an :class:`Asked`; the person opens its
+``url`` and agrees; the URL to which the browser is sent back goes into the kind's ``exchange``,
+which returns a grant. ``greencrawl login`` leads a person through this.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from greencrawl.worker.auth.base import LoginFailed, LoginRefused
 from greencrawl.worker.retry import classify
 
 for _name in ("oauthlib", "requests_oauthlib"):
-    # At level debug they write tokens and what is signed.
+    # At level debug they log tokens and the text that is signed.
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 _LATER = frozenset(
@@ -40,18 +39,18 @@ _LATER = frozenset(
     }
 )
 _SAID = 200
-"""Characters of what a provider says of an error."""
+"""Most characters of a provider's error message."""
 _READ = 65_536
 _TOKEN = re.compile(r"[\x21-\x7e]{1,8192}")
 
 
 class Asked(Struct, frozen=True):
-    """A consent that a person was asked for at ``url``. All of it but ``url`` is to be kept secret
-    until the answer has come.
+    """A request for a person's consent at ``url``. All except ``url`` is secret until the answer
+    comes.
 
-    ``state`` is what the answer must carry: OAuth 2.0's state, OAuth 1.0a's request token.
-    ``secret`` is PKCE's verifier (RFC 7636), or the request token's secret. ``redirect_uri`` is
-    where the answer goes.
+    The answer must carry ``state``: OAuth 2.0's state, OAuth 1.0a's request token. ``secret`` is
+    PKCE's verifier (RFC 7636), or the request token's secret. ``redirect_uri`` is where the answer
+    goes.
     """
 
     url: str
@@ -64,9 +63,9 @@ class Asked(Struct, frozen=True):
 
 
 def answered(answer: str) -> dict[str, str]:
-    """The parameters with which the browser came back: of a URL, or of its query alone.
+    """Return the parameters with which the browser came back: of a URL, or of its query alone.
 
-    Raises LoginRefused when it says that the person, or the provider, did not agree.
+    Raises LoginRefused when they say that the person, or the provider, did not agree.
     """
     query = urlsplit(answer.strip()).query or answer.strip().lstrip("?")
     found = dict(parse_qsl(query, max_num_fields=50)) if "=" in query else {}
@@ -77,15 +76,15 @@ def answered(answer: str) -> dict[str, str]:
 
 
 def same(given: str, expected: str) -> bool:
-    """Whether two secrets are equal; the comparison takes as long if they are not."""
+    """Tell whether two secrets are equal; the comparison takes as long if they are not."""
     return hmac.compare_digest(given.encode(), expected.encode())
 
 
 def endpoint(url: str, hosts: Sequence[str], field: str) -> str:
-    """The canonical URL of an endpoint that gets secrets.
+    """Return the canonical URL of an endpoint that gets secrets.
 
-    Raises LoginRefused where there is none, and for http:// unless ``hosts`` writes out that
-    origin so.
+    Raises LoginRefused if there is none, and for http:// unless ``hosts`` names that origin with
+    http://.
     """
     if not url:
         raise LoginRefused(f"{field} is missing in the crawl's options")
@@ -102,9 +101,9 @@ def endpoint(url: str, hosts: Sequence[str], field: str) -> str:
 
 
 def settled(response: requests.Response, field: str) -> None:
-    """Raises LoginFailed for an answer that may be another one later, LoginRefused for a redirect.
+    """Raise LoginFailed for an answer that may change later, LoginRefused for a redirect.
 
-    A token endpoint that has moved is not followed: the client's secret would go along.
+    A redirect of a token endpoint is not followed: the client's secret would be sent there.
     """
     headers = {key.lower(): value for key, value in response.headers.items()}
     failure = classify(Fetched(response.url, response.status_code, headers, b""))
@@ -124,7 +123,7 @@ def _origin(location: str, base: str) -> str:
 
 
 def json_object(response: requests.Response) -> dict[str, Any]:
-    """The JSON object that an answer holds, whatever type it names; {} if it holds none."""
+    """Return the JSON object in an answer of any type; {} if there is none."""
     try:
         found = json.loads(response.content)
     except (ValueError, RecursionError):
@@ -133,14 +132,14 @@ def json_object(response: requests.Response) -> dict[str, Any]:
 
 
 def token_text(value: object) -> str:
-    """A token as it may stand in a header. Raises LoginRefused for anything else."""
+    """Return a token that may stand in a header. Raises LoginRefused for anything else."""
     if isinstance(value, str) and _TOKEN.fullmatch(value):
         return value
     raise LoginRefused("what the provider gave is no token that a header can carry")
 
 
 def shown(text: object, secrets: Sequence[str] = ()) -> str:
-    """What a provider says, short, on one line, and without ``secrets``: for a person to read."""
+    """Return a provider's message for a person: short, on one line, and without ``secrets``."""
     said = " ".join(str(text)[:_READ].split())
     for secret in secrets:
         for form in (secret, quote(secret, safe=""), quote_plus(secret)):

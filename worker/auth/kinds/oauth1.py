@@ -1,8 +1,8 @@
 """OAuth 1.0a (RFC 5849): each request is signed, with the client's and a token's secret.
 
-The token is among the secrets, where a provider shows it to the client's owner, or a person's
-consent brings it (:meth:`OAuth1Kind.authorize`, :meth:`OAuth1Kind.exchange`: the three legs). It
-lasts until it is revoked: nothing renews it.
+The token is among the secrets if the provider shows it to the client's owner; otherwise a person's
+consent brings it, in three steps (:meth:`OAuth1Kind.authorize`, the person,
+:meth:`OAuth1Kind.exchange`). It is valid until it is revoked: nothing renews it.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ _SKEW_SECONDS = 120
 
 
 class OAuth1Kind:
-    """An entry of kind ``oauth1``. Secrets: client_key, client_secret; token and token_secret
-    unless consent is to bring them."""
+    """An entry of kind ``oauth1``.
+
+    Secrets: client_key, client_secret; token and token_secret unless consent is to bring them.
+    """
 
     def __init__(self, entry: OAuth1, secrets: Mapping[str, str]) -> None:
         self.entry = entry
@@ -57,18 +59,19 @@ class OAuth1Kind:
 
     @property
     def logs_in(self) -> bool:
-        """False where the token is among the secrets."""
+        """Return False if the token is among the secrets."""
         return not self._token
 
     @property
     def account(self) -> str:
-        """The client's key."""
+        """Return the client's key."""
         return self._key
 
     # -- consent
 
     def authorize(self, session: requests.Session, redirect_uri: str = OUT_OF_BAND) -> Asked:
-        """The first leg: a request token. ``redirect_uri`` is the callback, or ``OUT_OF_BAND``.
+        """Get a request token, the first step. ``redirect_uri`` is the callback, or
+        ``OUT_OF_BAND``.
 
         Raises LoginRefused and LoginFailed.
         """
@@ -85,10 +88,10 @@ class OAuth1Kind:
         return Asked(add_params_to_uri(url, [("oauth_token", token)]), redirect_uri, token, secret)
 
     def exchange(self, session: requests.Session, asked: Asked, answer: str) -> Grant:
-        """The last leg. ``answer`` is the URL to which the browser was sent back, or with
-        ``OUT_OF_BAND`` the code that the provider shows.
+        """Get the token, the last step.
 
-        Raises LoginRefused and LoginFailed.
+        ``answer`` is the URL to which the browser was sent back, or with ``OUT_OF_BAND`` the code
+        that the provider shows. Raises LoginRefused and LoginFailed.
         """
         found = answered(answer)
         if asked.redirect_uri == OUT_OF_BAND and not found:
@@ -110,7 +113,7 @@ class OAuth1Kind:
     # -- kind
 
     def log_in(self, session: requests.Session, old: Grant | None) -> Grant:
-        """Raises LoginRefused: only a person can bring a token."""
+        """Raise LoginRefused: only a person can bring a token."""
         why = "nobody has given consent yet"
         if old is not None and old.token:
             why = "the token is no longer accepted"
@@ -164,7 +167,7 @@ class OAuth1Kind:
         return endpoint(getattr(self._at, field), self.entry.hosts, field)
 
     def _leg(self, session: requests.Session, field: str, signature: Signature) -> dict[str, str]:
-        """A signed POST to an endpoint, and the parameters of its answer."""
+        """Send a signed POST to an endpoint; return the parameters of its answer."""
         response = session.post(self._endpoint(field), auth=signature, allow_redirects=False)
         settled(response, field)
         if not response.ok:
@@ -179,7 +182,7 @@ _PAIR = ("oauth_token", "oauth_token_secret")
 
 
 def _why(response: requests.Response, field: str, secrets: Sequence[str]) -> str:
-    """What an answer without a token means, for a person."""
+    """Say for a person what an answer without a token means."""
     errors = json_object(response).get("errors")
     said = response.text
     if isinstance(errors, list) and errors and isinstance(errors[0], dict):
@@ -196,7 +199,7 @@ def _why(response: requests.Response, field: str, secrets: Sequence[str]) -> str
 
 
 def _skew_seconds(response: requests.Response) -> int:
-    """By how much the clocks differ, where that is enough to make signatures void; else 0."""
+    """Return how much the clocks differ, if it is enough to make signatures void; else 0."""
     try:
         theirs = parsedate_to_datetime(response.headers.get("date", "")).timestamp()
     except (ValueError, OverflowError):
@@ -206,7 +209,7 @@ def _skew_seconds(response: requests.Response) -> int:
 
 
 def _signable(url: str) -> str:
-    """``url`` with its query written as oauthlib wants it; it means the same parameters.
+    """Return ``url`` with its query in the form that oauthlib accepts; the parameters are the same.
 
     The signature is over the decoded parameters. Canonical URLs may hold characters there that
     browsers send as they are, and percent signs that encode nothing.

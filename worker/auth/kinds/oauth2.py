@@ -37,19 +37,21 @@ from greencrawl.worker.auth.kinds.oauth import (
 
 _MAX_SECONDS = 10 * 365 * 86_400
 _KEPT = ("access_token", "refresh_token", "scope", "uid")
-"""The limit for a token endpoint's answer; what nobody needs is not kept, be it an identity
-token."""
+"""The fields of a token endpoint's answer that are kept; an identity token, for example, is not."""
 
 _SENT = ("code", "code_verifier", "refresh_token")
 _SPENT = ("invalid_grant", "expired_token", "invalid_request")
-"""Errors that say a code or refresh token is no longer good. Twitter says the last; it may mean
-another thing, which is told along."""
+"""Errors which say that a code or refresh token is no longer valid.
+
+Twitter uses the last one; it may have another meaning, which the message mentions.
+"""
 
 _Errand = Literal["token", "refresh", "code"]
 
 
 class OAuth2Kind:
-    """An entry of kind ``oauth2``. Secrets: client_id, and client_secret unless it is public."""
+    """An entry of kind ``oauth2``. Secrets: client_id; client_secret unless the client is
+    public."""
 
     logs_in = True
 
@@ -64,7 +66,7 @@ class OAuth2Kind:
 
     @property
     def account(self) -> str:
-        """The client's id."""
+        """Return the client's id."""
         return self._account
 
     # -- consent
@@ -72,7 +74,7 @@ class OAuth2Kind:
     def authorize(self, _session: requests.Session, redirect_uri: str) -> Asked:
         """Begin to ask a person for consent; see :class:`greencrawl.worker.auth.kinds.oauth.Asked`.
 
-        Raises LoginRefused where the entry has no ``authorize_url``, or needs no consent.
+        Raises LoginRefused if the entry has no ``authorize_url``, or needs no consent.
         """
         if self.entry.grant != "code":
             raise LoginRefused(f"grant {self.entry.grant} asks nobody")
@@ -90,7 +92,7 @@ class OAuth2Kind:
         return Asked(scheme + made.removeprefix("https"), redirect_uri, state, verifier)
 
     def exchange(self, session: requests.Session, asked: Asked, answer: str) -> Grant:
-        """The grant for a consent; ``answer`` is the URL to which the browser was sent back.
+        """Return the grant for a consent; ``answer`` is the URL to which the browser was sent back.
 
         Raises LoginRefused and LoginFailed.
         """
@@ -132,7 +134,7 @@ class OAuth2Kind:
     def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict | Failure:
         """See :class:`greencrawl.worker.auth.base.Kind`."""
         text = fetched.body[: providers.ERROR_BYTES].decode("latin-1")
-        # A provider's errors are short; what is longer is a page, whatever it speaks of.
+        # A provider's errors are short; a longer answer is a page, whatever its content.
         error = text if len(fetched.body) <= providers.ERROR_BYTES else ""
         if fetched.status == 401:
             return "in" if _in(self._denied, error) else "out"
@@ -144,7 +146,7 @@ class OAuth2Kind:
             return Failure(FailureKind.RATE_LIMITED, detail, fetched.status, after)
         return "in"
 
-    # -- what the flow needs
+    # -- helpers of the flow
 
     def _token_url(self) -> str:
         entry = self.entry
@@ -159,7 +161,8 @@ class OAuth2Kind:
         return f"`greencrawl login {self.entry.name}`"
 
     def _client(self) -> dict[str, Any]:
-        """How the client proves itself (RFC 6749, 2.3.1), as arguments of requests-oauthlib."""
+        """Return how the client proves itself (RFC 6749, 2.3.1), as arguments of
+        requests-oauthlib."""
         if not self._secret:
             return {"include_client_id": True}
         if self._at.client_auth == "body":
@@ -170,8 +173,10 @@ class OAuth2Kind:
     def _refused(
         self, response: requests.Response, errand: _Errand, sent: Sequence[str]
     ) -> LoginRefused | LoginFailed:
-        """The meaning of an answer without a token (RFC 6749, 5.2); ``sent`` are secrets that it
-        may repeat."""
+        """Return the error for an answer without a token (RFC 6749, 5.2).
+
+        ``sent`` are secrets that the answer may repeat.
+        """
         found = json_object(response)
         error, said = _error(found)
         code = found.get("error_code")
@@ -199,11 +204,11 @@ class OAuth2Kind:
 
 
 class _Flow(OAuth2Session):
-    """requests-oauthlib's flow; its requests are sent by a session of ours, and checked here.
+    """requests-oauthlib's flow; a session of ours sends its requests, and they are checked here.
 
-    It takes https URLs only, unless a variable of the environment opens the whole process to
-    others. So it is shown an https URL, and the request goes to the real one, which
-    :func:`greencrawl.worker.auth.kinds.oauth.endpoint` has let pass.
+    The library accepts only https URLs, unless an environment variable allows others in the whole
+    process. So it gets an https URL, and the request goes to the real one, which
+    :func:`greencrawl.worker.auth.kinds.oauth.endpoint` has accepted.
     """
 
     def __init__(
@@ -230,7 +235,10 @@ class _Flow(OAuth2Session):
     def request(  # type: ignore[override]
         self, method: str, url: str, data: Any = None, headers: Any = None, **given: Any
     ) -> requests.Response:
-        """Each request of the flow. Raises LoginRefused and LoginFailed unless it is a token."""
+        """Send a request of the flow.
+
+        Raises LoginRefused and LoginFailed unless the answer is a token.
+        """
         self._asked_ms = epoch_ms()
         response = self._sender.request(
             method,
@@ -285,7 +293,7 @@ def _as_https(url: str) -> str:
 
 
 def _seconds(given: object) -> int:
-    """How long a token lasts: a number or its digits; 0 where nobody knows."""
+    """Return how many seconds a token is valid: a number or its digits; 0 if unknown."""
     if isinstance(given, str):
         given = int(given) if given.isascii() and given.isdigit() and len(given) < 12 else 0
     if (
@@ -298,7 +306,7 @@ def _seconds(given: object) -> int:
 
 
 def _error(found: Mapping[str, Any]) -> tuple[str, str]:
-    """An error's name and what is said of it; Twitter's older endpoints list errors."""
+    """Return an error's name and its description; Twitter's older endpoints list errors."""
     errors = found.get("errors")
     if isinstance(errors, list) and errors and isinstance(errors[0], dict):
         first = errors[0]

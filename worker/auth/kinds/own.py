@@ -1,4 +1,4 @@
-"""A user's own login: a class of theirs, found as hooks are (``greencrawl.worker.hooks``)."""
+"""A user's own login: the user's class, found as hooks are (``greencrawl.worker.hooks``)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class OwnKind:
     """A login by the class that the entry names.
 
     Secrets: username, password. Raises LoginRefused when the class cannot be loaded or made. An
-    error in its methods is LoginRefused too, naming the class, the error's type and the line, but
-    not its message, which may hold a secret.
+    error in its methods is LoginRefused, too. It names the class, the error's type and the line,
+    but not the message, which may hold a secret.
     """
 
     logs_in = True
@@ -45,7 +45,7 @@ class OwnKind:
         return f"OwnKind({self.entry.name})"
 
     def log_in(self, session: requests.Session, old: Grant | None) -> Grant:
-        """Call ``user_login``; raises LoginRefused also when it left nothing to send."""
+        """Call ``user_login``; raise LoginRefused also when it left nothing to send."""
         before = dict(session.headers)
         try:
             self._login.user_login(session, self.account, self._password)
@@ -74,11 +74,12 @@ class OwnKind:
     def prove(
         self, url: str, headers: Mapping[str, str], grant: Grant | None
     ) -> tuple[str, dict[str, str]]:
-        """Cookies and headers that the login left go with the request."""
+        """Add the login's cookies and headers to the request."""
         return url, self._wallet.prove(url, headers, grant)
 
     def judge(self, fetched: Fetched, grant: Grant | None) -> Verdict:
-        """The answer of ``logged_out``; True, too, if the page deletes a cookie of the login.
+        """Return the answer of ``logged_out``; "out" also if the page deletes a cookie of the
+        login.
 
         Raises LoginRefused when ``logged_out`` raises.
         """
@@ -105,7 +106,8 @@ class OwnKind:
         return login
 
     def _blamed(self, method: str, error: BaseException) -> Exception:
-        """An error of the user's as LoginRefused; one of ours (the session's end, say) as it is."""
+        """Turn an error of the user's class into LoginRefused; one of ours (such as the session's
+        end) stays."""
         if isinstance(error, GreencrawlError) and not isinstance(error, InvalidUrl | InvalidConfig):
             return error
         module = self.entry.login.partition(":")[0]

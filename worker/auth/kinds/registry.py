@@ -1,4 +1,4 @@
-"""From a crawl's entry and its secrets to a kind of authentication."""
+"""Makes a kind of authentication from a crawl's entry and its secrets."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from greencrawl.worker.auth.kinds.digest import DigestKind
 
 
 def make(entry: auth.Auth, secrets: Mapping[str, str], permits: Permits = OWN) -> Kind:
-    """The kind that ``entry`` describes; ``secrets`` by the names that it wants.
+    """Return the kind that ``entry`` describes; ``secrets`` by the names that it wants.
 
-    Raises LoginRefused for a secret that is missing, cannot be sent, or may not go where the entry
-    takes it. Raises it also for a class of the user's that is not permitted or cannot be loaded.
+    Raises LoginRefused for a secret that is missing, cannot be sent, or may not be sent where the
+    entry says; also for a user's class that is not permitted or cannot be loaded.
     """
     why = permits.secrets(entry, secrets.get("hosts", ""), providers.login_urls(entry))
     if not why and isinstance(entry, auth.Own):
@@ -33,7 +33,7 @@ def make(entry: auth.Auth, secrets: Mapping[str, str], permits: Permits = OWN) -
 
 
 def _make(entry: auth.Auth, secrets: Mapping[str, str]) -> Kind:
-    # Those that read HTML or bring libraries along are imported where they are used.
+    # Modules that read HTML or load libraries are imported where they are used.
     match entry:
         case auth.Basic():
             return BasicKind(entry, secrets)
@@ -60,8 +60,10 @@ def _make(entry: auth.Auth, secrets: Mapping[str, str]) -> Kind:
 
 
 def trusted(entry: auth.Auth) -> Callable[[str], bool]:
-    """Whether credentials may go to a canonical URL while a login is made: to the entry's hosts,
-    and to the origins of the URLs that it names for logging in."""
+    """Return a test whether credentials may go to a canonical URL during a login.
+
+    They may go to the entry's hosts, and to the origins of the URLs that it names for logging in.
+    """
     origins = Origins(entry.hosts)
     own = frozenset(origin_of(canonicalise(url)) for url in providers.login_urls(entry) if url)
     return lambda url: origins.hold(url) or origin_of(url) in own

@@ -1,1 +1,1 @@
-"""The state of authentication: secrets, and what logins leave behind, in files and in Redis."""
+"""The state of authentication, in files and in Redis: secrets, and the results of logins."""

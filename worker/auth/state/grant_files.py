@@ -1,7 +1,7 @@
 """Grants in files of one host, one a login: read, replaced and removed by all its processes.
 
-A file that is damaged, not ours, was open to others or belongs to another entry is not used. The
-log says so once, and what to do; the next login replaces it.
+A file is not used if it is damaged, not ours, was readable by others or belongs to another entry.
+The log says so once, and what to do; the next login replaces it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from greencrawl.worker.auth.state.private_files import (
 log = logger("worker")
 
 MAX_BYTES = 1024 * 1024
-"""The limit for a file that is read; a larger one is not used."""
+"""Most bytes of a file that is read; a larger one is not used."""
 
 UNUSED = "kept_login_not_used"
-"""Event of the log: what is kept somewhere is of no use here."""
+"""Event of the log: a stored grant cannot be used."""
 _UNKEPT = "login_not_kept"
 _NEW = "the next login replaces it; `greencrawl login NAME` makes one now"
 _APIECE = "every process logs in by itself until the folder can be written"
@@ -37,7 +37,7 @@ _VERSION = 1
 
 
 class _Kept(Struct, frozen=True):
-    """What a file holds. ``name`` is the file's own: one that was moved or copied tells."""
+    """The content of a file. ``name`` is the file's own: it shows if a file was moved or copied."""
 
     version: int
     name: str
@@ -45,19 +45,21 @@ class _Kept(Struct, frozen=True):
 
 
 class GrantFiles:
-    """The files in ``folder``, as one process uses them. Nothing is raised where they cannot be
-    read or written: the log says so."""
+    """The files in ``folder``, as one process uses them.
+
+    If they cannot be read or written, nothing is raised: the log says so.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._told: set[tuple[str, str]] = set()
 
     def path(self, name: str) -> Path:
-        """Where a grant is kept."""
+        """Return where a grant is kept."""
         return self.folder / f"{name}.json"
 
     def read(self, name: str) -> Grant | None:
-        """The grant, be it good or refused; None if there is none that can be used."""
+        """Return the grant, valid or refused; None if there is none that can be used."""
         try:
             data = read_private(self.path(name), MAX_BYTES)
             return None if data is None else decoded(name, data)
@@ -81,7 +83,10 @@ class GrantFiles:
         self._write(name, write)
 
     def unmark(self, name: str, generation: int) -> None:
-        """The frontier has that generation. What is in the file is late if it is newer."""
+        """Remove the mark: the frontier has that generation.
+
+        If the file is newer, it is still late.
+        """
 
         def unmark() -> None:
             there = self.read(name)
@@ -96,13 +101,13 @@ class GrantFiles:
         self._write(name, lambda: self.path(name).unlink(missing_ok=True))
 
     def tell(self, name: str, event: str, reason: str, advice: str) -> None:
-        """Log a warning once a process for each reason, until a file of that name was written."""
+        """Log a warning once a process for each reason, until a file of that name is written."""
         if (name, reason) not in self._told:
             self._told.add((name, reason))
             log.warning(event, file=str(self.path(name)), reason=reason, advice=advice)
 
     def _write(self, name: str, action: Callable[[], None]) -> None:
-        """Do something to the file under the folder's lock; the log says when it fails."""
+        """Act on the file under the folder's lock; log it if that fails."""
         try:
             private_folder(self.folder)
             with locked(self.folder):
@@ -114,12 +119,12 @@ class GrantFiles:
 
 
 def encoded(name: str, grant: Grant) -> bytes:
-    """What a file holds, and, sealed, the frontier: JSON with the name of the login."""
+    """Encode a file, and, sealed, what the frontier gets: JSON with the name of the login."""
     return msgspec.json.encode(_Kept(_VERSION, name, grant))
 
 
 def decoded(name: str, data: bytes) -> Grant:
-    """What :func:`encoded` made. Raises InsecureFile, whose message quotes nothing of ``data``."""
+    """Undo :func:`encoded`. Raises InsecureFile, whose message quotes nothing of ``data``."""
     try:
         kept = msgspec.json.decode(data, type=_Kept)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,11 +1,10 @@
-"""Grants that must still be given to the frontier, so that no other machine uses the old ones
-there.
+"""Late grants: the frontier must still get them, so that no other machine uses the old ones there.
 
-A login may spend the refresh token that the frontier has. While its Redis node is away, what comes
-of it is in a file of one machine only, and used there. Otherwise another machine would log in with
-the spent one once the claim has run out. So one greenlet for each login gives the new grant to the
-frontier as soon as it can. It ends when that is done, or a grant as new stands there, or with its
-process. A mark beside the file tells the next process of the machine to go on with it.
+A login may use up the refresh token that the frontier has. While its Redis node is away, the new
+grant is in a file of one machine only, and used there. Another machine would log in with the used
+token once the claim has expired. So one greenlet for each login gives the new grant to the frontier
+as soon as it can. It ends when that is done, or when the frontier has a grant of the same age, or
+with its process. A mark beside the file tells the machine's next process to continue.
 """
 
 from __future__ import annotations
@@ -23,25 +22,25 @@ from greencrawl.worker.session.backoff import delays
 log = logger("worker")
 
 TRY_SECONDS = 0.5
-"""Between two tries at most: who needs the login elsewhere tries no more often, and comes later."""
+"""Most seconds between two tries: other machines try no more often, and so come later."""
 _SUFFIX = ".late"
 
 
 def mark(folder: Path, name: str) -> Path:
-    """The file that says that the grant ``name`` is late."""
+    """Return the file that marks the grant ``name`` as late."""
     return folder / f"{name}{_SUFFIX}"
 
 
 def marked(folder: Path) -> list[str]:
-    """Names of grants that are late, as far as the processes of this machine know."""
+    """Return names of grants that are late, as far as the processes of this machine know."""
     return sorted(path.name.removesuffix(_SUFFIX) for path in folder.glob(f"*{_SUFFIX}"))
 
 
 class Late:
     """The late grants of one process.
 
-    ``give`` gives one to the frontier; False while it cannot be told whether that is needed any
-    more. It may raise Unavailable.
+    ``give`` gives one to the frontier; it returns False while it is not known whether that is still
+    needed. It may raise Unavailable.
     """
 
     def __init__(self, give: Callable[[str, Grant], bool]) -> None:

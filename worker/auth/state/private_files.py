@@ -1,8 +1,8 @@
-"""Files that only their owner may read. They are made, replaced and read so that nobody else can
-interfere.
+"""Files that only their owner may read; others cannot interfere when they are made, replaced or
+read.
 
-A file is written beside its place, made durable and renamed: whoever reads it sees the old or the
-new one, also after a power cut. Writers take a lock on the folder.
+A file is written beside its place, made durable and renamed: readers see the old or the new one,
+also after a power cut. Writers take a lock on the folder.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ _LOOK_SECONDS = 0.01
 
 
 class InsecureFile(GreencrawlError):
-    """Raised for a file or folder that others may have read or written; says what to do."""
+    """Raised for a file or folder that others may have read or written; the message says what to
+    do."""
 
 
 def private_folder(folder: Path) -> None:
-    """Make ``folder``, mode 0700, unless it is there. Raises InsecureFile and OSError.
+    """Make ``folder``, mode 0700, unless it exists. Raises InsecureFile and OSError.
 
-    One of ours that was open to others is closed.
+    If it is ours and was open to others, it is closed.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -51,8 +52,9 @@ def private_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock on ``folder``, among processes and greenlets. Raises OSError, TimeoutError
-    too when it is not free within :data:`LOCK_SECONDS`.
+    """Hold the lock on ``folder``, among processes and greenlets.
+
+    Raises OSError; TimeoutError if it is not free within :data:`LOCK_SECONDS`.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -74,10 +76,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def read_private(file: Path, most_bytes: int) -> bytes | None:
-    """The content of ``file``; None if it does not exist.
+    """Return the content of ``file``; None if it does not exist.
 
-    Raises InsecureFile when it is no plain file, is not ours, was open to others or is larger than
-    ``most_bytes``; OSError when it cannot be read.
+    Raises InsecureFile when it is not a plain file, is not ours, was open to others or is larger
+    than ``most_bytes``; OSError when it cannot be read.
     """
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -102,12 +104,12 @@ def read_private(file: Path, most_bytes: int) -> bytes | None:
 
 
 def write_private(file: Path, data: bytes) -> None:
-    """Put ``data`` in the place of ``file``, mode 0600, durably. Call it under the folder's lock.
+    """Replace ``file`` by ``data``, mode 0600, durably. Call it under the folder's lock.
 
     Raises OSError; then the file is as it was.
     """
     fresh = file.with_name(f".{file.name}.new")
-    fresh.unlink(missing_ok=True)  # of a process that died here
+    fresh.unlink(missing_ok=True)  # left by a process that died here
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(fresh, flags, 0o600), "wb") as opened:

@@ -1,9 +1,9 @@
-"""Sealing: what logins leave behind, and what they send, is in Redis only encrypted.
+"""Sealing: results of logins, and their requests, are in Redis only encrypted.
 
-Fernet (AES-128-CBC with HMAC-SHA256). HKDF-SHA256 (RFC 5869) makes its key from
+It uses Fernet (AES-128-CBC with HMAC-SHA256). HKDF-SHA256 (RFC 5869) makes its key from
 ``GREENCRAWL_SESSION_KEY``. If that is not set, it makes the key from a random one in the data
 folder, which serves the processes of this machine. Each purpose has its own key: what was sealed
-for one opens for no other.
+for one purpose opens for no other.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Sealing:
         return "Sealing()"
 
     def seal(self, data: bytes) -> bytes:
-        """``data`` encrypted and authenticated; another text each time."""
+        """Return ``data`` encrypted and authenticated; another text each time."""
         return self._fernet.encrypt(data)
 
     def unseal(self, sealed: bytes) -> bytes:
-        """What was sealed. Raises Unsealable."""
+        """Return what was sealed. Raises Unsealable."""
         try:
             return self._fernet.decrypt(sealed)
         except InvalidToken:
@@ -60,9 +60,9 @@ class Sealing:
 
 
 def sealing(settings: Settings, purpose: str) -> Sealing:
-    """By the session key of ``settings``, else by the host's own.
+    """Make the sealing from the session key of ``settings``, else from the host's own key.
 
-    If the data folder cannot keep one, for example because somebody else owns it, the log says so,
+    If the data folder cannot keep a key, for example because another user owns it, the log says so,
     and sealed values open in this process only.
     """
     if settings.session_key:
@@ -77,10 +77,10 @@ def sealing(settings: Settings, purpose: str) -> Sealing:
 
 
 def host_key(folder: Path) -> bytes:
-    """The key in ``folder``, made by whichever process comes first. One that others could read, or
-    that is damaged, is replaced: it seals only what is on its way between two processes.
+    """Return the key in ``folder``, made by whichever process comes first.
 
-    Raises GreencrawlError when it cannot be kept.
+    A key that others could read, or that is damaged, is replaced: it seals only what is on its way
+    between two processes. Raises GreencrawlError when it cannot be kept.
     """
     file = folder / KEY_FILE
     try:

@@ -1,6 +1,6 @@
 """Secrets of a crawl's entries: passwords, keys and tokens, by the entry's name.
 
-They stand in the environment, or in ``credentials.toml`` in the data folder (the setting
+They are in the environment, or in ``credentials.toml`` in the data folder (the setting
 ``GREENCRAWL_CREDENTIALS`` names another file), which only its owner may read and write. For an
 entry called ``shop``::
 
@@ -13,9 +13,9 @@ or::
     username = "crawler"
     password = "…"
 
-The environment wins, field by field. The file is read anew each time: a person mends a password
-without a restart. In the same file a table that is called like an origin (``["https://…"]``) is
-HTTP Basic for every crawl, see ``greencrawl.worker.auth.kinds.basic``.
+The environment wins, field by field. The file is read again each time: a person can correct a
+password without a restart. In the same file a table that is named by an origin (``["https://…"]``)
+is HTTP Basic for every crawl, see ``greencrawl.worker.auth.kinds.basic``.
 
 Nothing here shows a secret: no message, no ``repr``, no cause of an exception.
 """
@@ -53,7 +53,7 @@ _SCRYPT_N = 2**14
 
 
 class EntrySecrets(Mapping[str, str]):
-    """Secrets of one entry by field, those that are set; its ``repr`` names the fields only."""
+    """The secrets of one entry by field, those that are set; its ``repr`` names the fields only."""
 
     def __init__(self, name: str, values: Mapping[str, str]) -> None:
         self._name = name
@@ -73,7 +73,7 @@ class EntrySecrets(Mapping[str, str]):
 
 
 class Secrets:
-    """The secrets that a host has; ``environ`` is the process's own unless given."""
+    """The secrets of a host; ``environ`` is the process's own unless given."""
 
     def __init__(self, file: Path, environ: Mapping[str, str] | None = None) -> None:
         self._file = file
@@ -81,10 +81,10 @@ class Secrets:
         self._digests: dict[str, tuple[Mapping[str, str], str]] = {}
 
     def of(self, entry: Auth) -> EntrySecrets:
-        """The entry's secrets as they are now.
+        """Return the entry's secrets as they are now.
 
         Raises InvalidConfig, which names the variable and the file of every field that is missing
-        or malformed.
+        or invalid.
         """
         found = self._read(entry.name)
         problems = [
@@ -100,13 +100,13 @@ class Secrets:
         return found
 
     def digest(self, entry: Auth) -> str:
-        """What changes when the entry's secrets do, and tells nobody what they are (scrypt).
+        """Return a digest (scrypt) that changes with the entry's secrets and does not reveal them.
 
-        It stands beside what a login left behind, and must not help to guess a weak password.
-        Raises InvalidConfig when the file cannot be read.
+        It is kept beside the result of a login, and must not help to guess a weak password. Raises
+        InvalidConfig when the file cannot be read.
         """
         values = dict(self._read(entry.name))
-        values.pop("hosts", None)  # no secret: where they go is asked each time
+        values.pop("hosts", None)  # no secret: it is checked each time where they go
         known = self._digests.get(entry.name)
         if known is None or known[0] != values:
             text = "\0".join(f"{field}\0{values[field]}" for field in sorted(values))
@@ -138,7 +138,7 @@ class Secrets:
 
 
 def needed(entry: Auth) -> tuple[str, ...]:
-    """The fields without which an entry is of no use."""
+    """Return the fields that an entry needs."""
     fields = _NEEDED[type(entry)]
     if isinstance(entry, auth.OAuth2) and entry.grant == "client_credentials":
         return (*fields, "client_secret")
@@ -146,10 +146,10 @@ def needed(entry: Auth) -> tuple[str, ...]:
 
 
 def tables_of(file: Path) -> dict[str, dict[str, str]]:
-    """All tables of a file of credentials, by the entry's name or the origin.
+    """Return all tables of a file of credentials, by the entry's name or the origin.
 
-    Raises InvalidConfig when the file cannot be read, is not such a TOML, or may be read or
-    written by others than its owner (``chmod 600`` mends that).
+    Raises InvalidConfig when the file cannot be read, is not such a TOML, or may be read or written
+    by others than its owner (``chmod 600`` helps).
     """
     tables = _toml(file)
     problems: list[tuple[str, str]] = []
@@ -181,7 +181,8 @@ def _problems(file: Path, name: str, table: Mapping[str, str]) -> list[tuple[str
 
 
 def _check(where: str, value: str) -> None:
-    """Raises InvalidConfig for what no secret holds unless a file was read with its line's end."""
+    """Raise InvalidConfig for signs that are in no secret unless a file was read with its line
+    ends."""
     if not value:
         raise InvalidConfig([(where, "is empty")])
     if any(ord(char) < 32 or ord(char) == 127 for char in value):
@@ -195,7 +196,7 @@ def _check(where: str, value: str) -> None:
 def _toml(file: Path) -> dict[str, Any]:
     try:
         with file.open("rb") as opened:
-            # Asked of the open file, not of the path, which could be exchanged in between.
+            # This checks the open file, not the path, which could be exchanged in between.
             if stat.S_IMODE(os.fstat(opened.fileno()).st_mode) & 0o077:
                 what = "holds passwords: allow it to its owner only (chmod 600)"
                 raise InvalidConfig([(str(file), what)])
@@ -206,5 +207,5 @@ def _toml(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise InvalidConfig([(str(file), error.strerror or "cannot be read")]) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        # Without its cause, whose message may quote a line with a password.
+        # Without its cause: its message may quote a line with a password.
         raise InvalidConfig([(str(file), "is not valid TOML")]) from None

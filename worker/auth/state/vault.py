@@ -1,16 +1,15 @@
 """The results of logins: kept for all workers, and renewed by one at a time.
 
-*Who logs in* holds a claim, a lease in the frontier with a token: among all workers of all
-machines. *What comes of it*, a grant, is a file in ``logins/`` of the data folder, for the
-processes of a machine, and, where ``GREENCRAWL_SESSION_KEY`` is set, sealed in the frontier, for
-all machines.
+The worker that logs in holds a claim, a lease in the frontier with a token: one among all workers
+of all machines. The result, a grant, is a file in ``logins/`` of the data folder, for the processes
+of a machine. If ``GREENCRAWL_SESSION_KEY`` is set, it is also in the frontier, sealed, for all
+machines.
 
 Each grant has a higher generation than the one before. A holder may freeze and lose its claim to
-another one meanwhile. It then overwrites nothing: the frontier takes nothing from a process without
+another one meanwhile. Then it overwrites nothing: the frontier takes nothing from a process without
 the claim, and the file takes only what is newer. The newer of the two places counts. What the
-frontier has lost (it forgets with its Redis) is put back from a file. If its Redis node was away,
-the frontier is given the login later (``greencrawl.worker.auth.state.late_grants``); the claim is
-held until then.
+frontier has lost (with its Redis) is put back from a file. If its Redis node was away, the frontier
+gets the login later (``greencrawl.worker.auth.state.late_grants``); the claim is held until then.
 
 The files are in ``greencrawl.worker.auth.state.grant_files``, the leases in
 ``greencrawl.worker.auth.state.leases``.
@@ -36,16 +35,16 @@ log = logger("worker")
 
 CLAIM_SECONDS = 90.0
 SPARE_SECONDS = 30.0
-"""A claim is renewed before each request, and lasts for so long after the longest one."""
+"""A claim is renewed before each request, and lasts so long after the longest request."""
 PURPOSE = "logins"
 KEEP_SECONDS = 90 * 24 * 3600
-"""How long the frontier keeps a grant; files keep it for longer, and put it back."""
+"""How long the frontier keeps a grant; files keep it longer, and put it back."""
 
 _ALIKE = "set GREENCRAWL_SESSION_KEY alike on all machines"
 _APART = b"local:"
-"""In the frontier in place of a grant that stays on its host; a token follows."""
+"""Stands in the frontier in place of a grant that stays on its host; a token follows."""
 _FORGOTTEN = b""
-"""In the frontier in place of a grant that somebody dropped."""
+"""Stands in the frontier in place of a dropped grant."""
 
 
 class Vault:
@@ -53,7 +52,7 @@ class Vault:
 
     Safe for many greenlets. With ``seal`` the frontier has them too, for all machines. A claim
     lasts ``claim_seconds``, longer than the longest request. Methods raise Unavailable when the
-    frontier is away; calling again does no harm. While the folder cannot be used the log says so,
+    frontier is away; calling again is harmless. While the folder cannot be used the log says so,
     and without ``seal`` every process logs in by itself.
     """
 
@@ -69,16 +68,17 @@ class Vault:
         self._frontier = frontier
         self._seal = seal
         self._claim_seconds = claim_seconds
-        self._token = secrets.token_hex(8)  # for all claims: one whose answer was lost stays ours
+        # for all claims: so a claim whose answer was lost stays ours
+        self._token = secrets.token_hex(8)
         self._open: set[str] = set()
         self._late = Late(self._give)
 
     def file(self, name: str) -> Path:
-        """Where a grant is kept on this host."""
+        """Return where a grant is kept on this host."""
         return self._files.path(name)
 
     def read(self, name: str) -> Grant | None:
-        """The newest grant, be it good or refused; None if there is none that can be used."""
+        """Return the newest grant, valid or refused; None if there is none that can be used."""
         kept = self._files.read(name)
         if self._seal is None:
             return kept
@@ -100,10 +100,10 @@ class Vault:
         return grant
 
     def claim(self, name: str) -> Claim | None:
-        """The right to log in, or None while somebody else has it. Use it with ``with``."""
+        """Return the right to log in, or None while another worker has it. Use it with ``with``."""
         if name in self._open:
             return None
-        self._open.add(name)  # at once: nobody here is to give back what we are about to hold
+        self._open.add(name)  # at once: so no greenlet here gives back what we are about to hold
         claim = None
         try:
             count = self._frontier.login_claim(name, self._token, self._claim_seconds)
@@ -117,7 +117,8 @@ class Vault:
                 self._open.discard(name)
 
     def resume(self) -> None:
-        """Go on with what a process of this machine could not give the frontier before it ended."""
+        """Continue with grants that an earlier process of this machine could not give to the
+        frontier."""
         if self._seal is None:
             return
         for name in marked(self._files.folder):
@@ -135,25 +136,25 @@ class Vault:
     def _put(self, name: str, generation: int, blob: bytes) -> bool:
         if self._frontier.login_put(name, self._token, generation, blob, KEEP_SECONDS):
             return True
-        # It may be there already: of a first try whose answer was lost.
+        # It may be there already: from a first try whose answer was lost.
         return self._frontier.login_get(name) == (generation, blob)
 
     def _give_back(self, name: str) -> None:
         try:
             self._frontier.login_drop(name, self._token)
-        except Unavailable as error:  # it expires; until then it is ours, and nobody else's
+        except Unavailable as error:  # it expires; until then it is ours
             log.warning("login_claim_not_released", login=name, reason=str(error))
         finally:
-            self._open.discard(name)  # not before: what we hold anew by then would be dropped
+            self._open.discard(name)  # not before: otherwise a new claim of ours would be dropped
 
     def _blob(self, name: str, grant: Grant) -> bytes:
-        """What the frontier is given for a grant."""
+        """Return what the frontier gets for a grant."""
         if self._seal is None:
             return _APART + self._token.encode()
         return self._seal.seal(encoded(name, grant))
 
     def _unsealed(self, name: str, generation: int, blob: bytes) -> Grant | None:
-        """The grant of the frontier; None for a grant that another machine keeps for itself."""
+        """Return the frontier's grant; None if another machine keeps it for itself."""
         if self._seal is None or blob.startswith(_APART):
             return None
         try:
@@ -165,7 +166,8 @@ class Vault:
         return grant
 
     def _put_back(self, name: str, kept: Grant) -> bool:
-        """Give the frontier what it has lost; False while somebody is about to log in."""
+        """Give the frontier what it has lost; return False while another worker is about to log
+        in."""
         if name in self._open:
             return False
         self._open.add(name)
@@ -173,13 +175,15 @@ class Vault:
             if not self._frontier.login_claim(name, self._token, self._claim_seconds):
                 return False
             put = self._put(name, kept.generation, self._blob(name, kept))
-            self._give_back(name)  # not after Unavailable: until it is put nobody else is to log in
+            # not after Unavailable: until it is put, no other worker may log in
+            self._give_back(name)
             return put
         finally:
             self._open.discard(name)
 
     def _give(self, name: str, grant: Grant) -> bool:
-        """Put back what was late, unless a grant as new is there; False as by that."""
+        """Put back a late grant, unless one as new is there; return False like
+        :meth:`_put_back`."""
         found = self._frontier.login_get(name)
         there = found[0] if found else 0
         if there < grant.generation and not self._put_back(name, grant):
@@ -188,13 +192,15 @@ class Vault:
         return True
 
     def _leave(self, name: str, grant: Grant) -> None:
-        """End a claim whose grant is late: in the frontier it stays ours until that is given."""
+        """End a claim whose grant is late: it stays ours in the frontier until the grant is
+        there."""
         self._open.discard(name)
         self._late.follow(name, grant)
 
 
 class Claim:
-    """The right to log in, until it is put, given back (the end of ``with``) or expires."""
+    """The right to log in, until a grant is put, the claim is given back (the end of ``with``) or
+    expires."""
 
     def __init__(self, vault: Vault, name: str, count: int, floor: int) -> None:
         self._vault = vault
@@ -207,20 +213,22 @@ class Claim:
 
     @property
     def count(self) -> int:
-        """Claims since one was last put or given back, this one included: more than 1 when whoever
-        held it died."""
+        """Return how many claims there were since one was put or given back, this one included.
+
+        More than 1 means that earlier holders died.
+        """
         return self._count
 
     def renew(self) -> bool:
-        """Hold on to it for as long as a request takes; False when another one has it."""
+        """Extend the claim for the time of a request; return False when another worker has it."""
         return not self._over and self._vault._renew(self._name)
 
     def put(self, grant: Grant) -> bool:
-        """Keep ``grant`` for all workers; False, and nothing is changed, when the claim is lost.
+        """Keep ``grant`` for all workers; return False, and change nothing, when the claim is lost.
 
-        Its generation is raised above that of whatever was there at the time of the claim. After
-        Unavailable it is in the file. Who does not try again need do nothing: where hosts share
-        grants it is put when the frontier is back, and the claim is held until then.
+        Its generation is raised above the one at the time of the claim. After Unavailable the grant
+        is in the file, and the caller need not try again: if hosts share grants, it is put when the
+        frontier is back, and the claim is held until then.
         """
         grant.generation = max(grant.generation, self._floor + 1)
         plain = encoded(self._name, grant)
@@ -231,8 +239,9 @@ class Claim:
         try:
             put = self._vault._put(self._name, grant.generation, self._sent[1])
             if not put and self._vault._renew(self._name):
-                # Nobody has taken it over: Redis has forgotten the claim, or it has run out. A
-                # refresh token that came with the grant is the only one that is still good.
+                # No other worker has taken it over: Redis has forgotten the claim, or it has
+                # expired. A refresh token that came with the grant is the only one that is still
+                # valid.
                 put = self._vault._put(self._name, grant.generation, self._sent[1])
         except Unavailable:  # we may be stopped before it is back
             self._late = grant if self._vault._seal is not None else None
@@ -246,7 +255,8 @@ class Claim:
         return put
 
     def forget(self) -> bool:
-        """Drop what is kept, here and – where it is shared – for all machines; False as by put."""
+        """Drop the grant, here and – if it is shared – for all machines; return False like
+        :meth:`put`."""
         if self._over:
             return False
         vault = self._vault
@@ -256,7 +266,7 @@ class Claim:
         return True
 
     def drop(self) -> None:
-        """Give it back, at once or – where a grant is late – after that has been put."""
+        """Give the claim back, at once or – if a grant is late – after that has been put."""
         if self._over:
             return
         self._over = True
@@ -278,7 +288,7 @@ class Claim:
 
 
 def open_vault(settings: Settings, frontier: Claims) -> Vault:
-    """The vault of a process."""
+    """Open the vault of a process."""
     return Vault(
         settings.logins,
         frontier,

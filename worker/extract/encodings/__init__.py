@@ -1,1 +1,1 @@
-"""How the encoding of a page is found: what it declares, or what its bytes are."""
+"""Finds the encoding of a page: by its declaration, or by its bytes."""

@@ -1,6 +1,6 @@
 """The encoding of a text that declares none, from its bytes.
 
-This module decides what is certain. chardet decides between encodings that differ only in which
+This module decides the certain cases. chardet decides between encodings that differ only in which
 letters their bytes are (docs/decisions/0033-undeclared-encodings.md). It is loaded with the first
 such page: it takes 30 MB and a tenth of a second, which few processes need.
 """
@@ -18,7 +18,7 @@ from greencrawl.schema.text.encodings import decode
 _SAMPLE_BYTES = 65_536
 _WIDE_SAMPLE_BYTES = 4096
 _JUDGED_BYTES = 1536
-"""Of the text around what is not ASCII: more costs time and tells no more."""
+"""Bytes that are judged, around what is not ASCII: more costs time and decides no better."""
 _MOST_BYTES = 3072
 
 _ASCII_BYTES, _HIGH_BYTES = bytes(range(0x80)), bytes(range(0x80, 0x100))
@@ -28,8 +28,8 @@ _ESCAPE_KR = b"\x1b$)C"
 _STRETCH = re.compile(rb"[\x80-\xff][^<>\x00-\x1f]*+")
 _BEFORE = 64
 
-# By the names that chardet gives. Those without a name of the Encoding standard are such as no
-# browser reads, and pages in them had to be read in another one, as nonsense.
+# By chardet's names. An encoding without a name of the Encoding standard is read by no browser:
+# pages in it were read in another one, as nonsense.
 _NAMES = {
     "big5hkscs": "big5",
     "cp1250": "windows-1250",
@@ -68,29 +68,30 @@ _LATIN = frozenset(
     ("windows-1250", "windows-1252", "windows-1254", "windows-1257", "windows-1258", "iso-8859-2",
      "iso-8859-4", "iso-8859-13", "iso-8859-16", "macintosh")
 )  # fmt: skip
-# The second byte of a character may be ASCII, so that its first stands alone.
+# The second byte of a character may be ASCII; then its first one stands alone.
 _HALF_ASCII = frozenset(("big5", "gb18030", "johab", "shift_jis"))
 _RARE = frozenset(
     ("ibm855", "ibm866", "iso-8859-4", "iso-8859-5", "iso-8859-6", "iso-8859-8", "iso-8859-13",
      "iso-8859-16", "johab", "windows-1258")
 )  # fmt: skip
-# How much less a letter beyond ASCII says for a rare encoding, and how much more for the usual one,
-# where it is the only one; ten of them share that.
+# A letter beyond ASCII counts less for a rare encoding, and more for the usual one, if it is the
+# only one; ten such letters share that.
 _AGAINST_RARE, _FOR_USUAL = 16.0, 0.5
 _FEW = 6
-"""Fewer such bytes tell nothing of whether letters stand together, nor of a Macintosh."""
+"""Fewer such bytes show neither whether letters stand together, nor a Macintosh encoding."""
 _HIGH_RUNS = re.compile(rb"[\x80-\xff]{2,}")
 
 _Detect = Callable[[bytes], list[tuple[str, float, str]]]
-"""Encodings by chardet's names, how much speaks for each, and the language; the best first."""
+"""Returns encodings by chardet's names, how much speaks for each, and the language; the best
+first."""
 
 
 def guess(body: bytes) -> str:
-    """The encoding of a page that declares none."""
+    """Return the encoding of a page that declares none."""
     if body.isascii():
         return _of_ascii(body) if b"\x00" in body or b"\x1b" in body else "utf-8"
     try:
-        # What came may end within a character, so the decoder is not told that it is the end.
+        # The body may be cut within a character, so the decoder is not told that it is the end.
         codecs.getincrementaldecoder("utf-8")().decode(body)
     except UnicodeDecodeError:
         return _of_wrong(body)
@@ -107,11 +108,11 @@ def _of_ascii(body: bytes) -> str:
 
 
 def _of_wrong(body: bytes) -> str:
-    """Of what is not UTF-8 throughout."""
+    """Return the encoding of a body that is not valid UTF-8 throughout."""
     if b"\x00" in body and (wide := _wide(body)):
         return wide
     sample = body[:_SAMPLE_BYTES]
-    if sample.isascii():  # what matters comes late
+    if sample.isascii():  # the bytes that matter come late
         at = len(body) - len(body.lstrip(_ASCII_BYTES))
         sample = body[at : at + _SAMPLE_BYTES]
     high = len(sample) - len(sample.translate(None, _HIGH_BYTES))
@@ -123,30 +124,30 @@ def _of_wrong(body: bytes) -> str:
 
 
 def _judged(text: bytes) -> str:
-    """What speaks most for, given how frequent encodings are on the web."""
+    """Return the most likely encoding, considering how frequent encodings are on the web."""
     high = len(text) - len(text.translate(None, _HIGH_BYTES))
     together = high >= _FEW and sum(map(len, _HIGH_RUNS.findall(text))) * 2 >= high
     best, most, icelandic = "windows-1252", 0.0, False
     for theirs, share, language in _detect()(text):
         name = _NAMES.get(theirs, "windows-1252")
         if not (together or name in _LATIN or name in _HALF_ASCII):
-            continue  # only in Latin texts most such letters have none as a neighbour
+            continue  # only in Latin texts most such letters stand alone
         if name == "windows-1252":
             share *= 1 + _FOR_USUAL / high
             icelandic = language == "is"
         elif name in _RARE or (name == "macintosh" and high < _FEW):
             share /= 1 + _AGAINST_RARE / high
         elif name == "windows-1254" and icelandic and share * 1.02 > most:
-            share = most * 1.02  # six letters differ, and Turkish is the more frequent
+            share = most * 1.02  # six letters differ, and Turkish is more frequent
         if share > most:
             best, most = name, share
-    # Where both read the same it is the usual one.
+    # If both read the same, the usual one counts.
     same = best in _LATIN and decode(text, best) == decode(text, "windows-1252")
     return "windows-1252" if same else best
 
 
 def _wide(body: bytes) -> str | None:
-    """UTF-16 or UTF-32, by where the zero bytes of ASCII are."""
+    """Return UTF-16 or UTF-32, by the zero bytes of ASCII letters."""
     sample = body[: min(_WIDE_SAMPLE_BYTES, len(body) // 4 * 4)]
     zeros = [sample[at::4].count(0) for at in range(4)]
     most = len(sample) // 4
@@ -166,7 +167,7 @@ def _wide(body: bytes) -> str | None:
 
 
 def _condensed(sample: bytes) -> bytes:
-    """The stretches of text that are not ASCII, without markup, until there is enough."""
+    """Return the parts of text that are not ASCII, without markup, until there is enough."""
     stretches: list[bytes] = []
     total = end = 0
     for found in _STRETCH.finditer(sample):
@@ -183,9 +184,10 @@ def _condensed(sample: bytes) -> bytes:
 
 @cache
 def _detect() -> _Detect:
-    """chardet, among the encodings of the web.
+    """Return chardet, limited to the encodings of the web.
 
-    Where gevent is in use it is loaded in a thread of its own: what that takes is not the page's.
+    If gevent is in use, it is loaded in a thread of its own, so that the page is not charged for
+    it.
     """
     loaded: list[_Detect] = []
     gevent = sys.modules.get("gevent.monkey")
@@ -206,7 +208,7 @@ def _detect() -> _Detect:
 
 
 def _loaded() -> _Detect:
-    import chardet  # here, as most processes never need it
+    import chardet  # here, since most processes never need it
 
     def detect(text: bytes) -> list[tuple[str, float, str]]:
         told = chardet.detect_all(

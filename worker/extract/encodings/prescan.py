@@ -1,8 +1,8 @@
 """The encoding that a document itself declares, found before it is parsed.
 
-:func:`prescan` is https://html.spec.whatwg.org/#prescan-a-byte-stream-to-determine-its-encoding,
-:func:`late` what browsers do for a ``meta`` that comes after what they prescan: it counts as long
-as the head goes on.
+:func:`prescan` is https://html.spec.whatwg.org/#prescan-a-byte-stream-to-determine-its-encoding.
+:func:`late` does what browsers do for a ``meta`` after the prescanned bytes: it counts if it is in
+the head.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from greencrawl.schema.text.encodings import standard_name
 PRESCAN_BYTES = 1024
 LATE_BYTES = 65_536
 _EARLY_BYTES = 512
-"""A meta that ends within these is remembered with all that is before it: pages of a site begin
+"""A meta that ends within so many bytes is cached with all that is before it: pages of a site begin
 alike."""
 
-# One that runs out of bytes matches nothing, and so ends the search. "(@" opens what is asked for.
+# A tag that is cut off matches nothing, and so ends the search. "(@" marks the wanted group.
 _ATTRIBUTE = (
     rb"[\t\n\f\r /]*+(@[^\t\n\f\r />][^\t\n\f\r =/>]*+)(?=[\t\n\f\r =/>])"
     rb"(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+"
@@ -30,7 +30,7 @@ _TAG_END = rb"[\t\n\f\r /]*+>"
 _ATTRIBUTE_AT = re.compile(_ATTRIBUTE.replace(b"(@", b"("))
 _TAG_END_AT = re.compile(_TAG_END)
 
-# Everything up to the next meta. A comment's end may share its dashes with its beginning.
+# Everything up to the next meta. A comment's end may share its dashes with its start.
 _COMMENT = rb"<!--(?:-?>|[^-]*+(?>(?:-(?!->)[^-]*+)*)-->)"
 _UP_TO_META = re.compile(
     rb"(?>(?:[^<]++"
@@ -50,7 +50,7 @@ _IN_CONTENT = re.compile(
     rb"(?:\"([^\"]*+)\"|'([^']*+)'|([^\t\n\f\r ;\"'][^\t\n\f\r ;]*+))?"
 )
 
-# What may stand in a head, with what ends an element whose content is no markup.
+# What may stand in a head; for an element whose content is no markup, up to its end tag.
 _HEAD_TAG = re.compile(rb"<(/?)([a-z][^\t\n\f\r />]*+)", re.IGNORECASE)
 _IN_HEAD = frozenset(
     (b"html", b"head", b"meta", b"link", b"base", b"script", b"style", b"title", b"noscript",
@@ -61,20 +61,20 @@ _NO_TAG = re.compile(rb"<(?:!--(?:-?>|.*?(?:-->|--!>|\Z))|[!?/][^>]*+>|(?=[^!?/]
 
 
 def prescan(head: bytes) -> str | None:
-    """What the first bytes of an HTML document declare, None without that."""
+    """Return what the first bytes of an HTML document declare, None if nothing."""
     for mark, wide in _WIDE_XML if b"\0" in head[:2] else ():
         if head.startswith(mark):
             return wide
     at = head.find(b"charset", 0, _EARLY_BYTES)
     end = head.find(b">", at, _EARLY_BYTES) if at > 0 else -1
     if end > 0 and (name := _early(head[: end + 1])) is not None:
-        return name  # the first that declares counts, so that nothing behind it does
+        return name  # the first declaration counts, so that nothing after it does
     return _metas(head) or xml(head)
 
 
 def _metas(head: bytes) -> str | None:
-    """The encoding of the first ``meta`` that declares one; a ``meta`` that is cut off counts as
-    none."""
+    """Return the encoding of the first ``meta`` that declares one; one that is cut off does not
+    count."""
     at = 0
     while found := _UP_TO_META.match(head, at):
         name, at = _meta(head, found.end())
@@ -89,13 +89,13 @@ _early = lru_cache(maxsize=512)(_metas)
 
 
 def xml(head: bytes) -> str | None:
-    """What an XML declaration at the very beginning says."""
+    """Return what an XML declaration at the very start says."""
     found = _XML.match(head)
     return None if found is None else _usable(found[1] or found[2] or b"")
 
 
 def late(body: bytes) -> str | None:
-    """What a ``meta`` of the head says that was not within the bytes prescanned."""
+    """Return what a ``meta`` of the head after the prescanned bytes declares."""
     body = body[:LATE_BYTES]
     low = body.lower()
     last = low.rfind(b"charset", PRESCAN_BYTES - 100)
@@ -123,7 +123,7 @@ def late(body: bytes) -> str | None:
 
 
 def _meta(head: bytes, at: int) -> tuple[str | None, int]:
-    """The encoding that the attributes from ``at`` on declare, and where they end; -1 if they do
+    """Return the encoding that the attributes from ``at`` on declare, and where they end; -1 if
     not."""
     seen: set[bytes] = set()
     pragma, needs_pragma = False, None
@@ -153,7 +153,7 @@ def _meta(head: bytes, at: int) -> tuple[str | None, int]:
 
 
 def _of_content(value: bytes) -> str | None:
-    """The encoding in the ``content`` of a meta.
+    """Return the encoding in the ``content`` of a meta.
 
     https://html.spec.whatwg.org/#extracting-character-encodings-from-meta-elements
     """
@@ -162,8 +162,9 @@ def _of_content(value: bytes) -> str | None:
 
 
 def _usable(label: bytes) -> str | None:
-    """The encoding that a label means where it was read as ASCII; None if there is none."""
+    """Return the encoding of a label that was read as ASCII; None if there is none."""
     name = standard_name(label.decode("latin-1").strip("\t\n\f\r "))
-    if name is not None and name.startswith("utf-16"):  # could not have been read, were it true
+    # if it were true, it could not have been read as ASCII
+    if name is not None and name.startswith("utf-16"):
         return "utf-8"
     return "windows-1252" if name == "x-user-defined" else name

@@ -1,14 +1,14 @@
-"""The main text of a page, without menus, adverts and what else stands around it.
+"""The main text of a page, without menus, adverts and other text around it.
 
-A tree is read as blocks, texts between the ends of elements that end text (``blocks.c``). Each has
-some 250 features (``features.c``), from which boosted trees make a probability (``trees.c``). The
-choice is the set of blocks with the highest expected F measure over words (``choice.c``);
-``document.c`` writes them down. If a page shows next to nothing, the data that it carries are read
-the same way (``embedded.py``). ``MODEL.md`` says what was learnt, from which pages and by which
-command.
+A tree is read as blocks: texts between the ends of elements that end a text (``blocks.c``). Each
+block has some 250 features (``features.c``), from which boosted trees make a probability
+(``trees.c``). The set of blocks with the highest expected F measure over words is chosen
+(``choice.c``); ``document.c`` writes them down. If a page shows next to nothing, the data that it
+carries are read in the same way (``embedded.py``). ``MODEL.md`` says what was learnt, from which
+pages and by which command.
 
-All of it is in C. In Python a prototype took 76 ms a page, longer than the slowest of other
-libraries, and it would have to be written twice. So there is no main text if nothing was compiled.
+All of it is in C. A prototype in Python took 76 ms a page, longer than the slowest of other
+libraries, and the code would exist twice. So there is no main text if nothing was compiled.
 """
 
 from greencrawl.worker.extract.main.text import (

@@ -1,4 +1,4 @@
-"""Elements of a page that say who wrote it and when, found in one walk that is bounded."""
+"""The elements of a page that name its author and its date, found in one bounded walk."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from lxml import etree
 from greencrawl.worker.extract.text import text_of
 
 LONGEST = 1000
-"""Characters of a value that are kept."""
+"""Most characters of a value that are kept."""
 MOST_SEARCHED = 20_000
-"""Elements of a page that are looked at."""
+"""Most elements of a page that are searched."""
 MOST_TEXT = 400_000
-"""Characters of a page that are read for values, each piece of text counting :data:`PIECE` more."""
+"""Most characters of a page that are read for values; each piece of text counts :data:`PIECE`
+more."""
 PIECE = 20
 
 _MOST_FOUND = 20
 _MOST_HOLDERS = 100
-"""Elements that may be asked whether they hold paragraphs."""
+"""Most elements that are checked for paragraphs."""
 _NAMED = re.compile("author-name|author__name|byline-name")
 _BYLINE = re.compile("byline|author")
 _DATED = re.compile("publish|date|posted|byline|meta|time")
 
 
 class Texts:
-    """Reads texts of elements, of all of them together no more than :data:`MOST_TEXT`: elements may
-    lie in one another."""
+    """Reads texts of elements, together at most :data:`MOST_TEXT`: elements may be nested."""
 
     def __init__(self) -> None:
         self._left = MOST_TEXT
 
     def of(self, element: etree._Element) -> str:
-        """How an element's text begins; "" once too much was read."""
+        """Return the start of an element's text; "" once too much was read."""
         for text in element.itertext():
             self._left -= len(text) + PIECE
             if self._left < 0:
@@ -45,7 +45,7 @@ class Texts:
 
 
 class _Found(NamedTuple):
-    """Elements by what marks them, each in the order of the page."""
+    """Elements by their mark, each list in the order of the page."""
 
     author_names: list[etree._Element]
     authors: list[etree._Element]
@@ -63,14 +63,14 @@ class Marked:
         self._root = root
 
     def bylines(self) -> Iterator[etree._Element]:
-        """Those that may name who wrote it, the likeliest first."""
+        """Yield elements that may name the author, the likeliest first."""
         found = self._found
         for some in (found.author_names, found.authors, found.author_links, found.named):
             yield from islice(some, _MOST_FOUND)
         yield from _without_paragraphs(found.bylines)
 
     def dated(self) -> Iterator[etree._Element]:
-        """Those that may say when, the likeliest first."""
+        """Yield elements that may name the date, the likeliest first."""
         yield from islice(self._found.published, _MOST_FOUND)
         yield from _without_paragraphs(self._found.dated)
 

@@ -1,4 +1,4 @@
-"""Days, as pages, texts and URLs write them."""
+"""Dates, as pages, texts and URLs write them."""
 
 from __future__ import annotations
 
@@ -44,20 +44,22 @@ _NUMBERS = re.compile(
 
 
 def iso_date(value: str) -> str:
-    """The day of a moment in ISO 8601, "" if it is none."""
+    """Return the day of a moment in ISO 8601, "" if it is invalid."""
     found = _ISO.match(value)
     return _day(*found.groups()) if found else ""
 
 
 def date_in_url(url: str) -> str:
-    """The day in a path such as ``/2024/05/31/``; "" without one, or without its day."""
+    """Return the day in a path such as ``/2024/05/31/``; "" without one, or with a month only."""
     found = _IN_URL.search(url)
     return _day(*found.groups()) if found and found[3] else ""
 
 
 def date_in_text(text: str) -> str:
-    """The first day that is written out, "" if there is none. Where day and month cannot be told
-    apart, as in 5/6/2024, the month stands first."""
+    """Return the first date in a text, "" if there is none.
+
+    If day and month cannot be told apart, as in 5/6/2024, the month comes first.
+    """
     first = [found for pattern in (_NAMED, _NUMBERS) if (found := pattern.search(text))]
     for found in sorted(first, key=lambda one: one.start()):
         parts = found.groupdict()

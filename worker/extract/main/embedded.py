@@ -1,9 +1,10 @@
-"""Text that a page does not show, but carries as data: of a shell that scripts fill.
+"""Text that a page carries as data and does not show: scripts would fill in its content.
 
 Its JSON-LD and its state, as frameworks write it (``__NEXT_DATA__``, ``application/json``,
 ``window.__STATE__ = …``, attributes such as ``data-page``), become a tree of their own. An object
-is an element whose class is its key; a text is a paragraph, or what its own markup says. Blocks of
-that tree are judged as those of a page are. Code, such as the states of Nuxt 2, is not read.
+is an element whose class is its key; a text is a paragraph, or the elements of its own markup.
+Blocks of that tree are judged like those of a page. Code, such as the states of Nuxt 2, is not
+read.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from greencrawl.worker.extract.main.names import fold
 from greencrawl.worker.extract.text import html_parser
 
 MOST_DATA = 2 * 1024 * 1024
-"""Characters of scripts of a page that are read, and of the tree's source."""
+"""Most characters of a page's scripts that are read, and of the tree's source."""
 MOST_VALUES = 20_000
-"""Texts, objects and lists of a page that are looked at."""
+"""Most texts, objects and lists of a page that are read."""
 _BETWEEN_LOOKS = 16
-"""Values between two looks at the clock."""
+"""Values between two checks of the clock."""
 DEEPEST = 40
-"""Objects and lists within each other that are looked into."""
+"""The greatest depth of nested objects and lists that is read."""
 
 _ASSIGNED = re.compile(
     r"(?:\b(?:var|let|const)\s+|\b(?:window|self|globalThis)\s?(?:\.|\[[\"']))([\w$]{1,64})"
@@ -44,7 +45,7 @@ _JSON = re.compile(r"\s*[{\[].*[}\]]\s*\Z", re.DOTALL)
 _LONGEST_NAME = 64
 _LONGEST_TITLE = 1000
 _LEAST_JSON = 100
-"""A shorter text that might be JSON is not looked into."""
+"""A shorter text that might be JSON is not parsed."""
 _OTHERS = ("importmap", "speculationrules", "manifest")
 _DECODER = json.JSONDecoder(strict=False)
 _SPACE = re.compile(r"\S\s+\S|[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]{4}")
@@ -62,7 +63,7 @@ _KEYS = """
     buildmanifest featureflags css styles theme
 """
 _NO_TEXT = frozenset(_KEYS.split())
-"""Keys, in small letters, of what is no page's text."""
+"""Keys, in lower case, whose values are no text of the page."""
 _INLINE = ("text", "span")
 _ELEMENTS = {
     "paragraph": "p", "block": "p", "list-item": "li", "listitem": "li", "list_item": "li",
@@ -70,23 +71,25 @@ _ELEMENTS = {
     "blockquote": "blockquote", "codeblock": "pre", "code_block": "pre",
     "heading": "h2", **{f"heading-{level}": f"h{level}" for level in range(1, 7)},
 }  # fmt: skip
-"""Elements for the types of nodes that editors of rich text write."""
+"""Elements for the types of nodes that rich text editors write."""
 _LONG_TEXT = 200
-"""An object with such a text is an article; another that says where something is, a link to it."""
+"""An object with so long a text is an article; another one with a URL is a link to it."""
 _PLACES = ("url", "href", "link", "path", "slug", "permalink", "uri", "canonicalUrl")
 
 
 class Data(NamedTuple):
-    """A tree that was made of data, and the names of the scripts that held it."""
+    """A tree made of data, and the names of the scripts that held them."""
 
     root: etree._Element
     sources: str
 
 
 def data_of(root: etree._Element, title: str, until: float = 0.0) -> Data | None:
-    """The tree of what scripts of a page hold as data; None where that is no text. ``title`` is
-    the page's. Raises TimeoutError where the thread's CPU time gets beyond ``until``, unless that
-    is 0."""
+    """Return the tree of the data in a page's scripts; None if they hold no text.
+
+    ``title`` is the page's. Raises TimeoutError if the thread's CPU time exceeds ``until``, unless
+    that is 0.
+    """
     title = title[:_LONGEST_TITLE]
     source = _Source(fold(title), until)
     names = []
@@ -106,7 +109,7 @@ def data_of(root: etree._Element, title: str, until: float = 0.0) -> Data | None
 
 
 def _values(root: etree._Element) -> Iterator[tuple[str, Any]]:
-    """The content of each script, and its name; JSON-LD first."""
+    """Yield the name and content of each script; JSON-LD first."""
     scripts = [(script, (script.get("type") or "").lower()) for script in root.iter("script")]
     scripts.sort(key=lambda one: ("ld+json" not in one[1], "json" not in one[1]))
     left = MOST_DATA
@@ -131,7 +134,7 @@ def _values(root: etree._Element) -> Iterator[tuple[str, Any]]:
 
 
 def _assigned(script: str) -> Iterator[tuple[str, Any]]:
-    """What a script assigns to names of the window, where it is JSON."""
+    """Yield what a script assigns to names of the window, if it is JSON."""
     at = 0
     for _ in range(_MOST_ASSIGNED):
         found = _ASSIGNED.search(script, at)
@@ -147,7 +150,7 @@ def _assigned(script: str) -> Iterator[tuple[str, Any]]:
 
 
 class _Source:
-    """The source of a tree, as it is put together."""
+    """Builds the source of a tree."""
 
     def __init__(self, title: str, until: float) -> None:
         self.pieces: list[str] = []
@@ -158,7 +161,7 @@ class _Source:
         self._values = self._length = 0
 
     def add(self, value: Any, key: str, depth: int, inline: bool = False) -> None:
-        """Write a value down that stands under ``key``."""
+        """Write a value with the name ``key``."""
         self._values += 1
         if self._values % _BETWEEN_LOOKS == 1:
             self.look_at_clock()
@@ -176,7 +179,7 @@ class _Source:
             self._add_object(value, key, depth)
 
     def look_at_clock(self) -> None:
-        """Raises TimeoutError if it is late."""
+        """Raise TimeoutError if it is late."""
         if self._until and thread_time() > self._until:
             raise TimeoutError("embedded data took too long")
 
@@ -229,7 +232,7 @@ class _Source:
 
 
 def _plain(tag: re.Match[str]) -> str:
-    """A tag without its attributes, but for where a link leads."""
+    """Return a tag without its attributes, except where a link leads."""
     closes, name, attributes = tag[1], tag[2].lower(), tag[3]
     if name in _UNREAD:
         return " "

@@ -1,4 +1,4 @@
-"""JSON-LD of a page: what its scripts of that type hold."""
+"""JSON-LD of a page: the content of its scripts of that type."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import msgspec
 from lxml import etree
 
 MOST_JSON = 1024 * 1024
-"""Characters of JSON-LD of a page that are read."""
+"""Most characters of a page's JSON-LD that are read."""
 MOST_OBJECTS = 10_000
-"""Objects of a page that are looked at, inner ones too."""
+"""Most objects of a page that are read, nested ones too."""
 
 
 def blocks(root: etree._Element) -> Iterator[Any]:
-    """The value of each script in order; one that is no JSON is passed over."""
+    """Yield the value of each script in order; invalid JSON is skipped."""
     left = MOST_JSON
     for script in root.iter("script"):
         if "ld+json" not in (script.get("type") or "") or not script.text:
@@ -30,13 +30,14 @@ def blocks(root: etree._Element) -> Iterator[Any]:
 
 
 def outer(values: Iterable[Any]) -> list[dict[str, Any]]:
-    """Objects that stand in no other: the values themselves, and those of a list one by one."""
+    """Return objects that are not nested: the values themselves, and those of a list one by one."""
     each = [one for value in values for one in (value if isinstance(value, list) else [value])]
     return [one for one in each if isinstance(one, dict)]
 
 
 def comments(values: Iterable[Any]) -> str:
-    """Texts of all comments, with an empty line between two; "" of a page that is a forum's."""
+    """Return the texts of all comments, with an empty line between two; "" if the page is a
+    forum's."""
     each = list(objects(values))
     types = [types_of(one) for one in each]
     if any(kind in said for said in types for kind in _FORUMS):
@@ -46,7 +47,7 @@ def comments(values: Iterable[Any]) -> str:
 
 
 def types_of(one: dict[str, Any]) -> str:
-    """The names of an object's types, one behind the other; what is no text is none."""
+    """Return the names of an object's types in one text; values that are no text are left out."""
     said = one.get("@type")
     some = said[:_MOST_TYPES] if isinstance(said, list) else [said]
     return " ".join(name[:_TYPE_CHARS] for name in some if isinstance(name, str))
@@ -57,11 +58,11 @@ _FORUMS = ("DiscussionForum", "QAPage", "Question")
 
 
 def objects(values: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """All objects, the outer ones of each value first."""
+    """Yield all objects; of each value the outer ones first."""
     count = 0
     for value in values:
         waiting = [value]
-        for one in waiting:  # it grows meanwhile
+        for one in waiting:  # the list grows meanwhile
             count += 1
             if count > MOST_OBJECTS:
                 return

@@ -1,6 +1,6 @@
-"""A page as programs and hooks get it: what a worker reads, and what is read of its tree on demand.
+"""A page for programs and hooks: what a worker reads, and what is read of its tree on demand.
 
-``greencrawl.extract`` makes one of bytes; a hook gets one whose tree is there while it runs.
+``greencrawl.extract`` makes one from bytes; a hook gets one whose tree exists while the hook runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class _Tree:
 
     @property
     def root(self) -> etree._Element | None:
-        """None of a page that is no HTML. Raises RuntimeError once it is closed."""
+        """Return the root; None for a page that is not HTML.
+
+        Raises RuntimeError after it was closed.
+        """
         if self._closed:
             raise RuntimeError(
                 "the page's tree is there only while the hook runs, and until its picture is made"
@@ -45,13 +48,13 @@ class _Tree:
         return self._root
 
     def close(self) -> None:
-        """Let the tree go, but for what somebody has selected and kept."""
+        """Release the tree, except elements that somebody has selected and kept."""
         self._root, self._closed = None, True
         vars(self).pop("selector", None)
 
     @cached_property
     def selector(self) -> Selector:
-        from parsel import Selector  # 3 MB, for those who select something
+        from parsel import Selector  # 3 MB, only for those who select something
 
         if self.root is None:
             return Selector(text=_NOTHING, type="html")
@@ -72,63 +75,66 @@ class _Tree:
 
     @cached_property
     def markdown(self) -> str:
-        if self.root is None:  # plain text stands as it is
+        if self.root is None:  # plain text stays as it is
             return self.main
         return main.markdown(self.root, self._base, self._encoding)
 
 
 class Extracted(Page, dict=True):
-    """A page, and what is read of its tree when it is asked for.
+    """A page, and what is read of its tree on demand.
 
-    ``text`` is all of its visible text. ``title``, of those that ``greencrawl.extract`` makes, is
-    the one in the page, without its site's name; of those that hooks get, its ``title`` element.
+    ``text`` is all of its visible text. If ``greencrawl.extract`` made the page, ``title`` is the
+    one shown in it, without its site's name; if a hook gets it, it is the ``title`` element.
     """
 
     def css(self, query: str) -> SelectorList[Selector]:
-        """The elements that a CSS selector finds, as parsel and Scrapy have them: ``.get()``,
-        ``.getall()``, ``.re()``, ``::text``, ``::attr(name)``. Raises cssselect.SelectorError for
-        one that is none.
+        """Return the elements that a CSS selector finds, like parsel and Scrapy.
+
+        ``.get()``, ``.getall()``, ``.re()``, ``::text``, ``::attr(name)`` work. Raises
+        cssselect.SelectorError for an invalid one.
         """
         return self.selector.css(query)
 
     def xpath(
         self, query: str, namespaces: Mapping[str, str] | None = None, **variables: Any
     ) -> SelectorList[Selector]:
-        """What an XPath finds, as parsel and Scrapy have it. Raises ValueError for one that is
-        none."""
+        """Return what an XPath finds, like parsel and Scrapy. Raises ValueError for an invalid
+        one."""
         return self.selector.xpath(query, namespaces, **variables)
 
     @property
     def selector(self) -> Selector:
-        """The page as parsel has it."""
+        """Return the page as a selector of parsel."""
         return self._tree.selector
 
     @property
     def main(self) -> str:
-        """Main text; "" where nothing was compiled, as ``has_main`` says."""
+        """Return the main text; "" if nothing was compiled, as ``has_main`` says."""
         return self._tree.main
 
     @property
     def comments(self) -> str:
-        """Comments of readers, apart from the main text, with empty lines between. It is "" if
-        markup and JSON-LD name none, and for forums, whose posts are main text."""
+        """Return readers' comments, apart from the main text, with empty lines between them.
+
+        It is "" if markup and JSON-LD name none, and for forums, whose posts are main text.
+        """
         return self._tree.comments
 
     @property
     def markdown(self) -> str:
-        """The same as Markdown, its links absolute."""
+        """Return the main text as Markdown, with absolute links."""
         return self._tree.markdown
 
     @cached_property
     def blocks(self) -> list[Judged]:
-        """All blocks of the page in order, with what they were judged."""
+        """Return all blocks of the page in order, with their scores."""
         root = self._tree.root
         return [] if root is None else main.judged(root)
 
     @cached_property
     def remark(self) -> str:
-        """Why there are no ``blocks``, or that they are of data which the page carries and does not
-        show; "" of other pages."""
+        """Say why there are no ``blocks``, or that they are from data which the page does not show;
+        else ""."""
         root = self._tree.root
         if root is None and self.text:
             return "it is plain text: all of it is main text"
@@ -136,19 +142,22 @@ class Extracted(Page, dict=True):
 
     @property
     def has_main(self) -> bool:
-        """Whether main text can be read here: it needs the compiled part."""
+        """Tell whether main text can be read here: it needs the compiled part."""
         return main.available()
 
     @cached_property
     def jsonld(self) -> list[dict[str, Any]]:
-        """The objects of its JSON-LD in order: those of a list one by one, ``@graph`` as it stands.
-        Of a page a million characters are read, and what is no JSON is passed over."""
+        """Return the objects of its JSON-LD in order: those of a list one by one, ``@graph`` as it
+        is.
+
+        A million characters of a page are read; invalid JSON is skipped.
+        """
         root = self._tree.root
         return [] if root is None else jsonld.outer(jsonld.blocks(root))
 
     @cached_property
     def about(self) -> Metadata:
-        """Author, date, site and so on."""
+        """Return author, date, site and so on."""
         root, said = self._tree.root, self._tree.said_title
         if root is None:
             return Metadata(title=self.title)
@@ -161,21 +170,21 @@ class Extracted(Page, dict=True):
 
     @property
     def author(self) -> str:
-        """Who wrote it, several names with commas between them; "" if nobody says."""
+        """Return the author, several names separated by commas; "" if not named."""
         return self.about.author
 
     @property
     def date(self) -> str:
-        """The day it was published, as in 2026-11-23; "" if nobody says."""
+        """Return the day of publication, as in 2026-11-23; "" if not named."""
         return self.about.date
 
 
 def extract(body: bytes, url: str, content_type: str | None = None) -> Extracted:
-    """Read an HTML document, or one of plain text, as a worker does, and its main text on demand.
+    """Read an HTML document, or one of plain text, as a worker does; main text is read on demand.
 
-    ``url`` is where it came from, ``content_type`` the header with its charset. Nothing is raised
-    for the bytes: what is neither gives an empty page. Raises :class:`InvalidUrl` if ``url`` is
-    none.
+    ``url`` is where it came from, ``content_type`` the header with its charset. The bytes never
+    cause an error: what is neither HTML nor text gives an empty page. Raises :class:`InvalidUrl` if
+    ``url`` is invalid.
     """
     page, root = extract_with_tree(body, url, content_type)
     extracted = _with_tree(page, root)
@@ -185,9 +194,11 @@ def extract(body: bytes, url: str, content_type: str | None = None) -> Extracted
 
 
 def picture_of(page: Extracted) -> str:
-    """The page in its own layout with the scores of its blocks, as a file of HTML that fetches
-    nothing; its embedded data where its main text is of these. Of the page's tree nothing else can
-    be read afterwards."""
+    """Return the page in its own layout with the scores of its blocks, as an HTML file.
+
+    The file fetches nothing. If the main text is from embedded data, the data are shown. Nothing
+    else can be read of the page's tree afterwards.
+    """
     from greencrawl.worker.extract.main.picture import picture
 
     root, blocks, remark = page._tree.root, page.blocks, page.remark
@@ -200,9 +211,9 @@ def picture_of(page: Extracted) -> str:
 
 @contextmanager
 def readable(page: Page, root: etree._Element | None) -> Iterator[Extracted]:
-    """``page`` with the tree that it was read from, for as long as the context lasts.
+    """Give ``page`` the tree that it was read from, for as long as the context lasts.
 
-    A worker reads page after page in the same memory: one tree that is kept would hold it.
+    A worker reads page after page in the same memory: a tree that is kept would hold it.
     """
     extracted = _with_tree(page, root)
     try:

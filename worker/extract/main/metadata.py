@@ -1,4 +1,4 @@
-"""The statements of a page about itself: title, author, date, site and the like.
+"""What a page says of itself: title, author, date, site and the like.
 
 It is in markup, JSON-LD, OpenGraph, microdata, the URL and the text.
 """
@@ -21,7 +21,7 @@ from greencrawl.worker.extract.main.names import author_of
 from greencrawl.worker.extract.text import squeeze, text_of
 
 MOST_ELEMENTS = 2000
-"""Of each sort that is looked at: headings, times, bylines, links of the head."""
+"""Most elements of each sort that are read: headings, times, bylines, links of the head."""
 MOST_FEEDS = 20
 _SITES = ("og:site_name", "application-name")
 _TITLES = ("og:title", "twitter:title", "dc.title", "parsely-title", "sailthru.title")
@@ -41,11 +41,11 @@ _ARTICLES = ("Article", "BlogPosting", "Report", "WebPage", "Recipe", "Product",
 
 
 class Metadata(NamedTuple):
-    """Each is "" where the page does not say it.
+    """Metadata; each field is "" if the page does not say it.
 
-    ``date``: year, month and day of publication, as ISO 8601 has them; ``kind``: what OpenGraph's
-    ``og:type`` says, or the type of the object of JSON-LD that the page is about, such as
-    ``NewsArticle``; ``image``, ``canonical`` and ``feeds`` (RSS, Atom, JSON Feed): absolute URLs.
+    ``date``: year, month and day of publication in ISO 8601. ``kind``: OpenGraph's ``og:type``, or
+    the type of the JSON-LD object that the page is about, such as ``NewsArticle``. ``image``,
+    ``canonical`` and ``feeds`` (RSS, Atom, JSON Feed): absolute URLs.
     """
 
     title: str = ""
@@ -60,8 +60,11 @@ class Metadata(NamedTuple):
 
 
 def title_of(root: etree._Element, title: str) -> str:
-    """The title in a page: without the name of its site, and the heading that says the same where
-    there is one. ``title`` is the text of its ``title`` element."""
+    """Return the title in a page, without the name of its site.
+
+    If a heading says the same, the heading is returned. ``title`` is the text of the ``title``
+    element.
+    """
     metas = _metas(root)
     return _title(root, metas, title, _first(metas, *_SITES), Texts())
 
@@ -69,9 +72,9 @@ def title_of(root: etree._Element, title: str) -> str:
 def metadata(
     root: etree._Element, url: str, title: str = "", *, base: str = "", encoding: str = "utf-8"
 ) -> Metadata:
-    """What the page under ``root`` says of itself; ``title`` as for :func:`title_of`.
+    """Return what the page under ``root`` says of itself; ``title`` as for :func:`title_of`.
 
-    ``base`` is what its references are relative to, if not its own ``url``; ``encoding`` is the
+    Its references are resolved against ``base``, if not its own ``url``; ``encoding`` is the
     page's.
     """
     metas = _metas(root)
@@ -96,7 +99,7 @@ def metadata(
 
 
 def _absolute(reference: str, base: str, encoding: str) -> str:
-    """A URL, "" where it is none of http(s)."""
+    """Return a URL, "" if it is not http(s)."""
     try:
         return canonicalise(reference, base, encoding) if reference else ""
     except InvalidUrl:
@@ -106,7 +109,7 @@ def _absolute(reference: str, base: str, encoding: str) -> str:
 def _references(
     links: list[etree._Element], rel: str, types: frozenset[str] | None = None
 ) -> list[str]:
-    """Where ``link`` elements of one relation lead, of these types or any."""
+    """Return where ``link`` elements of one relation lead, of these types or any."""
     return [
         link.get("href", "").strip()
         for link in links
@@ -142,7 +145,7 @@ def _kind(objects: list[dict[str, Any]]) -> str:
 
 
 def _metas(root: etree._Element) -> dict[str, list[str]]:
-    """Contents by name or property in small letters."""
+    """Return contents by name or property in lower case."""
     found: dict[str, list[str]] = {}
     for meta in islice(root.iter("meta"), MOST_ELEMENTS):
         for attribute in ("property", "name", "itemprop"):
@@ -158,7 +161,7 @@ def _first(metas: dict[str, list[str]], *names: str) -> str:
 
 
 def _typed(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those that stand for what the page is about: articles first."""
+    """Return the objects that the page is about: articles first."""
     types = [(one, jsonld.types_of(one)) for one in objects]
     return [one for kind in _ARTICLES for one, said in types if kind in said]
 
@@ -189,7 +192,7 @@ def _author(
 
 
 def _name(value: Any) -> str:
-    """Of a person or organisation of JSON-LD, or several."""
+    """Return the name of a person or organisation of JSON-LD, or of several."""
     if isinstance(value, list):
         return ", ".join(filter(None, dict.fromkeys(_name(one) for one in value[:10])))
     if isinstance(value, dict):
@@ -237,4 +240,4 @@ def _date(
 
 
 _TEXT = 3000
-"""Characters of a page's text in which a date is looked for."""
+"""Most characters of a page's text in which a date is searched."""

@@ -1,4 +1,4 @@
-"""Names of people and of pages, without what stands around them."""
+"""Names of people and of pages, without the text around them."""
 
 from __future__ import annotations
 
@@ -29,18 +29,21 @@ _NOBODY = {
 
 
 def fold(text: str) -> str:
-    """Small letters and digits, parts joined by one space."""
+    """Return lower-case letters and digits, parts joined by one space."""
     return _SIGNS.sub(" ", text.lower()).strip()
 
 
 def parts_of(title: str) -> list[str]:
-    """What signs join in a title."""
+    """Split a title at signs that join parts."""
     return [part.strip() for part in _JOINTS.split(title) if part.strip()]
 
 
 def longest_part(title: str, sites: Collection[str] = ()) -> str:
-    """A title without the name of its site, one of ``sites`` (folded). It is the longest of the
-    parts that signs join, or the whole title if that would leave less than a third."""
+    """Return a title without the name of its site, one of ``sites`` (folded).
+
+    It is the longest of the parts that signs join, or the whole title if that would leave less than
+    a third.
+    """
     parts = parts_of(title)
     parts = [part for part in parts if fold(part) not in sites] or parts
     if len(parts) < 2:
@@ -50,7 +53,7 @@ def longest_part(title: str, sites: Collection[str] = ()) -> str:
 
 
 def author_of(said: str) -> str:
-    """The name in a byline, "" where it is no name: an address, a text, what stands for nobody."""
+    """Return the name in a byline, "" if it is no name: an address, a text, a placeholder."""
     name = _BY.sub("", said.strip())
     name = _BEHIND.sub("", name).strip(" ,;:.-–—|")
     if not name or len(name) > LONGEST_AUTHOR or len(name.split()) > MOST_WORDS:

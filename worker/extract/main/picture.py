@@ -1,8 +1,8 @@
-"""A page in its own layout, each block of text in the colour of its score, as one file of HTML.
+"""A page in its own layout, each block of text coloured by its score, as one HTML file.
 
-Nothing of it is run or fetched: elements and attributes stay that are of text and layout, and a
-policy in the head forbids the rest. Texts are escaped by who writes the tree. Style sheets that
-stand in the page stay.
+Nothing of it is run or fetched: only elements and attributes of text and layout stay, and a policy
+in the head forbids the rest. The serialiser of the tree escapes texts. Style sheets within the page
+stay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lxml import etree
 from greencrawl.worker.extract.main.text import Judged
 
 MARK = "<!doctype html><!-- greencrawl extract --why -->"
-"""What such a file begins with."""
+"""The start of such a file."""
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; "
     "form-action 'none'; base-uri 'none'"
@@ -26,7 +26,7 @@ _ELEMENTS = """
     plaintext xmp audio video source track template svg math head portal
 """
 _GONE = frozenset(_ELEMENTS.split())
-"""Elements that are left out with all that is in them."""
+"""Elements that are left out with all their content."""
 _UNREAD = frozenset({"select", "datalist", "option", "textarea", "canvas"})
 """Elements that stay, whose texts are no blocks."""
 _TAG = re.compile(r"[a-z][a-z0-9-]*")
@@ -51,9 +51,11 @@ font: 14px/1.6 sans-serif; margin: 0 0 12px; padding: 6px 10px; border-bottom: 2
 
 
 def picture(root: etree._Element, blocks: Sequence[Judged], remark: str = "") -> str:
-    """The file. The tree under ``root``, of which ``blocks`` are all, is changed. ``remark`` is
-    said above it."""
-    behind = list(root.itersiblings())  # of </html>
+    """Return the file. The tree under ``root``, whose blocks are ``blocks``, is changed.
+
+    ``remark`` is shown above it.
+    """
+    behind = list(root.itersiblings())  # what follows </html>
     elements = [one for tree in (root, *behind) for one in tree.iter() if isinstance(one.tag, str)]
     body = next(root.iter("body"), root)
     body.extend(behind)
@@ -69,7 +71,7 @@ def picture(root: etree._Element, blocks: Sequence[Judged], remark: str = "") ->
     if read <= sum(_signs(text) for _, _, text, _ in _texts(root, owners, noscript=False)):
         for one in list(root.iter("noscript")):
             _take_out(one)
-    for one in (*elements, body):  # also those that lie in nothing any more
+    for one in (*elements, body):  # also elements that are no longer in the tree
         _clean(one)
     _paint(list(_texts(root, owners, noscript=True)), owners)
     title = f"{sum(block.chosen for block in blocks):,} of {len(blocks):,} blocks are main text"
@@ -84,7 +86,7 @@ def picture(root: etree._Element, blocks: Sequence[Judged], remark: str = "") ->
 
 
 def _signs(text: str) -> int:
-    """How many signs are no white space."""
+    """Return how many characters are no white space."""
     return len(_WHITE.sub("", text))
 
 
@@ -104,25 +106,25 @@ def _clean(one: etree._Element) -> None:
     if one.tag == "noscript" or not _TAG.fullmatch(one.tag):
         one.tag = "div" if one.tag == "noscript" else "span"
     kept = [(name, _plain(value)) for name, value in one.items() if name in _KEPT]
-    one.attrib.clear()  # one by one would not do: names may be none of XML's
+    one.attrib.clear()  # not one by one: names may be invalid in XML
     for name, value in kept:
         one.set(name, value)
 
 
 def _plain(text: str | bytes) -> str:
-    """A text without the signs that no XML may have."""
+    """Return a text without the characters that XML forbids."""
     return _NO_XML.sub("", str(text))
 
 
 Text = tuple[etree._Element, bool, str, "etree._Element | None"]
-"""An element, whether a text stands behind it (or else begins it), the text, and the element whose
-blocks the text is of."""
+"""An element, whether the text follows it (or else begins it), the text, and the element that owns
+its blocks."""
 
 
 def _texts(
     root: etree._Element, owners: dict[etree._Element, list[tuple[Judged, int]]], *, noscript: bool
 ) -> Iterator[Text]:
-    """All texts that are read, in order; ``noscript``: those in it, too."""
+    """Yield all texts that are read, in order; ``noscript``: also those in it."""
     stack: list[etree._Element] = []
     passed: etree._Element | None = None
     for event, one in etree.iterwalk(root, events=("start", "end")):
@@ -144,8 +146,10 @@ def _texts(
 
 
 def _paint(texts: Sequence[Text], owners: dict[etree._Element, list[tuple[Judged, int]]]) -> None:
-    """Give each text the colour of the block that it is of: blocks of one element follow each
-    other, and say by their lengths where one ends."""
+    """Colour each text like its block.
+
+    Blocks of one element follow each other; their lengths tell where one ends.
+    """
     at: dict[etree._Element, tuple[int, int]] = {}
     for one, behind, text, owner in texts:
         signs = _signs(text)

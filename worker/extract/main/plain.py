@@ -1,4 +1,4 @@
-"""Documents of plain text, Markdown among them: all that one says is its text and its main text."""
+"""Documents of plain text, also Markdown: their whole text is main text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from greencrawl.worker.extract.media import PLAIN, is_binary, media_type
 from greencrawl.worker.extract.text import compiled, squeeze
 
 LONGEST_TITLE = 120
-"""Characters: a longer first line is a paragraph."""
+"""Most characters of a title: a longer first line is a paragraph."""
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _HEAD_CHARACTERS = 1024
@@ -23,7 +23,7 @@ _CLOSES = tuple(".,;:{[(|\\")
 
 
 class Plain(NamedTuple):
-    """``text``: in one line; ``main``: with its line breaks, of empty lines one."""
+    """``text``: in one line; ``main``: with line breaks, and at most one empty line in a row."""
 
     title: str
     text: str
@@ -32,12 +32,13 @@ class Plain(NamedTuple):
 
     @property
     def spans(self) -> bytes:
-        """Where the main text stands in the text; b"" where nothing was compiled."""
+        """Return where the main text stands in the text; b"" if nothing was compiled."""
         return b"" if compiled is None else bytes(compiled.main_spans(self.text, self.main))
 
 
 def read(body: bytes, content_type: str | None) -> Plain:
-    """Read a document of plain text; of binary data, which servers call so too, nothing."""
+    """Read a document of plain text; binary data, which servers may declare as text, give
+    nothing."""
     encoding, skipped = sniff(body, content_type if media_type(content_type) else PLAIN)
     said = decode(body[skipped:], encoding)
     if is_binary(said[:_HEAD_CHARACTERS]):
@@ -48,8 +49,11 @@ def read(body: bytes, content_type: str | None) -> Plain:
 
 
 def _title(main: str) -> str:
-    """The first line where it is a heading: by a mark of Markdown, or since it is short, stands
-    apart from what follows, and is no sentence and no code. "" of others."""
+    """Return the first line if it is a heading, else "".
+
+    It is one by a mark of Markdown, or if it is short, separated from what follows, and neither a
+    sentence nor code.
+    """
     first, _, rest = main.partition("\n")
     second = rest.partition("\n")[0].strip()
     line = squeeze(first[: 2 * LONGEST_TITLE])

@@ -1,4 +1,4 @@
-"""Main text of a tree, and why it is that."""
+"""Main text of a tree, and the reasons for it."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from greencrawl.worker.extract.main.embedded import Data, data_of
 from greencrawl.worker.extract.text import compiled, squeeze, text_of
 
 MODEL = Path(__file__).with_name("model.bin")
-"""What ``python -m greencrawl.worker.extract.train`` wrote."""
+"""The file that ``python -m greencrawl.worker.extract.train`` wrote."""
 
 MOST_BLOCKS = 16384
-"""Of a page nothing is read behind this block, nor behind its 65,536th element."""
+"""Most blocks of a page that are read; reading also ends at its 65,536th element."""
 
 
 NO_MAIN_TEXT = "that needs the part in C: `python -m greencrawl.worker.extract.compile` makes it"
-"""Why there is none where nothing was compiled."""
+"""Why there is no main text if nothing was compiled."""
 
 SHELL_SIGNS = 600
-"""A page that shows more than this is no shell: its embedded data are not looked at."""
+"""If a page shows more characters than this, its embedded data are not read."""
 _LEAST_SIGNS = 200
 _LEAST_SECONDS = 1e-6
 _TIMES_SHOWN = 2
-"""Main text of data is that long at least, and so many times as long as all that the page shows."""
+"""Main text from data must be at least so many times as long as all that the page shows."""
 _DENSE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-"""Signs of Han, kana and Hangul, which count three: they are words, or a half of one."""
+"""Characters of Han, kana and Hangul, which count three: they are words, or half words."""
 
 
 _MAIN_TEXT, _COMMENT_TEXT = 1, 2
@@ -40,13 +40,15 @@ _MAIN_TEXT, _COMMENT_TEXT = 1, 2
 
 
 class Judged(NamedTuple):
-    """A block of a page. ``tag``: of the element it lies in; ``length``: signs that are no white
-    space; ``first``: the place of the first block that has the same text; ``score``: how likely it
-    is main text, from 0 to 1; ``chosen``: it is taken for main text, ``comment``: for what a reader
-    wrote of it; ``element``: the place of its element among all those of the tree; ``reason``: what
-    the score goes by, as far as words tell it. ``embedded``: it is no block of the page but of data
-    that the page carries, in the scripts and attributes of these names; ``element`` is one of the
-    data's tree then."""
+    """A block of a page.
+
+    ``tag``: that of its element. ``length``: characters that are no white space. ``first``: the
+    index of the first block with the same text. ``score``: how likely it is main text, from 0 to 1.
+    ``chosen``: it counts as main text; ``comment``: as a reader's comment. ``element``: the index
+    of its element in the tree. ``reason``: what the score is based on, as far as words can say.
+    ``embedded``: the block is from data that the page carries, in the scripts and attributes of
+    these names; ``element`` is one of the data's tree then.
+    """
 
     text: str
     tag: str
@@ -61,7 +63,7 @@ class Judged(NamedTuple):
 
 
 def available() -> bool:
-    """Whether main text can be read: it needs the compiled part."""
+    """Tell whether main text can be read: it needs the compiled part."""
     return compiled is not None
 
 
@@ -72,16 +74,20 @@ def _model() -> object:
 
 
 def main_text(root: etree._Element, model: object | None = None) -> str:
-    """The main text under the root of a page: paragraphs with an empty line between them, items of
-    lists and rows of tables on a line each, cells with tabs between them. "" where nothing was
-    compiled. ``model`` is another than the package's."""
+    """Return the main text under the root of a page; "" if nothing was compiled.
+
+    Paragraphs have an empty line between them, items of lists and rows of tables a line each, cells
+    tabs between them. ``model`` replaces the package's own.
+    """
     return _read(root, model)[0]
 
 
 def spans_of(root: etree._Element, text: str, seconds: float = 0.0) -> bytes:
-    """The places of the main text in ``text``, which is all that is visible under the root;
-    :func:`greencrawl.schema.text.spans.main_of` reads them. It is b"" if nothing was compiled, or
-    if main text would take more CPU than ``seconds``, unless these are 0."""
+    """Return the places of the main text in ``text``, which is all visible text under the root.
+
+    :func:`greencrawl.schema.text.spans.main_of` reads them. b"" if nothing was compiled, or if main
+    text would take more CPU than ``seconds``, unless these are 0.
+    """
     if compiled is None:
         return b""
     try:
@@ -92,16 +98,21 @@ def spans_of(root: etree._Element, text: str, seconds: float = 0.0) -> bytes:
 
 
 def comments_text(root: etree._Element) -> str:
-    """What readers wrote of a page, as markup says, that is no forum; "" of others, and where
-    nothing was compiled."""
+    """Return the readers' comments of a page, by its markup.
+
+    "" if there are none, for a forum, and if nothing was compiled.
+    """
     if compiled is None:
         return ""
     return str(compiled.main_text(root, _model(), None, True))
 
 
 def markdown(root: etree._Element, base: str, encoding: str = "utf-8") -> str:
-    """The same as Markdown. ``base`` is what its links are relative to, ``encoding`` the page's; a
-    link that leads to no http(s) URL stands as it is."""
+    """Return the main text as Markdown.
+
+    Its links are resolved against ``base``; ``encoding`` is the page's. A link that leads to no
+    http(s) URL stays as it is.
+    """
     if compiled is None:
         return ""
 
@@ -117,20 +128,25 @@ def markdown(root: etree._Element, base: str, encoding: str = "utf-8") -> str:
 
 
 def judged(root: etree._Element) -> list[Judged]:
-    """All blocks of a page in order, or those of its embedded data where main text is read from
-    these. [] where nothing was compiled."""
+    """Return all blocks of a page in order; or of its embedded data, if its main text is from
+    these.
+
+    [] if nothing was compiled.
+    """
     data = _read(root)[1]
     return _judged(root, "") if data is None else _judged(data.root, data.sources)
 
 
 def data_instead(root: etree._Element) -> Data | None:
-    """The data of a page where its main text is read from that; None where the page shows its
-    text, and where nothing was compiled."""
+    """Return the data of a page if its main text is from them; else None.
+
+    None, too, if nothing was compiled.
+    """
     return _read(root)[1]
 
 
 def remark(root: etree._Element | None) -> str:
-    """Why a page has no block of text, or that those are of its embedded data; "" of others."""
+    """Say why a page has no block of text, or that its blocks are from embedded data; else ""."""
     if root is None:
         return "it is no HTML: nothing is read of it"
     if compiled is None:
@@ -148,9 +164,11 @@ def remark(root: etree._Element | None) -> str:
 def _read(
     root: etree._Element, model: object | None = None, seconds: float = 0.0
 ) -> tuple[str, Data | None]:
-    """The main text, and the data that it comes from if it is not from the page's own blocks. A
-    page that shows next to nothing is a shell if its data hold much more. Raises TimeoutError where
-    it would take more CPU than ``seconds``, unless these are 0."""
+    """Return the main text, and the data that it is from, if it is not from the page's own blocks.
+
+    If a page shows next to nothing and its data hold much more, the data count. Raises TimeoutError
+    if it would take more CPU than ``seconds``, unless these are 0.
+    """
     if compiled is None:
         return "", None
     model = model or _model()
@@ -187,7 +205,7 @@ def _judged(root: etree._Element, embedded: str) -> list[Judged]:
 
 
 class _Places(NamedTuple):
-    """Where in a row of features those are that a person can make sense of."""
+    """The indexes of those features that a person can understand."""
 
     heading: int
     linked: int
@@ -214,7 +232,7 @@ def _places() -> _Places:
 
 
 def _reason(row: bytes) -> str:
-    """What a block's features say, 0 to 255 each (see ``features.c``)."""
+    """Describe a block's features, 0 to 255 each (see ``features.c``)."""
     places, said = _places(), []
     if row[places.heading]:
         said.append(f"heading {row[places.heading]}")

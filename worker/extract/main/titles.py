@@ -1,4 +1,4 @@
-"""The title in a page: without the name of its site, and as its heading says it."""
+"""The title in a page: without the name of its site, and as its heading has it."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from collections.abc import Sequence
 from greencrawl.worker.extract.main.names import fold, longest_part, parts_of
 
 _PERMALINK = "¶#§ \xa0"
-"""Signs that documentation has behind its headings."""
+"""Signs after the headings of documentation."""
 _LEAST_SIGNS = 4
 _LEAST_WORDS = 3
 _ALIKE = 0.6
-"""Which share of a heading's words a title says where both are about the same."""
+"""The share of a heading's words that a title must have if both mean the same."""
 
 
 def choose(title: str, said: Sequence[str], site: str, headings: Sequence[str]) -> str:
-    """The title of a page. ``title``: of its ``title`` element; ``said``: those of its metadata;
-    ``site``: its site's name, "" if nobody says; ``headings``: of the first level, in order.
+    """Return the title of a page.
 
-    A heading that the titles repeat as a whole is best, first of all one that begins the ``title``.
-    Then comes a heading that shares most of its words with them, then a title without the site's
-    name.
+    ``title``: of its ``title`` element; ``said``: those of its metadata; ``site``: its site's name,
+    "" if unknown; ``headings``: of the first level, in order.
+
+    A heading that the titles repeat as a whole is best, above all one that begins the ``title``.
+    Next is a heading that shares most of its words with them, then a title without the site's name.
     """
     parts = [fold(part) for part in parts_of(title)]
     sites = {fold(site)}
     if len(parts) > 1 and parts[0] not in sites:
-        sites.add(parts[-1])  # as a heading: it may be the logo's
+        sites.add(parts[-1])  # such a heading may be the logo's
     known = [fold(value) for value in (*said, title) if value]
     folded = [
         (fold(heading), heading.rstrip(_PERMALINK))

@@ -1,6 +1,7 @@
 """The files that a style sheet needs: ``url()``, ``@import``, ``image-set()``.
 
-By https://www.w3.org/TR/css-syntax-3/, as far as it is needed: nothing is one in a comment or text.
+This follows https://www.w3.org/TR/css-syntax-3/ as far as needed: comments and strings hold no
+URLs.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from greencrawl.schema.text.encodings import decode, standard_name
 from greencrawl.worker.extract.charset import declared
 
 MOST_BYTES = 1024 * 1024
-"""Of a style sheet that are read."""
+"""Most bytes of a style sheet that are read."""
 MOST_TOKENS = 100_000
-"""Comments, texts and URLs of one that are looked at."""
+"""Most comments, strings and URLs of a style sheet that are read."""
 
 _QUOTED = r"\"(?>(?:[^\"\\\n]++|\\.)*)\"?|'(?>(?:[^'\\\n]++|\\.)*)'?"
 _UNQUOTED = r"(?>(?:[^\"'()\s\\]++|\\[0-9a-f]{1,6}+\s?|\\.)+)"
@@ -37,7 +38,7 @@ _CHARSET = re.compile(rb"@charset \"([^\"]{1,40})\";")
 
 @cache
 def _token() -> re.Pattern[str]:
-    """Compiled when it is first needed: it takes 20 ms, and few processes read style sheets."""
+    """Compile the pattern at its first use: it takes 20 ms, and few processes read style sheets."""
     return re.compile(_TOKEN, re.IGNORECASE | re.DOTALL)
 
 
@@ -49,12 +50,12 @@ class Need(NamedTuple):
 
 
 def urls_in(sheet: str) -> Iterator[str]:
-    """The references of a style sheet, or of an attribute ``style``, in their order."""
+    """Yield the references of a style sheet, or of an attribute ``style``, in order."""
     return (need.reference for need in needs_in(sheet))
 
 
 def needs_in(sheet: str) -> Iterator[Need]:
-    """The same, with what each of them is."""
+    """Yield the references of a style sheet with their kinds."""
     for found in islice(_token().finditer(sheet), MOST_TOKENS):
         url, quoted, unquoted, images = found.groups()
         imported = quoted or unquoted
@@ -67,7 +68,7 @@ def needs_in(sheet: str) -> Iterator[Need]:
 
 
 def needs_of(body: bytes, content_type: str | None) -> Iterator[Need]:
-    """The references of a style sheet, as it was sent, as far as it is read.
+    """Yield the references of a style sheet as it was sent, as far as it is read.
 
     Its encoding is that of a byte order mark, the header or ``@charset``, in this order, or UTF-8.
     """
@@ -78,7 +79,7 @@ def needs_of(body: bytes, content_type: str | None) -> Iterator[Need]:
 
 
 def _plain(text: str) -> str:
-    """A URL without its quotes and escapes."""
+    """Return a URL without its quotes and escapes."""
     if text[0] in "\"'":
         text = text[1:].removesuffix(text[0])
     return _ESCAPE.sub(_character, text).strip() if "\\" in text else text.strip()
@@ -86,6 +87,6 @@ def _plain(text: str) -> str:
 
 def _character(escape: re.Match[str]) -> str:
     if escape[1] is None:
-        return escape[3] or ""  # a line that is broken goes on
+        return escape[3] or ""  # an escaped line break joins two lines
     number = int(escape[1], 16)
     return chr(number) if 0 < number < 0x110000 and not 0xD800 <= number < 0xE000 else "\ufffd"

@@ -21,7 +21,7 @@ _WITH_DATA = etree.XPath(
 _CITING = ("blockquote", "q", "ins", "del", "img", "frame", "iframe")
 _OBJECTS = ("object", "embed", "applet")
 _URL_PARAMETERS = frozenset({"ref", "src", "url", "href", "movie", "filename", "data"})
-"""Names of ``param`` whose value is a URL, as players of old had them."""
+"""Names of ``param`` whose value is a URL, as old players had them."""
 
 
 def gather_elements(
@@ -29,7 +29,7 @@ def gather_elements(
 ) -> None:
     """Add the links of a tree, of all sources that are ``wanted`` and not read by default."""
     relations = map(_relation, elements(root, "link"))
-    # Those with rel next or prev were read with the plain ones.
+    # Links with rel next or prev were read with the plain ones.
     links = ((one.reference, one.rel) for one in relations if source_of(one) in wanted.named)
     found.add_links(islice(links, MOST_REFERENCES), base)
     for source, reader in _READERS.items():

@@ -1,4 +1,4 @@
-"""Forms that lead somewhere without a person: of the method GET, with nothing to fill in."""
+"""Forms that a crawl may send without a person: of the method GET, with nothing to fill in."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ MOST_FIELDS = 100
 MOST_BUTTONS = 20
 MOST_ELSEWHERE = 2000
 MOST_CONTROLS = 10_000
-"""A page with more forms, and a form with more fields or buttons, is of a trap: the rest of it is
-not read. None is of a page with more fields that name their form, or with more at all: it could
-not be said what it asks."""
+"""A page with more forms, and a form with more fields or buttons, is a trap: its rest is not read.
+
+No form is read of a page with more fields that name their form, or with more fields at all: then it
+is not known what they send.
+"""
 
 _OWN = frozenset({"hidden", "submit", "image", "button", "reset"})
-"""Types of ``input`` that a person does not fill in; those that are unknown are texts."""
+"""Types of ``input`` that a person does not fill in; unknown ones are texts."""
 _CONTROLS = ("input", "select", "textarea", "button")
 _ELSEWHERE = etree.XPath(f"(//*[@form])[position() <= {MOST_ELSEWHERE + 1}]")
-"""Controls that name the form they belong to, wherever they stand."""
+"""Controls that name the form they belong to, wherever they are."""
 
 
 def submissions(root: etree._Element, base: str, encoding: str) -> Iterator[str]:
-    """Where the forms of a tree lead that have no field for a person: once by each button.
+    """Yield the URLs of a tree's forms that have no field for a person: one for each button.
 
-    What is sent is hidden, stands in the button, or is the choice that a list comes with.
+    They send hidden fields, the button's value, and the default choices of lists.
 
     The parser closes forms early in tables and the like. A control outside of all forms may belong
-    to the last one that began before it: if it is a person's, that one is not sent.
+    to the last one that began before it: if a person fills it in, that form is not sent.
     """
     elsewhere: dict[str, list[etree._Element]] = {}
     named = cast("list[etree._Element]", _ELSEWHERE(root))
@@ -57,8 +59,10 @@ def submissions(root: etree._Element, base: str, encoding: str) -> Iterator[str]
 
 
 def _asking(root: etree._Element) -> set[int] | None:
-    """The numbers of forms behind which a person's control stands that is in no form. None where
-    there are too many controls to tell."""
+    """Return the indexes of forms that are followed by a person's control outside of any form.
+
+    None if there are too many controls to tell.
+    """
     asking: set[int] = set()
     number, open_ = -1, 0
     tags = ("form", *_CONTROLS)
@@ -83,7 +87,7 @@ def _submitted(
     base: str,
     encoding: str,
 ) -> str | None:
-    """The reference that a button leads to; None for another method than GET."""
+    """Return the reference that a button leads to; None for another method than GET."""
     method, action, sent = form.get("method", ""), form.get("action", ""), fields
     if button is not None:
         method = button.get("formmethod", method)
@@ -128,7 +132,7 @@ def _submits(control: etree._Element) -> bool:
 
 
 def _field(control: etree._Element) -> tuple[str, str] | None:
-    """The name and the value that it sends with every button; None for none."""
+    """Return the name and the value that a control sends with every button; None for none."""
     name = control.get("name", "")
     if not name or _is_disabled(control):
         return None

@@ -1,4 +1,4 @@
-"""All that is found in a page beside its plain links."""
+"""All references of a page beside its plain links."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def gather(
     wanted: Wanted,
     texts: bool = False,
 ) -> Gathered:
-    """What is found in a page at ``url``, and its header, beside its plain links.
+    """Gather the references of a page at ``url``, and of its headers, beside its plain links.
 
     ``frames`` are its elements with a srcdoc; ``base`` and ``encoding`` are the page's own.
-    ``texts``: what links in documents of a srcdoc say is wanted.
+    ``texts``: the texts of links in srcdoc documents are wanted.
     """
     found = Gathered(encoding)
     gather_headers(found, headers, url, base, wanted)
@@ -47,7 +47,7 @@ def _read_document(
     wanted: Wanted,
     texts: bool,
 ) -> None:
-    """Read a document of a srcdoc, links and all; one within it is passed over."""
+    """Read a document of a srcdoc, links included; one nested in it is skipped."""
     elements = list(live(root, *READ))
     base = base_of(elements, base, encoding) or base
     if "srcdoc" in wanted.sources:

@@ -1,4 +1,4 @@
-"""The references found in a page beside its plain links, within bounds."""
+"""The references of a page beside its plain links, within limits."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from greencrawl.schema.net.urls import resolved
 from greencrawl.worker.extract.links import live
 
 MOST_REFERENCES = 20_000
-"""References of a page that are looked at, all sources together."""
+"""Most references of a page that are read, all sources together."""
 MOST_CHARACTERS = 4 * 1024 * 1024
-"""Of the URLs that these lead to: a long base would otherwise make 160 MB of a small page."""
+"""Most characters of their URLs: otherwise a long base would make 160 MB of a small page."""
 MOST_ELEMENTS = 50_000
-"""Elements of a page that one reader looks at: 0.1 s of CPU where each of them says nothing."""
+"""Most elements of a page that one reader reads: 0.1 s of CPU if each of them has nothing."""
 MOST_STYLE_CHARACTERS = 1024 * 1024
-"""Of all elements and attributes ``style`` of a page that are read: 0.1 s of CPU at worst."""
+"""Most characters of all ``style`` elements and attributes of a page: 0.1 s of CPU at worst."""
 _TOGETHER = 500
 
 
 def elements(root: etree._Element, *tags: str) -> Iterator[etree._Element]:
-    """Those of a tree that have one of these tags, in document order, to the bound."""
+    """Yield the elements of a tree that have one of these tags, in document order, up to the
+    limit."""
     return islice(live(root, *tags), MOST_ELEMENTS)
 
 
 class Gathered:
-    """URLs of one page: ``links`` with the rel beside each, and what it needs to be shown.
+    """URLs of one page: ``links`` with the rel of each, and what it needs to be shown.
 
-    Each canonical, and each once. ``encoding`` is the page's; queries are sent in it.
-    ``said`` are links whose texts are wanted, and these; ``forms`` are the links of forms.
-    ``style_characters`` are those of styles that are still to be read.
+    Each is canonical, and comes once. ``encoding`` is the page's; queries are sent in it. ``said``
+    are links whose texts are wanted, and the texts; ``forms`` are the links of forms.
+    ``style_characters`` is how much may still be read of styles.
     """
 
     def __init__(self, encoding: str) -> None:
@@ -45,11 +46,10 @@ class Gathered:
         self._characters = MOST_CHARACTERS
 
     def add_links(self, references: Iterable[tuple[str, str]], base: str) -> list[str]:
-        """Take over references, resolved against ``base``, each with its rel.
+        """Add references, resolved against ``base``, each with its rel.
 
-        Of several to one URL the first stays; it loses a rel that another one has not. Returns
-        where they lead, "" for nowhere; those beyond a bound are missing, and those within the
-        page.
+        The first of several to one URL stays; it loses a rel that another one lacks. Returns their
+        URLs, "" for an invalid one; those beyond a limit, and those within the page, are left out.
         """
         found = [one for one in references if one[0] and one[0][0] != "#"]
         urls = list(self._urls((text for text, _ in found), base))
@@ -62,13 +62,13 @@ class Gathered:
         return urls
 
     def add_requisites(self, references: Iterable[str], base: str) -> None:
-        """Take over references to what the page needs, resolved against ``base``."""
+        """Add references to what the page needs, resolved against ``base``."""
         texts = (text for text in references if text and text[0] != "#")
         self.requisites.update(dict.fromkeys(self._urls(texts, base)))
         self.requisites.pop("", None)
 
     def _urls(self, texts: Iterable[str], base: str) -> Iterator[str]:
-        """Where references lead, "" for nowhere; ends where a bound is reached."""
+        """Yield the URLs of references, "" for an invalid one; end at a limit."""
         texts = iter(texts)
         while some := list(islice(texts, min(_TOGETHER, self._references))):
             self._references -= len(some)

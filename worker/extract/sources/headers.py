@@ -14,7 +14,7 @@ from greencrawl.worker.extract.sources.wanted import Wanted
 READ = frozenset({"link", "refresh", "content-location"})
 """Names of the header fields that are read."""
 
-# What stands between links is passed over up to the next "<", as RFC 8288's algorithm does it.
+# Anything between links is skipped up to the next "<", as in RFC 8288's algorithm.
 _VALUE = r"\"(?>(?:[^\"\\]++|\\.)*)\"?|[^\s;,\"]*+"
 _LINK = re.compile(
     rf"<([^<>]*+)>((?>(?:\s*+;\s*+[^\s=;,\"<]*+(?>(?:\s*+=\s*+(?:{_VALUE}))?))*))", re.DOTALL
@@ -30,7 +30,7 @@ _ASCII = "".join(map(chr, range(0x80)))
 def gather_headers(
     found: Gathered, headers: Mapping[str, str], url: str, base: str, wanted: Wanted
 ) -> None:
-    """Add what the headers of a page at ``url`` lead to. ``headers`` have lower-case names.
+    """Add the links in the headers of a page at ``url``. ``headers`` have lower-case names.
 
     A ``Link`` is relative to the answer's URL, a ``Refresh`` to the page's ``base``.
     """
@@ -53,10 +53,11 @@ def gather_headers(
 
 
 def relations(value: str) -> Iterator[Relation]:
-    """The links of a ``Link`` header, those about another resource (``anchor``) apart."""
+    """Yield the links of a ``Link`` header, except those about another resource (``anchor``)."""
     for link in _LINK.finditer(_as_sent(value)):
         parameters: dict[str, str] = {}
-        for name, quoted, plain in _PARAMETER.findall(link[2]):  # of each name the first counts
+        # the first parameter of a name counts
+        for name, quoted, plain in _PARAMETER.findall(link[2]):
             parameters.setdefault(name.lower(), _ESCAPED.sub(r"\1", quoted) or plain)
         if "anchor" not in parameters:
             rel, kind = parameters.get("rel", ""), parameters.get("type", "")
@@ -64,5 +65,6 @@ def relations(value: str) -> Iterator[Relation]:
 
 
 def _as_sent(value: str) -> str:
-    """Headers are read as Latin-1: bytes beyond ASCII are sent back as they came."""
+    """Return a URL as it was sent: headers are read as Latin-1, so bytes beyond ASCII stay the
+    same."""
     return value if value.isascii() else quote(value, safe=_ASCII, encoding="latin-1")

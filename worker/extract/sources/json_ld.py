@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 
 MOST_CHARACTERS = 1024 * 1024
-"""Of all blocks of a page that are read; what goes beyond is not."""
+"""Most characters of all blocks of a page that are read."""
 _NAMES = frozenset(
     {"@id", "url", "sameAs", "item", "mainEntityOfPage", "relatedLink", "significantLink"}
 )
-"""Properties whose value is the URL of a page, of schema.org and of JSON-LD itself."""
+"""Properties of schema.org and JSON-LD whose value is the URL of a page."""
 _BEGIN = ("https://", "http://", "/")
 
 
 def urls_in(blocks: Iterable[str]) -> Iterator[str]:
-    """The URLs of pages in ``blocks``; one that is no JSON has none."""
+    """Yield the URLs of pages in ``blocks``; invalid JSON has none."""
     left = MOST_CHARACTERS
     for block in blocks:
         left -= len(block)
@@ -31,7 +31,7 @@ def urls_in(blocks: Iterable[str]) -> Iterator[str]:
 
 
 def _of(value: Any) -> Iterator[str]:
-    """In the order in which they stand, without a stack of calls: blocks nest deeply."""
+    """Yield URLs in their order, without recursion: blocks may be nested deeply."""
     open_: list[tuple[str, Any]] = [("", value)]
     while open_:
         name, one = open_.pop()

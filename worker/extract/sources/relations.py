@@ -1,4 +1,4 @@
-"""The meaning of a ``rel`` of a link, in a ``link`` element as in a ``Link`` header."""
+"""The meaning of a link's ``rel``, in a ``link`` element as in a ``Link`` header."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Relation(NamedTuple):
-    """A reference, its ``rel`` as it is written, and the media type that it names."""
+    """A reference, its ``rel`` as written, and the media type that it names."""
 
     reference: str
     rel: str
@@ -25,7 +25,7 @@ _REQUISITES = frozenset(
 
 
 def source_of(relation: Relation) -> str:
-    """The source of links that it belongs to, "" if to none."""
+    """Return the source of links that it belongs to, "" if to none."""
     words = relation.rel.lower().split()
     if "next" in words or "prev" in words:
         return "paging"
@@ -38,5 +38,5 @@ def source_of(relation: Relation) -> str:
 
 
 def is_requisite(relation: Relation) -> bool:
-    """Whether a page needs it to be shown, or a browser loads it with the page."""
+    """Tell whether a page needs it to be shown, or a browser loads it with the page."""
     return not _REQUISITES.isdisjoint(relation.rel.lower().split())

@@ -33,7 +33,7 @@ _ATTRIBUTES = {
     "use": ("href", "xlink:href"),
     "video": ("src", "poster"),
 }
-"""What elements show, by the attributes that refer to it."""
+"""Elements that show files, and the attributes that refer to them."""
 _SETS = {"img": "srcset", "source": "srcset", "link": "imagesrcset"}
 _TAGS = (*_ATTRIBUTES, "link", "input", "style")
 _STYLES = etree.XPath(
@@ -51,7 +51,7 @@ def gather_requisites(found: Gathered, root: etree._Element, base: str) -> None:
 
 
 def _of_style(found: Gathered, style: str) -> Iterator[str]:
-    """The files that a style needs, as far as it is read."""
+    """Yield the files that a style needs, as far as it is read."""
     style = style[: found.style_characters]
     found.style_characters -= len(style)
     return urls_in(style)

@@ -1,4 +1,4 @@
-"""Documents that stand in a page: ``iframe srcdoc``."""
+"""Documents within a page: ``iframe srcdoc``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from greencrawl.worker.extract.text import html_parser
 
 MOST_DOCUMENTS = 50
 MOST_BYTES = 128 * 1024
-"""Of all such documents of a page, which may take 0.1 s of CPU at worst. What goes beyond is not
-read, nor is one with a tag of thousands of attributes, nor one within another."""
+"""Most bytes of all such documents of a page, which may take 0.1 s of CPU at worst.
+
+The rest is not read, nor is a document with a tag of thousands of attributes, nor one nested in
+another.
+"""
 
 _parser = html_parser()
 
 
 def documents(frames: Iterable[etree._Element]) -> Iterator[etree._Element]:
-    """The roots of the documents in ``frames``, as far as they are read."""
+    """Yield the roots of the documents in ``frames``, as far as they are read."""
     left, count = MOST_BYTES, 0
     for frame in frames:
         body = frame.get("srcdoc", "").encode("utf-8", "replace")

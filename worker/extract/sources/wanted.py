@@ -1,4 +1,4 @@
-"""Which sources of links a crawl reads."""
+"""The sources of links that a crawl reads."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ELEMENTS = {
     "link": "paging",
     "meta": "refresh",
 }
-"""The source that the plain reference of an element belongs to."""
+"""The source of links that the plain reference of an element belongs to."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """The names of ``sources``, and whether what pages need to be shown (``requisites``) is wanted.
+    """The names of ``sources``, and whether requisites of pages are wanted.
 
     The names are those of ``greencrawl.schema.text.link_sources``.
     """
@@ -30,21 +30,21 @@ class Wanted:
 
     @cached_property
     def plain(self) -> bool:
-        """Whether the plain references of all elements are followed, as by default."""
+        """Tell whether the plain references of all elements are followed, as by default."""
         return self.sources.issuperset(ELEMENTS.values())
 
     @cached_property
     def named(self) -> frozenset[str]:
-        """The sources that are read since somebody named them."""
+        """Return the sources that are read because the crawl names them."""
         return self.sources - DEFAULT
 
     @cached_property
     def further(self) -> bool:
-        """Whether something is wanted that stands in elements that are otherwise not read."""
+        """Tell whether a wanted source is in elements that are otherwise not read."""
         return self.requisites or bool(self.named)
 
     def reads(self, tag: str) -> bool:
-        """Whether the plain reference of an element is followed."""
+        """Tell whether the plain reference of an element is followed."""
         return ELEMENTS.get(tag) in self.sources
 
 

@@ -1,7 +1,7 @@
-"""``python -m greencrawl.worker.extract.train FOLDER``: learn the model of main text.
+"""``python -m greencrawl.worker.extract.train FOLDER``: train the model of main text.
 
-It tries by cross-validation over sites what such models are worth, then writes the model and its
-card beside ``main/text.py``, or into ``--out``: both, or where it fails or is ended neither.
+It measures such models by cross-validation over sites. Then it writes the model and its card beside
+``main/text.py``, or into ``--out``: both, or neither if it fails or is stopped.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from greencrawl.worker.extract.main.text import MODEL
 from greencrawl.worker.extract.train import samples
 
 MOST_BYTES = 60_000
-"""Of a model, which is part of the package."""
+"""Most bytes of a model, which is part of the package."""
 
 
 def main(arguments: list[str]) -> int:
-    """Train; returns the exit status."""
+    """Train; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m greencrawl.worker.extract.train",
         description="Learn the model of main text from pages whose main text is marked.",

@@ -1,4 +1,4 @@
-"""The card of a model: what it is for, what it was learnt from, and how well it does."""
+"""The card of a model: its purpose, its training data, and its quality."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ snippets in German; other scripts are rare. It does not judge whether a text is 
 
 
 def card(rows: Rows, settings: Settings, found: Found, size: int) -> str:
-    """The card of a model of ``size`` bytes, as Markdown."""
+    """Return the card of a model of ``size`` bytes, as Markdown."""
     kinds = Counter(sample.kind for sample in rows.samples if sample.kind != SNIPPETS)
     table = [
         f"| {kind} | {kinds[kind]} | {found.mean(rows.samples, kind):.3f} |"

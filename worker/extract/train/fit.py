@@ -1,4 +1,4 @@
-"""Learning trees from labelled blocks, and trying them on sites that they were not learnt from."""
+"""Trains trees on labelled blocks, and tests them on sites that they were not trained on."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ FOLDS = 5
 class Settings:
     """How trees are made.
 
-    ``snippet_weight``: what a page counts whose text is known by snippets, beside 1 of one whose
-    text is marked as a whole. A block counts its length to the power of ``length_power``, or
-    ``snippet_power``, a page the sum of these to that of ``page_power``. ``recall``: see
+    ``snippet_weight``: the weight of a page whose text is known by snippets; a page whose text is
+    marked as a whole has 1. A block counts its length to the power of ``length_power``, or
+    ``snippet_power``; a page counts their sum to the power of ``page_power``. ``recall``: see
     ``packed``.
     """
 
@@ -48,7 +48,7 @@ class Settings:
     seed: int = 1
 
     def parameters(self) -> dict[str, Any]:
-        """As LightGBM has them. One thread: the same pages give the same trees."""
+        """Return the parameters of LightGBM. One thread: the same pages give the same trees."""
         return {
             "objective": "cross_entropy",
             "num_leaves": self.leaves,
@@ -70,8 +70,11 @@ class Settings:
 
 @dataclass(slots=True)
 class Rows:
-    """Blocks of pages: ``values`` a row of features each, ``labels`` NaN where nobody knows,
-    ``lengths`` their signs, ``pages`` the places of their samples."""
+    """Blocks of pages.
+
+    ``values``: a row of features each; ``labels``: NaN if unknown; ``lengths``: their characters;
+    ``pages``: the indexes of their samples.
+    """
 
     samples: list[Sample]
     values: NDArray[np.uint8]
@@ -83,13 +86,13 @@ class Rows:
 
 
 def root_of(sample: Sample) -> etree._Element:
-    """The tree of a page; of one that nothing can be made of, an empty one."""
+    """Return the tree of a page; an empty one if the page cannot be parsed."""
     root, _ = tree_of(sample.body)
     return etree.Element("html") if root is None else root
 
 
 def rows_of(samples: Iterable[Sample]) -> Rows:
-    """Features and labels of all blocks. Raises RuntimeError where nothing was compiled."""
+    """Return features and labels of all blocks. Raises RuntimeError if nothing was compiled."""
     if compiled is None:
         raise RuntimeError(
             "it needs the compiled part: python -m greencrawl.worker.extract.compile"
@@ -115,12 +118,12 @@ def rows_of(samples: Iterable[Sample]) -> Rows:
 
 
 def all_pages(rows: Rows) -> NDArray[np.bool_]:
-    """All of them, as :func:`learn` is told."""
+    """Select all pages for :func:`learn`."""
     return np.ones(len(rows.samples), dtype=np.bool_)
 
 
 def learn(rows: Rows, chosen: NDArray[np.bool_], settings: Settings) -> bytes:
-    """A model of the chosen pages (one truth value a page), packed."""
+    """Train a model on the chosen pages (one truth value a page), and pack it."""
     taken = chosen[rows.pages] & ~np.isnan(rows.labels)
     marks, pages = rows.labels[taken], rows.pages[taken]
     snippets = np.array([one.kind == SNIPPETS for one in rows.samples])[pages]
@@ -138,14 +141,15 @@ def learn(rows: Rows, chosen: NDArray[np.bool_], settings: Settings) -> bytes:
 
 @dataclass(slots=True)
 class Found:
-    """What models found on pages that they were not learnt from."""
+    """What models found on pages that they were not trained on."""
 
     texts: list[str]
     f1_of: list[float]
     snippets: Snippets
 
     def mean(self, samples: Sequence[Sample], kind: str | None = None) -> float:
-        """F1 over words, mean over the pages of a kind, or all, whose text is marked as a whole."""
+        """Return the mean F1 over words of the pages of a kind, or of all, whose text is marked as
+        a whole."""
         values = [
             value
             for value, sample in zip(self.f1_of, samples, strict=True)
@@ -157,7 +161,7 @@ class Found:
 def cross_validated(
     rows: Rows, settings: Settings, folds: int = FOLDS, said: Callable[[str], object] = str
 ) -> Found:
-    """Texts of all pages, each by a model of other sites. ``said`` is told how far it is."""
+    """Find the texts of all pages, each by a model of other sites. ``said`` gets the progress."""
     texts = [""] * len(rows.samples)
     for number, (model, places) in enumerate(fold_models(rows, settings, folds), 1):
         said(f"part {number} of {folds}: {len(places)} pages by a model of the others")
@@ -169,7 +173,7 @@ def cross_validated(
 def fold_models(
     rows: Rows, settings: Settings, folds: int = FOLDS
 ) -> Iterator[tuple[object, NDArray[np.int64]]]:
-    """Models, each with the places of pages whose sites it was not learnt from."""
+    """Yield models, each with the indexes of pages whose sites it was not trained on."""
     assert compiled is not None
     parts = np.array([sample.fold(folds) for sample in rows.samples])
     for part in range(folds):

@@ -11,26 +11,29 @@ from numpy.typing import NDArray
 from greencrawl.worker.extract.train.samples import Sample
 
 SHINGLE = 4
-"""Words in a row that tell where a text comes from."""
+"""Words in a row that identify where a text comes from."""
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
 
 
 def words(text: str) -> list[str]:
-    """Words in small letters; signs of scripts without spaces one by one."""
+    """Return words in lower case; characters of scripts without spaces one by one."""
     return _WORD.findall(text.lower())
 
 
 def labels(texts: Sequence[str], sample: Sample) -> NDArray[np.float32]:
-    """For each text of a block, which share of its words is main text; NaN where nobody knows."""
+    """Return for each block's text the share of its words that is main text; NaN if unknown."""
     if sample.text is None:
         return by_snippets(texts, sample)
     return by_shingles(texts, sample.text)
 
 
 def by_shingles(texts: Sequence[str], truth: str) -> NDArray[np.float32]:
-    """A word counts as marked where one of its shingles, beyond ends of blocks as well, is in the
-    truth; a shorter text, too, where it is a line of it."""
+    """Label texts by a marked main text.
+
+    A word counts as marked if one of its shingles, which may cross ends of blocks, is in the truth.
+    A shorter text counts if it is a line of the truth.
+    """
     marked = words(truth)
     known = {tuple(marked[i : i + SHINGLE]) for i in range(len(marked) - SHINGLE + 1)}
     lines = {tuple(words(line)) for line in truth.splitlines()}
@@ -52,8 +55,11 @@ def by_shingles(texts: Sequence[str], truth: str) -> NDArray[np.float32]:
 
 
 def by_snippets(texts: Sequence[str], sample: Sample) -> NDArray[np.float32]:
-    """1 for blocks in which a snippet that has to be there stands or begins or ends, 0 where one
-    that must not, NaN for others."""
+    """Label texts by snippets.
+
+    1 for blocks that contain a required snippet, or its start or end; 0 for blocks with a forbidden
+    one; NaN for others.
+    """
     result = np.full(len(texts), np.nan, dtype=np.float32)
     begins, whole = [], ""
     for text in texts:

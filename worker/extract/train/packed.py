@@ -1,4 +1,4 @@
-"""Trees as packed tables: what ``main/trees.c`` reads, and says the form of."""
+"""Trees as packed tables; ``main/trees.c`` reads and documents them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ LARGEST = 30_000
 def packed(
     trees: Iterable[dict[str, Any]], digest: int, recall: float = 1.0, bias: float = 0.0
 ) -> bytes:
-    """A model of LightGBM's ``tree_structure`` objects, made for features with that digest.
+    """Return a model from LightGBM's ``tree_structure`` objects, made for features with that
+    digest.
 
-    ``recall``: how many times as much it counts as precision where blocks are chosen. Raises
+    ``recall``: how many times as much it counts as precision when blocks are chosen. Raises
     ValueError for a tree of more than 128 leaves.
     """
     shapes = [_shape(tree) for tree in trees]
@@ -32,7 +33,8 @@ def packed(
 
 
 def _shape(tree: dict[str, Any]) -> tuple[list[list[int]], list[float]]:
-    """Nodes (feature, threshold, where to if at most, if more) in order, and values of leaves."""
+    """Return nodes (feature, threshold, next if at most, next if more) in order, and values of
+    leaves."""
     nodes: list[list[int]] = []
     values: list[float] = []
 

@@ -20,15 +20,18 @@ from urllib.parse import urlsplit
 import tldextract
 
 SNIPPETS = "snippets"
-"""The kind of pages whose main text is known by snippets alone."""
+"""The kind of pages whose main text is known only by snippets."""
 
 _suffixes = tldextract.TLDExtract(suffix_list_urls=(), include_psl_private_domains=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A page, and what is known of it. ``text`` is None where only snippets are: of these
-    ``present`` stand in its main text and ``absent`` elsewhere."""
+    """A page, and what is known of it.
+
+    ``text`` is None if only snippets are known: ``present`` ones are in its main text and
+    ``absent`` ones are not.
+    """
 
     key: str
     kind: str
@@ -43,12 +46,15 @@ class Sample:
     date: str
 
     def fold(self, count: int) -> int:
-        """One of so many parts; all pages of a site are in the same."""
+        """Return its part of so many; all pages of a site are in the same."""
         return zlib.crc32(self.site.encode()) % count
 
 
 def read(folder: Path) -> Iterator[Sample]:
-    """All pages under ``folder``. Raises OSError if it has none, ValueError for a broken line."""
+    """Yield all pages under ``folder``.
+
+    Raises OSError if it has none, ValueError for a broken line.
+    """
     found = sorted(folder.rglob("truth.jsonl"))
     if not found:
         raise FileNotFoundError(f"{folder} has no truth.jsonl")
@@ -81,7 +87,8 @@ def _said(value: str | list[str] | None) -> str:
 
 
 def _site(url: str) -> str:
-    """The registrable domain of a page; of one in an archive that of the page there."""
+    """Return the registrable domain of a page; for a page in an archive, that of the original
+    page."""
     if (inner := url.rfind("http", 1)) > 0:
         url = url[inner:]
     host = urlsplit(url).hostname or url.rpartition("::")[2].partition("-")[0]

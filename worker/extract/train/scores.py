@@ -1,4 +1,4 @@
-"""How near a text is to the main text that was marked."""
+"""How close a text is to the marked main text."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _WORD = re.compile(r"\w+")
 
 
 def bag(text: str) -> Counter[str]:
-    """Words in small letters and how often each stands there."""
+    """Return words in lower case and how often each occurs."""
     return Counter(_WORD.findall(text.lower()))
 
 
 def f1(found: str, truth: str) -> float:
-    """F1 over words; 0 if nothing is common to both."""
+    """Return F1 over words; 0 if they share none."""
     return shares(found, truth)[2]
 
 
 def shares(found: str, truth: str) -> tuple[float, float, float]:
-    """Precision, recall and F1 over words."""
+    """Return precision, recall and F1 over words."""
     one, other = bag(found), bag(truth)
     common = sum((one & other).values())
     if not common:
@@ -32,14 +32,14 @@ def shares(found: str, truth: str) -> tuple[float, float, float]:
 
 @dataclass(slots=True)
 class Snippets:
-    """How many snippets were found that had to be (``hit``) or must not be (``wrong``)."""
+    """How many required snippets were found (``hit``), and how many forbidden ones (``wrong``)."""
 
     hit: int = 0
     missed: int = 0
     wrong: int = 0
 
     def add(self, found: str, present: Iterable[str], absent: Iterable[str]) -> None:
-        """Count those of one page."""
+        """Count the snippets of one page."""
         text = " ".join(found.split())
         here = [snippet in text for snippet in present]
         self.hit += sum(here)
@@ -48,15 +48,15 @@ class Snippets:
 
     @property
     def precision(self) -> float:
-        """Of what was found."""
+        """Return the precision: of what was found."""
         return self.hit / (self.hit + self.wrong or 1)
 
     @property
     def recall(self) -> float:
-        """Of what had to be found."""
+        """Return the recall: of what had to be found."""
         return self.hit / (self.hit + self.missed or 1)
 
     @property
     def f1(self) -> float:
-        """Their harmonic mean."""
+        """Return the harmonic mean of both."""
         return 2 * self.precision * self.recall / (self.precision + self.recall or 1)

@@ -1,1 +1,1 @@
-"""How a host name is resolved: name servers, the hosts file, and who may ask how much at once."""
+"""Resolves host names: name servers, the hosts file, and limits on look-ups."""

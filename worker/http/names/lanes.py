@@ -1,10 +1,10 @@
-"""How many look-ups may be under way at once: a share for each domain, and a lane for slow ones.
+"""Limits on concurrent look-ups: a share for each domain, and a lane for slow ones.
 
 Only host sessions ask for names, so there are never more look-ups than sessions. Still one zone
-could have all of them: whoever makes links decides which names are looked up. A registrable domain
-therefore has :data:`DOMAIN_LOOKUPS` under way; further ones wait for a moment. A look-up that takes
-longer than :data:`SLOW_SECONDS` also needs one of :data:`SLOW_LOOKUPS` places, whatever its domain
-is. Only the recursive server knows which server a zone has, and a thousand domains may have the
+could take all of them: whoever makes links decides which names are looked up. So a registrable
+domain has at most :data:`DOMAIN_LOOKUPS` under way; further ones wait for a moment. A look-up that
+takes longer than :data:`SLOW_SECONDS` also needs one of :data:`SLOW_LOOKUPS` places, whatever its
+domain is. Only the recursive server knows the server of a zone, and a thousand domains may have the
 same. A look-up that finds no place raises NoShare: its session goes back uncharged, with a turn at
 which to come again. Quick look-ups never wait for slow ones.
 """
@@ -24,22 +24,24 @@ DOMAIN_LOOKUPS = 8
 SLOW_LOOKUPS = 64
 SLOW_SECONDS = 1.0
 CROWDED_SECONDS = 0.3
-"""A look-up is slow after so long, if it began when there was no place for slow ones. What the
-recursive server finds out later, it knows at the look-up's next turn."""
+"""A look-up is slow after so long, if it began when there was no place for slow ones.
+
+If the recursive server finds the answer later, it has it at the look-up's next turn.
+"""
 PATIENCE_SECONDS = 1.0
-"""So long a look-up waits for its domain's share; then its session is of use to others."""
+"""How long a look-up waits for its domain's share; then its session is of use to others."""
 LONGEST_TURN_SECONDS = 300.0
 MOST_DOMAINS = 10_000
 
 _GUESS_SECONDS = 0.05
 _SLOW_GUESS_SECONDS = 5.0
-"""How long a place is taken for, as long as none has come free."""
+"""How long a place is assumed to be taken, as long as none has become free."""
 _NEWEST = 0.3
-"""Weight of the newest look-up in the mean of how long they take."""
+"""Weight of the newest look-up in the mean duration."""
 
 
 class Lane:
-    """So many places, and how long they are taken for. Not locked: only :meth:`wait` yields."""
+    """A number of places, and how long they are taken. It has no lock: only :meth:`wait` yields."""
 
     __slots__ = ("_places", "_seconds", "_turn", "_waiting", "taken")
 
@@ -52,7 +54,7 @@ class Lane:
 
     @property
     def full(self) -> bool:
-        """Whether there is no place."""
+        """Tell whether there is no free place."""
         return self.taken >= self._places
 
     def take(self) -> bool:
@@ -63,7 +65,8 @@ class Lane:
         return True
 
     def wait(self, seconds: float) -> bool:
-        """Take a place, the first that comes free within so long; False if that is unlikely."""
+        """Take the first place that becomes free within so long; return False if that is
+        unlikely."""
         if self.take():
             return True
         if len(self._waiting) >= max(1.0, self._places * seconds / self._seconds):
@@ -82,21 +85,22 @@ class Lane:
         return mine.is_set()
 
     def leave(self, took: float) -> None:
-        """A place is free that was taken for so long."""
+        """Free a place that was taken for so long."""
         self._seconds += _NEWEST * (max(took, 0.001) - self._seconds)
         self._pass_on()
 
     def lasts(self, seconds: float) -> None:
-        """Somebody has held a place, or waited for one, for so long already."""
+        """Note that a place is held, or waited for, for so long already."""
         self._seconds = max(self._seconds, seconds)
 
     def next_turn(self, now: float) -> float:
-        """Seconds until it is the turn of one who found no place: one after the other."""
+        """Return the seconds until a look-up that found no place has its turn: one after
+        another."""
         self._turn = max(self._turn, now + self._seconds) + self._seconds / self._places
         return min(self._turn - now, LONGEST_TURN_SECONDS)
 
     def idle(self, now: float) -> bool:
-        """Whether nobody has a place or a turn."""
+        """Tell whether all places are free and no turn is pending."""
         return not self.taken and self._turn <= now
 
     def _pass_on(self) -> None:
@@ -107,7 +111,7 @@ class Lane:
 
 
 class Place:
-    """Leave to look one name up, until :meth:`end`."""
+    """The permission to look up one name, until :meth:`end`."""
 
     __slots__ = ("_began", "_clock", "_domain", "_forget", "_lane", "_slow", "_slow_since")
 
@@ -121,11 +125,11 @@ class Place:
 
     @property
     def slow_at(self) -> float:
-        """When it counts as slow."""
+        """Return when it counts as slow."""
         return self._began + (CROWDED_SECONDS if self._slow.full else SLOW_SECONDS)
 
     def turn_slow(self) -> None:
-        """It takes long. Raises NoShare where too many do; :meth:`end` is to be called still."""
+        """Count it as slow. Raises NoShare if too many are; :meth:`end` must still be called."""
         if self._slow_since is not None:
             return
         now = self._clock()
@@ -136,7 +140,7 @@ class Place:
         self._slow_since = now
 
     def end(self) -> None:
-        """The look-up is over."""
+        """End the look-up."""
         now = self._clock()
         self._lane.leave(now - self._began)
         if self._lane.idle(now):
@@ -155,7 +159,7 @@ class Lanes:
 
     @property
     def slow(self) -> int:
-        """Look-ups under way that take long."""
+        """Return how many slow look-ups are under way."""
         return self._slow.taken
 
     def enter(self, name: str) -> Place:
@@ -175,7 +179,7 @@ class Lanes:
         self._domains.pop(domain, None)
 
     def _forget_some(self) -> None:
-        """Drop turns that nobody uses now, the oldest first, so that there are never too many."""
+        """Drop unused turns, the oldest first, so that there are never too many."""
         for domain in list(self._domains) if len(self._domains) >= MOST_DOMAINS else ():
             if not self._domains[domain].taken:
                 del self._domains[domain]
@@ -183,6 +187,6 @@ class Lanes:
 
 
 def _domain(name: str) -> str:
-    """The registrable domain of a name; of one under an unknown suffix, its last two labels."""
+    """Return the registrable domain of a name; under an unknown suffix, its last two labels."""
     found = registrable_domain(name)
     return found if found != name else ".".join(name.rsplit(".", 2)[-2:])

@@ -1,7 +1,7 @@
-"""Questions and answers of DNS as bytes. dnspython takes names and numbers out of them.
+"""DNS queries and answers as bytes; dnspython parses names and numbers in them.
 
-An answer is read only as far as it is needed, so that a long one costs little. Everything in it
-except addresses, aliases and the SOA of what is missing is skipped.
+An answer is read only as far as needed, so that a long one costs little. Everything in it except
+addresses, aliases and the SOA of a missing name is skipped.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ import dns.wire
 from gevent import socket
 
 UDP_BYTES = 1232
-"""The longest answer by UDP that a server is told to send: what no link breaks up."""
+"""The longest answer by UDP that a server may send: no link fragments it."""
 MOST_RECORDS = 200
 MOST_BYTES = 8192
-"""So much of an answer is read: of one that is longer what it says first."""
+"""Most bytes of an answer that are read; of a longer one, its first part."""
 MOST_ALIASES = 16
 A, AAAA = int(dns.rdatatype.A), int(dns.rdatatype.AAAA)
 TYPES = (A, AAAA)
 BROKEN = (dns.exception.DNSException, ValueError, IndexError, struct.error)
-"""What reading an answer may raise."""
+"""Errors of a broken answer."""
 
 _FAMILIES = {A: socket.AF_INET, AAAA: socket.AF_INET6}
 _IN = 1
 _FIRST_POINTER, _POINTER = b"\xc0\x00", b"\xc0\x0c"
-"""The least there is, and that to the question's name, which follows the header's twelve bytes."""
+"""The least pointer, and the pointer to the query's name, which follows the 12 bytes of the
+header."""
 _HEADER = struct.Struct("!6H")
 _TRUNCATED = dns.flags.TC >> 8
 _IS_ANSWER = dns.flags.QR >> 8
@@ -42,7 +43,7 @@ _MOST_TTL = 2**31 - 1
 
 
 class Answer(NamedTuple):
-    """What one question brought."""
+    """The result of one query."""
 
     addresses: tuple[str, ...]
     exists: bool
@@ -50,10 +51,10 @@ class Answer(NamedTuple):
 
 
 def read(wire: bytes, kind: int) -> Answer:
-    """What an answer to a question of this type says, the aliases in it followed.
+    """Read the answer to a query of this type, and follow the aliases in it.
 
-    Of a long one the first records count. Raises dnspython's FormError, and ValueError where there
-    is no address among those.
+    Only the first records of a long one count. Raises dnspython's FormError; ValueError if there is
+    no address among those records.
     """
     parser = dns.wire.Parser(wire)
     _, _, _, answers, authorities, _ = parser.get_struct("!6H")
@@ -98,14 +99,15 @@ def read(wire: bytes, kind: int) -> Answer:
 
 
 def _name(parser: dns.wire.Parser) -> bytes:
-    """A name in its canonical form, whatever pointers and case it came with."""
+    """Return a name in its canonical form, whatever its pointers and case."""
     return dns.name.from_wire_parser(parser).to_digestable()
 
 
 def _owner(parser: dns.wire.Parser, pointed: dict[bytes, bytes]) -> bytes:
-    """A record's name; nearly always a pointer, to that of the question or of the record before.
+    """Return a record's name; nearly always it is a pointer, to that of the query or of the record
+    before.
 
-    What a pointer leads to is read once: names may be long, and records many.
+    The target of a pointer is read once: names may be long, and records many.
     """
     pointer = parser.wire[parser.current : parser.current + 2]
     if len(pointer) < 2 or pointer < _FIRST_POINTER:
@@ -119,7 +121,7 @@ def _owner(parser: dns.wire.Parser, pointed: dict[bytes, bytes]) -> bytes:
 
 
 def _negative_ttl(parser: dns.wire.Parser, authorities: int) -> int:
-    """For how long a zone says that what is missing is missing (RFC 2308); 0 if it does not."""
+    """Return how long a zone says that a name is missing (RFC 2308); 0 if it does not say."""
     for _ in range(authorities):
         _name(parser)
         type_, class_, ttl, length = parser.get_struct("!HHIH")
@@ -133,12 +135,12 @@ def _negative_ttl(parser: dns.wire.Parser, authorities: int) -> int:
 
 
 def _ttl(seconds: int) -> int:
-    """A TTL as it counts: one with the highest bit is none (RFC 2181)."""
+    """Return a TTL; one with the highest bit set counts as 0 (RFC 2181)."""
     return seconds if seconds <= _MOST_TTL else 0
 
 
 def wire_name(name: str) -> bytes | None:
-    """A host name as a question holds it; None if DNS has no such names."""
+    """Return a host name as in a query; None if DNS has no such names."""
     if not name.isascii():
         return None
     labels = name.rstrip(".").lower().encode().split(b".")
@@ -148,7 +150,7 @@ def wire_name(name: str) -> bytes | None:
 
 
 def query(name: bytes, kind: int, *, edns: bool) -> bytes:
-    """A question with an id by chance; ``name`` is what :func:`wire_name` made."""
+    """Return a query with a random id; ``name`` is from :func:`wire_name`."""
     header = _HEADER.pack(secrets.randbits(16), dns.flags.RD, 1, 0, 0, int(edns))
     question = name + struct.pack("!HH", kind, 1)
     option = b"\0" + struct.pack("!HHIH", dns.rdatatype.OPT, UDP_BYTES, 0, 0) if edns else b""
@@ -156,7 +158,7 @@ def query(name: bytes, kind: int, *, edns: bool) -> bytes:
 
 
 def belongs(wire: bytes, query: bytes) -> bool:
-    """Whether ``wire`` answers just this question, by its id and what it repeats of it."""
+    """Tell whether ``wire`` answers exactly this query, by its id and the repeated question."""
     if len(wire) < _HEADER.size or not wire[2] & _IS_ANSWER or wire[:2] != query[:2]:
         return False
     end = query.index(0, _HEADER.size) + 5
@@ -165,12 +167,12 @@ def belongs(wire: bytes, query: bytes) -> bool:
 
 
 def is_cut(wire: bytes) -> bool:
-    """Whether an answer was too long for UDP."""
+    """Tell whether an answer was too long for UDP."""
     return bool(wire[2] & _TRUNCATED)
 
 
 def error(wire: bytes) -> str:
-    """By what name a server says that it failed; "" if it did not."""
+    """Return the name of a server's error code; "" if there is none."""
     code = wire[3] & 15
     if code in (dns.rcode.NOERROR, dns.rcode.NXDOMAIN):
         return ""
@@ -178,5 +180,6 @@ def error(wire: bytes) -> str:
 
 
 def asks_for_no_edns(wire: bytes) -> bool:
-    """Whether it is the answer of a server that does not know EDNS; it may lack the question."""
+    """Tell whether a server that does not know EDNS sent it; such an answer may lack the
+    question."""
     return wire[3] & 15 in _WITHOUT_EDNS

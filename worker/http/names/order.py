@@ -1,8 +1,8 @@
-"""In which order the addresses of a name are tried, as RFC 6724 says where it matters here.
+"""The order in which the addresses of a name are tried, by the relevant rules of RFC 6724.
 
 Addresses that this machine cannot reach come last. Among the others, those whose own source address
-is of their kind come first (rule 5), then those of the higher precedence (rule 6). Addresses that
-are alike stay as the name server gave them, so that its rotation spreads what is asked for.
+is of their kind come first (rule 5), then those of the higher precedence (rule 6). Equal addresses
+keep the order of the name server, whose rotation spreads the load.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KINDS = tuple(
 
 
 def source_of(address: str) -> str | None:
-    """The address that packets to ``address`` would have as theirs; None if it is out of reach."""
+    """Return the source address of packets to ``address``; None if it is out of reach."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         probe = _socket(family, socket.SOCK_DGRAM)
@@ -49,7 +49,7 @@ def source_of(address: str) -> str | None:
         probe.close()
 
 
-# The unpatched one: connecting a socket for datagrams sends nothing, and never waits.
+# The unpatched one: connecting a datagram socket sends nothing, and never blocks.
 _socket = monkey.get_original("socket", "socket")
 
 
@@ -66,7 +66,7 @@ def _kind(address: str) -> tuple[int, int]:
 def best_first(
     addresses: Sequence[str], source: Callable[[str], str | None] = source_of
 ) -> list[str]:
-    """IP addresses without repeats, sorted where both versions are among them."""
+    """Return IP addresses without repeats, sorted if both versions are among them."""
     found = list(dict.fromkeys(addresses))
     if len({":" in address for address in found}) < 2:
         return found

@@ -1,9 +1,9 @@
 """Resolves host names and judges every answer; the only way from a name to a connection.
 
-A name is first looked for in what is known and in the hosts file. Then name servers are asked for
-it, or the system, if DNS cannot have the name or the settings say so. At most one look-up per name
-is under way: whoever else asks waits for it too, and it ends when nobody does. The result is kept
-for its time, in a bounded table.
+A name is first looked up in the cache and in the hosts file. Then name servers are asked for it, or
+the system, if DNS cannot have the name or the settings say so. At most one look-up per name is
+under way: all callers wait for it, and it ends when none is left. The result is kept for its time,
+in a bounded table.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from greencrawl.worker.session.caps import NoShare
 
 _LOOKUPS, _LOOKUP_SECONDS = SLOT["dns_lookups"], SLOT["dns_lookup_seconds"]
 MAX_NAMES = 10_000
-"""Names that are kept; the least recently used go first."""
+"""Most names that are kept; the least recently used are dropped first."""
 MAX_ADDRESSES = 8
-"""Addresses of a name that are kept, and tried."""
+"""Most addresses of a name that are kept, and tried."""
 LOOKUP_SECONDS = 20.0
 """The longest look-up."""
 
@@ -66,10 +66,10 @@ class _Asking:
 
 
 class Resolver:
-    """One for a process. ``servers`` are asked, or those of the system if there are none.
+    """The resolver of a process. ``servers`` are asked, or those of the system if there are none.
 
-    ``system`` in their place: the system's resolver (``getaddrinfo``) is asked, by threads.
-    A ``lookup`` takes the place of all other sources but literal addresses; it runs in a thread.
+    With ``system``, threads ask the system's resolver (``getaddrinfo``) instead. A ``lookup``
+    replaces all other sources except literal addresses; it runs in a thread.
     """
 
     def __init__(
@@ -99,11 +99,11 @@ class Resolver:
         self._under_way: dict[str, _Asking] = {}
 
     def resolve(self, name: str, timeout: float) -> tuple[str, ...] | Failure:
-        """Judged addresses of ``name`` (a host name or an IP literal), best first.
+        """Return judged addresses of ``name`` (a host name or an IP literal), best first.
 
-        Waits at most ``timeout`` seconds. Forbidden addresses are left out; when no other is
-        left, the answer is ADDRESS_FORBIDDEN. Never raises for what DNS says; raises NoShare where
-        too many look-ups of the name's domain, or slow ones, are under way.
+        Waits at most ``timeout`` seconds. Forbidden addresses are left out; when no other is left,
+        the answer is ADDRESS_FORBIDDEN. Never raises for an answer of DNS; raises NoShare if too
+        many look-ups of the name's domain, or slow ones, are under way.
         """
         entry = self._known.get(name)
         if entry is not None and entry.expires > self._clock():
@@ -111,7 +111,7 @@ class Resolver:
             return entry.answer
         asking = self._under_way.get(name)
         if asking is None:
-            # In a greenlet of its own, so that those who wait can be killed one by one.
+            # In a greenlet of its own, so that the waiting callers can be killed one by one.
             asking = self._under_way[name] = _Asking(gevent.spawn(self._ask, name))
         asking.waiting += 1
         try:
@@ -130,13 +130,13 @@ class Resolver:
         return answer
 
     def close(self) -> None:
-        """End all look-ups; a thread ends after the one that it is in."""
+        """End all look-ups; a thread ends after its current one."""
         for name, asking in list(self._under_way.items()):
             self._end(name, asking)
         gevent.spawn(self._threads.close)
 
     def _end(self, name: str, asking: _Asking) -> None:
-        """Nobody waits for it: what it holds is free for others."""
+        """End a look-up that no caller waits for, and free what it holds."""
         if self._under_way.get(name) is asking:
             del self._under_way[name]
         asking.greenlet.kill(block=False)
@@ -164,7 +164,7 @@ class Resolver:
         try:
             ipaddress.ip_address(name)
         except ValueError:
-            pass  # a name, then
+            pass  # it is a name
         else:
             return Found((name,), MOST_SECONDS)
         if self._all_by_threads:
@@ -183,7 +183,7 @@ class Resolver:
             place.end()
 
     def _judge(self, name: str, answers: tuple[str, ...] | Failure) -> tuple[str, ...] | Failure:
-        """The addresses that may be connected to, in the order to try them."""
+        """Return the addresses that may be connected to, in the order to try them."""
         if isinstance(answers, Failure):
             return answers
         refused = {address: forbidden(address, self._allow) for address in answers}

@@ -1,13 +1,13 @@
 """A client of recursive name servers: addresses of a name, with their TTL, by UDP and by TCP.
 
 dnspython reads the answers; the sockets are gevent's. A look-up asks for IPv4 and IPv6 at once,
-from a port of its own, which the system picks by chance. A server that says nothing is asked again,
-and the next one with it; whatever comes, from whichever of them, is the answer, however late. A
-server that fails (SERVFAIL, REFUSED, a closed port) is not asked for that name again. An answer
-counts only where its id and its question are those that were sent to just that server.
+from a port of its own, which the system picks at random. A silent server is asked again, and the
+next one with it; the first answer of any of them counts, however late. A server that fails
+(SERVFAIL, REFUSED, a closed port) is not asked for that name again. An answer counts only if its id
+and its question are those that were sent to that server.
 
-Some forwarders drop questions with EDNS. So a server that is silent is asked again without EDNS; if
-it answers that, it is asked without for some minutes.
+Some forwarders drop queries with EDNS. So a silent server is asked again without EDNS; if it
+answers that, it is asked without EDNS for some minutes.
 """
 
 from __future__ import annotations
@@ -35,22 +35,23 @@ Server = tuple[str, int]
 """Address and port."""
 
 LEAST_SECONDS, MOST_SECONDS = 60.0, 3600.0
-"""What has addresses is kept as long as its TTL says, within these."""
+"""Addresses are kept as long as their TTL says, within these limits."""
 MISSING_LEAST_SECONDS, MISSING_MOST_SECONDS = 30.0, 900.0
-"""What does not exist, or has none, is kept as long as its zone says (RFC 2308), within these."""
+"""A missing name, or one without addresses, is kept as long as its zone says (RFC 2308), within
+these."""
 UNANSWERED_SECONDS = 10.0
-"""What no server could say is kept for so long."""
+"""How long it is kept that no server could answer."""
 AGAIN_SECONDS = 0.5
-"""After so long without an answer servers are asked again, then each time after twice as long."""
+"""After so long without an answer servers are asked again, then after twice as long each time."""
 OTHER_SECONDS = 0.3
-"""So long an answer with addresses waits for those of the other version."""
+"""How long an answer with addresses waits for those of the other version."""
 TCP_SECONDS = 5.0
 PLAIN_SECONDS = 600.0
-"""So long a server is asked without EDNS that answered only such a question."""
+"""How long a server is asked without EDNS after it answered only such a query."""
 
 
 class NameServers:
-    """The servers that ``named`` has, as ``address:port``, or those of the system."""
+    """The servers in ``named``, as ``address:port``, or those of the system."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class NameServers:
         """Servers that are asked without EDNS, and until when."""
 
     def servers(self) -> tuple[Server, ...]:
-        """All of them, the one first that was the last to answer where another did not."""
+        """Return all servers; first the one that last answered when another did not."""
         known = self._named or self._system.value()
         if self._preferred not in known:
             return known
@@ -96,7 +97,7 @@ class NameServers:
 
 
 class _Line:
-    """Questions to one server, by a socket of their own."""
+    """Queries to one server, by a socket of their own."""
 
     __slots__ = ("edns", "failed", "sent", "server", "socket")
 
@@ -105,7 +106,7 @@ class _Line:
         self.edns = edns
         self.failed: set[int] = set()
         self.sent: dict[int, list[bytes]] = {}
-        """By type, the newest last; an id is in the first two bytes."""
+        """Sent queries by type, the newest last; the first two bytes are the id."""
         family = socket.AF_INET6 if ":" in server[0] else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_DGRAM)
 
@@ -120,7 +121,7 @@ class _Line:
             self.socket.send(queries[-1])
 
     def of(self, wire: bytes) -> int | None:
-        """The type of the question that an answer is to; None if it is to none of ours."""
+        """Return the type of the query that an answer belongs to; None if it is none of ours."""
         return next(
             (
                 kind
@@ -131,13 +132,13 @@ class _Line:
         )
 
     def only_plain(self, kind: int, wire: bytes) -> bool:
-        """Whether ``wire`` answers a question without EDNS after one with it."""
+        """Tell whether ``wire`` answers a query without EDNS that was sent after one with it."""
         queries = self.sent[kind]
         return len(queries) > 1 and wire[:2] == queries[1][:2]
 
 
 class _Exchange:
-    """The questions about one name, until they are answered."""
+    """The queries for one name, until they are answered."""
 
     def __init__(
         self,
@@ -158,10 +159,10 @@ class _Exchange:
         self._tries = 0
         self._enough_at = until
         self.answered: Server | None = None
-        """Who answered where the first server had not."""
+        """The server that answered when the first one had not."""
 
     def run(self, slow_at: float, turn_slow: Callable[[], None]) -> Found:
-        """Ask until there is an answer, nobody is left to ask, or the time is over."""
+        """Ask until there is an answer, no server is left to ask, or the time is over."""
         began = self._clock()
         pause = AGAIN_SECONDS
         again_at = began
@@ -180,19 +181,19 @@ class _Exchange:
                 self._read(line, turn_slow)
 
     def close(self) -> None:
-        """Let go of the sockets."""
+        """Close the sockets."""
         for line in self._lines:
             line.socket.close()
 
     def _open(self) -> list[int]:
-        """Types that nothing is known of."""
+        """Return the types that have no answer yet."""
         return [kind for kind in TYPES if kind not in self._answers]
 
     def _failed(self, line: _Line) -> bool:
         return all(kind in line.failed for kind in self._open())
 
     def _ask_next(self) -> bool:
-        """Ask the next server that has not failed; False if there is none."""
+        """Ask the next server that has not failed; return False if there is none."""
         for _ in self._servers:
             at = self._tries % len(self._servers)
             self._tries += 1
@@ -223,10 +224,10 @@ class _Exchange:
         self._why.update(dict.fromkeys(kinds, f"{line.server[0]}: {why}"))
 
     def _ready(self, seconds: float) -> list[_Line]:
-        """Lines that have something to read, or one that may have within so long."""
+        """Return lines that have something to read, or one that may have within so long."""
         lines = {line.socket: line for line in self._lines if not self._failed(line)}
         if len(lines) < 2:
-            for one in lines:  # nothing else to wait for: what waits is reading itself
+            for one in lines:  # there is nothing else to wait for: the read itself waits
                 one.settimeout(max(seconds, 0.0))
             return list(lines.values())
         found, _, _ = select.select(list(lines), [], [], max(seconds, 0.0))
@@ -244,7 +245,7 @@ class _Exchange:
             return
         kind = line.of(wire)
         if kind is None or kind in self._answers:
-            return  # forged, or said before
+            return  # forged, or answered already
         if line.edns and messages.asks_for_no_edns(wire):
             line.edns = False
             line.sent.clear()
@@ -261,7 +262,7 @@ class _Exchange:
             self._fail(line, [kind], f"a broken answer ({error})")
 
     def _by_tcp(self, line: _Line, kind: int) -> bytes:
-        """The whole of an answer that UDP has no room for. Raises OSError and ValueError."""
+        """Return the whole of an answer that is too long for UDP. Raises OSError and ValueError."""
         query = line.sent[kind][-1]
         seconds = max(0.0, min(TCP_SECONDS, self._until - self._clock()))
         with (
@@ -277,7 +278,7 @@ class _Exchange:
         return wire
 
     def _take(self, line: _Line, kind: int, wire: bytes) -> None:
-        """Keep what an answer says. Raises what a broken one raises."""
+        """Keep an answer. Raises the errors of a broken one."""
         error = messages.error(wire)
         if error:
             self._fail(line, [kind], error)
@@ -291,7 +292,7 @@ class _Exchange:
             self.answered = line.server
 
     def _done(self, now: float) -> bool:
-        """Whether nothing that is still to come could make a difference."""
+        """Tell whether nothing that may still come could make a difference."""
         four, six = self._answers.get(A), self._answers.get(AAAA)
         if (four and six) or (four and not four.exists):
             return True

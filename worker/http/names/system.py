@@ -1,4 +1,4 @@
-"""The knowledge of this machine about names: its hosts file, its name servers, its own resolver.
+"""What this machine knows about names: its hosts file, its name servers, its own resolver.
 
 The two files are read again when they have changed. The system's resolver (``getaddrinfo``) knows
 more than DNS does (mDNS, the names of a local network, search lists), but it blocks a thread until
@@ -28,26 +28,26 @@ Lookup = Callable[[str], Sequence[str]]
 HOSTS = Path("/etc/hosts")
 RESOLV_CONF = Path("/etc/resolv.conf")
 LOOK_AGAIN_SECONDS = 5.0
-"""Between two looks at whether a file has changed."""
+"""Seconds between two checks whether a file has changed."""
 LOOKUP_THREADS = 8
 SYSTEM_THREADS = 32
-"""Threads where the system's resolver is asked for all names."""
+"""Threads if the system's resolver is asked for all names."""
 LOOKUPS_WAITING = 64
-"""Look-ups that may wait for a thread; one more fails at once."""
+"""Most look-ups that wait for a thread; one more fails at once."""
 ANSWER_SECONDS = 300.0
 NO_ANSWER_SECONDS = 30.0
-"""So long an answer of the system's resolver is kept, which tells no TTL, and the lack of one."""
+"""How long an answer of the system's resolver is kept, or its failure: it tells no TTL."""
 LOOPBACK = ("127.0.0.1", "::1")
 
 _NO_SUCH_NAME = (socket.EAI_NONAME, socket.EAI_NODATA, socket.EAI_ADDRFAMILY)
 _NOWHERE = ("invalid", "onion")
-"""Ends of names that no name server is to be asked for (RFC 6761, RFC 7686)."""
+"""Endings of names that no name server may be asked for (RFC 6761, RFC 7686)."""
 
 
 class Found(NamedTuple):
-    """What a look-up brought, not judged yet: addresses, best first, or why there are none.
+    """The result of a look-up, not judged yet: addresses, best first, or why there are none.
 
-    ``seconds``: for how long that may be kept.
+    ``seconds``: how long it may be kept.
     """
 
     addresses: tuple[str, ...] | Failure
@@ -55,17 +55,18 @@ class Found(NamedTuple):
 
 
 def missing(name: str, why: str) -> Failure:
-    """The failure of a name that does not exist, or has no address."""
+    """Return the failure of a name that does not exist, or has no address."""
     return Failure(FailureKind.DNS_MISSING, f"{name}: {why}", requests=0)
 
 
 def unanswered(name: str, why: str) -> Failure:
-    """The failure of a name of which nobody could say what it is."""
+    """Return the failure of a name that no server could answer for."""
     return Failure(FailureKind.DNS_FAILED, f"{name}: {why}", requests=0)
 
 
 class Reread(Generic[T]):
-    """What a file says, read again after it has changed; "" is what a missing one says."""
+    """The parsed content of a file, read again after it has changed; a missing file counts as
+    ""."""
 
     def __init__(self, path: Path, parse: Callable[[str], T], clock: Clock = monotonic) -> None:
         self._path = path
@@ -76,7 +77,7 @@ class Reread(Generic[T]):
         self._value = parse("")
 
     def value(self) -> T:
-        """What it says now, or said some seconds ago."""
+        """Return the present content, at most some seconds old."""
         now = self._clock()
         if now >= self._look_at:
             self._look_at = now + LOOK_AGAIN_SECONDS
@@ -92,7 +93,7 @@ class Reread(Generic[T]):
 
 
 def name_servers(text: str) -> tuple[tuple[str, int], ...]:
-    """The servers that a ``resolv.conf`` names; the local one if it names none."""
+    """Return the servers that a ``resolv.conf`` names; the local one if it names none."""
     found = []
     for line in text.splitlines():
         words = line.split()
@@ -102,7 +103,7 @@ def name_servers(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def hosts(text: str) -> dict[str, tuple[str, ...]]:
-    """Names of a hosts file, in lower case, and their addresses."""
+    """Return the names of a hosts file, in lower case, and their addresses."""
     found: dict[str, tuple[str, ...]] = {}
     for line in text.splitlines():
         address, *names = line.partition("#")[0].split() or [""]
@@ -113,7 +114,7 @@ def hosts(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def known_here(name: str, listed: Mapping[str, tuple[str, ...]]) -> Found | None:
-    """The answer for ``name`` without asking anybody; None if it must be asked for."""
+    """Return the answer for ``name`` without asking anybody; None if it must be asked for."""
     addresses = listed.get(name)
     if addresses is not None:
         return Found(addresses, ANSWER_SECONDS)
@@ -126,7 +127,7 @@ def known_here(name: str, listed: Mapping[str, tuple[str, ...]]) -> Found | None
 
 
 def is_local(name: str) -> bool:
-    """Whether only the system's resolver can know ``name``: DNS has no such names for us."""
+    """Tell whether only the system's resolver can know ``name``: DNS has no such names for us."""
     return "." not in name or name.endswith(".local")
 
 
@@ -139,9 +140,10 @@ def _is_address(text: str) -> bool:
 
 
 def system_lookup(name: str) -> list[str]:
-    """Addresses of ``name`` by the system's resolver, in RFC 6724 order. Blocks its thread."""
-    # The unpatched function: this runs in a thread of its own, where gevent's would start a hub.
-    # Bytes, because text would go through Python's IDNA 2003 codec first.
+    """Return addresses of ``name`` by the system's resolver, in RFC 6724 order. Blocks its
+    thread."""
+    # The unpatched function: this runs in a thread of its own, where gevent's would start a hub. It
+    # takes bytes, because text would go through Python's IDNA 2003 codec first.
     answers = monkey.get_original("socket", "getaddrinfo")(
         name.encode("ascii"), None, type=socket.SOCK_STREAM
     )
@@ -149,7 +151,7 @@ def system_lookup(name: str) -> list[str]:
 
 
 class Threads:
-    """Asks a :data:`Lookup` by threads of its own, so many names at once and no more."""
+    """Asks a :data:`Lookup` by threads of its own, for a limited number of names at once."""
 
     def __init__(self, lookup: Lookup = system_lookup, threads: int = LOOKUP_THREADS) -> None:
         self._lookup = lookup
@@ -159,7 +161,7 @@ class Threads:
         self._threads = ThreadPool(threads)
 
     def ask(self, name: str) -> Found:
-        """Look ``name`` up. Who waits may be killed; the thread ends its look-up all the same."""
+        """Look ``name`` up. The caller may be killed; the thread completes its look-up."""
         if self._asking >= self._most:
             return Found(unanswered(name, "too many names are being looked up"), 1.0)
         self._asking += 1
@@ -179,12 +181,12 @@ class Threads:
         return Found(tuple(found), ANSWER_SECONDS)
 
     def close(self) -> None:
-        """Let the threads end, each after the look-up it is in, which cannot be interrupted."""
+        """Let the threads end, each after its current look-up, which cannot be interrupted."""
         self._threads.kill()
 
 
 def _look_up(lookup: Lookup, name: str) -> Sequence[str] | OSError | UnicodeError:
-    """Runs in a thread. An error is handed back: raised, the pool would print it."""
+    """Run in a thread. An error is returned: if it were raised, the pool would print it."""
     try:
         return lookup(name)
     except (OSError, UnicodeError) as error:

@@ -1,6 +1,6 @@
 """Two masters and three replicas on loopback, for ``make cluster`` and tests.
 
-Their ports, passwords and accounts are chosen here. Nothing here decides who takes writes: see
+This module chooses their ports, passwords and accounts. It does not decide who takes writes: see
 :mod:`greencrawl.store.mysql.cluster.steward.steward`.
 """
 
@@ -28,7 +28,7 @@ from greencrawl.store.mysql.cluster.local.options import MASTER, PLAIN, REPLICA,
 from greencrawl.store.mysql.cluster.local.server import STOP_SECONDS, LocalServer
 
 PORTS = range(20_000, 32_000)
-"""Below the ports that outgoing connections are given: one that is free now stays free."""
+"""Ports below those of outgoing connections, so that a free one stays free."""
 
 MASTERS, REPLICAS = ("m1", "m2"), ("r1", "r2", "r3")
 NAMES = (*MASTERS, *REPLICAS)
@@ -38,12 +38,15 @@ STEWARD_PRIVILEGES = (
     "REPLICATION SLAVE, REPLICATION SLAVE ADMIN, REPLICATION MASTER ADMIN, SLAVE MONITOR, "
     "BINLOG MONITOR, BINLOG ADMIN, READ_ONLY ADMIN, CONNECTION ADMIN, RELOAD"
 )
-"""On ``*.*``, beside ALL on the database: to copy and be copied, to look, to set what commits wait
-for, to keep its own rows out of the log, to open a server, to end others' connections."""
+"""Privileges on ``*.*``, beside ALL on the database.
+
+They are for: copying and being copied; reading the state; setting what commits wait for; keeping
+its own rows out of the log; opening a server; ending others' connections.
+"""
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on, all different."""
+    """Return free ports of loopback, all different."""
     found: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
         with socket.socket() as probe, suppress(OSError):
@@ -60,7 +63,7 @@ class Account(NamedTuple):
     user: str
     password: str
     privileges: tuple[tuple[str, str], ...]
-    """(privileges, on what)."""
+    """(privileges, what they are on)."""
 
 
 class _Kept(Struct, frozen=True):
@@ -69,8 +72,10 @@ class _Kept(Struct, frozen=True):
 
 
 class LocalCluster:
-    """Five servers below ``folder``: m1, m2 in a ring, r1 to r3. Ports and passwords are chosen
-    when it is made, and kept in ``cluster.json``. ``options`` are further ones of all servers.
+    """Five servers below ``folder``: m1 and m2 in a ring, r1 to r3.
+
+    Ports and passwords are chosen when it is made, and kept in ``cluster.json``. ``options`` are
+    additional options of all servers.
     """
 
     def __init__(self, folder: Path, options: Options | None = None) -> None:
@@ -109,7 +114,8 @@ class LocalCluster:
 
     @property
     def accounts(self) -> tuple[Account, ...]:
-        """The application's and the steward's. The latter may do all that the former may."""
+        """Return the application's account and the steward's; the latter may do all that the former
+        may."""
         rights = ("ALL", f"`{DATABASE}`.*")
         return (
             Account(DATABASE, self._passwords[DATABASE], (rights,)),
@@ -117,7 +123,7 @@ class LocalCluster:
         )
 
     def url(self, addresses: Mapping[str, str] | None = None) -> str:
-        """``GREENCRAWL_STORE``; ``addresses`` replace some servers' (a proxy before it)."""
+        """Return ``GREENCRAWL_STORE``; ``addresses`` replace some servers' (a proxy before one)."""
         at = {name: f"127.0.0.1:{port}" for name, port in self.ports.items()} | {
             **(addresses or {})
         }
@@ -128,30 +134,30 @@ class LocalCluster:
 
     @property
     def steward(self) -> str:
-        """``GREENCRAWL_STORE_STEWARD``."""
+        """Return ``GREENCRAWL_STORE_STEWARD``."""
         return f"steward:{self._passwords['steward']}"
 
     @property
     def root_password(self) -> str:
-        """Of root, over the sockets."""
+        """Return the password of root over the sockets."""
         return self._passwords["root"]
 
     def name_of(self, address: str) -> str:
-        """m1 … r3 of ``127.0.0.1:port``. Raises KeyError."""
+        """Return the name, m1 … r3, of ``127.0.0.1:port``. Raises KeyError."""
         return {f"127.0.0.1:{port}": name for name, port in self.ports.items()}[address]
 
     def start(self, names: Iterable[str] = NAMES) -> None:
-        """Start those that do not run; new ones are given their accounts. Raises Unavailable."""
+        """Start the servers that do not run; new ones get their accounts. Raises Unavailable."""
         for name in names:
             if self.servers[name].start() or not (self.folder / name / "ready").exists():
                 self._make_accounts(name)
 
     def _make_accounts(self, name: str) -> None:
-        """Not logged, so that each server has them from itself."""
+        """Make the accounts without logging them, so that each server has them by itself."""
         server = self.servers[name]
         try:
             connection = server.root()
-        except pymysql.err.OperationalError:  # made before, but not noted
+        except pymysql.err.OperationalError:  # made before, but not recorded
             connection = server.root(self._passwords["root"])
         with connection, connection.cursor() as db:
             db.execute("SET SESSION sql_log_bin = 0")
@@ -170,11 +176,11 @@ class LocalCluster:
         (self.folder / name / "ready").touch()
 
     def root(self, name: str) -> Connection[Cursor]:
-        """A connection as root to one of them."""
+        """Open a connection as root to one of them."""
         return self.servers[name].root(self._passwords["root"])
 
     def stop(self, names: Iterable[str] = NAMES) -> None:
-        """Stop in order those that run. A frozen one is thawed."""
+        """Shut down those that run. A frozen one is thawed first."""
         running = [self.servers[name] for name in names]
         for server in running:
             server.thaw()
@@ -184,9 +190,10 @@ class LocalCluster:
 
 
 def _end(server: LocalServer) -> None:
-    """A master whose commits wait for an acknowledgement does not stop in order: it is killed.
+    """Shut down a server; kill a master whose commits wait for an acknowledgement, as it would not
+    end.
 
-    What waits was promised to nobody, and is rolled back at the next start.
+    No client was told that such a commit succeeded; it is rolled back at the next start.
     """
     end = monotonic() + STOP_SECONDS / 4
     while server.pid is not None and monotonic() < end:

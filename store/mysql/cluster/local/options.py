@@ -16,7 +16,7 @@ PLAIN: Options = {
     "max-allowed-packet": "64M",
     "performance-schema": "OFF",
 }
-"""A small server that takes the packets of a large page."""
+"""Options of a small server that accepts the packets of a large page."""
 
 LOGGED: Options = {
     "log-bin": "binlog",
@@ -29,8 +29,10 @@ LOGGED: Options = {
     "read-only": "ON",
     "expire-logs-days": "3",
 }
-"""What every server of a ring has: it writes what it copies into a log of its own, and takes no
-writes until it is told to."""
+"""Options of every server of a ring.
+
+It writes what it copies into a log of its own, and takes no writes until the steward opens it.
+"""
 
 MASTER: Options = {
     **LOGGED,
@@ -43,8 +45,11 @@ MASTER: Options = {
     "skip-slave-start": "ON",
     "init-rpl-role": "SLAVE",
 }
-"""A commit waits in the log until the other master has it, for as long as that takes. A master that
-was killed meanwhile rolls back, when it starts, what it alone has in its log: for that the engine
-must have on disk what was acknowledged (``flush-log…=3``)."""
+"""Options of a master.
+
+A commit waits in the log until the other master has it, however long that takes. A master that was
+killed meanwhile rolls back at its start what only its own log has. For that, the engine must have
+on disk what was acknowledged (``flush-log…=3``).
+"""
 
 REPLICA: Options = {**LOGGED, "innodb-flush-log-at-trx-commit": "1"}

@@ -1,8 +1,7 @@
 """One MariaDB server on loopback, for ``make cluster`` and tests.
 
-It lives in a folder of its own: ``my.cnf`` (a pattern for servers of your own), ``data``,
-``socket``, ``pid``, ``log``. It outlives the process that started it, and is stopped by the pid
-file.
+It lives in a folder of its own: ``my.cnf`` (an example for your own servers), ``data``, ``socket``,
+``pid``, ``log``. It outlives the process that started it; it is stopped by the pid file.
 """
 
 from __future__ import annotations
@@ -28,14 +27,15 @@ from greencrawl.store.mysql.cluster.local.options import Options
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 SOCKET_PATH_BYTES = 107
-"""A Unix socket's path may be no longer."""
+"""Most bytes of a Unix socket's path."""
 
 _NOT_FOUND = re.compile(r"^FATAL ERROR: Could not find (.*)$", re.MULTILINE)
-"""What mariadb-install-db says without a program or a file that it needs."""
+"""The error of mariadb-install-db if a program or a file is missing."""
 
 
 class Missing(GreencrawlError):
-    """Raised when MariaDB, or a part of it, is not installed here; says how to install it."""
+    """Raised when MariaDB, or a part of it, is not installed; the message says how to install
+    it."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -45,7 +45,7 @@ class Missing(GreencrawlError):
 
 
 def program(name: str) -> str:
-    """Path of a program of MariaDB's. Raises Missing."""
+    """Return the path of one of MariaDB's programs. Raises Missing."""
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if not found:
         raise Missing(name)
@@ -53,7 +53,7 @@ def program(name: str) -> str:
 
 
 def _thread_states(pid: int | None) -> list[str]:
-    """State of each thread of a process, as in proc(5); none if it is gone."""
+    """Return the state of each thread of a process, as in proc(5); none if the process is gone."""
     states = []
     for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
         with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
@@ -62,12 +62,13 @@ def _thread_states(pid: int | None) -> list[str]:
 
 
 def _as_root() -> Options:
-    """The option with which the server runs as root; it needs no account of its own."""
+    """Return the option with which the server runs as root, and needs no account of its own."""
     return {"user": "root"} if os.getuid() == 0 else {}
 
 
 def template(folder: Path) -> Path:
-    """An empty data folder, made once as ``folder/template``; copy it. Raises Missing."""
+    """Return an empty data folder to be copied, made once as ``folder/template``. Raises
+    Missing."""
     data = folder / "template"
     if data.exists():
         return data
@@ -99,8 +100,8 @@ def template(folder: Path) -> Path:
 class LocalServer:
     """One server in ``folder``, which need not exist yet; ``options`` go into its ``my.cnf``.
 
-    ``stop()`` in order, ``kill()`` by SIGKILL; both keep the data. ``freeze()`` leaves the port
-    open and answers nothing until ``thaw()``.
+    ``stop()`` shuts it down, ``kill()`` uses SIGKILL; both keep the data. ``freeze()`` keeps the
+    port open, but the server answers nothing until ``thaw()``.
     """
 
     def __init__(self, folder: Path, port: int, options: Options) -> None:
@@ -111,12 +112,12 @@ class LocalServer:
 
     @property
     def socket(self) -> Path:
-        """Path of the Unix socket on which it listens."""
+        """Return the path of the Unix socket on which it listens."""
         return self.folder / "socket"
 
     @property
     def pid(self) -> int | None:
-        """Of its process, None if it does not run (or another process has that id now)."""
+        """Return its process id, None if it does not run (or another process has that id now)."""
         if self._child is not None:
             return self._child.pid if self._child.poll() is None else None
         try:
@@ -132,7 +133,8 @@ class LocalServer:
         return pid if str(self.folder / "my.cnf") in said.stdout else None
 
     def start(self) -> bool:
-        """Start it unless it runs, and wait until it answers; whether its data folder is new.
+        """Start it unless it runs, and wait until it answers; return whether its data folder is
+        new.
 
         Raises Missing, Unavailable.
         """
@@ -157,12 +159,13 @@ class LocalServer:
         return new
 
     def write_config(self) -> None:
-        """Write ``my.cnf`` as ``options`` are now; the server reads it when it starts."""
+        """Write ``my.cnf`` from ``options``; the server reads it when it starts."""
         scratch = self.folder / "tmp"
         scratch.mkdir(exist_ok=True)
         lines = {
             "datadir": str(self.folder / "data"),
-            "tmpdir": str(scratch),  # a server that starts removes others' files from a shared one
+            # at its start a server deletes others' files in a shared folder
+            "tmpdir": str(scratch),
             "socket": str(self.socket),
             "pid-file": str(self.folder / "pid"),
             "port": str(self.port),
@@ -173,7 +176,7 @@ class LocalServer:
         (self.folder / "my.cnf").write_text("[mariadbd]\n" + text)
 
     def wait(self, seconds: float = START_SECONDS) -> None:
-        """Until it answers. Raises Unavailable with the end of its log."""
+        """Wait until it answers. Raises Unavailable with the end of its log."""
         end = monotonic() + seconds
         while True:
             try:
@@ -190,14 +193,14 @@ class LocalServer:
             gevent.sleep(0.05)
 
     def root(self, password: str = "") -> Connection[Cursor]:
-        """A connection as root, over the socket, in autocommit mode."""
+        """Open a connection as root, over the socket, in autocommit mode."""
         return pymysql.connect(
             unix_socket=str(self.socket), user="root", password=password,
             autocommit=True, read_timeout=60, ssl_disabled=True,
         )  # fmt: skip
 
     def send(self, number: signal.Signals) -> None:
-        """A signal, if it runs."""
+        """Send a signal, if it runs."""
         pid = self.pid
         if pid is not None:
             os.kill(pid, number)
@@ -213,13 +216,13 @@ class LocalServer:
         self._child = None
 
     def stop(self) -> None:
-        """In order: what runs is rolled back, and connections are closed."""
+        """Shut it down: what runs is rolled back, and connections are closed."""
         self.kill(signal.SIGTERM)
 
     def freeze(self) -> None:
-        """Once this returns, it accepts connections and answers nothing.
+        """Stop all its threads: it accepts connections and answers nothing.
 
-        On Linux only. The kernel stops one thread after the other: on a busy machine some go on
+        On Linux only. The kernel stops one thread after the other: on a busy machine some run on
         for milliseconds. Raises Unavailable if they still do after :data:`STOP_SECONDS`.
         """
         self.send(signal.SIGSTOP)
@@ -230,5 +233,5 @@ class LocalServer:
             gevent.sleep(0.005)
 
     def thaw(self) -> None:
-        """Go on after :meth:`freeze`."""
+        """Continue after :meth:`freeze`."""
         self.send(signal.SIGCONT)

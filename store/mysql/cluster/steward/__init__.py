@@ -1,1 +1,1 @@
-"""Who takes writes: the conclusions from what is seen, and how they are put into force."""
+"""Decides who takes writes: the conclusions from what is observed, and how they take effect."""

@@ -1,4 +1,4 @@
-"""What a person may ask of a steward: to form a store, to hand over, to take a server in again."""
+"""What a person may ask of a steward: to form a store, to hand over, to enrol a server again."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from greencrawl.store.mysql.cluster.steward.steward import Steward
 
 
 def form(steward: Steward) -> Report:
-    """Make one store of empty servers: votes on all, the first master opened. Idempotent.
+    """Make one store of empty servers: give all a vote, open the first master. Idempotent.
 
-    Raises Unavailable if a server is away or does not follow in time: all must take part.
-    InvalidConfig if only some have a vote: a new server joins by :func:`enrol`.
+    Raises Unavailable if a server is away or does not follow in time: all must take part. Raises
+    InvalidConfig if only some have a vote: :func:`enrol` is for a new server.
     """
     admins = list(steward.servers.admins.values())
     for admin in admins:
@@ -54,10 +54,10 @@ def form(steward: Steward) -> Report:
 
 
 def hand_over(steward: Steward, to: str = "", *, lose: bool = False) -> WriterTerm:
-    """Let the other master take writes from now on, in order and without a loss.
+    """Let the other master take writes from now on, without a loss.
 
-    With ``lose`` also one that may lack transactions: those stay behind on the old writer.
-    Raises Unavailable, InvalidConfig.
+    With ``lose`` also a master that may lack transactions: those stay on the old writer. Raises
+    Unavailable, InvalidConfig.
     """
     report = steward.look()
     if report.term is None:
@@ -80,7 +80,10 @@ def hand_over(steward: Steward, to: str = "", *, lose: bool = False) -> WriterTe
 
 
 def _succeed(steward: Steward, term: WriterTerm, to: str) -> WriterTerm:
-    """Let ``to`` follow; a steward that saw the term end may do the same. Raises Unavailable."""
+    """Begin the term of ``to``; a steward that saw the old term end may do it first.
+
+    Raises Unavailable.
+    """
     wanted = WriterTerm(term.epoch + 1, to)
 
     def decide() -> WriterTerm | None:
@@ -94,9 +97,10 @@ def _succeed(steward: Steward, term: WriterTerm, to: str) -> WriterTerm:
 
 
 def _until_decided(steward: Steward, decide: Callable[[], WriterTerm | None]) -> WriterTerm | None:
-    """What ``decide`` comes to. Raises NoMajority.
+    """Return the result of ``decide``. Raises NoMajority.
 
-    Of two that propose at the same time none may get its majority: they try again, apart.
+    If two propose at the same time, neither may get its majority: they try again at different
+    times.
     """
     end = steward.clock() + JOIN_SECONDS
     while True:
@@ -109,10 +113,10 @@ def _until_decided(steward: Steward, decide: Callable[[], WriterTerm | None]) ->
 
 
 def _until_joined(steward: Steward, wanted: WriterTerm) -> WriterTerm:
-    """Rounds until the new writer is open, and has a partner if the other master is up.
+    """Run rounds until the new writer is open, and has a partner if the other master is up.
 
-    Other stewards may do the same meanwhile, or begin another term of the same writer: that
-    one is returned. Raises Unavailable if it is not open in time, or writes go elsewhere.
+    Other stewards may do the same meanwhile, or begin another term of the same writer: that one is
+    returned. Raises Unavailable if it is not open in time, or writes go elsewhere.
     """
     end = steward.clock() + DRAIN_SECONDS
     while True:
@@ -135,7 +139,7 @@ def _until_joined(steward: Steward, wanted: WriterTerm) -> WriterTerm:
 
 
 def _end(steward: Steward, term: WriterTerm, to: str, *, lose: bool) -> None:
-    """End a term in order: no transaction runs, and ``to`` has fetched them all."""
+    """End a term without loss: no transaction runs, and ``to`` has fetched them all."""
     old, new = steward.servers.admins[term.writer], steward.servers.admins[to]
     end = steward.clock() + (JOIN_SECONDS if lose else DRAIN_SECONDS)
     while gtid.missing(new.applied(), old.written()) > MAX_MISSING and steward.clock() < end:
@@ -153,10 +157,10 @@ def _end(steward: Steward, term: WriterTerm, to: str, *, lose: bool) -> None:
 
 
 def enrol(steward: Steward, name: str) -> None:
-    """Give a server that was made anew (empty, or a copy of another) its vote.
+    """Give a vote to a server that was set up again (empty, or a copy of another).
 
-    The value is first confirmed by a majority of the others, under a ballot above all that the
-    server may have promised before it was lost. Raises NoMajority, InvalidConfig.
+    First a majority of the others confirms the value, under a ballot above all that the server may
+    have promised before it was lost. Raises NoMajority, InvalidConfig.
     """
     admin = steward.servers.admins.get(name)
     if admin is None:

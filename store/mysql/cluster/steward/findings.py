@@ -1,4 +1,4 @@
-"""The faults of a cluster, in words for people."""
+"""Descriptions of a cluster's faults for people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from greencrawl.store.mysql.cluster.topology import Topology
 def findings(
     topology: Topology, term: WriterTerm | None, seen: dict[str, Observation]
 ) -> list[str]:
-    """What is wrong and what to do about it, in sentences."""
+    """Return what is wrong and what to do about it, in sentences."""
     if term is None:
         return ["these servers form no store yet: greencrawl store form"]
     writer = seen.get(term.writer)
@@ -59,7 +59,7 @@ def _server_findings(
             "an answer to them: kill -9 it and start it again, and it rolls them back"
         )
     elif writer.up and takes_writes(writer, term):
-        # Who follows may be ahead of our look at the writer for a moment; who does not is not.
+        # A follower may be ahead of our look at the writer for a moment; others may not.
         running = following is not None and following.running
         surplus = stray(term, writer, one)
         if not running:

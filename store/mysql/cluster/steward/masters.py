@@ -1,7 +1,7 @@
-"""A term is put into force on the two masters: one is opened, the other follows and acknowledges.
+"""Puts a term into force on the two masters: one is opened, the other follows and acknowledges.
 
 A change that another steward could undo is made under a lock of the server, after a majority has
-confirmed the term. Every step can be done again by whoever comes next.
+confirmed the term. Whoever comes next can repeat every step.
 """
 
 from __future__ import annotations
@@ -28,25 +28,27 @@ log = logger("store")
 DRAIN_SECONDS = 60.0
 """How long a round waits for a server to apply what it has fetched."""
 QUIET_SECONDS = 0.5
-"""A server that has read all that it fetched, and applies nothing for so long, is through."""
+"""A server that has read all that it fetched, and applies nothing for so long, is finished."""
 JOIN_SECONDS = 2.0
-"""How long a new partner may take to acknowledge: commits wait as long."""
+"""How long a new partner may take to acknowledge: commits wait for so long."""
 FLUSHED = 3
-"""``innodb_flush_log_at_trx_commit``: durable in the engine too before the client hears of it. A
-server that starts again rolls back what only its binary log has (``init-rpl-role=SLAVE``)."""
+"""``innodb_flush_log_at_trx_commit``: durable in the engine before the client is told.
+
+A server that restarts rolls back what only its binary log has (``init-rpl-role=SLAVE``).
+"""
 
 
 class Masters:
-    """The two masters of ``servers``; time-outs are told by ``clock``."""
+    """The two masters of ``servers``; time-outs are measured by ``clock``."""
 
     def __init__(self, servers: Servers, clock: Clock) -> None:
         self._servers = servers
         self._clock = clock
 
     def settle(self, term: WriterTerm, writer: Observation, other: Observation) -> None:
-        """One round's share of it; ``writer`` is up. Raises NoMajority, Unavailable."""
+        """Do one round's work on the masters; ``writer`` is up. Raises NoMajority, Unavailable."""
         if not takes_writes(writer, term):
-            # What was started anew rules under an epoch of its own; a hand-over ends its term.
+            # A restarted server gets a new epoch to take writes; a hand-over ends its own term.
             if not term.partner and writer.epoch <= term.epoch:
                 self._open(term)
             return
@@ -93,13 +95,13 @@ class Masters:
             if row["Slave_SQL_Running"] != "Yes":
                 if row["Last_SQL_Errno"]:
                     raise Unavailable(f"{admin.server} cannot apply: {row['Last_SQL_Error']}")
-                break  # it was started anew: there is nothing fetched that is not applied
+                break  # it was restarted: nothing fetched is left to apply
             applied = admin.applied()
             if applied != last:
                 last, since = applied, self._clock()
             if gtid.covers(applied, gtid.parse(row["Gtid_IO_Pos"])):
                 break
-            # The last transaction may have come in part: nobody acknowledged it, nor ever will.
+            # The last transaction may be incomplete: no server has acknowledged it or ever will.
             idle = (row["Slave_SQL_Running_State"] or "").startswith("Slave has read all relay log")
             if idle and self._clock() - since >= QUIET_SECONDS and not admin.applies():
                 break
@@ -109,7 +111,7 @@ class Masters:
         admin.stop_following()
 
     def _acknowledgement(self, term: WriterTerm, writer: Observation) -> None:
-        """Commits wait for the partner if there is one, and for nobody otherwise."""
+        """Let commits wait for the partner if there is one, and for nobody otherwise."""
         admin = self._servers.admins[term.writer]
         if term.partner and (not writer.asks_ack or writer.ack_timeout_ms != ENDLESS_MS):
             admin.set_global(rpl_semi_sync_master_timeout=ENDLESS_MS)
@@ -121,10 +123,11 @@ class Masters:
                     log.warning("commits_unacknowledged", server=term.writer)
 
     def _other(self, term: WriterTerm, writer: Observation, other: Observation) -> None:
-        """Keep it closed, let it follow; take it as partner when it acknowledges all there is.
+        """Keep the other master closed and following; make it partner when it acknowledges all
+        there is.
 
-        While it is the partner it is never started again: what it fetched but had not applied when
-        it stopped is gone, so it must become a partner anew.
+        While it is the partner, its replication is never restarted. What it had fetched but not
+        applied when it stopped would be gone; so it must become a partner anew.
         """
         following = other.following
         closed = other.read_only and not other.open and other.epoch == term.epoch
@@ -135,10 +138,11 @@ class Masters:
                 self._join(term, other)
             return
         with self._servers.admins[other.name].exclusively() as admin:
-            if not self._servers.confirmed(term):  # it may have taken over since we looked
+            if not self._servers.confirmed(term):  # it may have taken over since the look
                 return
             if other.open or other.epoch != term.epoch:
-                admin.set_fence(term.epoch, open_=False)  # in vain while a commit hangs there
+                # without effect while a commit hangs there
+                admin.set_fence(term.epoch, open_=False)
             if not other.read_only:
                 admin.execute("SET GLOBAL read_only = ON")
             if term.partner:
@@ -156,7 +160,8 @@ class Masters:
                 log.info("follows", server=other.name, leader=writer.name)
 
     def _surplus(self, term: WriterTerm, other: Observation) -> int:
-        """Transactions that ``other`` has and the writer has not; the writer is asked last."""
+        """Return the transactions that ``other`` has and the writer has not; the writer is asked
+        last."""
         has = self._servers.admins[other.name].applied()
         return gtid.missing(self._servers.admins[term.writer].applied(), has)
 
@@ -173,13 +178,13 @@ class Masters:
                 admin.set_global(gtid_domain_id=JOINED + term.epoch)
                 self._servers.change(term, WriterTerm(term.epoch, term.writer, other.name))
             except GreencrawlError:
-                # The proposal may stand half accepted: the confirmation finishes or ends it.
+                # The proposal may be half accepted: the confirmation finishes or ends it.
                 if self._servers.confirmed(term):
                     writer.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
                 raise
 
     def _await_acknowledgement(self, admin: Admin, writer: Admin) -> None:
-        """Until all that was committed before now is there, and all to come is acknowledged."""
+        """Wait until all commits so far are on the partner, and all to come are acknowledged."""
         end = self._clock() + JOIN_SECONDS
         target: dict[int, int] | None = None
         while target is None or not gtid.covers(admin.fetched(), target):

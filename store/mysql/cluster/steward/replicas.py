@@ -1,4 +1,4 @@
-"""A replica is told which server to follow, so that it never has what the writer has not."""
+"""Tells a replica which server to follow, so that it never has what the writer lacks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ log = logger("store")
 
 
 def settle(admins: Mapping[str, Admin], term: WriterTerm, replica: Observation) -> None:
-    """Replicas copy the partner: a writer that is killed may undo what it has not answered.
+    """Let replicas copy the partner: a writer that is killed may undo unacknowledged commits.
 
-    While there is no partner they stand where they are, and are not read when they lag.
-    Raises Unavailable, InvalidConfig.
+    Without a partner they do not move, and are not read when they lag. Raises Unavailable,
+    InvalidConfig.
     """
     leader, admin = term.partner, admins[replica.name]
     if not replica.up:
@@ -29,13 +29,14 @@ def settle(admins: Mapping[str, Admin], term: WriterTerm, replica: Observation) 
         if following and not following.stopped:
             admin.stop_fetching()
     elif following and following.leader == term.writer and following.until:
-        if following.stopped:  # it is as far as the partner's log goes back
+        if following.stopped:  # it has read the partner's log to its end
             admin.follow(admins[leader].server)
     elif following is None or following.leader != leader:
         admin.follow(admins[leader].server)
         log.info("follows", server=replica.name, leader=leader)
     elif following.lacking:
-        # The partner was made anew, and its log begins later. What it has cannot be undone.
+        # The partner was set up again, and its log begins later. What the replica has cannot be
+        # undone.
         until = admins[leader].variables("gtid_binlog_pos")["gtid_binlog_pos"]
         admin.follow(admins[term.writer].server, until=until)
         log.info("replica_catches_up", server=replica.name, leader=term.writer)

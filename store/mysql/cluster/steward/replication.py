@@ -1,4 +1,4 @@
-"""How a server stands to the writer, told by observations of both alone."""
+"""How a server relates to the writer, judged only by observations of both."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from greencrawl.store.mysql.cluster.observe import Observation
 from greencrawl.store.mysql.cluster.register import WriterTerm
 
 MAX_MISSING = 1000
-"""Transactions that a server may still lack when it is tried as a partner."""
+"""Most transactions that a server may lack when it is tried as a partner."""
 JOINED = 3_000_000_000
-"""A partner's GTID domain is its epoch above this since it joined. It writes nothing, and a server
-that was started anew has the domain of its ``my.cnf``: what it had fetched but not applied is gone,
-though it may follow again by itself."""
+"""A partner's GTID domain since it joined: its epoch above this number.
+
+It writes nothing under this domain. A restarted server has the domain of its ``my.cnf``: what it
+had fetched but not applied is gone, though it may follow again by itself.
+"""
 
 
 def takes_writes(writer: Observation, term: WriterTerm) -> bool:
-    """Whether it is open under the term's epoch."""
+    """Tell whether it is open under the term's epoch."""
     return writer.open and writer.epoch == term.epoch and not writer.read_only
 
 
 def copies(other: Observation, writer: Observation) -> bool:
-    """Whether it has copied the writer without a stop: its SQL thread has run all the time."""
+    """Tell whether it has copied the writer without a stop: its SQL thread has run all the time."""
     return (
         other.following is not None
         and other.following.leader == writer.name
@@ -31,15 +33,15 @@ def copies(other: Observation, writer: Observation) -> bool:
 
 
 def nearly_caught_up(writer: Observation, other: Observation) -> bool:
-    """Whether it copies, and lacks so little that it may soon acknowledge all there is."""
+    """Tell whether it copies, and lacks so little that it may soon acknowledge all there is."""
     running = other.following is not None and other.following.running
     return running and gtid.missing(other.position, writer.position) <= MAX_MISSING
 
 
 def stray(term: WriterTerm, writer: Observation, other: Observation) -> int:
-    """Transactions of former terms, or of none, that ``other`` has and the writer has not.
+    """Return transactions of earlier terms, or of none, that ``other`` has and the writer lacks.
 
-    Those of the present term only the writer makes; of them ``other`` may be seen to have more.
+    Only the writer makes those of the present term; ``other`` may seem to have more of them.
     """
     past = {domain: last for domain, last in other.position.items() if domain != term.epoch}
     return gtid.missing(writer.position, past)

@@ -1,4 +1,4 @@
-"""The servers of a ring as a steward has them: a connection to each, and the register over them."""
+"""A steward's servers: a connection to each, and the register over them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logger("store")
 
 
 class Report(Struct, frozen=True):
-    """What is so. ``notes`` are for people: what is wrong, and what to do."""
+    """The state of a cluster. ``notes`` are for people: what is wrong, and what to do."""
 
     term: WriterTerm | None
     servers: tuple[Observation, ...]
@@ -24,7 +24,7 @@ class Report(Struct, frozen=True):
 
 
 class Servers:
-    """All servers of ``topology``, which carries an account that may do what a steward does.
+    """All servers of ``topology``, whose account must have a steward's privileges.
 
     ``admins`` are by the servers' names. Raises InvalidConfig unless there are two masters.
     """
@@ -37,7 +37,7 @@ class Servers:
         self.register = Register(list(self.admins.values()), together=together)
 
     def look(self) -> Report:
-        """The state now; changes nothing."""
+        """Return the state now; change nothing."""
         seen = {one.name: one for one in observe(list(self.admins.values()))}
         try:
             term = self.register.read()
@@ -58,7 +58,7 @@ class Servers:
         return changed
 
     def confirmed(self, term: WriterTerm) -> bool:
-        """Whether a majority holds ``term``: only that is acted on. Raises NoMajority."""
+        """Tell whether a majority holds ``term``: act only on such a term. Raises NoMajority."""
         return self.register.change(lambda _: None) == term
 
     def close(self) -> None:

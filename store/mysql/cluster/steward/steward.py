@@ -1,14 +1,14 @@
-"""The steward: sees to it that exactly one master takes writes, and that the other acknowledges.
+"""The steward makes sure that exactly one master takes writes, and that the other acknowledges.
 
 It runs in every broker and does one round a second; any number of them may run side by side.
 
 The register has what is in force (:mod:`greencrawl.store.mysql.cluster.register`): the writer, its
-epoch and its partner. Each change is accepted there by a majority of all servers before anything is
-done, and what follows from it can be done again by whoever comes next:
+epoch and its partner. A majority of all servers accepts each change there before anything is done.
+What follows from the change can be repeated by any steward:
 
-* **Partner lost, or started anew** → (epoch, writer, alone) → commits stop waiting for it. From the
-  first moment on nobody takes the partner for complete.
-* **Writer lost, or started anew** → (epoch + 1, partner, alone) → the partner fetches no more. So
+* **Partner lost, or restarted** → (epoch, writer, alone) → commits stop waiting for it. From the
+  accepted change on nobody takes the partner for complete.
+* **Writer lost, or restarted** → (epoch + 1, partner, alone) → the partner fetches no more. So
   the old writer, if it lives, gets no acknowledgement, and its commits hang. The partner applies
   all that it has fetched, and is opened. A writer that stood alone has no successor; it is opened
   again when it is back, under the next epoch.
@@ -46,7 +46,8 @@ ROUND_SECONDS = 1.0
 
 
 class Steward:
-    """See the module's text. ``topology`` carries an account that may do all this."""
+    """The steward; see the module's docstring. ``topology`` carries an account with its
+    privileges."""
 
     def __init__(
         self,
@@ -56,7 +57,8 @@ class Steward:
         down_seconds: float = DOWN_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        """Seconds are as in :class:`Takeovers`. Raises InvalidConfig."""
+        """Open no connection yet; the seconds are as in :class:`Takeovers`. Raises
+        InvalidConfig."""
         self.topology = topology
         self.clock = clock
         self.servers = Servers(topology)
@@ -66,10 +68,10 @@ class Steward:
         self._masters = Masters(self.servers, clock)
         self._said: dict[str, float] = {}
         self.seen: tuple[Report, int] | None = None
-        """What the last round saw, and when (epoch ms)."""
+        """What the last round observed, and when (epoch ms)."""
 
     def run(self) -> None:
-        """Rounds for ever; a greenlet's body."""
+        """Run rounds for ever; a greenlet runs this."""
         while True:
             try:
                 self.round()
@@ -80,11 +82,11 @@ class Steward:
             gevent.sleep(ROUND_SECONDS)
 
     def look(self) -> Report:
-        """The state now; changes nothing."""
+        """Return the state now; change nothing."""
         return self.servers.look()
 
     def round(self) -> Report:
-        """Look, and do what is due. Raises NoMajority, InvalidConfig."""
+        """Observe, and do what is due. Raises NoMajority, InvalidConfig."""
         report = self.look()
         self.seen = report, epoch_ms()
         if report.term is None:
@@ -114,7 +116,7 @@ class Steward:
         self.servers.close()
 
     def _say(self, event: str, error: BaseException) -> None:
-        """Log what repeats once a minute."""
+        """Log a repeated event once a minute."""
         key = f"{event} {error}"
         if self.clock() - self._said.get(key, -60.0) >= 60.0:
             self._said = {key: self.clock()} if len(self._said) > 100 else self._said

@@ -1,10 +1,10 @@
-"""Which term follows from what a steward sees, and from how long it has been so.
+"""Decides the next term from what a steward observes, and for how long it has observed it.
 
-* **Partner lost, or started anew**: (epoch, writer, alone).
-* **Writer lost, or started anew**: (epoch + 1, partner, alone), or the writer itself anew where
+* **Partner lost, or restarted**: (epoch, writer, alone).
+* **Writer lost, or restarted**: (epoch + 1, partner, alone); or the writer itself in a new term if
   nobody may succeed it.
 
-Nothing is asked of a server here, and nothing done.
+This module asks no server, and changes nothing.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from greencrawl.store.mysql.cluster.steward.replication import copies, stray, ta
 from greencrawl.store.mysql.cluster.topology import Topology
 
 DOWN_SECONDS = 5.0
-"""A server that was away for so long counts as lost."""
+"""A server that was away for so long is lost."""
 PATIENCE_SECONDS = 20.0
-"""A writer that was started anew is opened again without its partner only after so long."""
+"""A restarted writer is opened again without its partner only after so long."""
 HANDING_SECONDS = 5.0
 """A writer that a hand-over has closed is opened again after so long: who closed it may be dead."""
 
 
 class Takeovers:
-    """What one steward has seen in its rounds so far; times are seconds of ``clock``."""
+    """What one steward has observed in its rounds so far; times are seconds of ``clock``."""
 
     def __init__(
         self,
@@ -35,8 +35,10 @@ class Takeovers:
         down_seconds: float = DOWN_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        """``down_seconds``: of absence, until a server counts as lost; ``patience_seconds``: until
-        a writer that was started anew is opened without its partner.
+        """Set the times.
+
+        ``down_seconds``: of absence, until a server is lost; ``patience_seconds``: until a
+        restarted writer is opened without its partner.
         """
         self._topology = topology
         self._clock = clock
@@ -47,7 +49,7 @@ class Takeovers:
         self._arrived: dict[int, int] = {}
 
     def due(self, term: WriterTerm, seen: dict[str, Observation]) -> WriterTerm:
-        """The term that follows from what was seen; the one in force if nothing does."""
+        """Return the term that follows from the observation; the current one if nothing does."""
         writer, other = seen[term.writer], seen[self._topology.other(term.writer)]
         lost = self._lasts(f"{writer.name} lost", not writer.up and not self._serves(writer, other))
         gone = not other.up and other.refusal != "account"
@@ -58,13 +60,14 @@ class Takeovers:
         handed_for = self._lasts(f"{writer.name} handed", handed)
         handing = handed and handed_for < HANDING_SECONDS
         if not term.partner:
-            opening = writer.open and writer.domain == term.epoch  # by another steward, just now
+            # another steward opens it just now
+            opening = writer.open and writer.domain == term.epoch
             ended = writer.epoch >= term.epoch and not takes_writes(writer, term)
             again = writer.up and ended and not opening and not handing
             return WriterTerm(writer.epoch + 1, writer.name) if again else term
         taken_over = WriterTerm(term.epoch + 1, other.name)
         if not writer.up:
-            # What it still sends to its partner it may still acknowledge: only we are cut off then.
+            # Its partner may still acknowledge what it sends: then only we are cut off.
             silent = other.following is not None and not other.following.fetching
             ready = other.up and copies(other, writer) and (silent or writer.refusal == "busy")
             return taken_over if ready and lost >= self.down_seconds else term
@@ -75,7 +78,7 @@ class Takeovers:
                     copies(other, writer) and gtid.covers(fetched, writer.position)
                 ):
                     return taken_over
-                if handing:  # our look at the other may be older than the one at the writer
+                if handing:  # our look at the other may be older than the look at the writer
                     return term
             elif other_lost < self.patience_seconds:
                 return term
@@ -88,7 +91,7 @@ class Takeovers:
         return term
 
     def _stuck(self, term: WriterTerm, writer: Observation) -> bool:
-        """Whether commits get no acknowledgement, though the partner may be up."""
+        """Tell whether commits get no acknowledgement, though the partner may be up."""
         before, self._acks = self._acks, (writer.name, writer.acks)
         if not writer.up or not term.partner or not writer.asks_ack:
             return False
@@ -97,10 +100,10 @@ class Takeovers:
         return writer.hanging > 0 and before == self._acks
 
     def _serves(self, writer: Observation, other: Observation) -> bool:
-        """Whether a writer that refuses us is at work: what it writes goes on arriving.
+        """Tell whether a writer that refuses us works on: its writes still arrive at the other.
 
-        One that has no connection left for us may have too many workers, or a full disk on which
-        all of them wait.
+        It may have no connection left for us because of too many workers, or because of a full disk
+        on which they all wait.
         """
         following = other.following
         fetched = following.fetched if following and following.leader == writer.name else {}
@@ -108,7 +111,7 @@ class Takeovers:
         return writer.refusal == "account" or (writer.refusal == "busy" and fetched != before)
 
     def _lasts(self, what: str, holds: bool) -> float:
-        """Seconds for which ``what`` has held in every round."""
+        """Return the seconds for which ``what`` has held in every round."""
         if not holds:
             self._since.pop(what, None)
             return 0.0

@@ -1,7 +1,7 @@
-"""Pages that may hold a login form: reading one, and whether an answer asks to log in.
+"""Pages that may hold a login form: reads them, and tells whether an answer asks for a login.
 
-All else of such a page is in this room: its controls, which form it is, what is sent, and what a
-site complains of. No I/O here.
+The modules of this folder do the rest: the controls of a form, which form it is, what is sent, and
+a site's complaints. They do no I/O.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from greencrawl.worker.extract.media import is_html
 from greencrawl.worker.extract.page import parsed, stops
 
 MAX_BYTES = 2 * 1024 * 1024
-"""The bytes of a page in which a form is looked for; a login page is no longer than that."""
+"""Most bytes of a page in which a form is searched; a login page is not longer."""
 
 HUB_SECONDS = 0.25
-"""CPU that a parse may take where all others wait for it."""
+"""Most CPU seconds of a parse if all other sessions wait for it."""
 ALONE_SECONDS = 2.0
-"""CPU that it may take in a process of its own."""
+"""Most CPU seconds in a process of its own."""
 
 _alone = False
 
 _parser = etree.HTMLParser(
     encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True, collect_ids=False
 )
-# Of a body in lower case; linear, whatever stands there.
+# Over a body in lower case; linear for any content.
 _PASSWORD = re.compile(rb"type\s*+=\s*+[\"']?\s*+password")
 _REFRESH = re.compile(rb"http-equiv\s*+=\s*+[\"']?\s*+refresh")
 
 
 @dataclass(frozen=True)
 class Known:
-    """The known facts of the form that the login went through. They tell whether the form that a
-    page shows now is the same."""
+    """What is known of the form that the login used: it tells whether a page shows the same
+    form."""
 
     action: str = ""
     username: str = ""
@@ -52,16 +52,16 @@ class Known:
 
 
 def read_alone() -> None:
-    """From now on nobody waits for this process: pages may take longer."""
+    """Allow pages to take longer: from now on nothing else waits for this process."""
     global _alone
     _alone = True
 
 
 def read(body: bytes, url: str, content_type: str) -> Document | None:
-    """Parse a page that was fetched from the canonical ``url``; None if it is no HTML.
+    """Parse a page that was fetched from the canonical ``url``; None if it is not HTML.
 
-    Raises TooDear where others would have to wait for long; None, too, where nobody does and it
-    takes too long all the same.
+    Raises TooDear if others would have to wait for long; if none wait, it returns None when it
+    takes too long.
     """
     if not is_html(content_type, body[:1024]):
         return None
@@ -92,22 +92,22 @@ def read(body: bytes, url: str, content_type: str) -> Document | None:
 
 
 def text_of(body: bytes, content_type: str) -> str:
-    """The body as text, for patterns to be searched in."""
+    """Return the body as text, for the patterns."""
     encoding, skipped = sniff(body, content_type)
     return decode(body[skipped:], encoding)
 
 
 def redirects_to(fetched: Fetched, login_url: str) -> bool:
-    """Whether an answer leads to the login page."""
+    """Tell whether an answer leads to the login page."""
     target = joined(fetched.location, fetched.url, "utf-8") if fetched.location else ""
     return bool(target and login_url) and same_page(target, login_url)
 
 
 def asks_for_login(fetched: Fetched, login_url: str, known: Known) -> bool:
-    """Whether a page asks to log in: by a form for it, or by a refresh that leads to one.
+    """Tell whether a page asks for a login: by a form, or by a refresh to a page with one.
 
-    The form counts if it is sent to ``login_url``, or is the one that is ``known``; without either
-    of them any form does that asks for a name and one password. Cheap for pages without.
+    The form counts if it is sent to ``login_url``, or is the ``known`` one. Without either of them,
+    any form counts that asks for a name and one password. This is cheap for pages without forms.
     """
     lowered = fetched.body[:MAX_BYTES].lower()
     shows_form = b"password" in lowered and _PASSWORD.search(lowered) is not None

@@ -1,4 +1,4 @@
-"""The message of a site to a person who was not let in, made fit to be shown."""
+"""The message of a site to a person whose login it refused, made safe to show."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from lxml import etree
 from greencrawl.worker.auth.kinds.form_page.document import Document
 
 MAX_SAID = 200
-"""Characters of what a page says that are shown."""
+"""Most characters of a page's message that are shown."""
 _NOTICES = 100
-"""So many elements that seem to hold a complaint are looked into."""
+"""Most elements that are searched for a complaint."""
 _COMPLAINT = re.compile(r"error|alert|invalid|fail|warn|danger|fehler|erreur", re.IGNORECASE)
 _NOTICE = re.compile(r"message|notice|flash|feedback|help-block|info", re.IGNORECASE)
 _INVISIBLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 
 
 def complaint(document: Document | None, hidden: Iterable[str]) -> str:
-    """What a page tells a person who was not let in, "" if nothing stands out.
+    """Return what a page tells a person whose login failed, "" if nothing is found.
 
-    Shortened, and without the ``hidden`` words.
+    It is shortened, and without the ``hidden`` words.
     """
     if document is None:
         return ""
@@ -50,7 +50,7 @@ def complaint(document: Document | None, hidden: Iterable[str]) -> str:
 
 
 def _text(element: etree._Element) -> str:
-    """The text of an element: more than a person reads of a complaint is not looked at."""
+    """Return the text of an element, up to the length of a complaint."""
     pieces: list[str] = []
     length = 0
     for event, child in etree.iterwalk(element, events=("start", "end")):
@@ -66,7 +66,7 @@ def _text(element: etree._Element) -> str:
 
 
 def masked(text: str, hidden: Iterable[str]) -> str:
-    """``text`` without the ``hidden`` words, as they are and as URLs have them."""
+    """Return ``text`` without the ``hidden`` words, as they are and as URLs have them."""
     forms = {
         form
         for word in hidden
@@ -78,6 +78,7 @@ def masked(text: str, hidden: Iterable[str]) -> str:
 
 
 def shortened(text: str) -> str:
-    """One line of at most ``MAX_SAID`` characters, nothing that a terminal would obey."""
+    """Return one line of at most ``MAX_SAID`` characters, without control sequences of
+    terminals."""
     text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return text if len(text) <= MAX_SAID else f"{text[: MAX_SAID - 1]}…"

@@ -1,6 +1,6 @@
-"""Forms and their controls, as https://html.spec.whatwg.org/#form-control-infrastructure has them.
+"""Forms and their controls, by https://html.spec.whatwg.org/#form-control-infrastructure.
 
-As far as a form without JavaScript goes. Elements are lxml's; no I/O here.
+JavaScript is not run. Elements are lxml's; there is no I/O here.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from lxml import etree
 
 _CONTROLS = ("input", "select", "textarea", "button")
 _FIRST = "greencrawl-first-legend"
-"""Marks the legend whose controls a disabled fieldset leaves usable: found once a fieldset."""
+"""Marks the legend whose controls a disabled fieldset leaves usable: searched once a fieldset."""
 TEXTS = frozenset({"text", "email", "tel", "number", "search", "url", ""})
-"""Types of fields that one line of text is written in."""
+"""Types of fields with one line of text."""
 BUTTONS = frozenset({"submit", "image", "button", "reset"})
 _KNOWN_TYPES = TEXTS | BUTTONS | frozenset(
     {"hidden", "password", "checkbox", "radio", "file", "color", "range"}
@@ -22,7 +22,8 @@ _KNOWN_TYPES = TEXTS | BUTTONS | frozenset(
 
 
 def mark_legends(root: etree._Element) -> None:
-    """Mark the controls that a disabled fieldset leaves usable; before any other call here."""
+    """Mark the controls that a disabled fieldset leaves usable; call this before all others
+    here."""
     for fieldset in root.iter("fieldset"):
         legend = fieldset.find("legend") if "disabled" in fieldset.attrib else None
         if legend is not None:
@@ -30,11 +31,10 @@ def mark_legends(root: etree._Element) -> None:
 
 
 def each_form(root: etree._Element) -> Iterator[tuple[etree._Element, list[etree._Element]]]:
-    """Each form with its controls, in the order of the page.
+    """Yield each form with its controls, in the order of the page.
 
-    A form that was opened in one element and closed in another loses its controls in the tree. A
-    control that belongs to no form, and comes after a form that asks for no password, belongs to
-    that form.
+    A form that was opened in one element and closed in another loses its controls in the tree. So a
+    control without a form that comes after a form without a password belongs to that form.
     """
     forms: dict[etree._Element, list[etree._Element]] = {}
     orphans: dict[etree._Element, list[etree._Element]] = {}
@@ -63,7 +63,7 @@ def each_form(root: etree._Element) -> Iterator[tuple[etree._Element, list[etree
 def data_set(
     controls: list[etree._Element], button: etree._Element | None, encoding: str
 ) -> Iterator[tuple[str, str]]:
-    """Names and values that a form sends when ``button``, if any, is pressed.
+    """Yield names and values that a form sends when ``button``, if any, is pressed.
 
     See https://html.spec.whatwg.org/#constructing-the-form-data-set.
     """
@@ -93,7 +93,7 @@ def _selected(select: etree._Element) -> list[str]:
     options = list(select.iter("option"))
     chosen = [option for option in options if "selected" in option.attrib]
     if "multiple" not in select.attrib:
-        # The last of several; without any the first that can be chosen.
+        # The last selected one; if none is selected, the first that can be.
         enabled = [option for option in options if not _option_disabled(option)]
         shown_one = select.get("size", "1").strip() in ("", "0", "1")
         chosen = chosen[-1:] or (enabled[:1] if shown_one else [])
@@ -112,7 +112,7 @@ def _option_disabled(option: etree._Element) -> bool:
 
 
 def disabled(control: etree._Element) -> bool:
-    """Whether a control sends nothing, by itself or by a fieldset around it."""
+    """Tell whether a control sends nothing, since it or a fieldset around it is disabled."""
     if "disabled" in control.attrib:
         return True
     child = control
@@ -128,7 +128,7 @@ def _within(element: etree._Element, tags: tuple[str, ...]) -> bool:
 
 
 def type_of(control: etree._Element) -> str:
-    """The state of an input or a button; a select's and a textarea's is its name."""
+    """Return the type of an input or a button; for a select or a textarea, its name."""
     if control.tag == "button":
         kind = control.get("type", "").strip().lower()
         return kind if kind in ("reset", "button") else "submit"
@@ -139,12 +139,12 @@ def type_of(control: etree._Element) -> str:
 
 
 def completes(control: etree._Element, token: str) -> bool:
-    """Whether ``autocomplete`` of a control names ``token``, which is in lower case."""
+    """Tell whether ``autocomplete`` of a control names ``token``, which is in lower case."""
     return token in control.get("autocomplete", "").lower().split()
 
 
 def words_of(control: etree._Element) -> str:
-    """What a control calls itself: name, id, labels and a button's text, between spaces."""
+    """Return how a control is named: name, id, labels and a button's text, between spaces."""
     text = "".join(map(str, control.itertext()))[:200] if control.tag == "button" else ""
     keys = ["name", "id", "aria-label", "title", "placeholder", "alt"]
     if type_of(control) in BUTTONS:

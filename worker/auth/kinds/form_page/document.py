@@ -1,4 +1,4 @@
-"""A page with forms, once it was parsed."""
+"""A parsed page with forms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from greencrawl.schema.net.urls import canonicalise
 
 @dataclass(frozen=True)
 class Document:
-    """A page that was parsed. ``base`` is what its references count from.
+    """A parsed page; its references are resolved against ``base``.
 
     ``url`` and ``base`` are canonical URLs; ``encoding`` is one of
     ``greencrawl.schema.text.encodings``.
@@ -25,7 +25,7 @@ class Document:
 
 
 def joined(reference: str, base: str, encoding: str) -> str:
-    """The canonical URL of ``reference`` on a page at ``base``, "" if it is none."""
+    """Return the canonical URL of ``reference`` on a page at ``base``, "" if it is invalid."""
     try:
         return canonicalise(reference, base, encoding)
     except InvalidUrl:

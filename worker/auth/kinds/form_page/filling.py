@@ -1,4 +1,4 @@
-"""A login form filled in: what is sent."""
+"""Fills in a login form: what is sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from greencrawl.worker.auth.kinds.form_page.login_form import LoginForm
 
 
 def filled(form: LoginForm, values: Mapping[str, str]) -> tuple[str, bytes]:
-    """Content-Type and body of ``form`` with ``values`` in the place of its own."""
+    """Return Content-Type and body of ``form`` with ``values`` in place of its own."""
     left = dict(values)
     pairs: list[tuple[str, str]] = []
     for name, value in form.values:

@@ -1,4 +1,4 @@
-"""The form of a page that logs in: which one it is, and what it sends before it is filled in."""
+"""The login form of a page: which one it is, and its values before it is filled in."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _USERNAME = re.compile(
 class LoginForm:
     """A form that asks for a password. ``username`` and ``password`` are names of its fields.
 
-    ``username`` is "" where it has no field for one. ``action`` is a canonical URL, "" if it is
-    none; ``method`` is "post" or "get"; ``encoding`` is that in which it is sent.
+    ``username`` is "" if it has no such field. ``action`` is a canonical URL, "" if it is invalid;
+    ``method`` is "post" or "get"; the form is sent in ``encoding``.
     """
 
     action: str
@@ -52,16 +52,16 @@ class LoginForm:
     username: str
     password: str
     values: tuple[tuple[str, str], ...]
-    """What it sends before anything is filled in, in the order of the page."""
+    """What it sends before it is filled in, in the order of the page."""
 
 
 def login_form(
     document: Document, username_field: str = "", password_field: str = ""
 ) -> LoginForm | None:
-    """The form of ``document`` that logs in, None where none asks for a password.
+    """Return the form of ``document`` that logs in, None if no form asks for a password.
 
-    A form with one password is preferred to one that asks twice, as registrations do, and one that
-    calls itself a login to any other. Given fields are those it must have.
+    A form with one password is preferred to one that asks twice, as registrations do. One that is
+    named as a login is preferred to any other. Fields that are given must be in the form.
     """
     best: tuple[int, LoginForm] | None = None
     for form, controls in each_form(document.root):
@@ -80,7 +80,7 @@ def login_form(
 
 
 def field_names(document: Document) -> list[str]:
-    """The names of all fields that one could fill in, for a message."""
+    """Return the names of all fields that one could fill in, for a message."""
     return [
         name
         for _, controls in each_form(document.root)
@@ -90,7 +90,7 @@ def field_names(document: Document) -> list[str]:
 
 
 def asking_forms(document: Document) -> Iterator[tuple[LoginForm, list[etree._Element]]]:
-    """Each form that asks for one password, not for a new one, with its controls."""
+    """Yield each form that asks for one present password, with its controls."""
     for form, controls in each_form(document.root):
         passwords = [c for c in controls if type_of(c) == "password"]
         if len(passwords) != 1 or completes(passwords[0], "new-password"):
@@ -126,9 +126,10 @@ def _score(
 
 
 def _username(controls: list[etree._Element], password: etree._Element, given: str) -> str | None:
-    """The name of the field for the user's name; "" if the form has none; None if not ``given``'s.
+    """Return the name of the user name's field; "" if the form has none; None if ``given`` is
+    missing.
 
-    By autocomplete, else by its name, else what stands right before the password.
+    It is found by autocomplete, else by its name, else it is the field right before the password.
     """
     if given:
         return given if any(c.get("name") == given for c in controls) else None
@@ -177,7 +178,7 @@ def _made(
     if encoding.startswith("utf-16") or encoding == "replacement":
         encoding = "utf-8"
     action = said("action")
-    # An empty action is the page's own URL, whatever its base says.
+    # An empty action is the page's own URL, even with another base.
     url = joined(action, document.base, document.encoding) if action else document.url
     return LoginForm(
         action=url,
@@ -191,8 +192,8 @@ def _made(
 
 
 def _button(controls: list[etree._Element]) -> etree._Element | None:
-    """The button that a person would press: the one that says so, else the first that says nothing
-    else."""
+    """Return the button that a person would press: by its text, else the first without another
+    meaning."""
     buttons = [
         c
         for c in controls

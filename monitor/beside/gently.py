@@ -26,7 +26,7 @@ def breathe() -> None:
 
 
 def gently(items: Iterable[T]) -> Iterator[T]:
-    """The items; others have their turn whenever some have taken a slice of time."""
+    """Yield the items; others have their turn whenever some have taken a slice of time."""
     began = monotonic()
     for item in items:
         yield item

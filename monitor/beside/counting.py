@@ -49,8 +49,10 @@ class Counting:
         self._working: gevent.Greenlet[[], None] | None = None
 
     def of(self, crawls: Sequence[int]) -> dict[int, Sums | None]:
-        """Sums as they were counted last: None for what cannot be had now, and nothing for what is
-        still being counted."""
+        """Return the latest sums by crawl: None for those that are not available now.
+
+        A crawl that is still being counted is left out.
+        """
         now = self._clock()
         old = [one for one in crawls if one not in self._kept or self._kept[one].until <= now]
         if old:
