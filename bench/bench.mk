@@ -1,7 +1,7 @@
 # Included by the Makefile. Benchmarks print their figures, write bench/results/, and fail if a claim
 # does not hold.
 
-.PHONY: setup-bench bench bench-full bench-lasting bench-pages bench-frontier bench-replay bench-monitor suites extract playback faults cluster-faults attacks traps
+.PHONY: setup-bench bench bench-full bench-lasting bench-pages bench-frontier bench-replay bench-monitor bench-seen suites extract playback faults cluster-faults attacks traps
 
 setup-bench:
 	@sh .ci/setup requirements-bench.txt
@@ -48,6 +48,9 @@ bench-pages: setup-dev packages  ## A million pages: lists and export in constan
 
 bench-monitor: setup-dev packages  ## A hundred open pages of the Monitor beside leases; a first visit
 	@$(PYTHON) -m bench.scale.monitor $(ARGS)
+
+bench-seen: setup-dev packages  ## CPU a page with members, logger and metrics, and without: ten pairs
+	@$(PYTHON) -m bench.peers.seen $(ARGS)
 
 cluster-faults: setup-dev packages  ## The same for a cluster of five MariaDB servers; ROWS="1 5"
 	@$(PYTHON) -m bench.faults.cluster $(ROWS)

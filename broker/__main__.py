@@ -1,10 +1,10 @@
 """``python -m greencrawl.broker``: one broker process, until SIGTERM or SIGINT."""
 
-from greencrawl.schema import garbage
 from greencrawl.schema.process import starting
 
 starting.begin("broker")
 
+from greencrawl.schema import garbage
 from greencrawl.schema.greenlets import patch_all
 
 garbage.starting()

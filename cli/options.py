@@ -132,7 +132,7 @@ since = click.option(
     type=_Parsed("time", since_ms),
     default=0,
     metavar="TIME",
-    help=f"Only what was fetched then or later: {SINCE}.  [default: all]",
+    help=f"Only what was fetched at that moment or later: {SINCE}.  [default: all]",
 )
 """Gives the command ``since``: epoch milliseconds, 0 for all."""
 

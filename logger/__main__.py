@@ -1,5 +1,9 @@
 """``python -m greencrawl.logger``: one logger, until SIGTERM or SIGINT."""
 
+from greencrawl.schema.process import starting
+
+starting.begin("logger")
+
 from greencrawl.schema import garbage
 from greencrawl.schema.greenlets import patch_all
 

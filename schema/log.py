@@ -6,7 +6,9 @@ import logging
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TextIO, cast
+from typing import Literal, TextIO, cast
+
+from greencrawl.schema.clock import Clock, monotonic
 
 # Where they are installed, structlog imports these packages: for renderers that are not used here,
 # and for Windows. They take 7 MB in each process. The command, which draws with rich, spends a
@@ -121,3 +123,52 @@ def logger(name: str) -> structlog.stdlib.BoundLogger:
     """Return a logger that binds ``part=name``."""
     log: structlog.stdlib.BoundLogger = structlog.get_logger(part=name)
     return log
+
+
+SAY_SECONDS = 60.0
+"""Between two lines of what goes on failing."""
+
+
+class Trouble:
+    """What fails again and again while its reason lasts: a line when that begins, one a minute
+    while it goes on, and one when it is over.
+
+    ``event`` and ``over`` are what these lines say. ``lasted`` in them are seconds from the first
+    failure on, ``times`` counts failures. What comes and goes has no more lines than that.
+    """
+
+    def __init__(
+        self,
+        log: structlog.stdlib.BoundLogger,
+        event: str,
+        over: str,
+        *,
+        level: Literal["info", "warning"] = "warning",
+        clock: Clock = monotonic,
+    ) -> None:
+        self._log, self._event, self._over = log, event, over
+        self._level, self._clock = level, clock
+        self._times = 0
+        self._since = 0.0
+        self._said_at = -SAY_SECONDS
+        self._said = False
+
+    def failed(self, **details: object) -> None:
+        """It has failed; ``details`` are for the line."""
+        now = self._clock()
+        if not self._times:
+            self._since = now
+        self._times += 1
+        if now - self._said_at >= SAY_SECONDS:
+            self._said_at, self._said = now, True
+            since = {"lasted": round(now - self._since), "times": self._times}
+            getattr(self._log, self._level)(
+                self._event, **details, **(since if self._times > 1 else {})
+            )
+
+    def done(self, **details: object) -> None:
+        """It has not failed."""
+        if self._said:
+            lasted = round(self._clock() - self._since, 1)
+            self._log.info(self._over, **details, lasted=lasted, times=self._times)
+        self._times, self._said = 0, False

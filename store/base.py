@@ -204,6 +204,13 @@ class Store(Protocol):
         """Delete members that left earlier, and all but the last ``keep`` that left; return how
         many."""
 
+    def forget_node(self, node: str, by_whom: str, at_ms: int) -> Ordered | None:
+        """Forget the members of a node and its orders, and log who did this.
+
+        One transaction; the answer has its revision. None, and nothing changes, if no member of the
+        node is known, or one has not left.
+        """
+
     # -- orders: what holds for nodes, and who ordered it
     def put_orders(
         self,

@@ -6,10 +6,15 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from greencrawl.schema.records import NodeOptions
+from greencrawl.schema.records import FORGOTTEN, NodeOptions, Ordered
 
 
 def changes(before: NodeOptions, after: NodeOptions) -> dict[str, Any]:
     """Return option → its new value, for those that changed; None: it is no longer ordered."""
     known = asdict(before)
     return {name: value for name, value in asdict(after).items() if value != known[name]}
+
+
+def forgotten(known: Ordered) -> dict[str, Any]:
+    """What changes when a node is forgotten: it is, and nothing is ordered of it any more."""
+    return {FORGOTTEN: True, **changes(known.options, NodeOptions())}

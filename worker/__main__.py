@@ -5,13 +5,15 @@ read. The supervisor is plain Python on purpose (signals, waitpid); only the oth
 greenlets.
 """
 
+from greencrawl.schema.process import starting
+
+starting.begin("worker")
+
 import sys
 
 from greencrawl.schema import garbage
-from greencrawl.schema.process import starting
 
 garbage.starting()
-starting.begin("worker")
 
 if "--child" in sys.argv or "--quarantine" in sys.argv:
     from greencrawl.schema.greenlets import patch_all

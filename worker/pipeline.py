@@ -177,7 +177,7 @@ class Pipeline:
             self._fail(visit, task, Failure(error.kind, str(error)))
         except NoProcess as error:  # not the task's fault
             log.warning("suspects_unreadable", reason=str(error))
-            raise VisitOver("no process to read a suspect in") from error
+            raise VisitOver("there is no process to read a suspect in") from error
         except Exception as error:
             log.exception("page_failed", url=task.url)
             self._fail(visit, task, Failure(FailureKind.PARSE, f"{type(error).__name__}: {error}"))

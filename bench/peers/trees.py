@@ -18,9 +18,10 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,9 @@ class Tree:
 
     def __init__(self, system: System, redis: psutil.Process) -> None:
         self.settle = system.settle
-        self._system = system
-        self._redis = redis
+        self.system = system
+        self.others = {"redis": redis}
+        """Processes that are no children of broker and worker, by part."""
         self._before: dict[str, float] = {}
 
     def crawl(self, seeds: Sequence[str], options: Mapping[str, Any]) -> None:
@@ -74,31 +76,35 @@ class Tree:
             "slots": CONNECTIONS // len(seeds),
             **options,
         }
-        self._system.call("POST", "/v1/crawls", asked)
+        self.system.call("POST", "/v1/crawls", asked)
 
     def spent(self, pages: int) -> Spent | None:
         """What it took; None while its crawl is not done.
 
         Raises RuntimeError where it has stored another number of pages.
         """
-        stats = self._system.stats()
+        stats = self.system.stats()
         if stats["state"] != "done":
             return None
         after = self._cpu()
         if stats["stored"] != pages:
-            raise RuntimeError(f"{stats['stored']} of {pages} pages: {self._system.tail('worker')}")
-        cpu = {part: (after[part] - self._before[part]) / pages * 1000 for part in PARTS}
-        memory = sum(child.memory_info().rss for child in self._system.children())
+            raise RuntimeError(f"{stats['stored']} of {pages} pages: {self.system.tail('worker')}")
+        cpu = {part: (after[part] - self._before[part]) / pages * 1000 for part in after}
+        memory = sum(child.memory_info().rss for child in self.system.children())
         return Spent(cpu, memory / 1e6)
 
     def _cpu(self) -> dict[str, float]:
-        times = self._redis.cpu_times()
-        return {**self._system.cpu_seconds(), "redis": times.user + times.system}
+        times = {part: process.cpu_times() for part, process in self.others.items()}
+        spent = {part: one.user + one.system for part, one in times.items()}
+        return {**self.system.cpu_seconds(), **spent}
+
+
+Start = Callable[[], AbstractContextManager[Tree]]
 
 
 @contextmanager
-def running(checkout: Path, folder: Path, on: ServedSite) -> Iterator[Tree]:
-    """Start what a checkout has; stopped when the block ends."""
+def running(checkout: Path, folder: Path, on: ServedSite, **settings: str) -> Iterator[Tree]:
+    """Start what a checkout has, by these settings; stopped when the block ends."""
     with (
         redis_on(folder / "redis", on.other_cpu) as (server, redis),
         System(
@@ -111,6 +117,7 @@ def running(checkout: Path, folder: Path, on: ServedSite) -> Iterator[Tree]:
             hooks="",  # a setting that older trees do not know
         ) as system,
     ):
+        system.variables |= {name.upper(): value for name, value in settings.items()}
         yield Tree(system.start(), redis)
 
 
@@ -118,15 +125,23 @@ def one_round(
     on: ServedSite, trees: Sequence[Path], options: Mapping[str, Any], folder: Path, number: int
 ) -> Pair:
     """Both crawl, at the same time. ``options`` are for the crawl of the new one, the second."""
+    starts = [
+        partial(running, tree, folder / which, on)
+        for tree, which in zip(trees, ("old", "new"), strict=True)
+    ]
+    return side_by_side(on, starts, options, number)
+
+
+def side_by_side(
+    on: ServedSite, starts: Sequence[Start], options: Mapping[str, Any], number: int
+) -> Pair:
+    """What the two that are started so take, where both crawl at the same time."""
     seeds = on.seeds(len(on.nginx.addresses))
     half = len(seeds) // 2
     halves = (seeds[:half], seeds[half:])[:: -1 if number % 2 else 1]
     found: dict[int, Spent] = {}
     with ExitStack() as stack:
-        systems = [
-            stack.enter_context(running(tree, folder / which, on))
-            for tree, which in zip(trees, ("old", "new"), strict=True)
-        ]
+        systems = [stack.enter_context(start()) for start in starts]
         for system in systems:
             system.settle()
         for at in (0, 1) if number % 4 < 2 else (1, 0):
@@ -143,20 +158,21 @@ def one_round(
     return found[0], found[1]
 
 
-def table(pairs: Sequence[Pair]) -> list[str]:
+def table(pairs: Sequence[Pair], names: tuple[str, str] = ("old", "new")) -> list[str]:
     """Lines with medians: old, new, and how much more the new one takes, its least and its most."""
     rows = [("CPU ms a page", [(old.all_cpu, new.all_cpu) for old, new in pairs])]
     rows += [
-        (f"  {part}", [(old.cpu[part], new.cpu[part]) for old, new in pairs]) for part in PARTS
+        (f"  {part}", [(old.cpu.get(part, 0.0), new.cpu.get(part, 0.0)) for old, new in pairs])
+        for part in sorted(pairs[0][1].cpu, key=(*PARTS, *pairs[0][1].cpu).index)
     ]
     rows += [("memory of a worker, MB", [(old.memory, new.memory) for old, new in pairs])]
-    lines = [f"{'':24}{'old':>8}{'new':>8}{'more':>8}"]
+    lines = [f"{'':24}{names[0]:>9}{names[1]:>9}{'more':>8}"]
     for what, values in rows:
         more = [new / old - 1 if old else 0.0 for old, new in values]
         old, new = (statistics.median(column) for column in zip(*values, strict=True))
         between = f"  ({min(more):+.1%} to {max(more):+.1%})"
         lines.append(
-            f"{what:24}{shown(old):>8}{shown(new):>8}{statistics.median(more):>+8.1%}{between}"
+            f"{what:24}{shown(old):>9}{shown(new):>9}{statistics.median(more):>+8.1%}{between}"
         )
     return lines
 

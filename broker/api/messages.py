@@ -167,7 +167,7 @@ class ReleaseParkedRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/parked/release``: releases ``shape``, or with ``all`` every one."""
 
     crawl: CrawlName
-    shape: Annotated[str, Meta(max_length=300, description="As it is listed")] = ""
+    shape: Annotated[str, Meta(max_length=300, description="The shape, as the list shows it")] = ""
     all: bool = False
 
 
@@ -222,7 +222,7 @@ class SeedQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     force: Annotated[bool, Meta(description="Queue URLs again that were already seen")] = False
     if_changed: Annotated[
-        bool, Meta(description="The same, and read those again only that have changed")
+        bool, Meta(description="The same, but read pages again only if they have changed")
     ] = False
 
 
@@ -250,7 +250,7 @@ class ParkedQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The query of the list of shapes that URLs are parked by."""
 
     crawl: CrawlName
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Shapes, at most")] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Most shapes")] = 100
 
 
 class HooksQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -258,7 +258,7 @@ class HooksQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     crawl: CrawlName
     function: Annotated[str, Meta(max_length=64, description="on_page, links or request")]
-    message: Annotated[str, Meta(max_length=1000, description="As it is counted")]
+    message: Annotated[str, Meta(max_length=1000, description="The message, as the counts show it")]
     limit: Annotated[int, Meta(ge=1, le=1000, description="Pages an answer, at most")] = 100
     after: Cursor = ""
 
@@ -270,7 +270,7 @@ class PagesQuery(Struct, frozen=True, forbid_unknown_fields=True):
     host: Annotated[str, Meta(max_length=300, description="Only pages of this host")] = ""
     status: Annotated[str, Meta(max_length=20, description=f"Only pages with {STATUS}")] = ""
     since: Annotated[
-        str, Meta(max_length=60, description=f"Only pages fetched then or later: {SINCE}")
+        str, Meta(max_length=60, description=f"Only pages fetched at that moment or later: {SINCE}")
     ] = ""
     grep: Annotated[
         str,
@@ -287,7 +287,7 @@ class ChangesQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The query of the list of changes."""
 
     since: Annotated[str, Meta(min_length=1, max_length=60, description=f"Since when: {SINCE}")]
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Changes an answer, at most")] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Most changes in an answer")] = 100
     after: Cursor = ""
 
 
@@ -328,9 +328,10 @@ class SamplesQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The query of the points of a plot."""
 
     since: Annotated[
-        str, Meta(max_length=60, description=f"Only points since then: {SINCE}; left out: all")
+        str,
+        Meta(max_length=60, description=f"Only points since that moment: {SINCE}; left out: all"),
     ] = ""
-    points: Annotated[int, Meta(ge=2, le=5000, description="Points, at most")] = 1000
+    points: Annotated[int, Meta(ge=2, le=5000, description="Most points")] = 1000
 
 
 class StatsQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -357,7 +358,7 @@ class OrderRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Body of ``PATCH /v1/orders``: new orders of a node, or ``*`` for all, and those taken back.
 
     With a ``revision`` nothing changes unless that is still the revision of the node's orders (0:
-    it has none).
+    it has none). ``forget``, which stands alone: the node is gone for good.
     """
 
     member: NodeName
@@ -365,13 +366,14 @@ class OrderRequest(Struct, frozen=True, forbid_unknown_fields=True):
     unset: Annotated[tuple[OptionName, ...], Meta(max_length=20)] = ()
     revision: Count | None = None
     by: By = ""
+    forget: bool = False
 
 
 class MembersQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The query of the list of members."""
 
-    node: Annotated[str, Meta(max_length=100, description="Only those of this node")] = ""
-    gone: Annotated[bool, Meta(description="Also those that have left, or are lost")] = False
+    node: Annotated[str, Meta(max_length=100, description="Only members of this node")] = ""
+    gone: Annotated[bool, Meta(description="Also members that have left or are lost")] = False
 
 
 class MembersReply(Struct, frozen=True):
@@ -385,9 +387,9 @@ class OrdersLogQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     member: Annotated[str, Meta(max_length=100, description="Only orders of this node")] = ""
     crawl: Annotated[str, Meta(max_length=64, description="Only changes of this crawl")] = ""
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Entries an answer, at most")] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Most entries in an answer")] = 100
     before: Annotated[
-        Count, Meta(description="`next` of the answer before; left out: from the latest on")
+        Count, Meta(description="`next` of the answer before; left out: begin with the latest")
     ] = 2**53
 
 

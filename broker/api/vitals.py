@@ -30,18 +30,18 @@ T = TypeVar("T")
 
 _NODE: dict[str, tuple[str, Callable[[NodeVitals], float]]] = {
     "memory_used_bytes": ("Memory of a Redis node's data", lambda one: one.used_bytes),
-    "memory_limit_bytes": ("What these may take", lambda one: one.limit_bytes),
+    "memory_limit_bytes": ("The most that these data may take", lambda one: one.limit_bytes),
     "full": ("1 while a node is near its limit and takes no seeds", lambda one: one.full),
     "replaying": (
-        "1 while a node is given what it lost, by any broker",
+        "1 while any broker gives a node what it lost",
         lambda one: one.repair is not None and one.repair.phase not in ("none", "done"),
     ),
     "replay_done_rows": (
-        "Rows that a node was given in the replay that this broker makes, or made last",
+        "Rows that a node got in this broker's present or last replay",
         lambda one: one.repair.done if one.repair is not None else 0,
     ),
     "replay_rows": (
-        "Rows that it is to be given in it",
+        "Rows of that replay in all",
         lambda one: one.repair.total if one.repair is not None else 0,
     ),
 }
@@ -70,16 +70,16 @@ class VitalsCollector(Collector):
             size, free = place.f_blocks * place.f_frsize, place.f_bavail * place.f_frsize
             name = "greencrawl_broker_data_"
             yield GaugeMetricFamily(
-                name + "size_bytes", "Of the file system with the data folder", value=size
+                name + "size_bytes", "Size of the file system with the data folder", value=size
             )
             yield GaugeMetricFamily(
-                name + "free_bytes", "Of these, what may still be written", value=free
+                name + "free_bytes", "Free space of that file system", value=free
             )
 
     def _redis(self) -> Iterator[Metric]:
         nodes = self._service.frontier.vitals()
         up = _by("redis_up", "1 while a Redis node answers and serves", "node")
-        epoch = _by("redis_epoch", "Of a node; it rises when the node lost something", "node")
+        epoch = _by("redis_epoch", "Epoch of a node; it rises when the node lost something", "node")
         for one in nodes:
             up.add_metric([one.node], one.up)
             epoch.add_metric([one.node], one.epoch)
@@ -101,7 +101,7 @@ class VitalsCollector(Collector):
         duties, store = self._service.duties, self._service.store
         yield GaugeMetricFamily(
             "greencrawl_store_writable",
-            "1 while the store takes what this broker writes to keep its duties, every 2 s",
+            "1 while this broker can write to the store to keep its duties, every 2 s",
             value=duties.renewed_ago < DUTY_SECONDS,
         )
         yield SummaryMetricFamily(
@@ -117,11 +117,15 @@ class VitalsCollector(Collector):
                 self._size, self._sized = size, now
         if self._sized > -inf:
             yield GaugeMetricFamily(
-                "greencrawl_store_size_bytes", "Of the store; files of bodies are not counted",
+                "greencrawl_store_size_bytes", "Size of the store, without files of bodies",
                 value=self._size,
             )  # fmt: skip
         up = _by("store_replica_up", "1 while a replica answers and follows", "replica")
-        behind = _by("store_replica_lag_seconds", "It is behind the writer, at most", "replica")
+        behind = _by(
+            "store_replica_lag_seconds",
+            "How far the replica is behind the writer, at most",
+            "replica",
+        )
         for replica, lag in (self._asked(store.lags) or {}).items():
             up.add_metric([replica], lag is not None)
             if lag is not None:
@@ -130,7 +134,7 @@ class VitalsCollector(Collector):
 
     def _duties(self) -> Iterator[Metric]:
         held = _by("duty_held", "1 for a duty that this broker has", "duty")
-        epoch = _by("duty_epoch", "Of the duty, told by the broker that has it", "duty")
+        epoch = _by("duty_epoch", "Epoch of the duty, reported by the broker that has it", "duty")
         for name, number in sorted(self._service.duties.held().items()):
             held.add_metric([name], 1)
             epoch.add_metric([name], number)

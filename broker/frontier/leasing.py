@@ -24,7 +24,7 @@ from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.broker.frontier.waiting import DueTimes, Key, Returning, Turns, Waiter, level_part
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.log import logger
+from greencrawl.schema.log import Trouble, logger
 from greencrawl.schema.records import Crawl, LeaseReply, LeaseRequest
 from greencrawl.schema.wire import to_msgpack
 
@@ -137,7 +137,7 @@ class Leasing:
 
     def run(self) -> None:
         """Lease for ever; the leasing greenlet runs this."""
-        pause = 0.1
+        pause, trouble = 0.1, Trouble(log, "leasing_waits", "leasing_goes_on")
         while True:
             self._changed.clear()
             try:
@@ -145,10 +145,11 @@ class Leasing:
                 while self._waiters and self._serve():
                     pass
             except Unavailable as error:
-                log.warning("leasing_waits", reason=str(error))
+                trouble.failed(reason=str(error))
             except Exception:  # a bug must not stop all leasing for good
                 log.exception("leasing_failed")
             else:
+                trouble.done()
                 pause = 0.1
                 self._sleep()
                 continue

@@ -77,15 +77,17 @@ class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The query of the list of log lines."""
 
     since: Annotated[
-        str, Meta(max_length=60, description=f"Only lines of then or later: {SINCE}")
+        str, Meta(max_length=60, description=f"Only lines of that moment or later: {SINCE}")
     ] = "15m"
-    until: Annotated[str, Meta(max_length=60, description="Only lines of before: as `since`")] = ""
+    until: Annotated[
+        str, Meta(max_length=60, description="Only lines before that moment; written as in `since`")
+    ] = ""
     node: Annotated[
         str,
         Meta(
             max_length=100,
             pattern=r"^[A-Za-z0-9._-]*$",
-            description="Only what this member said, or the processes of this node",
+            description="Only lines of this member, or of this node's processes",
         ),
     ] = ""
     level: Annotated[Level, Meta(description="Least level")] = "debug"
@@ -94,13 +96,11 @@ class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         Meta(
             max_length=100,
             pattern=rf"{CRAWL_NAME[:-1]}(,[0-9]+)?$|^$",
-            description="Only lines whose field `crawl` says this",
+            description="Only lines whose field `crawl` has this value",
         ),
     ] = ""
-    url: Annotated[
-        str, Meta(max_length=2000, description="Only lines that have this text in them")
-    ] = ""
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Lines an answer, at most")] = 200
+    url: Annotated[str, Meta(max_length=2000, description="Only lines that contain this text")] = ""
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Most lines in an answer")] = 200
     newest: Annotated[
         bool, Meta(description="The last lines, not the first; `next` leads to earlier ones")
     ] = False

@@ -19,7 +19,7 @@ from greencrawl.broker.frontier.coordination.activity import NONE, ORDERS, Activ
 from greencrawl.broker.frontier.coordination.members import Beats
 from greencrawl.schema.clock import Clock, epoch_ms, monotonic
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig, Unavailable
-from greencrawl.schema.log import logger
+from greencrawl.schema.log import Trouble, logger
 from greencrawl.schema.records import (
     ALL,
     FOLLOWED,
@@ -54,6 +54,10 @@ class UnknownNode(GreencrawlError, LookupError):
     """Raised for orders to a node that has no member."""
 
 
+class NodeStays(GreencrawlError):
+    """Raised for a node that is to be forgotten, and is there or not known to be gone."""
+
+
 class Members:
     """Members and orders; see the module's docstring. A greenlet calls ``run``."""
 
@@ -70,6 +74,7 @@ class Members:
         self._ordering = ordering
         self._announce = announce
         self._clock = clock
+        self._trouble = Trouble(log, "beat_not_noted", "beats_noted", level="info")
         self._orders: Orders | None = None
         self._reading = BoundedSemaphore(1)
         self._changed = Event()
@@ -129,6 +134,25 @@ class Members:
                 raise UnknownNode(f"no node {node}: `greencrawl nodes` lists them")
             _check_followed(options, kinds)
         found = self._store.put_orders(node, options, unset, by_whom, epoch_ms(), revision=revision)
+        self._tell()
+        return found
+
+    def forget(self, node: str, by_whom: str = "") -> Ordered:
+        """A node is gone for good: forget its members, and what it is ordered.
+
+        Raises UnknownNode, NodeStays where one of its members may be there, and Unavailable.
+        """
+        known = [member.id for member in self._store.members() if member.node == node]
+        heard = self._beats.heard(known)
+        found = None if heard else self._store.forget_node(node, by_whom, epoch_ms())
+        if found is None and not known:
+            raise UnknownNode(f"no node {node}: `greencrawl nodes --gone` lists all")
+        if found is None:
+            raise NodeStays(
+                f"{node} is not known to be gone: stop it, or wait until it is lost, which takes a "
+                "minute"
+            )
+        log.warning("node_forgotten", node=node, by=by_whom)
         self._tell()
         return found
 
@@ -219,8 +243,9 @@ class Members:
         try:
             status = self._beats.beat(who, life, request.facts)
         except Unavailable as error:  # people do not see it until the next beat
-            log.info("beat_not_noted", member=who, reason=str(error))
+            self._trouble.failed(member=who, reason=str(error))
             return True
+        self._trouble.done()
         if status == "new" and joined:  # it was silent for a while: it may count as lost
             self._put_row(request)
         return status != "older"

@@ -13,16 +13,20 @@ from greencrawl.store.migrations import Migration
 
 
 @click.command()
-@click.option("--post", is_flag=True, help="Also what needs that no older process is left.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option(
+    "--post",
+    is_flag=True,
+    help="Also apply migrations that need all older processes to have ended.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @reach.data_option
 def migrate(post: bool, dry_run: bool, data: str | None) -> None:
     """Bring the store up to date.
 
-    The first part runs before processes of the new version start, while older ones go on. On SQLite
-    the new processes run it themselves. Any process that finds a store empty runs it too. The
-    second part, --post, is for when all brokers and workers are of the new version; on SQLite the
-    next process that has the file for itself does it, too.
+    Run the first part before processes of the new version start, while older ones run on. On SQLite
+    the new processes run it themselves, and any process runs it on an empty store. Run the second
+    part, --post, when all brokers and workers are of the new version; on SQLite the next process
+    that has the file for itself runs it, too.
     """
     settings = reach.load(data)
     where = mask_url(settings.store_url)

@@ -35,22 +35,29 @@ JOIN = (
 
 @click.command()
 @click.argument("node", required=False)
-@click.option("--gone", is_flag=True, help="Also those that have left, or are lost.")
+@click.option("--gone", is_flag=True, help="Also nodes that have left or are lost.")
 @click.option("--join", is_flag=True, help="Print the line that starts a worker elsewhere.")
+@click.option("--forget", is_flag=True, help="NODE is gone for good: end its alert and its orders.")
 @reach.data_option
-def nodes(node: str | None, gone: bool, join: bool, data: str | None) -> None:
+def nodes(node: str | None, gone: bool, join: bool, forget: bool, data: str | None) -> None:
     """List the nodes that work together: workers, brokers, loggers.
 
-    One node a line, separated by tabs: name, kind, how it stands, processes, hosts under way,
-    requests and pages a second, memory, version. With NODE all that it tells, which options it
-    keeps and who said so, and who ordered what of it.
+    One node a line, separated by tabs: name, kind, state, processes, hosts under way, requests and
+    pages a second, memory, version. With NODE: its whole report, the options that it follows and
+    who set them, and its orders.
     """
     settings = reach.load(data)
     if join:
         click.echo(join_line(settings))
         click.echo("it holds the passwords of this system; run it where greencrawl is", err=True)
         return
+    if forget and node is None:
+        raise click.UsageError("--forget needs a NODE")
     broker = reach.living(settings)
+    if forget:
+        broker.order(OrderRequest(_name(node or ""), forget=True, by=key_values.person()))
+        click.echo(printable(f"{node}: forgotten"))
+        return
     members = broker.members(node or "", gone=gone or node is not None).members
     if node is None:
         for name, some in _by_node(members):
@@ -70,11 +77,11 @@ def nodes(node: str | None, gone: bool, join: bool, data: str | None) -> None:
 @click.argument("options", nargs=-1, required=True, metavar="KEY=VALUE…")
 @reach.data_option
 def order(node: str, options: Sequence[str], data: str | None) -> None:
-    """Order NODE, or `all` nodes: processes, greenlets, requests_per_second, paused, drain or
-    log_level.
+    """Order options for NODE, or for `all` nodes: processes, greenlets, requests_per_second,
+    paused, drain or log_level.
 
-    It is followed within a second and holds, also over starts, until it is taken back by `KEY=`.
-    An order to one node counts before an order to all nodes.
+    Nodes follow within a second. An order holds, also over restarts, until `KEY=` takes it back. An
+    order to one node counts before an order to all nodes.
     """
     wanted = key_values.parsed(options, NodeOptions)
     broker = reach.living(reach.load(data))
@@ -87,10 +94,10 @@ def order(node: str, options: Sequence[str], data: str | None) -> None:
 @click.argument("node")
 @reach.data_option
 def drain(node: str, data: str | None) -> None:
-    """Have a worker hand back what it holds, and lease no more: then it may be switched off.
+    """Let a worker hand back what it holds, and lease no more: then it may be switched off.
 
-    Waits until nothing is held there; the node goes on if you do not. `greencrawl order NODE
-    drain=` lets it crawl again.
+    The command waits until nothing is held there; if you stop it, the node still goes on.
+    `greencrawl order NODE drain=` lets it crawl again.
     """
     broker = reach.living(reach.load(data))
     _order(broker, node, {"drain": True})

@@ -26,15 +26,15 @@ GOES_ON = "the repair goes on at the broker; `greencrawl repair` joins it again"
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="All that the store holds.")
+@click.option("--all", "everything", is_flag=True, help="Give Redis all that the store holds.")
 @reach.data_option
 def repair(everything: bool, data: str | None) -> int:
     """Refill Redis from the store.
 
-    Brokers do this by themselves when they meet a Redis that was restarted, is older or empty.
-    Without --all Redis is given again what it may have missed last, with it everything; where the
-    store itself lost data, Redis is emptied first. Pages are not fetched again for it, but no
-    fetch begins while it lasts. Ctrl-C ends the watching, not the repair.
+    Brokers do this by themselves when Redis was restarted, is outdated or empty. Without --all
+    Redis gets what it may have missed last, with --all it gets everything; if the store itself lost
+    data, Redis is emptied first. Pages are not fetched again for it, but no fetch begins while it
+    runs. Ctrl-C ends only the display, not the repair.
     """
     settings = reach.load(data)
     broker = _broker(settings)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def store() -> None:
-    """Look at the servers of the store, and after them.
+    """Show the servers of the store, and act on them.
 
     Brokers look after a ring of masters by themselves; `form` is needed once, the others after a
     loss (docs/operations.md).
@@ -42,7 +42,7 @@ def store() -> None:
 
 
 @store.command()
-@click.option("--json", "as_json", is_flag=True, help="Print what is known of a ring as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the state of a ring as JSON.")
 @reach.data_option
 def status(as_json: bool, data: str | None) -> int:
     """Show who takes writes, who acknowledges them, who lags, and what to do.
@@ -88,15 +88,14 @@ def form() -> None:
 @click.option(
     "--lose",
     is_flag=True,
-    help="Also if SERVER lacks transactions that were acknowledged: what only the other has is "
-    "given up.",
+    help="Also if SERVER lacks acknowledged transactions: those that only the other has are lost.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def takeover(server: str, lose: bool, yes: bool) -> None:
     """Let SERVER (HOST:PORT; by default the other master) take writes from now on.
 
-    In order: running transactions end first, and nothing is lost. Brokers do this by themselves
-    when the writer is lost.
+    Running transactions end first, and nothing is lost. Brokers do this by themselves when the
+    writer is lost.
     """
     from greencrawl.store.mysql.cluster.steward import by_hand
 
@@ -110,7 +109,7 @@ def takeover(server: str, lose: bool, yes: bool) -> None:
 @store.command()
 @click.argument("server")
 def rejoin(server: str) -> None:
-    """Take SERVER (HOST:PORT) in again after it was made anew: empty, or from a copy.
+    """Add SERVER (HOST:PORT) again after it was set up again: empty, or from a copy.
 
     A server that comes back with its own data needs nothing.
     """

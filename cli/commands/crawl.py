@@ -78,12 +78,12 @@ class Job:
     "summary_file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE.json",
-    help="Write the closing summary there, too.",
+    help="Also write the summary to this file.",
 )
 @click.option(
     "--fresh",
     is_flag=True,
-    help="Ask for everything again; what is stored stays until its new version is there.",
+    help="Ask for everything again; stored pages stay until their new versions are there.",
 )
 @click.option(
     "--every",
@@ -114,11 +114,11 @@ def crawl(
 ) -> None:
     """Crawl until nothing is left to fetch.
 
-    Begins at the URLs given, or as FILE.toml says. Starts a broker and workers of its own,
+    It starts from the given URLs, or as FILE.toml says. It runs a broker and workers of its own,
     shows the progress, and ends with a summary. Ctrl-C stops cleanly; the same command again
-    resumes. With GREENCRAWL_BROKER set, the crawl is given to that broker and only watched from
-    here. The exit code is 1 if nothing at all was stored, and the reason is said. A crawl that
-    begins again (--every) is left when it first rests, unless --follow is given.
+    resumes. With GREENCRAWL_BROKER set, that broker gets the crawl, and the command only shows it.
+    If nothing at all was stored, the exit code is 1, and the reason is printed. For a crawl that
+    begins again (--every) the command ends when the crawl first rests, unless --follow is given.
 
     FILE.toml holds the options below under the same names (max_pages = 100), with seeds = [...]
     and, if wanted, name = "..."; an option given here wins over the file.

@@ -24,8 +24,8 @@ def dead(crawl: str | None, requeue: bool, data: str | None) -> None:
     """List URLs that were given up.
 
     CRAWL may be left out when there is only one. One a line, separated by tabs: when, kind of
-    failure, HTTP status, URL, detail. With --requeue they are tried again: by a running broker
-    at once, otherwise when the crawl is run again.
+    failure, HTTP status, URL, detail. With --requeue they are tried again: at once if a broker
+    runs, otherwise when the crawl is run again.
     """
     settings = reach.load(data)
     broker = reach.answering(settings)

@@ -34,7 +34,7 @@ def explain(url: str, crawl: str | None, data: str | None) -> None:
 
     A URL is fetched, waiting, held back, excluded by a rule, parked or given up: this says which,
     in one sentence for each crawl. Then come the tries so far, the latest first, and the versions
-    of a page that was fetched more than once. Asks the running broker; when none answers, the
+    of a page that was fetched more than once. The running broker is asked; if none answers, the
     store, which does not know what is waiting.
     """
     settings = reach.load(data)

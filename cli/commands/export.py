@@ -39,7 +39,9 @@ _MEANINGS = "; ".join(f"{name}: {choice.meaning}" for name, choice in FORMATS.it
 )
 @click.option("--crawl", "named", metavar="NAME", help="The crawl; the same as the argument.")
 @click.option(
-    "--since", metavar="TIME", help=f"Only what was fetched then or later: {SINCE}.  [default: all]"
+    "--since",
+    metavar="TIME",
+    help=f"Only what was fetched at that moment or later: {SINCE}.  [default: all]",
 )
 @click.option("--host", metavar="HOST", help="Only of this host, with its port unless 80 or 443.")
 @click.option("--status", metavar="STATUS", help=f"Only with {STATUS}.  [default: all]")
@@ -64,8 +66,10 @@ _MEANINGS = "; ".join(f"{name}: {choice.meaning}" for name, choice in FORMATS.it
 )
 @click.option("--bodies", is_flag=True, help="Include page bodies, base64; WARC always does.")
 @click.option("--raw", is_flag=True, help="Leave CSV cells that begin a formula as they are.")
-@click.option("--pages-only", is_flag=True, help="Leave out the URLs that came to no page.")
-@click.option("--restart", is_flag=True, help="Begin an interrupted export anew.")
+@click.option("--pages-only", is_flag=True, help="Leave out the URLs without a page.")
+@click.option(
+    "--restart", is_flag=True, help="Start an interrupted export again from its beginning."
+)
 @reach.data_option
 def export(
     crawl: str | None,
@@ -85,10 +89,9 @@ def export(
 ) -> None:
     """Write what a crawl stored.
 
-    First its pages, then (not as WARC) the URLs that came to no page, with the reason. With --items
-    the records of its hook instead. CRAWL may be
-    left out when there is only one. Reads the store itself: no broker needs to run, and a crawl may
-    go on meanwhile.
+    First its pages, then (not as WARC) the URLs without a page, with the reason. With --items, the
+    records of its hook instead. CRAWL may be left out when there is only one. The command reads the
+    store itself: no broker needs to run, and a crawl may go on meanwhile.
     """
     if crawl and named and crawl != named:
         raise InvalidConfig([("--crawl", f"names {named}, and the argument {crawl}")])

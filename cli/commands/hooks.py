@@ -35,7 +35,7 @@ QUARANTINE = (sys.executable, "-P", "-m", "greencrawl.worker", "--quarantine")
 
 @click.command()
 @click.argument("crawl", required=False)
-@click.option("--urls", is_flag=True, help="Every page rather than some examples.")
+@click.option("--urls", is_flag=True, help="List every page rather than some examples.")
 @click.option(
     "--again",
     is_flag=True,
@@ -45,13 +45,13 @@ QUARANTINE = (sys.executable, "-P", "-m", "greencrawl.worker", "--quarantine")
 def hooks(crawl: str | None, urls: bool, again: bool, data: str | None) -> int:
     """List pages on which the crawl's hook failed.
 
-    By function and message, with how many pages and some of them; with --urls one page a line,
-    separated by tabs: when it was fetched, function, message, URL. With --again the hook, mended
-    meanwhile, runs on these pages again. It runs as on a fetch, but from what is stored. Fields and
-    items are stored with their pages. New links are queued: within seconds by a running broker,
-    otherwise when the crawl runs again. This cannot do again what `request` did to a request: fetch
-    such pages anew. Running workers keep the code that they imported: restart them, so that new
-    pages use the mended module. CRAWL may be left out when there is only one.
+    They are listed by function and message, with their number and some examples; with --urls one
+    page a line, separated by tabs: when it was fetched, function, message, URL. With --again the
+    hook, corrected meanwhile, runs on these pages again. It runs as on a fetch, but from what is
+    stored. Fields and items are stored with their pages. New links are queued: within seconds by a
+    running broker, otherwise when the crawl runs again. This cannot repeat what `request` did to a
+    request: fetch such pages again. Running workers keep the code that they imported: restart them,
+    so that new pages use the corrected module. CRAWL may be left out when there is only one.
     """
     settings = reach.load(data)
     if again:

@@ -55,8 +55,10 @@ class Wanted:
 )
 @click.option("--redirect-uri", metavar="URI", help="OAuth: the redirect that the provider knows.")
 @click.option("--paste", is_flag=True, help="OAuth: paste the browser's answer here by hand.")
-@click.option("--status", is_flag=True, help="Only show what is kept of the last login.")
-@click.option("--forget", is_flag=True, help="Drop what is kept; the next login begins anew.")
+@click.option("--status", is_flag=True, help="Only show the state of the last login.")
+@click.option(
+    "--forget", is_flag=True, help="Delete the state of the last login; the next one starts anew."
+)
 @reach.data_option
 def login(
     name: str,
@@ -69,13 +71,11 @@ def login(
     forget: bool,
     data: str | None,
 ) -> None:
-    """Log in as the entry NAME of a crawl's `auth` says, and keep what the workers need.
-
-    Says whether the site lets us in, and if not why. With OAuth that asks a person (grant `code`,
-    OAuth 1.0a) it shows the address to open, and waits for the browser's answer. The entry is
-    taken from FILE.toml, else from the crawls that are known. Secrets come from the environment
-    (GREENCRAWL_AUTH_NAME_PASSWORD) or from credentials.toml; see docs/authentication.md.
-    """
+    """Log in by the entry NAME of a crawl's `auth`, and keep what the workers need. It says whether
+    the site accepts the login, and if not, why. If OAuth asks a person (grant `code`, OAuth 1.0a),
+    it shows the address to open, and waits for the browser's answer. The entry is taken from
+    FILE.toml, else from the known crawls. Secrets come from the environment
+    (GREENCRAWL_AUTH_NAME_PASSWORD) or from credentials.toml; see docs/authentication.md."""
     if status and forget:
         raise click.UsageError("--status and --forget are two commands")
     settings = reach.load(data)

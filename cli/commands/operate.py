@@ -23,7 +23,7 @@ LOOK_SECONDS = 0.5
 def pause(crawl: str | None, data: str | None) -> None:
     """Stop a crawl for a while.
 
-    No more URLs of it are handed out; what is being fetched is finished. CRAWL may be left out when
+    No more URLs of it are leased; what is being fetched is finished. CRAWL may be left out when
     there is only one.
     """
     broker = reach.required(reach.load(data))
@@ -35,7 +35,7 @@ def pause(crawl: str | None, data: str | None) -> None:
 @click.argument("crawl", required=False)
 @reach.data_option
 def resume(crawl: str | None, data: str | None) -> None:
-    """Go on with a crawl that was paused or stopped, or reached a limit which has been raised."""
+    """Resume a crawl that was paused or stopped, or that reached a limit which was then raised."""
     broker = reach.required(reach.load(data))
     changed = broker.resume(choose.one(broker.crawls(), crawl).name)
     click.echo(f"{changed.name}: {changed.state}")
@@ -43,15 +43,15 @@ def resume(crawl: str | None, data: str | None) -> None:
 
 @click.command()
 @click.argument("crawl", required=False)
-@click.option("--now", is_flag=True, help="Give back what is leased, too.")
+@click.option("--now", is_flag=True, help="Also give back leased URLs.")
 @reach.data_option
 def stop(crawl: str | None, now: bool, data: str | None) -> None:
     """End a crawl. Waiting URLs are left where they are. Leased ones are finished: some dozens of
     URLs a host, at its delay.
 
-    Waits until nothing of it is leased; the broker goes on if you do not. `greencrawl resume` and
-    new seeds let it go on. Known seeds and links that are found late do not. CRAWL may be left out
-    when there is only one.
+    The command waits until nothing of it is leased; if you stop it, the broker still goes on.
+    `greencrawl resume` and new seeds start the crawl again. Known seeds and links that are found
+    late do not. CRAWL may be left out when there is only one.
     """
     settings = reach.load(data)
     broker = reach.required(settings)
@@ -77,8 +77,9 @@ def stop(crawl: str | None, now: bool, data: str | None) -> None:
 def delete(crawl: str, yes: bool, data: str | None) -> None:
     """Delete a crawl with all that is stored of it, except WARC files (docs/export.md).
 
-    Its name is free at once. Waits until all is gone; the broker goes on if you do not. While a
-    Redis node is away the deletion waits, says so, and goes on by itself when the node is back.
+    Its name is free at once. The command waits until all is deleted; if you stop it, the broker
+    still goes on. While a Redis node is away the deletion waits, says so, and goes on by itself
+    when the node is back.
     """
     broker = reach.required(reach.load(data))
     found = choose.one(broker.crawls(), crawl)
@@ -93,10 +94,10 @@ def delete(crawl: str, yes: bool, data: str | None) -> None:
 @click.argument("host")
 @reach.data_option
 def purge(crawl: str, host: str, data: str | None) -> None:
-    """Drop what waits of HOST in a crawl.
+    """Drop the waiting URLs of HOST in a crawl.
 
-    Its URLs count as excluded from then on. Pages that are stored stay. Links to it that are found
-    later are queued as ever: an `exclude` of the crawl keeps them out.
+    These URLs count as excluded from then on. Stored pages stay. Links to the host that are found
+    later are queued as usual: use `exclude` of the crawl to keep them out.
     """
     broker = reach.required(reach.load(data))
     asked = broker.purge_host(choose.one(broker.crawls(), crawl).name, host)

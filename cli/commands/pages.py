@@ -59,7 +59,7 @@ Ask = Callable[[int, str], PagesReply]
     "--grep",
     metavar="REGEX",
     default="",
-    help="Only pages whose URL, title or text it matches (RE2; (?i) ignores case).",
+    help="Only pages whose URL, title or text matches this (RE2; (?i) ignores case).",
 )
 @click.option(
     "--limit",
@@ -67,7 +67,7 @@ Ask = Callable[[int, str], PagesReply]
     metavar="N",
     help=f"At most so many.  [default: {IN_TERMINAL} in a terminal, otherwise all]",
 )
-@click.option("--after", metavar="CURSOR", default="", help="Go on after an earlier list.")
+@click.option("--after", metavar="CURSOR", default="", help="Continue after an earlier list.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @reach.data_option
 def pages(
@@ -83,9 +83,9 @@ def pages(
 ) -> None:
     """List what is stored, in the order of storing; also redirects, which `status` does not count.
 
-    When it was fetched, status, size, URL and title; where the output is no terminal, a page a
-    line, separated by tabs, with its id between size and URL. CRAWL may be left out when there is
-    only one. `greencrawl page` shows one.
+    Each line has the time of the fetch, status, size, URL and title. If the output is no terminal,
+    they are separated by tabs, with the page's id between size and URL. CRAWL may be left out when
+    there is only one. `greencrawl page` shows one.
     """
     wanted = Wanted(PageFilter(host=_host(host), status=status, since_ms=since), grep, after)
     if grep:
@@ -230,11 +230,11 @@ def _cells(text: str, width: int) -> str:
 
 @click.command()
 @click.argument("page", metavar="ID|URL")
-@click.option("--crawl", metavar="NAME", help="The crawl of a URL that several have.")
-@click.option("--text", "what", flag_value="text", help="Its main text.")
-@click.option("--markdown", "what", flag_value="markdown", help="The same as Markdown.")
-@click.option("--full", "what", flag_value="full", help="All of its text, in one line.")
-@click.option("--body", "what", flag_value="body", help="Its body, as it was fetched.")
+@click.option("--crawl", metavar="NAME", help="The crawl, if several have the URL.")
+@click.option("--text", "what", flag_value="text", help="Print its main text.")
+@click.option("--markdown", "what", flag_value="markdown", help="Its main text as Markdown.")
+@click.option("--full", "what", flag_value="full", help="Print all of its text, in one line.")
+@click.option("--body", "what", flag_value="body", help="Print its body, as it was fetched.")
 @click.option(
     "-o",
     "--output",
@@ -246,7 +246,7 @@ def _cells(text: str, width: int) -> str:
 def page(
     page: str, crawl: str | None, what: str | None, output: Path | None, data: str | None
 ) -> None:
-    """Show one stored page: what is known of it, and when it was fetched and had changed.
+    """Show one stored page: what is known of it, its fetches and its changes.
 
     It is named by its URL or by its id, as `greencrawl pages --json` shows it.
     """

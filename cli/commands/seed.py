@@ -27,7 +27,7 @@ FULL_SECONDS = 5.0
 @click.argument("urls", nargs=-1, required=True, metavar="URL...|-")
 @click.option("--force", is_flag=True, help="Queue URLs again that were already seen.")
 @click.option(
-    "--if-changed", is_flag=True, help="The same, and read pages again only that have changed."
+    "--if-changed", is_flag=True, help="The same, but read pages again only if they have changed."
 )
 @reach.data_option
 def seed(
@@ -35,10 +35,10 @@ def seed(
 ) -> None:
     """Add URLs to a crawl.
 
-    A URL of `-` reads them from standard input, one a line. Prints how many were added, were
-    there already, and were rejected; each rejected URL goes to standard error with its reason,
-    and the exit code is then 1. URLs that are pending wait for a Redis node that is away: they are
-    kept, and queued when it is back. Doing it again changes nothing.
+    `-` reads URLs from standard input, one a line. The command prints how many were added, were
+    there already, and were rejected. Each rejected URL goes to standard error with its reason, and
+    the exit code is then 1. Pending URLs wait for a Redis node that is away: they are kept, and
+    queued when it is back. Repeating the command changes nothing.
     """
     broker = reach.required(reach.load(data))
     counts = {"added": 0, "duplicate": 0, "rejected": 0, "pending": 0}

@@ -41,15 +41,15 @@ WATCH_SECONDS = 1.0
 
 @click.command()
 @click.argument("crawl", required=False)
-@click.option("--watch", is_flag=True, help="Look again every second until all is done or Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Refresh every second until all is done or Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print the counters as JSON.")
 @reach.data_option
 def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> None:
-    """Show how crawls stand.
+    """Show the state of crawls.
 
-    For CRAWL, or every crawl: state, counts, failures by kind, slowest hosts. Asks the running
-    broker. When none answers, what the store in the data folder holds is shown; what is waiting
-    is not known then.
+    For CRAWL, or every crawl: state, counts, failures by kind, slowest hosts. The running broker is
+    asked. If none answers, the numbers are those of the store in the data folder; how many URLs
+    wait is not known then.
     """
     settings = reach.load(data)
     broker = reach.required(settings) if watch else reach.answering(settings)

@@ -18,16 +18,19 @@ SHAPES = 1000
 
 @click.command()
 @click.argument("crawl", required=False)
-@click.option("--release", "shape", metavar="SHAPE", help="Queue what is parked by this shape.")
-@click.option("--all", "everything", is_flag=True, help="Queue all that is parked.")
+@click.option(
+    "--release", "shape", metavar="SHAPE", help="Queue the URLs that are parked by this shape."
+)
+@click.option("--all", "everything", is_flag=True, help="Queue all parked URLs.")
 @reach.data_option
 def traps(crawl: str | None, shape: str | None, everything: bool, data: str | None) -> None:
-    """List what was parked as a trap, by the shape of its URLs.
+    """List URLs that were parked as traps, by their shape.
 
     CRAWL may be left out when there is only one. One shape a line, separated by tabs: how many
-    URLs, since when, the latest, shape, reason, one of the URLs. With --release SHAPE, as it is
-    listed, or --all they are queued: by a running broker at once, otherwise when the crawl is run
-    again. Nothing of such a shape is parked again; a crawl that was done becomes active.
+    URLs, when the first and the latest was parked, shape, reason, one of the URLs. With --release
+    SHAPE, as it is listed, or --all, they are queued: by a running broker at once, otherwise when
+    the crawl is run again. No URL of such a shape is parked again; a crawl that was done becomes
+    active.
     """
     if shape is not None and (everything or not shape):
         raise click.UsageError("--release SHAPE lets one shape go, --all every one")

@@ -29,9 +29,9 @@ LOOK_SECONDS = 1.0
 def up(data: str | None, processes: int | None) -> None:
     """Run a broker and workers until Ctrl-C.
 
-    The broker listens on GREENCRAWL_BIND (127.0.0.1:8765). Add work with `greencrawl crawl`
-    with GREENCRAWL_BROKER set, with `greencrawl seed`, or with curl; look with `greencrawl
-    status`. The logs of the processes go to standard error.
+    The broker listens on GREENCRAWL_BIND (127.0.0.1:8765). Add crawls by `greencrawl crawl` with
+    GREENCRAWL_BROKER set, by `greencrawl seed`, or by curl; watch them with `greencrawl status`.
+    The logs of the processes go to standard error.
     """
     settings = reach.load(data, processes=None if processes is None else str(processes))
     address = reach.own_address(settings)

@@ -25,9 +25,9 @@ A_REQUEST = 500
 def changes(crawl: str | None, since: int, as_json: bool, data: str | None) -> None:
     """List pages of a crawl that are new, changed or gone, all or --since a moment.
 
-    Changed is a page whose body or status is not what it was then; gone is one that was asked for
-    again and is no longer there. Told from the histories of pages, as far back as they are kept
-    (GREENCRAWL_VERSION_DAYS). CRAWL may be left out when there is only one.
+    A page is changed if its body or its status is not the same as then; it is gone if it was asked
+    for again and is no longer there. This is read from the histories of pages, as far back as they
+    are kept (GREENCRAWL_VERSION_DAYS). CRAWL may be left out when there is only one.
     """
     for change in _found(reach.load(data), crawl, since):
         if as_json:

@@ -28,25 +28,27 @@ _PIECE = 64 * 1024
 
 @click.command()
 @click.argument("source", metavar="URL|FILE", required=False)
-@click.option("--full", "what", flag_value="full", help="All of its visible text.")
-@click.option("--markdown", "what", flag_value="markdown", help="The main text as Markdown.")
-@click.option("--comments", "what", flag_value="comments", help="Comments of readers.")
-@click.option("--about", "what", flag_value="about", help="Title, author, date, site and so on.")
+@click.option("--full", "what", flag_value="full", help="Print all of its visible text.")
+@click.option("--markdown", "what", flag_value="markdown", help="Print the main text as Markdown.")
+@click.option("--comments", "what", flag_value="comments", help="Print readers' comments.")
+@click.option(
+    "--about", "what", flag_value="about", help="Print title, author, date, site and so on."
+)
 @click.option(
     "--why",
     is_flag=False,
     flag_value="",
     metavar="[FILE.html]",
-    help="Each block of text with its score; as a picture, in the page's own layout, in FILE.html.",
+    help="Show each block of text with its score; in FILE.html as a picture of the page's layout.",
 )
 @click.option("--url", metavar="URL", default="", help="The URL that a FILE came from.")
 def extract(source: str | None, what: str | None, why: str | None, url: str) -> None:
-    """Read the main text of one page, which is fetched or is a file.
+    """Read the main text of one page: of a URL, or of a file.
 
     One request is sent for a URL, without asking robots.txt. `--why` shows for each block how
     likely it is main text, from 0 to 1, its element, its length in signs, and what the score is
-    based on. A + marks a block that was chosen, a c a reader's comment. The picture is one file
-    without scripts, which fetches nothing; hold the pointer over a text for its reason.
+    based on. A + marks a block that was chosen, a c marks a reader's comment. The picture is one
+    file without scripts, which fetches nothing; hold the pointer over a text to see the reason.
     """
     if source is None and why:  # `--why URL`: what follows the option is the page
         source, why = why, ""

@@ -31,21 +31,22 @@ Line = tuple[str, int, int]
 
 
 @click.command()
-@click.option("--node", default="", metavar="NAME", help="Only of this node, or this process.")
+@click.option("--node", default="", metavar="NAME", help="Only lines of this node or process.")
 @click.option(
     "--level",
     type=click.Choice(list(get_args(Level))),
     default="debug",
-    help="Only of this level or above.  [default: all]",
+    help="Only lines of this level or above.  [default: all]",
 )
 @click.option("--crawl", default="", metavar="CRAWL", help="Only lines that name this crawl.")
+@click.option("--url", default="", metavar="TEXT", help="Only lines that contain this URL or text.")
 @click.option(
-    "--url", default="", metavar="TEXT", help="Only lines that have this URL, or text, in them."
+    "--since",
+    default="",
+    metavar="TIME",
+    help=f"Only lines from that moment on: {SINCE}.  [default: the last 100]",
 )
-@click.option(
-    "--since", default="", metavar="TIME", help=f"From then on: {SINCE}.  [default: the last 100]"
-)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Also show new lines, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @reach.data_option
 def logs(
@@ -58,11 +59,10 @@ def logs(
     as_json: bool,
     data: str | None,
 ) -> int:
-    """Show what brokers and workers say.
+    """Show the log lines of brokers and workers.
 
-    Any broker asks all loggers (`python -m greencrawl.logger`) for it, and puts their lines in
-    order.
-    The exit code is 1 where a logger did not answer: standard error names it.
+    A broker asks all loggers (`python -m greencrawl.logger`) for them, and puts the lines in order.
+    The exit code is 1 if a logger did not answer: standard error names it.
     """
     _check(since)
     broker = reach.living(reach.load(data))

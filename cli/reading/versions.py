@@ -18,7 +18,7 @@ from greencrawl.worker.extract.main.library import extract
 
 @click.command()
 @click.argument("page", metavar="ID|URL")
-@click.option("--crawl", metavar="NAME", help="The crawl of a URL that several have.")
+@click.option("--crawl", metavar="NAME", help="The crawl, if several have the URL.")
 @reach.data_option
 def versions(page: str, crawl: str | None, data: str | None) -> None:
     """List the fetches of a stored page, the latest first, and whether it had changed."""
@@ -37,15 +37,15 @@ def versions(page: str, crawl: str | None, data: str | None) -> None:
     "since",
     metavar="TIME",
     default="",
-    help=f"The version of then: {SINCE}.  [default: the one before the last change]",
+    help=f"The version of that moment: {SINCE}.  [default: the one before the last change]",
 )
-@click.option("--crawl", metavar="NAME", help="The crawl of a URL that several have.")
+@click.option("--crawl", metavar="NAME", help="The crawl, if several have the URL.")
 @reach.data_option
 def diff(page: str, since: str, crawl: str | None, data: str | None) -> int:
     """Show what has changed in the main text of a page, as a unified diff.
 
-    The exit code is 1 if something has, 0 if nothing has, and 2 if that cannot be told. It needs
-    the body of the earlier version: a crawl with `keep_versions` keeps the last ones.
+    The exit code is 1 if it has changed, 0 if not, and 2 if that is not known. It needs the body of
+    the earlier version: a crawl with `keep_versions` keeps the last ones.
     """
     try:
         at_ms = since_ms(since) if since else None

@@ -172,7 +172,7 @@ def workers_text(stats: Stats) -> str:
     notes = []
     open_ = any(one.state == "active" and one.waiting + one.overflow for one in stats.crawls)
     if stats.workers == 0 and open_ and not any(one.leased for one in stats.crawls):
-        notes.append("no worker is at work: nothing of what waits is fetched")
+        notes.append("no worker is at work: the waiting URLs are not fetched")
     ids = sorted({printable(name.rpartition("-")[0] or name) for name in stats.claimed_twice})
     if ids:
         notes.append(

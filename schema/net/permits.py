@@ -73,9 +73,10 @@ class Permits:
             if not self.confined:
                 return ""
             return (
-                "its secrets go nowhere: nobody says to which hosts they may go, and the broker "
-                "has no tokens, so that anybody may create a crawl. If they may go there, the "
-                f"operator sets {variable(entry.name)}={','.join(permitted_hosts(entry, urls))} "
+                "its secrets may be sent nowhere: nobody says which hosts they are for, and the "
+                "broker has no tokens, so that anybody may create a crawl. If they may go there, "
+                "the operator sets "
+                f"{variable(entry.name)}={','.join(permitted_hosts(entry, urls))} "
                 "for brokers and workers"
             )
         if hosts.strip() == ANY:

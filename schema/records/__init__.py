@@ -83,6 +83,7 @@ from greencrawl.schema.records.member import (
     BEAT_SECONDS as BEAT_SECONDS,
     FAILURES as FAILURES,
     FOLLOWED as FOLLOWED,
+    FORGOTTEN as FORGOTTEN,
     NODE as NODE,
     Facts as Facts,
     InForce as InForce,

@@ -63,7 +63,7 @@ class Bearer(Entry, frozen=True, kw_only=True, tag="bearer"):
     header: Annotated[str, Meta(max_length=64, description="Header that carries it")] = (
         "Authorization"
     )
-    prefix: Annotated[str, Meta(max_length=32, description="What stands before it")] = "Bearer "
+    prefix: Annotated[str, Meta(max_length=32, description="Text before it")] = "Bearer "
     query: Annotated[
         str, Meta(max_length=64, description="Query parameter that carries it instead of a header")
     ] = ""
@@ -131,18 +131,24 @@ class Form(Entry, frozen=True, kw_only=True, tag="form"):
     username_field: str = ""
     password_field: str = ""
     fields: Annotated[
-        dict[str, str], Meta(description="Further fields to fill in: a tick at remember-me, say")
+        dict[str, str], Meta(description="Further fields to fill in, for example a box to tick")
     ] = {}
     check_url: Annotated[
-        str, Meta(max_length=8192, description="A page that only those who are in can see")
+        str, Meta(max_length=8192, description="A page that only logged-in users can see")
     ] = ""
     logged_in: Annotated[
         str,
-        Meta(max_length=1024, description="Regular expression that pages hold when one is in"),
+        Meta(
+            max_length=1024,
+            description="Regular expression that matches pages while one is logged in",
+        ),
     ] = ""
     logged_out: Annotated[
         str,
-        Meta(max_length=1024, description="Regular expression that pages hold when one is out"),
+        Meta(
+            max_length=1024,
+            description="Regular expression that matches pages while one is logged out",
+        ),
     ] = ""
 
 

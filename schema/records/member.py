@@ -19,6 +19,8 @@ MemberKind = Literal["worker", "broker", "logger"]
 
 ALL = "*"
 """Stands for all nodes in orders."""
+FORGOTTEN = "forgotten"
+"""Stands beside options in the log of orders where a node was forgotten."""
 NODE = r"^(\*|[A-Za-z0-9][A-Za-z0-9._-]{0,99})$"
 NodeName = Annotated[str, Meta(pattern=NODE, description="Name of a node, or * for all")]
 
@@ -218,7 +220,7 @@ class OrderChange(Struct, frozen=True, kw_only=True):
     """Who ordered what, and when. ``revision`` is its number.
 
     ``member`` is a node or ``*``, or "" if options of ``crawl`` were changed. A null in ``changed``
-    means that the order was taken back.
+    means that the order was taken back, :data:`FORGOTTEN` that the node was forgotten.
     """
 
     revision: int

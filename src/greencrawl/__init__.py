@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 __version__ = "0.1.0"
 
 __all__ = ["Client", "canonicalise", "extract", "fingerprint", "normalise", "parse_robots"]
 
+TYPE_CHECKING = False  # that of `typing`, whose import would be most of the package's
 if TYPE_CHECKING:
     from greencrawl.broker.library import Client
     from greencrawl.schema.net.normalising import normalise

@@ -218,6 +218,7 @@ class MysqlStore:
     member_left = write(member_rows.left)
     members = read(member_rows.every)
     drop_members = write(member_rows.drop)
+    forget_node = write(order_rows.forget)
     put_orders = write(order_rows.put)
     note_crawl_change = write(order_rows.note_crawl)
     orders = read(order_rows.every)

@@ -432,6 +432,19 @@ def test_nodes_are_shown_ordered_and_drained(admin: Desk) -> None:
         assert said in log
 
 
+def test_a_node_that_is_gone_is_forgotten_and_one_that_is_here_is_not(admin: Desk) -> None:
+    here = MemberRequest(id="w-0", node="w", kind="worker", incarnation=5)
+    admin.service.members.follow(here)
+    assert "Forget it" not in admin.get("/monitor/nodes/w").text
+    assert admin.post("/monitor/nodes/w/forget", admin.stamp()).status_code == 400
+    admin.service.members.leave("w-0", 5, "lost", Facts())
+    assert "Forget it" in admin.get("/monitor/nodes/w").text
+    done = admin.post("/monitor/nodes/w/forget", admin.stamp())
+    assert done.headers["location"] == "/monitor/nodes?said=forgotten"
+    assert admin.post("/monitor/nodes/w/forget", admin.stamp()).status_code == 404
+    assert "forgotten" in admin.get("/monitor/orders").text
+
+
 def test_a_node_is_asked_only_for_what_its_kind_follows(admin: Desk) -> None:
     for kind in ("broker", "worker"):
         admin.service.members.follow(

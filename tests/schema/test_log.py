@@ -5,6 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from structlog.testing import capture_logs
+
+from greencrawl.schema.log import Trouble, logger
 from tests.support.checkout import ROOT
 
 
@@ -22,3 +25,31 @@ def test_who_logs_goes_on_though_the_disk_be_full() -> None:
             env={"PYTHONPATH": str(ROOT / "src")}, check=False,
         )  # fmt: skip
     assert done.stdout == "goes on\n"
+
+
+def test_what_fails_for_long_has_a_line_at_its_beginning_one_a_minute_and_one_at_its_end() -> None:
+    now = [0.0]
+    with capture_logs() as lines:
+        trouble = Trouble(logger("test"), "waits", "goes_on", clock=lambda: now[0])
+        trouble.done()
+        for _ in range(150):
+            trouble.failed(reason="away")
+            now[0] += 1
+        trouble.done(node="n1")
+        trouble.done()
+    assert [(line["event"], line.get("lasted"), line.get("times")) for line in lines] == [
+        ("waits", None, None), ("waits", 60, 61), ("waits", 120, 121), ("goes_on", 150.0, 150),
+    ]  # fmt: skip
+    assert (lines[0]["log_level"], lines[0]["reason"]) == ("warning", "away")
+    assert (lines[-1]["log_level"], lines[-1]["node"]) == ("info", "n1")
+
+
+def test_what_comes_and_goes_has_no_more_lines_than_what_lasts() -> None:
+    now = [0.0]
+    with capture_logs() as lines:
+        trouble = Trouble(logger("test"), "waits", "goes_on", clock=lambda: now[0])
+        for _ in range(119):
+            trouble.failed()
+            trouble.done()
+            now[0] += 1
+    assert [line["event"] for line in lines] == ["waits", "goes_on"] * 2

@@ -19,6 +19,7 @@ PROGRAMS = {
     "greencrawl.cli": "greencrawl",
     "greencrawl.broker": "broker",
     "greencrawl.worker": "worker",
+    "greencrawl.logger": "logger",
 }
 WAITS = "import pathlib, time\npathlib.Path({here!r}).touch()\ntime.sleep(60)\n"
 

@@ -73,6 +73,31 @@ class MembersContract:
         assert store.drop_members(0, keep=1) == 1
         assert [one.id for one in store.members()] == ["w-2", "w-3"]
 
+    def test_a_node_that_is_gone_is_forgotten_with_its_orders_and_who_did_it_stays(
+        self, store: Store
+    ) -> None:
+        assert store.forget_node("w", "ann", 500) is None, "nobody knows it"
+        for name in ("w-0", "w-1", "x-0"):
+            store.put_member(member(name))
+        store.put_orders("w", NodeOptions(greenlets=5, drain=True), (), "ann", 600)
+        other = some(store.put_orders("x", NodeOptions(greenlets=6), (), "ann", 700))
+        store.member_left("w-0", 10, "lost", 1000)
+        assert store.forget_node("w", "bob", 2000) is None, "one of it is there"
+        assert len(store.members()) == 3
+        assert store.orders_revision() == other.revision
+        store.member_left("w-1", 10, "stopped", 1000)
+        gone = some(store.forget_node("w", "böb", 3000))
+        assert gone.revision > other.revision
+        assert [one.id for one in store.members()] == ["x-0"]
+        assert store.orders().nodes == (other,)
+        assert store.orders_log(1) == [
+            OrderChange(
+                revision=gone.revision, member="w", by_whom="böb", at_ms=3000,
+                changed={"forgotten": True, "greenlets": None, "drain": None},
+            )
+        ]  # fmt: skip
+        assert store.put_member(member("w-0")), "it is back"
+
     def test_orders_add_up_and_each_is_logged(self, store: Store) -> None:
         assert (store.orders_revision(), store.orders().nodes) == (0, ())
         first = some(store.put_orders("w", NodeOptions(greenlets=50, paused=True), (), "ann", 1000))

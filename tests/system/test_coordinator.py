@@ -23,8 +23,9 @@ from tests.support.effort import by_night
 from tests.support.proxy import TcpProxy
 from tests.support.raw_server import RawServer, answer
 from tests.support.redis_server import RedisServer
-from tests.support.system import wait_until
+from tests.support.system import System, wait_until
 from tests.support.watched import told
+from tests.support.web import Web, WebSpec
 
 TAKEN_SECONDS = 20.0
 """Within which another broker has the duty."""
@@ -222,3 +223,26 @@ def test_a_store_that_takes_no_writes_is_told_once_and_once_when_it_does_again(
     time.sleep(15)
     assert brokers.messages("store") == ["began", "over"]
     assert client.alerts() == []
+
+
+@by_night
+def test_a_hook_that_fails_in_a_crawl_of_seconds_is_told_once_and_once_when_it_is_over(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    broken = WebSpec(hosts=1, pages=12, titles=dict.fromkeys(range(12), "broken"))
+    with (
+        RawServer(answer()) as hook,
+        Web(broken, tmp_path / "web.log") as web,
+        System(tmp_path / "system", [redis_server.url], alert=hook.url()) as system,
+    ):
+        system.start()
+        system.crawl(web.seeds(), name="brief", delay=0, hook="tests.support.picky_hook")
+        system.wait_done(20, "brief")
+        assert told(hook.bodies) == [], "nobody can know it yet"
+        for seconds, state in ((90, "began"), (180, "over")):
+            wait_until(
+                lambda wanted=("hook_failing", "brief", state): wanted in told(hook.bodies),  # type: ignore[misc]
+                seconds, state,
+            )  # fmt: skip
+        time.sleep(75)
+        assert len(told(hook.bodies)) == 2

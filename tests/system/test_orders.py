@@ -97,6 +97,13 @@ def test_commands_list_nodes_order_drain_them_and_change_crawls(
     assert "paused=no" in told.splitlines()[-1] or "greenlets=11" in told, "who ordered it"
     assert "no node elsewhere" in said("order", "elsewhere", "drain=yes", code=1)
     assert "drained" in said("drain", NODE)
+    assert "not known to be gone" in said("nodes", NODE, "--forget", code=1)
+    assert "needs a NODE" in said("nodes", "--forget", code=2)
+    ghost = {"id": "ghost-0", "node": "ghost", "kind": "worker", "incarnation": 1}
+    for leaving in (False, True):
+        system.call("POST", "/v1/members", {**ghost, "leaving": leaving})
+    assert "ghost: forgotten" in said("nodes", "ghost", "--forget")
+    assert "no node ghost" in said("nodes", "ghost", code=1)
     said("order", NODE, "drain=", "greenlets=", "paused=")
     wait_until(lambda: kept(system, "drain", False, "default"), 5, "it is taken back")
     system.crawl([], name="changed", delay=5)

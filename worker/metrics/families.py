@@ -47,7 +47,7 @@ class WorkerCollector(Collector):
 
     def _worker(self, found: Mapping[str, Tallies]) -> Iterator[Metric]:
         memory = GaugeMetricFamily(
-            PREFIX + "resident_memory_bytes", "Memory that a process has", labels=["process"]
+            PREFIX + "resident_memory_bytes", "Memory of a process", labels=["process"]
         )
         alive = 0
         for number, tallies in found.items():
@@ -55,7 +55,7 @@ class WorkerCollector(Collector):
             alive += size is not None
             memory.add_metric([number], size or 0.0)
         yield memory
-        yield GaugeMetricFamily(PREFIX + "processes", "Processes that live", value=alive)
+        yield GaugeMetricFamily(PREFIX + "processes", "Live processes", value=alive)
         about = GaugeMetricFamily(
             PREFIX + "info", "1; the labels tell who serves this", labels=["worker", "version"]
         )
@@ -63,11 +63,11 @@ class WorkerCollector(Collector):
         yield about
         place = os.statvfs(self._settings.data)
         yield GaugeMetricFamily(
-            PREFIX + "data_size_bytes", "Of the file system with the data folder",
+            PREFIX + "data_size_bytes", "Size of the file system with the data folder",
             value=place.f_blocks * place.f_frsize,
         )  # fmt: skip
         yield GaugeMetricFamily(
-            PREFIX + "data_free_bytes", "Of these, what may still be written",
+            PREFIX + "data_free_bytes", "Free space of that file system",
             value=place.f_bavail * place.f_frsize,
         )  # fmt: skip
 

@@ -53,9 +53,9 @@ FAMILIES = (
     ),
     Family("connections", "counter", "Connections to hosts that were opened"),
     Family("tls_handshakes", "counter", "TLS handshakes that succeeded"),
-    Family("tls_handshake_seconds", "counter", "Time that these took, waits included"),
-    Family("dns_lookups", "counter", "Names that were looked up, those not counted that are known"),
-    Family("dns_lookup_seconds", "counter", "Time that look-ups of names took, failed ones too"),
+    Family("tls_handshake_seconds", "counter", "Time of TLS handshakes, waits included"),
+    Family("dns_lookups", "counter", "Names that were looked up, without cached ones"),
+    Family("dns_lookup_seconds", "counter", "Time of look-ups of names, also of failed ones"),
     Family("pages", "counter", "Pages that were stored"),
     Family(
         "tasks", "counter", "Tasks that came to an outcome, with what they brought in the store",
@@ -73,7 +73,7 @@ FAMILIES = (
     Family("cpu_seconds", "counter", "CPU that the process took, of user and system"),
     Family(
         "hub_blocked_seconds", "counter",
-        "Time in which one page was parsed for so long that all else waited (20 ms or more)",
+        "Time in which all else waited for the parse of one page (20 ms or more)",
     ),
     Family("sessions_held", "gauge", "Hosts that are leased, until all their results are settled"),
     Family("greenlets_busy", "gauge", "Sessions that fetch"),
@@ -87,7 +87,7 @@ FAMILIES = (
         "process_deaths", "counter", "Processes that died or were killed, by cause",
         label="cause", values=(str(FailureKind.PROCESS_DEATH), str(FailureKind.STALLED)),
     ),
-    Family("process_id", "gauge", "Of the live process, 0 without one; its memory is read by it"),
+    Family("process_id", "gauge", "Process id of the live process, 0 without one"),
 )  # fmt: skip
 """In the order of their numbers in shared memory."""
 

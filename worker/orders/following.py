@@ -27,6 +27,8 @@ WAIT_SECONDS = 15.0
 """Most seconds that a call waits: so a report is never older."""
 DRAIN_SECONDS = 0.5
 """Most seconds that it waits while a process hands back what it holds, which people wait for."""
+SETTLE_SECONDS = 5.0
+"""For so long after an order it reports often, while it has more sessions than it may."""
 UNKNOWN_SECONDS = 30.0
 """Seconds before a broker of an earlier version, which does not know the call, is asked again."""
 LEAVE_SECONDS = 2.0
@@ -51,6 +53,8 @@ class Follower:
         self._process = process
         self._clock = clock
         self._options = NodeOptions()
+        self._ordered = -SETTLE_SECONDS
+        """When it was ordered something else the last time."""
         self._told = self._telling = (clock(), 0, 0)
         """When it last reported, and how many requests and pages then; and the present report,
         which may be lost."""
@@ -82,9 +86,16 @@ class Follower:
             if reply.superseded:  # another process uses this name, and follows for both
                 gevent.sleep(WAIT_SECONDS)
                 continue
-            self._take(reply)
-            draining = self._options.drain and self._request.facts.held > 0
-            wait = DRAIN_SECONDS if draining else WAIT_SECONDS
+            soon = self._take(reply) or self._hands_back()
+            wait = DRAIN_SECONDS if soon else WAIT_SECONDS
+
+    def _hands_back(self) -> bool:
+        """Whether sessions end by an order, as far as it has told of itself."""
+        facts = self._request.facts
+        settling = self._clock() - self._ordered < SETTLE_SECONDS
+        return bool(self._options.drain and facts.held) or (
+            settling and facts.sessions > facts.greenlets
+        )
 
     def leave(self) -> None:
         """Send the last report, if there is a broker to receive it."""
@@ -106,15 +117,18 @@ class Follower:
         self._request = replace(self._request, facts=facts, wait=wait)
         return self._request
 
-    def _take(self, reply: MemberReply) -> None:
+    def _take(self, reply: MemberReply) -> bool:
+        """Whether something else is ordered."""
         self._told = self._telling
         self._process.tell(reply.log_to)
-        if reply.revision != self._request.revision or reply.options != self._options:
+        other = reply.revision != self._request.revision or reply.options != self._options
+        if other:
             log.info("ordered", revision=reply.revision, **_said(reply.options))
-            self._options = reply.options
+            self._options, self._ordered = reply.options, self._clock()
             self._file.write(Kept(reply.revision, reply.options))
             self._process.keep(reply.options)
         self._request = replace(self._request, revision=reply.revision, crawls=reply.next)
+        return other
 
 
 def _said(options: NodeOptions) -> dict[str, object]:

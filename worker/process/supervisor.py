@@ -325,7 +325,8 @@ class Supervisor:
             return
         child.tallies.add(_DEATHS[str(child.cause)])
         suspect = child.crash_record.note_death(child.cause)
-        explained = suspect is not None  # the same page will not kill it again: it is read alone
+        # A suspect is read alone next time, so its page will not kill the process again.
+        explained = suspect is not None and status != EX_NO_ROOM
         long_ago = self._clock() - child.started > 60
         child.deaths = 0 if long_ago or explained else child.deaths + 1
         waits = child.crash_record.ready or status == EX_NO_ROOM

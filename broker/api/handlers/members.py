@@ -10,8 +10,9 @@ from greencrawl.broker.api.messages import (
     OrdersLogReply,
 )
 from greencrawl.broker.api.problems import HttpProblem
-from greencrawl.broker.service.members import UnknownNode
+from greencrawl.broker.service.members import NodeStays, UnknownNode
 from greencrawl.broker.service.service import Service
+from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.records import MemberReply, MemberRequest, Ordered, Orders
 
 
@@ -43,13 +44,22 @@ def patch_orders(service: Service, body: OrderRequest) -> Ordered:
     The node's processes follow within a second; a worker's also while no broker answers. Brokers
     and loggers accept only ``log_level``. With a ``revision`` the answer is 409 if the node's
     orders have another one by now.
+
+    ``forget`` stands alone: it forgets the members of a node and its orders, which ends the alert
+    that the node is lost. The answer is 409 unless all of them have left or are lost.
     """
+    if body.forget and body != OrderRequest(body.member, by=body.by, forget=True):
+        raise InvalidConfig([("forget", "stands alone: order nothing with it")])
     try:
+        if body.forget:
+            return service.members.forget(body.member, body.by)
         found = service.members.order(
             body.member, body.options, body.unset, by_whom=body.by, revision=body.revision
         )
     except UnknownNode as error:
         raise HttpProblem(404, str(error)) from error
+    except NodeStays as error:
+        raise HttpProblem(409, str(error)) from error
     if found is None:
         raise HttpProblem(409, f"the orders of {body.member} are of another revision by now")
     return found

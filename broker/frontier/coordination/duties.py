@@ -20,7 +20,7 @@ from gevent.event import Event
 
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.log import logger
+from greencrawl.schema.log import SAY_SECONDS, logger
 from greencrawl.schema.records import Duty
 from greencrawl.store.base import DUTY_SECONDS, Store
 
@@ -31,6 +31,8 @@ RENEW_SECONDS = DUTY_SECONDS / 3
 ASK_SECONDS = 0.25
 """Seconds between two attempts of :meth:`Duties.take` at a duty that another holds."""
 
+KEPT_SECONDS = 10.0
+"""One that was given up a moment ago is said to be taken when it was kept for so long."""
 ENDED_SECONDS = 0.25
 """How late a caller that waits for a duty may see that the wait is over."""
 
@@ -68,6 +70,7 @@ class Duties:
         """Duty → its epoch, and until when it is held, by our own clock."""
         self._stood_for: set[str] = set()
         self._asked: dict[str, float] = {}
+        self._told = _Told()
         self._failing: tuple[float, str] | None = None
         self._unanswered: float | None = None
         self.renewals = 0
@@ -162,7 +165,7 @@ class Duties:
         """Let another broker try what fails here: do not take the duty again for some seconds."""
         self._wanted[name] = monotonic() + seconds
         if self._held.pop(name, None) is not None:
-            log.info("duty_given_up", duty=name, seconds=seconds)
+            self._told.given_up(name, seconds)
             with suppress(Unavailable):  # then it expires
                 self._store.release_duties(self.holder, [name])
 
@@ -225,11 +228,38 @@ class Duties:
                 continue
             held = self._held.get(name, (0, 0.0))
             if name in found:
-                if held[0] != found[name]:
-                    log.info("duty_taken", duty=name, epoch=found[name])
+                self._told.held(name, found[name], new=held[0] != found[name])
                 self._held[name] = max(held, (found[name], until))
             elif name in before and held == before[name]:  # no other greenlet has taken it since
                 del self._held[name]
                 log.info("duty_passed_on", duty=name)
         self._changed.set()
         self._changed.clear()
+
+
+class _Told:
+    """What is said of duties. One that is given up and taken again and again, since a Redis node is
+    away, has a line a minute, and one when it is kept."""
+
+    def __init__(self) -> None:
+        self._given_up: dict[str, float] = {}
+        """Name → when that was last, said or not."""
+        self._said: dict[str, float] = {}
+        self._taken: dict[str, float] = {}
+        """Name → when it was taken, of those of which that was not said."""
+
+    def given_up(self, name: str, seconds: float) -> None:
+        self._given_up[name] = now = monotonic()
+        self._taken.pop(name, None)
+        if now - self._said.get(name, -inf) >= SAY_SECONDS:
+            self._said[name] = now
+            log.info("duty_given_up", duty=name, seconds=seconds)
+
+    def held(self, name: str, epoch: int, *, new: bool) -> None:
+        now = monotonic()
+        if new:
+            self._taken[name] = now
+        again = now - self._given_up.get(name, -inf) < SAY_SECONDS
+        if name in self._taken and (not again or now - self._taken[name] >= KEPT_SECONDS):
+            del self._taken[name]
+            log.info("duty_taken", duty=name, epoch=epoch)

@@ -23,7 +23,7 @@ from greencrawl.broker.frontier.nodes.clock import DOUBT
 from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import DutyLost, Unavailable
-from greencrawl.schema.log import logger
+from greencrawl.schema.log import Trouble, logger
 from greencrawl.schema.records import Duty
 from greencrawl.schema.wire import to_msgpack
 from greencrawl.store.base import Store
@@ -127,11 +127,13 @@ class WakeUps:
 
     def beats(self, node: Node, on: list[int]) -> None:
         """Send beats for ever, and look for lost messages; a greenlet runs this."""
+        trouble = Trouble(log, "not_heard", "heard_again", level="info")
         while True:
             try:
                 self._beat_or_look(node, on)
+                trouble.done(node=node.shown)
             except Unavailable as error:
-                log.info("not_heard", node=node.shown, reason=str(error))
+                trouble.failed(node=node.shown, reason=str(error))
                 self._cut_off(node)
             except Exception:  # a bug must not look like an outage
                 log.exception("beat_failed")
@@ -209,11 +211,12 @@ class WakeUps:
 
     def listen(self, node: Node, on: list[int]) -> None:
         """Listen to a node's wake-ups; after a lost connection look at everything."""
-        pause = 0.1
+        pause, trouble = 0.1, Trouble(log, "wake_ups_lost", "wake_ups_follow")
         while True:
             try:
                 for message in node.subscribe(keys.WAKE):
                     if not message:
+                        trouble.done(node=node.shown)
                         self._heard[node.id] = int(node.command("GET", keys.WAKE) or 0)
                         self._look(node, on)
                         for stirring in self._stirring.values():
@@ -241,7 +244,7 @@ class WakeUps:
                     if int(crawl):
                         self._stirring[ACTIVITY].hear((int(crawl),))
             except Unavailable as error:
-                log.warning("wake_ups_lost", node=node.shown, reason=str(error))
+                trouble.failed(node=node.shown, reason=str(error))
                 self._cut_off(node)
             except Exception:  # a bug must not leave this broker without messages
                 log.exception("wake_ups_failed")

@@ -8,7 +8,7 @@ answer, or too little was seen yet), this neither begins an alert nor ends one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -35,7 +35,8 @@ FORGOTTEN_MS = 7 * 86_400_000
 REPLACED_MS = 120_000
 """A broker that started so long before another was noted as lost may have replaced it."""
 HOOK_PAGES = 10
-"""How many pages are judged together to tell whether a hook fails."""
+"""How many pages are judged together to tell whether a hook fails; fewer if a crawl has ended with
+no more."""
 HOOK_SHARE = 0.5
 SUBJECT, TEXT = 300, 1000
 """Most characters."""
@@ -170,19 +171,30 @@ class CrawlWatch:
         """Crawl → why; None before the first look."""
         self.failing: dict[str, str | None] | None = None
 
-    def look(self, seen: Sequence[tuple[Crawl, CrawlStats]], active: Sequence[Crawl]) -> None:
+    def look(
+        self,
+        seen: Sequence[tuple[Crawl, CrawlStats]],
+        crawls: Sequence[Crawl],
+        first: Collection[int] = (),
+    ) -> None:
         """Compare the counters that were ``seen`` with those of the look before.
 
-        For ``active`` crawls that were not counted now all stays as it is.
+        ``crawls`` are all that there are: for those that are active, and were not counted now, all
+        stays as it is. Of those in ``first`` (ids) no coordinator has seen anything yet: all that
+        they did counts. One that has ended is judged by its hook for the last time.
         """
+        active = [crawl for crawl in crawls if crawl.state == "active"]
         names = {crawl.name for crawl in active}
         self.stuck = {name: why for name, why in (self.stuck or {}).items() if name in names}
         self.failing = {name: why for name, why in (self.failing or {}).items() if name in names}
-        for book in (self._moved, self._hooks):
-            for gone in book.keys() - {crawl.id for crawl in active}:
+        for book, kept in ((self._moved, active), (self._hooks, crawls)):
+            for gone in book.keys() - {crawl.id for crawl in kept}:
                 del book[gone]
         for crawl, stats in seen:
-            self._look_whether_it_stands_still(crawl, stats, self.stuck)
+            if crawl.state == "active":
+                self._look_whether_it_stands_still(crawl, stats, self.stuck)
+            if crawl.id in first:
+                self._hooks.setdefault(crawl.id, (0, 0))
             self._look_at_its_hook(crawl, stats, self.failing)
 
     def _look_whether_it_stands_still(
@@ -208,7 +220,8 @@ class CrawlWatch:
         if known is None:
             failing[crawl.name] = None
         failed, pages = (a - b for a, b in zip(now, known or now, strict=True))
-        if known is not None and 0 <= pages < HOOK_PAGES:
+        whole = crawl.ended and known == (0, 0)
+        if known is not None and 0 <= pages < HOOK_PAGES and not whole:
             return  # too few to judge by
         self._hooks[crawl.id] = now
         if known is None:

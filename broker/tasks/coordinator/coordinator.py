@@ -28,7 +28,7 @@ from greencrawl.broker.tasks.duty_timeout import DutyTimeout
 from greencrawl.broker.tasks.throttle import rested
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import DutyLost, Unavailable
-from greencrawl.schema.log import logger
+from greencrawl.schema.log import Trouble, logger
 from greencrawl.schema.records import (
     BEAT_SECONDS,
     Counted,
@@ -70,6 +70,11 @@ them every minute would cost Redis as much as all else in an idle system.
 """
 SAME_MINUTES = 15
 """A crawl in which nothing changes has one row in this many minutes."""
+ENDED_MS = 2 * MINUTE_MS
+"""A crawl that has ended is counted once more: one that did so between two looks, or, by another
+clock, so long before."""
+NEW_MS = 60 * MINUTE_MS
+"""A crawl that was made longer ago is not taken for one that nobody has counted."""
 STEPS = 20
 """Steps of dropping old rows, between two checks."""
 
@@ -98,6 +103,7 @@ class Coordinator:
         self._timeout = DutyTimeout(service.clock)
         self._vacant_since: float | None = None
         self._not_before = 0.0
+        self._trouble = Trouble(log, "no_sample", "samples_again", level="info")
         self._greenlet: Greenlet[[], None] | None = None
         self._teller = Teller(watched.webhook, self._held) if watched.webhook is not None else None
         service.duties.stand_for(COORDINATOR)
@@ -120,14 +126,16 @@ class Coordinator:
 
     def _run(self) -> None:
         stopping = self._service.stopping
+        trouble = Trouble(log, "coordinator_waits", "coordinator_goes_on", level="info")
         while not stopping.is_set():
             try:
                 self.look(epoch_ms())
+                trouble.done()
             except DutyLost as error:
                 log.info("coordinator_passed_on", reason=str(error))
                 self._service.duties.lost(COORDINATOR)
             except Unavailable as error:
-                log.info("coordinator_waits", reason=str(error))
+                trouble.failed(reason=str(error))
             except Exception:
                 log.exception("coordinator_failed")
             stopping.wait(LOOK_SECONDS)
@@ -185,6 +193,9 @@ class Coordinator:
         self._samples = Samples()
         self._count_at: dict[int, int] = {}
         """Crawl → the minute in which it is counted again."""
+        self._looked_ms = 0
+        self._ends: dict[int, int] = {}
+        """Crawl → the end of it (epoch ms) after which it was counted."""
         self._silent: dict[str, float] = {}
         """Member → since when it is silent, by our clock."""
         self._away: frozenset[str] = frozenset()
@@ -206,10 +217,11 @@ class Coordinator:
                 self._sample(store, now_ms)
                 self._minute = now_ms // MINUTE_MS
             tell = self._outage.over(store, now_ms)
+            self._trouble.done()
         except DutyLost:
             raise
         except Unavailable as error:  # if it is the store, the other steps fail, too
-            log.info("no_sample", reason=str(error))
+            self._trouble.failed(reason=str(error))
         members = self._members(store, now, now_ms)
         found: alerts.Found = {
             "node_lost": alerts.lost_nodes(members, now_ms),
@@ -236,13 +248,22 @@ class Coordinator:
     # -- samples
 
     def _sample(self, store: Store, now_ms: int) -> None:
-        """Count all crawls that are under way, and those that were until now."""
+        """Count all crawls that are under way, and those that were since the last time."""
+        every, ended_ms = store.crawls(), (self._looked_ms or now_ms) - ENDED_MS
+        ended = {
+            crawl.id: crawl.finished_ms for crawl in every
+            if crawl.ended and crawl.finished_ms > ended_ms
+        }  # fmt: skip
+        over = {id_ for id_, at_ms in ended.items() if self._ends.get(id_) != at_ms}
         crawls = [
-            crawl for crawl in store.crawls()
-            if crawl.state == "active" or crawl.stopping or crawl.id in self._active
+            crawl for crawl in every
+            if crawl.state == "active" or crawl.stopping or crawl.id in self._active | over
         ]  # fmt: skip
         minute, frontier = now_ms // MINUTE_MS, self._service.frontier
-        due = [crawl for crawl in crawls if minute >= self._count_at.get(crawl.id, 0)]
+        due = [
+            crawl for crawl in crawls
+            if crawl.id in over or minute >= self._count_at.get(crawl.id, 0)
+        ]  # fmt: skip
         seen = list[tuple[Crawl, CrawlStats]]()
         for start in range(0, len(due), TOGETHER):
             some = due[start : start + TOGETHER]
@@ -252,6 +273,7 @@ class Coordinator:
             for crawl in some:
                 stats = frontier.stats(crawl, counts)
                 seen.append((crawl, self._service.with_hook(crawl, stats)))
+        first = {one.id for one, stats in seen if stats.hooks and self._is_new(store, one, now_ms)}
         known = {crawl.id for crawl in crawls}
         rows = self._samples.due([counted(*one, minute) for one in seen], known)
         for start in range(0, len(rows), ROWS):
@@ -260,9 +282,16 @@ class Coordinator:
             still = crawl.id in self._samples.still and not stats.leased
             self._count_at[crawl.id] = minute + STILL_MINUTES if still else 0
         self._count_at = {id_: at for id_, at in self._count_at.items() if id_ in known}
-        active = [crawl for crawl in crawls if crawl.state == "active"]
-        self._active = frozenset(crawl.id for crawl in active)
-        self._watch.look([one for one in seen if one[0].state == "active"], active)
+        self._active = frozenset(crawl.id for crawl in crawls if crawl.state == "active")
+        self._looked_ms, self._ends = now_ms, ended
+        watched = [one for one in seen if one[0].state == "active" or one[0].ended]
+        self._watch.look(watched, every, first)
+
+    def _is_new(self, store: Store, crawl: Crawl, now_ms: int) -> bool:
+        """Whether no coordinator has counted the crawl yet, as far as samples tell: it is young."""
+        if crawl.id in self._count_at or now_ms - crawl.created_ms > NEW_MS:
+            return False
+        return not store.samples(crawl.id, crawl.created_ms)
 
     # -- members
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from greencrawl.broker.service.faces.operating import Missing
-from greencrawl.broker.service.members import UnknownNode
+from greencrawl.broker.service.members import NodeStays, UnknownNode
 from greencrawl.monitor.look import Action, Data, Form, Goto, Look, View, whole
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.records import (
@@ -116,7 +116,11 @@ def form(look: Look) -> Data:
         for one in msgspec.structs.fields(NodeOptions)
         if one.name in followed or getattr(ordered.options, one.name) is not None
     ]
-    return {"name": name, "fields": fields, "revision": ordered.revision, "all": ALL}
+    here = any(one.node == name and not one.left_ms for one in look.service.store.members())
+    return {
+        "name": name, "fields": fields, "revision": ordered.revision, "all": ALL,
+        "gone": name != ALL and not here,
+    }  # fmt: skip
 
 
 def order(look: Look, form: Form) -> Goto:
@@ -137,6 +141,18 @@ def order(look: Look, form: Form) -> Goto:
         raise InvalidConfig([("revision", look.words("node.changed_meanwhile"))])
     back = f"/monitor/nodes/{quote(name, safe='')}" if form.text("stay") else "/monitor/nodes"
     return Goto(back, "ordered")
+
+
+def forget(look: Look, form: Form) -> Goto:
+    """It is gone for good. Raises Missing, and InvalidConfig where it is here again."""
+    name = look.path["node"]
+    try:
+        look.service.members.forget(name, BY)
+    except UnknownNode as error:
+        raise Missing(str(error)) from error
+    except NodeStays as error:
+        raise InvalidConfig([("node", str(error))]) from error
+    return Goto("/monitor/nodes", "forgotten")
 
 
 def orders(look: Look) -> Data:
@@ -207,4 +223,7 @@ VIEWS = (
     View(name="node", path="/monitor/nodes/{node}", part=node, frame=form),
     View(name="orders", path="/monitor/orders", frame=orders, nav=True),
 )
-ACTIONS = (Action(path="/monitor/nodes/{node}", run=order),)
+ACTIONS = (
+    Action(path="/monitor/nodes/{node}", run=order),
+    Action(path="/monitor/nodes/{node}/forget", run=forget),
+)

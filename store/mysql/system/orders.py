@@ -10,7 +10,7 @@ from greencrawl.schema.records import NodeOptions, OptionName, OrderChange, Orde
 from greencrawl.store import rows as common
 from greencrawl.store.base import NEVER
 from greencrawl.store.mysql.connection import Db
-from greencrawl.store.orders import changes
+from greencrawl.store.orders import changes, forgotten
 from greencrawl.store.rows import Row
 
 _READ = "SELECT member, revision, options, by_whom, at_ms FROM orders"
@@ -45,6 +45,23 @@ def put(
     return Ordered(
         member=member, revision=number, options=wanted, by_whom=common.clean(by_whom), at_ms=at_ms
     )
+
+
+def forget(db: Db, node: str, by_whom: str, at_ms: int) -> Ordered | None:
+    """See ``Store.forget_node``."""
+    key = node.encode()
+    number = _number(db)
+    db.execute("SELECT left_ms FROM members WHERE node = %s FOR UPDATE", (key,))
+    left = db.fetchall()
+    if not left or any(at == 0 for (at,) in left):
+        return None
+    db.execute(f"{_READ} WHERE member = %s", (key,))
+    row = db.fetchone()
+    changed = forgotten(_ordered(row) if row else Ordered(member=node))
+    _log(db, number, node, "", changed, by_whom, at_ms)
+    db.execute("DELETE FROM members WHERE node = %s AND left_ms > 0", (key,))
+    db.execute("DELETE FROM orders WHERE member = %s", (key,))
+    return Ordered(member=node, revision=number, by_whom=common.clean(by_whom), at_ms=at_ms)
 
 
 def note_crawl(

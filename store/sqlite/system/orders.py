@@ -10,7 +10,7 @@ from greencrawl.schema import wire
 from greencrawl.schema.records import NodeOptions, OptionName, OrderChange, Ordered, Orders
 from greencrawl.store import rows
 from greencrawl.store.base import NEVER
-from greencrawl.store.orders import changes
+from greencrawl.store.orders import changes, forgotten
 from greencrawl.store.rows import Row
 
 _READ = "SELECT member, revision, options, by_whom, at_ms FROM orders"
@@ -44,6 +44,19 @@ def put(
     return Ordered(
         member=member, revision=number, options=wanted, by_whom=rows.clean(by_whom), at_ms=at_ms
     )
+
+
+def forget(db: sqlite3.Connection, node: str, by_whom: str, at_ms: int) -> Ordered | None:
+    """See ``Store.forget_node``."""
+    left = db.execute("SELECT left_ms FROM members WHERE node = ?", (node,)).fetchall()
+    if not left or any(at == 0 for (at,) in left):
+        return None
+    row = db.execute(f"{_READ} WHERE member = ?", (node,)).fetchone()
+    changed = forgotten(_ordered(row) if row else Ordered(member=node))
+    number = _log(db, node, "", changed, by_whom, at_ms)
+    db.execute("DELETE FROM members WHERE node = ?", (node,))
+    db.execute("DELETE FROM orders WHERE member = ?", (node,))
+    return Ordered(member=node, revision=number, by_whom=rows.clean(by_whom), at_ms=at_ms)
 
 
 def note_crawl(

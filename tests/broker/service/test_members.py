@@ -256,3 +256,36 @@ def test_orders_by_the_api_are_refused_for_whom_nobody_knows_and_for_an_older_re
     assert handlers.get_orders(service).nodes == (first,)
     log = handlers.list_orders_log(service, OrdersLogQuery(limit=1))
     assert (len(log.items), log.next) == (1, first.revision)
+
+
+def test_a_node_is_forgotten_once_it_is_gone_for_good_and_joins_anew_if_it_is_not(
+    rig: Rig,
+) -> None:
+    service, (one, other) = rig.services[0], rig.members
+    forget = OrderRequest("w", forget=True, by="ann")
+    with pytest.raises(HttpProblem, match="404"):
+        handlers.patch_orders(service, forget)
+    one.follow(HERE)
+    handlers.patch_orders(service, OrderRequest("w", NodeOptions(drain=True)))
+    with pytest.raises(HttpProblem, match="409"):
+        handlers.patch_orders(service, forget)
+    rig.queues[0].beats.known.clear()
+    with pytest.raises(HttpProblem, match="409"):
+        handlers.patch_orders(service, forget)  # it is silent, but not lost yet
+    one.follow(HERE)
+    rig.store.member_left("w-0", 5, "lost", 1000)
+    with pytest.raises(HttpProblem, match="409"):
+        handlers.patch_orders(service, forget)  # it is heard, so that mark is about to go
+    rig.queues[0].beats.known.clear()
+    with pytest.raises(InvalidConfig, match="stands alone"):
+        handlers.patch_orders(service, replace(forget, options=NodeOptions(drain=True)))
+    gone = handlers.patch_orders(service, forget)
+    assert rig.store.members() == []
+    (last,) = handlers.list_orders_log(service, OrdersLogQuery(member="w", limit=1)).items
+    assert (last.revision, last.by_whom) == (gone.revision, "ann")
+    assert last.changed == {"forgotten": True, "drain": None}
+    rig.tell()
+    for broker in (one, other):
+        reply = broker.follow(HERE)
+        assert reply.options == NodeOptions(), "what it was ordered went with it"
+        assert [member.status for member in broker.list()] == ["here"]

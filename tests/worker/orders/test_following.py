@@ -11,7 +11,12 @@ from gevent.queue import Queue
 
 from greencrawl.schema.errors import Refused, Unavailable
 from greencrawl.schema.records import Facts, MemberReply, MemberRequest, NodeOptions
-from greencrawl.worker.orders.following import Follower
+from greencrawl.worker.orders.following import (
+    DRAIN_SECONDS,
+    SETTLE_SECONDS,
+    WAIT_SECONDS,
+    Follower,
+)
 from greencrawl.worker.orders.kept import Kept, OrdersFile
 
 HERE = MemberRequest(id="w-0", node="w", kind="worker", incarnation=7)
@@ -37,7 +42,8 @@ class Process:
         self.kept: list[NodeOptions] = []
         self.changed: list[set[int]] = []
         self.error: Exception | None = None
-        self.pages = 0
+        self.pages = self.sessions = 0
+        self.greenlets = 20
         self.loggers: Iterable[str] = ()
 
     def keep(self, options: NodeOptions) -> None:
@@ -52,7 +58,7 @@ class Process:
         self.loggers = loggers
 
     def facts(self, options: NodeOptions) -> Facts:
-        return Facts(pages=self.pages)
+        return Facts(pages=self.pages, sessions=self.sessions, greenlets=self.greenlets)
 
 
 class Rig:
@@ -103,6 +109,22 @@ def test_orders_are_kept_and_written_down_and_not_asked_for_again(rig: Rig) -> N
     assert rig.process.loggers == ("a",)
     rig.answer(MemberReply(revision=4, options=options, next=5))
     assert len(rig.process.kept) == 2, "they are the same"
+
+
+def test_what_comes_of_an_order_is_told_soon_and_not_for_long(rig: Rig) -> None:
+    rig.process.sessions = 20
+    rig.answer(MemberReply(next=1))
+    fewer = MemberReply(revision=4, options=NodeOptions(greenlets=3), next=5)
+    rig.process.greenlets = 3
+    told = [rig.answer(fewer) for _ in range(2)]
+    assert [(one.wait, one.facts.sessions) for one in told] == [(DRAIN_SECONDS, 20)] * 2
+    rig.process.sessions = 3
+    told = [rig.answer(fewer) for _ in range(2)]
+    assert [(one.wait, one.facts.sessions) for one in told] == [(0.5, 3), (WAIT_SECONDS, 3)]
+    rig.process.sessions = 5  # some that are slow may be beyond
+    rig.answer(MemberReply(revision=6, options=NodeOptions(greenlets=2), next=7))
+    rig.now += SETTLE_SECONDS
+    assert rig.answer(MemberReply(revision=6, options=NodeOptions(greenlets=2))).wait > 1
 
 
 def test_orders_of_before_hold_at_a_start_and_while_no_broker_answers(rig: Rig) -> None:

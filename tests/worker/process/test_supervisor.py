@@ -14,7 +14,7 @@ import pytest
 from greencrawl.schema.records import NodeOptions
 from greencrawl.schema.settings import load
 from greencrawl.worker.orders.kept import Kept, OrdersFile
-from greencrawl.worker.process.crash_record import CrashRecord
+from greencrawl.worker.process.crash_record import CrashRecord, Suspect
 from greencrawl.worker.process.supervisor import EX_NO_ROOM, Child, Supervisor
 from tests.support.system import wait_until
 from tests.support.worker_process import BEAT, SupervisorProcess, alive
@@ -169,6 +169,8 @@ def test_a_child_that_finds_its_disk_full_is_started_until_there_is_room(tmp_pat
     now = 1000.0
     supervisor = Supervisor(load({"GREENCRAWL_DATA": str(tmp_path)}), clock=lambda: now)
     child = Child(0, CrashRecord(tmp_path / "marker"))
+    page = Suspect("1/h", "token", 1, 1, "http://h/", 0, 0, 0)
+    child.crash_record.parsing(page).__enter__()  # in which the first one was killed
     for _ in range(12):
         child.process, child.started = subprocess.Popen(["sh", "-c", f"exit {EX_NO_ROOM}"]), now
         child.process.wait()

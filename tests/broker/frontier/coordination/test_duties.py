@@ -7,6 +7,7 @@ from pathlib import Path
 
 import gevent
 import pytest
+from structlog.testing import capture_logs
 
 from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.frontier.coordination import duties
@@ -72,6 +73,28 @@ def test_a_duty_that_was_given_up_is_left_to_others_for_a_while(
     now[0] += 10.1
     first.renew()
     assert first.get("clock:a") == Duty("clock:a", 3)
+
+
+def test_a_duty_that_is_given_up_and_taken_again_and_again_has_a_line_a_minute_and_one_at_last(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder, now = Duties(store), [100.0]
+    monkeypatch.setattr(duties, "monotonic", lambda: now[0])
+    with capture_logs() as lines:
+        for _ in range(15):  # as while a Redis node is away, for 90 seconds
+            holder.want("tick")
+            holder.renew()
+            assert holder.get("tick")
+            now[0] += 1
+            holder.give_up("tick", 5.0)
+            now[0] += 5
+        for _ in range(10):
+            holder.renew()
+            now[0] += 2
+    told = [line["event"] for line in lines]
+    assert told == ["duty_taken", "duty_given_up", "duty_given_up", "duty_taken"]
+    (epoch,) = holder.held().values()
+    assert lines[-1]["epoch"] == epoch
 
 
 def test_a_broker_waits_for_a_duty_until_its_holder_stops(

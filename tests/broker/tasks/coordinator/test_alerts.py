@@ -174,8 +174,12 @@ def test_a_crawl_stands_still_when_urls_wait_and_nothing_changes() -> None:
     assert watch.stuck == {}
 
 
-def failing(pages: int, failed: int) -> list[tuple[Crawl, CrawlStats]]:
-    return counted(stored=pages, hooks=(HookCount("on_page", "m", failed),) if failed else ())
+ENDED = replace(CRAWL, state="done", reason="finished")
+
+
+def failing(pages: int, failed: int, crawl: Crawl = CRAWL) -> list[tuple[Crawl, CrawlStats]]:
+    hooks = (HookCount("on_page", "m", failed),) if failed else ()
+    return [(crawl, CrawlStats(crawl="news", state=crawl.state, stored=pages, hooks=hooks))]
 
 
 def test_a_hook_fails_when_it_did_on_half_of_the_pages_since_the_last_look() -> None:
@@ -192,6 +196,118 @@ def test_a_hook_fails_when_it_did_on_half_of_the_pages_since_the_last_look() -> 
     assert set(watch.failing) == {"news"}, "until there is something else to say"
     watch.look(failing(140, 59), [CRAWL])
     assert watch.failing == {}
+
+
+def test_all_counts_of_a_crawl_that_nobody_has_seen_before() -> None:
+    watch = CrawlWatch()
+    watch.look(failing(30, 15), [CRAWL], {1})
+    assert watch.failing == {"news": "The hook of the crawl news failed on 15 of 30 pages."}
+    watch.look(failing(60, 15), [CRAWL], {1})
+    assert watch.failing == {}, "only once"
+
+
+def test_a_hook_is_judged_once_more_when_its_crawl_has_ended_and_from_there_the_next_time() -> None:
+    watch = CrawlWatch()
+    watch.look(failing(20, 0), [CRAWL], {1})
+    watch.look(failing(30, 10, ENDED), [ENDED])
+    assert watch.failing == {"news": "The hook of the crawl news failed on 10 of 10 pages."}
+    watch.look([], [ENDED])
+    assert watch.failing == {}, "it has ended"
+    watch.look(failing(33, 13, ENDED), [ENDED])
+    assert watch.failing == {}, "too few pages"
+    watch.look(failing(40, 18, ENDED), [ENDED])
+    assert watch.failing == {"news": "The hook of the crawl news failed on 8 of 10 pages."}
+
+
+def test_of_a_crawl_that_ended_with_few_pages_all_are_judged() -> None:
+    watch = CrawlWatch()
+    watch.look(failing(3, 2), [CRAWL], {1})
+    assert watch.failing == {}, "it goes on"
+    watch.look(failing(4, 3, ENDED), [ENDED])
+    assert watch.failing == {"news": "The hook of the crawl news failed on 3 of 4 pages."}
+    watch = CrawlWatch()
+    watch.look(failing(40, 40, ENDED), [ENDED])
+    watch.look(failing(40, 40, ENDED), [ENDED])
+    assert not any((watch.failing or {}).values()), "somebody else has seen it"
+
+
+class Crawling:
+    """Crawls whose hook fails, by the clock of a rig."""
+
+    def __init__(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("greencrawl.store.sqlite.store.epoch_ms", lambda: rig.now_ms)
+        self.rig, self.stats = rig, dict[str, tuple[int, int]]()
+        monkeypatch.setattr(rig.queue, "stats", self._stats)
+        for broker in rig.brokers:
+            monkeypatch.setattr(broker.service, "with_hook", lambda _, found: found)
+
+    def _stats(self, crawl: Crawl, _: object = None) -> CrawlStats:
+        pages, failed = self.stats.get(crawl.name, (0, 0))
+        return failing(pages, failed, crawl)[0][1]
+
+    def run(self, name: str, pages: int, failed: int) -> None:
+        """It is made, if it is new, and has ended by now: ``pages`` in all."""
+        id_ = self.rig.store.put_crawl(name, CrawlOptions(), ["a.example"]).id
+        self.rig.store.set_state(id_, "active")
+        self.stats[name] = pages, failed
+        self.rig.now += 5
+        self.rig.store.set_state(id_, "done", "finished")
+
+
+def test_a_hook_that_fails_in_a_crawl_of_seconds_is_told_once_and_once_when_it_is_over(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RawServer(answer()) as server:
+        hook = Webhook(server.url())
+        one, other = rig.broker("b-2", hook), rig.broker("b-1", hook)
+        crawling = Crawling(rig, monkeypatch)
+        one.look()
+        crawling.run("brief", 20, 20)
+        crawling.run("good", 20, 1)
+        rig.passed(75, one)
+        assert one.tell()
+
+        def heard() -> list[tuple[str, str, str]]:
+            return [one for one in told(server.bodies) if one[0] == "hook_failing"]
+
+        began, over = (("hook_failing", "brief", state) for state in ("began", "over"))
+        assert heard() == [began]
+        assert "on 20 of 20 pages" in json.loads(server.bodies[0])["text"]
+        rig.vacate(one)
+        rig.silence("b-2")
+        other.look()
+        assert other.holds
+        rig.passed(300, other)
+        assert other.tell()
+        assert heard() == [began, over], "the next one has nothing to add"
+        crawling.run("brief", 40, 21)
+        crawling.run("brief", 60, 41)
+        rig.passed(300, other)
+        assert other.tell()
+        assert heard()[2:] == [began, over], "it failed again"
+
+
+def test_the_next_coordinator_does_not_judge_anew_what_the_one_before_has_judged(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = rig.broker("b-2"), rig.broker("b-1")
+    crawling = Crawling(rig, monkeypatch)
+    one.look()
+    id_ = rig.store.put_crawl("long", CrawlOptions(), ["a.example"]).id
+    rig.store.set_state(id_, "active")
+    crawling.stats["long"] = 100, 100
+    rig.passed(75, one)
+    assert [one.subject for one in rig.alerts] == ["long"]
+    crawling.stats["long"] = 120, 100
+    rig.passed(180, one)
+    assert rig.alerts == []
+    rig.vacate(one)
+    rig.silence("b-2")
+    other.look()
+    assert other.holds
+    rig.passed(90, other)
+    failing = [one.subject for one in rig.alerts if one.kind == "hook_failing"]
+    assert failing == [], "though it failed on most of all pages"
 
 
 # -- each is told once, whoever is the coordinator
@@ -255,6 +371,22 @@ def test_what_one_could_not_tell_the_next_one_tells(rig: Rig) -> None:
         assert told(server.bodies)[2:] == [("node_lost", "w", "began"), ("node_lost", "w", "over")]
         assert other.tell()
         assert len(server.bodies) == 4
+
+
+def test_the_alert_of_a_node_that_somebody_has_forgotten_is_over(rig: Rig) -> None:
+    with RawServer(answer()) as server:
+        broker = rig.broker("b", Webhook(server.url()))
+        rig.join("w-0", node="w")
+        broker.look()
+        rig.silence("w-0")
+        rig.passed(600, broker)
+        assert broker.tell()
+        assert told(server.bodies) == [("node_lost", "w", "began")]
+        broker.service.members.forget("w", "ann")
+        rig.passed(CALM_SECONDS + 2 * CHECK_SECONDS, broker)
+        assert broker.tell()
+        assert told(server.bodies)[1:] == [("node_lost", "w", "over")]
+        assert rig.alerts == []
 
 
 def put(rig: Rig, *alerts: Alert) -> None:
