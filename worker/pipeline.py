@@ -347,6 +347,7 @@ class Pipeline:
             way = way if task.kind.is_page else choosing.NOTHING
         if not way.in_steps:
             fetched.cut(options.max_body_bytes)
+        fetched.sampled = visit.judge.looks_at(task)
         reading = Reading(failure=way.refused)
         if way.reads:
             self._writer.wait_for_room()  # with its text and links a page is twice as large

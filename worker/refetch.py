@@ -169,4 +169,5 @@ def as_fetched(page: StoredPage) -> Fetched:
         wire_bytes=page.body_bytes,
         truncated=page.truncated,
         request=page.request,
+        sampled=False,
     )

@@ -171,6 +171,7 @@ def crawl_with_ours(
             on.seeds(hosts),
             delay=0,
             slots=CONNECTIONS // hosts,
+            traps="on",  # as by default
             user_agent="greencrawl-bench/1.0",
         )
         if meanwhile is not None:

@@ -89,7 +89,8 @@ def _crawled(folder: Path, options: list[str]) -> set[str]:
         # Frameworks of its other part name hosts elsewhere.
         options = [*options, "--exclude", "^https?://[^1]"]
         start = f"http://127.0.0.1:{maze.port}/"
-        run([start, *options], Path(made) / "crawl", Manner(requests=2000, slots=4, sitemaps=True))
+        manner = Manner(requests=2000, traps="off", slots=4, sitemaps=True)
+        run([start, *options], Path(made) / "crawl", manner)
         return maze.asked
 
 

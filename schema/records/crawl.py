@@ -99,7 +99,7 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             description="Park URLs of shapes that bring nothing new (on), or fetch all of them "
             "(off)"
         ),
-    ] = "off"
+    ] = "on"
     host_pages: Annotated[
         Count,
         Meta(description="Fetches of one host at most; further URLs are parked; 0: no limit"),

@@ -121,6 +121,8 @@ class Fetched(Struct):
     """Whether links in its header Link were left out, since there were too many."""
     site: Directives | None = None
     """What its site's tdmrep.json says of it, if that was read."""
+    sampled: bool = True
+    """Whether samples of its text are wanted, if the crawl looks for traps."""
 
     packed: int = 0
     """The length of its body where ``body`` is gzip of it, 0 where it is the body itself."""

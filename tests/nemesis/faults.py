@@ -241,6 +241,7 @@ class Strokes:
             "scope": "any",
             "delay": DELAY_SECONDS,
             "sitemaps": "off",
+            "traps": "off",
             **options_of(graph),
             **{name: event.arguments[name] for name in LIMITS if name in event.arguments},
             "auth": [

@@ -235,9 +235,10 @@ class System:
         return json.loads(content) if is_json and content else None
 
     def crawl(self, seeds: Sequence[str], name: str = "test", **options: object) -> None:
-        """Make a crawl that asks for no sitemaps unless ``options`` say so: what a site is asked
-        for is then what it leads to, as the oracles have it."""
-        given = {"sitemaps": "off", **options}
+        """Make a crawl without sitemaps and without the judge of traps unless ``options`` say so:
+        what a site is asked for is then what it leads to, as the oracles have it, though its pages
+        say next to nothing and lead to each other."""
+        given = {"sitemaps": "off", "traps": "off", **options}
         self.call("POST", "/v1/crawls", {"name": name, "seeds": list(seeds), **given})
 
     def stats(self, name: str = "test") -> dict[str, Any]:

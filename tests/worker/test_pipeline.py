@@ -283,8 +283,8 @@ class World:
         self.set(scope="host")
 
     def set(self, **options: Any) -> None:
-        """Another crawl."""
-        made = CrawlOptions(**{"delay": 0.0, "sitemaps": "off", **options})
+        """Another crawl; of pages that say nothing, which traps are judged by, so without these."""
+        made = CrawlOptions(**{"delay": 0.0, "sitemaps": "off", "traps": "off", **options})
         self.stores = Stores(Crawl(id=1, name="t", state="active", options=made, roots=("h",)))
 
     def pipeline(self) -> Pipeline:

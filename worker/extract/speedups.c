@@ -952,11 +952,13 @@ static int is_much(const struct found *found) {
            (found->fresh >= 120 && found->fresh >= 2 * step);
 }
 
-/* Whether none of the links at these places has a query; -1 with an exception set. */
+/* Whether none of the links has a query, at these places or at all; -1 with an exception set. */
 static int none_asks(PyObject *links, PyObject *places) {
     int none = 1;
-    for (Py_ssize_t i = 0; none > 0 && i < PyList_GET_SIZE(places); i++) {
-        PyObject *url = url_of(links, PyLong_AsSsize_t(PyList_GET_ITEM(places, i)));
+    Py_ssize_t count = PyList_GET_SIZE(places != NULL ? places : links);
+    for (Py_ssize_t i = 0; none > 0 && i < count; i++) {
+        PyObject *url =
+            url_of(links, places ? PyLong_AsSsize_t(PyList_GET_ITEM(places, i)) : i);
         const char *text = url == NULL ? NULL : PyUnicode_AsUTF8(url);
         none = text == NULL ? -1 : strchr(text, '?') == NULL;
         Py_XDECREF(url);
@@ -964,9 +966,30 @@ static int none_asks(PyObject *links, PyObject *places) {
     return none;
 }
 
+/* passed(url, links, seed, urls): None if `urls` has got `url`, else whether no link has a query. */
+static PyObject *passed(PyObject *self, PyObject *arguments) {
+    (void)self;
+    const char *url;
+    Py_ssize_t length;
+    PyObject *links, *result = NULL;
+    unsigned long long seed;
+    Py_buffer urls;
+    if (!PyArg_ParseTuple(arguments, "s#O!Kw*", &url, &length, &PyList_Type, &links, &seed, &urls))
+        return NULL;
+    size_t slots = slots_of(&urls);
+    if (slots && tag_known(string_hash(url, (size_t)length, seed), urls.buf, slots, 1)) {
+        result = Py_NewRef(Py_None);
+    } else if (slots) {
+        int none = none_asks(links, NULL);
+        result = none < 0 ? NULL : PyBool_FromLong(none);
+    }
+    PyBuffer_Release(&urls);
+    return result;
+}
+
 /* glance(url, samples, links, seeds, pieces, urls, shift): at once what is asked of most pages. None
  * if `urls` has got `url` under the first of three seeds, and nothing else is looked at; True if
- * much of the text is new and no link that was not met has a query; else what `novel` finds in
+ * much of the text is new, and no link that was not met has a query; else what `novel` finds in
  * `pieces`, under the second seed, and the places that `unmet_links` gives, under the third. */
 static PyObject *glance(PyObject *self, PyObject *arguments) {
     (void)self;
@@ -1155,6 +1178,7 @@ static PyMethodDef methods[] = {
     {"novel", novel, METH_VARARGS, NULL},
     {"unmet", unmet, METH_VARARGS, NULL},
     {"unmet_links", unmet_links, METH_VARARGS, NULL},
+    {"passed", passed, METH_VARARGS, NULL},
     {"glance", glance, METH_VARARGS, NULL},
     {"pool", pool, METH_O, NULL},
     {"pooled", (PyCFunction)(void (*)(void))pooled, METH_FASTCALL, NULL},

@@ -111,7 +111,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         said=of_headers(fetched.headers, fetched.robots_tags, context.agent, fetched.site),
         anchors=hooks.wanted,
         texts=checker.wants_texts,
-        samples=context.options.traps == "on",
+        samples=fetched.sampled and context.options.traps == "on",
         spans=context.options.main_text == "on",
         main_seconds=granted(fetched),
         seconds=max(ALONE_SECONDS, 2 * granted(fetched)) if alone else HUB_SECONDS,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from greencrawl.schema.records import Admission
+from greencrawl.worker.traps.evidence import HINTS
 from greencrawl.worker.traps.novelty import Novelty
 from greencrawl.worker.traps.shapes import Shape, Shaper
-from greencrawl.worker.traps.yields import Yields
+from greencrawl.worker.traps.yields import Sum, Yields
 
 LINKS, DONE, TEXTS, FOREIGN, KEYS, INNER, FIGURES, TITLES = 1, 2, 3, 4, 5, 6, 7, 0
 """Kinds of facts about URLs.
@@ -18,6 +20,13 @@ program was given; found on a page of its own shape; figures of a page; the own 
 
 WARM = 8
 """After so many pages of a host this process knows what it shows."""
+
+
+PROVEN, PROVEN_TEXT = 64, 0.9
+"""Yields after which a shape has proved what it yields, and the share of its last pages that did:
+one page that says nothing ends it, until several have new text again."""
+LOOKED_AT = 4
+"""Of the pages of such a shape every so many-th is looked at."""
 
 
 class HostTraps(Struct, gc=False):
@@ -39,6 +48,8 @@ class HostTraps(Struct, gc=False):
     changed: bool = False
     """Whether something was ``learnt`` since, or something that parks or releases shapes."""
     learnt: bool = False
+    asks: bool = False
+    """Whether a link with a query was met: such a host may have a page at several URLs."""
     released: frozenset[str] = frozenset()
     asked: dict[str, int] = {}
     labels: dict[int, int] = {}
@@ -75,6 +86,25 @@ class HostTraps(Struct, gc=False):
             return None
         return shape
 
+    def passes(self, shape: Shape) -> bool:
+        """Whether the next page of a settled shape need not be looked at.
+
+        Only where no URL asks: what is not looked at would be new once more at another URL.
+        """
+        one = self.yields.sums[shape.name]
+        proven = one.yields >= PROVEN and one.text > PROVEN_TEXT
+        return proven and not self.asks and one.pages % LOOKED_AT != 0
+
+    def pass_by(self, novelty: Novelty, shape: Shape, url: str, links: list[Admission]) -> None:
+        """Count a page of a settled shape at ``url`` that was not to be looked at."""
+        known = self.yields.sums.get(shape.name)
+        plain = novelty.passed(url, links, self.seeds[0])
+        if known is not None and plain is not None:  # else it was fetched before
+            self.yields.leans = 0
+            known.pages += 1
+            self.seen += 1
+            self.asks = self.asks or not plain
+
     @property
     def size(self) -> int:
         """Return about how many strings it keeps."""
@@ -90,3 +120,15 @@ class HostTraps(Struct, gc=False):
     def met(self, novelty: Novelty, url: str) -> bool:
         """Tell whether a URL was fetched, or linked to."""
         return novelty.met(url, self.seed + DONE) or novelty.met(url, self.seed + LINKS)
+
+
+def why(found: Sum, shape: Shape) -> str:
+    """Say, for people, why URLs of a shape are parked."""
+    said = f"the last of {found.pages:,} pages of this shape brought nothing new"
+    if found.grew:
+        said += " but more links of its kind"
+    elif found.copied:
+        said += ", and name other pages as theirs"
+    if shape.hint:
+        said += f"; {HINTS[shape.hint]}"
+    return said

@@ -120,6 +120,15 @@ class Novelty:
             return seen
         return Found(*seen[:4]), seen[4]
 
+    def passed(self, url: str, links: list[Admission], seed: int) -> bool | None:
+        """For a page that is not looked at: None if its URL was met under ``seed``, else whether
+        none of its ``links`` has a query. From now on the URL was met."""
+        if compiled is None:
+            new = self.fresh([url], seed)
+            return not any("?" in link.url for link in links) if new else None
+        plain: bool | None = compiled.passed(url, links, seed, self._urls.data)
+        return plain
+
     def look(self, samples: bytes, seed: int, shift: int = 0) -> Found:
         """Return how much of the samples is new under ``seed``; from now on none of it is.
 

@@ -27,10 +27,11 @@ class Unpacked(Struct):
     yields: Yields
     full: dict[int, frozenset[int]]
     software: int
+    asks: bool = False
 
 
-_VERSION = 2
-_HEAD = struct.Struct("<BHI")
+_VERSION = 3
+_HEAD = struct.Struct("<BHI?")
 _SUM = struct.Struct("<IbIBBBBBBIBIIB")
 _SCORE = struct.Struct("<Ib")
 _TEXT = struct.Struct("<IBHI??")
@@ -39,18 +40,19 @@ _MOST_PAGES = 2**32 - 1
 _PACKED_TEXTS = 32
 
 
-def pack(sums: Yields, full: dict[int, frozenset[int]], software: int) -> bytes:
+def pack(sums: Yields, full: dict[int, frozenset[int]], software: int, asks: bool = False) -> bytes:
     """Return a record that :func:`unpack` reads, at most :data:`TRAPS_BYTES`; the most important
     comes first.
 
-    ``full`` are the words that tell shapes apart, ``software`` is what the host runs.
+    ``full`` are the words that tell shapes apart, ``software`` is what the host runs; ``asks``: it
+    has links with a query.
     """
     rows = [(key_of(one.name), one) for one in sums.sums.values()]
     rows += sums.packed.items()
     rows.sort(key=lambda pair: (-pair[1].score, -pair[1].pages))
     sections = {crc32(name.encode()): score for name, score in sums.sections.items()}
     sections = {**sums.packed_sections, **sections}
-    pieces = [_HEAD.pack(_VERSION, software, min(sums.pages, _MOST_PAGES))]
+    pieces = [_HEAD.pack(_VERSION, software, min(sums.pages, _MOST_PAGES), asks)]
     pieces.append(bytes((min(len(rows), PACKED_SHAPES),)))
     pieces += [_packed_sum(key, one) for key, one in rows[:PACKED_SHAPES]]
     kept = [(number, score) for number, score in sections.items() if score][-PACKED_SECTIONS:]
@@ -99,7 +101,7 @@ def unpack(record: bytes) -> Unpacked | None:
 
 def _unpacked(record: bytes) -> Unpacked:
     yields = Yields()
-    _, software, yields.pages = _HEAD.unpack_from(record)
+    _, software, yields.pages, asks = _HEAD.unpack_from(record)
     at = _HEAD.size
     count, at = record[at], at + 1
     for _ in range(count):
@@ -131,7 +133,7 @@ def _unpacked(record: bytes) -> Unpacked:
         at += 4 * length
     rest = record[at:]
     yields.templates = dict.fromkeys(array("I", rest[: len(rest) // 4 * 4]))
-    return Unpacked(yields, full, software)
+    return Unpacked(yields, full, software, asks)
 
 
 def _unpack_scores(record: bytes, at: int, scores: dict[int, float]) -> int:

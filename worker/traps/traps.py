@@ -16,15 +16,14 @@ from greencrawl.schema.records import EVERY_SHAPE, Crawl, StoredPage, Task, Task
 from greencrawl.worker.crawls import CrawlContext
 from greencrawl.worker.kernels.reading import Reading
 from greencrawl.worker.traps import record as records
-from greencrawl.worker.traps.evidence import HINTS
-from greencrawl.worker.traps.hosts import DONE, HostTraps
+from greencrawl.worker.traps.hosts import DONE, HostTraps, why
 from greencrawl.worker.traps.known import Known, known
 from greencrawl.worker.traps.novelty import Novelty
 from greencrawl.worker.traps.parameters import key_met, plain_of
 from greencrawl.worker.traps.queries import plain, query_of
 from greencrawl.worker.traps.shapes import LONGEST, Shape, Shaper
 from greencrawl.worker.traps.witness import Witness
-from greencrawl.worker.traps.yields import KNOWN_AFTER, POOR_SECTION, Sum, Yields
+from greencrawl.worker.traps.yields import KNOWN_AFTER, POOR_SECTION, Yields
 
 MOST = 40_000
 """About how many strings all hosts of a process keep: 8 MB.
@@ -63,7 +62,7 @@ class Traps:
 
     @cached_property
     def _known(self) -> Known:
-        """Read the file once a crawl parks URLs, which is not the default: 5 ms, and 0.2 MB."""
+        """Read the file once a crawl parks URLs, which takes 5 ms and 0.2 MB."""
         return known()
 
     @cached_property
@@ -113,7 +112,7 @@ class Traps:
             return b""
         state.changed = state.learnt = False
         state.packed = sums.pages
-        return records.pack(sums, state.shaper.full(), state.software)
+        return records.pack(sums, state.shaper.full(), state.software, state.asks)
 
     def _take_over(self, state: HostTraps, record: bytes) -> None:
         found = records.unpack(record)
@@ -121,6 +120,7 @@ class Traps:
             return
         state.yields = found.yields
         state.shaper.learn(found.full)
+        state.asks = state.asks or found.asks
         state.software = found.software if found.software in self._known.software else 0
         state.packed = found.yields.pages
         if found.yields.templates:
@@ -184,7 +184,7 @@ class Traps:
         if found is not None and found.is_parked:
             state.changed = True
             if not sums.due(found):
-                return Parked(shape.name, _why(found, shape))
+                return Parked(shape.name, why(found, shape))
             return None
         if (
             (found is None or found.pages < KNOWN_AFTER)
@@ -274,11 +274,18 @@ class Traps:
             shape = state.shape(task.url)
             state.yields.begin(shape.name, shape.section, 0.0).pages += 1
 
+    def pass_by(self, state: HostTraps, shape: Shape, task: Task, row: StoredPage) -> None:
+        """:meth:`note` for a page of a settled shape that was not to be looked at."""
+        state.pass_by(self._novelty, shape, task.url, row.links)
+
 
 class Judge:
     """:class:`Traps` for one session; :data:`NO_JUDGE` parks nothing."""
 
-    __slots__ = ("_context", "_crawl", "_lists", "_quick", "_settled", "_state", "_traps")
+    __slots__ = (
+        "_context", "_crawl", "_limited", "_lists", "_looks", "_quick", "_settled", "_state",
+        "_traps",
+    )  # fmt: skip
 
     def __init__(self, traps: Traps, state: HostTraps, context: CrawlContext) -> None:
         self._traps = traps
@@ -287,17 +294,18 @@ class Judge:
         self._crawl = context.crawl
         self._lists = bool(context.listings)
         options = context.options
-        limited = options.host_pages or options.shape_pages or state.released
-        self._quick = options.traps == "on" and not limited
+        self._limited = bool(options.host_pages or options.shape_pages)
+        self._quick = options.traps == "on" and not (self._limited or state.released)
         self._settled: Shape | None = None
+        self._looks = True
 
     def verdict(self, task: Task) -> Parked | None:
         """Run :meth:`Traps.verdict`.
 
         A page of a user's own list, a requisite, and a stored page are always fetched: they do not
-        count for a limit.
+        count for a limit. What a list names is fetched up to the limits.
         """
-        self._settled = None
+        self._settled, self._looks = None, True
         if task.kind is not TaskKind.PAGE:  # only a few tasks
             if task.kind is TaskKind.REFETCH:  # it is stored: what it brings is known
                 return None
@@ -305,14 +313,23 @@ class Judge:
                 return self._traps.sitemap_verdict(self._state, self._crawl, task)
             if not task.kind.is_page:
                 return None
-        if self._lists and self._context.listing(task.url) is not None:
-            return None
+        if self._lists:
+            if self._context.listing(task.url) is not None:
+                return None
+            if task.depth == 1 and not self._limited:  # as what a list names is
+                self._state.yields.pages += 1
+                return None
         if self._quick and task.depth:
             self._settled = self._state.settled_shape(task.url)
             if self._settled is not None:
                 self._state.yields.pages += 1
+                self._looks = not self._state.passes(self._settled)
                 return None
         return self._traps.verdict(self._state, self._crawl, task)
+
+    def looks_at(self, task: Task) -> bool:
+        """Whether samples of the page of ``task`` are wanted, the last one that was asked for."""
+        return self._looks and task.kind is not TaskKind.REFETCH
 
     def spare(self, task: Task) -> None:
         """Do not count a task that robots.txt forbids after all."""
@@ -333,7 +350,9 @@ class Judge:
         if task.kind is TaskKind.REFETCH or not task.kind.is_page:
             return
         settled, self._settled = self._settled, None
-        if settled is not None and reading is not None:
+        if not self._looks and settled is not None and reading is not None:
+            self._traps.pass_by(self._state, settled, task, row)
+        elif settled is not None and reading is not None:
             self._traps.witness.glance(self._state, settled, task, row, reading)
         elif not (self._lists and self._context.listing(task.url) is not None):
             self._traps.note(self._state, self._crawl, task, row, reading)
@@ -347,7 +366,7 @@ class _NoJudge(Judge):
     __slots__ = ()
 
     def __init__(self) -> None:
-        pass
+        self._looks = True
 
     def verdict(self, task: Task) -> Parked | None:
         return None
@@ -373,15 +392,3 @@ def _beyond_host_pages(
     if shape in state.released:
         return None
     return Parked(shape, f"{fetched:,} URLs of this host were fetched ({which})")
-
-
-def _why(found: Sum, shape: Shape) -> str:
-    """Say, for people, why URLs of a shape are parked."""
-    said = f"the last of {found.pages:,} pages of this shape brought nothing new"
-    if found.grew:
-        said += " but more links of its kind"
-    elif found.copied:
-        said += ", and name other pages as theirs"
-    if shape.hint:
-        said += f"; {HINTS[shape.hint]}"
-    return said

@@ -60,8 +60,7 @@ the last has a query, pages if it has none, depths of their folders."""
 _BOTTOM = 7
 """The number of depths beyond which not even a name of its own counts for a page."""
 _LONG_TEXT, _BRED = 512, 3
-"""Bytes of a text that is no list's, and how many pages with it, found on others of it, are
-enough."""
+"""Bytes of a text that is no list's, and pages with it, found on others of it, that tell."""
 _PATTERNS = 2
 """Queries of a path that are judged like unknown ones."""
 _FIRST = 3
@@ -134,6 +133,7 @@ class Witness:
         seen = Evidence(
             new=newness(found, row), query=shape.params is not None, copy=is_copy(row, reading)
         )
+        state.asks = state.asks or seen.query or any("?" in row.links[n].url for n in fresh)
         seen.data = reading is None and is_data(row)
         seen.numbered = ends_in_number(shape.path)
         if shape.params is None and not seen.numbered:

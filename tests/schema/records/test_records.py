@@ -33,7 +33,8 @@ def test_options_that_an_earlier_version_does_not_know_are_kept_only_where_used(
     assert from_json(kept_options(begins_again), CrawlOptions) == begins_again
     assert begins_again.recrawl is not None
     assert begins_again.recrawl.every_ms == 90 * 60_000
-    unlike = CrawlOptions(traps="on", host_pages=7, shape_pages=9)
+    unlike = CrawlOptions(traps="off", host_pages=7, shape_pages=9)
+    assert b'"traps":"off"' in kept_options(unlike)
     assert from_json(kept_options(unlike), CrawlOptions) == unlike
     entry = CrawlOptions(auth=(Basic(name="a", hosts=("a.org",)),))
     assert from_json(kept_options(entry), CrawlOptions) == entry

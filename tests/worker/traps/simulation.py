@@ -127,10 +127,9 @@ def crawl(
             body=f'<meta name="generator" content="{answer.generator}">'.encode(),
             links=[Admission(url, below, min(below, LEVELS - 1)) for url in urls],
         )  # fmt: skip
-        reading = Reading(
-            text=text, samples=samples(link.url, answer.blocks, answer.images),
-            canonical=answer.canonical,
-        )  # fmt: skip
+        reading = Reading(text=text, canonical=answer.canonical)
+        if judge.looks_at(task):
+            reading.samples = samples(link.url, answer.blocks, answer.images)
         for _ in range(1 + twice):
             judge.note(task, page, reading)
         for admission in page.links:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+from greencrawl.schema.records import Admission, Crawl, CrawlOptions
 from greencrawl.worker.traps.evidence import Evidence
-from greencrawl.worker.traps.hosts import DONE, LINKS, WARM, HostTraps
+from greencrawl.worker.traps.hosts import DONE, LINKS, PROVEN, WARM, HostTraps
 from greencrawl.worker.traps.novelty import Novelty
+from greencrawl.worker.traps.record import pack
 from greencrawl.worker.traps.shapes import Shaper
+from greencrawl.worker.traps.traps import Traps
 from greencrawl.worker.traps.yields import Yields
 
 NEW, POOR = Evidence(new=1.0), Evidence(new=0.0, own=3)
@@ -63,3 +68,64 @@ def test_a_copy_waits_for_its_page_until_that_was_fetched() -> None:
     assert state.waits(shown, url)
     shown.fresh([url], 1 + DONE)
     assert not state.waits(shown, url)
+
+
+def test_a_shape_that_has_proved_its_yield_is_looked_at_now_and_then() -> None:
+    url = "https://h/a/one.html"
+    state = settled(url)
+    shape = state.shape(url)
+    one = state.yields.sums[shape.name]
+    assert not state.passes(shape), "ten pages prove nothing"
+    while one.yields < PROVEN:
+        state.yields.judge(one, shape.section, NEW)
+    shown, passed = Novelty(None, 1 << 14, 1 << 12), 0
+    for n in range(40):
+        passes = state.passes(shape)
+        passed += passes
+        if passes:
+            state.pass_by(shown, shape, f"https://h/a/{n}.html", [])
+        else:
+            state.yields.judge(one, shape.section, NEW)
+    assert passed == 30
+    assert one.pages == PROVEN + 40
+    one.pages = 1
+    assert state.passes(shape)
+    state.yields.judge(one, shape.section, Evidence(new=0.0))
+    one.pages = 1
+    assert not state.passes(shape), "one page that says nothing ends it"
+
+
+def test_all_are_looked_at_where_links_have_queries() -> None:
+    url = "https://h/a/one.html"
+    state = settled(url)
+    shape = state.shape(url)
+    one = state.yields.sums[shape.name]
+    one.yields, one.pages, one.text = PROVEN, PROVEN + 1, 1.0
+    shown = Novelty(None, 1 << 14, 1 << 12)
+    for link, passes in (("https://h/a/two.html", True), ("https://h/a/two.html?p=1", False)):
+        assert state.passes(shape)
+        state.pass_by(shown, shape, f"{url}/{passes}", [Admission(link, 1, 1)])
+        one.pages = PROVEN + 1
+        assert state.passes(shape) == passes
+
+
+def test_what_was_fetched_before_counts_once_though_nobody_looks_at_it() -> None:
+    url = "https://h/a/one.html"
+    state = settled(url)
+    shape = state.shape(url)
+    shown = Novelty(None, 1 << 14, 1 << 12)
+    pages = state.yields.sums[shape.name].pages
+    for _ in range(2):
+        state.pass_by(shown, shape, url, [])
+    assert state.yields.sums[shape.name].pages == pages + 1
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_who_takes_over_a_host_knows_that_its_links_have_queries(asks: bool) -> None:
+    state = settled("https://h/a/one.html")
+    state.yields.pages = 10
+    record = pack(state.yields, {}, 0, asks)
+    crawl = Crawl(id=1, name="c", state="active", options=CrawlOptions(traps="on"))
+    other = Traps().open(crawl, "h", record)
+    assert other is not None
+    assert (other.yields.pages, other.asks) == (10, asks)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from greencrawl.schema.records import LEVELS, CloseItem, Done, Task, TaskKind
+from greencrawl.schema.records.auth import Source
 from greencrawl.worker.pipeline import Pipeline
 from greencrawl.worker.session.held import Held
 from tests.worker.test_pipeline import World, _session, html
@@ -106,3 +107,13 @@ def test_a_page_that_is_fetched_again_is_no_part_of_host_pages(world: World) -> 
     assert world.pipeline().run(Held(_session(tasks, 0.0, "h"), 1e12)) is not None
     parked = [outcome == Done(kind="parked") for outcome in world.outcomes]
     assert parked == [False] * 8 + [True] * 2
+
+
+@pytest.mark.parametrize(("depth", "fetched"), [(1, True), (2, False)])
+def test_what_a_list_of_the_user_s_names_is_fetched(
+    world: World, depth: int, fetched: bool
+) -> None:
+    listed = Source(url="http://api/items", items="items[*].url")
+    world.set(scope="host", traps="on", sources=(listed,))
+    run(world, 0, 30, world.pipeline(), depth=depth)
+    assert (len(world.site.pages) == 30) == fetched

@@ -65,6 +65,10 @@ def test_a_glance_asks_for_all_at_once_each_under_its_seed(shown: Novelty) -> No
     assert shown.glance(f"{URL}/new", page(*prose(3)), asking, seeds, 0) is True, "nothing to ask"
     assert [shown.met(URL, seed) for seed in seeds] == [True, False, False]
     assert [shown.met(links[0].url, seed) for seed in seeds] == [False, False, True]
+    assert shown.passed(f"{URL}/by", links, 11) is True
+    assert shown.passed(f"{URL}/asks", asking, 11) is False
+    assert shown.passed(f"{URL}/by", asking, 11) is None, "it was met"
+    assert not shown.met(f"{URL}/by", 13)
     empty = shown.glance(f"{URL}/empty", b"", [], seeds, 7)
     assert empty == (Found(0, 0, 0), [])
 

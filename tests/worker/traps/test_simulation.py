@@ -138,6 +138,47 @@ def test_a_clock_is_no_figure_where_there_are_few_pages_beside_the_trap() -> Non
     assert run.traps < 40
 
 
+def real(path: str) -> int:
+    """The number of one of 300 pages that lead to two further ones each, and ask for nothing."""
+    last = path.rsplit("/", 1)[1]
+    return int(last.removesuffix(".html")) if last else 0
+
+
+def two_more(n: int, folder: str = "p") -> list[str]:
+    return [f"/{folder}/{m}.html" for m in (2 * n + 1, 2 * n + 2)]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_shape_that_has_proved_its_yield_and_then_says_nothing_is_parked(workers: int) -> None:
+    def site(path: str, query: dict[str, str]) -> pages.Answer | None:
+        n = real(path)
+        if n < 300:
+            return pages.page("good", f"Page {n}", pages.prose(n), two_more(n))
+        return pages.page("trap missing", "Not found", ["There is no such page."], two_more(n))
+
+    run = crawl(site, 2000, workers=workers, session=8)
+    assert run.left == 0
+    assert run.kinds["good"] == 300
+    assert run.share <= 0.25, dict(run.kinds)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_copies_of_pages_that_nobody_looked_at_are_new_once(workers: int) -> None:
+    """Prints of prints, each in a folder of its own: they lead to each other for ever."""
+
+    def site(path: str, query: dict[str, str]) -> pages.Answer | None:
+        n, folder = real(path), path.split("/")[1] if path != "/" else "p"
+        there = two_more(n, folder) if n < 150 else []
+        if n % 10 == 0 and n:
+            there.append(f"/{folder}-print/{n}.html")
+        kind = "good" if folder == "p" else "trap print"
+        return pages.page(kind, f"Page {n}", pages.prose(n), there) if n < 300 else None
+
+    run = crawl(site, 2000, workers=workers, session=8)
+    assert run.kinds["good"] == 300
+    assert run.share <= 0.5, dict(run.kinds)
+
+
 def test_private_pages_of_a_wiki_come_within_120_requests() -> None:
     run = crawl(pages.wiki(), 120)
     assert run.kinds["private"] == 30

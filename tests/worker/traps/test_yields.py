@@ -180,12 +180,12 @@ def filled(seed: int = 1) -> Yields:
 def test_a_record_has_it_all_and_is_never_too_long() -> None:
     sums = filled()
     full = {n: frozenset(random.Random(n).sample(range(2**32), 20)) for n in range(40)}
-    record = pack(sums, full, 4711)
+    record = pack(sums, full, 4711, True)
     assert len(record) <= TRAPS_BYTES
     assert pages_of(record) == sums.pages
     found = unpack(record)
     assert found is not None
-    assert found.software == 4711
+    assert (found.software, found.asks) == (4711, True)
     assert found.full
     assert all(full[prefix] == words for prefix, words in found.full.items())
     assert len(sums.sums) == SHAPES
@@ -199,7 +199,7 @@ def test_a_record_has_it_all_and_is_never_too_long() -> None:
         assert (round(other.inner, 2), other.inners) == (round(one.inner, 2), one.inners)
     assert found.yields.against("https://h/199") == sums.against("https://h/199")
     assert found.yields.parameter("p199") == sums.parameter("p199")
-    assert pack(found.yields, found.full, 4711) == record or len(record) > 3000
+    assert pack(found.yields, found.full, 4711, True) == record or len(record) > 3000
 
 
 def test_a_parked_shape_stays_parked_with_whoever_takes_it_over() -> None:
@@ -210,6 +210,7 @@ def test_a_parked_shape_stays_parked_with_whoever_takes_it_over() -> None:
         sums.judge(one, "https://h/a", POOR)
     found = unpack(pack(sums, {}, 0))
     assert found is not None
+    assert not found.asks
     other = found.yields.sum_of("https://h/a/{n}")
     assert other is not None
     assert other.score == one.score >= PARKED
@@ -219,7 +220,7 @@ def test_a_parked_shape_stays_parked_with_whoever_takes_it_over() -> None:
 @given(st.binary(max_size=300))
 def test_what_is_no_record_is_none(record: bytes) -> None:
     unpack(record)
-    unpack(b"\2" + record)
+    unpack(b"\3" + record)
     whole = pack(filled(2), {}, 0)
     unpack(whole[: len(record) * 7])
 
