@@ -35,16 +35,13 @@ from greencrawl.broker.tasks.refill import Refill
 from greencrawl.broker.tasks.retention import Limits, Retention
 from greencrawl.broker.tasks.upkeep import Upkeep
 from greencrawl.monitor.mount import Monitor
-from greencrawl.schema import crash_points
 from greencrawl.schema import log
-from greencrawl.schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig, Unavailable
+from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.net.permits import Permits
-from greencrawl.schema.settings import Settings, changed, load
+from greencrawl.schema.process.serving import serve
+from greencrawl.schema.settings import Settings
 from greencrawl.store import Store, open_store
 from greencrawl.store.steward import ring_of, steward_of
-
-USAGE, FAILURE = 2, 1
-"""Exit codes: wrong settings, and a server that could not be reached."""
 
 STORE_SECONDS = 1.0
 """Seconds between two attempts to open a store that is away."""
@@ -170,27 +167,9 @@ def _opened(settings: Settings, stop: Event) -> Store:
                 raise
 
 
-def main(arguments: list[str]) -> int:
-    """Read the settings, serve, and say in one line if that fails. There are no arguments."""
-    if arguments:
-        print("usage: python -m greencrawl.broker (settings: GREENCRAWL_*)", file=sys.stderr)
-        return USAGE
-    try:
-        settings = load()
-        log.configure("broker", settings.log_level)
-        crash_points.arm(settings.fault)
-        sender = Sender(settings.data, settings.worker_token, settings.tls_ca)
-        log.logger("broker").info("settings", **changed(settings))
-        garbage.started()
-        run(settings, sender)
-    except (InvalidConfig, FrontierMismatch) as error:
-        print(f"broker: {error}", file=sys.stderr)
-        return USAGE
-    except GreencrawlError as error:
-        print(f"broker: {error}", file=sys.stderr)
-        return FAILURE
-    return 0
+def _run(settings: Settings) -> None:
+    run(settings, Sender(settings.data, settings.worker_token, settings.tls_ca))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(serve("broker", sys.argv[1:], _run))

@@ -25,14 +25,12 @@ from greencrawl.logger.app import LoggerApp
 from greencrawl.logger.archive import Archive
 from greencrawl.logger.intake import Intake
 from greencrawl.logger.joining import Joining
-from greencrawl.schema import crash_points, file_lock, log
+from greencrawl.schema import file_lock, log
 from greencrawl.schema.bearer import is_loopback
 from greencrawl.schema.clock import epoch_ms
-from greencrawl.schema.errors import InvalidConfig
-from greencrawl.schema.settings import Settings, changed, load
-
-USAGE, FAILURE = 2, 1
-"""Exit codes: wrong settings, and a folder that cannot be used."""
+from greencrawl.schema.errors import GreencrawlError, InvalidConfig
+from greencrawl.schema.process.serving import serve
+from greencrawl.schema.settings import Settings
 
 DROP_SECONDS = 600.0
 """Seconds between two checks for days that are over."""
@@ -101,26 +99,12 @@ def _drop_days(archive: Archive) -> None:
         gevent.sleep(DROP_SECONDS)
 
 
-def main(arguments: list[str]) -> int:
-    """Read the settings, serve, and say in one line if that fails. There are no arguments."""
-    if arguments:
-        print("usage: python -m greencrawl.logger (settings: GREENCRAWL_*)", file=sys.stderr)
-        return USAGE
+def _run(settings: Settings) -> None:
     try:
-        settings = load()
-        log.configure("logger", settings.log_level)
-        crash_points.arm(settings.fault)
-        log.logger("logger").info("settings", **changed(settings))
-        garbage.started()
         run(settings)
-    except InvalidConfig as error:
-        print(f"logger: {error}", file=sys.stderr)
-        return USAGE
     except OSError as error:
-        print(f"logger: {error}", file=sys.stderr)
-        return FAILURE
-    return 0
+        raise GreencrawlError(str(error)) from error
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(serve("logger", sys.argv[1:], _run))

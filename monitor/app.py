@@ -218,6 +218,14 @@ class App:
             words=_words(request), session=session, now_ms=epoch_ms(), path=path, query=query,
         )  # fmt: skip
 
+    def _known(self, request: falcon.Request) -> Session | None:
+        """Who asks, where something failed: None for a request that must not see the menu."""
+        try:
+            self._access.check_place(request)
+        except NotAllowed:
+            return None
+        return self._access.session(request)
+
     def _show_log_in(self, request: falcon.Request, response: falcon.Response) -> None:
         self._access.check_place(request)
         if self._access.session(request) is not None:
@@ -293,10 +301,17 @@ class App:
         else:
             log.error("page_failed", method=request.method, path=request.path, exc_info=error)
             status, detail = 500, text("failed.broken")
-        data = {"status": status, "detail": detail, "fields": fields, "view": None}
-        html = self._templates.render(
-            "pages/failed.html", text, epoch_ms(), {**data, "may_change": False}
-        )
+        view = next((one for one in VIEWS if one.path == request.uri_template), None)
+        session = self._known(request)
+        data = {
+            "status": status, "detail": detail, "fields": fields, "view": view, "notice": "",
+            "may_change": False, "can_log_out": not self._access.open,
+            "framed": session is not None,
+            "again": request.method == "GET" and status >= 500,
+        }  # fmt: skip
+        html = self._templates.render("pages/failed.html", text, epoch_ms(), data)
+        if session is not None:
+            html = html.replace(self._templates.form_token, session.form_token)
         response.status, response.text = status, html
 
 

@@ -26,7 +26,10 @@ _NOW_SECONDS = 5
 @cache
 def words(language: str) -> Words:
     """Read the texts of a language, once."""
-    return Words(language, _flat(tomllib.loads((TEXTS / f"{language}.toml").read_text("utf-8"))))
+    texts = _flat(tomllib.loads((TEXTS / f"{language}.toml").read_text("utf-8")))
+    file = TEXTS / "options" / f"{language}.toml"  # in English the records describe them
+    options = tomllib.loads(file.read_text("utf-8")) if file.exists() else {}
+    return Words(language, texts, options)
 
 
 def language_of(accept: str | None) -> str:
@@ -61,10 +64,12 @@ class Words:
     Calling it returns a text by its key, with its placeholders filled in.
     """
 
-    def __init__(self, language: str, texts: Mapping[str, Any]) -> None:
+    def __init__(self, language: str, texts: Mapping[str, Any], options: Mapping[str, str]) -> None:
         self.language = language
         self.tag = LANGUAGES[language]
         self.texts = texts
+        self.options = options
+        """Descriptions of options, where the language has its own."""
 
     def __call__(self, key: str, **places: Any) -> str:
         """Return a text; ``n`` selects its form, and is written with thousands separators."""
@@ -74,6 +79,12 @@ class Words:
         if isinstance(places.get("n"), int):
             places["n"] = self.number(places["n"])
         return str(text).format(**places) if places else str(text)
+
+    def described(self, option: str, description: str) -> Markup:
+        """What an option does; ``description`` is what its record says, in English."""
+        if option in self.options:
+            return Markup("<span>{}</span>").format(self.options[option])
+        return Markup('<span lang="en">{}.</span>').format(description)
 
     def has(self, key: str) -> bool:
         """Tell whether there is such a text."""

@@ -42,6 +42,19 @@ def steps(work: Callable[Concatenate[Db, P], int]) -> Callable[Concatenate[Any, 
     return method
 
 
+def drain(
+    work: Callable[Concatenate[Db, P], int], most: int
+) -> Callable[Concatenate[Any, P], None]:
+    """Transactions that go on until one changes fewer rows than ``most``."""
+    step = _within("_write", work)
+
+    def method(store: Any, /, *args: P.args, **named: P.kwargs) -> None:
+        while step(store, *args, **named) == most:
+            pass
+
+    return method
+
+
 def _within(lane: str, work: Callable[Concatenate[Db, P], T]) -> Callable[Concatenate[Any, P], T]:
     def method(store: Any, /, *args: P.args, **named: P.kwargs) -> T:
         run: Callable[[Callable[[Db], T]], T] = getattr(store, lane)

@@ -20,7 +20,6 @@ against the links of all pages that are stored.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -29,6 +28,7 @@ from pathlib import Path
 from bench import document
 from bench.faults.away_report import report
 from bench.faults.away_runs import DELAY, HOSTS, LEASE_SECONDS, RUNS, crawl
+from bench.rig.options import parser
 from bench.rig.record import Record
 
 NAME = "away"
@@ -36,16 +36,11 @@ NAME = "away"
 
 def main(arguments: Sequence[str]) -> int:
     """Run them; 0 if all that must be reached is."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.faults.away",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--short", action="store_true", help="six minutes in all instead of 45")
-    parser.add_argument("runs", nargs="*", metavar="RUN", help=", ".join(RUNS))
-    options = parser.parse_args(arguments)
+    words = parser("bench.faults.away", __doc__, "six minutes in all instead of 45")
+    words.add_argument("runs", nargs="*", metavar="RUN", help=", ".join(RUNS))
+    options = words.parse_args(arguments)
     if unknown := set(options.runs) - set(RUNS):
-        parser.error(f"no such run: {', '.join(sorted(unknown))}")
+        words.error(f"no such run: {', '.join(sorted(unknown))}")
     title = "one of two Redis nodes is away"
     record = Record(NAME, title, options.short, packages=("matplotlib",))
     record.note(

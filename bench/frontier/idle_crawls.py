@@ -17,7 +17,6 @@ server takes with no client at all.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
@@ -29,6 +28,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from bench import document
+from bench.rig.options import parser
 from bench.rig.record import Record
 from greencrawl.broker.client import BrokerClient
 from greencrawl.broker.tasks.upkeep import SELDOM_SECONDS
@@ -181,13 +181,9 @@ def report(record: Record, found: dict[str, dict[str, Any]]) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run it; 0 if all that must be reached is."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.frontier.idle_crawls",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--short", action="store_true", help="four minutes instead of 16")
-    options = parser.parse_args(arguments)
+    options = parser(
+        "bench.frontier.idle_crawls", __doc__, "four minutes instead of 16"
+    ).parse_args(arguments)
     record = Record(NAME, f"{CRAWLS} idle crawls, {BROKERS} brokers", options.short)
     record.note(
         f"{BROKERS} broker processes, one Redis, one SQLite file; {CRAWLS} crawls with {URLS} URLs"

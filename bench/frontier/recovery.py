@@ -17,7 +17,6 @@ from gevent import monkey
 
 monkey.patch_all()
 
-import argparse  # noqa: E402
 import statistics  # noqa: E402
 import sys  # noqa: E402
 import tempfile  # noqa: E402
@@ -32,6 +31,7 @@ import gevent  # noqa: E402
 import psutil  # noqa: E402
 
 from bench import document  # noqa: E402
+from bench.rig.options import parser  # noqa: E402
 from bench.rig.record import Cell, Record, spread  # noqa: E402
 from greencrawl.broker.frontier import Frontier  # noqa: E402
 from greencrawl.broker.frontier.nodes import keys  # noqa: E402
@@ -172,13 +172,9 @@ def report(record: Record, found: dict[int, list[dict[str, Any]]]) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run it; 0 if all that must be reached is."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.frontier.recovery",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    options = parser("bench.frontier.recovery", __doc__, "a minute instead of ten").parse_args(
+        arguments
     )
-    parser.add_argument("--short", action="store_true", help="a minute instead of ten")
-    options = parser.parse_args(arguments)
     log.configure("bench", "error")
     record = Record(NAME, "a restart of Redis, by what waits in SQL", options.short)
     record.note(

@@ -20,7 +20,6 @@ from gevent import monkey
 
 monkey.patch_all()
 
-import argparse  # noqa: E402
 import os  # noqa: E402
 import random  # noqa: E402
 import statistics  # noqa: E402
@@ -35,6 +34,7 @@ import xxhash  # noqa: E402
 
 from bench.frontier.frontier_rig import BROKER_CORE, Rig, calm  # noqa: E402
 from bench.frontier.urls import url_of  # noqa: E402
+from bench.rig.options import parser  # noqa: E402
 from bench.rig.report import Report  # noqa: E402
 from greencrawl.broker.frontier.recovery import replay  # noqa: E402
 from greencrawl.broker.frontier.recovery.sent_filter import SentFilter  # noqa: E402
@@ -169,9 +169,7 @@ def _busy() -> float:
 
 def main(arguments: Sequence[str]) -> int:
     """Run it; 0 if the claim holds."""
-    parser = argparse.ArgumentParser(prog="python -m bench.frontier.replay")
-    parser.add_argument("--short", action="store_true", help="a tenth of it, once")
-    options = parser.parse_args(arguments)
+    options = parser("bench.frontier.replay", __doc__, "a tenth of it, once").parse_args(arguments)
     pages, rounds = (PAGES // 10, 1) if options.short else (PAGES, ROUNDS)
     log.configure("bench", "error")
     os.sched_setaffinity(0, {BROKER_CORE})

@@ -13,7 +13,6 @@ defaults of each tree, but for the delay, which is none, and the connections to 
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import tempfile
@@ -28,6 +27,7 @@ from typing import Any
 import psutil
 
 from bench.peers.crawls import CONNECTIONS, TIMEOUT_SECONDS, ServedSite, redis_on, served
+from bench.rig.options import parser
 from bench.rig.record import shown
 from bench.rig.sites import DOCUMENTATION, SYNTHETIC
 from tests.support.system import System
@@ -190,18 +190,14 @@ def option(text: str) -> tuple[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.peers.trees",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("old", type=Path, metavar="OLD")
-    parser.add_argument("new", type=Path, metavar="NEW")
-    parser.add_argument("site", nargs="?", default=SYNTHETIC.name, choices=SITES)
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--hosts", type=int, default=HOSTS, help="for each of the two")
-    parser.add_argument("--pages", type=int, help="of a host of the synthetic site")
-    parser.add_argument(
+    words = parser("bench.peers.trees", __doc__)
+    words.add_argument("old", type=Path, metavar="OLD")
+    words.add_argument("new", type=Path, metavar="NEW")
+    words.add_argument("site", nargs="?", default=SYNTHETIC.name, choices=SITES)
+    words.add_argument("--rounds", type=int, default=ROUNDS)
+    words.add_argument("--hosts", type=int, default=HOSTS, help="for each of the two")
+    words.add_argument("--pages", type=int, help="of a host of the synthetic site")
+    words.add_argument(
         "--with",
         dest="options",
         type=option,
@@ -210,11 +206,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         metavar="NAME=VALUE",
         help="an option of the new tree's crawl, such as traps=on",
     )
-    given = parser.parse_args(arguments)
+    given = words.parse_args(arguments)
     trees = [given.old.resolve(), given.new.resolve()]
     for tree in trees:
         if not (tree / ".venv" / "bin" / "python").exists():
-            parser.error(f"{tree} has no .venv: make setup there")
+            words.error(f"{tree} has no .venv: make setup there")
     site = SITES[given.site]
     if given.pages and site.pages:
         site = replace(site, pages=given.pages)

@@ -13,7 +13,6 @@ how many came in each second of a minute, by the target's log.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from bench.rig.options import parser
 from tests.support import oracle
 from tests.support.redis_server import RedisServer
 from tests.support.system import System, wait_until
@@ -165,14 +165,9 @@ def seconds_of(folder: Path, processes: int, seconds: int) -> list[int]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run it; 0 if all is as it should be."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.scale.orders",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--short", action="store_true", help="a minute instead of five")
-    parser.add_argument("what", nargs="?", choices=("follow", "rate"), help="one of them")
-    options = parser.parse_args(arguments)
+    words = parser("bench.scale.orders", __doc__, "a minute instead of five")
+    words.add_argument("what", nargs="?", choices=("follow", "rate"), help="one of them")
+    options = words.parse_args(arguments)
     good = True
     with tempfile.TemporaryDirectory(prefix="orders-") as name:
         if options.what in (None, "follow"):

@@ -11,7 +11,6 @@ hundred. Its size goes up and down by some 5 MB, so each is the median after the
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 import psutil
 
 from bench import document
+from bench.rig.options import parser
 from bench.rig.record import Cell, Record, draw
 from bench.rig.resident import resident_mb
 from bench.rig.web import Spec, Web
@@ -117,13 +117,7 @@ def report(record: Record, found: list[dict[str, float]]) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run it; 0 if all that must be reached is."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.store.crawls",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--short", action="store_true", help="a quarter of the pages")
-    options = parser.parse_args(arguments)
+    options = parser("bench.store.crawls", __doc__, "a quarter of the pages").parse_args(arguments)
     title = "memory over two hundred crawls"
     pages = PAGES // 4 if options.short else PAGES
     record = Record(NAME, title, options.short, packages=("matplotlib",))

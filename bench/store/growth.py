@@ -17,7 +17,6 @@ from gevent import monkey
 
 monkey.patch_all()
 
-import argparse  # noqa: E402
 import sqlite3  # noqa: E402
 import sys  # noqa: E402
 import tempfile  # noqa: E402
@@ -27,6 +26,7 @@ from pathlib import Path  # noqa: E402
 from typing import NamedTuple  # noqa: E402
 
 from bench import document  # noqa: E402
+from bench.rig.options import parser  # noqa: E402
 from bench.rig.record import Cell, Record, draw  # noqa: E402
 from greencrawl.broker.frontier import Frontier, Mode  # noqa: E402
 from greencrawl.broker.service.service import Service  # noqa: E402
@@ -217,13 +217,7 @@ def report(record: Record, months: list[dict[str, Size]], before: dict[str, Size
 
 def main(arguments: Sequence[str]) -> int:
     """Run it; 0 if all that must be reached is."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.store.growth",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--short", action="store_true", help="a tenth of the pages")
-    options = parser.parse_args(arguments)
+    options = parser("bench.store.growth", __doc__, "a tenth of the pages").parse_args(arguments)
     log.configure("bench", "error")
     pages = PAGES // 10 if options.short else PAGES
     record = Record(NAME, "whether SQL only grows", options.short, packages=("matplotlib",))

@@ -9,26 +9,19 @@ knows them. What the node does not take stays where it is: nothing in Redis grow
 
 from __future__ import annotations
 
-import gevent
-from gevent import Greenlet
+from functools import partial
 
 from greencrawl.broker.frontier.admission import HOST_BUSY, HOST_DOWN, NO_ROOM
 from greencrawl.broker.frontier.coordination.duties import CALENDAR
 from greencrawl.broker.service.service import Service
-from greencrawl.broker.tasks.duty_timeout import DutyTimeout
-from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
-from greencrawl.schema.log import logger
+from greencrawl.broker.tasks.duty_task import DutyTask
 from greencrawl.schema.net.scope import level_for
 from greencrawl.schema.records import Admission, Due, Order
-
-log = logger("calendar")
 
 BUSY_SECONDS = 0.1
 """Seconds between two rounds while there is something to queue."""
 IDLE_SECONDS = 0.5
 """Seconds between two rounds while nothing is due, or nothing could be queued."""
-CUT_SECONDS = 3.0
-"""How long work that fails here is left to other brokers."""
 AT_ONCE = 128
 """Rows that are queued in a call."""
 OF_HOST = 64
@@ -44,52 +37,25 @@ _LAST = 2**63 - 1
 Place = tuple[int, int, int]
 
 
-class Calendar:
-    """The calendar's greenlet, one in each broker. ``start()`` it; it ends when the service
-    stops."""
+class Calendar(DutyTask):
+    """Begins with a look into the store."""
 
     def __init__(self, service: Service) -> None:
-        self._own = self._service = service
-        """The service; within a step, as the holder of the duty."""
+        super().__init__(service, CALENDAR, "calendar")
         self._after: dict[tuple[int, int], Place] = {}
         """(crawl, partition) → how far it was read."""
         self._rests: dict[tuple[int, int], float] = {}
         """(crawl, partition) → when it is asked again, since it took next to nothing."""
-        self._timeout = DutyTimeout(service.clock)
-        self._waits = ""
-        """Why something could not be queued, as it was last logged."""
-        self._greenlet: Greenlet[[], None] | None = None
-
-    def start(self) -> None:
-        """Begin by reading the store."""
-        self._greenlet = gevent.spawn(self._run)
-
-    def stop(self) -> None:
-        """End after the current step; ``service.stopping`` must be set."""
-        if self._greenlet is not None:
-            self._greenlet.join()
 
     def _run(self) -> None:
-        stopping, duties = self._own.stopping, self._own.duties
+        stopping = self._own.stopping
         while not stopping.is_set():
-            if not duties.wait(CALENDAR, IDLE_SECONDS, stopping.is_set):
-                continue
-            wait = IDLE_SECONDS
-            try:
-                places = self._own.store.calendar_places()
-                if places and self.step(places):
-                    wait = BUSY_SECONDS
-            except DutyLost:
-                duties.lost(CALENDAR)
-            except Unavailable as error:
-                if str(error) != self._waits:
-                    self._waits = str(error)
-                    log.warning("calendar_waits", error=self._waits)
-                if self._timeout.hindered():
-                    duties.give_up(CALENDAR, CUT_SECONDS)
-            except Exception:
-                log.exception("calendar_failed")
-            stopping.wait(wait)
+            if self._own.duties.wait(CALENDAR, IDLE_SECONDS, stopping.is_set):
+                stopping.wait(self._tried(self._look, IDLE_SECONDS, IDLE_SECONDS))
+
+    def _look(self) -> float:
+        places = self._own.store.calendar_places()
+        return BUSY_SECONDS if places and self.step(places) else IDLE_SECONDS
 
     def step(self, places: list[tuple[int, int]]) -> int:
         """Run one round over (crawl, partition) where rows are due; return how many were queued.
@@ -98,36 +64,18 @@ class Calendar:
         are left out. Raises Unavailable if the round ends at that, and DutyLost if another has
         taken the duty since.
         """
-        duty = self._own.duties.take(CALENDAR)
-        if duty is None:
+        if not self._held():
             return 0
-        self._timeout.hold(duty)
-        self._service = self._own.holding(duty)
         self._after = {place: self._after[place] for place in places if place in self._after}
         self._rests = {place: self._rests[place] for place in places if place in self._rests}
         orders: dict[int, Order] = {
             crawl.id: crawl.options.order for crawl in self._service.store.crawls()
         }
-        queued = 0
-        away: dict[str, Unavailable] = {}
-        for crawl, partition in places:
-            node, _ = self._service.frontier.under(partition)
-            if node in away or crawl not in orders:
-                continue
-            try:
-                queued += self._partition(crawl, partition, orders[crawl])
-            except UnknownCrawl:
-                continue
-            except DutyLost:
-                raise
-            except Unavailable as error:
-                away[node] = error
-        if away and not queued:
-            raise next(iter(away.values()))
-        if not away:
-            self._waits = ""
-            self._timeout.helped()
-        return queued
+        return self._in_each(
+            (partition, partial(self._partition, crawl, partition, orders[crawl]))
+            for crawl, partition in places
+            if crawl in orders
+        )
 
     def _partition(self, crawl: int, partition: int, order: Order) -> int:
         """Make some calls for one partition, until it is complete or takes nothing more."""

@@ -13,48 +13,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import gevent
-from gevent import Greenlet
 from gevent.event import Event
 
 from greencrawl.broker.frontier.coordination.duties import PURGE
 from greencrawl.broker.frontier.scripts import partition as part
 from greencrawl.broker.frontier.scripts.calls import BATCH
 from greencrawl.broker.service.service import Service
-from greencrawl.broker.tasks.duty_timeout import DutyTimeout
+from greencrawl.broker.tasks.duty_task import DutyTask
 from greencrawl.broker.tasks.throttle import rested
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
-from greencrawl.schema.log import logger
 from greencrawl.schema.records import Admission, Commit, Final, Purge
-
-log = logger("purge")
 
 PURGED = "purged"
 """The kind of the final state of URLs that waited for a host."""
 LOOK_SECONDS = 2.0
 """Seconds between two checks if there was no request here: another broker may have had one."""
-CUT_SECONDS = 3.0
-"""How long work that fails here is left to other brokers."""
 AWAY_SECONDS = 1.0
 """Seconds between two checks whether a needed node is back."""
 STOP_SECONDS = 5.0
 
 
-class Purging:
-    """The greenlet of deletions, one in each broker. ``start()`` it, ``stop()`` it."""
+class Purging(DutyTask):
+    """Begins with what others left."""
 
     def __init__(self, service: Service) -> None:
-        self._own = self._service = service
-        """The service; while something is deleted, as the holder of the duty."""
-        self._timeout = DutyTimeout(service.clock)
-        self._waits = ""
-        """Why something waits, as it was last logged."""
-        self._greenlet: Greenlet[[], None] | None = None
-
-    def start(self) -> None:
-        """Begin with deletions that other brokers left."""
-        self._greenlet = gevent.spawn(self._run)
+        super().__init__(service, PURGE, "deletion")
 
     def stop(self) -> None:
         """End now, or after :data:`STOP_SECONDS`: repeating half a step is harmless."""
@@ -80,19 +64,10 @@ class Purging:
 
         After a while other brokers are to try what fails here: they may reach more nodes.
         """
-        try:
-            self.work()
-        except DutyLost:
-            self._own.duties.lost(PURGE)
-        except Unavailable as error:
-            if str(error) != self._waits:
-                self._waits = str(error)
-                log.warning("deletion_waits", error=self._waits)
-            if self._timeout.hindered():
-                self._own.duties.give_up(PURGE, CUT_SECONDS)
-            return AWAY_SECONDS
-        except Exception:
-            log.exception("deletion_failed")
+        return self._tried(self._work, AWAY_SECONDS, LOOK_SECONDS)
+
+    def _work(self) -> float:
+        self.work()
         return LOOK_SECONDS
 
     def work(self) -> None:
@@ -102,11 +77,8 @@ class Purging:
         something has to wait for a node that is away, and DutyLost if another has taken the duty
         since.
         """
-        duty = self._own.duties.take(PURGE)
-        if duty is None:
+        if not self._held():
             return
-        self._timeout.hold(duty)
-        self._service = self._own.holding(duty)
         away: Unavailable | None = None
         for purge in self._service.store.purges():
             try:
@@ -119,11 +91,10 @@ class Purging:
                 away = error
                 continue
             if through:
-                log.info("deleted", crawl=purge.crawl, host=purge.host)
+                self._log.info("deleted", crawl=purge.crawl, host=purge.host)
         if away is not None:
             raise away
-        self._waits = ""
-        self._timeout.helped()
+        self._done()
 
     def _crawl(self, purge: Purge) -> bool:
         service = self._service

@@ -9,17 +9,13 @@ duty; the others tell it what they put there.
 
 from __future__ import annotations
 
-import gevent
-from gevent import Greenlet
+from functools import partial
 
 from greencrawl.broker.frontier.coordination.activity import OVERFLOW, ActivityEvent
 from greencrawl.broker.frontier.coordination.duties import REFILL
 from greencrawl.broker.service.service import Service
-from greencrawl.broker.tasks.duty_timeout import DutyTimeout
-from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
-from greencrawl.schema.log import logger
-
-log = logger("refill")
+from greencrawl.broker.tasks.duty_task import DutyTask
+from greencrawl.schema.errors import UnknownCrawl
 
 BUSY_SECONDS = 0.1
 """Seconds between two rounds while there is something to bring."""
@@ -27,35 +23,23 @@ IDLE_SECONDS = 1.0
 """Seconds between two rounds while nothing could be brought."""
 LOOK_SECONDS = 10.0
 """Seconds between two looks into SQL when no broker announced any overflow."""
-CUT_SECONDS = 3.0
-"""How long work that fails here is left to other brokers."""
 LOW_SHARE = 0.5
 """Below this share of its budget a partition takes new hosts."""
 HOSTS = 50
 """Hosts of a partition that are refilled in one round."""
 
 
-class Refill:
-    """The refill's greenlet, one in each broker. ``start()`` it; it ends when the service stops."""
+class Refill(DutyTask):
+    """Begins with a look into SQL."""
 
     def __init__(self, service: Service) -> None:
-        self._own = self._service = service
-        """The service; within a step, as the holder of the duty."""
+        super().__init__(service, REFILL, "refill")
         self._after: dict[tuple[int, int], str] = {}
-        self._timeout = DutyTimeout(service.clock)
-        self._waits = ""
-        """Why something could not be brought, as it was last logged."""
-        self._greenlet: Greenlet[[], None] | None = None
-
-    def start(self) -> None:
-        """Begin by reading SQL."""
-        self._greenlet = gevent.spawn(self._run)
 
     def stop(self) -> None:
-        """End after the current step; ``service.stopping`` must be set."""
-        if self._greenlet is not None:
-            self._overflowing.set()
-            self._greenlet.join()
+        """See DutyTask; it is told, since it may wait for long."""
+        self._overflowing.set()
+        super().stop()
 
     @property
     def _overflowing(self) -> ActivityEvent:
@@ -68,28 +52,20 @@ class Refill:
                 if own := self._overflowing.take_own():  # the holder cannot know of it
                     self._own.frontier.announce(OVERFLOW, own)
                 continue
-            wait = LOOK_SECONDS
-            try:
-                self._overflowing.clear()
-                if places := self._own.store.overflow_places():
-                    self._overflowing.set()
-                    wait = BUSY_SECONDS if self.step(places) else IDLE_SECONDS
-            except DutyLost:
-                duties.lost(REFILL)
-            except Unavailable as error:
-                if str(error) != self._waits:
-                    self._waits = str(error)
-                    log.warning("refill_waits", error=self._waits)
-                if self._timeout.hindered():
-                    duties.give_up(REFILL, CUT_SECONDS)
-                wait = IDLE_SECONDS
-            except Exception:
-                log.exception("refill_failed")
+            wait = self._tried(self._look, IDLE_SECONDS, LOOK_SECONDS)
             self._overflowing.take_own()
             if self._overflowing.is_set():
                 stopping.wait(min(wait, IDLE_SECONDS))
             else:
                 self._overflowing.wait(wait)
+
+    def _look(self) -> float:
+        self._overflowing.clear()
+        places = self._own.store.overflow_places()
+        if not places:
+            return LOOK_SECONDS
+        self._overflowing.set()
+        return BUSY_SECONDS if self.step(places) else IDLE_SECONDS
 
     def step(self, places: list[tuple[int, int]]) -> int:
         """Run one round over (crawl, partition) that have rows; return how many tasks came back.
@@ -97,33 +73,16 @@ class Refill:
         It does nothing if another broker has the duty. Nodes that are away are left out. Raises
         Unavailable if the round ends at that, and DutyLost if another has taken the duty since.
         """
-        duty = self._own.duties.take(REFILL)
-        if duty is None:
+        if not self._held():
             return 0
-        self._timeout.hold(duty)
-        self._service = self._own.holding(duty)
-        brought = 0
         self._after = {place: self._after[place] for place in places if place in self._after}
-        away: dict[str, Unavailable] = {}
         by_partition: dict[int, list[int]] = {}
         for crawl, partition in places:
             by_partition.setdefault(partition, []).append(crawl)
-        for partition, crawls in by_partition.items():
-            node, _ = self._service.frontier.under(partition)
-            if node in away:
-                continue
-            try:
-                brought += self._partition(partition, crawls)
-            except DutyLost:
-                raise
-            except Unavailable as error:
-                away[node] = error
-        if away and not brought:
-            raise next(iter(away.values()))
-        if not away:
-            self._waits = ""
-            self._timeout.helped()
-        return brought
+        return self._in_each(
+            (partition, partial(self._partition, partition, crawls))
+            for partition, crawls in by_partition.items()
+        )
 
     def _partition(self, partition: int, crawls: list[int]) -> int:
         room = self._service.frontier.room(partition, HOSTS, crawls)

@@ -6,7 +6,6 @@ workers first, while the broker still takes back what they hold.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import socket
@@ -14,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +23,7 @@ from gevent.event import Event
 from greencrawl.schema import file_lock
 from greencrawl.schema.clock import Clock, monotonic
 from greencrawl.schema.errors import GreencrawlError
+from greencrawl.schema.process.parent import die_with, end_of
 
 START_SECONDS = 60.0
 """How long the broker may take to be ready; an embedded Redis may replay its log first."""
@@ -35,8 +36,6 @@ LOGGED = 800
 """Most characters of a log's last line that are shown."""
 
 BROKER_STOP_SECONDS = 20.0
-
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 REDIS = "embedded Redis"
 
@@ -103,7 +102,7 @@ class Child:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                preexec_fn=self._die_with_parent(),
+                preexec_fn=partial(die_with, os.getpid(), self._orphaned),
             )
         finally:
             if output is not None:
@@ -128,7 +127,7 @@ class Child:
         """Return how it ended, and the last line of its log, in one line."""
         code = self.code
         if code is not None and code < 0:  # killed: its log says nothing about that
-            return f"the {self.name} was ended by {_signal_name(-code)}"
+            return f"the {self.name} was ended by {end_of(code)}"
         text = f"the {self.name} ended with exit code {code}"
         if self.log is None:
             return text
@@ -152,20 +151,6 @@ class Child:
         if self._process is not None and self.code is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGCONT)
-
-    def _die_with_parent(self) -> Callable[[], None] | None:
-        """Return a function for the child before exec: the kernel signals it when its parent
-        dies."""
-        if sys.platform != "linux":
-            return None
-        libc, parent, number = ctypes.CDLL(None), os.getpid(), self._orphaned
-
-        def bind() -> None:
-            libc.prctl(PR_SET_PDEATHSIG, number)
-            if os.getppid() != parent:  # the parent died before the kernel was told
-                os._exit(1)
-
-        return bind
 
     def _signal(self, number: int) -> None:
         if self._process is not None and self.code is None:
@@ -269,13 +254,6 @@ def _is_stopped(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] in ("T", "t")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _last_line(log: Path) -> str:

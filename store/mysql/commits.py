@@ -20,14 +20,11 @@ from greencrawl.store import rows as common
 from greencrawl.store.bodies import Place
 from greencrawl.store.mysql import page_limit, rows
 from greencrawl.store.mysql.connection import Db
-from greencrawl.store.mysql.ids import Numbers
 from greencrawl.store.mysql.recrawl import calendar
 from greencrawl.store.mysql.rows import Page, Prepared
 from greencrawl.store.mysql.statements import chunks, keys, numbers, raw
 from greencrawl.store.mysql.tables import (
     bodies,
-    crawls,
-    debts,
     hooks,
     overflow,
     pages,
@@ -37,6 +34,9 @@ from greencrawl.store.mysql.tables import (
 from greencrawl.store.mysql.tables.bodies import Body
 from greencrawl.store.mysql.transaction import CommitAttempt, Key, by_crawl, replacing
 from greencrawl.store.rows import Codec
+from greencrawl.store.tables import plans
+from greencrawl.store.tables.crawls import reopen_finished
+from greencrawl.store.tables.nodes import owe
 
 NEVER = -(2**63) - 1
 """Before any time that a record can have."""
@@ -50,11 +50,8 @@ class Write:
     files.
     """
 
-    def __init__(
-        self, codec: Codec, ids: Numbers, known: Set[Body], places: Mapping[Body, Place]
-    ) -> None:
+    def __init__(self, codec: Codec, known: Set[Body], places: Mapping[Body, Place]) -> None:
         self._codec = codec
-        self._ids = ids
         self._known = known
         self._places = places
         self._tried = False
@@ -63,7 +60,7 @@ class Write:
         """Write ``work`` except records of deleted crawls. Raises Unstorable, MySQLError."""
         begun = replay_log.begin(db, _crawls(work))
         running = CommitAttempt(
-            db, self._codec, self._ids, begun.stamp, begun.most_bytes, begun.connection,
+            db, self._codec, begun.stamp, begun.most_bytes, begun.connection,
             careful=self._tried,
         )  # fmt: skip
         self._tried = True
@@ -85,7 +82,7 @@ class Write:
             settled = sorted({*arrived, *_named(finals, checks)})
         every = [page for some in arrived.values() for page in some]
         reopened = begun.finished & {page.crawl for page in every if page.links}
-        crawls.reopen_finished(db, sorted(reopened))
+        reopen_finished(db, sorted(reopened))
         bodies.write(running, every, self._known, self._places)
         current = pages.write(running, arrived, known)
         pages.check(running, checks, known, current)
@@ -101,7 +98,7 @@ class Write:
         if failed is not None:
             failed.write(db, begun.most_bytes)
         running.sums.write(db, begun.connection, begun.most_bytes)
-        debts.owe(db, work.owes, begun.stamp.clock)
+        owe(db, work.owes, begun.stamp.clock)
         crash_points.point("store.before_commit")
         if refused or retired:
             return replace(begun.stamp, refused=refused, retired=retired)
@@ -110,10 +107,10 @@ class Write:
 
 def _plan(db: Db, work: Prepared, crawls: Set[int], refused: Set[Key]) -> frozenset[Key]:
     """Update the calendars with what was found; return what is retired."""
-    plans = calendar.plans(db, sorted(crawls))
-    found = planned.observed(work.work, plans) if plans else []
+    known = plans.plans(db, sorted(crawls))
+    found = planned.observed(work.work, known) if known else []
     found = [one for one in found if (one.crawl, one.fingerprint) not in refused]
-    return calendar.settle(db, found, plans).retired if found else frozenset()
+    return calendar.settle(db, found, known).retired if found else frozenset()
 
 
 def _named(finals: Sequence[Final], checks: Sequence[Check]) -> Iterator[Key]:

@@ -31,3 +31,7 @@ class Numbers:
         first = max(now + random.getrandbits(BITS), self._last + 1)
         self._last = first + count - 1
         return first
+
+
+NUMBERS = Numbers()
+"""Of this process."""

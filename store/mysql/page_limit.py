@@ -15,19 +15,6 @@ from greencrawl.store.mysql.transaction import Key
 from greencrawl.store.rows import is_page
 
 
-def stored(db: Db, crawl: int) -> int:
-    """Return how many pages the crawl has by its row of limits; 0 before they are counted."""
-    db.execute("SELECT pages FROM limits WHERE crawl = %s", (crawl,))
-    row = db.fetchone()
-    return int(row[0]) if row else 0
-
-
-def follow(db: Db, crawl: int, max_pages: int) -> None:
-    """Set the limit of a crawl whose row is locked; without a limit nothing is counted."""
-    if not max_pages:
-        db.execute("DELETE FROM limits WHERE crawl = %s", (crawl,))
-
-
 def lock(db: Db, crawls: Iterable[int]) -> dict[int, int]:
     """Return crawl → its pages so far, counted if nobody has yet; locked until the transaction
     ends."""

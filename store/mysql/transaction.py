@@ -10,7 +10,6 @@ from operator import itemgetter
 
 from greencrawl.schema.records import Stamp
 from greencrawl.store.mysql.connection import Db
-from greencrawl.store.mysql.ids import Numbers
 from greencrawl.store.mysql.statements import insert
 from greencrawl.store.rows import Codec, Row, is_page
 
@@ -81,7 +80,6 @@ class CommitAttempt:
 
     db: Db
     codec: Codec
-    ids: Numbers
     now: Stamp
     most_bytes: int
     connection: int

@@ -33,14 +33,15 @@ from greencrawl.store.sqlite.recrawl import calendar
 from greencrawl.store.sqlite.tables import (
     contents,
     crawls,
-    debts,
     duties,
     hooks,
     overflow,
     parked,
-    replay_log,
 )
 from greencrawl.store.sqlite.tables.contents import Blob, Known, Vanished
+from greencrawl.store.tables import plans
+from greencrawl.store.tables.crawls import reopen_finished
+from greencrawl.store.tables.nodes import clock, owe
 
 TOGETHER = 512
 """Most records of one transaction, unless a single commit has more."""
@@ -130,7 +131,7 @@ def write(
     with transaction(connection):
         if duty is not None:
             duties.check(connection, duty)
-        now = replay_log.clock(connection)
+        now = clock(connection)
         stamp = now.clock
         alive = crawls.alive(connection)
         pages = [r for w in works for r in w.pages if r[0] in alive]
@@ -144,7 +145,7 @@ def write(
         if refused:
             now = replace(now, refused=refused)
         if any(alive.values()):
-            crawls.reopen_finished(connection, {r[0] for r in pages if r[contents.LINKS]})
+            reopen_finished(connection, {r[0] for r in pages if r[contents.LINKS]})
         for start in range(0, len(pages), ROWS):
             _write_pages(connection, codec, pages[start : start + ROWS], blobs, stamp)
         for some in parts(finals):
@@ -161,7 +162,7 @@ def write(
         if retired := _plan(connection, works, alive, refused):
             now = replace(now, retired=retired)
         if owes:
-            debts.owe(connection, owes, stamp)
+            owe(connection, owes, stamp)
         crash_points.point("store.before_commit")
     crash_points.point("store.after_commit")
     return now
@@ -177,10 +178,10 @@ def _plan(
     crawls_ = set[int]().union(*(planned.named(one.work) for one in works)) & alive.keys()
     if not crawls_:
         return frozenset()
-    plans = calendar.plans(connection, sorted(crawls_))
-    found = [seen for one in works for seen in planned.observed(one.work, plans)] if plans else []
+    known = plans.plans(connection, sorted(crawls_))
+    found = [seen for one in works for seen in planned.observed(one.work, known)] if known else []
     found = [seen for seen in found if (seen.crawl, seen.fingerprint) not in refused]
-    return calendar.settle(connection, found, plans).retired if found else frozenset()
+    return calendar.settle(connection, found, known).retired if found else frozenset()
 
 
 def _write_pages(

@@ -19,18 +19,6 @@ Key = tuple[int, int]
 _NAMED = 400
 
 
-def stored(db: sqlite3.Connection, crawl: int) -> int:
-    """Return how many pages the crawl has by its row of limits; 0 before they are counted."""
-    row = db.execute("SELECT pages FROM limits WHERE crawl = ?", (crawl,)).fetchone()
-    return int(row[0]) if row else 0
-
-
-def follow(db: sqlite3.Connection, crawl: int, max_pages: int) -> None:
-    """Set the limit of a crawl; without a limit its pages are not counted any more."""
-    if not max_pages:
-        db.execute("DELETE FROM limits WHERE crawl = ?", (crawl,))
-
-
 def surplus(db: sqlite3.Connection, pages: Sequence[Row]) -> frozenset[Key]:
     """Return those of ``pages`` that are not to be stored; the others are counted as stored."""
     refused: set[Key] = set()

@@ -9,36 +9,24 @@ from __future__ import annotations
 import copy
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from gevent import monkey
-from msgspec.structs import replace
 
-from greencrawl.schema import wire
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.log import logger
 from greencrawl.schema.records import (
     Admission,
-    Alert,
     Attempt,
     Commit,
-    Crawl,
-    CrawlOptions,
-    CrawlState,
-    Due,
     Duty,
     Final,
-    FrontierIdentity,
-    HookFailure,
     Mark,
     Overflow,
     PageFilter,
-    Planned,
-    Purge,
-    Round,
     SeedBatch,
     Stamp,
     StoredPage,
@@ -48,44 +36,36 @@ from greencrawl.schema.records import (
 from greencrawl.store import declared, rows
 from greencrawl.store.base import (
     EVERY,
-    MARGIN,
     NEVER,
     STEP_ROWS,
     Detail,
     Step,
 )
 from greencrawl.store.bodies import Bodies, Place
+from greencrawl.store.common import SqlStore
 from greencrawl.store.errors import BodyAway
-from greencrawl.store.lanes import read, scan, steps, write
+from greencrawl.store.lanes import drain, read, scan, write
 from greencrawl.store.rows import Codec, Row
-from greencrawl.store.sqlite import page_limit
 from greencrawl.store.sqlite.commits import Committer
 from greencrawl.store.sqlite.connection import SqliteThread, transaction, translated
 from greencrawl.store.sqlite.group_commit import Grouped
 from greencrawl.store.sqlite.migrations import prepare, refuse_early
 from greencrawl.store.sqlite.recrawl import calendar
-from greencrawl.store.sqlite.recrawl import periods as period_rows
-from greencrawl.store.sqlite.system import alerts as alert_rows
-from greencrawl.store.sqlite.system import members as member_rows
 from greencrawl.store.sqlite.system import orders as order_rows
-from greencrawl.store.sqlite.system import samples as sample_rows
-from greencrawl.store.sqlite.system.alerts import UNTOLD
 from greencrawl.store.sqlite.tables import attempts as attempt_rows
 from greencrawl.store.sqlite.tables import (
     contents,
     duties,
-    hooks,
     lists,
     parked,
     replay_log,
     retention,
 )
 from greencrawl.store.sqlite.tables import crawls as crawl_rows
-from greencrawl.store.sqlite.tables import debts as debt_rows
 from greencrawl.store.sqlite.tables import overflow as overflow_rows
-from greencrawl.store.sqlite.tables import purges as purge_rows
 from greencrawl.store.sqlite.tables.contents import Known
 from greencrawl.store.sqlite.tables.lists import CHUNK_ROWS
+from greencrawl.store.tables.sql import LAST, beyond
 
 told = logger("store")
 
@@ -112,8 +92,8 @@ class _InTurn:
             self._bodies.close()
 
 
-class SqliteStore:
-    """:class:`greencrawl.store.base.Store` on a file; opening it creates or migrates the file.
+class SqliteStore(SqlStore):
+    """:class:`greencrawl.store.base.Store` on a file, which is made or migrated at opening.
 
     Without ``upgrade`` its schema is left alone, and a version that is too old to be read is
     refused.
@@ -147,6 +127,15 @@ class SqliteStore:
     def _scan(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return self._scans.run(work)
 
+    def _stream(self) -> Callable[[Callable[[sqlite3.Connection], T]], T]:
+        return self._scans.run
+
+    def _together(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return self._seeds.run(lambda db: self._checked(db, work))
+
+    def _purge_rows(self, db: sqlite3.Connection, crawl: int) -> int | None:
+        return crawl_rows.purge_step(db, crawl)
+
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def write(connection: sqlite3.Connection) -> T:
             with transaction(connection):
@@ -161,78 +150,6 @@ class SqliteStore:
         if self._duty is not None:
             duties.check(connection, self._duty)
         return work(connection)
-
-    # -- the frontier's identity and the store's clock
-
-    def frontier(self) -> FrontierIdentity | None:
-        """See :class:`greencrawl.store.base.Store`."""
-        found = self._questions.run(
-            lambda db: db.execute("SELECT identity FROM frontier").fetchone()
-        )
-        return wire.from_json(found[0], FrontierIdentity) if found else None
-
-    def create_frontier(self, identity: FrontierIdentity) -> FrontierIdentity:
-        """See :class:`greencrawl.store.base.Store`."""
-
-        def create(db: sqlite3.Connection) -> str:
-            db.execute(
-                "INSERT INTO frontier (only, identity) VALUES (1, ?) ON CONFLICT DO NOTHING",
-                (wire.to_json(identity).decode(),),
-            )
-            text: str = db.execute("SELECT identity FROM frontier").fetchone()[0]
-            return text
-
-        return wire.from_json(self._write(create), FrontierIdentity)
-
-    def put_layout(self, layout: int) -> FrontierIdentity:
-        """See :class:`greencrawl.store.base.Store`."""
-
-        def put(db: sqlite3.Connection) -> FrontierIdentity:
-            text: str = db.execute("SELECT identity FROM frontier").fetchone()[0]
-            identity = replace(wire.from_json(text, FrontierIdentity), layout=layout)
-            db.execute("UPDATE frontier SET identity = ?", (wire.to_json(identity).decode(),))
-            return identity
-
-        return self._write(put)
-
-    def tick(self) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        sql = "UPDATE clock SET value = value + 1 RETURNING value"
-        return int(self._write(lambda db: db.execute(sql).fetchall())[0][0])
-
-    clock = read(replay_log.clock)
-    raise_epoch = write(replay_log.raise_epoch)
-
-    # -- debts
-
-    def owe(self, nodes: Collection[str], since: int | None = None) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-
-        def note(db: sqlite3.Connection) -> int:
-            clock = replay_log.clock(db).clock
-            debt_rows.owe(db, nodes, clock if since is None else since)
-            return clock
-
-        return self._write(note)
-
-    debts = read(debt_rows.every)
-    begin_replay = write(debt_rows.begin)
-    end_replay = write(debt_rows.end)
-
-    def addresses(self) -> dict[str, str]:
-        """See :class:`greencrawl.store.base.Store`."""
-        sql = "SELECT node, address FROM addresses"
-        return dict(self._questions.run(lambda db: db.execute(sql).fetchall()))
-
-    def put_addresses(self, addresses: Mapping[str, str]) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        rows = sorted(addresses.items())
-
-        def put(db: sqlite3.Connection) -> None:
-            db.executemany("DELETE FROM addresses WHERE address = ?", [row[1:] for row in rows])
-            db.executemany("INSERT OR REPLACE INTO addresses (node, address) VALUES (?, ?)", rows)
-
-        self._write(put)
 
     # -- duties
 
@@ -261,10 +178,6 @@ class SqliteStore:
 
     # -- members and orders
 
-    put_member = write(member_rows.put)
-    member_left = write(member_rows.left)
-    members = read(member_rows.every)
-    drop_members = write(member_rows.drop)
     forget_node = write(order_rows.forget)
     put_orders = write(order_rows.put)
     note_crawl_change = write(order_rows.note_crawl)
@@ -275,133 +188,13 @@ class SqliteStore:
 
     # -- crawls
 
-    def put_crawl(
-        self, name: str, options: CrawlOptions, roots: Sequence[str], *, revision: int = 0
-    ) -> Crawl:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(
-            lambda db: period_rows.put_crawl(db, name, options, roots, epoch_ms(), revision)
-        )
-
-    crawls = read(crawl_rows.every)
-    crawl = read(crawl_rows.get)
-    add_roots = write(crawl_rows.add_roots)
-    add_released = write(parked.add_released)
-
-    def set_state(
-        self, crawl: int, state: CrawlState, reason: str = "", *, version: int = 0
-    ) -> Crawl:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(
-            lambda db: crawl_rows.set_state(db, crawl, state, reason, version, epoch_ms())
-        )
-
-    def rest(self, crawl: int, every_ms: int, *, version: int) -> Crawl:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: period_rows.rest(db, crawl, every_ms, version, epoch_ms()))
-
-    def begin_period(self, crawl: int, urls: Sequence[Admission]) -> Crawl:
-        """See :class:`greencrawl.store.base.Store`."""
-        blob = self._commits.codec.pack(rows.plain_links(urls))
-        return self._write(lambda db: period_rows.begin_period(db, crawl, blob, epoch_ms()))
-
-    periods = read(period_rows.periods)
-
-    def begin_round(self, crawl: int, why: str) -> Round:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._write(lambda db: period_rows.begin_round(db, crawl, why, epoch_ms()))
-
-    rounds = read(period_rows.rounds)
-
-    def count_round(self, crawl: int, known: Round) -> Round:
-        """See :class:`greencrawl.store.base.Store`."""
-        total = self._questions.run(lambda db: period_rows.count_round(db, crawl, known))
-        self._write(lambda db: period_rows.note_total(db, crawl, known, total))
-        return replace(known, total=total)
-
-    def queue_round(
-        self, crawl: int, known: Round, cursor: str, urls: Sequence[Admission], *, end: bool
-    ) -> bool:
-        """See :class:`greencrawl.store.base.Store`."""
-        packed = len(urls), self._commits.codec.pack(rows.plain_links(urls))
-        return self._write(
-            lambda db: period_rows.queue_round(
-                db, crawl, known, cursor, packed, end=end, now_ms=epoch_ms()
-            )
-        )
-
-    reopen = write(crawl_rows.reopen)
-    stored = read(page_limit.stored)
     count_time = write(crawl_rows.count_time)
-
-    def delete_crawl(self, crawl: int) -> None:
-        """See :class:`greencrawl.store.base.Store`. Its rows are deleted in steps."""
-        self._write(lambda db: crawl_rows.mark_deleted(db, crawl))
-        while self._write(lambda db: crawl_rows.purge_step(db, crawl)) is not None:
-            pass
 
     # -- deletions in the background
 
-    purges = read(purge_rows.every)
-
-    def add_purge(self, crawl: int, host: str = "") -> Purge:
-        """See :class:`greencrawl.store.base.Store`. Raises UnknownCrawl."""
-        return self._write(lambda db: purge_rows.add(db, crawl, host, epoch_ms()))
-
-    purge_size = scan(purge_rows.size)
-    note_purge = write(purge_rows.note)
-    purge_step = write(purge_rows.step)
-    end_purge = write(purge_rows.end)
+    purge_size = scan(crawl_rows.purge_size)
 
     # -- logged seeds
-
-    def add_seeds(
-        self,
-        crawl: int,
-        urls: Sequence[Admission],
-        *,
-        force: bool = False,
-        claim: Callable[[int], None] | None = None,
-    ) -> int:
-        """See :class:`greencrawl.store.base.Store`. Raises UnknownCrawl."""
-        plain = rows.plain_links(urls)
-
-        def add(db: sqlite3.Connection) -> int:
-            batch = crawl_rows.add_seeds(db, crawl, self._commits.codec.pack(plain), force)
-            if claim is not None:
-                claim(batch)
-            return batch
-
-        return self._seeds.run(lambda db: self._checked(db, add))
-
-    def seeds_admitted(
-        self, batch: int, tick: int = 0, epochs: Mapping[str, int] | None = None
-    ) -> bool:
-        """See :class:`greencrawl.store.base.Store`."""
-
-        def settle(db: sqlite3.Connection) -> bool:
-            return replay_log.settle_seeds(db, batch, tick - MARGIN, epochs or {})
-
-        return self._seeds.run(lambda db: self._checked(db, settle))
-
-    restamp_seeds = write(replay_log.restamp_seeds)
-
-    def pending_seeds(self, limit: int = 100, after: int = 0) -> list[SeedBatch]:
-        """See :class:`greencrawl.store.base.Store`."""
-        found = self._questions.run(lambda db: crawl_rows.pending_rows(db, limit, after))
-        return [self._batch(*row) for row in found]
-
-    def _batch(self, number: int, crawl: int, forced: int, blob: bytes, stamp: int) -> SeedBatch:
-        urls = tuple(self._codec.links(blob))
-        return SeedBatch(id=number, crawl=crawl, urls=urls, force=bool(forced), stamp=stamp)
-
-    def seeds(self, crawl: int) -> Iterator[SeedBatch]:
-        """See :class:`greencrawl.store.base.Store`."""
-        after = 0
-        while found := self._scans.run(partial(crawl_rows.seed_rows, crawl=crawl, after=after)):
-            for row in found:
-                yield self._batch(*row)
-            after = found[-1][0]
 
     def requeue_dead(
         self, crawl: int, limit: int = 10_000, *, before: int = NEVER
@@ -496,37 +289,15 @@ class SqliteStore:
             yield from rows.by_crawl((crawl, row) for _, crawl, row in found)
             after = (found[-1][0], found[-1][2].id)
 
-    def free_overflow(self, partition: int, since: int = 0) -> None:
-        """See :class:`greencrawl.store.base.Store`. In bounded steps."""
-        while (
-            self._write(lambda db: overflow_rows.free(db, partition, since))
-            == overflow_rows.FREED_ROWS
-        ):
-            pass
+    free_overflow = drain(overflow_rows.free, overflow_rows.FREED_ROWS)
 
     # -- the calendar
 
     add_calendar = write(calendar.add)
-    calendar_places = read(calendar.places)
     calendar_due = read(calendar.due)
     calendar_taken = write(calendar.taken)
-    drop_calendar = write(calendar.drop)
-
-    def postpone_calendar(self, crawl: int, partition: int, row: Due) -> None:
-        """See :class:`greencrawl.store.base.Store`. In bounded steps."""
-        step = partial(calendar.postpone, crawl=crawl, partition=partition, row=row)
-        while self._write(step) == calendar.FREED_ROWS:
-            pass
-
-    def free_calendar(self, partition: int, epoch: int) -> None:
-        """See :class:`greencrawl.store.base.Store`. In bounded steps."""
-        while self._write(lambda db: calendar.free(db, partition, epoch)) == calendar.FREED_ROWS:
-            pass
-
-    def planned(self, crawl: int, fingerprint: int) -> Planned | None:
-        """See :class:`greencrawl.store.base.Store`."""
-        row = self._questions.run(lambda db: calendar.row_of(db, crawl, fingerprint))
-        return row.planned if row else None
+    postpone_calendar = drain(calendar.postpone, calendar.FREED_ROWS)
+    free_calendar = drain(calendar.free, calendar.FREED_ROWS)
 
     # -- the worker's commit
 
@@ -538,81 +309,6 @@ class SqliteStore:
         that no second try would store, naming its URL.
         """
         return self._commits.commit(work, self._duty)
-
-    # -- pages whose hook failed
-
-    hook_counts = read(hooks.counts)
-
-    def hook_failures(
-        self, crawl: int, function: str, message: str, *, after: str = "", limit: int = 100
-    ) -> list[tuple[str, HookFailure]]:
-        """See :class:`greencrawl.store.base.Store`."""
-        first = lists.beyond(after, rows.LEAST)
-        if first > lists.LAST:
-            return []
-        found = self._questions.run(
-            lambda db: hooks.failures(db, crawl, function, message, first, limit)
-        )
-        return [(str(number), failure) for number, failure in found]
-
-    def hook_pages(
-        self, crawl: int, functions: Sequence[str], *, after: int | None = None, limit: int = 100
-    ) -> list[int]:
-        """See :class:`greencrawl.store.base.Store`."""
-        first = rows.LEAST if after is None else after + 1
-        if first > lists.LAST:
-            return []
-        return self._questions.run(lambda db: hooks.pages(db, crawl, functions, first, limit))
-
-    # -- workers that cannot import a crawl's hook
-
-    put_refusals = write(hooks.put_refusals)
-    refusals = read(hooks.refusals)
-
-    # -- blocks of hosts
-
-    def put_block(self, host: str, until_ms: int, reason: str) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        row = (rows.clean(host), rows.bounded(until_ms), rows.clean(reason))
-        sql = (
-            "INSERT INTO blocks (host, until_ms, reason) VALUES (?, ?, ?) "
-            "ON CONFLICT (host) DO UPDATE SET until_ms = excluded.until_ms, "
-            "reason = excluded.reason WHERE excluded.until_ms > until_ms"
-        )
-        self._write(lambda db: db.execute(sql, row).rowcount)
-
-    def lift_block(self, host: str) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        sql = "DELETE FROM blocks WHERE host = ?"
-        self._write(lambda db: db.execute(sql, (rows.clean(host),)).rowcount)
-
-    def blocks(self, now_ms: int) -> list[tuple[str, int, str]]:
-        """See :class:`greencrawl.store.base.Store`."""
-        sql = "SELECT host, until_ms, reason FROM blocks WHERE until_ms > ? ORDER BY host"
-        return self._questions.run(lambda db: db.execute(sql, (now_ms,)).fetchall())
-
-    # -- operators' delays of hosts
-
-    def put_delay(self, host: str, delay_ms: int) -> None:
-        """See :class:`greencrawl.store.base.Store`."""
-        row = (rows.clean(host), rows.bounded(delay_ms))
-        if delay_ms:
-            sql = "INSERT OR REPLACE INTO delays (host, delay_ms) VALUES (?, ?)"
-            self._write(lambda db: db.execute(sql, row).rowcount)
-        else:
-            sql = "DELETE FROM delays WHERE host = ?"
-            self._write(lambda db: db.execute(sql, row[:1]).rowcount)
-
-    def delay(self, host: str) -> int:
-        """See :class:`greencrawl.store.base.Store`."""
-        sql, key = "SELECT delay_ms FROM delays WHERE host = ?", (rows.clean(host),)
-        found = self._questions.run(lambda db: db.execute(sql, key).fetchone())
-        return found[0] if found else 0
-
-    def delays(self) -> dict[str, int]:
-        """See :class:`greencrawl.store.base.Store`."""
-        sql = "SELECT host, delay_ms FROM delays"
-        return dict(self._questions.run(lambda db: db.execute(sql).fetchall()))
 
     # -- queries
 
@@ -687,22 +383,13 @@ class SqliteStore:
 
     def dead(self, crawl: int, limit: int = 100, after: str = "") -> list[tuple[str, Final]]:
         """See :class:`greencrawl.store.base.Store`."""
-        first = lists.beyond(after)
-        if first > lists.LAST:
+        first = beyond(after)
+        if first > LAST:
             return []
         found = self._questions.run(lambda db: crawl_rows.dead_rows(db, crawl, limit, first))
         return [(str(row[0]), rows.final(row)) for row in found]
 
-    parked_shapes = scan(parked.shapes)
     counts = scan(crawl_rows.counts)
-
-    def slowest_hosts(self, crawl: int, limit: int = 5) -> list[tuple[str, float, int]]:
-        """See :class:`greencrawl.store.base.Store`; an answer is an attempt with a status code."""
-        sql = (
-            "SELECT host, elapsed_ms / (1000.0 * answers) AS mean, answers FROM hosts "
-            "WHERE crawl = ? AND answers > 0 ORDER BY mean DESC, host LIMIT ?"
-        )
-        return self._scans.run(lambda db: db.execute(sql, (crawl, limit)).fetchall())
 
     def pages(
         self,
@@ -727,7 +414,7 @@ class SqliteStore:
         window: int = STEP_ROWS,
     ) -> Iterator[Step]:
         """See :class:`greencrawl.store.base.Store`."""
-        first = lists.beyond(after)
+        first = beyond(after)
         run = self._scans.run
         indexed = bool(wanted.host) and run(contents.layout) >= contents.APART
         for found in lists.pages(run, crawl, wanted, detail, first, window, indexed=indexed):
@@ -738,7 +425,7 @@ class SqliteStore:
         self, crawl: int, since_ms: int = 0, *, after: str = ""
     ) -> Iterator[tuple[str, Final]]:
         """See :class:`greencrawl.store.base.Store`; ordered by fingerprint."""
-        first = lists.beyond(after, -(2**63))
+        first = beyond(after, -(2**63))
         for found in lists.finals(self._scans.run, crawl, since_ms, first):
             for row in found.rows:
                 yield str(row[2]), rows.final(row)
@@ -765,30 +452,6 @@ class SqliteStore:
     def _steps(self, step: Callable[[sqlite3.Connection], int | None]) -> Iterator[int]:
         while (dropped := self._write(step)) is not None:
             yield dropped
-
-    drop_expired = steps(retention.drop_expired)
-    drop_seeds = write(retention.drop_seeds)
-
-    # -- what the coordinator keeps
-
-    put_samples = write(sample_rows.put)
-
-    samples = scan(sample_rows.some)
-    drop_samples = steps(sample_rows.drop)
-
-    def alerts(self) -> list[Alert]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(lambda db: alert_rows.some(db, "over_ms = 0"))
-
-    def untold_alerts(self) -> list[Alert]:
-        """See :class:`greencrawl.store.base.Store`."""
-        return self._questions.run(lambda db: alert_rows.some(db, UNTOLD))
-
-    put_alerts = write(alert_rows.put)
-    note_told = write(alert_rows.told)
-    forget_alerts = write(alert_rows.forget)
-
-    drop_alerts = steps(alert_rows.drop)
 
     # -- monitoring
 

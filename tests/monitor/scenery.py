@@ -23,8 +23,8 @@ from greencrawl.schema.records import (
     Recrawl,
     StoredPage,
 )
+from greencrawl.store import common
 from greencrawl.store.base import Store
-from greencrawl.store.sqlite import store as sqlite_store
 
 PAGES = 100_000
 BATCH = 500
@@ -236,9 +236,9 @@ def _samples(
 @contextmanager
 def _at(moment_ms: int) -> Iterator[None]:
     """What the store notes by its clock it notes as of then."""
-    kept: Callable[[], int] = sqlite_store.epoch_ms
-    sqlite_store.epoch_ms = lambda: moment_ms
+    kept: Callable[[], int] = common.epoch_ms
+    common.epoch_ms = lambda: moment_ms
     try:
         yield
     finally:
-        sqlite_store.epoch_ms = kept
+        common.epoch_ms = kept

@@ -2,7 +2,10 @@
 
 Three nodes, a logger and small sites on loopback; the store has twenty crawls and 100,000 pages
 (``scenery.py``). With a FOLDER all pages are drawn there, to be looked at: wide and narrow, light
-and dark, in both languages; then an empty system, and one whose Redis and whose store are away.
+and dark, in both languages; of the system at work, then without its Redis; of one that was just
+started, then without its store. What does not fit its place is said.
+
+``FOLDER full`` and ``FOLDER empty`` draw one of the two systems.
 """
 
 from gevent import monkey
@@ -37,12 +40,41 @@ NARROW, WIDE = 390, 1280
 NODES = ("kyoto", "kew", "wuhan")
 PATHS = {
     "overview": "", "crawl": "crawls/gardens", "crawl-hook": "crawls/shops",
-    "crawl-done": "crawls/botany-papers", "edit": "crawls/gardens/edit", "new": "new",
-    "pages": "pages?crawl=herbarium-2025", "url": "", "page": "", "hosts": "hosts", "host": "",
-    "failures": "failures?crawl=shops", "traps": "traps?crawl=gardens", "frontier": "frontier",
-    "store": "store", "nodes": "nodes", "node": "nodes/kew", "orders": "orders", "logs": "logs",
+    "crawl-done": "crawls/botany-papers", "crawl-resting": "crawls/flower-prices",
+    "crawl-month": "crawls/garden-forums?span=month", "edit": "crawls/gardens/edit", "new": "new",
+    "pages": "pages?crawl=herbarium-2025", "pages-none": "pages?crawl=gardens&grep=Rhubarb",
+    "pages-wrong": "pages?crawl=gardens&status=oops", "url-none": "url",
+    "hosts": "hosts", "failures": "failures?crawl=shops",
+    "failures-kind": "failures?crawl=gardens&kind=timeout", "traps": "traps?crawl=gardens",
+    "nodes": "nodes", "node": "nodes/kew", "nodes-all": "nodes/*", "frontier": "frontier",
+    "store": "store", "logs": "logs", "logs-level": "logs?level=error", "orders": "orders",
+    "missing": "nothing", "no-such-crawl": "crawls/nothing",
 }  # fmt: skip
-LOOKS = (("en", False, WIDE), ("en", False, NARROW), ("zh-CN", True, WIDE), ("zh-CN", True, NARROW))
+EMPTY = ("new", "pages", "url", "failures", "traps", "nodes", "hosts", "frontier", "store", "logs",
+         "orders", "nodes/*")  # fmt: skip
+LONELY = {"overview": "", "crawl": "crawls/lonely", "pages": "pages", "failures": "failures",
+          "traps": "traps", "host": "hosts/127.0.0.1:9", "edit": "crawls/lonely/edit",
+          "url": "url?url=http://127.0.0.1:9/"}  # fmt: skip
+LOOKS = (
+    ("en-wide", "en", False, WIDE), ("en-dark-phone", "en", True, NARROW),
+    ("zh-dark-wide", "zh-CN", True, WIDE), ("zh-phone", "zh-CN", False, NARROW),
+)  # fmt: skip
+TIGHT = """[...document.querySelectorAll("main *")].filter((one) =>
+  one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 1
+  && getComputedStyle(one).overflowX !== "visible").map((one) =>
+  `${one.tagName} ${one.id || one.className} ${one.getAttribute("aria-label") ?? ""}: `
+  + `${one.scrollWidth} in ${one.clientWidth}`)"""
+"""What is wider than its place: scrolled, or cut."""
+ENGLISH = """(() => {
+  const found = [], texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const text = texts.currentNode.data, place = texts.currentNode.parentElement;
+    if (/[a-z]{2,} [a-z]{2,}/i.test(text) && !place.closest("[lang=en], code, pre"))
+      found.push(text.trim().slice(0, 80));
+  }
+  return found;
+})()"""
+"""Texts of several English words that are not marked as English."""
 
 
 def site(request: Request) -> Answer:
@@ -144,14 +176,51 @@ def logged_in(page: Page, home: str) -> None:
 
 def drawn(page: Page, home: str, folder: Path, paths: Mapping[str, str], before: str = "") -> None:
     """Each page in each look, to be looked at."""
-    for language, dark, width in LOOKS:
+    for look, language, dark, width in LOOKS:
         page.speak(language)
         page.look(dark=dark)
         page.resize(width, 900, phone=width == NARROW)
         for name, path in paths.items():
             page.goto(home + path)
-            look = f"{before}{name}-{language[:2]}-{width}.png"
-            page.picture(folder / look)
+            kept(page, folder / f"{before}{name}-{look}.png")
+    page.speak("en")
+    page.look(dark=False)
+    page.resize(WIDE, 900)
+
+
+def kept(page: Page, file: Path) -> None:
+    """One picture; what does not fit is said, and what is English on a Chinese page."""
+    page.picture(file)
+    seen = page.run(TIGHT) + (page.run(ENGLISH) if "-zh-" in file.name else [])
+    for one in seen:
+        print(f"{file.name}: {one}", flush=True)
+
+
+def asked(page: Page, home: str, folder: Path) -> None:
+    """What comes while people do something: questions, differences, what is wrong in a form."""
+    for look, language, dark, width in LOOKS[1:3]:
+        page.speak(language)
+        page.look(dark=dark)
+        page.resize(width, 900, phone=width == NARROW)
+        page.goto(f"{home}crawls/gardens?said=saved")
+        page.click("details.sure summary")
+        kept(page, folder / f"do-question-{look}.png")
+        page.fill("#urls", "http://www.gardens.example/one\nftp://www.gardens.example/two\nthree")
+        page.click("form.stack button", goes=True)
+        kept(page, folder / f"do-seeded-{look}.png")
+        page.goto(f"{home}crawls/gardens/edit")
+        page.fill("#o-delay", "0.5")
+        page.fill("#o-exclude", "/search\\?\n/login")
+        page.click("form.options button.main", goes=True)
+        kept(page, folder / f"do-difference-{look}.png")
+        page.goto(f"{home}crawls/gardens/edit")
+        page.fill("#o-delay", "soon")
+        page.fill("#o-tries", "-3")
+        page.click("form.options button.main", goes=True)
+        kept(page, folder / f"do-wrong-{look}.png")
+        page.goto(f"{home}frontier")
+        page.run("document.querySelectorAll('main details').forEach((one) => one.open = true)")
+        kept(page, folder / f"do-partitions-{look}.png")
 
 
 @contextmanager
@@ -176,55 +245,45 @@ def world(folder: Path, browser: Browser) -> Iterator[tuple[Nodes, Page]]:
 
 def all_pages(nodes: Nodes, page: Page, folder: Path) -> None:
     """Of the system at work, then without its Redis."""
-    page.goto(f"{nodes.home}pages?crawl=herbarium-2025")
+    page.goto(f"{nodes.home}pages?crawl=gardens")
     found = page.run("document.querySelector('#pages th a').pathname").removeprefix("/monitor/")
     page.goto(f"{nodes.home}failures?crawl=gardens")
     url = page.run("document.querySelector('#letters th a').href").partition("/monitor/")[2]
     page.goto(f"{nodes.home}crawls/gardens/edit")
-    first = page.run("new URL(document.querySelector('#o-seeds').value.split('\\n')[0]).host")
+    seeds = page.run("document.querySelector('#o-seeds').value.split('\\n')")
+    first = seeds[0].partition("//")[2].strip("/")
     host = f"hosts/{first}"
-    drawn(page, nodes.home, folder, {**PATHS, "page": found, "url": url, "host": host})
+    more = {
+        "page": found, "url": url, "url-seed": f"url?url={seeds[0]}", "host": host,
+        "host-delayed": host.replace("www.", "docs."),
+        "host-blocked": host.replace("www.gardens", "forum.shops"),
+    }  # fmt: skip
+    drawn(page, nodes.home, folder, {**PATHS, **more})
+    asked(page, nodes.home, folder)
     nodes.redis.stop()
     gevent.sleep(3.0)  # until it is noticed
-    away = {name: PATHS[name] for name in ("overview", "crawl", "frontier", "hosts", "nodes")}
-    drawn(page, nodes.home, folder, away, "no-redis-")
+    drawn(page, nodes.home, folder, {**PATHS, **more}, "no-redis-")
 
 
 def empty(folder: Path, browser: Browser, target: Path) -> None:
     """A system that was just started; its store is then taken away."""
-    names = (
-        "overview",
-        "pages",
-        "hosts",
-        "failures",
-        "traps",
-        "frontier",
-        "store",
-        "nodes",
-        "orders",
-        "logs",
-    )
-    bare = {name: name for name in names} | {"overview": "", "url": "url"}
+    bare = {"overview": "", **{name.replace("/*", "-all"): name for name in EMPTY}}
     with ExitStack() as stack:
         database = MariaDb(folder / "db").start()
         stack.callback(database.stop)
         nodes = Nodes(stack, folder, None, database.url)
         page = stack.enter_context(browser.page(width=WIDE, height=800))
+        drawn(page, nodes.home, target, {"login": ""})
         page.goto(nodes.home)
-        page.picture(target / "login.png")
+        page.fill("#token", "a guess")
+        page.click("form.login button", goes=True)
+        kept(page, target / "login-wrong.png")
         logged_in(page, nodes.home)
         drawn(page, nodes.home, target, bare, "empty-")
         nodes.broker.crawl(["http://127.0.0.1:9/"], "lonely")
-        drawn(page, nodes.home, target, {"overview": "", "crawl": "crawls/lonely"}, "no-worker-")
+        drawn(page, nodes.home, target, LONELY, "no-worker-")
         database.stop()
-        away = {
-            "overview": "",
-            "crawl": "crawls/lonely",
-            "pages": "pages",
-            "store": "store",
-            "orders": "orders",
-        }
-        drawn(page, nodes.home, target, away, "no-store-")
+        drawn(page, nodes.home, target, {**bare, **LONELY}, "no-store-")
 
 
 def for_the_docs(nodes: Nodes, page: Page) -> None:
@@ -254,10 +313,8 @@ def main(arguments: list[str]) -> int:
                 return 0
             target = Path(arguments[0])
             target.mkdir(parents=True, exist_ok=True)
-            if "world" in arguments[1:] or not arguments[1:]:
+            if "full" in arguments[1:] or not arguments[1:]:
                 with world(folder / "world", browser) as (nodes, page):
-                    for_the_docs(nodes, page)
-                    page.resize(WIDE, 900)
                     all_pages(nodes, page, target)
             if "empty" in arguments[1:] or not arguments[1:]:
                 empty(folder / "empty", browser, target)

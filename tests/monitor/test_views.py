@@ -36,7 +36,7 @@ from greencrawl.schema.records import (
 from greencrawl.schema.text.spans import blocks_of, main_of
 from greencrawl.store.steward import Ring, RingServer
 from tests.monitor.hostile import EVIL, MARKS
-from tests.monitor.rig import VIEW, Desk
+from tests.monitor.rig import VIEW, Desk, form_token
 from tests.support.queue_double import Sums
 
 HOST = "http://example.org/"
@@ -152,6 +152,16 @@ def test_a_url_says_where_it_is_and_is_fetched_again(admin: Desk, crawl: Crawl) 
     assert refused.status_code == 400
 
 
+def test_crawls_that_may_know_a_url_are_counted_while_redis_is_away(admin: Desk) -> None:
+    for name in ("one", "two"):
+        admin.crawl(name)
+    admin.queue.lost_node = "b"
+    html = admin.get(f"/monitor/url?url={HOST}lost").text
+    assert "2 crawls do not say what waits of it" in html
+    assert html.count("Redis at redis://b is away") == 1
+    assert "section class" not in html
+
+
 def test_attempts_are_told_with_their_kinds(admin: Desk, crawl: Crawl) -> None:
     url = f"{HOST}d2"
     tried = Attempt(
@@ -237,6 +247,19 @@ def test_who_only_looks_sees_all_of_it_and_no_form(desk: Desk) -> None:
         assert answer.text.count("<form method") == 1, path
 
 
+def test_a_page_that_fails_keeps_the_menu_of_who_is_logged_in(admin: Desk) -> None:
+    for path, said in (("/monitor/nothing", "No page has"), ("/monitor/crawls/none", "none")):
+        failed = admin.get(path)
+        assert failed.status_code == 404
+        assert said in failed.text
+        assert 'href="/monitor/nodes"' in failed.text
+        assert form_token(failed.text) == admin.stamp()
+    elsewhere = admin.ask("GET", "/monitor/nothing", {}, host="elsewhere.example")
+    assert elsewhere.status_code == 404
+    assert form_token(failed.text) not in elsewhere.text
+    assert "/monitor/nodes" not in elsewhere.text
+
+
 # -- the system
 
 
@@ -262,7 +285,7 @@ def test_hosts_show_the_pause_that_is_kept_and_not_only_their_own(
     admin: Desk, crawl: Crawl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = admin.get("/monitor/hosts").text.partition('id="slowest"')[2]
-    assert '<td class="n">4 seconds</td>' in listed
+    assert ">4 seconds</td>" in listed
     state = HostState(host="example.org", partition=1, delay=2.0, kept_delay=30.0, sessions=1)
     monkeypatch.setattr(admin.queue, "host", lambda name: state)
     html = admin.get("/monitor/hosts/example.org").text
@@ -372,7 +395,7 @@ def test_plots_go_back_by_what_was_noted_each_minute(admin: Desk, crawl: Crawl) 
 
 
 def test_nodes_are_shown_ordered_and_drained(admin: Desk) -> None:
-    assert "Nobody is here" in admin.get("/monitor/nodes").text
+    assert "No worker is at work" in admin.get("/monitor/nodes").text
     facts = Facts(
         machine="box", pages_per_second=2.5, rss_bytes=5_000_000, greenlets=300, sessions=7,
         options={"greenlets": InForce(300, "environment")}, failures={"timeout": 3},
@@ -390,7 +413,7 @@ def test_nodes_are_shown_ordered_and_drained(admin: Desk) -> None:
     assert drained.headers["location"] == "/monitor/nodes?said=ordered"
     assert "draining" in admin.get("/monitor/nodes").text
     one = admin.get("/monitor/nodes/w").text
-    for said in ("7 of 300", "its environment", "too slow 3", "box"):
+    for said in ("7 of 300", "its environment", "too slow: 3", "box"):
         assert said in one
     revision = {"revision": "1", "stay": "1"}
     fields = {"o.drain": "", "o.greenlets": "50", "o.log_level": "debug", "o.processes": ""}

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from msgspec.structs import fields
 
 from greencrawl.monitor.figures import SPANS
 from greencrawl.monitor.views.table import VIEWS
 from greencrawl.monitor.words import LANGUAGES, TEXTS, language_of, words
-from greencrawl.schema.records import AlertKind, FailureKind, PutOff
+from greencrawl.schema.records import AlertKind, CrawlOptions, FailureKind, NodeOptions, PutOff
 from tests.support.checkout import ROOT
 
 MONITOR = ROOT / "monitor"
@@ -45,6 +46,14 @@ def test_both_languages_have_all_texts() -> None:
 def _places(text: str | dict[str, str]) -> set[str]:
     said = text if isinstance(text, str) else " ".join(text.values())
     return {name for _, name, _, _ in string.Formatter().parse(said) if name}
+
+
+def test_options_are_described_in_each_other_language() -> None:
+    named = [field.name for record in (CrawlOptions, NodeOptions) for field in fields(record)]
+    for language in set(LANGUAGES) - {"en"}:
+        assert sorted(words(language).options) == sorted(set(named))
+        assert "lang" not in words(language).described("delay", "Least pause")
+    assert words("en").described("delay", "<b>") == '<span lang="en">&lt;b&gt;.</span>'
 
 
 def test_every_text_that_is_used_is_there() -> None:

@@ -33,10 +33,9 @@ from greencrawl.schema.records import (
     TaskKind,
 )
 from greencrawl.store.base import DUTY_SECONDS, MARGIN, Store
-from greencrawl.store.mysql.recrawl import periods as mysql_periods
 from greencrawl.store.mysql.store import MysqlStore
-from greencrawl.store.sqlite.recrawl import periods as sqlite_periods
 from greencrawl.store.sqlite.store import SqliteStore
+from greencrawl.store.tables import periods
 from tests.support.store_calendar import CalendarContract
 from tests.support.store_content import ContentContract
 from tests.support.store_hooks import HookContract
@@ -526,8 +525,7 @@ class StoreContract(
         self, store: Store, crawl: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         now, hour = epoch_ms(), 3_600_000
-        for kind in ("sqlite", "mysql"):
-            monkeypatch.setattr(f"greencrawl.store.{kind}.store.epoch_ms", lambda: now)
+        monkeypatch.setattr("greencrawl.store.common.epoch_ms", lambda: now)
         read = store.put_crawl("news", CrawlOptions(recrawl=Recrawl(every="1h")), [])
         store.rest(crawl, hour, version=read.version)
         now -= 2 * hour
@@ -613,8 +611,7 @@ class StoreContract(
     def test_a_round_is_counted_only_where_that_is_cheap(
         self, store: Store, crawl: int, monkeypatch: pytest.MonkeyPatch, most: int, total: int
     ) -> None:
-        module = mysql_periods if isinstance(store, MysqlStore) else sqlite_periods
-        monkeypatch.setattr(module, "COUNT_PAGES", most)
+        monkeypatch.setattr(periods, "COUNT_PAGES", most)
         empty = store.begin_round(crawl, "anew")
         assert store.count_round(crawl, empty).total == -1, "there was none when it began"
         store.queue_round(crawl, empty, "", [], end=True)

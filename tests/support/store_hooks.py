@@ -14,7 +14,7 @@ from greencrawl.schema.records import (
     Refusal,
 )
 from greencrawl.store.base import Store
-from greencrawl.store.sqlite.tables.hooks import MESSAGES, OTHER
+from greencrawl.store.tables.hooks import MESSAGES, OTHER
 from tests.support.store_records import attempt, page
 
 BROKEN = "KeyError: 'price'"

@@ -17,6 +17,7 @@ from greencrawl.broker.frontier.nodes import node as node_module
 from greencrawl.broker.frontier.recovery import debts as debts_module
 from greencrawl.broker.frontier.recovery import opening as recovery_module
 from greencrawl.broker.frontier.recovery import replay as replay_module
+from greencrawl.store import common as common_module
 from greencrawl.store.sqlite import store as sqlite_module
 from tests.support.paced import Pace
 
@@ -34,6 +35,7 @@ def turned(pace: Pace, *more: tuple[Any, str, Any]) -> Iterator[None]:
         (recovery_module, "gevent", pace.gevent()),
         (clock_module, "gevent", pace.gevent()),
         (sqlite_module, "epoch_ms", pace.epoch_ms),
+        (common_module, "epoch_ms", pace.epoch_ms),
         *(
             (m, "monotonic", pace.monotonic)
             for m in (

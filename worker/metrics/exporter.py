@@ -20,6 +20,7 @@ from pathlib import Path
 from greencrawl.schema.bearer import is_loopback
 from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.log import logger
+from greencrawl.schema.process.parent import die_with
 from greencrawl.schema.settings import Settings
 
 log = logger("metrics")
@@ -61,12 +62,11 @@ class Exporter:
         """Return the id of the serving process; 0 if there is none now."""
         return self._pid
 
-    def look(self, bind_to_parent: Callable[[int], None]) -> None:
+    def look(self) -> None:
         """Start the process if there is none.
 
-        ``bind_to_parent`` lets it die with its parent, whose process id it gets. It holds the
-        parent's lock on the worker's id, as all its children do. So a supervisor that waits for
-        that lock, after the parent was killed, finds the address free.
+        It dies with its parent, and holds the parent's lock on the worker's id, as all its children
+        do: who waits for that, in place of a supervisor that was killed, finds the address free.
         """
         if self._pid and os.waitpid(self._pid, os.WNOHANG)[0]:
             log.error("exporter_died", pid=self._pid)
@@ -80,7 +80,7 @@ class Exporter:
             try:
                 for number in (signal.SIGTERM, signal.SIGINT):
                     signal.signal(number, signal.SIG_IGN)  # the parent ends it, after the others
-                bind_to_parent(parent)
+                die_with(parent)
                 self._serve()
             except BaseException:  # nothing of it may continue in the rest of the supervisor
                 log.exception("exporter_failed")

@@ -8,13 +8,12 @@ Pages of costly hosts (``costly.py``) are read here, too.
 
 The worker starts the process at the first suspect and ends it when it has had none for a while. It
 serves one suspect at a time, at a lower priority than the crawl's. Requests and answers
-(``messages.py``) go over a socket pair, so that what a user's function prints goes to the usual
-place. The kernel kills it with its worker (PR_SET_PDEATHSIG).
+(``messages.py``) go over a socket pair, so that what a user's function prints goes where it always
+does. The kernel kills it with its worker.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import socket
@@ -29,6 +28,7 @@ from gevent.lock import BoundedSemaphore
 from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.log import logger
 from greencrawl.schema.net.permits import Permits
+from greencrawl.schema.process.parent import die_with, end_of
 from greencrawl.schema.records import Failure, FailureKind, Fetched, Task
 from greencrawl.schema.settings import load
 from greencrawl.worker.auth.base import Grant, Verdict
@@ -72,8 +72,6 @@ STEPS = 8
 """Steps in which the time of a page is counted."""
 NICENESS = 10
 """A page that loops must not take half of a core from the crawl."""
-
-_PR_SET_PDEATHSIG = 1
 
 log = logger("alone")
 
@@ -249,10 +247,9 @@ class Quarantine:
         """Say how the process ended that has just closed its end of the socket."""
         assert self._process
         try:
-            status = self._process.wait(5)
+            return end_of(self._process.wait(5))
         except subprocess.TimeoutExpired:
             return "nothing said"
-        return signal.Signals(-status).name if status < 0 else f"status {status}"
 
     def _peer(self) -> socket.socket:
         """Return a socket whose other end is ready.
@@ -309,9 +306,7 @@ class Quarantine:
 def main(descriptor: int, parent: int) -> int:
     """Run ``greencrawl.worker --quarantine DESCRIPTOR PARENT``, until the worker closes the
     socket."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # the parent died before the kernel was told
-        return 1
+    die_with(parent)
     os.nice(NICENESS)
     pool_trees()  # without it no parse can be stopped
     form_page.read_alone()

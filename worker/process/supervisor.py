@@ -1,19 +1,18 @@
 """The parent of a worker's processes: it starts them, watches them, and never crawls itself.
 
-Life of a child: started → ready (it has reconciled with a broker) → gone. If its crash record names
-the page that it was reading, it is started again at once, and charges that page alone; otherwise
-after a back-off. A child whose hub hung for ``stall_seconds`` is killed and treated in the same
-way. Time for which the supervisor itself was frozen does not count: the cause (a signal to all, a
-container's freezer) may have frozen all of them. Children that die again and again before they are
-ready are given up, with the reason on the last line of the log. A child cannot outlive its parent:
-the kernel kills it (PR_SET_PDEATHSIG).
+Life of a child: started → ready (it has reconciled with a broker) → gone. If the page that it was
+reading is known from its crash record, it is started again at once, and charges that page alone;
+else after a back-off. A child whose hub stood still for ``stall_seconds`` is killed and treated
+likewise. Time for which the supervisor itself stood still does not count: the cause (a signal to
+all, a container's freezer) may have frozen all of them. Children that die again and again before
+they are ready are given up, with the reason on the last line of the log. A child cannot outlive its
+parent: the kernel kills it.
 
 There are no greenlets here: one thread sleeps in ``sigtimedwait``.
 """
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import signal
@@ -27,6 +26,7 @@ from pathlib import Path
 
 from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.log import logger, set_level
+from greencrawl.schema.process.parent import die_with, end_of
 from greencrawl.schema.records import FailureKind
 from greencrawl.schema.settings import Settings
 from greencrawl.worker.metrics import table, tallies
@@ -46,7 +46,6 @@ MAX_FALSE_STARTS = 5
 _BACKOFF_SECONDS = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0)
 _LOCK_SECONDS = 3.0
 _START_SECONDS = 120.0
-_PR_SET_PDEATHSIG = 1
 _WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 _STARTS, _PROCESS_ID = table.SLOT["process_starts"], table.SLOT["process_id"]
 _DEATHS = table.by_label("process_deaths")
@@ -165,7 +164,7 @@ class Supervisor:
             path.unlink()
         if self._settings.metrics_bind is not None:
             self._exporter = Exporter(self._settings, place, self._clock)
-            self._exporter.look(_bind_to_parent)
+            self._exporter.look()
 
     def _child(self, number: int) -> Child:
         """Return a child that is about to be started; its counters continue from an earlier one."""
@@ -247,7 +246,7 @@ class Supervisor:
                 self._check_beats(child, now)
                 self._check_leaving(child, now)
         if self._exporter is not None:
-            self._exporter.look(_bind_to_parent)
+            self._exporter.look()
         if self._stopping_since is not None and now - self._stopping_since > self._grace:
             log.warning("children_killed_after_grace", grace_seconds=self._grace)
             self._kill_all()
@@ -334,7 +333,7 @@ class Supervisor:
         log.error(
             "child_died",
             child=child.number,
-            status=_status(status),
+            status=end_of(status).removeprefix("status "),
             cause=str(child.cause),
             charged=suspect.url if suspect else "",
         )
@@ -348,11 +347,5 @@ class Supervisor:
 
 def _bind_to_parent(parent: int) -> None:
     """Bind a child to its parent's life before exec, and unblock its signals."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # the parent died before the kernel was told
-        os._exit(1)
+    die_with(parent)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
-
-
-def _status(status: int) -> str:
-    return signal.Signals(-status).name if status < 0 else str(status)

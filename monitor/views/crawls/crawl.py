@@ -24,7 +24,8 @@ def place(name: str, more: str = "") -> str:
 def part(look: Look) -> Data:
     """Return its state."""
     crawl = look.figures.crawl(look.path["crawl"])
-    span = look.asked("span") if look.asked("span") in SPANS else "hour"
+    going = crawl.state in ("active", "paused")  # of others nothing is new in the last hour
+    span = look.asked("span") if look.asked("span") in SPANS else "hour" if going else "month"
     stats, why = None, ""
     try:
         stats = look.figures.stats(crawl)
@@ -36,6 +37,7 @@ def part(look: Look) -> Data:
         "crawl": crawl,
         "stats": stats,
         "why": why,
+        "workers": _workers(look) if stats is not None else None,
         "silent": look.figures.silent() if stats is not None and stats.leased else [],
         "rate": look.figures.rate(crawl.name) if crawl.state == "active" else None,
         "plot": look.figures.plot([crawl], span),
@@ -44,6 +46,15 @@ def part(look: Look) -> Data:
         "failures": failures,
         "withheld": {kind: n for kind, n in withheld.items() if n and kind in WITHHELD},
     }
+
+
+def _workers(look: Look) -> int | None:
+    """Processes that are heard of; None where a Redis node does not say."""
+    try:
+        system = look.figures.system()
+    except Unavailable:
+        return None
+    return system.workers if not system.away else None
 
 
 def frame(look: Look) -> Data:

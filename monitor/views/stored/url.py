@@ -17,11 +17,14 @@ def show(look: Look) -> Data:
     if len(url) > MOST_LETTERS:
         raise InvalidConfig([("url", f"has at most {MOST_LETTERS} letters")])
     states = explain.explain(look.service, url, name or None) if url else []
-    known = [one for one in states if one.state != "unseen"]
+    away = [one for one in states if one.state == "away"]
+    known = [one for one in states if one.state not in ("unseen", "away")]
+    shown = known if known or away else states[:1]
     return {
         "url": url,
-        "states": known or states[:1],
-        "others": len(states) - len(known or states[:1]),
+        "states": shown,
+        "away": away,
+        "others": len(states) - len(shown) - len(away),
         "host": _host(url),
         "crawls": [crawl.name for crawl in look.figures.crawls()],
     }

@@ -17,7 +17,6 @@ class Node(Struct, frozen=True, kw_only=True):
 
     id: str
     address: str
-    epoch: int
     partitions: int
     used: int
     budget: int
@@ -41,7 +40,6 @@ def part(look: Look) -> Data:
     identity = store.frontier()
     memory = look.shared.get("memory", lambda: _memory(look), MEMORY_SECONDS)
     away, debts, addresses = frontier.nodes_away(), store.debts(), store.addresses()
-    epochs = store.clock().epochs
     nodes = []
     for node in identity.nodes if identity is not None else ():
         own = [one for one in memory if one.node == node]
@@ -50,7 +48,6 @@ def part(look: Look) -> Data:
             Node(
                 id=node,
                 address=addresses.get(node, ""),
-                epoch=epochs.get(node, 0),
                 partitions=len(own),
                 used=sum(one.used for one in known) if known else -1,
                 budget=sum(one.budget for one in known) if known else -1,
@@ -65,7 +62,6 @@ def part(look: Look) -> Data:
         "repairs": [one for one in repairs if one.phase != "none"],
         "memory": list(enumerate(memory)),
         "full": frontier.full,
-        "clock": store.clock().clock,
     }
 
 

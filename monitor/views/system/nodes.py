@@ -49,6 +49,11 @@ class Node(Struct, frozen=True, kw_only=True):
         return sum(float(getattr(facts, fact)) for facts in here)
 
     @property
+    def said(self) -> list[tuple[str, str]]:
+        """What it is ordered."""
+        return _said(self.ordered)
+
+    @property
     def disk(self) -> float:
         """Return the used share of the fullest disk."""
         return max((one.facts.disk_used for one in self.members), default=0.0)

@@ -6,7 +6,7 @@ there yet cannot be locked: of two who insert it the second replaces what the fi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from greencrawl.schema.records import Due, Observation
 from greencrawl.store import planned
@@ -14,6 +14,7 @@ from greencrawl.store.mysql.connection import Db
 from greencrawl.store.mysql.statements import chunks, insert, keys, numbers, raw
 from greencrawl.store.planned import Plan, Settled
 from greencrawl.store.rows import Row
+from greencrawl.store.tables.plans import plan_of
 
 FREED_ROWS = 1000
 """Rows that one transaction of :func:`free` changes."""
@@ -23,25 +24,6 @@ _REPLACE = "ON DUPLICATE KEY UPDATE " + ", ".join(
     f"{name} = VALUES({name})" for name in _COLUMNS.split(", ")[2:]
 )
 _WAITING = "FROM calendar FORCE INDEX (calendar_due) WHERE queued = 0 AND crawl = %s"
-
-
-def plans(db: Db, crawls: Collection[int]) -> dict[int, Plan]:
-    """Return the plans of those crawls that have a calendar."""
-    if not crawls:
-        return {}
-    some = ", ".join(f"{crawl:d}" for crawl in crawls)
-    db.execute(
-        "SELECT id, JSON_EXTRACT(options, '$.recrawl'), (SELECT started_ms FROM periods "
-        "WHERE crawl = crawls.id ORDER BY number DESC LIMIT 1), started_ms FROM crawls "
-        f"WHERE id IN ({some}) AND deleted = 0"
-    )
-    made = {row[0]: planned.plan_of(*row[1:]) for row in db.fetchall()}
-    return {crawl: plan for crawl, plan in made.items() if plan.deepest >= 0}
-
-
-def plan_of(db: Db, crawl: int) -> Plan | None:
-    """Return the crawl's plan, if it has a calendar."""
-    return plans(db, [crawl]).get(crawl)
 
 
 def settle(db: Db, observations: Sequence[Observation], by_crawl: dict[int, Plan]) -> Settled:
@@ -71,42 +53,6 @@ def add(db: Db, crawl: int, observations: Sequence[Observation]) -> None:
         sql = "SELECT fingerprint FROM calendar WHERE"
         there = {row[0] for row in keys(db, sql, crawl, wanted, "FOR UPDATE")}
         settle(db, [o for o in observations if o.fingerprint not in there], {crawl: plan})
-
-
-def row_of(db: Db, crawl: int, fingerprint: int) -> planned.Row | None:
-    """Return a URL's row."""
-    sql = f"SELECT {_COLUMNS} FROM calendar WHERE crawl = %s AND fingerprint = %s"
-    db.execute(sql, (crawl, fingerprint))
-    found = db.fetchone()
-    return planned.Row(*found) if found else None
-
-
-def partitions(db: Db, crawl: int, until_s: int, lock: str = "") -> list[int]:
-    """Return partitions in which rows of a crawl are due: two look-ups each."""
-    found, p = [], -1
-    sql = f"SELECT partition_no, due_s {_WAITING} AND partition_no > %s"
-    while db.execute(f"{sql} ORDER BY partition_no, due_s LIMIT 1{lock}", (crawl, p)):
-        ((p, due_s),) = db.fetchall()
-        if due_s <= until_s:
-            found.append(p)
-    return found
-
-
-def is_due(db: Db, crawl: int) -> bool:
-    """Tell whether a row of a crawl waits to be asked for in this period; the row is locked."""
-    plan = plan_of(db, crawl)
-    return plan is not None and bool(partitions(db, crawl, plan.started_s))
-
-
-def places(db: Db) -> list[tuple[int, int]]:
-    """Return (crawl, partition) wherever rows of an active crawl are due."""
-    db.execute("SELECT id FROM crawls WHERE deleted = 0 AND state = 'active' ORDER BY id")
-    active = [row[0] for row in db.fetchall()]
-    return [
-        (crawl, p)
-        for crawl, plan in plans(db, active).items()
-        for p in partitions(db, crawl, plan.started_s)
-    ]
 
 
 def due(db: Db, crawl: int, partition: int, after: tuple[int, int, int], limit: int) -> list[Due]:
@@ -176,16 +122,6 @@ def taken(db: Db, crawl: int, rows: Sequence[Due], node: str, epoch: int) -> int
     return len(found)
 
 
-def drop(db: Db, crawl: int, rows: Sequence[Due]) -> None:
-    """Delete rows that cannot be asked for, if nothing was noted of them since they were read."""
-    for one in sorted(rows):
-        db.execute(
-            "DELETE FROM calendar WHERE crawl = %s AND fingerprint = %s AND queued = 0 "
-            "AND checked_ms = %s",
-            (crawl, one.fingerprint, one.checked_ms),
-        )
-
-
 def postpone(db: Db, crawl: int, partition: int, row: Due) -> int:
     """Move a host's rows that are due at the row's date to the next period; return how many, of one
     step."""
@@ -207,9 +143,3 @@ def free(db: Db, partition: int, epoch: int) -> int:
         f"LIMIT {FREED_ROWS}",
         (partition, epoch),
     )
-
-
-def free_crawl(db: Db, crawl: int) -> None:
-    """Let all rows of a crawl wait: it had no calendar for a while, and nothing was noted in
-    them."""
-    db.execute("UPDATE calendar SET queued = 0 WHERE crawl = %s AND queued > 0", (crawl,))

@@ -9,6 +9,7 @@ from operator import itemgetter
 from greencrawl.store.bodies import Place
 from greencrawl.store.mysql import rows
 from greencrawl.store.mysql.connection import Db
+from greencrawl.store.mysql.ids import NUMBERS
 from greencrawl.store.mysql.rows import Page
 from greencrawl.store.mysql.statements import chunks, literal, numbers, raw
 from greencrawl.store.mysql.transaction import CommitAttempt
@@ -59,7 +60,7 @@ def write(
     if not new:
         return
     rows.pack_bodies(running.codec, [wanted[body] for body in new if body not in places])
-    first = running.ids.take(len(new))
+    first = NUMBERS.take(len(new))
     digests: list[Row] = []
     bodies: list[Row] = []
     for at, (crawl, digest) in enumerate(new, start=first):

@@ -12,25 +12,25 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from greencrawl.schema.records import HookCount, HookFailure, HookRefusal, HookRun, Refusal
+from greencrawl.schema.records import HookRun
 from greencrawl.store import rows
 from greencrawl.store.mysql.connection import Db
 from greencrawl.store.mysql.statements import insert, keys
 from greencrawl.store.mysql.transaction import Key, by_crawl
 from greencrawl.store.rows import Row
-from greencrawl.store.sqlite.tables.hooks import cleaned, shortened, told_apart
+from greencrawl.store.tables.hooks import Key as Message
+from greencrawl.store.tables.hooks import cleaned, told_apart
 
 _COLUMNS = "crawl, fingerprint, function, at_ms, url, message"
-_Message = tuple[str, str]
 
 
 class Sums:
     """The changes of a transaction to the sums by message; :meth:`write` them at its end."""
 
     def __init__(self) -> None:
-        self._added: Counter[tuple[int, _Message]] = Counter()
+        self._added: Counter[tuple[int, Message]] = Counter()
 
-    def add(self, crawl: int, key: _Message, pages: int) -> None:
+    def add(self, crawl: int, key: Message, pages: int) -> None:
         """Count ``pages`` more (or fewer, below 0) of a crawl with this (function, message)."""
         self._added[crawl, key] += pages
 
@@ -61,7 +61,7 @@ def settle(db: Db, runs: Sequence[HookRun], current: Mapping[Key, int], most_byt
     apart = [key for key in sorted(latest) if key not in current]
     since = dict(current) | _fetched(db, apart)
     new: list[Row] = []
-    known: dict[int, set[_Message]] = {}
+    known: dict[int, set[Message]] = {}
     for key, run in sorted(latest.items()):
         if since.get(key, run.at_ms) > rows.bounded(run.at_ms):
             continue
@@ -91,9 +91,9 @@ def _any(db: Db, crawls: Iterable[int]) -> bool:
     return bool(db.execute(f"SELECT 1 FROM hook_sums WHERE crawl IN ({named}) LIMIT 1"))
 
 
-def _there(db: Db, wanted: Sequence[Key]) -> defaultdict[Key, list[_Message]]:
+def _there(db: Db, wanted: Sequence[Key]) -> defaultdict[Key, list[Message]]:
     """Return what is known of these pages, locked."""
-    found: defaultdict[Key, list[_Message]] = defaultdict(list)
+    found: defaultdict[Key, list[Message]] = defaultdict(list)
     sql = "SELECT fingerprint, function, message FROM hook_failures WHERE"
     for crawl, some in by_crawl(wanted):
         tail = "ORDER BY fingerprint, function FOR UPDATE"
@@ -111,76 +111,6 @@ def _fetched(db: Db, wanted: Sequence[Key]) -> dict[Key, int]:
     }
 
 
-def _messages(db: Db, crawl: int) -> set[_Message]:
+def _messages(db: Db, crawl: int) -> set[Message]:
     db.execute("SELECT function, message FROM hook_sums WHERE crawl = %s AND pages > 0", (crawl,))
     return {(function.decode(), message.decode()) for function, message in db.fetchall()}
-
-
-def counts(db: Db, crawl: int) -> list[HookCount]:
-    """See ``Store.hook_counts``."""
-    db.execute(
-        "SELECT function, message, pages FROM hook_sums WHERE crawl = %s AND pages > 0 "
-        "ORDER BY pages DESC, function, message",
-        (crawl,),
-    )
-    return [
-        HookCount(function.decode(), message.decode(), pages)
-        for function, message, pages in db.fetchall()
-    ]
-
-
-def failures(
-    db: Db, crawl: int, function: str, message: str, first: int, limit: int
-) -> list[tuple[int, HookFailure]]:
-    """Return (fingerprint, failure) by fingerprint, from ``first`` on; see
-    ``Store.hook_failures``."""
-    db.execute(
-        "SELECT fingerprint, url, function, message, at_ms FROM hook_failures "
-        "WHERE crawl = %s AND function = %s AND message = %s AND fingerprint >= %s "
-        "ORDER BY fingerprint LIMIT %s",
-        (crawl, function.encode(), shortened(message).encode(), first, limit),
-    )
-    return [
-        (number, HookFailure(url=url, function=name.decode(), message=text.decode(), at_ms=at_ms))
-        for number, url, name, text, at_ms in db.fetchall()
-    ]
-
-
-def pages(db: Db, crawl: int, functions: Sequence[str], first: int, limit: int) -> list[int]:
-    """See ``Store.hook_pages``."""
-    named = ", ".join(["%s"] * len(functions))
-    db.execute(
-        "SELECT DISTINCT fingerprint FROM hook_failures WHERE crawl = %s AND fingerprint >= %s "
-        f"AND function IN ({named}) ORDER BY fingerprint LIMIT %s",
-        (crawl, first, *(name.encode() for name in functions), limit),
-    )
-    return [row[0] for row in db.fetchall()]
-
-
-def put_refusals(
-    db: Db, worker: str, host: str, refusals: Sequence[Refusal], until_ms: int
-) -> None:
-    """See ``Store.put_refusals``."""
-    db.execute("DELETE FROM refusals WHERE worker = %s", (worker.encode(),))
-    for one in refusals:
-        hook, reason = rows.clean(one.hook), rows.clean(one.reason)
-        db.execute(
-            "INSERT INTO refusals (worker, crawl, host, hook, reason, until_ms) "
-            "SELECT %s, id, %s, %s, %s, %s FROM crawls WHERE id = %s AND deleted = 0 "
-            "ON DUPLICATE KEY UPDATE until_ms = VALUES(until_ms)",
-            (worker.encode(), rows.clean(host).encode(), hook.encode(), reason, until_ms,
-             one.crawl),
-        )  # fmt: skip
-
-
-def refusals(db: Db, now_ms: int) -> list[tuple[int, HookRefusal]]:
-    """See ``Store.refusals``."""
-    db.execute(
-        "SELECT crawl, worker, host, hook, reason FROM refusals WHERE until_ms > %s "
-        "ORDER BY worker, crawl",
-        (now_ms,),
-    )
-    return [
-        (crawl, HookRefusal(worker.decode(), host.decode(), hook.decode(), reason))
-        for crawl, worker, host, hook, reason in db.fetchall()
-    ]

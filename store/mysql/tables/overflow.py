@@ -16,11 +16,12 @@ from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import Admission, Overflow, pack_redirects, unpack_redirects
 from greencrawl.store import rows as common
 from greencrawl.store.mysql.connection import Db
-from greencrawl.store.mysql.ids import Numbers
+from greencrawl.store.mysql.ids import NUMBERS
 from greencrawl.store.mysql.statements import chunks, insert, keys, numbers, raw
-from greencrawl.store.mysql.tables import crawls, replay_log
 from greencrawl.store.rows import Row
 from greencrawl.store.sqlite.tables.overflow import QUEUED
+from greencrawl.store.tables.crawls import IS_FINISHED, reopen_finished
+from greencrawl.store.tables.nodes import clock
 
 FREED_ROWS = 1000
 """Rows that one transaction of :func:`free` changes."""
@@ -31,17 +32,16 @@ _STATEMENT = 1024 * 1024  # every server takes this much
 _COLUMNS = "crawl, fingerprint, id, partition_no, stamp, level, depth, redirects, host, url"
 
 
-def put(db: Db, ids: Numbers, crawl: int, items: Sequence[Overflow]) -> None:
+def put(db: Db, crawl: int, items: Sequence[Overflow]) -> None:
     """Add rows; an existing one waits again, at the better of both levels."""
     if not db.execute(
-        f"SELECT {replay_log.IS_FINISHED} FROM crawls WHERE id = %s AND deleted = 0 "
-        "LOCK IN SHARE MODE",
+        f"SELECT {IS_FINISHED} FROM crawls WHERE id = %s AND deleted = 0 LOCK IN SHARE MODE",
         (crawl,),
     ):
         return
     if db.fetchall()[0][0]:
-        crawls.reopen_finished(db, [crawl])
-    stamp = replay_log.clock(db).clock
+        reopen_finished(db, [crawl])
+    stamp = clock(db).clock
     wanted: dict[int, Overflow] = {}
     for one in items:
         known = wanted.get(one.fingerprint)
@@ -58,7 +58,7 @@ def put(db: Db, ids: Numbers, crawl: int, items: Sequence[Overflow]) -> None:
             (stamp, min(there[number], wanted[number].item.level), crawl, number),
         )
     new = [one for number, one in wanted.items() if number not in there]
-    first = ids.take(len(new) or 1)
+    first = NUMBERS.take(len(new) or 1)
     rows: list[Row] = [
         (
             crawl, one.fingerprint, first + index, one.partition, stamp, one.item.level,
@@ -155,7 +155,7 @@ def taken(db: Db, items: Sequence[Overflow], node: str, epoch: int) -> None:
                (node.encode(),))  # fmt: skip
     if any(name and known > epoch for name, known in db.fetchall()):
         return
-    stamp = replay_log.clock(db).clock
+    stamp = clock(db).clock
     for found in _locked(db, items):
         for crawl, group in groupby(found, itemgetter(0)):
             some = [number for _, number in group]
@@ -196,12 +196,12 @@ def _delete(db: Db, crawl: int, fingerprints: Sequence[int]) -> None:
         raw(db, sql % (crawl, numbers(some)))
 
 
-def free(db: Db, partition: int, since: int) -> int:
+def free(db: Db, partition: int, since: int = 0) -> int:
     """Let rows wait again that were queued ``since`` or later, or at an unknown time.
 
     Returns how many, of one step.
     """
-    stamp = replay_log.clock(db).clock
+    stamp = clock(db).clock
     return db.execute(
         "UPDATE overflow SET queued = 0, stamp = %s "
         "WHERE partition_no = %s AND (queued >= %s OR queued > 0 AND queued < %s) "

@@ -9,6 +9,7 @@ from msgspec import Struct
 from greencrawl.schema.records import Check
 from greencrawl.store.mysql import rows
 from greencrawl.store.mysql.connection import Db
+from greencrawl.store.mysql.ids import NUMBERS
 from greencrawl.store.mysql.rows import Page
 from greencrawl.store.mysql.statements import chunks, keys, literal, raw
 from greencrawl.store.mysql.transaction import CommitAttempt, Key, by_crawl, replacing
@@ -141,7 +142,7 @@ def _write_winners(
     running: CommitAttempt, winners: Mapping[Key, Page], known: Mapping[Key, Known]
 ) -> None:
     """Append each winner to the wide table, in the order in which they came."""
-    first = running.ids.take(len(winners) or 1)
+    first = NUMBERS.take(len(winners) or 1)
     narrow: dict[bool, list[tuple[Row, str]]] = {False: [], True: []}
     wide: list[tuple[Row, str]] = []
     for place, (key, page) in enumerate(winners.items(), start=first):

@@ -6,20 +6,17 @@ never goes down. So a row that gets a new stamp during the reading is read again
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from greencrawl.schema.records import FINISHED, Stamp
+from greencrawl.schema.records import Stamp
 from greencrawl.store.mysql.connection import Db
 from greencrawl.store.mysql.statements import keys
 from greencrawl.store.rows import Row
+from greencrawl.store.tables.crawls import IS_FINISHED, SEED_ROWS, SEEDS
 
-IS_FINISHED = f"crawls.state = 'done' AND crawls.reason = '{FINISHED}'"
 PACKET_MARGIN = 4096
 """Bytes of a packet around the statement."""
-SEEDS = "id, crawl, forced, urls, stamp"
-SEED_ROWS = 20
-"""Batches that are read at a time; one may hold some megabytes."""
 
 
 class Begun(NamedTuple):
@@ -54,7 +51,7 @@ def begin(db: Db, crawls: Sequence[int] = ()) -> Begun:
     found = db.fetchall()
     _, _, _, value, packet, connection, *_ = found[0]
     return Begun(
-        stamp=Stamp(value, _epochs([row[:2] for row in found])),
+        stamp=Stamp(value, {row[0].decode(): row[1] for row in found if row[0]}),
         alive=frozenset(row[2] for row in found if row[2] is not None),
         finished=frozenset(row[2] for row in found if row[6]),
         recurring=frozenset(row[2] for row in found if row[8]),
@@ -62,74 +59,6 @@ def begin(db: Db, crawls: Sequence[int] = ()) -> Begun:
         most_bytes=packet - PACKET_MARGIN,
         connection=connection,
     )
-
-
-def clock(db: Db) -> Stamp:
-    """Return the store's clock and the epochs, read together."""
-    db.execute("SELECT value, id, epoch FROM clock JOIN nodes")
-    found = db.fetchall()
-    return Stamp(found[0][0], _epochs([row[1:] for row in found]))
-
-
-def tick(db: Db) -> int:
-    """Raise the clock, and return it."""
-    db.execute("UPDATE clock SET value = value + 1")
-    db.execute("SELECT value FROM clock")
-    ((value,),) = db.fetchall()
-    return int(value)
-
-
-def _epochs(found: Sequence[Row]) -> dict[str, int]:
-    return {node.decode(): epoch for node, epoch in found if node}
-
-
-def epochs(db: Db) -> dict[str, int]:
-    """Return node → its epoch, which stays until the transaction ends."""
-    return begin(db).stamp.epochs
-
-
-def raise_epoch(db: Db, node: str, known: int, epoch: int) -> bool:
-    """See ``Store.raise_epoch``. It waits for the commits under way."""
-    db.execute("SELECT id FROM nodes WHERE id = '' FOR UPDATE")
-    db.execute("SELECT epoch FROM nodes WHERE id = %s FOR UPDATE", (node.encode(),))
-    found = db.fetchone()
-    if (found[0] if found else 0) != known:
-        return False
-    db.execute(
-        "INSERT INTO nodes (id, epoch) VALUES (%s, %s) "
-        "ON DUPLICATE KEY UPDATE epoch = VALUES(epoch)",
-        (node.encode(), epoch),
-    )
-    return True
-
-
-def settle_seeds(db: Db, batch: int, least: int, under: Mapping[str, int]) -> bool:
-    """Mark a batch as admitted if it is stamped ``least`` or later and no epoch was raised."""
-    known = epochs(db)
-    if any(known.get(node, 0) > epoch for node, epoch in under.items()):
-        return False
-    db.execute("SELECT stamp, pending FROM seed_batches WHERE id = %s FOR UPDATE", (batch,))
-    found = db.fetchone()
-    if found is None:
-        return True
-    if found[0] < least:
-        return False
-    if found[1]:
-        db.execute("UPDATE seed_batches SET pending = 0 WHERE id = %s", (batch,))
-    return True
-
-
-def restamp_seeds(db: Db, batch: int) -> Stamp:
-    """See ``Store.restamp_seeds``."""
-    now = begin(db).stamp
-    db.execute("SELECT crawl FROM seed_batches WHERE id = %s", (batch,))
-    for row in db.fetchall():  # the end of the crawl must see the batch, or come before
-        db.execute("SELECT id FROM crawls WHERE id = %s LOCK IN SHARE MODE", row)
-    db.execute(
-        "UPDATE seed_batches SET stamp = GREATEST(stamp, %s), pending = 1 WHERE id = %s",
-        (now.clock, batch),
-    )
-    return now
 
 
 def seeds(db: Db, forced: bool, since: int, after: tuple[int, int]) -> list[Row]:

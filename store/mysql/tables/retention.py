@@ -8,12 +8,10 @@ may not be dropped, but rows may stay up to a month longer than the setting says
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from greencrawl.store.mysql.connection import Db
 from greencrawl.store.mysql.tables import partitions
-from greencrawl.store.sqlite.tables.retention import DAY_MS
 
 STEP = 1000
 """Fingerprints of a step; a replica repeats a step as one transaction."""
@@ -53,22 +51,3 @@ class Pass(NamedTuple):
 def old_months(db: Db, before_ms: int) -> list[str]:
     """Return partitions of the journal that only have older rows."""
     return [name for name, bound in partitions.partitions(db) if bound <= before_ms]
-
-
-def drop_expired(db: Db, now_ms: int) -> int:
-    """Delete some blocks that ended a day ago, expired refusals of workers, and empty sums."""
-    dropped = db.execute(
-        f"DELETE FROM blocks WHERE until_ms < %s ORDER BY host LIMIT {STEP}", (now_ms - DAY_MS,)
-    )
-    dropped += db.execute(
-        f"DELETE FROM refusals WHERE until_ms < %s ORDER BY worker, crawl LIMIT {STEP}", (now_ms,)
-    )
-    return dropped + db.execute(
-        f"DELETE FROM hook_sums WHERE pages = 0 ORDER BY crawl, function, message LIMIT {STEP}"
-    )
-
-
-def drop_seeds(db: Db, batches: Sequence[tuple[int, int]]) -> int:
-    """See ``Store.drop_seeds``."""
-    sql = "DELETE FROM seed_batches WHERE id = %s AND stamp = %s AND pending = 0"
-    return sum(db.execute(sql, batch) for batch in batches)

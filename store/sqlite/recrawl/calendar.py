@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from greencrawl.schema.records import Due, Observation
 from greencrawl.store import planned
 from greencrawl.store.planned import Plan, Settled
 from greencrawl.store.sqlite.batches import padded, parts, values
+from greencrawl.store.tables.plans import plan_of
 
 FREED_ROWS = 5000
 """Rows that one step changes, so that it holds the write lock for milliseconds."""
@@ -17,24 +18,6 @@ FREED_ROWS = 5000
 _WAITING = "FROM calendar INDEXED BY calendar_due WHERE queued = 0 AND crawl = :crawl"
 _COLUMNS = planned.COLUMNS
 _REPLACE = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", ")[2:])
-
-
-def plans(db: sqlite3.Connection, crawls: Collection[int]) -> dict[int, Plan]:
-    """Return the plans of those crawls that have a calendar."""
-    marks = ", ".join("?" * len(crawls))
-    found = db.execute(
-        "SELECT id, json_extract(options, '$.recrawl'), (SELECT started_ms FROM periods "
-        "WHERE crawl = crawls.id ORDER BY number DESC LIMIT 1), started_ms FROM crawls "
-        f"WHERE id IN ({marks}) AND deleted = 0",
-        tuple(crawls),
-    )
-    made = {row[0]: planned.plan_of(*row[1:]) for row in found}
-    return {crawl: plan for crawl, plan in made.items() if plan.deepest >= 0}
-
-
-def plan_of(db: sqlite3.Connection, crawl: int) -> Plan | None:
-    """Return the crawl's plan, if it has a calendar."""
-    return plans(db, [crawl]).get(crawl)
 
 
 def settle(
@@ -81,40 +64,6 @@ def _there(db: sqlite3.Connection, crawl: int, numbers: Iterable[int]) -> set[in
         marks = ", ".join("?" * len(some))
         sql = f"SELECT fingerprint FROM calendar WHERE crawl = ? AND fingerprint IN ({marks})"
         found.update(row[0] for row in db.execute(sql, (crawl, *some)))
-    return found
-
-
-def row_of(db: sqlite3.Connection, crawl: int, fingerprint: int) -> planned.Row | None:
-    """Return a URL's row."""
-    sql = f"SELECT {_COLUMNS} FROM calendar WHERE crawl = ? AND fingerprint = ?"
-    found = db.execute(sql, (crawl, fingerprint)).fetchone()
-    return planned.Row(*found) if found else None
-
-
-def partitions(db: sqlite3.Connection, crawl: int, until_s: int) -> list[int]:
-    """Return partitions in which rows of a crawl are due: two look-ups each."""
-    found = db.execute(
-        "WITH RECURSIVE step (p) AS (SELECT -1 UNION ALL SELECT (SELECT MIN(partition) "
-        f"{_WAITING} AND partition > step.p) FROM step WHERE step.p IS NOT NULL) "
-        f"SELECT p FROM step WHERE p >= 0 AND (SELECT MIN(due_s) {_WAITING} AND partition = p) "
-        "<= :until",
-        {"crawl": crawl, "until": until_s},
-    )
-    return [row[0] for row in found]
-
-
-def is_due(db: sqlite3.Connection, crawl: int) -> bool:
-    """Tell whether a row of a crawl waits to be asked for in this period."""
-    plan = plan_of(db, crawl)
-    return plan is not None and bool(partitions(db, crawl, plan.started_s))
-
-
-def places(db: sqlite3.Connection) -> list[tuple[int, int]]:
-    """Return (crawl, partition) wherever rows of an active crawl are due."""
-    active = db.execute("SELECT id FROM crawls WHERE deleted = 0 AND state = 'active'").fetchall()
-    found: list[tuple[int, int]] = []
-    for crawl, plan in plans(db, [row[0] for row in active]).items() if active else ():
-        found += ((crawl, p) for p in partitions(db, crawl, plan.started_s))
     return found
 
 
@@ -166,15 +115,6 @@ def taken(db: sqlite3.Connection, crawl: int, rows: Sequence[Due], node: str, ep
     return changed
 
 
-def drop(db: sqlite3.Connection, crawl: int, rows: Sequence[Due]) -> None:
-    """Delete rows that cannot be asked for, if nothing was noted of them since they were read."""
-    db.executemany(
-        "DELETE FROM calendar WHERE crawl = ? AND fingerprint = ? AND queued = 0 "
-        "AND checked_ms = ?",
-        [(crawl, one.fingerprint, one.checked_ms) for one in rows],
-    )
-
-
 def postpone(db: sqlite3.Connection, crawl: int, partition: int, row: Due) -> int:
     """Move a host's rows that are due at the row's date to the next period; return how many, of one
     step."""
@@ -201,9 +141,3 @@ def free(db: sqlite3.Connection, partition: int, epoch: int) -> int:
         "AND queued < ? LIMIT ?)",
         (partition, epoch, FREED_ROWS),
     ).rowcount
-
-
-def free_crawl(db: sqlite3.Connection, crawl: int) -> None:
-    """Let all rows of a crawl wait: it had no calendar for a while, and nothing was noted in
-    them."""
-    db.execute("UPDATE calendar SET queued = 0 WHERE crawl = ? AND queued <> 0", (crawl,))

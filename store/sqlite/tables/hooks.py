@@ -1,42 +1,19 @@
 """Pages whose hook failed, on SQLite; each function runs in a caller's transaction.
 
-Triggers keep the sums by message. A message with parts that differ from page to page would be
-another message on each page. So after the first :data:`MESSAGES` of a crawl the others are counted
-under :data:`OTHER`.
+Triggers keep the sums by message. Parts that differ from page to page would make a message of its
+own for each page. So beyond ``MESSAGES`` of a crawl the rest are counted under ``OTHER``.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from greencrawl.schema.records import HookCount, HookFailure, HookRefusal, HookRun, Refusal
+from greencrawl.schema.records import HookRun
 from greencrawl.store import rows
 from greencrawl.store.sqlite.batches import padded, parts, values
-
-MESSAGES = 200
-"""About how many messages of a crawl are counted apart."""
-MESSAGE_CHARS = 200
-OTHER = "other"
-
-Key = tuple[str, str]
-"""A function and a message."""
-
-
-def cleaned(run: HookRun) -> list[Key]:
-    """Return a run's failures as columns hold them."""
-    return [(rows.clean(name)[:64], shortened(text)) for name, text in sorted(run.failures.items())]
-
-
-def shortened(message: str) -> str:
-    """Return ``message`` as a column holds it."""
-    return rows.clean(message)[:MESSAGE_CHARS]
-
-
-def told_apart(key: Key, known: Collection[Key]) -> Key:
-    """Return what ``key`` is counted under when ``known`` exist."""
-    return key if key in known or len(known) < MESSAGES else (key[0], OTHER)
+from greencrawl.store.tables.hooks import cleaned, told_apart
 
 
 def settle(db: sqlite3.Connection, runs: Sequence[HookRun]) -> None:
@@ -95,70 +72,3 @@ def _replace(db: sqlite3.Connection, run: HookRun) -> None:
             "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (*page, function, rows.bounded(run.at_ms), rows.clean(run.url), message),
         )
-
-
-def counts(db: sqlite3.Connection, crawl: int) -> list[HookCount]:
-    """See ``Store.hook_counts``."""
-    sql = (
-        "SELECT function, message, pages FROM hook_sums WHERE crawl = ? "
-        "ORDER BY pages DESC, function, message"
-    )
-    return [HookCount(*row) for row in db.execute(sql, (crawl,))]
-
-
-def failures(
-    db: sqlite3.Connection,
-    crawl: int,
-    function: str,
-    message: str,
-    first: int,
-    limit: int,
-) -> list[tuple[int, HookFailure]]:
-    """Return (fingerprint, failure) by fingerprint, from ``first`` on; see
-    ``Store.hook_failures``."""
-    sql = (
-        "SELECT fingerprint, url, function, message, at_ms FROM hook_failures "
-        "WHERE crawl = ? AND function = ? AND message = ? AND fingerprint >= ? "
-        "ORDER BY fingerprint LIMIT ?"
-    )
-    found = db.execute(sql, (crawl, function, shortened(message), first, limit))
-    return [
-        (number, HookFailure(url=url, function=name, message=text, at_ms=at_ms))
-        for number, url, name, text, at_ms in found
-    ]
-
-
-def pages(
-    db: sqlite3.Connection, crawl: int, functions: Sequence[str], first: int, limit: int
-) -> list[int]:
-    """See ``Store.hook_pages``."""
-    named = ", ".join("?" * len(functions))
-    sql = (
-        "SELECT DISTINCT fingerprint FROM hook_failures WHERE crawl = ? AND fingerprint >= ? "
-        f"AND function IN ({named}) ORDER BY fingerprint LIMIT ?"
-    )
-    return [row[0] for row in db.execute(sql, (crawl, first, *functions, limit))]
-
-
-def put_refusals(
-    db: sqlite3.Connection, worker: str, host: str, refusals: Sequence[Refusal], until_ms: int
-) -> None:
-    """See ``Store.put_refusals``."""
-    db.execute("DELETE FROM refusals WHERE worker = ?", (worker,))
-    for one in refusals:
-        db.execute(
-            "INSERT INTO refusals (worker, crawl, host, hook, reason, until_ms) "
-            "SELECT ?, id, ?, ?, ?, ? FROM crawls WHERE id = ? AND deleted = 0 "
-            "ON CONFLICT DO NOTHING",
-            (worker, rows.clean(host), rows.clean(one.hook), rows.clean(one.reason), until_ms,
-             one.crawl),
-        )  # fmt: skip
-
-
-def refusals(db: sqlite3.Connection, now_ms: int) -> list[tuple[int, HookRefusal]]:
-    """See ``Store.refusals``."""
-    sql = (
-        "SELECT crawl, worker, host, hook, reason FROM refusals WHERE until_ms > ? "
-        "ORDER BY worker, crawl"
-    )
-    return [(crawl, HookRefusal(*rest)) for crawl, *rest in db.execute(sql, (now_ms,))]

@@ -18,6 +18,7 @@ from greencrawl.store.base import STEP_ROWS, Detail
 from greencrawl.store.rows import Row
 from greencrawl.store.sqlite.batches import marks, padded
 from greencrawl.store.sqlite.tables import contents
+from greencrawl.store.tables.sql import LAST
 
 CHUNK_ROWS = 500
 CHUNK_BYTES = 8 * 1024 * 1024
@@ -26,7 +27,6 @@ CHUNK_BYTES = 8 * 1024 * 1024
 WINDOW = STEP_ROWS
 """Rows that a filtered step reads."""
 
-LAST = 2**63 - 1
 
 HOST = (
     "replace(replace(substr(url, instr(url, '://') + 3, "
@@ -45,18 +45,6 @@ def validators(db: sqlite3.Connection, crawl: int, fingerprints: Sequence[int]) 
         f"AND status BETWEEN 200 AND 299 AND fingerprint IN ({marks(len(numbers))})",
         (crawl, *numbers),
     ).fetchall()
-
-
-def beyond(cursor: str, least: int = 0) -> int:
-    """Return the first number after a cursor; ``least`` is the first of all. Raises ValueError."""
-    if not cursor:
-        return least
-    if len(cursor) > 20 or not re.fullmatch(r"-?[0-9]+", cursor):
-        raise ValueError(f"no cursor: {cursor[:40]!r}")
-    found = int(cursor)
-    if not least <= found <= LAST:
-        raise ValueError(f"no cursor: {cursor!r}")
-    return found + 1
 
 
 def chunk(db: sqlite3.Connection, sql: str, values: tuple[object, ...]) -> list[Row]:

@@ -14,7 +14,8 @@ from greencrawl.schema.net.urls import host_of
 from greencrawl.schema.records import Admission, Overflow, pack_redirects, unpack_redirects
 from greencrawl.store import rows
 from greencrawl.store.rows import Row
-from greencrawl.store.sqlite.tables import crawls, replay_log
+from greencrawl.store.tables.crawls import reopen_finished
+from greencrawl.store.tables.nodes import clock
 
 FREED_ROWS = 5000
 """Rows that one step of :func:`free` changes, so that it holds the write lock for milliseconds."""
@@ -32,7 +33,7 @@ _NAMED = 400
 
 def put(db: sqlite3.Connection, crawl: int, items: Sequence[Overflow]) -> None:
     """Add rows; an existing one waits again, at the better of both levels."""
-    stamp = replay_log.clock(db).clock
+    stamp = clock(db).clock
     db.executemany(
         "INSERT INTO overflow "
         "(crawl, fingerprint, partition, stamp, level, depth, redirects, host, url) "
@@ -46,7 +47,7 @@ def put(db: sqlite3.Connection, crawl: int, items: Sequence[Overflow]) -> None:
             for one in items
         ],
     )  # fmt: skip
-    crawls.reopen_finished(db, [crawl])
+    reopen_finished(db, [crawl])
 
 
 def best(
@@ -134,7 +135,7 @@ def taken(db: sqlite3.Connection, items: Sequence[Overflow], node: str, epoch: i
     or final state of a deleted row gets a new stamp. A node that comes back in an older state waits
     for that row; the new stamp tells it that the URL is settled.
     """
-    now = replay_log.clock(db)
+    now = clock(db)
     if now.epochs.get(node, 0) > epoch:
         return
     for start in range(0, len(items), _NAMED):
@@ -156,12 +157,12 @@ def taken(db: sqlite3.Connection, items: Sequence[Overflow], node: str, epoch: i
         )
 
 
-def free(db: sqlite3.Connection, partition: int, since: int) -> int:
+def free(db: sqlite3.Connection, partition: int, since: int = 0) -> int:
     """Let rows wait again that were queued ``since`` or later, or at an unknown time.
 
     Returns how many, of one step.
     """
-    stamp = replay_log.clock(db).clock
+    stamp = clock(db).clock
     changed = 0
     for when in (f"queued >= {QUEUED + since:d}", f"queued <> 0 AND queued < {QUEUED:d}"):
         changed += db.execute(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from greencrawl.schema import wire
-from greencrawl.schema.records import Crawl, ParkedShape, SeedBatch
-from greencrawl.store import released, rows
+from greencrawl.schema.records import SeedBatch
+from greencrawl.store import rows
 from greencrawl.store.rows import Codec, Row
 from greencrawl.store.sqlite.batches import marks
-from greencrawl.store.sqlite.tables import crawls
+from greencrawl.store.tables import crawls
+from greencrawl.store.tables.parked import holds
 
 Key = tuple[int, int]
 """A crawl and a fingerprint."""
@@ -25,44 +25,7 @@ def let_go(db: sqlite3.Connection, finals: Sequence[Row]) -> frozenset[Key]:
     if not some:
         return frozenset()
     shapes = {crawl: crawls.get(db, crawl).released for crawl in {row[0] for row in some}}
-    return frozenset(row[:2] for row in some if released.holds(shapes[row[0]], row[_SHAPE]))
-
-
-def shapes(db: sqlite3.Connection, crawl: int, limit: int = 100) -> list[ParkedShape]:
-    """See ``Store.parked_shapes``. It counts in an index, and reads one row for each shape."""
-    found = db.execute(
-        "SELECT shape, COUNT(*), MIN(at_ms), MAX(at_ms) FROM finals INDEXED BY finals_parked "
-        "WHERE crawl = ? AND state = 'parked' GROUP BY shape ORDER BY COUNT(*) DESC, shape LIMIT ?",
-        (crawl, limit),
-    ).fetchall()
-    latest = (
-        "SELECT url, detail FROM finals INDEXED BY finals_parked "
-        "WHERE crawl = ? AND state = 'parked' AND shape = ? ORDER BY at_ms DESC LIMIT 1"
-    )
-    made = []
-    for shape, count, first_ms, last_ms in found:
-        url, detail = db.execute(latest, (crawl, shape)).fetchone()
-        made.append(
-            ParkedShape(
-                shape=shape, host=rows.host(url), reason=detail, count=count, first_ms=first_ms,
-                last_ms=last_ms, example=url,
-            )
-        )  # fmt: skip
-    return made
-
-
-def add_released(db: sqlite3.Connection, crawl: int, shapes: Sequence[str]) -> Crawl:
-    """See ``Store.add_released``."""
-    known = crawls.get(db, crawl)
-    united = released.united(known.released, shapes)
-    if united == known.released:
-        return known
-    db.execute(
-        "UPDATE crawls SET released = ?, revision = revision + 1, version = version + 1 "
-        "WHERE id = ?",
-        (wire.to_json(united).decode(), crawl),
-    )
-    return crawls.get(db, crawl)
+    return frozenset(row[:2] for row in some if holds(shapes[row[0]], row[_SHAPE]))
 
 
 def release(
@@ -80,10 +43,7 @@ def release(
     ).fetchall()
     if not found:
         return None
-    urls = tuple(last.again for last in map(rows.final, found))
-    batch = crawls.add_seeds(db, crawl, codec.pack_links(urls), force=True)
     for start in range(0, len(found), _NAMED):
         numbers = [row[0] for row in found[start : start + _NAMED]]
         db.execute(f"DELETE FROM finals WHERE id IN ({marks(len(numbers))})", numbers)
-    (stamp,) = db.execute("SELECT stamp FROM seed_batches WHERE id = ?", (batch,)).fetchone()
-    return SeedBatch(id=batch, crawl=crawl, urls=urls, force=True, stamp=stamp)
+    return crawls.add_again(db, codec, crawl, list(map(rows.final, found)))

@@ -1,4 +1,4 @@
-"""The log from which a Redis node is refilled: its clock, the epochs of nodes, and its windows.
+"""The log that a Redis node is refilled from: reading a window.
 
 Each function runs in a caller's transaction. A window is all that was stamped since some value of
 the clock. It is read by (stamp, id), a chunk at a time. So a row that gets a new stamp during the
@@ -8,9 +8,8 @@ reading is read again, and none is left out.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from greencrawl.schema.records import Stamp
 from greencrawl.store.rows import Row
 
 MARKS = {
@@ -36,42 +35,6 @@ SEEDS = (
 
 TOGETHER = 500
 """Fingerprints in one statement."""
-
-
-def clock(db: sqlite3.Connection) -> Stamp:
-    """Return the store's clock and the epochs, read together."""
-    (value,) = db.execute("SELECT value FROM clock").fetchone()
-    return Stamp(value, epochs(db))
-
-
-def epochs(db: sqlite3.Connection) -> dict[str, int]:
-    """Return node → its epoch; none for a node that was never opened."""
-    return dict(db.execute("SELECT id, epoch FROM nodes").fetchall())
-
-
-def raise_epoch(db: sqlite3.Connection, node: str, known: int, epoch: int) -> bool:
-    """See ``Store.raise_epoch``."""
-    db.execute("INSERT INTO nodes (id, epoch) VALUES (?, 0) ON CONFLICT DO NOTHING", (node,))
-    sql = "UPDATE nodes SET epoch = ? WHERE id = ? AND epoch = ?"
-    return db.execute(sql, (epoch, node, known)).rowcount == 1
-
-
-def settle_seeds(db: sqlite3.Connection, batch: int, least: int, under: Mapping[str, int]) -> bool:
-    """Mark a batch as admitted if it is stamped ``least`` or later and no epoch was raised."""
-    known = epochs(db)
-    if any(known.get(node, 0) > epoch for node, epoch in under.items()):
-        return False
-    sql = "UPDATE seed_batches SET pending = 0 WHERE id = ? AND stamp >= ?"
-    if db.execute(sql, (batch, least)).rowcount:
-        return True
-    return not db.execute("SELECT 1 FROM seed_batches WHERE id = ?", (batch,)).fetchone()
-
-
-def restamp_seeds(db: sqlite3.Connection, batch: int) -> Stamp:
-    """See ``Store.restamp_seeds``."""
-    now = clock(db)
-    db.execute("UPDATE seed_batches SET stamp = ?, pending = 1 WHERE id = ?", (now.clock, batch))
-    return now
 
 
 def stamps(db: sqlite3.Connection, crawl: int, fingerprints: Sequence[int]) -> list[Row]:

@@ -9,13 +9,10 @@ tables are searched.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 
 from greencrawl.store.rows import Row
 from greencrawl.store.sqlite.tables import attempts, contents
 from greencrawl.store.sqlite.tables.attempts import STEP
-
-DAY_MS = 86_400_000
 
 
 class Successes:
@@ -56,22 +53,3 @@ class Versions:
         kept = f"SELECT crawl, digest FROM versions WHERE {old} AND kept = 1"
         contents.let_go(db, db.execute(kept, values).fetchall())
         return db.execute(f"DELETE FROM versions WHERE {old}", values).rowcount
-
-
-def drop_expired(db: sqlite3.Connection, now_ms: int) -> int:
-    """Delete some blocks that ended a day ago, and expired refusals of workers."""
-    dropped = 0
-    for table, key, before_ms in (
-        ("blocks", "host", now_ms - DAY_MS),
-        ("refusals", "worker, crawl", now_ms),
-    ):
-        some = f"SELECT {key} FROM {table} WHERE until_ms < ? LIMIT {STEP}"
-        sql = f"DELETE FROM {table} WHERE ({key}) IN ({some})"
-        dropped += db.execute(sql, (before_ms,)).rowcount
-    return dropped
-
-
-def drop_seeds(db: sqlite3.Connection, batches: Sequence[tuple[int, int]]) -> int:
-    """See ``Store.drop_seeds``."""
-    sql = "DELETE FROM seed_batches WHERE id = ? AND stamp = ? AND pending = 0"
-    return sum(db.execute(sql, batch).rowcount for batch in batches)

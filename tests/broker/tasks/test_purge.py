@@ -44,7 +44,7 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
 
     monkeypatch.setattr("greencrawl.broker.frontier.coordination.duties.ASK_SECONDS", 0.0)
     monkeypatch.setattr(
-        "greencrawl.broker.tasks.purge.CUT_SECONDS", 0.0
+        "greencrawl.broker.tasks.duty_task.CUT_SECONDS", 0.0
     )  # and nobody else takes it
     monkeypatch.setattr(made.service.duties, "give_up", noted)
     yield made

@@ -136,7 +136,7 @@ def test_a_node_that_nobody_reaches_is_no_reason_to_pass_the_duty_on_all_the_tim
     put(store, crawl, "a.org")
     queue.away = True
     for name in (
-        "tasks.refill.CUT_SECONDS",
+        "tasks.duty_task.CUT_SECONDS",
         "tasks.refill.IDLE_SECONDS",
         "frontier.coordination.duties.RENEW_SECONDS",
     ):
@@ -165,7 +165,7 @@ def test_redis_that_is_away_is_waited_for(
 ) -> None:
     put(store, crawl, "a.org")
     queue.away = True
-    monkeypatch.setattr("greencrawl.broker.tasks.refill.CUT_SECONDS", 0.05)
+    monkeypatch.setattr("greencrawl.broker.tasks.duty_task.CUT_SECONDS", 0.05)
     monkeypatch.setattr("greencrawl.broker.frontier.coordination.duties.RENEW_SECONDS", 0.05)
     refill = Refill(service)
     service.duties.start()

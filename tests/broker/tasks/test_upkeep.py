@@ -37,7 +37,7 @@ from greencrawl.schema.records import (
     Recrawl,
     TaskKind,
 )
-from greencrawl.store.sqlite import store as sqlite_store
+from greencrawl.store import common
 from tests.support.queue_double import Parts, Sums
 from tests.support.store_records import page
 
@@ -284,7 +284,7 @@ def test_a_crawl_that_begins_again_rests_and_wakes_up_with_its_seeds(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [epoch_ms()]
-    for module in (periods_module, sqlite_store):
+    for module in (periods_module, common):
         monkeypatch.setattr(module, "epoch_ms", lambda: now[0])
     seeds = ("https://a.example/", "https://a.example/news")
     crawl = rig.crawl(seeds=seeds, recrawl=Recrawl(every="1h"))

@@ -248,8 +248,9 @@ def test_workers_of_a_killed_command_do_not_linger(folder: Path) -> None:
     parent.kill()
     parent.wait()
     until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
-    until((folder / "stops").exists)
-    assert (folder / "stops").read_text() == "broker\n"
+    stops = folder / "stops"
+    until(lambda: stops.exists() and stops.read_text())
+    assert stops.read_text() == "broker\n"
 
 
 def test_who_stands_still_is_named_and_goes_on_to_end_in_order(folder: Path) -> None:

@@ -129,7 +129,7 @@ from greencrawl.worker.process.supervisor import IdInUse, folder, lock_id
 settings = load()
 held = lock_id(settings)
 exporter = Exporter(settings, folder(settings))
-exporter.look(lambda parent: None)
+exporter.look()
 os.close(held)
 for _ in range(2):
     try:

@@ -1,4 +1,4 @@
-"""Periods and rounds of crawls on MySQL; each function runs in a caller's transaction."""
+"""Periods and rounds of crawls; each function runs in a caller's transaction."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from greencrawl.schema.errors import UnknownCrawl
 from greencrawl.schema.net.scope import deeper_calendar, widened
 from greencrawl.schema.records import FINISHED, Crawl, CrawlOptions, Period, Round, RoundKind
 from greencrawl.store.base import COUNT_PAGES, LATE_MS, PERIODS, WHY
-from greencrawl.store.mysql.connection import Db
-from greencrawl.store.mysql.ids import Numbers
-from greencrawl.store.mysql.recrawl import calendar
-from greencrawl.store.mysql.tables import crawls
 from greencrawl.store.rows import Row
+from greencrawl.store.tables import crawls, plans
+from greencrawl.store.tables.sql import ALONE, Db, change, first, found, is_sqlite
 
 
 def rest(db: Db, crawl: int, every_ms: int, version: int, now_ms: int) -> Crawl:
@@ -23,41 +21,40 @@ def rest(db: Db, crawl: int, every_ms: int, version: int, now_ms: int) -> Crawl:
     last, started_ms = _last_period(db, crawl)
     if not last:  # a crawl from before it had periods
         started_ms = changed.started_ms
-        first = "INSERT INTO periods (crawl, number, started_ms, ended_ms) VALUES (%s, 1, %s, %s)"
-        db.execute(first, (crawl, started_ms, now_ms))
+        sql = "INSERT INTO periods (crawl, number, started_ms, ended_ms) VALUES (?, 1, ?, ?)"
+        change(db, sql, (crawl, started_ms, now_ms))
     # A start that lies ahead was told by a clock that has gone back since.
     wakes_ms = max(now_ms, min(started_ms, now_ms) + every_ms)
-    db.execute("UPDATE crawls SET wakes_ms = %s WHERE id = %s", (wakes_ms, crawl))
+    change(db, "UPDATE crawls SET wakes_ms = ? WHERE id = ?", (wakes_ms, crawl))
     return crawls.get(db, crawl)
 
 
-def begin_period(db: Db, ids: Numbers, crawl: int, blob: bytes, now_ms: int) -> Crawl:
+def begin_period(db: Db, crawl: int, blob: bytes, now_ms: int) -> Crawl:
     """See ``Store.begin_period``; ``blob`` is the packed batch."""
-    known = crawls.get(db, crawl, " FOR UPDATE")
+    known = crawls.get(db, crawl, ALONE)
     if not known.wakes(now_ms):
         return known
     last, before_ms = _last_period(db, crawl)
-    begin = "INSERT INTO periods (crawl, number, started_ms) VALUES (%s, %s, %s)"
+    begin = "INSERT INTO periods (crawl, number, started_ms) VALUES (?, ?, ?)"
     started_ms = now_ms if now_ms > before_ms else before_ms + 1000  # the clock was set back
-    db.execute(begin, (crawl, last + 1, started_ms))
-    db.execute("DELETE FROM periods WHERE crawl = %s AND number <= %s", (crawl, last + 1 - PERIODS))
-    crawls.add_seeds(db, ids, crawl, blob, force=True)
+    change(db, begin, (crawl, last + 1, started_ms))
+    change(db, "DELETE FROM periods WHERE crawl = ? AND number <= ?", (crawl, last + 1 - PERIODS))
+    crawls.add_seeds(db, crawl, blob, force=True)
     return crawls.get(db, crawl)
 
 
 def _last_period(db: Db, crawl: int) -> tuple[int, int]:
     """Return the number of the last period and when it began; 0 if there was none."""
-    sql = "SELECT number, started_ms FROM periods WHERE crawl = %s ORDER BY number DESC LIMIT 1"
-    db.execute(sql, (crawl,))
-    found = db.fetchone()
-    return tuple(found) if found else (0, 0)
+    sql = "SELECT number, started_ms FROM periods WHERE crawl = ? ORDER BY number DESC LIMIT 1"
+    return first(db, sql, (crawl,)) or (0, 0)
 
 
 def periods(db: Db, crawl: int, limit: int = 100) -> list[Period]:
     """See ``Store.periods``."""
-    sql = "SELECT number, started_ms, ended_ms FROM periods WHERE crawl = %s"
-    db.execute(f"{sql} ORDER BY number DESC LIMIT %s", (crawl, limit))
-    return [Period(*row) for row in db.fetchall()]
+    sql = "SELECT number, started_ms, ended_ms FROM periods WHERE crawl = ?"
+    return [
+        Period(*row) for row in found(db, f"{sql} ORDER BY number DESC LIMIT ?", (crawl, limit))
+    ]
 
 
 _ROUND = "kind, why, least_depth, started_ms, before_ms, ended_ms, total, queued, place"
@@ -73,7 +70,7 @@ def put_crawl(
 ) -> Crawl:
     """See ``Store.put_crawl``."""
     try:
-        known = crawls.get(db, name, " FOR UPDATE")
+        known = crawls.get(db, name, ALONE)
     except UnknownCrawl:
         if revision:
             raise
@@ -84,7 +81,7 @@ def put_crawl(
     if not _has_begun(db, known.id):
         return changed
     if why := deeper_calendar(known.options, options):
-        calendar.free_crawl(db, known.id)
+        plans.free_crawl(db, known.id)
         _begin(db, known, "plan", why, 0, now_ms)
     more = widened(known, changed)
     if more is None:
@@ -100,21 +97,22 @@ def put_crawl(
 
 def begin_round(db: Db, crawl: int, why: str, now_ms: int) -> Round:
     """See ``Store.begin_round``."""
-    known = crawls.get(db, crawl, " FOR UPDATE")
+    known = crawls.get(db, crawl, ALONE)
     under_way = _round(db, crawl, "fetch")
     if under_way is None or under_way.ended_ms:
         _begin(db, known, "fetch", why, 0, now_ms)
     crawls.reopen_ended(db, crawl)
-    (found,) = [one for one in rounds(db, crawl) if one.kind == "fetch"]
-    return found
+    (known_now,) = [one for one in rounds(db, crawl) if one.kind == "fetch"]
+    return known_now
 
 
 def _begin(db: Db, crawl: Crawl, kind: RoundKind, why: str, depth: int, now_ms: int) -> None:
     # What is being fetched while rules change may still be judged by the old ones.
     before_ms = now_ms if kind == "fetch" or crawl.ended else now_ms + LATE_MS
-    db.execute(
+    change(
+        db,
         "REPLACE INTO rounds (crawl, kind, why, least_depth, started_ms, before_ms) "
-        "VALUES (%s, %s, %s, %s, %s, %s)",
+        "VALUES (?, ?, ?, ?, ?, ?)",
         (crawl.id, kind, why[:WHY], depth, now_ms, before_ms),
     )
 
@@ -122,15 +120,15 @@ def _begin(db: Db, crawl: Crawl, kind: RoundKind, why: str, depth: int, now_ms: 
 def _has_begun(db: Db, crawl: int) -> bool:
     """Tell whether it was ever given a URL: its first pages may be under way, by older rules."""
     return any(
-        db.execute(f"SELECT 1 FROM {table} WHERE crawl = %s LIMIT 1", (crawl,))
+        first(db, f"SELECT 1 FROM {table} WHERE crawl = ? LIMIT 1", (crawl,))
         for table in ("pages", "finals", "seed_batches")
     )
 
 
 def rounds(db: Db, crawl: int) -> list[Round]:
     """See ``Store.rounds``."""
-    db.execute(f"SELECT {_ROUND} FROM rounds WHERE crawl = %s ORDER BY kind", (crawl,))
-    return [_read(row) for row in db.fetchall()]
+    sql = f"SELECT {_ROUND} FROM rounds WHERE crawl = ? ORDER BY kind"
+    return list(map(_read, found(db, sql, (crawl,))))
 
 
 def _round(db: Db, crawl: int, kind: RoundKind) -> Round | None:
@@ -147,32 +145,29 @@ def _read(row: Row) -> Round:
 
 def count_round(db: Db, crawl: int, known: Round) -> int:
     """See ``Store.count_round``."""
-    some = "SELECT COUNT(*) FROM (SELECT 1 FROM pages WHERE crawl = %s LIMIT %s) some"
-    db.execute(some, (crawl, COUNT_PAGES + 1))
-    if db.fetchall()[0][0] > COUNT_PAGES:
+    some = "SELECT COUNT(*) FROM (SELECT 1 FROM pages WHERE crawl = ? LIMIT ?) some"
+    ((pages,),) = found(db, some, (crawl, COUNT_PAGES + 1))
+    if pages > COUNT_PAGES:
         return -1
-    sql = "SELECT COUNT(*) FROM pages p"
-    values: tuple[int, ...] = (crawl, known.started_ms)
-    where = " WHERE p.crawl = %s AND p.fetched_ms < %s"
-    if known.least_depth:  # the depth is in the wide rows
+    sql, depth = "SELECT COUNT(*) FROM pages p", "p.depth"
+    if known.least_depth and not is_sqlite(db):  # where it stands in the wide rows
         beside = "c.crawl = p.crawl AND c.place = p.place AND c.fingerprint = p.fingerprint"
-        sql += f" JOIN contents c ON {beside}"
-        where += " AND c.depth >= %s"
-        values += (known.least_depth,)
-    sql += where
-    db.execute(sql, values)
-    return int(db.fetchall()[0][0]) or -1
+        sql, depth = f"{sql} JOIN contents c ON {beside}", "c.depth"
+    sql, values = f"{sql} WHERE p.crawl = ? AND p.fetched_ms < ?", [crawl, known.started_ms]
+    if known.least_depth:
+        sql, values = f"{sql} AND {depth} >= ?", [*values, known.least_depth]
+    ((count,),) = found(db, sql, values)
+    return count or -1
 
 
 def note_total(db: Db, crawl: int, known: Round, total: int) -> None:
     """Record how many pages there are."""
-    sql = "UPDATE rounds SET total = %s WHERE crawl = %s AND kind = %s AND started_ms = %s"
-    db.execute(sql, (total, crawl, known.kind, known.started_ms))
+    sql = "UPDATE rounds SET total = ? WHERE crawl = ? AND kind = ? AND started_ms = ?"
+    change(db, sql, (total, crawl, known.kind, known.started_ms))
 
 
 def queue_round(
     db: Db,
-    ids: Numbers,
     crawl: int,
     known: Round,
     cursor: str,
@@ -182,15 +177,15 @@ def queue_round(
     now_ms: int,
 ) -> bool:
     """See ``Store.queue_round``; ``urls`` are how many, and the packed batch."""
-    # a stop by another broker is not undone
-    if crawls.get(db, crawl, " FOR UPDATE").state != "active":
+    if crawls.get(db, crawl, ALONE).state != "active":  # whoever stops it is not undone
         return False
     count, blob = urls
-    moved = db.execute(
-        "UPDATE rounds SET place = %s, queued = queued + %s, ended_ms = %s "
-        "WHERE crawl = %s AND kind = %s AND started_ms = %s AND place = %s AND ended_ms = 0",
+    moved = change(
+        db,
+        "UPDATE rounds SET place = ?, queued = queued + ?, ended_ms = ? "
+        "WHERE crawl = ? AND kind = ? AND started_ms = ? AND place = ? AND ended_ms = 0",
         (cursor, count, now_ms if end else 0, crawl, known.kind, known.started_ms, known.cursor),
     )
     if moved and count:
-        crawls.add_seeds(db, ids, crawl, blob, force=True)
+        crawls.add_seeds(db, crawl, blob, force=True)
     return bool(moved)

@@ -1,0 +1,34 @@
+"""The body of ``python -m greencrawl.broker`` and of ``python -m greencrawl.logger``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from greencrawl.schema import crash_points, garbage, log
+from greencrawl.schema.errors import FrontierMismatch, GreencrawlError, InvalidConfig
+from greencrawl.schema.settings import Settings, changed, load
+
+USAGE, FAILURE = 2, 1
+"""Exit codes: wrong settings, and what could not be reached or used."""
+
+
+def serve(program: str, arguments: list[str], run: Callable[[Settings], None]) -> int:
+    """Read the settings, ``run``, and say in one line why not; the exit code.
+
+    There are no arguments. A :class:`GreencrawlError` of ``run`` is told.
+    """
+    if arguments:
+        print(f"usage: python -m greencrawl.{program} (settings: GREENCRAWL_*)", file=sys.stderr)
+        return USAGE
+    try:
+        settings = load()
+        log.configure(program, settings.log_level)
+        crash_points.arm(settings.fault)
+        log.logger(program).info("settings", **changed(settings))
+        garbage.started()
+        run(settings)
+    except GreencrawlError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return USAGE if isinstance(error, InvalidConfig | FrontierMismatch) else FAILURE
+    return 0

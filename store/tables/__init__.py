@@ -1,0 +1,1 @@
+"""Tables that both stores have: each statement is written once, see ``sql.py``."""
