@@ -1,17 +1,17 @@
--- Give worker processes their shares of what an address, or a domain, may be asked for: starts of
--- requests in a sliding window, and connections. What all hold never exceeds the caps.
+-- Give worker processes their shares of the requests that an address, or a domain, may get: starts of
+-- requests in a sliding window, and connections. The shares together never exceed the caps.
 --
 -- args  {holder, ttl_ms, asks}; an ask is {name, window_ms, starts, connections}, each of the two
---       {cap, used, want}: what its crawl allows all processes together, what this one has in use, and
+--       {cap, used, want}: what its crawl allows all processes together, what this process uses, and
 --       what it could use
--- {'OK', now, {{starts, connections, retry_ms}, …}}: the shares, good for ttl_ms from before the call; retry_ms
+-- {'OK', now, {{starts, connections, retry_ms}, …}}: the shares, valid for ttl_ms from before the call; retry_ms
 -- is when to ask again for more than was given
 --
 -- A record has for each holder {u = end of its shares, n = since when it has one, w = until when it
 -- counts as waiting, q = since when it waits, 1 = starts, 2 = connections}; each of the two {h = held,
--- x = wanted, o = what it held before: {{h, t = until when that counts}, …}, falling h and rising t}. Who
--- waits longer comes first. A share that ended or was lowered counts until the window is over, since
--- requests that began under it are in it.
+-- x = wanted, o = what it held before: {{h, t = until when that counts}, …}, falling h and rising t}. The
+-- holder that waits longest is first. A share that ended or was lowered counts until the window is over,
+-- since requests that started with it are in that window.
 local MARGIN = 1000 -- between the clocks of a holder and of this node
 local ENDED = 16 -- records that one call drops at most
 local holder, ttl = args[1], args[2]
@@ -38,8 +38,8 @@ local function hold(mine, i, grant, want, window)
   one.h, one.x, one.o = grant, want, before
 end
 
--- What `holder` may have of one of both. names: who wants some, sorted, of whom `seats` can have some at
--- a time; ahead: so many wait for longer, and have nothing.
+-- Return the share of `holder` of starts or of connections. names: the sorted holders that want some, of
+-- which `seats` can have some at a time; ahead: the number of holders that have waited longer without any.
 local function share(record, i, ask, window, names, seats, ahead)
   local cap, want = ask[1], ask[3]
   local others, wanted, fair = 0, 0, 0
@@ -53,7 +53,7 @@ local function share(record, i, ask, window, names, seats, ahead)
   return math.max(0, math.min(want, cap - others - ahead, math.max(fair, cap - wanted)))
 end
 
--- Records go by logical time, some with each call: Redis itself would drop them when its clock jumps.
+-- Records are dropped by logical time, some with each call: Redis itself would drop them when its clock jumps.
 local ends = P .. ':ade'
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', ends, '-inf', string.format('%.0f', now), 'LIMIT', 0, ENDED)) do
   redis.call('UNLINK', P .. ':ad:' .. name)
@@ -97,7 +97,7 @@ for k, ask in ipairs(args[3]) do
       if connections > 0 then starts = share(record, 1, ask[3], window, names, seats, ahead) end
       if starts == 0 then connections = 0 end -- one is of no use without the other
     end
-    -- Requests that are under way keep their connections.
+    -- Requests that have started keep their connections.
     connections = math.max(connections, math.min(ask[4][2], held_by(mine, 2, window)))
     hold(mine, 1, starts, ask[3][3], window)
     hold(mine, 2, connections, ask[4][3], window)

@@ -1,9 +1,9 @@
--- Counters of crawls in this partition.
+-- Return the counters of crawls in this partition.
 --
 -- args  {crawl, more of them …}, some dozens at most
 -- {'OK', now, {field, value …}, next, tend, owed, state, version}: owed is 1 until the node was refilled
--- (recovery.py), 2 while it is given what it missed (debts.py). state is '' where the partition does not
--- know the crawl. If there are more, {{field, value …}, next, state, version} of each stands before `state`.
+-- (recovery.py), 2 while it gets what it missed (debts.py). state is '' if the partition does not know
+-- the crawl. If there are more, {{field, value …}, next, state, version} of each comes before `state`.
 local function counted(id)
   local flat, c = {}, crawl_of(id) or {}
   for field, value in pairs(c) do

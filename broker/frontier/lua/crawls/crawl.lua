@@ -3,14 +3,15 @@
 -- args  {crawl, state, delay ms, slots, order, revision, weight, version, limited, afresh, calendar}
 -- {'OK', now, next, tend}
 --
--- state   active  hosts are leased              paused  they are not
---         stop    nor are they: a limit was reached, or it was stopped
---         halt    nor are they, and what is leased is given back (sessions/extend.lua)
---         done    nor are they, and nothing is taken in (queue/admit.lua)
--- version of the crawl's row in the store: what was read of an older one changes nothing. A crawl that is
--- done, or about to be, is lifted from that only by a later one: else who ends it would miss what came since.
--- calendar 1: known pages of it are asked for again (`cal`).
--- limited 1: it has a quota, which begins with nothing (quota.lua); afresh 1: again.
+-- state   active  hosts are leased
+--         paused  hosts are not leased
+--         stop    the same: a limit was reached, or the crawl was stopped
+--         halt    the same, and leased tasks are given back (sessions/extend.lua)
+--         done    hosts are not leased, and no URL is accepted (queue/admit.lua)
+-- version of the crawl's row in the store: an older version changes nothing. Only a later version ends the
+-- state of a crawl that is done, or about to be: otherwise the broker that ends it would miss later URLs.
+-- calendar 1: its known pages are asked for again (`cal`).
+-- limited 1: it has a quota, which starts at zero (quota.lua); afresh 1: it starts at zero again.
 local id = tostring(args[1])
 local c = stored_crawl(id) or {}
 if c.gone then return {'OK', now, 0, next_tend()} end
@@ -26,7 +27,7 @@ c.state, c.delay, c.slots, c.order = args[2], args[3], args[4], args[5]
 c.rev, c.weight, c.ver = args[6], args[7], args[8]
 c.cal = args[11] == 1 or nil
 if c.delay > num(redis.call('HGET', 'gc:owner', 'longest')) then
-  redis.call('HSET', 'gc:owner', 'longest', c.delay) -- it never goes back: sessions may keep it still
+  redis.call('HSET', 'gc:owner', 'longest', c.delay) -- it never falls: sessions may still keep the old delay
 end
 if args[9] == 1 then c.quota = num(c.quota) else c.quota, c.low = nil, nil end
 crawls[id], changed[id] = c, true

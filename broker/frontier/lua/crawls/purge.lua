@@ -3,9 +3,9 @@
 --
 -- args  {crawl, most}
 -- {'OK', now, more}: more is 1 until nothing is left. From the first call on the crawl is GONE to
--- every other script; what is leased or in `later` goes when it is met there. Its record is the last
--- to go: it says how far the deletion is, and for an hour that there was one, to those who have just
--- read of the crawl elsewhere.
+-- every other script; leased tasks and those in `later` are dropped when a script finds them. The crawl's
+-- record is deleted last: it has the progress of the deletion, and for an hour shows that there was one, to
+-- callers that have just read of the crawl elsewhere.
 local id, most = tostring(args[1]), args[2]
 local c = stored_crawl(id)
 if not c or not c.state then return {'OK', now, 0} end

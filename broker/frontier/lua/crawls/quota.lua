@@ -1,9 +1,9 @@
 -- Read a crawl's quota under a number, or change it under the same; see quotas.py.
 --
 -- args  {crawl, number, by}: by is 0 to read, which keeps the number
--- {'OK', now, mine, changed, quota, waiting, leased, stored, next}: mine is 0, and nothing was done, where
--- somebody has come with a higher number, or the crawl has no quota; changed by less than was asked where
--- that would leave less than nothing.
+-- {'OK', now, mine, changed, quota, waiting, leased, stored, next}: if another caller has used a higher
+-- number, or the crawl has no quota, mine is 0 and nothing was done; `changed` is less than `by` if the quota
+-- would otherwise be negative.
 local id, number, by = tostring(args[1]), args[2], args[3]
 local c = crawl_of(id)
 if not c then return {'GONE'} end

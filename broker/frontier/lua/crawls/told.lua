@@ -1,4 +1,4 @@
--- Which crawls the partition was told of, and in which version.
+-- Return the crawls that the partition knows, and their versions.
 --
 -- args  {}
 -- {'OK', now, {crawl, version …}}: a crawl stays until it is deleted. The list is as long as there are

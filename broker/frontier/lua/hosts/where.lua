@@ -1,8 +1,8 @@
 -- include urlset leases
--- Where a URL stands in this partition; looks at a bounded number of tasks.
+-- Return the place of a URL in this partition; this reads a bounded number of tasks.
 --
--- args  {crawl, host, fingerprint, path, alike}: with alike, path is as schema.net.urls.respell has it,
---       and what RFC 3986 calls equivalent is the same.
+-- args  {crawl, host, fingerprint, path, alike}: with alike, path is the result of schema.net.urls.respell,
+--       and spellings that RFC 3986 calls equivalent are the same.
 -- {'OK', now, seen, place, detail …}: place is 'waiting' (position, level char), 'leased' (worker,
 -- number), 'later' (due ms, entry), 'overflow' or ''.
 local crawl, host, fp, path, alike = args[1], args[2], args[3], args[4], args[5]

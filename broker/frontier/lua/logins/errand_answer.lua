@@ -1,4 +1,4 @@
--- Keep the answer to a request for who asked.
+-- Keep the answer to a request for the session that asked.
 --
 -- args  {host, id, sealed answer, ms}
 -- {'OK', now}

@@ -1,7 +1,7 @@
--- Leave a request for whoever holds the host next; see worker/auth/errands.py.
+-- Leave a request for the session that holds the host next; see worker/auth/errands.py.
 --
 -- args  {host, id, sealed request, ms}
--- {'OK', now}. Of more than a thousand for one host the oldest are let go of.
+-- {'OK', now}. If there are more than a thousand for one host, the oldest are dropped.
 local host, id, sealed, ms = args[1], args[2], args[3], args[4]
 local list = P .. ':e:' .. host
 redis.call('SET', P .. ':eq:' .. host .. ':' .. id, sealed, 'PX', ms)

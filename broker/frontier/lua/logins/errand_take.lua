@@ -1,4 +1,4 @@
--- Take the oldest request that waits for a host and is not expired or withdrawn.
+-- Take the oldest request for a host that is neither expired nor withdrawn.
 --
 -- args  {host}
 -- {'OK', now, id, sealed request}: both '' if there is none.

@@ -1,4 +1,4 @@
--- Give a claim back, if the token still holds it: the login is over, be it made or not.
+-- Give a claim back if the token still holds it: the login has ended, with or without success.
 --
 -- args  {name, token}
 -- {'OK', now}

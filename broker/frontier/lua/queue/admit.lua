@@ -1,45 +1,45 @@
 -- include urlset
--- Seen-check and enqueue of a batch of URLs of one crawl.
+-- Check a batch of URLs of one crawl against the seen-set, and queue the new ones.
 --
 -- args  {crawl, mode, batch, [fingerprint, host, level character .. entry] …flat}
 -- {'OK', now, tick, flags, next}: a flag for each URL: '1' new and queued, '0' known, '2' beyond the
--- budget: nothing was done, the caller commits it to the overflow and then marks it (mark.lua). next is
+-- budget: nothing was done, and the caller commits it to the overflow and then marks it (mark.lua). next is
 -- the head of the crawl's due set, 0 if this call added nothing to it.
 --
--- {'DONE', now, version}: nothing was done, since something of it is new, or is forced, and the crawl is
--- done here since that version of its row: the caller makes it active again in the store, says so here,
--- and comes again. Marks are taken at any time.
+-- {'DONE', now, version}: nothing was done, since a URL is new or forced, and the crawl is done here
+-- since that version of its row: the caller makes the crawl active again in the store, sends that here,
+-- and tries again. Marks are accepted at any time.
 --
--- mode 0  queue what is new
---      1  queue again what was seen, whatever the budget, once for each batch (a number of the log of
---         seeds; 0: each time). What waits in the overflow, too: a copy of the node that was made before
---         it was settled says so of a dead letter, which has no row there to come back by
---      2  only mark as seen and count as finished what a lost node is told of the past: 'S' (stored),
+-- mode 0  queue new URLs
+--      1  queue known URLs again, whatever the budget, once for each batch (a number of the log of
+--         seeds; 0: each time). Also if it waits in the overflow: in a copy of the node from before a dead
+--         letter was settled it does so, but has no row there by which it could come back
+--      2  only mark as seen, and count as finished, URLs from before a loss: 'S' (stored),
 --         'D' (dead), 'P' (parked) or 'O' and the body's bytes instead of level and entry
---      4  the same at the memory limit, but only of what is known to wait in the overflow: its row there
---         went when it was settled, so nothing else would end that. One set gives what the other takes
---      5  queue again what is due in the crawl's calendar, unless it is on its way: '0'. '2': its host
---         has as many as it can do with, or is blocked; '5': it is down; '3': there is no room here
---      3  refill: what comes back from the overflow; a few tasks of each crawl fit into any budget,
---         lest what another holds, which may be paused or over, stops it for ever
+--      4  the same at the memory limit, but only for URLs in the overflow: their rows there were deleted
+--         when they were settled, so nothing else would remove them. One set gives its memory to the other
+--      5  queue again URLs that are due in the crawl's calendar. '0': it is already on its way. '2': its host
+--         has as many as it can use, or is blocked; '5': the host is down; '3': there is no room here
+--      3  refill with URLs of the overflow; a few tasks of each crawl fit into any budget,
+--         otherwise the tasks of another crawl, which may be paused or done, could stop it for ever
 local id, mode, batch = tostring(args[1]), args[2], args[3]
 local NEW, FORCE, MARK, REFILL, MARK_SPILLED, AGAIN = 0, 1, 2, 3, 4, 5
 local ROBOTS, ERRAND, REREAD = 1, 2, 8 -- schema.records.TaskKind, which is behind this many redirects:
 local KIND = 64
 local AT_HOST, LEAST_AT_HOST, AHEAD_MS = 128, 2, 60000 -- tasks of a host that are asked for again
-local AGAIN_BYTES = 200 -- what one takes, at most, as a rule
+local AGAIN_BYTES = 200 -- the bytes of one such task, at most, as a rule
 local DOWN = 9 -- worker.retry.GIVE_UP_FAILURES
-if mode == MARK_SPILLED then redis.call('DEL', KEYS[2]) end -- as scripts do that must go on (common.lua)
+if mode == MARK_SPILLED then redis.call('DEL', KEYS[2]) end -- like scripts that must go on (common.lua)
 local FORCED_MS = 7 * 86400000
 local c = crawl_of(id)
 if not c then return {'GONE'} end
 local seen, spilled = urlset('z', id), urlset('y', id)
 local done = mode == FORCE and batch > 0 and P .. ':f:' .. string.format('%.0f', batch)
 
--- What is on its way to be fetched: of a crawl with a calendar whatever is queued, also as new. A copy of
--- the node may come back in which it waits, though it is known since, and due by its date.
+-- Tasks that are on their way: in a crawl with a calendar all queued tasks, also new ones. In an older copy
+-- of the node a URL may wait though it is known since, and is due by its date.
 local again = (mode == AGAIN or c.cal and mode ~= MARK and mode ~= MARK_SPILLED) and urlset('g', id)
--- Whether a task has no row in the store: it settles nothing that is due.
+-- Whether a task has no row in the store: it settles no due row.
 local function apart(value)
   local kind = math.floor(num(string.match(value, '^.%d+,(%d+)')) / KIND)
   return kind == ROBOTS or kind == ERRAND or kind >= REREAD
@@ -87,11 +87,11 @@ local function fits(name, cost, value)
   return true
 end
 
--- Whether one more of a host may be asked for again: '1', or why not. Of the room of a partition new URLs
--- keep a half; whatever they take, a few of each crawl fit.
+-- Return '1' if one more URL of a host may be asked for again, otherwise why not. Half of a partition's room
+-- is kept for new URLs; a few tasks of each crawl always fit.
 local rows_at = {}
 local function again_fits(name, cost)
-  if full or limits[5] then return '3' end -- a node is told of the past first
+  if full or limits[5] then return '3' end -- a node first gets what it missed
   local h = host_of(name)
   if num(h.till) > now then return num(h.fail) >= DOWN and '5' or '2' end
   local q, delay, most = h.q[id], math.max(delay_of(h), c.delay), AT_HOST
@@ -107,9 +107,9 @@ local function again_fits(name, cost)
   return '1'
 end
 
--- What forced batches have queued is kept for a week, or until their fingerprints are too many: then the
--- oldest batches go, and one of them that is admitted again is fetched again. :fl has their numbers,
--- :fn is how many fingerprints they have.
+-- Fingerprints that forced batches have queued are kept for a week, or until there are too many: then the
+-- oldest batches are dropped. If such a batch is admitted again, its URLs are fetched again. :fl has their
+-- numbers, :fn is the number of their fingerprints.
 local done, forced = mode == FORCE and batch > 0 and P .. ':f:' .. string.format('%.0f', batch), 0
 local function remember_forced()
   local name, list, sum = string.format('%.0f', batch), P .. ':fl', P .. ':fn'
@@ -121,7 +121,7 @@ local function remember_forced()
     left = left - redis.call('SCARD', oldest)
     redis.call('UNLINK', oldest)
   end
-  if redis.call('LLEN', list) == 1 then -- what expired was counted still
+  if redis.call('LLEN', list) == 1 then -- expired batches were still counted
     left = redis.call('SCARD', P .. ':f:' .. redis.call('LINDEX', list, 0))
   end
   redis.call('SET', sum, string.format('%.0f', left), 'PX', FORCED_MS)

@@ -1,11 +1,11 @@
 -- include urlset leases
--- Let go of a host's tasks of one crawl, a bounded number a call: first of those that are named, whose
--- final states are in SQL; then say which are next. Rows of the overflow go after that.
+-- Drop a host's tasks of one crawl, a bounded number a call: first the named tasks, whose final states are
+-- in SQL; then return the next ones. Rows of the overflow are dropped after that.
 --
 -- args  {crawl, host, most, {value waiting …}, {value in later …}, {fingerprint in overflow …}, from}
--- {'OK', now, removed, {value waiting …}, {value in later …}, from, left}: `from` is how far `later`
--- has been looked through (-1: to its end), `left` counts what waits in memory. What was leased
--- meanwhile is not touched: it is finished by whoever has it.
+-- {'OK', now, removed, {value waiting …}, {value in later …}, from, left}: `from` is the position up to
+-- which `later` has been read (-1: to its end), `left` counts the tasks in memory. Tasks that were leased
+-- meanwhile stay: their session finishes them.
 local id, host, most = tostring(args[1]), args[2], args[3]
 if not crawl_of(id) then return {'GONE'} end
 local h, removed, again = host_of(host), 0, urlset('g', id)
@@ -51,7 +51,7 @@ if #args[6] > 0 then
       seen.add(fp)
       bump(id, 'over', -1)
       gone(1)
-    elseif seen.add(fp) then -- a mark of it may be on its way (mark.lua), and is refused then
+    elseif seen.add(fp) then -- a mark of it may still arrive (mark.lua), and is refused then
       bump(id, 'adm', 1)
       gone(1)
     end

@@ -1,9 +1,10 @@
 -- include leases
--- Which hosts run low on tasks while more of them wait in the overflow, and is there room?
+-- Return hosts that run low on tasks while more of their URLs wait in the overflow, if there is room.
 --
 -- args  {most, crawl …}
 -- {'OK', now, bytes, budget, full, {crawl .. '\n' .. host …}, {crawl …}}; budget is 0 without one.
--- Hosts of a crawl that was deleted are forgotten on the way. The crawls are those of the given ones that have nothing to lease now, and could take in some.
+-- Hosts of a deleted crawl are forgotten here. The last list has those of the given crawls that have nothing
+-- to lease now and have room for more.
 local limits = redis.call('HMGET', 'gc:owner', 'full', 'budget')
 local used, budget, idle = num(redis.call('GET', P .. ':b')), num(limits[2]), {}
 for a = 2, #args do

@@ -1,8 +1,8 @@
 -- include leases
--- After a host was refilled: the best level that still waits in the overflow.
+-- Set the best level of a host that still waits in the overflow, after a refill.
 --
 -- args  {crawl, host, level character or '' for none}
--- {'OK', now}. A host that runs low still, since there was no room, is remembered as such (dry.lua).
+-- {'OK', now}. A host that still runs low, since there was no room, is noted for dry.lua.
 local id, h = tostring(args[1]), host_of(args[2])
 local q = h.q[id]
 local low = tonumber(redis.call('HGET', 'gc:owner', 'host_budget') or 0) / 2

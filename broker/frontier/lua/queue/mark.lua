@@ -3,7 +3,7 @@
 --
 -- args  {crawl, [fingerprint, host, level character] …flat}
 -- {'DONE', now, version}: nothing was done; see admit.lua.
--- {'OK', now, flags}: '1' where it was not known before. A host that has tasks here takes no more of
+-- {'OK', now, flags}: '1' if it was not known before. A host that has tasks here accepts no more of
 -- that level or worse until its overflow is back (admit.lua, level.lua).
 local id = tostring(args[1])
 local c = crawl_of(id)

@@ -1,8 +1,8 @@
--- A sign of life of a broker, which is what an outage is measured by, and the node's tick.
+-- Keep a broker's heartbeat, by which an outage is measured, and the node's tick.
 --
 -- args  {tick or 0, vouch (0 or 1)}: tick is a value of the store's clock, read before this call. It is
---       kept unless the node is owed a replay or a debt (debts.py), and never lowered. Whoever vouches
---       has the duty of setting the node's clock, and was let through: it agrees with the time
+--       kept unless the node is owed a replay or a debt (debts.py), and never lowered. A broker that vouches
+--       has the duty of setting the node's clock, and its call was accepted: it agrees with the time
 --       (broker/frontier/nodes/clock.py).
 -- {'OK', now, wake-ups published, sessions out (0 or 1), tick, owed (0 or 1)}
 local o = redis.call('HMGET', 'gc:owner', 'tick', 'owed', 'parts', 'debt')

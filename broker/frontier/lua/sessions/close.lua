@@ -1,9 +1,9 @@
 -- include leases cache traps
--- End the fetching of sessions: free the host, and keep what was learnt of it.
+-- End the fetching of sessions: free the host, and keep what the session learnt about it.
 --
 -- args  {longest block ms, first back-off ms, {token, host, adaptive delay ms, latency ms, robots delay
 --        ms, robots read, failed, block ms, requests, why, traps, put off by, task to release …} …}
--- {'OK', now, statuses, blocks, tend}: blocks has until-ms (0: none) per item. Unfinished tasks
+-- {'OK', now, statuses, blocks, tend}: blocks has until-ms (0: none) for each item. Unfinished tasks
 -- stay under the token. blocked-until never moves back; the level rises once a block.
 local MAX_BLOCK, BASE_BLOCK = args[1], args[2]
 local statuses, blocks = {}, {}
@@ -41,7 +41,7 @@ for a = 3, #args do
     keep_traps(s.crawl, s.host, it[11])
     free_slot(token, s, h, it[9] > 0 and now or 0)
     h.nw = nil
-    if it[7] == '' and it[8] > 0 then -- no fault of the host's, but its turn comes later
+    if it[7] == '' and it[8] > 0 then -- not a fault of the host, but it has to wait
       if it[12] ~= '' then bump(s.crawl, 'p:' .. it[12], 1) end
       h.next = math.max(num(h.next), now + math.min(it[8], MAX_BLOCK))
       if it[10] ~= '' then h.nw = it[10] end

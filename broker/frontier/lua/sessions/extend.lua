@@ -1,10 +1,10 @@
 -- Keep sessions for another ttl.
 --
 -- args  {ttl ms, longest request ms, {token, host} …}
--- {'OK', now, statuses}: 'ok', 'stale', or 'stop' (its absolute life is over, its host is blocked, an
--- operator has set a delay that it does not keep, or its crawl was deleted or stopped at once: make no
--- further request, close soon, which frees the host; storing what was fetched goes on). Past its absolute life a session
--- is not kept any longer; a shorter ttl than before brings its end no nearer.
+-- {'OK', now, statuses}: 'ok', 'stale', or 'stop': it has reached its longest duration, its host is blocked,
+-- an operator has set a delay that it does not keep, or its crawl was deleted or stopped at once. After 'stop'
+-- make no further request and close the session soon, which frees the host; storing goes on. A session past
+-- its longest duration is not extended; a ttl shorter than before does not bring its end nearer.
 local statuses = {}
 for a = 3, #args do
   local token = args[a][1]

@@ -3,11 +3,11 @@
 --
 -- args  {{token, host, task number, 'done'|'retry'|'dead', kind, wait ms, charge, stored, bytes,
 --       rewritten links of a page that is done, forget} …}; forget 1: the URL is gone, and unknown from
---       now on, so that whoever links to it has it asked for again
+--       now on, so that the next link to it queues it again
 -- {'OK', now, statuses, tend, {crawl …}}: 'ok', 'stale' (token or task not current: nothing changed) or 'gone'.
 --
--- A task that killed or hung a process comes back as one delivered SUSPECT times without outcome: it
--- is tried alone from then on.
+-- A task that killed or hung a process comes back as one delivered SUSPECT times without outcome: from
+-- then on its page is read in a process of its own.
 local SUSPECT = 3 -- schema.records.SUSPECT_DELIVERIES
 local statuses, sessions, earlier = {}, {}, nil
 local sets = {}
@@ -47,7 +47,7 @@ for a = 1, #args do
         local entry = entry_make(d, r, e + it[7], suspect and SUSPECT or 0, path, mark)
         local at = now + it[6]
         local member = s.crawl .. '\n' .. s.host .. '\n' .. string.sub(value, 1, 1) .. entry
-        -- the same URL, queued twice by force, may wait there already: this one ends here
+        -- the same URL, queued twice by force, may already wait there: this task ends here
         over = redis.call('ZADD', P .. ':later', at, member) == 0
         if not over then bump(s.crawl, 'later', 1) end
         bump(s.crawl, 'retries', 1)

@@ -4,14 +4,14 @@
 -- args  {worker, incarnation, sequence, ttl ms, life ms, longest request ms, tasks a session,
 --        again, {crawl, max sessions, token …} …}
 -- {'OK', now, sessions, nexts, tend}: a session is {token, crawl, revision, host, delay ms, least delay
--- ms, robots known, failures in a row, traps, level character .. entry, …}; nexts one next-due time (0:
--- none) per crawl given.
--- {'OLD', now, newer}: the worker's watermark (see reconcile) is at or past this call, or it has left:
--- opens nothing. newer is the worker's incarnation by now if the caller's is before it, else 0.
+-- ms, robots known, failures in a row, traps, level character .. entry, …}; nexts has the next due time (0:
+-- none) of each given crawl.
+-- {'OLD', now, newer}: the worker's watermark (see reconcile) is at or past this call, or the worker has
+-- left: it opens nothing. newer is the worker's present incarnation if the caller's is older, otherwise 0.
 --
--- again = 1 repeats a call whose answer was lost: a token that is there is answered with its session.
--- `due` is a hint: a host found busy, resting or blocked is moved to where it belongs.
--- A crawl with a quota leases no more than that; where it runs out of it brokers are told so (quotas.py).
+-- again = 1 repeats a call whose answer was lost: for a token that exists the answer has its session.
+-- `due` is a hint: a host that is busy, resting or blocked is moved to its right place.
+-- A crawl with a quota leases no more tasks than that; when it has none left brokers get a message (quotas.py).
 local PACED_MS, LOOK, OWED_MS = 30000, 16, 1000
 local worker, inc, seq = args[1], args[2], args[3]
 local ttl, life, longest, per, again = args[4], args[5], args[6], args[7], args[8] == 1
@@ -26,8 +26,8 @@ if mark[1] then
   end
 end
 local sessions, nexts = {}, {}
--- Sessions that a node forgot may be fetching until `rest`, and the host's delay counts from there;
--- while SQL owes it something none opens.
+-- Sessions that a node forgot may still be fetching until `rest`, and the host's delay counts from there;
+-- while SQL owes the node something no session opens.
 local node = redis.call('HMGET', 'gc:owner', 'rest', 'owed', 'host_budget')
 local rest = math.max(num(node[1]), node[2] and now + OWED_MS or 0)
 local low = node[3] and tonumber(node[3]) / 2
@@ -64,7 +64,7 @@ local function open_one(token, id, c, h, delay, floor)
   return #tasks
 end
 
--- The level that is served next of a crawl's queue at a host, '~' for none.
+-- Return the level of a crawl's queue at a host that is served next, '~' for none.
 local function best_level(q)
   if not q or tasks_in(q) == 0 then return '~' end
   return string.sub(q.l or q.e[1], 1, 1)

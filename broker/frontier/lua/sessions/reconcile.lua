@@ -1,26 +1,26 @@
 -- include leases
--- "Up to (incarnation, sequence) I hold these tokens": release what else this incarnation was given, uncharged,
--- and all that dead ones were.
+-- "Up to (incarnation, sequence) I hold these tokens": release all other sessions of this incarnation, without a
+-- failure, and all sessions of dead incarnations.
 --
 -- args  {worker, incarnation, sequence, longest request ms, most, leaving, {incarnation that left …},
 --        {token held …}, {incarnation dead …}, {token idle …}}
 -- {'OK', now, sessions released, tasks released, more, {incarnation that left …}}: more is 1 if it stopped
 -- at `most` sessions.
--- {'OLD', now, newer}: another incarnation has the name, which is given, or the caller has left (0):
+-- {'OLD', now, newer}: `newer` is another incarnation that has the name, or 0 if the caller has left:
 -- nothing was done.
 --
--- Incarnations that left for good are those that another node told of, and those that are known here (#gone),
--- of which the latest are kept. leaving = 1: the caller is to be one. Had another node a later one than #inc,
--- which left, this node was away meanwhile.
+-- Incarnations that left for good are those that another node named, and the latest of those that are known
+-- here (#gone). leaving = 1: the caller leaves. If another node had an incarnation later than #inc that has
+-- left, this node was away meanwhile.
 --
 -- The name belongs to the latest incarnation (#inc) until that one has left (#free); then to the first that
--- asks. One that has left does not ask: its words come late.
+-- asks. An incarnation that has left does not ask: its calls are late ones.
 --
--- An older incarnation that is dead: its tasks were delivered once more without an outcome, and its hosts
--- rest for the longest request, since one may still be running at the server, but for those where none was
--- (idle). The caller has taken off it how long ago the death was, where that is known. How many hosts rest,
--- and until when, is in crash_hosts and crash_till of the owner record. Any other older incarnation may be
--- at work on another machine, and hear nothing of this: its sessions stay until it ends them, or they run out.
+-- If an older incarnation is dead, its tasks count one more delivery without an outcome, and its hosts rest
+-- for the longest request, since one may still run at the server; hosts without a request (idle) do not rest.
+-- If the caller knows how long ago the death was, it has subtracted that. crash_hosts and crash_till of the
+-- owner record say how many hosts rest, and until when. Any other older incarnation may run on another
+-- machine, and learn nothing of this: its sessions stay until it closes them, or they expire.
 local GONE_KEPT = 16
 local function set_of(list)
   local set = {}
@@ -47,7 +47,7 @@ for n in pairs(gone) do left[#left + 1] = n end
 table.sort(left, function(a, b) return a > b end)
 for i = #left, GONE_KEPT + 1, -1 do left[i] = nil end
 if #left > 0 then redis.call('HSET', ws, '#gone', table.concat(left, ' ')) end
-if not leaving or not known or inc == last then -- else it leaves a name that is another's here
+if not leaving or not known or inc == last then -- else it leaves a name that belongs to another here
   if inc ~= last or seq > num(all['#seq']) then redis.call('HSET', ws, '#inc', inc, '#seq', seq) end
   if leaving then redis.call('HSET', ws, '#free', 1) else redis.call('HDEL', ws, '#free') end
 end

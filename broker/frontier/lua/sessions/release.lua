@@ -1,5 +1,5 @@
 -- include leases
--- Hand back unfetched tasks, uncharged. The slot stays until close.
+-- Hand back unfetched tasks, without a failure. The slot stays until close.
 --
 -- args  {{token, host, task number …} …}; no number: all that are left
 -- {'OK', now, statuses}

@@ -1,8 +1,8 @@
 -- include leases
--- Reap expired sessions and promote retries that have come due, a bounded number of each.
+-- Reap expired sessions and promote due retries, a bounded number of each.
 --
 -- args  {most}
--- {'OK', now, reaped, promoted, tend}: tend is when to come again (0: nothing is pending).
+-- {'OK', now, reaped, promoted, tend}: tend is when to call again (0: nothing is pending).
 local most = args[1]
 local reaped, promoted = 0, 0
 for _, token in ipairs(redis.call('ZRANGEBYSCORE', P .. ':sd', '-inf', now, 'LIMIT', 0, most)) do

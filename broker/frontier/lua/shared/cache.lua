@@ -1,15 +1,16 @@
 -- A cache of records, each kind with a budget of its own in each partition.
 --
 -- :<kind>o has the names by the second in which they expire, times 2^20, and their bytes; :<kind>b is the
--- sum of the bytes; :<kind>:<name> is a record. Those that expire first go first, a bounded number a call.
+-- sum of the bytes; :<kind>:<name> is a record. Records that expire first are dropped first, a bounded
+-- number a call.
 local SIZES, MOST = 1048576, 64
 local ENTRY_BYTES = 250 -- what an entry costs beside its record and twice its name
 
--- Bytes of a record, as far as the budget goes.
+-- Return the bytes of a record that count against the budget.
 local function cached_bytes(name, record) return #record + 2 * #name + ENTRY_BYTES end
 
--- Keep a record for so many seconds; false where there is no room for it. needed: whatever the budget,
--- though it makes room as it can.
+-- Keep a record for so many seconds; false if there is no room for it. needed: keep it whatever the budget,
+-- and drop others as far as possible.
 local function keep(kind, name, record, seconds, budget, needed)
   local index, sum, bytes = P .. ':' .. kind .. 'o', P .. ':' .. kind .. 'b', cached_bytes(name, record)
   local used = num(redis.call('GET', sum))

@@ -2,14 +2,14 @@
 -- before the scripts of recovery/opening.py.
 --
 -- `used` is the TIME of the last call of a broker that agreed with the time it found, `gap` the longest
--- pause between two that is no outage, both in ms. A longer one is made up for while sessions are out:
--- logical time then stood still, so deadlines move with it and nothing is charged. So is a TIME that
--- went back. Without sessions time simply passed, or TIME has jumped: which it is a broker says.
+-- pause between two that is no outage, both in ms. A longer pause is made up for while sessions are open:
+-- logical time then stood still, so deadlines move with it and nothing counts as a failure. A TIME that
+-- went back is made up for, too. Without sessions, time passed or TIME has jumped: a broker decides which.
 -- `jumps` counts these changes of the offset, and those that a broker makes; `moved` is its value after
--- the last that everybody is to take over.
-local PAUSE_MS = 3000 -- after so long without a broker's call logical time may be ahead
+-- the last change that all brokers must take over.
+local PAUSE_MS = 3000 -- after this time without a broker's call logical time may be ahead
 
--- 1 if any of the node's partitions has a session out, else 0.
+-- 1 if any of the node's partitions has an open session, else 0.
 local function sessions_out(partitions)
   local names = {}
   for p = 0, partitions - 1 do
@@ -25,8 +25,8 @@ end
 local agreed -- what `used` becomes once the caller agrees
 
 -- Logical ms now, the number of jumps, and logical ms at the last call of a broker, from these fields of
--- the owner record. beat: the caller is a broker, whose calls are what `used` tells; others read the
--- same time and write nothing.
+-- the owner record. beat: the caller is a broker, whose calls set `used`; others read the same time and
+-- write nothing.
 local function node_time(offset, used, gap, jumps, partitions, beat)
   local t = redis.call('TIME')
   local real = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -46,7 +46,7 @@ local function node_time(offset, used, gap, jumps, partitions, beat)
   return real + offset, jumps, (used > 0 and used or real) + offset
 end
 
--- Note that a broker was here, and took the time for right.
+-- Note that a broker called, and accepted the time.
 local function agree()
   if agreed then redis.call('HSET', 'gc:owner', 'used', agreed) end
 end

@@ -9,8 +9,8 @@
 -- Answers: {'WAIT'} node not open, or another process of Redis than the owner's: nothing was done
 --          {'MOVED'} another epoch: nothing was done
 --          {'OLD_DUTY'} another broker has taken the duty since: nothing was done
---          {'CLOCK', now, jumps} nothing was done: there were other jumps than the caller knows, or it
---            expects another time: it was late, or the clock is wrong
+--          {'CLOCK', now, jumps} nothing was done: the number of jumps differs from the caller's, or the
+--            caller expects another time: the call was late, or the clock is wrong
 --          {'GONE'} the crawl does not exist (any more)
 --          {'OK', now, …} as the script says
 --
@@ -37,16 +37,16 @@ local args = cmsgpack.unpack(ARGV[4])
 local ROBOTS_MS = 86400000
 local INLINE_TASKS, INLINE_BYTES = 8, 640 -- queues up to this size stay inside their host's record
 local TASK_BYTES, HOST_BYTES = 24, 240 -- what a task and a waiting host cost beside the task's path
-local LEAST_TASKS = 32 -- so many a crawl may have in a partition, whatever others hold there
-local KEEP_MS = 7200000 -- an idle host's record outlives its robots.txt by this
-local IDLE_MS = 3155760000000 -- an end by which idle records are told: no TIME that jumps comes to it
-local LONGEST_MS = 60000 -- a crawl that is new may bring a delay up to this, and finds its hosts rested
-local DROPPED, LOOKS = 256, 8 -- idle hosts that one call drops at most; one call in so many looks
+local LEAST_TASKS = 32 -- a crawl may always have so many in a partition
+local KEEP_MS = 7200000 -- an idle host's record is kept for so much longer than its robots.txt
+local IDLE_MS = 3155760000000 -- the end that marks idle records: no TIME that jumps reaches it
+local LONGEST_MS = 60000 -- a new crawl may have a delay up to this, and its hosts are rested
+local DROPPED, LOOKS = 256, 8 -- idle hosts that one call drops at most; one of so many calls looks
 
 local function num(v) return tonumber(v or 0) or 0 end
 
--- Records are read once and written once, by `save`: of a crawl its state, politeness and counters, and
--- the shape of its sets (keys.py); false where the partition does not know it.
+-- Records are read once and written once, by `save`. A crawl's record has its state, politeness and counters,
+-- and the structure of its sets (keys.py); it is false if the partition does not know the crawl.
 local crawls, changed = {}, {}
 local function stored_crawl(id)
   local packed = redis.call('GET', P .. ':c:' .. id)
@@ -63,9 +63,9 @@ local function crawl_of(id)
   return c
 end
 
--- Add to a crawl's counter; nothing happens for one that is gone.
-local metered = 0 -- and what is to be added to the partition's bytes
-local still = {} -- crawls of which nothing is leased here any more: noted for who missed the message
+-- Add to a crawl's counter; nothing happens for a crawl that does not exist.
+local metered = 0 -- bytes to be added to those of the partition
+local still = {} -- crawls without a leased task here: noted for brokers that missed the message
 local function bump(id, field, by)
   local c = crawl_of(id)
   if c then
@@ -75,7 +75,7 @@ local function bump(id, field, by)
   end
 end
 
--- Give so many tasks to a crawl's quota, if it has one, or take them: so many more it may lease.
+-- Add so many tasks to a crawl's quota, if it has one, or subtract them: so many more it may lease.
 local fed = {}
 local function allow(id, n)
   local c = crawl_of(id)
@@ -85,24 +85,24 @@ local function allow(id, n)
   end
 end
 
--- Tasks of a crawl that take memory in this partition.
+-- Return the number of a crawl's tasks that take memory in this partition.
 local function tasks_of(c) return num(c.wait) + num(c.leased) + num(c.later) end
 
 -- An entry is "depth[,redirects,errors,deliveries[,mark]]" and the task's path, which starts with a
--- letter; a queued value is the character of its level ('A' is level 0) and the entry. What it counts
--- against the budgets is the same from admission to its end.
+-- letter; a queued value is the character of its level ('A' is level 0) and the entry. Its bytes in the
+-- budgets are the same from admission to its end.
 --
--- In a crawl with a calendar a task has a mark, its fingerprint, with a leading 0 for its sign: it stands
--- in the set 'g' of its crawl until the task ends. Two more 0 in front say that its URL is new; the other
+-- In a crawl with a calendar a task has a mark, its fingerprint, with a leading 0 for its sign: it is
+-- in the set 'g' of its crawl until the task ends. Two more 0 before it say that its URL is new; the other
 -- tasks fetch known pages again (`again` of the crawl counts them). Levels are any character from 'A' on,
--- so that no class of characters tells one.
-local MARK_AT = 11 -- the least place of a path behind a mark
+-- so that no class of characters matches one.
+local MARK_AT = 11 -- the least position of a path after a mark
 local function put_mark(value, fp, new)
   local head, path = string.match(value, '^(.[%d,]+)(.*)$')
   if not string.find(head, ',', 1, true) then head = head .. ',0,0,0' end
   return head .. (new and ',00' or ',') .. string.gsub(fp, '%-', '0') .. path
 end
--- The fingerprint of a task with a mark, or nil, and whether its URL is new.
+-- Return the fingerprint of a task with a mark, or nil, and whether its URL is new.
 local function mark_of(value)
   if string.find(value, '%a', 2) < MARK_AT then return nil end
   local mark = string.match(value, '^.%d+,%d+,%d+,%d+,(%d+)')
@@ -112,7 +112,7 @@ local function mark_of(value)
   if #mark > 1 and string.sub(mark, 1, 1) == '0' then mark = '-' .. string.sub(mark, 2) end
   return mark, new
 end
--- How many of these fetch a known page again.
+-- Return how many of these tasks fetch a known page again.
 local function refetches_in(values)
   local n = 0
   for i = 1, #values do
@@ -124,7 +124,7 @@ end
 
 local function cost_of(value) return #value - string.find(value, '%a', 2) + 1 + TASK_BYTES end
 
--- Levels of a host that hold tasks are one character each, sorted.
+-- Return the levels of a host with tasks, one character each, sorted.
 local function levels_add(levels, ch)
   if string.find(levels, ch, 1, true) then return levels end
   for i = 1, #levels do
@@ -155,7 +155,7 @@ end
 
 local function tasks_in(q) return q.l and q.n or #q.e end
 
--- Put values of so many bytes into a crawl's queue at a host; front: they were there first. The caller
+-- Put values of so many bytes into a crawl's queue at a host; front: they were there before. The caller
 -- counts them.
 local function push(h, id, values, bytes, front)
   local q = h.q[id]
@@ -188,7 +188,7 @@ local function push(h, id, values, bytes, front)
     end
     return
   end
-  if e then -- it has become long
+  if e then -- the queue has become long
     q.l, q.n, q.e = '', #e, nil
     for _, value in ipairs(e) do
       local ch = string.sub(value, 1, 1)
@@ -210,8 +210,8 @@ local function push(h, id, values, bytes, front)
   q.n = q.n + count
 end
 
--- The least delay of a host: by robots, by an operator, and the largest of the crawls that have tasks
--- waiting there.
+-- Return the least delay of a host: by robots, by an operator, and the largest of the crawls with tasks that
+-- wait there.
 local function floor_of(h)
   local d = math.max(num(h.rd), num(h.od))
   for id in pairs(h.q) do
@@ -221,34 +221,35 @@ local function floor_of(h)
   return d
 end
 
--- The delay in force: never under the least, and what its answers have shown it needs.
+-- Return the delay in force: never below the least, and as long as its answers have shown to be needed.
 local function delay_of(h) return math.max(num(h.ad), floor_of(h)) end
 
--- Sessions that a host may have at once: slots exist only without a delay and with known robots, nor
--- beside a session that keeps a delay (`sole`, in ms), though its crawl may have nothing waiting there now.
+-- Return how many sessions a host may have at once: slots exist only without a delay and with known robots,
+-- and not beside a session with a delay (`sole`, in ms), even if its crawl has nothing waiting there now.
 local function capacity(h, slots, delay)
   if delay > 0 or h.sole or num(h.rob) <= now then return 1 end
   return slots
 end
 
--- When a host may be opened: after its rest and its block, and after the delay that is in force now,
--- which may be longer than the one that was when its last session ended.
+-- Return when a host may be opened: after its rest and its block, and after the delay that is in force now,
+-- which may be longer than at the end of its last session.
 local function opens_at(h, delay)
   local at = math.max(num(h.next), num(h.till))
   if h.last then at = math.max(at, h.last + delay) end
   return at
 end
 
--- Tell brokers that something became due earlier, or with 0 that a crawl runs out of quota. The counter is for those that missed a message.
+-- Tell brokers that something became due earlier, or with 0 that a crawl runs out of quota. The counter is
+-- for brokers that missed a message.
 local function wake(crawl, ms)
   redis.call('INCR', 'gc:wake')
   redis.call('PUBLISH', 'gc:wake', string.match(P, '{(%d+)}') .. ' ' .. crawl .. ' ' .. string.format('%.0f', ms))
 end
 
--- Idle hosts go of which nothing counts any more, and those beyond their number, first those whose times are
--- past for longest. Times that are not past, by the longest delay that any crawl keeps, never go. All of it
--- is by logical time: Redis itself would drop them when its clock jumps. A host that is in use again by now
--- has a record without an end: it only leaves the index.
+-- Drop idle hosts whose times are all past, and those beyond the greatest number, longest past first. Hosts
+-- with times that are not past, by the longest delay of any crawl, are never dropped. All of this is by
+-- logical time: Redis itself would drop them when its clock jumps. A host that is in use again by now has a
+-- record without an end: it only leaves the index.
 local function drop_idle()
   if math.floor(now) % LOOKS > 0 then return end -- else it would cost each page a twentieth
   local index = P .. ':hi'
@@ -266,9 +267,9 @@ local function drop_idle()
   redis.call('ZREM', index, unpack(found))
 end
 
--- Write what changed; records that were written are not to be used any more. A host's record without
--- task and session is *idle*: it goes once all its times are past, or sooner where there are many, but
--- for one that an operator has set a delay in.
+-- Write changed records; they must not be used any more afterwards. A host's record without task and session
+-- is *idle*: it is dropped once all its times are past, or sooner if there are many. A record with an
+-- operator's delay is kept.
 local function save()
   local idle = {}
   for name in pairs(dirty) do
@@ -291,7 +292,7 @@ local function save()
   end
   for id in pairs(changed) do redis.call('SET', P .. ':c:' .. id, cmsgpack.pack(crawls[id])) end
   for id in pairs(still) do redis.call('ZADD', 'gc:still', now, id) end
-  for id in pairs(fed) do -- what is due was passed over, here or, if there is too much now, elsewhere
+  for id in pairs(fed) do -- a due task was passed over, here or, if there is too much now, elsewhere
     local c, head = crawls[id], redis.call('ZRANGE', P .. ':due:' .. id, 0, 0, 'WITHSCORES')
     if c.state == 'active' then
       if head[2] then wake(id, num(head[2])) end
@@ -305,7 +306,7 @@ local function save()
   end
 end
 
--- Earliest moment at which `tend` has something to do: a retry or an expired session. 0: nothing.
+-- Return the earliest time at which `tend` has work: a retry or an expired session. 0: none.
 local function next_tend()
   local a = redis.call('ZRANGE', P .. ':later', 0, 0, 'WITHSCORES')[2]
   local b = redis.call('ZRANGE', P .. ':sd', 0, 0, 'WITHSCORES')[2]

@@ -1,6 +1,6 @@
--- Sessions, and the way of tasks out of a host's queue and back into it.
+-- Sessions, and how tasks leave a host's queue and return to it.
 
--- A hash as a table.
+-- Return a hash as a table.
 local function record(name)
   local flat, t = redis.call('HGETALL', name), {}
   for i = 1, #flat, 2 do t[flat[i]] = flat[i + 1] end
@@ -13,13 +13,13 @@ local function entry_parts(entry)
   return num(d), num(r), num(e), num(n), path, mark
 end
 
--- `mark` as entry_parts gives it, with the comma before it.
+-- Return `mark` of entry_parts, with the comma before it.
 local function entry_make(depth, redirects, errors, deliveries, path, mark)
   if redirects == 0 and errors == 0 and deliveries == 0 and mark == '' then return depth .. path end
   return depth .. ',' .. redirects .. ',' .. errors .. ',' .. deliveries .. mark .. path
 end
 
--- A field of a record: nothing where it is 0.
+-- Set a field of a record: remove it if it is 0.
 local function put(h, field, value)
   h[field] = value ~= 0 and value or nil
   dirty[h.name] = true
@@ -60,7 +60,7 @@ local function pop(h, id, want)
     q.g = again > 0 and again or nil
   end
   if q.l == '' then
-    if q.n ~= 0 then -- lists that were lost leave no count behind
+    if q.n ~= 0 then -- lost lists are no longer counted
       bump(id, 'wait', -q.n)
       metered = metered - q.b
       q.b, q.g = 0, nil
@@ -75,8 +75,8 @@ local function pop(h, id, want)
   return got
 end
 
--- A host that runs low while more waits in the overflow, and may have no task here: it is in the budget
--- like one that has, until it is refilled.
+-- Note a host that runs low while more of its URLs wait in the overflow; it may have no task here. It counts in
+-- the budget like a host with tasks, until it is refilled.
 local function dry(id, name)
   if redis.call('SADD', P .. ':dry', id .. '\n' .. name) == 1 then metered = metered + HOST_BYTES end
 end
@@ -84,7 +84,7 @@ local function wet(id, name)
   if redis.call('SREM', P .. ':dry', id .. '\n' .. name) == 1 then metered = metered - HOST_BYTES end
 end
 
--- Forget what a deleted crawl left at a host.
+-- Delete the data of a deleted crawl at a host.
 local function forget(h, id)
   local q, name = h.q[id], h.name
   if not q then return end
@@ -95,7 +95,7 @@ local function forget(h, id)
   h.q[id], dirty[name] = nil, true
 end
 
--- Put the host where it belongs in the due set of each of its crawls.
+-- Put the host at its right place in the due set of each of its crawls.
 local function rescore(h)
   local gone, name = {}, h.name
   for id in pairs(h.q) do
@@ -115,7 +115,7 @@ local function rescore(h)
   end
 end
 
--- The tasks that a session still holds, in order of their numbers: {number, value}.
+-- Return the tasks that a session still holds, in the order of their numbers: {number, value}.
 local function held(s)
   local found = {}
   for f, v in pairs(s) do
@@ -126,8 +126,8 @@ local function held(s)
   return found
 end
 
--- Worker records go when the worker was not heard of for so long: then none of its sessions lives, and
--- no lease of an older incarnation is on its way. In Redis' own time: an outage counts.
+-- Records of a worker are dropped after so long without a call: then none of its sessions exists, and
+-- no lease of an older incarnation can still arrive. In Redis' own time: an outage counts.
 local WORKER_MS = 86400000
 
 local function drop_session(token, s)
@@ -166,9 +166,8 @@ local function give_back(token, s, h, only, charge)
   return #fields
 end
 
--- Free the slot that a session holds. Its fetching ended at `ended` at the latest (0: it sent nothing);
--- the host rests from then for its delay: that which the session kept, unless its crawl asks for a shorter
--- one by now.
+-- Free the slot of a session. Its fetching ended at `ended` at the latest (0: it sent nothing); the host
+-- rests from then for its delay: that of the session, unless its crawl asks for a shorter one by now.
 local function free_slot(token, s, h, ended)
   s.open = '0'
   redis.call('HSET', P .. ':s:' .. token, 'open', 0)

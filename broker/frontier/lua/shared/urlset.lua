@@ -1,9 +1,9 @@
 -- A set of 64-bit fingerprints: buckets of integers under linear hashing (Litwin 1980).
 --
 -- bucket = top bits, so a split moves the upper half and renames nothing, and buckets stay below the
--- 512 members up to which Redis keeps an intset. Fingerprints are compared through doubles:
--- monotone, so consistent. `kind` is 'z' for what was seen, 'y' for what waits in the overflow; the
--- keys are :<kind>:<crawl>:<start>, and level, pointer and count are in the crawl's record.
+-- 512 members up to which Redis keeps an intset. Fingerprints are compared as doubles, which keeps their
+-- order. `kind` is 'z' for the seen-set, 'y' for URLs in the overflow; the keys are :<kind>:<crawl>:<start>;
+-- level, pointer and count are in the crawl's record.
 local function urlset(kind, id)
   local AVERAGE, SPLITS = 200, 8
   local prefix, c = P .. ':' .. kind .. ':' .. id .. ':', crawl_of(id)
@@ -47,7 +47,7 @@ local function urlset(kind, id)
     grown = true
   end
 
-  -- Make room for so many more: before they are added, since a bucket that once was too large stays
+  -- Make room for so many more before they are added, since a bucket that was once too large stays
   -- a hash table.
   function set.grow(incoming)
     local splits = 0
@@ -59,25 +59,25 @@ local function urlset(kind, id)
   function set.has(fp)
     return count > 0 and redis.call('SISMEMBER', bucket_of(fp), fp) == 1
   end
-  -- True if it was not there.
+  -- Return whether it was not there.
   function set.add(fp)
     if redis.call('SADD', bucket_of(fp), fp) == 0 then return false end
     count, grown = count + 1, true
     return true
   end
-  -- True if it was there.
+  -- Return whether it was there.
   function set.remove(fp)
     if count == 0 or redis.call('SREM', bucket_of(fp), fp) == 0 then return false end
     count, grown = count - 1, true
     return true
   end
-  -- Hand level, pointer and count to the crawl's record.
+  -- Write level, pointer and count to the crawl's record.
   function set.save()
     if not grown then return end
     c[kind .. 'l'], c[kind .. 'p'], c[kind .. 'n'] = level, ptr, count
     changed[id] = true
   end
-  -- Delete up to `most` buckets; true when all are gone.
+  -- Delete up to `most` buckets; return true when all are deleted.
   function set.purge(most)
     local total = 2 ^ level + ptr
     local last = math.min((c[kind .. 'd'] or 0) + most, total)
