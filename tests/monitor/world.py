@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,7 +48,9 @@ class Site:
         number, slow = int(path), "slow/" if request.target.startswith("/slow/") else ""
         more = [] if number >= (4000 if slow else 4) else [2 * number + 1, 2 * number + 2]
         links = "".join(f'<a href="/{slow}{n}">{n}</a>' for n in more)
-        return Answer(200, f"<title>Page {number}</title><p>Text of {number}.</p>{links}".encode())
+        own = "".join(chr(97 + byte % 26) for byte in hashlib.sha512(path.encode()).digest())
+        text = f"<p>Text of {number}.</p><p>{own}</p>"  # or it would be taken for a trap
+        return Answer(200, f"<title>Page {number}</title>{text}{links}".encode())
 
 
 class World:

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -262,7 +263,14 @@ class Page:
 
     def until(self, expression: str, seconds: float = SECONDS) -> Any:
         """Wait until an expression is true of the document, by its changes; its value then."""
-        return self.run(_UNTIL % (round(seconds * 1000), expression))
+        late = time.monotonic() + seconds
+        while True:  # each call is answered before it would be given up
+            left = late - time.monotonic()
+            try:
+                return self.run(_UNTIL % (round(max(min(left, SECONDS / 2), 0) * 1000), expression))
+            except BrowserError as error:
+                if "not in time" not in str(error) or left <= SECONDS / 2:
+                    raise
 
     def text(self, selector: str = "body") -> str:
         """The text that a person sees there."""
