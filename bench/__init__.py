@@ -1,3 +1,4 @@
-"""Benchmarks of the whole and of its parts. ``python -m bench`` runs them; results are in
-``results/``, and are shown in docs/benchmarks.md.
+"""Benchmarks of the whole system and of its parts.
+
+``python -m bench`` runs them; results are in ``results/``, and docs/benchmarks.md shows them.
 """

@@ -1,9 +1,8 @@
 """``make bench`` and ``make bench-full``: all benchmarks in order, then ``docs/benchmarks.md``.
 
-``python -m bench.all [--short] [--lasting | NAME …]``. Those that show what lasts take their time,
-and are run by ``make bench-lasting``. Each runs in a process of its own, since some patch the
-standard library and others must not. One that fails, or hangs, does not keep the others from
-running.
+``python -m bench.all [--short] [--lasting | NAME …]``. Benchmarks of long runs take their time, and
+``make bench-lasting`` runs them. Each runs in a process of its own, since some patch the standard
+library and others must not. If one fails or hangs, the others still run.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from bench import document
 
 ROOT = Path(__file__).resolve().parents[1]
 SHORT_SECONDS, FULL_SECONDS = 600.0, 5400.0
-"""After so long a benchmark hangs; each takes a good deal less."""
+"""After this time a benchmark counts as hanging; each takes much less."""
 STOP_SECONDS = 60.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run them; 1 if one failed."""
+    """Run the benchmarks; return 1 if one failed."""
     parser = argparse.ArgumentParser(prog="bench.all", description=__doc__)
     parser.add_argument(
         "--short", action="store_true", help="without --lasting, all in under ten minutes"
@@ -51,7 +50,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run(command: Sequence[str], seconds: float) -> int:
-    """Its exit status; after ``seconds`` it is interrupted, so that it stops what it started."""
+    """Run one and return its exit status; after ``seconds`` interrupt it, so that it stops its
+    processes."""
     process = subprocess.Popen(command, cwd=ROOT)
     try:
         return process.wait(seconds)

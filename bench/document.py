@@ -1,7 +1,7 @@
-"""Draw ``docs/benchmarks.md`` from the files in ``bench/results/``: ``python -m bench.document``.
+"""Make ``docs/benchmarks.md`` from the files in ``bench/results/``: ``python -m bench.document``.
 
 Nothing is measured or counted here. A benchmark without a file, and a figure that its file lacks,
-is shown as not run; tables, plots and notes stand as :class:`bench.rig.record.Record` kept them.
+is shown as not run; tables, plots and notes are as :class:`bench.rig.record.Record` stored them.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ BENCHMARKS = {
     "crawls": ("bench.store.crawls", "Memory over two hundred crawls"),
     "growth": ("bench.store.growth", "Whether SQL only grows"),
 }
-"""By the name of its file: a benchmark's module and title, in the order they run and are shown."""
+"""Each benchmark's module and title by the name of its file, in the order in which they run and are
+shown."""
 
 LASTING = ("away", "idle-crawls", "recovery", "crawls", "growth")
-"""Those that take their time: ``make bench-lasting`` runs them, ``make bench`` does not."""
+"""Benchmarks that take long: ``make bench-lasting`` runs them, ``make bench`` does not."""
 
 
 class Required(NamedTuple):
-    """A figure that must be reached: ``key`` among the ``figures`` of the benchmark ``name``."""
+    """A required figure: ``key`` among the ``figures`` of the benchmark ``name``."""
 
     what: str
     name: str
@@ -48,11 +49,11 @@ class Required(NamedTuple):
     at_most: bool = False
 
     def said(self) -> str:
-        """``what``, where it does not stand below another row."""
+        """Return ``what`` in a form that needs no other row above it."""
         return self.what.replace("the same", "pages/s of a core ÷ Scrapy's, 20 KB pages,")
 
     def reached(self, value: float, bound: float) -> bool:
-        """Whether ``value`` keeps ``bound``."""
+        """Return whether ``value`` keeps ``bound``."""
         return value <= bound if self.at_most else value >= bound
 
 
@@ -177,7 +178,7 @@ REQUIRED = (
 )
 
 DRAWN = "## What must be reached\n"
-"""Here begins what is drawn; what stands before it is the page's own."""
+"""The generated part begins here; the text before it is the page's own."""
 
 REQUIRED_HEAD = """\
 Plain: the others obey robots.txt, follow links and fetch no page twice; ours also extracts text and
@@ -186,7 +187,7 @@ stores, in both levels. "goal" is what was aimed at, "reached" what had to be, "
 
 
 def draw(records: Mapping[str, Mapping[str, Any]], page: str) -> str:
-    """``page`` with what is drawn in it from records by name."""
+    """Return ``page`` with the generated part made from records by name."""
     own = page[: page.index(DRAWN)]
     parts = [own + DRAWN, REQUIRED_HEAD, _required(records), _short(records)]
     for name, (module, title) in BENCHMARKS.items():
@@ -196,13 +197,14 @@ def draw(records: Mapping[str, Mapping[str, Any]], page: str) -> str:
 
 
 def read(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
-    """Records that are there, by name."""
+    """Return the existing records, by name."""
     files = {name: results / f"{name}.json" for name in BENCHMARKS}
     return {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
 
 
 def missed(name: str, results: Path = RESULTS) -> int:
-    """Say what of the benchmark ``name`` must be reached and is not; 1 if there is any, else 0."""
+    """Print the required figures of the benchmark ``name`` that were missed; return 1 if there are
+    any, else 0."""
     records = {name: json.loads((results / f"{name}.json").read_text())}
     found = 0
     for figure in REQUIRED:
@@ -230,7 +232,7 @@ def _required(records: Mapping[str, Mapping[str, Any]]) -> str:
 def _verdict(
     figure: Required, records: Mapping[str, Mapping[str, Any]]
 ) -> tuple[float | None, str]:
-    """What was measured, and what that is; (None, "") where it was not."""
+    """Return the measured value and its verdict; (None, "") if it was not measured."""
     value = records.get(figure.name, {}).get("figures", {}).get(figure.key)
     if value is None:
         return None, ""
@@ -240,7 +242,7 @@ def _verdict(
 
 
 def _short(records: Mapping[str, Mapping[str, Any]]) -> str:
-    """What falls short, in words."""
+    """Return a sentence with the figures that miss their goal."""
     missed, less = [], []
     for figure in REQUIRED:
         value, verdict = _verdict(figure, records)
@@ -277,7 +279,7 @@ def _section(module: str, record: Mapping[str, Any]) -> str:
 
 
 def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; numbers, which begin with a digit or a sign, stand right."""
+    """Return a table; numbers, which begin with a digit or a sign, are right-aligned."""
     numeric = [
         any(row[i] for row in rows)
         and all(row[i][:1].isdigit() or row[i][:1] in ("", "-", "+", "≥", "≤") for row in rows)

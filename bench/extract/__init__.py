@@ -1,1 +1,1 @@
-"""Main text beside other libraries: how much of it is found, and what that costs."""
+"""Main text compared with other libraries: how much of it is found, and how much CPU this takes."""

@@ -1,9 +1,9 @@
-"""``python -m bench.extract FOLDER…``: main text by ours and by other libraries, and what it costs.
+"""``python -m bench.extract FOLDER…``: main text by ours and by other libraries, and its costs.
 
-FOLDERs are those that ``python -m greencrawl.worker.extract.train`` reads. Texts of ours come by
-cross-validation over sites, each page's from a model that has not seen its site; with
-``--packaged``, for pages that it was not learnt from, by the model that the package has. CPU is
-taken in one process on one core, from the bytes of a page to its text.
+FOLDERs are those that ``python -m greencrawl.worker.extract.train`` reads. Our texts are made by
+cross-validation over sites, each page's by a model that has not seen its site; with ``--packaged``,
+for pages that were not used in training, by the model of the package. CPU is measured in one
+process on one core, from the bytes of a page to its text.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from greencrawl.worker.extract.train.samples import SNIPPETS, Sample, read
 from greencrawl.worker.extract.train.scores import Snippets, f1
 
 ROUNDS = 3
-"""How often the parts of ours are timed; the least counts."""
+"""How often our parts are timed; the least value counts."""
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and print; returns the exit status."""
+    """Measure and print; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m bench.extract", description=__doc__)
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     parser.add_argument("--packaged", action="store_true", help="use the package's model")
@@ -62,9 +62,11 @@ def main(arguments: list[str]) -> int:
 def _timed(
     samples: Sequence[Sample], chosen: Mapping[str, readers.Reader]
 ) -> tuple[dict[str, list[str]], dict[str, list[float]]]:
-    """Texts and milliseconds of CPU by reader; a page at which one fails has no text there.
+    """Return texts and milliseconds of CPU by reader; if a reader fails at a page, it has no text
+    there.
 
-    Each page is read by one after the other, so that what else the machine does concerns all.
+    Each page is read by all readers one after the other, so that other work on the machine affects
+    all.
     """
     texts: dict[str, list[str]] = {name: [] for name in chosen}
     millis: dict[str, list[float]] = {name: [] for name in chosen}
@@ -85,7 +87,7 @@ def _timed(
 
 
 def _apart(samples: Sequence[Sample]) -> dict[str, list[float]]:
-    """What ours takes for decoding and parsing, for all text, and for main text; ms of CPU."""
+    """Return the CPU of ours in ms for decoding and parsing, for all text, and for main text."""
     apart: dict[str, list[float]] = {"parse": [], "all text": [], "main text": []}
     for sample in samples:
         least = [float("inf")] * len(apart)
@@ -166,7 +168,7 @@ def _tables(
 
 
 def _groups(samples: Sequence[Sample]) -> dict[str, NDArray[np.int64]]:
-    """Places of pages by kind; all whose text is marked as a whole come first."""
+    """Return the indexes of pages by kind; pages whose text is marked as a whole come first."""
     kinds = sorted({sample.kind for sample in samples} - {SNIPPETS})
     marked = {"all": [i for i, one in enumerate(samples) if one.kind != SNIPPETS]}
     places = marked | {
@@ -177,7 +179,7 @@ def _groups(samples: Sequence[Sample]) -> dict[str, NDArray[np.int64]]:
 
 
 def _addends(sample: Sample, text: str) -> tuple[float, float, float, float, float]:
-    """Of snippets: hit, missed and wrong; F1 over words, and 1."""
+    """Return the addends of a page: hit, missed and wrong snippets; F1 over words, and 1."""
     snippets = Snippets()
     snippets.add(text, sample.present, sample.absent)
     score = 0.0 if sample.text is None else f1(text, sample.text)

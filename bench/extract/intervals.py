@@ -1,4 +1,4 @@
-"""Intervals by drawing sites anew: pages of one site are alike, and count together."""
+"""Intervals by resampling sites: pages of one site are similar, and count together."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Figure = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 def interval(
     values: NDArray[np.float64], sites: Sequence[str], figure: Figure
 ) -> tuple[float, float, float]:
-    """A figure of all pages, and the ends of its interval of 95 %.
+    """Return a figure over all pages, and the ends of its interval of 95 %.
 
-    ``values`` has a row of addends for each page; ``figure`` makes its value of their sums, and
+    ``values`` has a row of addends for each page; ``figure`` makes its value from their sums, and
     takes many such rows at once.
     """
     _, place = np.unique(np.array(sites), return_inverse=True)
@@ -32,20 +32,20 @@ def interval(
 
 
 def mean(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of addends (value, 1)."""
+    """Return the mean from sums of (value, 1)."""
     return np.asarray(sums[:, 0] / sums[:, 1])
 
 
 def precision(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of addends (hit, missed, wrong)."""
+    """Return the precision from sums of (hit, missed, wrong)."""
     return np.asarray(sums[:, 0] / np.maximum(sums[:, 0] + sums[:, 2], 1))
 
 
 def recall(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of addends (hit, missed, wrong)."""
+    """Return the recall from sums of (hit, missed, wrong)."""
     return np.asarray(sums[:, 0] / np.maximum(sums[:, 0] + sums[:, 1], 1))
 
 
 def snippet_f1(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of addends (hit, missed, wrong)."""
+    """Return F1 from sums of (hit, missed, wrong)."""
     return np.asarray(2 * sums[:, 0] / np.maximum(2 * sums[:, 0] + sums[:, 1] + sums[:, 2], 1))

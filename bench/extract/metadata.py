@@ -1,7 +1,8 @@
-"""``python -m bench.extract.metadata FOLDER…``: titles, authors and dates, beside trafilatura's.
+"""``python -m bench.extract.metadata FOLDER…``: titles, authors and dates, compared with
+trafilatura's.
 
-F1 over pages, after case and white space are folded: a value where none is marked counts against
-it. trafilatura is asked as it is, and with its search for dates as thorough as it has it.
+F1 over pages, without regard to case and white space: a value counts as wrong if the page has none
+marked. trafilatura is called with its defaults, and with its most thorough search for dates.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ FIELDS = ("title", "author", "date")
 OURS, OTHER = "ours", "trafilatura"
 _LEAST = {"title": 0.72}
 _BEHIND = {"author": 0.0, "date": -0.03}
-"""What has to be reached: in all, or beside the other."""
+"""Required figures: in all, or relative to the other library."""
 
 Values = tuple[str, str, str]
 
@@ -45,14 +46,14 @@ READERS: dict[str, Callable[[Sample], Values]] = {OURS: _ours, OTHER: _other}
 
 
 def fold(value: str) -> str:
-    """Small letters, white space as single blanks."""
+    """Return a value in small letters, with white space as single blanks."""
     return " ".join(value.lower().split())
 
 
 def addends(
     found: Sequence[str], marked: Sequence[str]
 ) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Of each page: hit, missed, wrong."""
+    """Return for each page: hit, missed, wrong."""
     rows = []
     for one, other in zip(map(fold, found), map(fold, marked), strict=True):
         hit = bool(one) and one == other
@@ -61,7 +62,7 @@ def addends(
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and print; 1 if something falls short of what is wanted."""
+    """Measure and print; return 1 if a required figure is missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.extract.metadata", description=__doc__)
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     given = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""What reads main text: ours, and other libraries, all from the bytes of a page."""
+"""Readers of main text: ours, and other libraries, all from the bytes of a page."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from greencrawl.worker.extract.text import text_of
 Reader = Callable[[bytes], str]
 
 PARSE_SECONDS = 0.25
-"""Of CPU: what a worker allows for a parse before it gives the page to a process of its own."""
+"""CPU that a worker allows for a parse before it gives the page to a process of its own."""
 
 
 def root_of(body: bytes) -> etree._Element | None:
-    """The tree of a page as a worker makes it, which stops a parse that is too dear; that of such
-    a page as the other process does."""
+    """Return the tree of a page as a worker makes it.
+
+    A worker stops a parse that takes too long; for such a page this is the tree of the other
+    process.
+    """
     try:
         return tree_of(body, None, PARSE_SECONDS, brief=True)[0]
     except TooDear:
@@ -30,13 +33,13 @@ def root_of(body: bytes) -> etree._Element | None:
 
 
 def ours(body: bytes) -> str:
-    """Main text by the model that the package has."""
+    """Return main text by the model of the package."""
     root = root_of(body)
     return "" if root is None else main_text(root)
 
 
 def whole(body: bytes) -> str:
-    """All visible text."""
+    """Return all visible text."""
     root = root_of(body)
     return "" if root is None else text_of(root)
 
@@ -71,7 +74,7 @@ OTHERS: dict[str, Reader] = {
     "whole text": whole,
 }
 PACKAGES = ("trafilatura", "resiliparse", "readability-lxml")
-"""Whose versions a record names."""
+"""Packages whose versions a record names."""
 REFERENCE = "trafilatura, no comments"
-"""What ours is compared with page by page."""
+"""The reader with which ours is compared page by page."""
 OURS = "ours"

@@ -27,13 +27,13 @@ from greencrawl.worker.extract.train.samples import SNIPPETS, read
 
 ROUNDS = 7
 MADE = 60
-"""Pages of the benchmarks that are read."""
+"""Number of pages of the benchmarks that are read."""
 URL = "http://example.org/a/b.html"
 TYPE = "text/html; charset=utf-8"
 
 
 class Cost(NamedTuple):
-    """Of a page: milliseconds of CPU, and bytes of its row, without main text and with it."""
+    """Costs of a page: milliseconds of CPU, and bytes of its row, without main text and with it."""
 
     without: float
     beside: float
@@ -42,7 +42,7 @@ class Cost(NamedTuple):
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and print; returns the exit status."""
+    """Measure and print; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m bench.extract.reading", description=__doc__)
     parser.add_argument("folders", type=Path, nargs="*", metavar="FOLDER")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
@@ -79,7 +79,8 @@ def _made() -> Iterator[bytes]:
 
 
 def _cost(codec: Codec, body: bytes, rounds: int) -> Cost | None:
-    """None of a page that a worker reads in another process, since its parse is too dear."""
+    """Return the costs of a page; None for a page that a worker reads in another process, since its
+    parse takes too long."""
     took: tuple[list[int], list[int]] = [], []
     sizes = [0, 0]
     try:
@@ -95,7 +96,7 @@ def _cost(codec: Codec, body: bytes, rounds: int) -> Cost | None:
 
 
 def _read(codec: Codec, body: bytes, *, spans: bool) -> int:
-    """Read a page and make its row; how many bytes that has of text, body and main text."""
+    """Read a page and make its row; return its bytes for text, body and main text."""
     page, _ = outline(
         body, URL, TYPE, samples=False, spans=spans, seconds=PARSE_SECONDS, brief=True
     )

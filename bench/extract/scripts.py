@@ -1,9 +1,10 @@
-"""``python -m bench.extract.scripts FOLDER…``: main text in every script as well as in Latin?
+"""``python -m bench.extract.scripts FOLDER…``: is main text as good in every script as in Latin?
 
-Pages whose main text is marked as a whole have their letters replaced, one by one, by those of
-another script; where a script writes no spaces, or its own commas and full stops, so do they. A
-text is scored by its pairs of signs, since words cannot be told without spaces. Texts come by
-cross-validation over sites, or with ``--packaged`` from the model of the package.
+The letters of pages whose main text is marked as a whole are replaced, one by one, by those of
+another script. If a script writes no spaces, or has its own commas and full stops, these are
+changed, too. A text is scored by its pairs of characters, since words cannot be found without
+spaces. Texts are made by cross-validation over sites, or with ``--packaged`` by the model of the
+package.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ UNREAD = ("script", "style", "meta")
 
 
 class Script(NamedTuple):
-    """How letters are replaced: each takes the sign ``step`` further than the last, of ``count``
-    from ``first`` on. ``spaces``: there are some between words; ``marks``: its own."""
+    """How letters are replaced: each gets the character ``step`` further than the last, of
+    ``count`` from ``first`` on.
+
+    ``spaces``: whether words are separated by spaces; ``marks``: the script's own marks.
+    """
 
     first: int
     count: int
@@ -42,7 +46,7 @@ class Script(NamedTuple):
     marks: bool = False
 
     def written(self, text: str) -> str:
-        """A text in this script."""
+        """Return a text in this script."""
         signs = {
             ord(one): chr(self.first + place * self.step % self.count)
             for place, letter in enumerate(LETTERS)
@@ -67,7 +71,7 @@ LATIN = "Latin"
 
 
 def score(found: str, truth: str) -> float:
-    """F1 over pairs of signs, white space left out; 0 if nothing is common to both."""
+    """Return F1 over pairs of characters, without white space; 0 if they have nothing in common."""
     one, other = _pairs(found), _pairs(truth)
     common = sum((one & other).values())
     return 2 * common / (sum(one.values()) + sum(other.values())) if common else 0.0
@@ -79,7 +83,7 @@ def _pairs(text: str) -> Counter[str]:
 
 
 def rewrite(root: etree._Element, script: Script) -> None:
-    """Have all texts of a tree in another script."""
+    """Rewrite all texts of a tree in another script."""
     for element in root.iter():
         if element.text and element.tag not in UNREAD:
             element.text = script.written(element.text)
@@ -88,7 +92,7 @@ def rewrite(root: etree._Element, script: Script) -> None:
 
 
 def scores(samples: Sequence[Sample], model: object) -> dict[str, list[float]]:
-    """Of each page, by script."""
+    """Return the scores of pages, by script."""
     assert compiled is not None
     found: dict[str, list[float]] = {}
     for sample in samples:
@@ -103,7 +107,7 @@ def scores(samples: Sequence[Sample], model: object) -> dict[str, list[float]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and print; 1 if a script is more than .03 behind Latin."""
+    """Measure and print; return 1 if a script is more than .03 worse than Latin."""
     parser = argparse.ArgumentParser(prog="python -m bench.extract.scripts", description=__doc__)
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     parser.add_argument("--packaged", action="store_true", help="use the package's model")

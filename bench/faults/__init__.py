@@ -1,1 +1,1 @@
-"""Faults made on purpose – of machines, networks, pages, nodes –, and what came of the crawl."""
+"""Deliberate faults of machines, networks, pages and nodes, and their effect on a crawl."""

@@ -34,7 +34,7 @@ HEAD = f"{'':4}{'pages/s':>9}{'share':>7}{'worst 5 s':>11}{'MB':>6}{'all MB':>8}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the rows named, or all; the exit code: 0 if all passed."""
+    """Run the named rows, or all; return the exit code: 0 if all passed."""
     parser = argparse.ArgumentParser(prog="python -m bench.faults.attacks")
     parser.add_argument("rows", nargs="*", metavar="ROW", choices=[[], *ROWS])
     chosen = parser.parse_args(arguments).rows or ROWS

@@ -1,4 +1,4 @@
-"""One of two Redis nodes is away: what is fetched of the other's hosts, what is lost of its own.
+"""One of two Redis nodes is away: how fast are the other's hosts fetched, and are URLs lost?
 
 ``python -m bench.faults.away [--short] [killed|frozen|busy …]``. A broker and a worker process
 crawl sixty hosts, thirty on each of two Redis nodes. Links lead to all of them at random, so half
@@ -35,7 +35,7 @@ NAME = "away"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run them; 0 if all that must be reached is."""
+    """Run them; return 0 if all required figures were reached."""
     words = parser("bench.faults.away", __doc__, "six minutes in all instead of 45")
     words.add_argument("runs", nargs="*", metavar="RUN", help=", ".join(RUNS))
     options = words.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""What is told from the web's log and the store of ``bench.faults.away``: rates, losses, costs."""
+"""Figures from the web's log and the store of ``bench.faults.away``: rates, losses, costs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from greencrawl.schema.net.urls import host_of
 from greencrawl.store.base import Store
 
 EVERY_SECONDS = 5
-"""Pages are counted in steps of so long, and memory is sampled as often."""
+"""Pages are counted in steps of this length, and memory is sampled as often."""
 ROBOTS = "/robots.txt"
 
 Row = tuple[float, float, str, str, int]
-"""Of the web's log: arrived, answered, host, path, status."""
+"""A row of the web's log: arrived, answered, host, path, status."""
 
 
 class Times(NamedTuple):
-    """Epoch seconds: counting began, the node went away, was back, was given what it missed, and
-    counting ended.
-    """
+    """Times in epoch seconds: counting began, the node went away, was back, had got what it missed,
+    and counting ended."""
 
     began: float
     away: float
@@ -32,7 +31,8 @@ class Times(NamedTuple):
 def account(
     store: Store, stats: Mapping[str, Any], seeds: Sequence[str], names: set[str]
 ) -> dict[str, Any]:
-    """URLs that the store's pages and seeds lead to, beside those that the queue knows."""
+    """Compare the URLs to which the store's pages and seeds lead with those that the queue
+    knows."""
     known, links, there = set(map(hash, seeds)), 0, 0
     for chunk in store.replay_links(0):
         for _, found in chunk:
@@ -50,9 +50,9 @@ def account(
 
 
 def figures(rows: Sequence[Row], names: set[str], times: Times) -> dict[str, Any]:
-    """Pages a second by whose hosts and when, and the ratios of them.
+    """Return pages a second by node and time, and their ratios.
 
-    ``worst`` is that of the stayed node's worst step, all of whose time the other was away.
+    ``worst`` is the worst step of the node that stayed, while the other was away all the time.
     """
 
     def rate(first: float, last: float, *, gone: bool | None = None) -> float:
@@ -82,7 +82,8 @@ def figures(rows: Sequence[Row], names: set[str], times: Times) -> dict[str, Any
 def by_step(
     rows: Sequence[Row], names: set[str], first: float, last: float
 ) -> dict[str, list[float]]:
-    """Pages a second in each step of :data:`EVERY_SECONDS`: of hosts that stay, and that go."""
+    """Return pages a second in each step of :data:`EVERY_SECONDS`: for hosts that stay, and for
+    hosts that go."""
     counts: Counter[tuple[bool, int]] = Counter()
     for _, answered, name, path, _ in rows:
         if path != ROBOTS and first <= answered < last:
@@ -95,13 +96,13 @@ def by_step(
 
 
 def twice(rows: Sequence[Row]) -> int:
-    """Pages that were fetched again."""
+    """Return the number of pages that were fetched again."""
     pages = Counter((name, path) for _, _, name, path, _ in rows if path != ROBOTS)
     return sum(count - 1 for count in pages.values())
 
 
 def cpu_ms(one: Mapping[str, Any]) -> tuple[float, float]:
-    """CPU of worker and broker a page, in ms: before, and while the node was away."""
+    """Return the CPU of worker and broker a page, in ms: before, and while the node was away."""
     times, (before, away) = one["times"], one["cpu_seconds"]
     pages = one["before_all"] * (times["away"] - times["began"])
     pages_away = one["away_all"] * (times["back"] - times["away"])

@@ -12,7 +12,7 @@ from bench.rig.resident import ends
 
 
 def grown(found: Mapping[str, Any], part: str) -> tuple[float, float]:
-    """MB of a part when the node went away, and before it was back."""
+    """Return the MB of a part when the node went away, and before it was back."""
     times = found["times"]
     sizes = ends(found["memory"], part, times["away"], times["back"])
     assert sizes is not None, f"{part} had no process"
@@ -20,7 +20,7 @@ def grown(found: Mapping[str, Any], part: str) -> tuple[float, float]:
 
 
 def report(record: Record, found: Mapping[str, Mapping[str, Any]]) -> None:
-    """Tables, figures and plots of the runs."""
+    """Add tables, figures and plots of the runs."""
     rates: list[list[Cell]] = []
     rest: list[list[Cell]] = []
     memory: list[list[Cell]] = []

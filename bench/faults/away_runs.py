@@ -1,4 +1,5 @@
-"""The runs of ``bench.faults.away``: two Redis nodes, of which one goes away and comes back."""
+"""The runs of ``bench.faults.away``: there are two Redis nodes, one of which goes away and comes
+back."""
 
 from __future__ import annotations
 
@@ -24,11 +25,15 @@ from tests.support.system import System, wait_until
 HOSTS = 60
 DELAY = 0.5
 SPEC = Spec(hosts=1000, page_bytes=(6000, 6000), fresh=6, foreign=1.0)
-"""Twelve links a page, six of them new: hosts do not run dry. Of these hosts sixty are taken."""
+"""Each page has twelve links, six of them new, so that hosts do not run out of URLs.
+
+Sixty of these hosts are used.
+"""
 LEASE_SECONDS = 10
-"""Of a lease, and of a request: so long and twelve seconds more a node that was killed rests."""
+"""Duration of a lease, and of a request: a killed node rests for so long and twelve seconds
+more."""
 BACK_SECONDS = 300.0
-"""Within which a node that is back must have been given what it missed."""
+"""Within this time a node that is back must have got what it missed."""
 WARM_SECONDS = 10.0
 OURS = ("worker", "broker")
 PARTS = (*OURS, "Redis that stays")
@@ -44,7 +49,7 @@ class Run(NamedTuple):
     before_seconds: float
 
     def short(self) -> Run:
-        """The same with shorter times, for a quick look."""
+        """Return the same run with shorter times, for a quick check."""
         return self._replace(
             away_seconds=self.away_seconds / (10 if self.delay else 6),
             before_seconds=self.before_seconds / 6,
@@ -59,14 +64,14 @@ RUNS = {
 
 
 class Nodes:
-    """Two Redis nodes, of which :meth:`take_away` takes one until :meth:`give_back`."""
+    """Two Redis nodes; :meth:`take_away` takes one until :meth:`give_back`."""
 
     def __init__(self, folder: Path) -> None:
         self.servers = [RedisServer(folder / f"redis{n}").start() for n in range(2)]
         self.gone = self.servers[0]
 
     def chosen(self, store: Store, web: Web) -> dict[str, list[int]]:
-        """As many hosts of either node, by its address."""
+        """Return equally many hosts of each node, by its address."""
         identity = store.frontier()
         assert identity is not None
         addresses = store.addresses()
@@ -78,18 +83,18 @@ class Nodes:
 
     @property
     def staying(self) -> RedisServer:
-        """The node that nothing is done to."""
+        """Return the node that is not harmed."""
         return next(server for server in self.servers if server is not self.gone)
 
     def take_away(self, how: signal.Signals) -> None:
-        """Kill or stop the other one."""
+        """Kill or stop the other node."""
         if how == signal.SIGKILL:
             self.gone.kill()
         else:
             self._signal(how)
 
     def give_back(self, how: signal.Signals) -> None:
-        """Start it again, or let it go on."""
+        """Start it again, or resume it."""
         if how == signal.SIGKILL:
             self.gone.start()
         else:
@@ -100,7 +105,7 @@ class Nodes:
         self.gone.process.send_signal(number)
 
     def stop(self) -> None:
-        """Stop both, whatever state they are in."""
+        """Stop both nodes, in whatever state they are."""
         for server in self.servers:
             if server.process is not None and server.process.poll() is None:
                 server.process.send_signal(signal.SIGCONT)
@@ -108,7 +113,7 @@ class Nodes:
 
 
 def crawl(run: Run, folder: Path) -> dict[str, Any]:
-    """Everything from the start to the account at the end; raw values."""
+    """Run everything from the start to the account at the end; return raw values."""
     one, other = cores()
     nodes = Nodes(folder)
     try:
@@ -187,7 +192,7 @@ def _measured(
 
 
 def _paid(system: System, store: Store) -> bool:
-    """Whether both nodes answer and neither is owed anything."""
+    """Return whether both nodes answer and none is owed anything."""
     if system.call("GET", "/v1/stats")["away"] or store.debts():
         return False
     repairs = system.call("GET", "/v1/repair")["nodes"]
@@ -199,18 +204,18 @@ def _answers_since(web: Web, names: set[str], since: float) -> bool:
 
 
 def _rests(system: System) -> bool:
-    """Whether what was leased has been finished or handed back, and nothing moves."""
+    """Return whether all leased tasks were finished or handed back, and no counter changes."""
     first = system.stats()
     time.sleep(1.0)
     return first["leased"] == 0 and system.stats() == first
 
 
 def spent(parts: Mapping[str, Sequence[psutil.Process]]) -> float:
-    """CPU seconds of worker and broker so far."""
+    """Return the CPU seconds of worker and broker so far."""
     times = [process.cpu_times() for part in OURS for process in parts[part]]
     return sum(one.user + one.system for one in times)
 
 
 def say(text: str) -> None:
-    """Print how far the bench is."""
+    """Print the progress of the benchmark."""
     print(f"   {text}", flush=True)

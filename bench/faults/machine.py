@@ -25,14 +25,13 @@ from tests.support.web import WebSpec
 # --- memory ------------------------------------------------------------------------------------
 
 MEMORY = "5mb"
-"""Enough for what a crawl of this size needs anyway, not for all that waits."""
+"""Enough for the normal needs of a crawl of this size, but not for all its waiting URLs."""
 SQUEEZED_SECONDS = 6.0
 
 
 class Squeeze:
-    """Set ``maxmemory`` to what is in use, so that Redis refuses every write that may take more;
-    give back what it had from the start after a while.
-    """
+    """Set ``maxmemory`` to the memory in use, so that Redis refuses every write that may take more;
+    set it back to its first value after a while."""
 
     def __call__(self, rig: Rig) -> None:
         with closing(rig.redis.client) as client:
@@ -55,7 +54,7 @@ class Squeeze:
         wait_until(lambda: rig.stats() != {}, 30, "the broker answers")
 
     def check(self, rig: Rig) -> list[str]:
-        """The overflow was used, and is empty in the end."""
+        """Check that the overflow was used, and is empty at the end."""
         with closing(_database(rig)) as database:
             (most,) = database.execute(
                 "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'overflow'"
@@ -67,7 +66,8 @@ class Squeeze:
 
 
 def _finished(rig: Rig) -> int:
-    """Tasks that Redis counts as finished, read past the broker: its scripts may be refused."""
+    """Return the tasks that Redis counts as finished, read without the broker, whose scripts may be
+    refused."""
     with closing(redis.Redis(port=rig.redis.port)) as client:
         names = list(client.scan_iter("gc:{*}:c:*", count=1000))
         records: list[Any] = client.mget(names) if names else []
@@ -76,7 +76,7 @@ def _finished(rig: Rig) -> int:
 
 
 def _seeding(rig: Rig) -> int:
-    """The status that a seed is answered with."""
+    """Return the status of the answer to a seed."""
     try:
         rig.system.call("POST", "/v1/crawls/test/urls", {"urls": [rig.web.url(0)]})
     except urllib.error.HTTPError as error:
@@ -100,7 +100,7 @@ FULL_MEMORY = Fault(
 
 
 def memory(folder: Path, say: Say, small: bool) -> Result:
-    """Row 11; a smaller web would not fill anything."""
+    """Run row 11; a smaller web would fill nothing."""
     return run(FULL_MEMORY, folder, say)
 
 
@@ -108,7 +108,7 @@ def memory(folder: Path, say: Say, small: bool) -> Result:
 
 HOUR = 3600
 OFF_SECONDS = 60.0
-"""Logical time may fall behind by what passes until a jump is noticed, and no more."""
+"""Logical time may fall behind by the time until a jump is noticed, and no more."""
 
 
 def prepare_clock(rig: Rig) -> None:
@@ -117,7 +117,8 @@ def prepare_clock(rig: Rig) -> None:
 
 
 def jump(rig: Rig) -> None:
-    """An hour forward, back, an hour back, forward again; work at stake each time."""
+    """Let the clock jump: an hour forward, back, an hour back, forward again, each time with leased
+    tasks."""
     server = rig.redis
     assert isinstance(server, ClockedRedis)
     seen: list[float] = []
@@ -131,9 +132,8 @@ def jump(rig: Rig) -> None:
 
 
 def _until_right(rig: Rig, offset: int) -> float:
-    """Wait until logical time is right though Redis' clock is off by ``offset`` seconds; returns
-    by how much it then is ahead.
-    """
+    """Wait until logical time is right though Redis' clock is wrong by ``offset`` seconds; return
+    by how much it is then ahead."""
 
     def ahead() -> float:
         with closing(rig.redis.client) as client:
@@ -144,7 +144,7 @@ def _until_right(rig: Rig, offset: int) -> float:
 
 
 def clock_kept(rig: Rig) -> list[str]:
-    """No error was charged, and no lease taken away: what is refetched is judged by the rig."""
+    """Check that no error was counted, and no lease taken away; the rig checks refetches."""
     stats = rig.stats()
     charged = stats.get("retries") or stats.get("failures")
     return [f"charged: {stats}"] if charged else []
@@ -165,7 +165,7 @@ CLOCK = Fault(
 
 
 def clock(folder: Path, say: Say, small: bool) -> Result:
-    """Row 13, where libfaketime is installed."""
+    """Run row 13, if libfaketime is installed."""
     if library() is None:
         result = Result(CLOCK.name, CLOCK.rows, CLOCK.mechanism)
         result.why_not.append("libfaketime is not installed: apt-get install libfaketime")
@@ -181,10 +181,10 @@ PROBE_SECONDS = 0.1
 
 
 class FullDisk:
-    """A small file system under one folder of the rig, filled up for a while.
+    """A small file system under one folder of the rig, which is full for a while.
 
     While it is full one seed a call is posted again and again, and Redis' count of finished tasks
-    is compared with SQL. ``acknowledged`` are the seeds that were answered by 2xx then.
+    is compared with SQL. ``acknowledged`` are the seeds with a 2xx answer then.
     """
 
     def __init__(self, part: Literal["redis", "data"]) -> None:
@@ -192,7 +192,7 @@ class FullDisk:
         self.acknowledged: list[str] = []
 
     def prepare(self, rig: Rig) -> None:
-        """Mount the file system; unmounted when all that uses it has ended."""
+        """Mount the file system; it is unmounted when all its users have ended."""
         self.acknowledged = []
         folder = rig.folder / self.part
         folder.mkdir(parents=True)
@@ -230,20 +230,23 @@ class FullDisk:
         rig.until_leasing()
 
     def check(self, rig: Rig) -> list[str]:
-        """What was acknowledged while it was full has been crawled."""
+        """Check that all seeds that were acknowledged while it was full have been crawled."""
         missing = sorted(set(self.acknowledged) - rig.settled())
         return [f"{url} was acknowledged and is lost" for url in missing]
 
 
 def _fill(ballast: Path) -> None:
-    """Leave no byte of the file system free."""
+    """Fill the file system completely."""
     with ballast.open("wb", buffering=0) as file, suppress(OSError):
         while file.write(bytes(1024 * 1024)):
             pass
 
 
 def _seeded(rig: Rig, url: str) -> bool:
-    """Whether a seed was acknowledged. Raises HTTPError for anything but 503 and 429."""
+    """Return whether a seed was acknowledged.
+
+    Raises HTTPError for any status other than 503 and 429.
+    """
     try:
         rig.system.call("POST", "/v1/crawls/test/urls", {"urls": [url]})
     except urllib.error.HTTPError as error:
@@ -254,7 +257,7 @@ def _seeded(rig: Rig, url: str) -> bool:
 
 
 def _logged(rig: Rig) -> int:
-    """Batches in the log of seeds."""
+    """Return the number of batches in the log of seeds."""
     with closing(_database(rig)) as database:
         (count,) = database.execute("SELECT count(*) FROM seed_batches").fetchone()
     return int(count)
@@ -266,7 +269,7 @@ def _database(rig: Rig) -> sqlite3.Connection:
 
 
 def _finished_is_stored(rig: Rig) -> None:
-    """Tasks that Redis counts as finished are in SQL: they were committed before."""
+    """Check that tasks that Redis counts as finished are in SQL: they were committed before."""
     finished = _finished(rig)
     settled = len(rig.settled())
     if finished > settled:
@@ -296,7 +299,7 @@ DISKS = (
 
 
 def disks(folder: Path, say: Say, small: bool) -> Result:
-    """Row 12, where a file system can be mounted."""
+    """Run row 12, if a file system can be mounted."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         result = Result("disk full", (12,), "")
         result.why_not.append("mounting a small file system takes root")
@@ -308,7 +311,7 @@ def disks(folder: Path, say: Say, small: bool) -> Result:
 
 
 def merged(name: str, results: Sequence[Result]) -> Result:
-    """Several runs as one line: the sums of what is wrong, the worst of what is measured."""
+    """Return several runs as one line: the sums of errors, the worst of measurements."""
     recover = [r.seconds_to_recover for r in results if r.seconds_to_recover is not None]
     settle = [r.seconds_to_settle for r in results if r.seconds_to_settle is not None]
     return Result(

@@ -1,7 +1,8 @@
-"""Rows 8 to 10 of ``make faults``: a worker cut off, a worker frozen, every message three times.
+"""Rows 8 to 10 of ``make faults``: a worker is cut off, a worker is frozen, every message comes
+three times.
 
-In rows 8 and 9 the worker that is harmed holds all leases when the blow falls; a second one on the
-same host is started then, and gets what the broker takes away from the first.
+In rows 8 and 9 the harmed worker holds all leases at the time of the fault; then a second worker on
+the same host is started, and gets the hosts that the broker takes away from the first.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ AWAY_SECONDS = 2 * LEASE_SECONDS + REQUEST_SECONDS + 1.0
 
 
 class Apart:
-    """A worker behind a proxy, by which it can be cut off and its answers be read."""
+    """A worker behind a proxy that can cut it off and read its answers."""
 
     def __init__(self) -> None:
         self.refused = 0
@@ -48,7 +49,7 @@ class Apart:
         self.refused += answer.count(b'"stale"')
 
     def second(self, rig: Rig) -> None:
-        """Start another worker, which speaks to the broker directly."""
+        """Start another worker, which calls the broker directly."""
         given: dict[str, Any] = {**rig.settings, "worker_id": "second"}
         given |= {
             "data": str(rig.folder / "data"),
@@ -58,13 +59,14 @@ class Apart:
         rig.stack.enter_context(other).start_worker()
 
     def check(self, rig: Rig) -> list[str]:
-        """Late results were sent, and refused; the second worker was given what they were of."""
+        """Check that late results were sent and refused, and that the second worker got their
+        tasks."""
         rig.notes["late results refused"] = self.refused
         return [] if self.refused else ["no late result was refused"]
 
 
 class Cut(Apart):
-    """Drop all that passes between worker and broker, silently, for twice the lease and more."""
+    """Silently drop all data between worker and broker, for twice the lease and more."""
 
     def __call__(self, rig: Rig) -> None:
         self.proxy.drop()
@@ -122,20 +124,22 @@ FROZEN = Fault(
 # --- every message three times -----------------------------------------------------------------
 
 THROTTLED = 10
-"""Hosts that answer once with 429, so that there are retries to be counted twice by mistake."""
+"""Hosts that answer once with 429, so that there are retries that could be counted twice by
+mistake."""
 QUOTA = 700
 SHOWN = ("stored", "attempts", "retries", "requests", "sessions left", "state")
 SETTLE_SECONDS = 3.0
-"""For the copies still under way when the crawl is done; only long polls last longer."""
+"""Time for copies that are still on their way when the crawl is done; only long polls take
+longer."""
 
 
 SPREAD_SECONDS = 0.2
 BY_CHANCE = ("admitted", "waiting", "hosts", "bytes")
-"""Counters that depend on which pages come first, where a quota ends the crawl."""
+"""Counters that depend on which pages come first, if a quota ends the crawl."""
 
 
 class Repeat:
-    """All of the worker's and the client's calls go through a :class:`Repeater`, from the start."""
+    """All calls of the worker and the client go through a :class:`Repeater`, from the start."""
 
     def __init__(self) -> None:
         self.proxy: Repeater
@@ -152,12 +156,12 @@ class Repeat:
         rig.settings["broker"] = self.proxy.url
 
     def before_seeding(self, rig: Rig) -> Sequence[str]:
-        """Lead the client's calls through it, too. Seeds nothing further."""
+        """Send the client's calls through it, too. Seeds nothing further."""
         self._port, rig.system.port = rig.system.port, self.proxy.port
         return throttled(rig)
 
     def __call__(self, rig: Rig) -> None:
-        """The harm is under way since the start, and goes on to the end."""
+        """Do nothing: the harm began at the start, and lasts to the end."""
         with rig.blow("every message three times"):
             pass
 
@@ -169,7 +173,8 @@ def throttled(rig: Rig) -> Sequence[str]:
 
 
 def account(rig: Rig) -> dict[str, Any]:
-    """What a crawl comes to: counters, rows of SQL, requests. Names of processes left out."""
+    """Return the account of a crawl: counters, rows of SQL, requests, without names of
+    processes."""
     path = rig.folder / "data" / "content.sqlite"
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
         rows = database.execute("SELECT kind, count(*) FROM attempts GROUP BY kind").fetchall()
@@ -195,11 +200,11 @@ REPEATED = Fault(
     seeds_extra=throttled,
     refetched="none",
 )
-"""Without harm: :class:`Repeat` is put in by the row."""
+"""No harm: the row adds :class:`Repeat`."""
 
 
 def triple(folder: Path, say: Say, small: bool) -> Result:
-    """Row 10: a crawl of all pages and one up to a quota, each with a clean twin."""
+    """Run row 10: a crawl of all pages and one up to a quota, each with a clean twin."""
     clean = replace(REPEATED, web=replace(REPEATED.web, pages=1000)) if small else REPEATED
     repeat = Repeat()
     harmed = replace(
@@ -237,7 +242,7 @@ def triple(folder: Path, say: Say, small: bool) -> Result:
 
 
 def _seed_more(rig: Rig) -> None:
-    """Half of these are known by then, or found at the same time."""
+    """Seed more URLs; half of them are known by then, or found at the same time."""
     pages = range(rig.fault.seeds // 2, 2 * rig.fault.seeds)
     rig.system.call("POST", "/v1/crawls/test/urls", {"urls": [rig.web.url(n) for n in pages]})
 

@@ -1,8 +1,8 @@
-"""Rows 14 and 15 of ``make faults``: pages that kill or hang, and hosts that drip.
+"""Rows 14 and 15 of ``make faults``: pages that kill or hang, and hosts that send very slowly.
 
-What is measured is the speed of the others, beside a clean twin that crawls at the same time on the
-same machine. Both crawls are bound by their hosts' delays and not by the cores, so that what the
-harm costs is seen, and not what else the machine does.
+The speed of the others is measured beside a clean twin that crawls at the same time on the same
+machine. Both crawls are limited by their hosts' delays and not by the cores, so that the effect of
+the harm is seen, and not that of other work on the machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.web import WebSpec
 
 TRIES = 2
 POISON = {700: "kill", 701: "hang"}
-"""Titles of pages that link to nothing, and the reason that is expected."""
+"""Titles of pages without links, and the expected reason."""
 REASONS = {"kill": "process_death", "hang": "stalled"}
 LEAST_SPEED = 0.95
 
@@ -42,11 +42,11 @@ POISONED = Fault(
     },
     refetched="any",
 )
-"""Whoever dies had pages under way that were not finished: they are fetched again."""
+"""A process that dies had unfinished pages: they are fetched again."""
 
 
 def poison(folder: Path, say: Say, small: bool) -> Result:
-    """Row 14: the crawl with its twin, until all but the deadly pages are stored."""
+    """Run row 14: the crawl with its twin, until all pages but the deadly ones are stored."""
     fault = POISONED
     clean = replace(fault, web=replace(fault.web, titles={}))
     with (
@@ -76,7 +76,8 @@ def _start_both(rig: Rig, twin: Rig) -> None:
 
 
 def _fetched(rig: Rig, twin: Rig, deadly: set[str]) -> tuple[int, int]:
-    """Pages that each had fetched, the deadly ones apart, when the twin had fetched its last."""
+    """Return the pages that each had fetched, without the deadly ones, when the twin had fetched
+    its last."""
 
     def first_requests(one: Rig) -> list[float]:
         hits = [hit for hit in one.hits() if hit.status == 200]
@@ -92,7 +93,7 @@ def _fetched(rig: Rig, twin: Rig, deadly: set[str]) -> tuple[int, int]:
 
 
 def _dead_letters(rig: Rig) -> list[str]:
-    """Each deadly page is a dead letter of the right kind, after its tries."""
+    """Check that each deadly page is a dead letter of the right kind, after its tries."""
     with closing(_database(rig)) as database:
         found = dict(database.execute("SELECT url, kind FROM finals WHERE state = 'dead'"))
         tries = dict(
@@ -107,7 +108,7 @@ def _dead_letters(rig: Rig) -> list[str]:
 
 
 def _charged(rig: Rig) -> list[str]:
-    """No other page was charged with an error."""
+    """Check that no failure was counted for another page."""
     deadly = {rig.web.url(page) for page in POISON}
     with closing(_database(rig)) as database:
         rows = database.execute("SELECT url, kind FROM attempts WHERE kind <> 'ok' OR errors > 0")
@@ -141,11 +142,12 @@ DRIPPING = Fault(
         "greenlets": "300",
     },
 )
-"""A slow host's one page is being read for longer than the speed is measured."""
+"""A slow host's only page is being read for longer than the speed is measured."""
 
 
 def dripping(folder: Path, say: Say, small: bool) -> Result:
-    """Row 15: pages a second of the good hosts in the same seconds, with slow ones and without."""
+    """Run row 15: pages a second of the good hosts in the same seconds, with slow ones and
+    without."""
     clean = replace(DRIPPING, web=replace(DRIPPING.web, tarpits=0))
     harmed = replace(DRIPPING, seeds_extra=lambda rig: rig.web.tarpit_urls())
     with (
@@ -171,7 +173,8 @@ def dripping(folder: Path, say: Say, small: bool) -> Result:
 
 
 def _each_5_seconds(rig: Rig) -> list[int]:
-    """Requests at good hosts in each 5 s of the measured time, which begins with the first."""
+    """Return the requests at good hosts in each 5 s of the measured time, which begins with the
+    first."""
     arrived = sorted(hit.arrived for hit in rig.hits())
     counts = [0] * int(MEASURED_SECONDS / 5)
     for at in arrived:

@@ -33,7 +33,7 @@ ROWS: dict[int, Row] = dict(
     sorted((faultrows.ROWS | environment.ROWS | foundrows.ROWS | calendarrows.ROWS).items())
 )
 END_ROW = 16
-"""The end of the crawl: judged in every row, summed up in the last."""
+"""The end of the crawl: checked in every row, summed up in the last."""
 
 HEADS = (
     ("row", 4),
@@ -48,7 +48,7 @@ HEADS = (
 
 
 def main(arguments: Sequence[str], rows: Mapping[int, Row] = ROWS, name: str = "faults") -> int:
-    """Run the rows named, or all; the exit code: 0 if all passed."""
+    """Run the named rows, or all; return the exit code: 0 if all passed."""
     parser = argparse.ArgumentParser(prog=f"python -m bench.{name.replace('-', '_')}")
     parser.add_argument("rows", nargs="*", type=int, metavar="ROW", choices=[[], *rows, END_ROW])
     parser.add_argument("--quick", action="store_true", help="smaller webs")
@@ -86,7 +86,7 @@ def _run(row: Row, number: int, *, quick: bool) -> Result:
 
 
 def _end(results: Sequence[Result]) -> list[str]:
-    """Row 16: rows whose end was announced early or not at all."""
+    """Row 16: return the rows whose end was announced early or not at all."""
     return [
         f"{result.name}: {result.early or 'never announced'}"
         for result in results
@@ -117,7 +117,7 @@ def _seconds(value: float | None) -> str:
 
 
 def _short(result: Result) -> str:
-    """Times that are set short, and what only this row measures."""
+    """Return shortened times, and the measurements of only this row."""
     notes = {**result.settings, **result.notes}
     shown = ", ".join(f"{name} {value}" for name, value in notes.items() if name != "stats")
     return f"\n{'':8}{shown}" if shown else ""

@@ -22,14 +22,14 @@ from bench.frontier.urls import url_of
 
 STALLED_SECONDS = 30.0
 FINISH_BATCH = 256
-"""As the worker's outbox sends them."""
+"""The same size as that of the worker's outbox."""
 
 Talk = Generator[bytes, bytes, None]
-"""A connection's part: gives requests, is sent the answers' bodies."""
+"""The generator of a connection: it yields requests, and is sent the answers' bodies."""
 
 
 def post(path: str, body: bytes) -> bytes:
-    """One HTTP/1.1 request."""
+    """Return one HTTP/1.1 request."""
     head = (
         f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
@@ -38,7 +38,8 @@ def post(path: str, body: bytes) -> bytes:
 
 
 def body_of(data: bytearray) -> bytes | None:
-    """The body of an answer once it is whole. Raises AssertionError unless it is a 200."""
+    """Return the body of an answer once it is complete. Raises AssertionError unless it is a
+    200."""
     end = data.find(b"\r\n\r\n")
     if end < 0:
         return None
@@ -79,7 +80,7 @@ def converse(port: int, talks: list[Talk]) -> None:
 
 
 def seed_requests(task: dict[str, Any]) -> list[bytes]:
-    """All requests of an ingest, beforehand."""
+    """Return all requests of an ingest, made beforehand."""
     first, count, size = task["first"], task["count"], task["batch"]
     requests = []
     for start in range(first, first + count, size):
@@ -90,7 +91,8 @@ def seed_requests(task: dict[str, Any]) -> list[bytes]:
 
 
 def ingest(task: dict[str, Any]) -> tuple[list[Talk], Callable[[], int]]:
-    """Requests that seed URLs, one after the other on each connection; and how many were new."""
+    """Return the requests that seed URLs, one after the other on each connection, and a function
+    that counts the new ones."""
     requests = seed_requests(task)
     requests.reverse()
     added = 0
@@ -109,7 +111,7 @@ def ingest(task: dict[str, Any]) -> tuple[list[Talk], Callable[[], int]]:
 
 
 class Leased(msgspec.Struct):
-    """What the client needs of a session."""
+    """The fields of a session that the client needs."""
 
     session: str
     token: str
@@ -123,7 +125,8 @@ class Reply(msgspec.Struct):
 
 
 def lease(task: dict[str, Any]) -> tuple[list[Talk], Callable[[], int]]:
-    """Workers that lease, close and finish until ``count`` tasks were leased between them."""
+    """Return workers that lease, close and finish until they have leased ``count`` tasks
+    together."""
     wanted, leased, done = task["count"], 0, 0
     decode = msgspec.json.Decoder(Reply).decode
 

@@ -1,7 +1,7 @@
-"""A process of ``bench.frontier.speed`` that admits as a worker does, by ``Frontier.admit``.
+"""A process of ``bench.frontier.speed`` that admits like a worker, with ``Frontier.admit``.
 
-Reads one JSON object from its command line, prints ``ready``, waits for a line on standard input,
-and prints its figures as JSON. With ``prepared`` the admissions are made before it is ready.
+It reads one JSON object from its command line, prints ``ready``, waits for a line on standard
+input, and prints its figures as JSON. With ``prepared`` the admissions are made before it is ready.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from greencrawl.store import open_store  # noqa: E402
 
 
 def chunks(task: dict[str, Any]) -> Iterator[list[Admission]]:
-    """The task's URLs in the order of their numbers, as depth 1 of a crawl in breadth."""
+    """Yield the task's URLs in the order of their numbers, as depth 1 of a breadth-first crawl."""
     first, last, size = task["first"], task["first"] + task["count"], task["batch"]
     for start in range(first, last, size):
         numbers = range(start, min(start + size, last))

@@ -1,4 +1,4 @@
-"""What the benchmark of the frontier runs on: cores for Redis and a broker, clients, bare Lua."""
+"""The environment of the frontier's benchmark: cores for Redis and a broker, clients, bare Lua."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SLOW_MICROS = 1000
 
 @contextmanager
 def on_core(core: int) -> Iterator[None]:
-    """Processes started within are pinned to ``core``, with all their threads."""
+    """Pin processes that are started within to ``core``, with all their threads."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:
@@ -46,14 +46,14 @@ def on_core(core: int) -> Iterator[None]:
 
 
 def calm(most_seconds: float = 1.0, busy_percent: float = 15.0) -> None:
-    """Wait until the machine is nearly idle for half a second, so that others spoil less."""
+    """Wait until the machine is nearly idle for half a second, so that other work disturbs less."""
     until = time.monotonic() + most_seconds
     while time.monotonic() < until and psutil.cpu_percent(0.5) > busy_percent:
         pass
 
 
 class Spent:
-    """CPU seconds that a process has taken between ``begin()`` and ``end()``."""
+    """CPU seconds that a process has used between ``begin()`` and ``end()``."""
 
     def __init__(self, pid: int) -> None:
         self._process = psutil.Process(pid)
@@ -65,22 +65,22 @@ class Spent:
         return float(times.user + times.system)
 
     def begin(self) -> None:
-        """Count from now on."""
+        """Start counting."""
         self._at = self._read()
 
     def end(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         self.cpu = self._read() - self._at
 
 
 def _busy() -> float:
-    """CPU seconds that all cores have worked."""
+    """Return the CPU seconds of all cores so far."""
     times = psutil.cpu_times()
     return float(sum(times[:8]) - times.idle - times.iowait)
 
 
 class Client:
-    """A process of ``module`` with a task; ``run()`` sends it off and returns its figures."""
+    """A process of ``module`` with a task; ``run()`` starts the task and returns its figures."""
 
     def __init__(self, module: str, core: int, **task: Any) -> None:
         with on_core(core):
@@ -99,18 +99,18 @@ class Client:
         return line
 
     def ready(self) -> Client:
-        """Wait until it can begin."""
+        """Wait until it is ready."""
         assert self._line() == "ready"
         return self
 
     def go(self) -> None:
-        """Let it begin."""
+        """Start its task."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
     def figures(self) -> dict[str, float]:
-        """Wait for its end; what it has measured."""
+        """Wait for its end; return its measurements."""
         found: dict[str, float] = json.loads(self._line())
         self.process.wait()
         return found
@@ -123,11 +123,11 @@ class Client:
 
 
 class Bare:
-    """Times the script calls of a frontier in this process, and nothing else of what it does.
+    """Times only the script calls of a frontier in this process.
 
-    The bytes are what the frontier would send, in the same batches; they go out over one plain
-    blocking connection, a call at a time, and the clock runs from the first byte sent to the last
-    answer read.
+    The bytes are those that the frontier would send, in the same batches; they are sent over one
+    plain blocking connection, one call at a time, and time is counted from the first byte sent to
+    the last answer read.
     """
 
     def __init__(self, frontier: Frontier, port: int) -> None:
@@ -158,7 +158,7 @@ class Bare:
         self._replies = replies[::-1]
 
     def read_response(self) -> Any:
-        """The next reply, as the driver's connection gives it."""
+        """Return the next reply, as the driver's connection does."""
         reply = self._replies.pop()
         assert not isinstance(reply, Exception), reply
         return reply
@@ -173,10 +173,11 @@ class Bare:
 
 
 class Rig:
-    """A Redis and a broker on a core each, in a temporary folder; Redis without a broker if told.
+    """A Redis and a broker on a core each, in a temporary folder; optionally Redis without a
+    broker.
 
-    ``durable``: Redis writes its append-only file as in production (everysec). It is not rewritten
-    meanwhile: that is a child process on Redis' core.
+    ``durable``: Redis writes its append-only file as in production (everysec). The file is not
+    rewritten meanwhile, since that is a child process on Redis' core.
     """
 
     def __init__(self, *, broker: bool, durable: bool = True) -> None:
@@ -232,7 +233,8 @@ class Rig:
     def crawl(self, name: str) -> Crawl:
         """Make a crawl of any host without a delay.
 
-        A broker's gets a first URL, or it might be found done before the first of ours comes.
+        With a broker it gets a first URL; otherwise it might be found done before our first URL
+        comes.
         """
         options = CrawlOptions(scope="any", delay=0)
         if self.broker is None:
@@ -251,7 +253,8 @@ class Rig:
     # -- clients
 
     def feed(self, crawl: int, count: int, hosts: int, run: int, **more: Any) -> dict[str, float]:
-        """Admit ``count`` URLs by two processes on the broker's core; the slower's time counts."""
+        """Admit ``count`` URLs by two processes on the broker's core; the time of the slower
+        counts."""
         processes = more.pop("processes", 2)
         first, step = more.pop("first", 0), -(-count // processes)
         task = {"batch": 16384, "greenlets": 1, "mode": 0, "prepared": False, **more}
@@ -311,11 +314,12 @@ class Rig:
     # -- what Redis says
 
     def used(self) -> int:
-        """Bytes that Redis has allocated for data."""
+        """Return the bytes that Redis has allocated for data."""
         return int(self.server.client.info("memory")["used_memory"])
 
     def slowest(self) -> tuple[float, int, str]:
-        """(ms, how many took over a ms, name) of the slowest script since the last client began."""
+        """Return (ms, how many took over a ms, name) of the slowest script since the last client
+        began."""
         names = {script.sha.encode(): name for name, script in lua_scripts.SCRIPTS.items()}
         entries = redis.Redis(port=self.server.port).slowlog_get(-1)
         slow = [

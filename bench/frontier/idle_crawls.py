@@ -44,13 +44,12 @@ URLS = 5
 DAY_SECONDS = 86_400.0
 BARE_SECONDS = 30.0
 CALM_SECONDS = 15.0
-"""After a change, before anything is measured."""
+"""The time after a change before anything is measured."""
 
 
 class Spent(NamedTuple):
-    """Since Redis was started: CPU seconds of it and of the brokers, seconds in commands, calls of
-    them by name.
-    """
+    """Usage since Redis was started: its CPU seconds and those of the brokers, seconds in commands,
+    calls by name."""
 
     at: float
     redis: float
@@ -60,7 +59,7 @@ class Spent(NamedTuple):
 
 
 def spent(redis: RedisServer, brokers: Sequence[BrokerProcess]) -> Spent:
-    """What Redis and brokers have used until now."""
+    """Return the usage of Redis and brokers so far."""
     cpu, stats = redis.client.info("cpu"), redis.client.info("commandstats")
     own = 0.0
     for broker in brokers:
@@ -74,7 +73,7 @@ def spent(redis: RedisServer, brokers: Sequence[BrokerProcess]) -> Spent:
 
 
 def during(redis: RedisServer, brokers: Sequence[BrokerProcess], seconds: float) -> dict[str, Any]:
-    """What is spent a second within so many seconds: ms of CPU, and calls by name."""
+    """Return the usage a second during so many seconds: ms of CPU, and calls by name."""
     first = spent(redis, brokers)
     time.sleep(seconds)
     last = spent(redis, brokers)
@@ -94,7 +93,7 @@ def during(redis: RedisServer, brokers: Sequence[BrokerProcess], seconds: float)
 
 
 def make(client: BrokerClient, name: str, count: int, urls: int) -> None:
-    """Make crawls ``name0`` …, with URLs of a host of its own each that is blocked for a day."""
+    """Make crawls ``name0`` …, each with URLs of a host of its own that is blocked for a day."""
     for number in range(count):
         host = f"{name}{number}.example{number}.org"
         client.patch_host(host, HostPatch(block=DAY_SECONDS))
@@ -105,7 +104,7 @@ def make(client: BrokerClient, name: str, count: int, urls: int) -> None:
 
 
 def states(client: BrokerClient) -> dict[str, int]:
-    """How many crawls are in each state."""
+    """Return how many crawls are in each state."""
     found: dict[str, int] = {}
     for crawl in client.crawls():
         found[crawl.state] = found.get(crawl.state, 0) + 1
@@ -113,7 +112,7 @@ def states(client: BrokerClient) -> dict[str, int]:
 
 
 def measure(folder: Path, *, short: bool) -> dict[str, dict[str, Any]]:
-    """All rows, by what they are of."""
+    """Measure all rows; return them by name."""
     seconds = SELDOM_SECONDS if short else 2 * SELDOM_SECONDS
     found: dict[str, dict[str, Any]] = {}
     with ExitStack() as started:
@@ -160,7 +159,7 @@ def measure(folder: Path, *, short: bool) -> dict[str, dict[str, Any]]:
 
 
 def report(record: Record, found: dict[str, dict[str, Any]]) -> None:
-    """Figures and tables."""
+    """Add figures and tables."""
     bare = found["no client"]["redis_ms"]
     rows = []
     for what, one in found.items():
@@ -180,7 +179,7 @@ def report(record: Record, found: dict[str, dict[str, Any]]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it; 0 if all that must be reached is."""
+    """Run it; return 0 if all required figures were reached."""
     options = parser(
         "bench.frontier.idle_crawls", __doc__, "four minutes instead of 16"
     ).parse_args(arguments)

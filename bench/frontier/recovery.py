@@ -1,4 +1,5 @@
-"""What a restart of Redis costs by what waits in SQL: ``-m bench.frontier.recovery [--short]``.
+"""The cost of a restart of Redis, by the number of rows that wait in SQL: ``-m
+bench.frontier.recovery [--short]``.
 
 So many URLs wait in the overflow, beyond the memory budget, and were put there long ago by the
 store's clock; then a thousand more are admitted, and Redis is killed and started again. Its
@@ -46,23 +47,23 @@ from tests.support.redis_server import RedisServer  # noqa: E402
 NAME = "recovery"
 ROWS = (10_000, 100_000, 1_000_000)
 WINDOW = 1000
-"""URLs that are admitted before each blow."""
+"""URLs that are admitted before each kill."""
 ROUNDS = 3
 HOSTS = 5000
 TOGETHER = 8192
 LIMIT_SECONDS = 120.0
-"""For one recovery; the old code took half a minute for a million rows."""
+"""The limit for one recovery; the old code took half a minute for a million rows."""
 
 
 def urls(first: int, count: int) -> Iterator[Admission]:
-    """URLs of many hosts, numbered from ``first`` on."""
+    """Return URLs of many hosts, numbered from ``first`` on."""
     for n in range(first, first + count):
         host = n % HOSTS
         yield Admission(f"http://h{host}.example{host}.org/path/to/page{n}", depth=1)
 
 
 class RecoveryRig:
-    """A Redis, a store, and a broker's frontier with no room for anything but the overflow."""
+    """A Redis, a store, and a broker's frontier whose only room is the overflow."""
 
     def __init__(self, folder: Path) -> None:
         self.server = RedisServer(folder / "redis").start()
@@ -92,17 +93,17 @@ class RecoveryRig:
         self.admitted += count
 
     def age(self) -> None:
-        """Let the store's clock go on until what was admitted is out of every window."""
+        """Advance the store's clock until the admitted URLs are outside of every window."""
         for _ in range(MARGIN + 3):
             self.frontier.tick(self.store.clock())
             self.store.tick()
 
     def overflow(self) -> int:
-        """How many wait in the store."""
+        """Return how many rows wait in the store."""
         return int(self.frontier.stats(self.crawl).overflow)
 
     def restart(self) -> dict[str, float]:
-        """Kill Redis, start it, and wait until nothing is owed to it; what that took."""
+        """Kill Redis, start it, and wait until nothing is owed to it; return the costs."""
         self.server.kill()
         began = monotonic()
         self.server.start()
@@ -137,7 +138,7 @@ def _cpu(process: psutil.Process) -> float:
 
 
 def measure(rows: int) -> list[dict[str, float]]:
-    """Three restarts with so many rows in the overflow."""
+    """Measure three restarts with so many rows in the overflow."""
     found = []
     with tempfile.TemporaryDirectory(prefix="recovery-") as folder, RecoveryRig(Path(folder)) as on:
         began = monotonic()
@@ -154,7 +155,7 @@ def measure(rows: int) -> list[dict[str, float]]:
 
 
 def report(record: Record, found: dict[int, list[dict[str, Any]]]) -> None:
-    """Figures and tables."""
+    """Add figures and tables."""
     rows: list[list[Cell]] = []
     for count, runs in found.items():
         columns = ("seconds", "broker_cpu", "redis_cpu", "redis_itself")
@@ -171,7 +172,7 @@ def report(record: Record, found: dict[int, list[dict[str, Any]]]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it; 0 if all that must be reached is."""
+    """Run it; return 0 if all required figures were reached."""
     options = parser("bench.frontier.recovery", __doc__, "a minute instead of ten").parse_args(
         arguments
     )

@@ -1,4 +1,4 @@
-"""How fast a lost Redis is given all links of the log: ``-m bench.frontier.replay [--short]``.
+"""How fast a lost Redis gets all links of the log: ``-m bench.frontier.replay [--short]``.
 
 The log is that of a crawl in breadth: each page leads to 50 URLs, five of which no page led to
 before, and the others at random to those that some did; its pages are the first of these URLs. So
@@ -47,33 +47,33 @@ TOGETHER = 100
 """Pages of a commit."""
 ROUNDS = 3
 OTHERS_MOST = 0.1
-"""Cores that others may take in a run that counts."""
+"""Cores that other work may use in a run that counts."""
 LEAST = 100_000.0
 """Links a second, required."""
 
 
 class Nothing(SentFilter):
-    """In place of the cache: nothing is known."""
+    """A replacement of the cache: no link is known."""
 
     def unknown(self, _crawl: int, links: Iterable[Admission]) -> list[tuple[int, Admission]]:
-        """All of them, with their fingerprints."""
+        """Return all of them, with their fingerprints."""
         digest_of, secret = xxhash.xxh3_64_intdigest, self._secret
         return [(digest_of(link.url.encode(), secret), link) for link in links]
 
 
 class Phases:
-    """When each phase began."""
+    """The start times of the phases."""
 
     def __init__(self) -> None:
         self.done = self.total = 0
         self.began: dict[str, float] = {}
 
     def hold(self) -> None:
-        """Nobody else is at it."""
+        """Do nothing: no other broker works on the node."""
 
     @property
     def phase(self) -> str:
-        """The one that began last."""
+        """Return the phase that began last."""
         return next(reversed(self.began))
 
     @phase.setter
@@ -83,7 +83,7 @@ class Phases:
 
 
 class Waiting:
-    """The longest pause, in ms, of one who wants to run every millisecond."""
+    """Measures the longest pause, in ms, of a greenlet that wants to run every millisecond."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []
@@ -96,7 +96,7 @@ class Waiting:
             self.waits.append((time.perf_counter() - began) * 1000 - 1)
 
     def stop(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         self._greenlet.kill()
 
 
@@ -123,7 +123,7 @@ def fill(rig: Rig, crawl: int, pages: int) -> None:
 
 
 def once(rig: Rig, cache: type[SentFilter]) -> dict[str, float]:
-    """Give an empty Redis everything; what it took."""
+    """Give an empty Redis everything; return the costs."""
     assert rig.frontier is not None
     assert rig.store is not None
     assert rig.server.process is not None
@@ -168,7 +168,7 @@ def _busy() -> float:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it; 0 if the claim holds."""
+    """Run it; return 0 if the claim holds."""
     options = parser("bench.frontier.replay", __doc__, "a tenth of it, once").parse_args(arguments)
     pages, rounds = (PAGES // 10, 1) if options.short else (PAGES, ROUNDS)
     log.configure("bench", "error")

@@ -41,7 +41,7 @@ from greencrawl.schema.records import CloseItem, Done, FinishItem, HostReport, L
 
 SEEN_LIMIT = 13.0
 SEEN_LEAST = 100_000
-"""URLs of a crawl for which the limit is meant."""
+"""The least number of URLs of a crawl for which the limit holds."""
 SCRIPT_LIMIT_MS = 5.0
 INGEST_LEAST = 50_000.0
 LEASE_LEAST = 25_000.0
@@ -49,26 +49,27 @@ LEASE_SCALE = 0.8
 ADMIT_LEAST = 0.7
 
 BATCH = 256
-"""URLs a request of ingest, and tasks a finish: what the worker's outbox sends."""
+"""URLs a request of ingest, and tasks a finish, as in the worker's outbox."""
 CONNECTIONS = 8
 SESSIONS, TASKS = 64, 32
-"""Asked for in each lease."""
+"""Numbers of each lease call."""
 TRIES = 3
-"""Of bare calls; the best counts."""
+"""Number of bare runs; the best counts."""
 PAGE_BATCH, WRITERS = 2560, 4
-"""URLs a worker admits at a time (64 pages of 40 new links), and how many such at once."""
+"""URLs that a worker admits at a time (64 pages of 40 new links), and how many such calls run at
+once."""
 
 
 OTHERS_MOST = 0.1
-"""Cores that others may take in a round that counts."""
+"""Cores that other work may use in a round that counts."""
 
 Figures = dict[str, float]
-"""What ``Rig`` measures in one round."""
+"""The measurements of ``Rig`` in one round."""
 
 
 @dataclass
 class Run:
-    """What a part needs: where to report, and how much to do."""
+    """The parameters of a part: where to report, and how much to do."""
 
     report: Report
     quick: bool
@@ -76,14 +77,14 @@ class Run:
     worst_at_all: tuple[float, str] = (0.0, "")
     over: int = 0
     counted: int = 0
-    """Rounds that counted."""
+    """Number of rounds that counted."""
 
     def count(self, full: int) -> int:
-        """``full``, or a tenth of it in a quick run."""
+        """Return ``full``, or a tenth of it in a quick run."""
         return full // 10 if self.quick else full
 
     def rounds(self, rig: Rig, once: Callable[[int], Figures]) -> list[Figures]:
-        """The rounds that count, by number; see the module's text."""
+        """Return the rounds that count, by number; see the module's text."""
         wanted, most = (1, 2) if self.quick else (3, 6)
         found: list[Figures] = []
         while len(found) < most and sum(map(_counts, found)) < wanted:
@@ -92,7 +93,7 @@ class Run:
         return [one for one in found if _counts(one)] or found
 
     def look(self, rig: Rig, counts: bool) -> None:
-        """Keep the slowest script since the last client began."""
+        """Record the slowest script since the last client began."""
         ms, over, name = rig.slowest()
         self.worst_at_all = max(self.worst_at_all, (ms, name))
         if counts:
@@ -108,7 +109,7 @@ def _counts(figures: Figures) -> bool:
 
 
 def seen(run: Run) -> None:
-    """Bytes a URL of the seen-set."""
+    """Measure the bytes of a URL in the seen-set."""
     with Rig(broker=False, durable=False) as rig:
         crawl = rig.crawl("seen")
         before, done = rig.used(), 0
@@ -127,12 +128,12 @@ def seen(run: Run) -> None:
 
 
 WAITING = ((1_000_000, 100, 130.0), (1_000_000, 3, 250.0), (1_000_000, 1, 450.0))
-"""URLs, URLs a host, most bytes a URL."""
+"""Number of URLs, URLs a host, most bytes a URL."""
 MANY, MANY_HOSTS, MANY_LIMIT = 10_000_000, 100_000, 1.2e9
 
 
 def waiting(run: Run) -> None:
-    """Bytes a URL that waits."""
+    """Measure the bytes of a waiting URL."""
     mixes = [(run.count(n), run.count(n) // per, per, most) for n, per, most in WAITING]
     many = (run.count(MANY), run.count(MANY_HOSTS), MANY // MANY_HOSTS, MANY_LIMIT / MANY)
     for count, hosts, per, most in [*mixes, many]:
@@ -168,11 +169,11 @@ def _row(run: Run, what: str, unit: str, found: Sequence[Figures], bare: float) 
 
 
 INGEST = ((1_000, True), (20_000, True), (0, False))
-"""Hosts (0: each URL has its own), and whether there is a claim."""
+"""Number of hosts (0: each URL has its own), and whether there is a claim."""
 
 
 def ingest(run: Run) -> None:
-    """Seeds a second through the API."""
+    """Measure seeds a second through the API."""
     count = run.count(256_000)
     for hosts, claimed in INGEST:
         mix = f"{hosts:,} hosts, each URL of a batch at another" if hosts else "each at a new host"
@@ -202,7 +203,7 @@ def ingest(run: Run) -> None:
 
 
 def _bare_admission(rig: Rig, first: int, count: int, hosts: int, batch: int) -> float:
-    """URLs a second of bare admit calls, of URLs ``first`` … in crawls of their own."""
+    """Return URLs a second of bare admit calls, for URLs ``first`` … in crawls of their own."""
     frontier = rig.frontier or rig.inside()
     rates = []
     for attempt in range(TRIES):
@@ -219,12 +220,13 @@ def _bare_admission(rig: Rig, first: int, count: int, hosts: int, batch: int) ->
 
 LEASE_TASKS = 250_000
 LEASE = ((1_000, 2_000, False), (100_000, 32, False), (1_000, 2_000, True))
-"""Hosts, tasks waiting at each, and whether a paused crawl of a million tasks is beside it."""
+"""Number of hosts, tasks waiting at each, and whether a paused crawl of a million tasks is beside
+it."""
 PAUSED, PAUSED_HOSTS = 1_000_000, 100_000
 
 
 def lease(run: Run) -> None:
-    """Tasks a second that are leased, closed and finished through the API."""
+    """Measure tasks a second that are leased, closed and finished through the API."""
     rates: list[float] = []
     for full_hosts, per, beside in LEASE:
         hosts = full_hosts if full_hosts <= 1000 else run.count(full_hosts)
@@ -266,7 +268,8 @@ def lease(run: Run) -> None:
 
 
 def _bare_lease(rig: Rig, count: int) -> float:
-    """Tasks a second of bare open, close and finish calls, in the batches of the HTTP client."""
+    """Return tasks a second of bare open, close and finish calls, in the batches of the HTTP
+    client."""
     frontier = rig.inside()
     frontier.start()
     rates, sequence = [], 0
@@ -288,7 +291,7 @@ def _bare_lease(rig: Rig, count: int) -> float:
 
 
 def _settle(frontier: Frontier, request: LeaseRequest) -> int:
-    """Lease, close and finish once; returns the number of tasks."""
+    """Lease, close and finish once; return the number of tasks."""
     sessions = frontier.lease(request).sessions
     report = HostReport(latency=0.05, robots=True, requests=TASKS)
     closed = frontier.close_sessions(
@@ -307,7 +310,7 @@ def _settle(frontier: Frontier, request: LeaseRequest) -> int:
 
 
 def admit(run: Run) -> None:
-    """URLs a second that are admitted without the API."""
+    """Measure URLs a second that are admitted without the API."""
     count, hosts = run.count(640_000) // PAGE_BATCH * PAGE_BATCH, 1_000
     with Rig(broker=False) as rig:
 
@@ -352,7 +355,7 @@ def _scripts(run: Run) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the parts; 0 if every claim holds."""
+    """Run the parts; return 0 if every claim holds."""
     parser = argparse.ArgumentParser(prog="python -m bench.frontier.speed")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="a tenth of everything, one round")

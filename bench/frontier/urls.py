@@ -8,10 +8,10 @@ _TEXT = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz0123456789-"
 
 
 def url_of(n: int, hosts: int, run: int) -> str:
-    """The ``n``-th URL: 60 to 100 characters long, 80 in the mean.
+    """Return the ``n``-th URL: 60 to 100 characters long, 80 on average.
 
-    Every ``run`` URLs that follow each other are of one host; the next are of another, until all
-    ``hosts`` had their turn. Each host has a registrable domain of its own.
+    Every ``run`` consecutive URLs are of one host; the next are of another, until each of the
+    ``hosts`` had its URLs. Each host has a registrable domain of its own.
     """
     start = f"https://www.site-{n // run % hosts:07d}.com/section/{n % 97:02d}/{n:08d}-"
     length = 60 + n * 7919 % 41

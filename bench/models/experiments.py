@@ -19,7 +19,7 @@ PERIODS = 10
 RUNS = 3
 SLEEP_SECONDS = 5.0
 FILL_SECONDS = 3.0
-"""Until the link is full and answers come evenly."""
+"""Time until the link is full and answers come evenly."""
 
 
 def memory(short: bool) -> list[dict[str, Any]]:

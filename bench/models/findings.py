@@ -1,4 +1,4 @@
-"""What the three experiments show, beside what source A saw: words, tables and plots."""
+"""Results of the three experiments, compared with those of source A: words, tables and plots."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ SOURCE = {"greenlets": 2.10e9, "threads": 1.71e9}
 SOURCE_SECONDS = 1800
 COLOURS = {"greenlets": "tab:green", "threads": "tab:red"}
 AHEAD = 0.01
-"""By how much of the time the curves of experiment 2 must differ to have parted."""
+"""Share of the time by which the curves of experiment 2 must differ to count as parted."""
 SHOWN = (10, 50, 100, 200, 300, 500, 1000)
-"""Concurrencies that the table has; the plot has all."""
+"""Concurrencies in the table; the plot has all."""
 SOURCE_MORE = 22.8
-"""Percent of data that its greenlets brought more than its threads."""
+"""By how many percent the source's greenlets transferred more data than its threads."""
 SOURCE_PARTING = 100
 """Concurrency from which on the source's curves of experiment 2 part."""
 
 
 def share_of_link(sums: Sequence[int], period: float, bits: int) -> float:
-    """Of what the link could have carried, the part that arrived as bodies of answers."""
+    """Return the share of the link's capacity that arrived as bodies of answers."""
     return sums[-1] * 8 / (bits * period * len(sums))
 
 
 def parting(rows: Sequence[dict[str, Any]], parse: bool) -> int | None:
-    """From how many units on greenlets are ahead by more than :data:`AHEAD`; None: never."""
+    """Return from how many units on greenlets are ahead by more than :data:`AHEAD`; None: never."""
     ratios: dict[int, dict[str, float]] = {}
     for row in rows:
         if row["parse"] == parse:
@@ -47,7 +47,7 @@ def parting(rows: Sequence[dict[str, Any]], parse: bool) -> int | None:
 
 
 def beside_the_source(found: dict[str, Any]) -> str:
-    """What became of the source's three findings, in words."""
+    """Return a text about the source's three findings in these results."""
     plain, read = (parting(found["overhead"]["rows"], parse) for parse in (False, True))
     later = "later than it saw" if (plain or inf) > SOURCE_PARTING else "as it saw"
     if plain is None:
@@ -87,7 +87,8 @@ def _kb_a_unit(rows: Sequence[dict[str, Any]], model: str) -> float:
 
 
 def _more_data(net: dict[str, Any]) -> float:
-    """Percent that greenlets brought more than threads, by the median runs of each alone."""
+    """Return by how many percent greenlets transferred more than threads, by the median runs of
+    each alone."""
     greenlets, threads = (_median_run(net["alone"][model])[-1] for model in MODELS)
     return (greenlets / threads - 1) * 100
 
@@ -97,7 +98,7 @@ def _median_run(runs: list[list[int]]) -> list[int]:
 
 
 def plots(record: Record, found: dict[str, Any]) -> None:
-    """A figure of each experiment."""
+    """Add a figure for each experiment."""
     figure = draw(7, 4)
     axes = figure.subplots()
     for model in MODELS:
@@ -131,7 +132,7 @@ def plots(record: Record, found: dict[str, Any]) -> None:
 
 
 def _plot_network(record: Record, net: dict[str, Any]) -> None:
-    """Data of each period, and their sums, each beside what the source's rate would bring."""
+    """Plot the data of each period, and their sums, each beside the data at the source's rate."""
     period = net["period_seconds"]
     figure = draw(10, 4)
     each, sums = figure.subplots(1, 2)
@@ -158,7 +159,7 @@ def _plot_network(record: Record, net: dict[str, Any]) -> None:
 
 
 def tables(record: Record, found: dict[str, Any]) -> None:
-    """Tables and figures."""
+    """Add tables and figures."""
     sizes = [
         (r["model"], r["concurrency"], spread(r["rss_mb"]), spread(r["pss_mb"]))
         for r in found["memory"]

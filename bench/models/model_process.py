@@ -69,7 +69,7 @@ from greencrawl.worker.session.slow_hosts import SlowHosts
 
 LOOKS = 5
 MOST_SECONDS = 600
-"""No task takes longer; whatever hangs ends by then."""
+"""No task takes longer; a hanging process ends by then."""
 TTL_SECONDS = 3600.0
 
 
@@ -102,16 +102,16 @@ if MODEL == "threads":
 
 
 class Lenient(dict[str, Any]):
-    """A table from which an entry may be removed before it is put in, as a thread may."""
+    """A table from which an entry may be removed before it is inserted, as a thread may do."""
 
     def __delitem__(self, key: str) -> None:
         self.pop(key, None)
 
 
 class Hosts:
-    """In the broker's place: hosts that are always due, and pages that nobody has seen yet.
+    """The broker's replacement: hosts that are always due, with pages that are all new.
 
-    A host is leased again when its session is closed; whoever asks while none is free waits.
+    A host is leased again when its session is closed; a caller waits while none is free.
     """
 
     crawl: Crawl
@@ -124,12 +124,12 @@ class Hosts:
         self._pages = dict.fromkeys(names, 0)
 
     def open(self, count: int) -> None:
-        """From now on the first ``count`` hosts may be crawled."""
+        """Allow the first ``count`` hosts to be crawled from now on."""
         for name in self.names[:count]:
             self._free.put(name)
 
     def session(self, host: str, tasks: int) -> Session:
-        """The next pages of a host, under a token of its own."""
+        """Return a session with the next pages of a host, with a token of its own."""
         self._sessions += 1
         first = self._pages[host]
         self._pages[host] += tasks
@@ -147,7 +147,7 @@ class Hosts:
         )
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
-        """Hosts that are free, at least one."""
+        """Return free hosts, at least one."""
         hosts = [self._free.get()]
         while len(hosts) < request.max_sessions and not self._free.empty():
             hosts.append(self._free.get())
@@ -162,24 +162,24 @@ class Hosts:
         return _accepted(len(request.items))
 
     def finish(self, request: FinishRequest) -> ItemsReply:
-        """Accepted; nothing is kept."""
+        """Accept the items; nothing is stored."""
         return _accepted(len(request.items))
 
     def extend(self, request: ExtendRequest) -> ItemsReply:
-        """Accepted; a lease lasts for ever."""
+        """Accept; a lease lasts for ever."""
         return _accepted(len(request.items))
 
     def reconcile(self, _: ReconcileRequest) -> ReconcileReply:
-        """Nothing was leased before."""
+        """Return an empty answer: nothing was leased before."""
         return ReconcileReply(sessions=0, tasks=0)
 
     def follow(self, request: MemberRequest) -> MemberReply:
-        """Nothing is ordered."""
+        """Return no orders."""
         gevent.sleep(request.wait)
         return MemberReply()
 
     def ready(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
 
@@ -189,14 +189,14 @@ def _accepted(count: int) -> ItemsReply:
 
 
 class Counts:
-    """What came through the downloader."""
+    """Counts of the downloader's results."""
 
     def __init__(self) -> None:
         self.pages = 0
         self.bytes = 0
 
     def watch(self, downloader: Downloader) -> None:
-        """Count what ``downloader`` brings from now on."""
+        """Count the results of ``downloader`` from now on."""
         fetch = downloader.fetch
 
         def counted(url: str, headers: Mapping[str, str], **named: Any) -> Fetched | Failure:
@@ -240,18 +240,19 @@ class Process:
         garbage.started()
 
     def start(self, hosts: int) -> None:
-        """Crawl so many hosts at once, each with a request under way all the time."""
+        """Crawl so many hosts at once, each with an open request all the time."""
         self.hosts.open(hosts)
         gevent.spawn(self.worker.run)
 
     def check(self) -> None:
-        """Raises RuntimeError when a part of the worker has failed."""
+        """Raise RuntimeError if a part of the worker has failed."""
         if self.stopping.is_set():
             raise RuntimeError("the worker has ended: see the lines above")
 
 
 def memory(process: Process, task: dict[str, Any], _: float) -> dict[str, Any]:
-    """MB of the process while ``concurrency`` hosts are asked for a page: medians of looks."""
+    """Return the MB of the process while ``concurrency`` hosts are asked for a page, as medians of
+    samples."""
     count = task["concurrency"]
     process.start(count)
     until = time.monotonic() + 60
@@ -280,11 +281,12 @@ def _rollup() -> dict[str, float]:
 
 
 def sleep(process: Process, task: dict[str, Any], at: float) -> dict[str, Any]:
-    """Seconds until all units have slept ``seconds`` once, with ``parse`` read a page after it.
+    """Return the seconds until all units have slept ``seconds`` once, and with ``parse`` read a
+    page after it.
 
-    A unit goes through visit, pace and crash record as a page does; it is not stored, as in the
-    source.
-    A point begins every ``period`` seconds from ``at`` on, ``late`` if the one before took longer.
+    A unit goes through visit, pace and crash record like a page; it is not stored, as in the
+    source. A point begins every ``period`` seconds from ``at`` on, ``late`` if the one before took
+    longer.
     """
     context = context_of(process.hosts.crawl)
     fetcher = Sleeping(task["seconds"], Path(task["page"]).read_bytes())
@@ -319,7 +321,8 @@ def _suspect(session: Session) -> Suspect:
 
 
 def link(process: Process, task: dict[str, Any], at: float) -> dict[str, Any]:
-    """Bytes of answers by the end of each of ``periods`` of ``seconds``; counted from ``at``."""
+    """Return the bytes of answers by the end of each of ``periods`` of ``seconds``, counted from
+    ``at``."""
     counts = process.counts
     process.start(task["concurrency"])
     gevent.sleep(max(0.0, at - time.time()))

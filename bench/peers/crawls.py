@@ -27,7 +27,7 @@ from tests.support.redis_server import RedisServer
 from tests.support.system import System, wait_until
 
 CONNECTIONS = 64
-"""Of a crawler at once, divided among its hosts."""
+"""Connections of a crawler at once, divided among its hosts."""
 OURS, SCRAPY, SCRAPY_REDIS, CRAWLEE = "ours", "Scrapy", "scrapy-redis", "Crawlee"
 MODULES = {
     SCRAPY: "bench.peers.scrapy_job",
@@ -40,7 +40,8 @@ TIMEOUT_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """One crawl: pages/s, pages; by part CPU (ms a page) and memory (MB); duties neglected."""
+    """The result of a crawl: pages/s, pages; by part CPU (ms a page) and memory (MB); neglected
+    duties."""
 
     rate: float
     pages: int
@@ -50,12 +51,12 @@ class Outcome:
 
     @property
     def all_cpu(self) -> float:
-        """CPU of all processes, ms a page."""
+        """Return the CPU of all processes, ms a page."""
         return sum(self.cpu.values())
 
     @property
     def all_memory(self) -> float:
-        """Memory of all processes, MB."""
+        """Return the memory of all processes, MB."""
         return sum(self.memory.values())
 
 
@@ -64,8 +65,8 @@ class ServedSite:
     """A site that is served on many addresses, each with ``pages`` to be fetched, and the cores of
     the crawling process and of all others.
 
-    A crawl is of whole hosts. So all crawlers meet the same pages, and among their links the same
-    share of new ones, however many hosts each is given.
+    A crawl is of whole hosts. So all crawlers get the same pages, with the same share of new links,
+    however many hosts each has.
     """
 
     site: Site
@@ -75,7 +76,7 @@ class ServedSite:
     other_cpu: int | None
 
     def seeds(self, hosts: int) -> list[str]:
-        """The first page on each of so many hosts."""
+        """Return the first page on each of so many hosts."""
         return self.nginx.urls(self.site.start, hosts)
 
     def outcome(
@@ -87,10 +88,10 @@ class ServedSite:
         cpu: Mapping[str, float],
         memory: Mapping[str, float],
     ) -> Outcome:
-        """Judge a crawl of ``hosts`` by what nginx logged since ``mark``.
+        """Check a crawl of ``hosts`` by nginx's log since ``mark``.
 
-        ``ended`` is when the last page was dealt with, in epoch seconds. CPU is in seconds and
-        memory in bytes; ``stored`` is None where nothing was to be stored.
+        ``ended`` is when the last page was handled, in epoch seconds. CPU is in seconds and memory
+        in bytes; ``stored`` is None if nothing had to be stored.
         """
         time.sleep(FLUSH_SECONDS)
         hits = self.nginx.hits(mark)
@@ -110,14 +111,14 @@ class ServedSite:
 
 
 def cores() -> tuple[int | None, int | None]:
-    """A core for the crawling process and one for the rest; (None, None) with one core."""
+    """Return a core for the crawling process and one for the rest; (None, None) with one core."""
     allowed = sorted(os.sched_getaffinity(0))
     return (allowed[-1], allowed[0]) if len(allowed) > 1 else (None, None)
 
 
 @contextmanager
 def served(site: Site, hosts: int, folder: Path) -> Iterator[ServedSite]:
-    """Serve ``site`` on ``hosts`` addresses from nginx as long as the block runs."""
+    """Serve ``site`` on ``hosts`` addresses with nginx as long as the block runs."""
     crawler, other = cores()
     folder.mkdir(parents=True)
     addresses = [f"127.0.0.{n}" for n in range(2, 2 + hosts)]
@@ -135,7 +136,7 @@ def served(site: Site, hosts: int, folder: Path) -> Iterator[ServedSite]:
 
 @contextmanager
 def redis_on(folder: Path, cpu: int | None) -> Iterator[tuple[RedisServer, psutil.Process]]:
-    """An empty Redis on core ``cpu``."""
+    """Start an empty Redis on core ``cpu``."""
     server = RedisServer(folder).start()
     try:
         assert server.process is not None
@@ -150,8 +151,10 @@ def redis_on(folder: Path, cpu: int | None) -> Iterator[tuple[RedisServer, psuti
 def crawl_with_ours(
     on: ServedSite, hosts: int, folder: Path, meanwhile: Callable[[System], None] | None = None
 ) -> Outcome:
-    """One broker, one worker process, Redis, and SQLite; everything set as it is by default, but
-    for the delay and the connections to a host. ``meanwhile`` is called as soon as it crawls.
+    """Crawl with one broker, one worker process, Redis, and SQLite, with all default settings
+    except the delay and the connections to a host.
+
+    ``meanwhile`` is called as soon as the crawl runs.
     """
     with (
         redis_on(folder / "redis", on.other_cpu) as (server, redis),
@@ -195,9 +198,9 @@ def crawl_with_ours(
 
 
 def crawl_with(who: str, level: str, on: ServedSite, hosts: int, folder: Path) -> Outcome:
-    """Crawl ``hosts`` with one of the others.
+    """Crawl ``hosts`` with one of the other crawlers.
 
-    Raises RuntimeError with the end of its output when it fails.
+    Raises RuntimeError with the end of its output if it fails.
     """
     folder.mkdir(parents=True)
     if who != SCRAPY_REDIS:

@@ -1,9 +1,9 @@
-"""Where the other crawlers keep pages at the level "text and storage": SQLite, as ours does it.
+"""The store of the other crawlers at the level "text and storage": SQLite, as in ours.
 
-The same journal mode, the same durability (``synchronous = FULL``), a commit for 64 pages. Body and
-text are compressed by zstd at the same level, but apart; ours has both in one frame, which is some
-40 µs cheaper. One row is kept for a page, where ours also journals the attempt and finds out what a
-page replaces.
+It has the same journal mode, the same durability (``synchronous = FULL``), and a commit for 64
+pages. Body and text are compressed by zstd at the same level, but separately; ours has both in one
+frame, which is some 40 µs cheaper. It writes one row a page; ours also journals the attempt and
+finds out which version a page replaces.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from lxml import etree
 
 BATCH = 64
 LEVEL = 1
-"""Of zstd, that of ``greencrawl.store.rows``; importing it would make others' processes larger."""
+"""The level of zstd, as in ``greencrawl.store.rows``; importing that would make the others'
+processes larger."""
 
 _TEXTS = etree.XPath(
     "//body//text()[not(parent::script or parent::style or parent::noscript)]", smart_strings=False
@@ -26,12 +27,13 @@ _TEXTS = etree.XPath(
 
 
 def text_of(root: etree._Element) -> str:
-    """The visible text of a parsed page, in one line; on its tree, which is faster than Parsel."""
+    """Return the visible text of a parsed page, in one line, from its tree, which is faster than
+    Parsel."""
     return " ".join(" ".join(_TEXTS(root)).split())
 
 
 class PageStore:
-    """``add()`` pages; what is not committed yet is by ``close()``."""
+    """A store of pages: ``add()`` them; ``close()`` commits the rest."""
 
     def __init__(self, path: str) -> None:
         self._rows: list[tuple[str | int | bytes, ...]] = []
@@ -72,7 +74,7 @@ class PageStore:
             self._commit()
 
     def close(self) -> None:
-        """Commit what is left."""
+        """Commit the rest."""
         self._commit()
         self._db.close()
 

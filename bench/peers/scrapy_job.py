@@ -29,7 +29,7 @@ LINKS = '//a[@href and not(starts-with(@href, "mailto:"))]'
 
 
 def settings(job: dict[str, Any]) -> dict[str, Any]:
-    """Scrapy's settings for a job."""
+    """Return Scrapy's settings for a job."""
     found: dict[str, Any] = {
         "ROBOTSTXT_OBEY": True,
         "USER_AGENT": "peer-bench/1.0",
@@ -55,7 +55,8 @@ def settings(job: dict[str, Any]) -> dict[str, Any]:
 
 
 class PeerSpider(scrapy.Spider):
-    """Follows all links; writes what it did to the job's ``result`` when it is closed."""
+    """A spider that follows all links; it writes its figures to the job's ``result`` when it is
+    closed."""
 
     name = "peer"
 
@@ -67,12 +68,12 @@ class PeerSpider(scrapy.Spider):
         self.cpu = time.process_time()
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
-        """The seeds, which are filtered as all others are: each is fetched once."""
+        """Yield the seeds, which are filtered like all others: each is fetched once."""
         for seed in self.job["seeds"]:
             yield scrapy.Request(seed)
 
     def parse(self, response: Response, **_: Any) -> Iterator[scrapy.Request | dict[str, Any]]:
-        """Follow the links, and yield the page if it is to be stored."""
+        """Follow the links, and yield the page if it has to be stored."""
         if not isinstance(response, HtmlResponse):
             return
         found = list(response.follow_all(xpath=LINKS))
@@ -107,7 +108,7 @@ class Storing:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Storing:
-        """Made by Scrapy, with the job's file."""
+        """Return a pipeline with the job's file; Scrapy calls this."""
         return cls(crawler.settings["PEER_STORE"])
 
     def process_item(self, item: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +117,7 @@ class Storing:
         return item
 
     def close_spider(self) -> None:
-        """Commit what is left."""
+        """Commit the rest."""
         self._store.close()
 
 

@@ -1,16 +1,15 @@
-"""What it costs a crawl to be seen: CPU a page with members, logger and metrics, and without.
+"""The cost of observing a crawl: CPU a page with members, logger and metrics, and without.
 
 ``python -m bench.peers.seen [--pairs N]``. Pairs are those of :mod:`bench.peers.trees`: both crawl
 at the same time, on the same cores, each with a broker, a worker process and a Redis of its own,
 and exchange hosts from pair to pair.
 
 *On* is this checkout as it is, with a logger, and with broker and worker scraped every
-:data:`SCRAPE_SECONDS`; the CPU of the logger counts. No setting takes members away. So *off* is a
-copy of this checkout from which :data:`OUT` is taken: no process says that it is there, follows
-orders or is told of loggers, no coordinator takes samples, and nothing is counted for metrics;
-there is no logger, and nobody scrapes. After each crawl it is seen that both were what they are to
-be. What counts is the ratio of the medians. Ten pairs take some four minutes; nothing else should
-run meanwhile.
+:data:`SCRAPE_SECONDS`; the CPU of the logger counts. No setting turns members off. So *off* is a
+copy of this checkout without :data:`OUT`: no process reports itself, follows orders or learns of
+loggers, no coordinator takes samples, and nothing is counted for metrics; there is no logger, and
+nobody scrapes. After each crawl both are checked to be in the right state. The result is the ratio
+of the medians. Ten pairs take some four minutes; nothing else should run meanwhile.
 """
 
 from __future__ import annotations
@@ -69,13 +68,13 @@ OUT: Mapping[str, Sequence[tuple[str, str]]] = {
     ],
     "broker/__main__.py": [("            coordinator.start()\n", "")],
 }
-"""File → pieces of code, each once in it, and what stands there without."""
+"""File → pieces of code, each once in it, and their replacements."""
 
 
 def take_out(folder: Path) -> None:
-    """Copy this checkout to ``folder`` without :data:`OUT`, with the Python that runs here.
+    """Copy this checkout to ``folder`` without :data:`OUT`, with the present Python.
 
-    Raises ValueError where a piece of code is not what it was.
+    Raises ValueError if a piece of code has changed.
     """
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True)
     for name in listed.stdout.decode().split("\0"):
@@ -94,7 +93,7 @@ def take_out(folder: Path) -> None:
 
 @contextmanager
 def scraping(urls: Sequence[str]) -> Iterator[list[int]]:
-    """Ask for metrics as long as the block runs; sizes of the answers."""
+    """Ask for metrics as long as the block runs; yield the sizes of the answers."""
     found, over = list[int](), threading.Event()
 
     def scrape() -> None:
@@ -115,7 +114,7 @@ def scraping(urls: Sequence[str]) -> Iterator[list[int]]:
 
 @contextmanager
 def seen(folder: Path, on: ServedSite) -> Iterator[Tree]:
-    """This checkout with all that sees it. Raises RuntimeError if it was not seen."""
+    """Run this checkout with all observers. Raises RuntimeError if it was not observed."""
     metrics = f"127.0.0.1:{free_port()}"
     with running(ROOT, folder, on, log_level="info", metrics_bind=metrics) as tree:
         broker = tree.system.variables["BROKER"]
@@ -136,7 +135,7 @@ def seen(folder: Path, on: ServedSite) -> Iterator[Tree]:
 
 @contextmanager
 def unseen(checkout: Path, folder: Path, on: ServedSite) -> Iterator[Tree]:
-    """What :func:`take_out` made. Raises RuntimeError if it was seen all the same."""
+    """Run the copy of :func:`take_out`. Raises RuntimeError if it was observed nevertheless."""
     with running(checkout, folder, on, log_level="info") as tree:
         yield tree
         if _members(tree):
@@ -144,19 +143,19 @@ def unseen(checkout: Path, folder: Path, on: ServedSite) -> Iterator[Tree]:
 
 
 def _members(tree: Tree) -> list[str]:
-    """Kinds of those that are, or were, there."""
+    """Return the kinds of present and former members."""
     found = tree.system.call("GET", "/v1/members?gone=true")["members"]
     return sorted(one["kind"] for one in found)
 
 
 def ratio(pairs: Sequence[Pair]) -> float:
-    """CPU a page: the median with all that sees it, to that without."""
+    """Return the CPU a page: the median with all observers, divided by that without."""
     without = statistics.median(off.all_cpu for off, _ in pairs)
     return statistics.median(on.all_cpu for _, on in pairs) / without
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; 1 if it costs too much."""
+    """Measure and print; return 1 if it costs too much."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.peers.seen",
         description=__doc__,

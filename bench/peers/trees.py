@@ -4,11 +4,11 @@
 own ``.venv`` (``make setup`` in each); one folder twice shows how exact it is.
 
 Both crawl at the same time, each with a broker, a worker process and a Redis of its own. The two
-worker processes share a core, all else shares another: when the machine gets slower, it does so for
+worker processes share a core, all others share another: when the machine gets slower, this affects
 both. CPU is that of all processes of a tree from the moment its crawl is made until it is done,
-without their start. Hosts are exchanged from round to round, and so is who is told to crawl first.
-Ratios are of one round, and the median of the rounds is what counts. Options of the crawls are the
-defaults of each tree, but for the delay, which is none, and the connections to a host.
+without their start. Hosts are exchanged from round to round, and so is the order of the starts.
+Ratios are of one round, and the median of the rounds counts. Options of the crawls are the defaults
+of each tree, except the delay, which is none, and the connections to a host.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Whether an archive plays back whole: what a browser asks pywb for, and what of it is missing."""
+"""Does an archive play back whole: what does a browser ask pywb for, and what is missing?"""

@@ -1,9 +1,9 @@
 """``python -m bench.playback [--pages N] [--folder F]``: does an archive play back whole?
 
-A documentation of Debian's, served on loopback, is crawled with ``requisites`` on, into WARC files.
-Its server is stopped; pywb plays the files, and Chromium, which reaches nothing else, shows the
-pages. A second archive, made without requisites, shows that what is missing would be seen. The exit
-code is 1 if the first one lacks anything.
+A documentation of Debian, served on loopback, is crawled with ``requisites`` on, into WARC files.
+Its server is stopped; pywb plays the files, and Chromium, which can reach nothing else, shows the
+pages. A second archive without requisites shows that missing files would be noticed. The exit code
+is 1 if the first one lacks anything.
 """
 
 from __future__ import annotations

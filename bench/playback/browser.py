@@ -1,4 +1,4 @@
-"""What Chromium asks for while it shows a page, by its own log of the network."""
+"""The requests of Chromium while it shows a page, from its own log of the network."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ SECONDS = 120.0
 _OWN = ("google.com/", "googleapis.com/", "gvt1.com/")
 """Hosts that Chromium asks for by itself."""
 _BUDGET_MS = 10_000
-"""Of virtual time that a page has to load what it wants."""
+"""Virtual time that a page has to load everything."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request of a page, and the status that came of it; 0 for none."""
+    """A request of a page, and the status of its answer; 0 for none."""
 
     url: str
     status: int
 
 
 class Browser:
-    """Chromium without a window; ``command`` and ``variables`` say how it is called."""
+    """Chromium without a window; ``command`` and ``variables`` are for its start."""
 
     def __init__(self, command: list[str], variables: dict[str, str], folder: Path) -> None:
         self._command, self._variables, self._folder = command, variables, folder
         folder.mkdir(parents=True, exist_ok=True)
 
     def show(self, url: str, number: int) -> list[Asked]:
-        """Load a page to its end, scripts and all; what was asked for on the network."""
+        """Load a page to its end, with its scripts; return its requests on the network."""
         log = self._folder / f"{number}.json"
         command = [
             *self._command, "--headless=new", "--no-sandbox", "--disable-gpu",
@@ -54,9 +54,9 @@ class Browser:
 
 
 def requests(log: Mapping[str, Any]) -> list[Asked]:
-    """The URLs of a log of the network, but for those that the browser asks for by itself.
+    """Return the URLs of a log of the network, without those that the browser asks for by itself.
 
-    Of several requests for one URL the best counts: browsers give some up and make them again.
+    If there are several requests for one URL the best counts: browsers cancel some and repeat them.
     """
     types = {number: name for name, number in log["constants"]["logEventTypes"].items()}
     urls: dict[int, str] = {}

@@ -28,11 +28,11 @@ class Player(Program):
 
     @property
     def origin(self) -> str:
-        """Where it is reached."""
+        """Return its origin."""
         return f"http://127.0.0.1:{self.port}"
 
     def url(self, page: str) -> str:
-        """where a page is played, without the frame that pywb puts around it."""
+        """Return the URL at which a page is played, without the frame that pywb puts around it."""
         return f"{self.origin}/{COLLECTION}/mp_/{page}"
 
     def _manage(self, folder: Path, *arguments: str) -> None:

@@ -43,7 +43,8 @@ REVISIT = "warc/revisit"
 
 @dataclass
 class Site:
-    """``/`` leads to all; ``sent`` has the bodies of each path in the order that they were sent."""
+    """A site: ``/`` leads to all pages; ``sent`` has the bodies of each path in the order of
+    sending."""
 
     pages: int
     sent: dict[str, list[bytes]] = field(default_factory=dict)
@@ -66,14 +67,14 @@ class Site:
 
 @dataclass(frozen=True)
 class Moment:
-    """A capture by pywb's index, and what it plays there."""
+    """A capture in pywb's index, and the bytes that pywb plays for it."""
 
     kind: str
     body: bytes
 
 
 def crawl_twice(folder: Path, site: Site) -> tuple[str, list[Path]]:
-    """Two periods; returns where the site stood, and the files."""
+    """Crawl two periods; return the site's origin, and the files."""
     redis = RedisServer(folder / "redis").start()
     archive = folder / "archive"
     try:
@@ -98,7 +99,7 @@ def crawl_twice(folder: Path, site: Site) -> tuple[str, list[Path]]:
 
 
 def played(player: Player, url: str) -> Iterator[Moment]:
-    """Each capture of a URL, the earliest first, as the bytes that were archived."""
+    """Yield each capture of a URL, the earliest first, with the archived bytes."""
     index = f"{player.origin}/{COLLECTION}/cdx?output=json&url={quote(url, safe='')}"
     with urlopen(index, timeout=30) as reply:
         rows: list[dict[str, Any]] = [json.loads(line) for line in reply.read().splitlines()]
@@ -109,7 +110,7 @@ def played(player: Player, url: str) -> Iterator[Moment]:
 
 
 def judge(report: Report, site: Site, moments: dict[str, list[Moment]]) -> None:
-    """What was played against what was sent."""
+    """Compare the played bytes with the sent ones."""
     kinds = Counter(one.kind for some in moments.values() for one in some)
     report.row("captures", pages=len(moments), revisits=kinds[REVISIT], of_all=kinds.total())
     wrong = [
@@ -146,7 +147,7 @@ def play_back(report: Report, pages: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Play a second pass back; the exit code, 2 where it cannot be tried."""
+    """Play a second pass back; return the exit code, 2 if it cannot be tried."""
     parser = argparse.ArgumentParser(prog="python -m bench.playback.revisits")
     parser.add_argument("--pages", type=int, default=PAGES, metavar="N")
     given = parser.parse_args(arguments)

@@ -24,9 +24,9 @@ _PLAYED = re.compile(r"/(?:\w\w_/)?(https?://[^/]*)(/[^?#]*)")
 
 @dataclass
 class Playback:
-    """What the pages of an archive asked for, and what of it was ``missing``, by page.
+    """The requests of an archive's pages, and the ``missing`` ones, by page.
 
-    ``absent`` are URLs that the site itself has not.
+    ``absent`` are URLs that the site itself does not have.
     """
 
     pages: list[str] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Playback:
 
     @property
     def count(self) -> int:
-        """How many requests brought nothing."""
+        """Return how many requests had no answer."""
         return sum(map(len, self.missing.values()))
 
 
@@ -79,7 +79,7 @@ def play_back(folder: Path, pages: int, requisites: bool) -> Playback:
 def _judge(
     found: Playback, page: str, asked: Iterable[Asked], player: Player, origin: str, site: Path
 ) -> None:
-    """Tell what was missing from what the site has not either."""
+    """Distinguish missing URLs from those that the site does not have either."""
     for one in asked:
         if 200 <= one.status < 400 and one.url.startswith(player.origin):
             continue
@@ -91,7 +91,7 @@ def _judge(
 
 
 def _pages(file: Path) -> Iterator[tuple[str, bool]]:
-    """The URLs that are stored, and whether each is a page that was read."""
+    """Yield the stored URLs, and whether each is a page that was read."""
     store = open_store(f"sqlite:///{file}")
     try:
         for _, page in store.pages(store.crawl("traps").id):

@@ -1,4 +1,4 @@
-"""Programs that a bench needs and the product does not: installed in a folder of ours."""
+"""Programs that a benchmark needs and the product does not: installed in a folder of ours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BROWSER = "chromium"
 
 
 def environment() -> Path:
-    """The Python of an environment with the bench's own requirements. Raises Missing."""
+    """Return the Python of an environment with the benchmark's own requirements. Raises Missing."""
     digest = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
     folder = CACHE / f"playback-{digest}"
     python = folder / "bin" / "python"
@@ -30,9 +30,9 @@ def environment() -> Path:
 
 
 def browser() -> tuple[list[str], dict[str, str]]:
-    """How Debian's Chromium is called, and with which variables. Raises Missing.
+    """Return the command of Debian's Chromium, and its variables. Raises Missing.
 
-    With what it needs and the machine has not, unpacked and not installed.
+    Missing libraries are unpacked, but not installed.
     """
     said = _run(["apt-get", "-s", "--no-install-recommends", "install", BROWSER])
     needed = re.findall(r"^Inst (\S+)", said, re.MULTILINE)

@@ -1,1 +1,1 @@
-"""What benchmarks share: webs to crawl, windows of measurement, the record of a run."""
+"""Parts that benchmarks share: webs to crawl, windows of measurement, the record of a run."""

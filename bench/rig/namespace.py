@@ -1,6 +1,6 @@
-"""A network namespace of our own: ports 80, 443 and 53, a resolver, and a link to shape.
+"""A network namespace of our own: ports 80, 443 and 53, a resolver, and a link with a set rate.
 
-Needs no root where user namespaces are allowed. A bench calls itself again behind
+It needs no root if user namespaces are allowed. A benchmark calls itself again behind
 :func:`prefix` and sets the namespace up from inside.
 """
 
@@ -14,12 +14,12 @@ from functools import lru_cache
 from pathlib import Path
 
 STOP_SECONDS = 30.0
-"""After so long whatever was interrupted is killed."""
+"""After this time an interrupted process is killed."""
 
 
 @lru_cache
 def prefix() -> tuple[str, ...] | None:
-    """What to put before a command so that it runs in a namespace; None where that is forbidden."""
+    """Return the prefix of a command so that it runs in a namespace; None if that is forbidden."""
     ways = [("unshare", "--mount", "--net")]
     if os.geteuid() != 0:
         ways = [("unshare", "--user", "--map-root-user", "--mount", "--net")]
@@ -33,24 +33,24 @@ def prefix() -> tuple[str, ...] | None:
 
 
 def bring_up() -> None:
-    """Inside: loopback with all of 127.0.0.0/8, and ::1."""
+    """Inside: set up loopback with all of 127.0.0.0/8, and ::1."""
     _run("ip link set lo up")
 
 
 def resolve_by(folder: Path) -> None:
-    """Inside: names are asked of 127.0.0.1, port 53. ``folder`` keeps the file that says so."""
+    """Inside: let 127.0.0.1, port 53, resolve names. ``folder`` keeps the file that says so."""
     (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:5 attempts:2\n")
     _run(f"mount --bind {folder}/resolv.conf /etc/resolv.conf")
 
 
 def shape(bits_per_second: int) -> None:
-    """Inside: loopback becomes a link of this rate, for both directions together."""
+    """Inside: give loopback this rate, for both directions together."""
     _run("ip link set lo mtu 1500")
     _run(f"tc qdisc add dev lo root tbf rate {bits_per_second}bit burst 32kb latency 400ms")
 
 
 def may_shape() -> bool:
-    """Whether :func:`shape` works in a namespace here."""
+    """Return whether :func:`shape` works in a namespace here."""
     before = prefix()
     if before is None:
         return False
@@ -60,9 +60,9 @@ def may_shape() -> bool:
 
 
 def run_inside(command: list[str], say: Callable[[str], object] = print) -> str:
-    """Run a command in a namespace, echo what it prints, and return its last line.
+    """Run a command in a namespace, echo its output, and return its last line.
 
-    Raises SystemExit where it fails, or where namespaces are forbidden.
+    Raises SystemExit if it fails, or if namespaces are forbidden.
     """
     before = prefix()
     if before is None:

@@ -1,4 +1,4 @@
-"""nginx for benchmarks: a folder for each of many loopback addresses, and a log to be judged."""
+"""nginx for benchmarks: a folder for each of many loopback addresses, and a log that is checked."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ http {{
 }}
 """
 FLUSH_SECONDS = 0.5
-"""After so long the log holds all that was answered."""
+"""After this time the log has all answers."""
 
 
 class Hit(NamedTuple):
@@ -54,7 +54,7 @@ class Hit(NamedTuple):
 
     @property
     def page(self) -> bool:
-        """Whether it was a page that was there."""
+        """Return whether it was an existing page."""
         return self.status == "200" and self.path.endswith(".html")
 
 
@@ -71,7 +71,7 @@ class Nginx:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Nginx:
-        """Raises SystemExit saying what to install when there is no nginx."""
+        """Start it. Raises SystemExit saying what to install if there is no nginx."""
         binary = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
         if binary is None:
             raise SystemExit("nginx is missing: as root, apt-get install nginx-light")
@@ -94,22 +94,22 @@ class Nginx:
         return self
 
     def stop(self) -> None:
-        """End it."""
+        """Stop it."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait(10)
 
     def urls(self, path: str, hosts: int) -> list[str]:
-        """``path`` on the first ``hosts`` addresses."""
+        """Return ``path`` on the first ``hosts`` addresses."""
         return [f"http://{address}:{self.port}{path}" for address in self.addresses[:hosts]]
 
     def mark(self) -> int:
-        """Where the log ends now; give it to :meth:`hits` to read what came later."""
+        """Return the present end of the log; give it to :meth:`hits` to read later entries."""
         log = self.folder / "access.log"
         return log.stat().st_size if log.exists() else 0
 
     def hits(self, mark: int) -> list[Hit]:
-        """What was answered since ``mark``, in the order of answers."""
+        """Return the requests since ``mark``, in the order of answers."""
         with (self.folder / "access.log").open() as log:
             log.seek(mark)
             rows = [line.split(maxsplit=3) for line in log]
@@ -117,9 +117,9 @@ class Nginx:
 
 
 def rate(hits: Sequence[Hit], ended: float) -> float:
-    """Pages a second from the first page's answer until ``ended`` (epoch seconds).
+    """Return pages a second from the first page's answer until ``ended`` (epoch seconds).
 
-    Raises ValueError when there are not two pages.
+    Raises ValueError if there are fewer than two pages.
     """
     times = [hit.at for hit in hits if hit.page]
     if len(times) < 2:
@@ -128,7 +128,8 @@ def rate(hits: Sequence[Hit], ended: float) -> float:
 
 
 def shirked(hits: Sequence[Hit], forbidden: str) -> list[str]:
-    """Duties that a crawler did not do, by its server's log: an empty list if it did all.
+    """Return the duties that a crawler did not do, by its server's log: an empty list if it did
+    all.
 
     It must have asked each host that it fetched from for robots.txt, before any page, must not have
     fetched a path that begins with ``forbidden``, and no page of a host twice.

@@ -1,4 +1,4 @@
-"""A program of somebody else's that answers over HTTP on loopback while a bench runs."""
+"""A program of others that answers over HTTP on loopback while a benchmark runs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _TOLD = 2000
 
 
 class Program:
-    """Runs ``command`` in ``folder`` until the block ends; what it says goes to ``log``.
+    """Runs ``command`` in ``folder`` until the block ends; its output goes to ``log``.
 
-    The block begins once ``url`` is answered, with whatever status. Raises AssertionError with the
-    end of the log where the program ends before that, or does not answer in ``seconds``.
+    The block begins once ``url`` is answered, with any status. Raises AssertionError with the end
+    of the log if the program ends before that, or does not answer within ``seconds``.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Program:
 
     @property
     def code(self) -> int | None:
-        """Its exit code, negative for a signal; None while it runs."""
+        """Return its exit code, negative for a signal; None while it runs."""
         return self._process.poll()
 
     def __exit__(self, *_: object) -> None:

@@ -1,9 +1,9 @@
-"""What a benchmark keeps: ``bench/results/<name>.json``, and plots in ``docs/benchmarks/``.
+"""The record of a benchmark: ``bench/results/<name>.json``, and plots in ``docs/benchmarks/``.
 
-:mod:`bench.document` draws ``docs/benchmarks.md`` from these files alone, so a record holds all
-that is shown: tables as rows of cells, names of plots with their captions, notes, and under
-``figures`` the numbers that the table of required figures looks up. The raw values of each run are
-kept too.
+:mod:`bench.document` makes ``docs/benchmarks.md`` from these files alone, so a record has
+everything that is shown: tables as rows of cells, names of plots with their captions, notes, and
+under ``figures`` the numbers for the table of required figures. The raw values of each run are kept
+too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PLOTS = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 OURS = ("gevent", "geventhttpclient", "lxml", "redis", "falcon", "msgspec", "zstandard")
-"""Our own packages that decide about speed; every record names their versions."""
+"""Our own packages that determine the speed; every record names their versions."""
 
 Cell = str | int | float
 
@@ -67,20 +67,23 @@ class Record:
         print(f"\n== {title}{' (short)' if short else ''}", flush=True)
 
     def figure(self, key: str, value: float) -> None:
-        """A number that the table of required figures looks up by ``key``."""
+        """Add a number that the table of required figures looks up by ``key``."""
         self._kept["figures"][key] = value
         print(f"   {key}: {value:,.3f}", flush=True)
 
     def note(self, text: str) -> None:
-        """A paragraph under the title."""
+        """Add a paragraph under the title."""
         self._kept["notes"].append(text)
 
     def runs(self, key: str, values: Any) -> None:
-        """Raw values, for whoever wants to count again; not shown."""
+        """Add raw values, for later analyses; they are not shown."""
         self._kept["runs"][key] = values
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-        """Cells are shown as :func:`shown` says. Raises ValueError if a row has another length."""
+        """Add a table. Cells are shown as :func:`shown` says.
+
+        Raises ValueError if a row has another length.
+        """
         for row in rows:
             if len(row) != len(columns):
                 raise ValueError(f"{title}: {len(columns)} columns, but a row of {len(row)}")
@@ -105,7 +108,7 @@ class Record:
         self._kept["plots"].append({"file": file, "caption": caption})
 
     def finish(self) -> Path:
-        """Write the JSON file; where it is."""
+        """Write the JSON file; return its path."""
         self._kept["seconds"] = round(time.monotonic() - self._began, 1)
         self._results.mkdir(exist_ok=True)
         path = self._results / f"{self._kept['name']}.json"
@@ -115,14 +118,14 @@ class Record:
 
 
 def draw(width: float, height: float) -> Figure:
-    """An empty figure of so many inches; parts are placed so that they do not overlap."""
+    """Return an empty figure of so many inches; parts are placed so that they do not overlap."""
     from matplotlib.figure import Figure  # only benchmarks have it, and its import is slow
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def shown(cell: Cell) -> str:
-    """A cell as text: three significant digits below 1000, thousands separated above."""
+    """Return a cell as text: three significant digits below 1000, thousands separated above."""
     if isinstance(cell, str):
         return cell
     if isinstance(cell, int) or abs(cell) >= 1000:
@@ -131,13 +134,13 @@ def shown(cell: Cell) -> str:
 
 
 def spread(values: Sequence[float]) -> str:
-    """``median (least–most)`` as a cell; the value alone if there is one."""
+    """Return ``median (least–most)`` as a cell; only the value if there is one."""
     middle = shown(statistics.median(values))
     return middle if len(values) == 1 else f"{middle} ({shown(min(values))}–{shown(max(values))})"
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, memory (GB), kernel, and the load average (5 min) when this was asked."""
+    """Return processor, cores, memory (GB), kernel, and the present load average (5 min)."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
@@ -155,7 +158,7 @@ def _processor() -> str:
 
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
-    """Versions of Python, this project (commit), the servers met on PATH, and ``packages``.
+    """Return the versions of Python, this project (commit), the servers on PATH, and ``packages``.
 
     Raises SystemExit saying what to do if one of the packages is not installed.
     """
@@ -175,7 +178,7 @@ def _program(name: str) -> str:
 
 
 def _commit() -> str:
-    """The short commit, with a plus if the checkout holds other changes; "" outside of git."""
+    """Return the short commit, with a plus if the checkout has other changes; "" outside of git."""
     here = Path(__file__).parent
     commit = _said(["git", "rev-parse", "--short", "HEAD"], here)
     changed = _said(["git", "status", "--porcelain", "--untracked-files=no"], here)
@@ -184,7 +187,7 @@ def _commit() -> str:
 
 
 def _said(command: Sequence[str], folder: Path | None = None) -> str:
-    """What a command prints, on either channel; "" if it fails or is not there."""
+    """Return the output of a command, on either channel; "" if it fails or does not exist."""
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=10)
     except OSError:

@@ -1,4 +1,4 @@
-"""What a benchmark prints: figures, and claims that hold or do not; kept in bench/results/."""
+"""The output of a benchmark: figures, and claims that hold or not; stored in bench/results/."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ class Report:
         print(f"\n== {title}", flush=True)
 
     def figure(self, what: str, value: Any, unit: str = "") -> None:
-        """Print and keep one measured value."""
+        """Print and store one measured value."""
         self.figures[f"{what} [{unit}]" if unit else what] = value
         shown = f"{value:,.3f}" if isinstance(value, float) else f"{value}"
         print(f"   {what}: {shown} {unit}".rstrip(), flush=True)
 
     def row(self, what: str, **columns: float | int | str) -> None:
-        """Print and keep several values measured together; a column's name says its unit."""
+        """Print and store several values that were measured together; a column's name has its
+        unit."""
         self.figures[what] = {
             name: round(value, 3) if isinstance(value, float) else value
             for name, value in columns.items()
@@ -41,18 +42,18 @@ class Report:
         print(f"   {what}: {', '.join(shown)}", flush=True)
 
     def claim(self, text: str, holds: bool, findings: str = "") -> None:
-        """State what must be so, with findings against it."""
+        """Add a claim, with findings against it."""
         self.claims.append({"claim": text, "holds": holds, "findings": findings})
         print(f"   {'ok  ' if holds else 'FAIL'} {text}", flush=True)
         if findings:
             print("        " + findings.replace("\n", "\n        "), flush=True)
 
     def none(self, text: str, findings: list[str]) -> None:
-        """A claim that holds if a judge found nothing against it."""
+        """Add a claim that holds if there are no findings against it."""
         self.claim(text, not findings, oracle.shown(findings))
 
     def finish(self) -> int:
-        """Write the JSON; the exit code: 0 if there were claims and all hold."""
+        """Write the JSON; return the exit code: 0 if there were claims and all hold."""
         holds = bool(self.claims) and all(claim["holds"] for claim in self.claims)
         self._results.mkdir(exist_ok=True)
         record = {

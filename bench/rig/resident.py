@@ -1,4 +1,4 @@
-"""Resident memory of processes, in MB, as it goes on."""
+"""Resident memory of processes, in MB, over time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Sample = tuple[float, dict[str, float]]
 
 
 def resident_mb(parts: Mapping[str, Sequence[psutil.Process]]) -> dict[str, float]:
-    """MB by part: what its processes have resident, shared pages counted in each."""
+    """Return MB by part: the resident memory of its processes, with shared pages counted in
+    each."""
     found: dict[str, float] = {}
     for part, processes in parts.items():
         for process in processes:
@@ -52,9 +53,10 @@ class Resident:
 def ends(
     samples: Sequence[Sample], part: str, first: float, last: float
 ) -> tuple[float, float] | None:
-    """MB at the beginning and at the end of a time: the medians of its first and last tenth.
+    """Return the MB at the beginning and at the end of a time: the medians of its first and last
+    tenth.
 
-    None if the part had no process there.
+    None if the part had no process then.
     """
     tenth = (last - first) / 10
     found = []

@@ -1,6 +1,7 @@
 """The two sites that are crawled: synthetic pages of 20 KB, and Debian's ``postgresql-doc-15``.
 
-Both have a part that robots.txt forbids and that pages link to, so that obeying it shows.
+Both have a part that robots.txt forbids and that pages link to, so that a crawler shows whether it
+obeys.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ LINKS = 40
 
 @dataclass(frozen=True)
 class Site:
-    """What a host serves, from ``start`` on; ``forbidden`` begins the paths that robots.txt
-    disallows; ``pages`` is how many synthetic pages to make. ``what`` says it to a reader.
+    """The content of a host, from ``start`` on; ``forbidden`` begins the paths that robots.txt
+    disallows; ``pages`` is the number of synthetic pages.
+
+    ``what`` describes it to a reader.
     """
 
     name: str
@@ -34,9 +37,9 @@ class Site:
     pages: int = 0
 
     def write(self, folder: Path) -> int:
-        """Lay it out in ``folder``; how many pages can be reached and may be fetched.
+        """Write the site to ``folder``; return how many pages can be reached and may be fetched.
 
-        Raises SystemExit where the package of the documentation is missing and cannot be installed.
+        Raises SystemExit if the package of the documentation is missing and cannot be installed.
         """
         if self.pages:
             write_pages(folder, self.pages)

@@ -1,7 +1,7 @@
-"""A web to crawl: many hosts, each with its latency and manners; see ``bench.rig.web_server``.
+"""A web to crawl: many hosts, each with its latency and behaviour; see ``bench.rig.web_server``.
 
-What a host is follows from its number alone, so that the server, the DNS server and whoever
-computes a bound agree without talking. ``Web`` is the server as a process.
+All properties of a host follow from its number, so that the server, the DNS server and the
+calculation of a bound agree without communication. ``Web`` is the server as a process.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Host(NamedTuple):
 
 
 def host(spec: Spec, number: int) -> Host:
-    """Host ``number``, from 0: drawn from the seed and the number."""
+    """Return host ``number``, from 0: drawn from the seed and the number."""
     chance = random.Random(spec.seed * 1_000_003 + number)
     draw = chance.random()
     manners: tuple[Manner, ...] = ("slow", "mute", "refused", "missing")
@@ -81,7 +81,8 @@ def host(spec: Spec, number: int) -> Host:
 
 
 def polite_rate(spec: Spec, delay: float, *, from_start: bool = False) -> float:
-    """Pages a second at most, of all hosts that answer, with ``delay`` seconds between requests.
+    """Return the most pages a second of all hosts that answer, with ``delay`` seconds between
+    requests.
 
     Ours counts the delay from the end of a request, and waits twice the latency of a slow host
     (``greencrawl.worker.session.pace``); ``from_start``: Scrapy counts from its start, and does not
@@ -151,24 +152,25 @@ class Web:
         return True
 
     def url(self, number: int) -> str:
-        """The first page of a host."""
+        """Return the first page of a host."""
         name = host(self.spec, number).name
         return f"https://{name}/p/0" if self._tls else f"http://{name}:{self.port}/p/0"
 
     def seeds(self) -> list[str]:
-        """The first page of each host; of those ``abroad`` alone, where there are some."""
+        """Return the first page of each host; only of those ``abroad``, if there are any."""
         return [self.url(number) for number in self.spec.abroad or range(self.spec.hosts)]
 
     def counts(self) -> dict[str, float]:
-        """``pages`` sent, ``bytes`` of them, ``cpu`` seconds of the server, monotonic ``at``."""
+        """Return ``pages`` sent, ``bytes`` of them, ``cpu`` seconds of the server, monotonic
+        ``at``."""
         return self._ask("/counts")
 
     def set_latency(self, seconds: float | None) -> None:
-        """From now on all hosts answer after so long; None: each after its own latency."""
+        """Let all hosts answer after so long from now on; None: each after its own latency."""
         self._ask(f"/latency/{'own' if seconds is None else seconds}")
 
     def flush(self) -> list[tuple[float, float, str, str, int]]:
-        """All requests so far: (arrived, answered, host, path, status), epoch seconds."""
+        """Return all requests so far: (arrived, answered, host, path, status), epoch seconds."""
         self._ask("/flush")
         rows = [line.split() for line in self.log.read_text().splitlines()]
         return [(float(a), float(b), name, path, int(status)) for a, b, name, path, status in rows]
@@ -179,6 +181,6 @@ class Web:
 
 
 def cores() -> tuple[int | None, int | None]:
-    """A core for the crawling process and one for the rest; (None, None) with one core."""
+    """Return a core for the crawling process and one for the rest; (None, None) with one core."""
     found = sorted(os.sched_getaffinity(0))
     return (found[-1], found[0]) if len(found) > 1 else (None, None)

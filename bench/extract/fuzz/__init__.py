@@ -1,1 +1,1 @@
-"""The part in C fed with broken pages, under sanitizers and without."""
+"""The part in C is fed with broken pages, under sanitizers and without."""

@@ -1,9 +1,9 @@
-"""``python -m bench.extract.fuzz [FOLDER…]``: whether the part in C stands up to broken pages.
+"""``python -m bench.extract.fuzz [FOLDER…]``: does the part in C survive broken pages?
 
-Ten defects are planted in copies of the sources, one each: the sanitizers (address, undefined) have
-to find every one. Then the sources as they are read broken pages under the sanitizers for
-``--seconds``, then, as they are compiled for use, ``--pages`` of them. FOLDERs have pages in HTML;
-without any, pages made here are broken. It needs gcc with its sanitizers.
+Ten defects are put into copies of the sources, one each: the sanitizers (address, undefined) have
+to find every one. Then the unchanged sources read broken pages under the sanitizers for
+``--seconds``, and then ``--pages`` of them as compiled for use. FOLDERs have pages in HTML; without
+any, pages made here are broken. It needs gcc with its sanitizers.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from greencrawl.worker.extract.compile import compile
 ROOT = Path(__file__).resolve().parents[3]
 FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1", "-g")
 PLANTED_SECONDS = 60.0
-"""After so long a planted defect is not found."""
+"""After this time a defect counts as not found."""
 DEAREST_SECONDS = 0.5
-"""CPU that a page may take: ten times what a usual one does under the sanitizers."""
+"""The CPU that a page may take: ten times that of a usual page under the sanitizers."""
 
 
 class Tried(NamedTuple):
-    """What came of a process that reads: ``said`` is "" if nothing killed it."""
+    """The result of a reading process: ``said`` is "" if nothing killed it."""
 
     pages: int
     dearest: float
@@ -42,9 +42,9 @@ class Tried(NamedTuple):
 
 
 def sanitizer() -> str:
-    """The library of the compiler's that has to be there before all others, "" without one.
+    """Return the compiler's library that has to be loaded before all others, "" without one.
 
-    Nor is there one where the address space is limited, of which it takes terabytes.
+    It is also "" if the address space is limited, since the library takes terabytes of it.
     """
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
         return ""
@@ -64,7 +64,7 @@ def tried(
     pages: int | None = None,
     compiled: Path | None = None,
 ) -> Tried:
-    """Read broken pages in a process, of what was compiled with sanitizers in ``compiled``, if
+    """Read broken pages in a process, with the sources compiled with sanitizers in ``compiled``, if
     given."""
     command = [sys.executable, "-m", "bench.extract.fuzz.reader", "--seed", str(seed)]
     command += [] if seconds is None else ["--seconds", str(seconds)]
@@ -91,7 +91,7 @@ def tried(
 def planted(defect: Defect, folders: Sequence[Path], folder: Path, seed: int, *flags: str) -> Tried:
     """Try a copy of the sources with a defect, compiled in ``folder`` with further ``flags``.
 
-    Raises RuntimeError where it cannot be compiled.
+    Raises RuntimeError if it cannot be compiled.
     """
     sources = copied(folder / "sources", defect)
     if problem := compile(folder, *FLAGS, *flags, sources=sources):
@@ -100,7 +100,7 @@ def planted(defect: Defect, folders: Sequence[Path], folder: Path, seed: int, *f
 
 
 def found_by(said: str) -> str:
-    """What a sanitizer said first, "" if none did."""
+    """Return the first message of a sanitizer, "" if there was none."""
     for line in said.splitlines():
         if "ERROR: AddressSanitizer" in line or "runtime error:" in line:
             found = line.partition("Sanitizer: ")[2] or line.partition("runtime error: ")[2]
@@ -109,7 +109,7 @@ def found_by(said: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Try it all; 1 if a defect was not found, or one in the sources as they are."""
+    """Run all; return 1 if a defect was not found, or if the unchanged sources have one."""
     parser = argparse.ArgumentParser(prog="python -m bench.extract.fuzz", description=__doc__)
     parser.add_argument("folders", type=Path, nargs="*", metavar="FOLDER")
     parser.add_argument("--seconds", type=float, default=600.0)

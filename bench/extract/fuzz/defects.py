@@ -1,4 +1,4 @@
-"""Ten defects as people make them: planted in a copy of the sources, each has to be found."""
+"""Ten defects as people make them: each is put into a copy of the sources, and has to be found."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from greencrawl.worker.extract.speedups import SOURCES
 
 
 class Defect(NamedTuple):
-    """In ``file``, below ``worker/extract``, ``text``, which stands there once, becomes
+    """A defect: in ``file``, below ``worker/extract``, ``text``, which occurs once, becomes
     ``instead``."""
 
     what: str
@@ -67,9 +67,9 @@ DEFECTS = (
 
 
 def copied(folder: Path, defect: Defect | None = None) -> list[Path]:
-    """A copy of the sources in ``folder``, with a defect; those that are compiled.
+    """Copy the sources to ``folder`` with a defect; return the compiled ones.
 
-    Raises ValueError for a defect whose text is not there, or several times.
+    Raises ValueError if the defect's text is missing or occurs several times.
     """
     root, made = SOURCES[0].parent, []
     root = root if root.name == "extract" else root.parent

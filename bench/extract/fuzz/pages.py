@@ -1,4 +1,4 @@
-"""Pages to break, and how they are broken."""
+"""Pages to break, and the ways in which they are broken."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MOST_BYTES = 60_000
-"""Of a page that is to be broken."""
+"""The greatest size of a page that is to be broken."""
 
 _WORDS = "The harbour froze in January, and people walked. 港は一月に凍った。 Who had 1,234 skates!"
 _OWN = f"""<html><head><title>When the harbour froze - The Herald</title>
@@ -21,7 +21,7 @@ _OWN = f"""<html><head><title>When the harbour froze - The Herald</title>
 <ol><li>x<ul><li>y</ul></ol><p>{_WORDS}<br><br>{_WORDS}</article>
 <section id=comments><p>{_WORDS}</section></main><footer>© 2026</footer>"""
 OWN = [(_OWN + f"<div>{_WORDS * n}</div>" * n).encode() for n in range(6)]
-"""Where there are no others."""
+"""Pages for use without others."""
 
 _PIECES = """
 <p> </p> <div_class='aB_comment-list'> </div> <ul><li> </ul> <table><tr><td> </table> <pre> </a> <b>
@@ -33,11 +33,12 @@ word,_word._ <iframe_srcdoc='<a_href=x>'> &#0; &nbsp;
 """
 PIECES = [piece.replace("_", " ").encode() for piece in _PIECES.split()]
 PIECES += [b" ", b"\n", b"\xc2\xa0", b"\xff\xfe", b"\xc2", b"\x00"]
-"""What is put in."""
+"""Bytes that are inserted."""
 
 
 def read(folders: list[Path]) -> list[bytes]:
-    """The pages of folders (HTML, also in gzip), cut off; our own where they have none."""
+    """Return the pages of folders (HTML, also in gzip), cut off; our own pages if there are
+    none."""
     found = [
         gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         for folder in folders
@@ -47,7 +48,8 @@ def read(folders: list[Path]) -> list[bytes]:
 
 
 def broken(pages: list[bytes], seed: int) -> Iterator[bytes]:
-    """Pages without end, each with up to forty pieces put in, taken out, repeated or changed."""
+    """Yield pages without end, each with up to forty pieces inserted, removed, repeated or
+    changed."""
     chance = random.Random(seed)
     while True:
         page = bytearray(chance.choice(pages))

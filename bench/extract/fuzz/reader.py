@@ -1,7 +1,7 @@
 """One process that reads broken pages: ``python -m bench.extract.fuzz.reader``, called by others.
 
-It prints a line of JSON for each thousand pages and for the last: how many it has read, and what
-the dearest took. What kills it is on its standard error.
+It prints a line of JSON for each thousand pages and for the last: how many it has read, and the CPU
+of the slowest. If it is killed, the reason is on its standard error.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ TYPE = "text/html; charset=utf-8"
 
 
 def read(body: bytes, *, whole: bool = True) -> float:
-    """Read text, links and main text of a page; seconds of CPU that it took, parse included.
+    """Read text, links and main text of a page; return the seconds of CPU, with the parse.
 
-    ``whole``: all that the part in C can be asked for.
+    ``whole``: everything that the part in C can do.
     """
     began = time.process_time()
     roots: list[etree._Element] = []
