@@ -28,7 +28,7 @@ PAGE_BYTES = 20_000
 
 
 def main() -> int:
-    """Try it, print what was found, and return the exit status."""
+    """Run it, print the results, and return the exit status."""
     report = Report("memory", f"a worker with {GREENLETS} greenlets")
     addresses = tuple(f"127.0.{1 + n // 250}.{1 + n % 250}" for n in range(GREENLETS))
     site = graph_site(1000, slow_every=1, slow=1.0, filler=PAGE_BYTES)

@@ -1,4 +1,5 @@
-"""What ``bench.scale.processes`` measures: a grid of processes, sessions, latencies; and a line."""
+"""The measurements of ``bench.scale.processes``: a grid of processes, sessions and latencies, and a
+line."""
 
 from __future__ import annotations
 
@@ -19,13 +20,13 @@ from tests.support.redis_server import RedisServer
 from tests.support.system import System
 
 HOSTS = 256
-"""As many sessions as the largest runs have."""
+"""As many hosts as the largest runs have sessions."""
 SINGLES = 12_000
-"""Hosts with a single page, more than a worker gets through while it is measured."""
+"""Hosts with a single page, more than a worker needs while it is measured."""
 FRESH, ALL_FRESH = 2, 40
 """New links of a page, of 40."""
 BUSIEST = 0.01
-"""The latency in seconds at which CPU is scarce, not sessions."""
+"""The latency in seconds at which CPU is the limit, not sessions."""
 REST_SECONDS = 120.0
 PATIENCE_SECONDS = 30.0
 NODE_SESSIONS = 20
@@ -45,7 +46,7 @@ class Point(NamedTuple):
 
 
 class Lengths(NamedTuple):
-    """Seconds before a measurement and of it; how often the grid is gone through."""
+    """Seconds before a measurement and of it, and how often the grid is repeated."""
 
     warm: float
     seconds: float
@@ -53,7 +54,7 @@ class Lengths(NamedTuple):
 
 
 def grid(short: bool) -> list[Point]:
-    """What is measured for questions 1 and 2."""
+    """Return the points that are measured for questions 1 and 2."""
     all_new = [Point(1, 16, 0.1, ALL_FRESH), Point(1, 64, BUSIEST, ALL_FRESH)]
     if short:
         small = [Point(1, 16, 1.0), Point(1, 64, 1.0), Point(1, 16, 0.1), Point(1, 64, 0.1)]
@@ -65,7 +66,7 @@ def grid(short: bool) -> list[Point]:
 
 
 def nodes(short: bool) -> list[int]:
-    """Worker processes of the straight line."""
+    """Return the numbers of worker processes of the straight line."""
     return [1, 2, 3] if short else [1, 2, 4, 6]
 
 
@@ -83,7 +84,7 @@ class Host:
         return {**self._system.cpu_seconds(), "redis": times.user + times.system}
 
     def _count(self) -> dict[str, float]:
-        """Batches so far: the posts of their outcomes, as the broker counts them."""
+        """Return the batches so far: the posts of their outcomes, as the broker counts them."""
         address = f"http://127.0.0.1:{self._system.port}/metrics"
         with urllib.request.urlopen(address, timeout=10) as answer:
             found = _BATCHES.findall(answer.read())
@@ -92,7 +93,8 @@ class Host:
     def measure(
         self, sessions: int, latency: float, lengths: Lengths, **options: object
     ) -> dict[str, Any]:
-        """A crawl of ``sessions`` hosts, each with one connection; see ``bench.rig.window``."""
+        """Measure a crawl of ``sessions`` hosts, each with one connection; see
+        ``bench.rig.window``."""
         if self._crawls:
             self._come_to_rest()
         self._web.set_latency(latency)
@@ -108,7 +110,7 @@ class Host:
         return found
 
     def _come_to_rest(self) -> None:
-        """Let the sessions of a paused crawl fetch what they have leased, at once."""
+        """Let the sessions of a paused crawl fetch their leased URLs at once."""
         self._web.set_latency(0.0)
         pages = -1.0
         until = time.monotonic() + REST_SECONDS
@@ -128,7 +130,7 @@ def running(
     hosts: int = HOSTS,
     fresh: int = FRESH,
 ) -> Iterator[Host]:
-    """Started and at rest; stopped in the end."""
+    """Start a host and let it come to rest; stop it at the end."""
     spec = Spec(hosts=hosts, fresh=fresh)
     with Web(folder / "web", spec) as web:
         redis = RedisServer(folder / "redis").start()
@@ -149,9 +151,8 @@ def running(
 
 
 def measure(short: bool) -> dict[str, Any]:
-    """All windows: ``grid`` rows {point, windows}, ``line`` rows {processes, windows}, ``singles``:
-    of a crawl whose hosts have a page each.
-    """
+    """Measure all windows: ``grid`` rows {point, windows}, ``line`` rows {processes, windows},
+    ``singles``: of a crawl whose hosts have one page each."""
     lengths = Lengths(1.5, 3.0, 1) if short else Lengths(2.0, 4.0, 3)
     patience = Patience(PATIENCE_SECONDS / 3 if short else PATIENCE_SECONDS)
     found: dict[Point, list[dict[str, Any]]] = {point: [] for point in grid(short)}

@@ -1,4 +1,4 @@
-"""What follows from the runs of ``bench.scale.processes``: the fit, tables, figures and plots."""
+"""Results of the runs of ``bench.scale.processes``: the fit, tables, figures and plots."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from bench.scale.process_runs import (
 )
 
 WITHIN = 0.15
-"""What a prediction may be off by."""
+"""The allowed error of a prediction."""
 SMALL_SESSIONS = 64
-"""Up to here a run is small: the model is fitted on it if it has one process."""
+"""A run is small up to here: the model is fitted on it if it has one process."""
 PARTS = ("worker", "broker", "redis", "server")
 
 
 def sample(point: Point, window: dict[str, Any], cores: int) -> Sample:
-    """A window as the model wants it."""
+    """Return a window as the model needs it."""
     return Sample(
         point.processes,
         point.sessions,
@@ -40,21 +40,22 @@ def sample(point: Point, window: dict[str, Any], cores: int) -> Sample:
 
 
 def is_small(point: Point) -> bool:
-    """Whether the model is fitted on a run; it is to foretell the others."""
+    """Return whether the model is fitted on a run; it has to predict the others."""
     return point.processes == 1 and point.sessions <= SMALL_SESSIONS
 
 
 def efficiencies(
     one: list[dict[str, Any]], two: list[dict[str, Any]], cores: int
 ) -> list[dict[str, float]]:
-    """What two processes reach of what the CPU of all processes allows, round by round.
+    """Return what share two processes reach of the rate that the CPU of all processes allows, round
+    by round.
 
     ``alone``: CPU seconds a page of all parts while one worker process runs; ``together``: while
-    two do. All cores would ``allow`` so many pages, each at the lesser of the two, if nothing kept
-    them waiting. What is missing is ``idle`` – the share of the cores that nobody used – or was
-    spent because there are two: they share caches, turn about on cores, and write to one database.
-    A page may also cost two processes less than one. What they save so does not make up for what
-    they leave idle, and the ``share`` is never above 1.
+    two run. All cores would ``allow`` so many pages, each at the lesser of the two, if there were
+    no waiting. The missing rest is ``idle`` (the share of the cores that nobody used), or is spent
+    because there are two: they share caches, alternate on cores, and write to one database. A page
+    may also cost two processes less than one. This does not make up for the idle time, and the
+    ``share`` is never above 1.
     """
     found = []
     for single, double in zip(one, two, strict=True):
@@ -77,7 +78,7 @@ def efficiencies(
 
 
 def show(record: Record, measured: dict[str, Any], cores: int) -> None:
-    """Fit, tables, figures and plots."""
+    """Add fit, tables, figures and plots."""
     windows = [w for rows in measured.values() for row in rows for w in row["windows"]]
     record.note(
         f"Pages of 20 KB with 40 links, {FRESH} of them new. CPU a page is that of all processes of"
@@ -160,7 +161,8 @@ def _two_processes(record: Record, rows: dict[Point, list[dict[str, Any]]], core
 
 
 def _new_links(rows: dict[Point, list[dict[str, Any]]]) -> dict[str, float]:
-    """CPU seconds of a part for each link that is new, by runs where few are and where all are."""
+    """Return the CPU seconds of a part for each new link, from runs with few new links and with
+    only new ones."""
     found: dict[str, list[float]] = {part: [] for part in PARTS}
     for point, windows in rows.items():
         few = rows.get(point._replace(fresh=FRESH))
@@ -176,7 +178,8 @@ def _new_links(rows: dict[Point, list[dict[str, Any]]]) -> dict[str, float]:
 
 
 def _met_hosts(costs: Costs, single: dict[str, Any]) -> dict[str, float]:
-    """CPU seconds of a part for a host that is met, beside those of its page and of batches."""
+    """Return the CPU seconds of a part for a new host, in addition to those of its page and of
+    batches."""
     found = {}
     for name, part in costs.parts.items():
         known = part.rest + part.batch * single["counted"]["batches"]
@@ -216,7 +219,7 @@ def _costs(
 
 
 def _model(record: Record, costs: Costs, samples: dict[Point, list[Sample]]) -> None:
-    """The model beside each point's median; of larger runs the worst counts."""
+    """Compare the model with each point's median; of larger runs the worst counts."""
     rows = []
     worst = {"pages_s": 0.0, "cpu": 0.0}
     for point, measured in samples.items():
@@ -256,12 +259,13 @@ def _model(record: Record, costs: Costs, samples: dict[Point, list[Sample]]) -> 
 
 
 def _page(busy: dict[str, float], pages_s: float) -> float:
-    """CPU ms a page of all parts."""
+    """Return the CPU ms a page of all parts."""
     return sum(busy.values()) / pages_s * 1000
 
 
 def _off(measured: list[Sample], guesses: list[Forecast]) -> tuple[float, float]:
-    """Medians of the shares by which pages a second and CPU a page were foretold too high."""
+    """Return the medians of the shares by which pages a second and CPU a page were predicted too
+    high."""
     pairs = list(zip(measured, guesses, strict=True))
     pages = statistics.median(guess.pages_s / one.pages_s - 1 for one, guess in pairs)
     cpu = statistics.median(

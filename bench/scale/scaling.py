@@ -21,10 +21,10 @@ WORKERS = 100
 URLS = 1_000_000_000
 PAGE_BYTES = 20_000
 STORED_BYTES = 9_600
-"""A page in the store, by the table in docs/operations.md."""
+"""Bytes of a page in the store, by the table in docs/operations.md."""
 LINE_BITS = 10_000_000_000
 BUSY = 0.7
-"""Of a core, what a server may be asked for lastingly: beyond it queues grow."""
+"""Share of a core up to which a server may be used permanently: beyond it queues grow."""
 
 _PARTS = (
     ("worker", "worker"),
@@ -35,7 +35,7 @@ _PARTS = (
 
 
 class Capacity(NamedTuple):
-    """What one of a part carries, in pages a second; None where that was not measured."""
+    """The capacity of one part, in pages a second; None if it was not measured."""
 
     part: str
     one: str
@@ -45,7 +45,8 @@ class Capacity(NamedTuple):
 def capacities(
     scale: Mapping[str, Any], store: Mapping[str, Any], lease: Mapping[str, Any]
 ) -> list[Capacity]:
-    """Of each part, from the figures of the benchmarks; an empty mapping was not run."""
+    """Return the capacity of each part, from the figures of the benchmarks; an empty mapping means
+    not run."""
     figures = scale.get("figures", {})
 
     def core(part: str) -> float | None:
@@ -67,7 +68,7 @@ def capacities(
 
 
 def _all_new(figures: Mapping[str, float]) -> float | None:
-    """Pages a second of a Redis node, at the beginning of a crawl, when nothing is known yet."""
+    """Return pages a second of a Redis node at the start of a crawl, when all URLs are new."""
     if "cpu_us_new_link_redis" not in figures:
         return None
     more = figures["all_links"] - figures["new_links"]
@@ -85,7 +86,7 @@ def draw(
     seen: Mapping[str, Any],
     page: str,
 ) -> str:
-    """``page`` with what is drawn in it from the records of four benchmarks."""
+    """Return ``page`` with the generated parts, made from the records of four benchmarks."""
     figures = scale.get("figures", {})
     cost = figures.get("cpu_ms_worker")
     rate = 1000 / cost if cost else None
@@ -128,7 +129,7 @@ def _carried(one: Capacity, rate: float | None) -> tuple[str, ...]:
 
 
 def _order(found: Sequence[Capacity], rate: float | None) -> str:
-    """The table in a sentence."""
+    """Return the table as a sentence."""
     known = [one for one in found if one.pages_s is not None]
     if rate is None or len(known) < 2:
         return ""
@@ -140,7 +141,7 @@ def _order(found: Sequence[Capacity], rate: float | None) -> str:
 
 
 def _hundred(rate: float | None, seen: Mapping[str, Any]) -> str:
-    """A hundred workers and a billion URLs."""
+    """Return the table of a hundred workers and a billion URLs."""
     figures = seen.get("figures", {})
     url = figures.get("seen 10,000,000 URLs", {}).get("bytes_a_URL")
     waits = figures.get("10,000,000 URLs waiting at 100,000 hosts", {}).get("bytes_a_URL")
@@ -222,7 +223,7 @@ def _read(name: str, results: Path) -> dict[str, Any]:
 
 
 def write(results: Path = RESULTS, document: Path = DOCUMENT) -> None:
-    """Draw the page again."""
+    """Write the page again."""
     names = ("scale", "store-mysql", "frontier-lease", "frontier-seen-waiting")
     records = (_read(name, results) for name in names)
     document.write_text(draw(*records, DOCUMENT.read_text()))

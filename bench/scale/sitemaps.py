@@ -31,7 +31,7 @@ from tests.support.system import System  # noqa: E402
 
 MIB = 2**20
 FLAT_MIB = 24.0
-"""What the worker's memory may grow by after a tenth: allocators are no scales."""
+"""The allowed growth of the worker's memory after a tenth, since allocators are not exact."""
 LEAST_RATE = 5_000.0
 """URLs a second."""
 LOOK_SECONDS = 0.5
@@ -41,7 +41,7 @@ _XML = {"Content-Type": "application/xml"}
 
 
 class Files:
-    """The site: an index at ``/sitemap.xml``, its files, and pages that say nothing."""
+    """The site: an index at ``/sitemap.xml``, its files, and pages without text."""
 
     def __init__(self, files: int, urls: int) -> None:
         self.files, self.urls = files, urls
@@ -69,7 +69,7 @@ class Files:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it, print what was found, and return the exit status."""
+    """Run it, print the results, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m bench.scale.sitemaps", description=__doc__)
     parser.add_argument("--files", type=int, default=200)
     parser.add_argument("--urls", type=int, default=50_000, help="of each file")
@@ -111,8 +111,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class _Run:
-    """One crawl, looked at until all is admitted. Memory is the largest of a child's, at a time
-    when sitemaps are being read: its mean over the first tenth after the start, and over the last.
+    """One crawl, which is observed until all URLs are admitted.
+
+    Memory is that of the largest child while it reads sitemaps: the mean over the first tenth after
+    the start, and over the last.
     """
 
     def __init__(self, system: System, total: int, kill_at: list[int]) -> None:
@@ -122,7 +124,7 @@ class _Run:
         self.seconds = 0.0
 
     def follow(self) -> None:
-        """Until all is admitted. Raises AssertionError where that takes for ever."""
+        """Wait until all URLs are admitted. Raises AssertionError if this takes too long."""
         began = time.monotonic()
         while self.admitted < self._total:
             if time.monotonic() - began > SECONDS:
@@ -152,17 +154,17 @@ class _Run:
 
     @property
     def early_mib(self) -> float:
-        """After a tenth."""
+        """Return the memory after a tenth."""
         return self._mean(0.1, 0.25)
 
     @property
     def late_mib(self) -> float:
-        """At the end."""
+        """Return the memory at the end."""
         return self._mean(0.85, 1.0)
 
     @property
     def most_mib(self) -> float:
-        """Ever."""
+        """Return the greatest memory."""
         return max(mib for _, mib in self._looks)
 
 

@@ -25,26 +25,26 @@ DOCUMENT = PLOTS.parent / "operations.md"
 PAGES_A_DAY = (100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000)
 DAY_SECONDS = 86_400
 PLANNED = 0.5
-"""Of what a process, a node or a server can do."""
+"""Share of the capacity of a process, a node or a server that is planned."""
 KEPT_DAYS = 30
-"""A crawl's URLs are known to Redis for as long as it lasts."""
+"""Redis knows a crawl's URLs as long as it lasts."""
 LINKS = 2
 """New URLs of a page, as in the benchmarks."""
 NODE_BYTES = 32e9
 """Memory of a Redis node, ``maxmemory``."""
 SEEN_SHARE = 0.4
-"""Of it, what the URLs that are known may take: half is for those that wait."""
+"""Share of it for known URLs: half is for waiting ones."""
 PARTITIONS, PARTITIONS_A_NODE = 64, 16
 SQLITE_PAGES = 1_000_000
-"""A day, up to which one machine is thought to do: SQLite is a file of one machine."""
+"""Pages a day up to which one machine is assumed: SQLite is a file of one machine."""
 HOSTS = "2000"
-"""Of the runs of the wide benchmark, those whose CPU counts: hosts are met for the first time."""
+"""The runs of the wide benchmark whose CPU counts: they start with new hosts."""
 
 
 @dataclass(frozen=True)
 class Carries:
-    """Pages a second of one: worker process, broker, Redis node, writer of the MySQL cluster,
-    SQLite file; and bytes that a URL takes which Redis knows."""
+    """Pages a second of one worker process, broker, Redis node, writer of the MySQL cluster, and
+    SQLite file; and the bytes of a known URL in Redis."""
 
     worker: float
     broker: float
@@ -55,7 +55,7 @@ class Carries:
 
 
 def carries(results: Path = RESULTS) -> Carries:
-    """What the benchmarks have found. Raises OSError, KeyError where one was not run."""
+    """Return the results of the benchmarks. Raises OSError, KeyError if one was not run."""
     runs = _read("wide", results)["runs"]["hosts"][HOSTS]["runs"]["ours"]
 
     def of_core(part: str) -> float:
@@ -74,7 +74,7 @@ def carries(results: Path = RESULTS) -> Carries:
 
 
 def row(pages: int, one: Carries) -> tuple[str, ...]:
-    """The cells for so many pages a day."""
+    """Return the cells for so many pages a day."""
     rate = pages / DAY_SECONDS
 
     def processes(capacity: float, least: int = 1) -> int:
@@ -109,7 +109,7 @@ COLUMNS = (
 
 
 def table(one: Carries) -> str:
-    """The table, and where its figures come from."""
+    """Return the table, and the sources of its figures."""
     lines = [COLUMNS, tuple("---" for _ in COLUMNS), *(row(pages, one) for pages in PAGES_A_DAY)]
     where = [
         ("figure", "from", "in `bench/results/`"),
@@ -162,7 +162,7 @@ _MARKED = re.compile(r"(<!-- sizing: begin -->\n).*?(\n<!-- sizing: end -->)", r
 
 
 def filled(text: str, one: Carries) -> str:
-    """``text`` with the table between its markers. Raises ValueError without them."""
+    """Return ``text`` with the table between its markers. Raises ValueError without them."""
     new, count = _MARKED.subn(lambda match: match[1] + table(one) + match[2], text)
     if count != 1:
         raise ValueError("no markers of the table are there")
@@ -175,7 +175,7 @@ def _read(name: str, results: Path) -> Mapping[str, Any]:
 
 
 def write(document: Path = DOCUMENT) -> None:
-    """Draw the table again."""
+    """Write the table again."""
     text = document.read_text(encoding="utf-8")
     document.write_text(filled(text, carries()), encoding="utf-8")
 

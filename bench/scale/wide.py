@@ -45,7 +45,7 @@ PATIENCE_SECONDS = 30.0
 
 
 class Size(NamedTuple):
-    """Seconds before a measurement, by when each host has been met, and of it."""
+    """Seconds before a measurement, in which each host was visited, and of it."""
 
     hosts: int
     warm: float
@@ -53,12 +53,14 @@ class Size(NamedTuple):
 
 
 def sizes(short: bool) -> list[Size]:
-    """Hosts few enough that politeness bounds a core, and so many that it does not."""
+    """Return two numbers of hosts: with the first politeness limits a core, with the second it does
+    not."""
     return [Size(200, 5.0, 6.0)] if short else [Size(300, 10.0, 20.0), Size(2000, 20.0, 15.0)]
 
 
 def rounds(short: bool) -> dict[str, int]:
-    """How often each crawls politely. The bench is about ours; Scrapy is there to compare."""
+    """Return how often each crawls politely. The benchmark is about ours; Scrapy is for
+    comparison."""
     return {"ours": 1 if short else 3, "Scrapy": 1}
 
 
@@ -68,7 +70,7 @@ def rounds(short: bool) -> dict[str, int]:
 def ours(
     folder: Path, web: Web, patience: Patience, *, delay: float, warm: float, seconds: float
 ) -> dict[str, Any]:
-    """One crawl by a worker process on a core of its own; see ``bench.rig.window``."""
+    """Measure one crawl by a worker process on a core of its own; see ``bench.rig.window``."""
     crawler, others = cores()
     redis = RedisServer(folder / "redis").start()
     assert redis.process is not None
@@ -105,7 +107,7 @@ def ours(
 def scrapy(
     folder: Path, web: Web, patience: Patience, *, delay: float, warm: float, seconds: float
 ) -> dict[str, Any]:
-    """One crawl by Scrapy on that core."""
+    """Measure one crawl by Scrapy on that core."""
     folder.mkdir(parents=True)
     seeds = folder / "seeds.txt"
     seeds.write_text("\n".join(web.seeds()))
@@ -141,7 +143,8 @@ def scrapy(
 
 
 def closest(rows: list[tuple[float, float, str, str, int]], *, from_start: bool) -> float:
-    """Least seconds between two requests to one host: from the end of the first, or its start."""
+    """Return the least seconds between two requests to one host: from the end of the first, or its
+    start."""
     last: dict[str, float] = {}
     least = float("inf")
     for arrived, answered, name, _, _ in sorted(rows):
@@ -152,7 +155,7 @@ def closest(rows: list[tuple[float, float, str, str, int]], *, from_start: bool)
 
 
 def by_second(rows: list[tuple[float, float, str, str, int]]) -> list[int]:
-    """Pages answered in each second since the first request."""
+    """Return the pages answered in each second since the first request."""
     pages = [answered for _, answered, _, path, _ in rows if path != "/robots.txt"]
     if not pages:
         return []
@@ -162,7 +165,7 @@ def by_second(rows: list[tuple[float, float, str, str, int]]) -> list[int]:
 
 
 def _inside(short: bool) -> dict[str, Any]:
-    """All runs, in the namespace."""
+    """Run everything in the namespace."""
     patience = Patience(PATIENCE_SECONDS / 3 if short else PATIENCE_SECONDS)
     crawlers = {"ours": ours, "Scrapy": scrapy}
     found: dict[str, Any] = {}
@@ -194,10 +197,10 @@ Crawl = Callable[..., dict[str, Any]]
 
 
 def _free(folder: Path, web: Web, crawl: Crawl, size: Size, patience: Patience) -> dict[str, Any]:
-    """A run that is bounded by the CPU alone.
+    """Measure a run that only the CPU limits.
 
-    It is measured at the same stage as the polite one. Meeting a host – TLS, robots.txt – costs
-    more CPU than a page does, so that with many hosts a page costs more the sooner it is.
+    It is measured at the same stage as the polite one. A new host (TLS, robots.txt) takes more CPU
+    than a page, so with many hosts a page costs more the earlier it is.
     """
     web.set_latency(0.0)
     seconds = max(5.0, size.seconds / 2)
@@ -210,7 +213,7 @@ def _free(folder: Path, web: Web, crawl: Crawl, size: Size, patience: Patience) 
 def _polite(
     folder: Path, web: Web, crawl: Crawl, size: Size, patience: Patience, free: dict[str, Any]
 ) -> dict[str, Any]:
-    """A polite run, beside its bounds."""
+    """Measure a polite run, and compare it with its bounds."""
     web.log.unlink(missing_ok=True)
     polite = crawl(folder, web, patience, delay=DELAY, warm=size.warm, seconds=size.seconds)
     rows = web.flush()
@@ -239,7 +242,7 @@ def _polite(
 
 
 def run(short: bool) -> None:
-    """Writes the result and the plot. Says so and returns where namespaces are not allowed."""
+    """Write the result and the plot. Return with a message if namespaces are not allowed."""
     record = Record(NAME, "The web as it is", short, packages=("Scrapy", "dnslib"))
     if namespace.prefix() is None:
         record.note(
@@ -314,7 +317,7 @@ def run(short: bool) -> None:
 
 
 def _ratios(runs: list[dict[str, Any]]) -> list[float]:
-    """The median run's, alone."""
+    """Return the median run's ratio, alone."""
     return [sorted(one["ratio"] for one in runs)[len(runs) // 2]]
 
 

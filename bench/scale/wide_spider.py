@@ -1,6 +1,7 @@
-"""Scrapy on the wide web: its settings for broad crawls, robots obeyed, a request a host at a time.
+"""Scrapy on the wide web: its settings for broad crawls, robots.txt obeyed, one request a host at a
+time.
 
-Run by ``bench.scale.wide`` as ``scrapy runspider``. It keeps nothing and extracts no text, and
+``bench.scale.wide`` runs it as ``scrapy runspider``. It stores nothing and extracts no text, and
 unlike ours it does not verify certificates, which is its default.
 """
 

@@ -1,1 +1,2 @@
-"""The store alone: commits a second, growth over years and crawls, a million pages."""
+"""Benchmarks of the store alone: commits a second, growth over years and crawls, a million
+pages."""

@@ -50,7 +50,7 @@ http {{
 
 
 class Pass:
-    """What one pass cost: requests by status, bytes sent, and seconds of CPU."""
+    """The costs of a pass: requests by status, bytes sent, and seconds of CPU."""
 
     def __init__(self, lines: list[str], seconds: float) -> None:
         rows = [line.split(" ", 2) for line in lines if not line.endswith("/robots.txt")]
@@ -62,7 +62,7 @@ class Pass:
 
 @contextmanager
 def nginx(folder: Path) -> Iterator[int]:
-    """Serve ``folder/files``; gives the port."""
+    """Serve ``folder/files``; yield the port."""
     port = free_port()
     (folder / "nginx.conf").write_text(_CONFIG.format(folder=folder, port=port))
     binary = shutil.which("nginx") or "/usr/sbin/nginx"
@@ -78,7 +78,7 @@ def nginx(folder: Path) -> Iterator[int]:
 
 
 def measure(report: Report, every_seconds: int) -> None:
-    """Two periods, and what the second cost."""
+    """Crawl two periods, and measure the second."""
     with tempfile.TemporaryDirectory(prefix="again-") as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -137,14 +137,14 @@ def _ended(system: System, number: int) -> bool:
 
 
 def _stored(path: Path) -> int:
-    """Versions beyond the first."""
+    """Return the number of versions beyond the first."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
         found: int = database.execute("SELECT COUNT(*) FROM versions").fetchone()[0]
         return found
 
 
 def main(arguments: list[str]) -> int:
-    """Measure, print and judge; the exit code."""
+    """Measure, print and judge; return the exit code."""
     parser = argparse.ArgumentParser(description="A second pass, if anything has changed.")
     parser.add_argument("--every", type=int, default=30, help="seconds between two periods")
     given = parser.parse_args(arguments)

@@ -31,7 +31,7 @@ from tests.support.system import System
 NAME = "crawls"
 CRAWLS = 200
 LAST = 10
-"""Crawls after which sizes are taken for a median."""
+"""Sizes after the last so many crawls give the median."""
 HOSTS = 4
 PAGES = 200
 FRESH = 30
@@ -42,7 +42,7 @@ PARTS = ("worker", "broker", "Redis")
 
 
 def measure(folder: Path, crawls: int, pages: int) -> list[dict[str, float]]:
-    """MB of each part, and all seconds so far, after each crawl."""
+    """Return the MB of each part, and all seconds so far, after each crawl."""
     found = []
     spec = Spec(hosts=HOSTS * crawls, fresh=FRESH)
     redis = RedisServer(folder / "redis").start()
@@ -77,24 +77,24 @@ def measure(folder: Path, crawls: int, pages: int) -> list[dict[str, float]]:
 
 
 def marks(crawls: int) -> tuple[int, int, int]:
-    """After how many crawls memory is shown."""
+    """Return after how many crawls memory is shown."""
     return crawls // 10, crawls // 2, crawls
 
 
 def size(found: Sequence[dict[str, float]], part: str, crawls: int) -> float:
-    """MB after so many crawls."""
+    """Return the MB after so many crawls."""
     return statistics.median(one[part] for one in found[crawls - LAST : crawls])
 
 
 def growth(found: Sequence[dict[str, float]], part: str) -> tuple[float, float]:
-    """MB a crawl: in the first half, from its first fifth on, and in the second half."""
+    """Return the MB a crawl: in the first half, from its first fifth on, and in the second half."""
     tenth, half, whole = marks(len(found))
     mb = {crawls: size(found, part, crawls) for crawls in (tenth, half, whole)}
     return (mb[half] - mb[tenth]) / (half - tenth), (mb[whole] - mb[half]) / (whole - half)
 
 
 def report(record: Record, found: list[dict[str, float]]) -> None:
-    """Figures and tables."""
+    """Add figures and tables."""
     shown = marks(len(found))
     rows: list[list[Cell]] = [
         [part, *(size(found, part, n) for n in shown), *growth(found, part)] for part in PARTS
@@ -116,7 +116,7 @@ def report(record: Record, found: list[dict[str, float]]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it; 0 if all that must be reached is."""
+    """Run it; return 0 if all required figures were reached."""
     options = parser("bench.store.crawls", __doc__, "a quarter of the pages").parse_args(arguments)
     title = "memory over two hundred crawls"
     pages = PAGES // 4 if options.short else PAGES

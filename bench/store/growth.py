@@ -1,4 +1,4 @@
-"""Whether SQL only grows: ``python -m bench.store.growth [--short]``.
+"""Does SQL grow without end? ``python -m bench.store.growth [--short]``.
 
 Three years of a broker's upkeep, with time moved on by ten days a step, and the limits that are the
 defaults. In each step a lasting crawl fetches all of its pages again, seeded by force, a tenth of
@@ -56,14 +56,14 @@ ON_DISK = ("rows", "bytes")
 
 
 class Size(NamedTuple):
-    """Of a table with its indexes."""
+    """The size of a table with its indexes."""
 
     rows: int
     bytes: int
 
 
 def sizes(path: Path) -> dict[str, Size]:
-    """Of every table."""
+    """Return the size of every table."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
         tables = dict(db.execute("SELECT name, tbl_name FROM sqlite_master").fetchall())
         used: dict[str, int] = {}
@@ -78,13 +78,14 @@ def sizes(path: Path) -> dict[str, Size]:
 
 
 def defaults() -> Limits:
-    """What is set when nothing is."""
+    """Return the default limits."""
     found = settings.load({})
     return Limits(found.journal_months, found.journal_days, found.version_days)
 
 
 class Broker:
-    """What looks after a store: a frontier, retention and deletions, by a clock that is moved."""
+    """A broker's upkeep of a store: a frontier, retention and deletions, with a clock that is
+    set."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "content.sqlite"
@@ -108,7 +109,7 @@ class Broker:
         self.server.stop()
 
     def look(self, at_ms: int) -> None:
-        """Drop what is due at a time."""
+        """Drop the rows that are due at a time."""
         self._now += DAY_SECONDS + FIRST_SECONDS
         self._purging.work()
         self._retention.look(at_ms)
@@ -148,7 +149,7 @@ class Broker:
 
 
 def measure(folder: Path, pages: int) -> tuple[list[dict[str, Size]], dict[str, Size]]:
-    """Sizes after each month, and before what was dropped last."""
+    """Return the sizes after each month, and those before the last drop."""
     months, before = [], {}
     with Broker(folder) as broker:
         for step in range(MONTHS * STEPS_A_MONTH):
@@ -171,12 +172,12 @@ def measure(folder: Path, pages: int) -> tuple[list[dict[str, Size]], dict[str, 
 
 
 def total(of: dict[str, Size]) -> Size:
-    """The sum of all tables."""
+    """Return the sum of all tables."""
     return Size(sum(one.rows for one in of.values()), sum(one.bytes for one in of.values()))
 
 
 def growth(months: Sequence[dict[str, Size]]) -> dict[str, float]:
-    """The most of the last third of the time ÷ the most of the third before."""
+    """Return the greatest value of the last third of the time ÷ that of the third before."""
     third = len(months) // 3
     found = {}
     for what in ON_DISK:
@@ -186,7 +187,7 @@ def growth(months: Sequence[dict[str, Size]]) -> dict[str, float]:
 
 
 def report(record: Record, months: list[dict[str, Size]], before: dict[str, Size]) -> None:
-    """Figures and tables."""
+    """Add figures and tables."""
     year, two, last = months[MONTHS // 3 - 1], months[2 * MONTHS // 3 - 1], months[-1]
     rows: list[list[Cell]] = []
     for table in sorted(last, key=lambda name: -before[name].bytes):
@@ -216,7 +217,7 @@ def report(record: Record, months: list[dict[str, Size]], before: dict[str, Size
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it; 0 if all that must be reached is."""
+    """Run it; return 0 if all required figures were reached."""
     options = parser("bench.store.growth", __doc__, "a tenth of the pages").parse_args(arguments)
     log.configure("bench", "error")
     pages = PAGES // 10 if options.short else PAGES

@@ -53,17 +53,19 @@ BEGAN = 1_790_000_000_000
 CRAWL = "million"
 MIDDLE = 2
 GROWTH = 1.25
-"""A question may take so much of what it takes at the small size: allocators are no scales."""
+"""The allowed growth of a question compared with the small size, since allocators are not exact."""
 
 
 def url_of(number: int) -> str:
-    """Page ``number``: hosts take turns, but one has a single page in 10,000."""
+    """Return the URL of page ``number``: hosts alternate, except one with a single page in
+    10,000."""
     host = "rare" if number % 10_000 == 7 else f"h{number % HOSTS}"
     return f"https://{host}.example.org/articles/{number}.html"
 
 
 def page_of(crawl: int, number: int) -> StoredPage:
-    """A page of about 2 KB with 400 characters of text and two links; one in 1000 is a 404."""
+    """Return a page of about 2 KB with 400 characters of text and two links; one in 1000 is a
+    404."""
     url = url_of(number)
     text = f"Article {number} tells of {number % 97} widgets and {number % 89} gadgets. " * 7
     body = f"<html><title>Article {number}</title><p>{text * 4}</p></html>".encode()
@@ -116,7 +118,7 @@ def fill(store: Store, pages: int) -> None:
 
 
 class Question:
-    """What a question needs: the store, its crawl, and where the middle of the crawl is."""
+    """The data for a question: the store, its crawl, and the middle of the crawl."""
 
     def __init__(self, store: Store, pages: int, cursor: str) -> None:
         self.store, self.pages, self.cursor = store, pages, cursor
@@ -128,46 +130,46 @@ class Question:
         return len([listed(page) for page in look.pages])
 
     def first(self) -> int:
-        """The first pages of the crawl."""
+        """Count the first pages of the crawl."""
         return self._list(PageFilter())
 
     def middle(self) -> int:
-        """Pages from the middle on."""
+        """Count pages from the middle on."""
         return self._list(PageFilter(), self.cursor)
 
     def host(self) -> int:
-        """Pages of a host that has few."""
+        """Count the pages of a host with few pages."""
         return self._list(PageFilter(host="rare.example.org"))
 
     def status(self) -> int:
-        """Pages with 4xx."""
+        """Count pages with 4xx."""
         return self._list(PageFilter(status=(400, 499)))
 
     def nothing(self) -> int:
-        """Pages with 5xx, of which there are none."""
+        """Count pages with 5xx; there are none."""
         return self._list(PageFilter(status=(500, 599)))
 
     def since(self) -> int:
-        """Pages of the last moments."""
+        """Count pages of the last moments."""
         return self._list(PageFilter(since_ms=BEGAN + self.pages - 50))
 
     def grep(self) -> int:
-        """Pages with a pattern that none has."""
+        """Count pages that match a pattern; there are none."""
         pattern = Pattern("no page says this")
         return self.reader.look(self.crawl.id, PageFilter(), pattern, limit=100).looked_at
 
     def every(self) -> int:
-        """All pages, without text and body."""
+        """Count all pages, without text and body."""
         return sum(1 for _ in self.store.pages(self.crawl.id, detail="row"))
 
     def explain(self) -> int:
-        """Where a hundred URLs are."""
+        """Find a hundred URLs."""
         urls = [url_of(self.pages * part // 100) for part in range(100)]
         found = [in_store(self.store, self.crawl, url, SECRET) for url in urls]
         return sum(state.state == "fetched" for state in found)
 
     def page(self) -> int:
-        """A hundred pages, by their id."""
+        """Read a hundred pages by their id."""
         for part in range(100):
             number = fingerprint(url_of(self.pages * part // 100), SECRET)
             page = self.store.page(self.crawl.id, number)
@@ -188,11 +190,11 @@ EXPECTED: dict[str, Callable[[int], int]] = {
     "explain": lambda n: 100,
     "page": lambda n: 100,
 }
-"""Question → what its answer counts."""
+"""The expected count of each question."""
 
 
 def ask(url: str, name: str, pages: int, cursor: str) -> None:
-    """Body of a child process: answer one question, and print what it took as JSON."""
+    """Answer one question in a child process, and print its costs as JSON."""
     store = open_store(url)
     question = Question(store, pages, cursor)
     began, cpu = time.monotonic(), time.process_time()
@@ -205,7 +207,7 @@ def ask(url: str, name: str, pages: int, cursor: str) -> None:
 
 
 def measured(url: str, name: str, pages: int, cursor: str) -> dict[str, float]:
-    """Ask a question in a process of its own."""
+    """Ask a question in a process of its own; return the measurements."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.store.million", "--ask", name, url, str(pages), cursor],
         check=True, capture_output=True, text=True, timeout=900,
@@ -215,7 +217,7 @@ def measured(url: str, name: str, pages: int, cursor: str) -> dict[str, float]:
 
 
 def exported(url: str, format_: str, folder: Path) -> dict[str, float]:
-    """Run ``greencrawl export`` itself; its memory, seconds and lines."""
+    """Run ``greencrawl export`` itself; return its memory, seconds and lines."""
     out = folder / f"export.{format_}"
     environment = {**os.environ, "GREENCRAWL_STORE": url}
     command = [sys.executable, "-m", "greencrawl.cli", "export", CRAWL, "--format", format_,
@@ -250,7 +252,7 @@ def _peak_kib(pid: int) -> int:
 def run(
     report: Report, kind: str, url: str, pages: int, folder: Path
 ) -> dict[str, dict[str, float]]:
-    """Fill a store and ask everything of it."""
+    """Fill a store and ask all questions."""
     store = open_store(url)
     began = time.monotonic()
     fill(store, pages)
@@ -283,7 +285,7 @@ def _tell(report: Report, kind: str, pages: int, name: str, found: dict[str, flo
 
 
 def main() -> int:
-    """Run the bench; the exit code says whether its claims hold."""
+    """Run the benchmark; the exit code says whether its claims hold."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pages", type=int, default=1_000_000)
     parser.add_argument("--small", type=int, default=10_000)

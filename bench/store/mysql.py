@@ -59,14 +59,14 @@ Run = Callable[[MysqlStore, Batches], None]
 
 
 def run_store(store: MysqlStore, batches: Batches, greenlets: int = 1) -> None:
-    """The store, with ``greenlets`` callers at a time."""
+    """Commit to the store, with ``greenlets`` callers at a time."""
     for start in range(0, len(batches), greenlets):
         callers = [gevent.spawn(store.commit, work) for work in batches[start : start + greenlets]]
         gevent.joinall(callers, raise_error=True)
 
 
 def run_bare(store: MysqlStore, batches: Batches) -> None:
-    """The yardstick."""
+    """Write the same rows with a bare ``executemany``."""
     codec = Codec()
     place = 0
     for work in batches:
@@ -111,7 +111,7 @@ SUBJECTS: dict[str, Run] = {
 
 @contextmanager
 def served(folder: Path, cores: Sequence[int]) -> Iterator[MariaDb]:
-    """A MariaDB on the last of ``cores``, this process on the first."""
+    """Start a MariaDB on the last of ``cores``, with this process on the first."""
     os.sched_setaffinity(0, {cores[-1]})  # its threads inherit it
     server = MariaDb(folder / "server", *DURABLE).start()
     os.sched_setaffinity(0, {cores[0]})
@@ -124,7 +124,8 @@ def served(folder: Path, cores: Sequence[int]) -> Iterator[MariaDb]:
 def measure(
     server: MariaDb, run: Run, batches: Batches, before: Batches = ()
 ) -> tuple[float, float, float]:
-    """(pages a second, client's CPU µs a page, server's CPU µs a page) on an empty database."""
+    """Return (pages a second, client's CPU µs a page, server's CPU µs a page) on an empty
+    database."""
     pages = sum(len(work.pages) for work in batches)
     with server.root() as connection, connection.cursor() as db:
         db.execute("DROP DATABASE IF EXISTS greencrawl")
@@ -149,7 +150,8 @@ def _cpu_of(server: MariaDb) -> float:
 
 
 def main() -> int:
-    """Measure in turn, print and keep the medians; 1 if the store is slower than the goal."""
+    """Measure alternately, print and store the medians; return 1 if the store is slower than the
+    goal."""
     report = Report("store-mysql", "Pages a second into MariaDB beside a bare executemany")
     allowed = os.sched_getaffinity(0)
     batches = make_batches(PAGES_A_RUN, BATCH)

@@ -47,7 +47,8 @@ Run = Callable[[Path, Batches], None]
 
 
 def make_batches(pages: int, batch: int) -> list[Commit]:
-    """Pages of 20 KB with 5 KB of text and 40 links, an attempt each; the same at every call."""
+    """Return pages of 20 KB with 5 KB of text and 40 links, an attempt each; the same at every
+    call."""
     rng = random.Random(1)
     words = [f"w{rng.getrandbits(24):x}" for _ in range(4000)]
 
@@ -88,7 +89,7 @@ def make_batches(pages: int, batch: int) -> list[Commit]:
 
 
 def run_store(folder: Path, batches: Batches, greenlets: int = 1) -> None:
-    """Our store, with ``greenlets`` callers at a time."""
+    """Commit to our store, with ``greenlets`` callers at a time."""
     store = SqliteStore(folder / "content.sqlite")
     store.put_crawl("bench", CrawlOptions(), [])
     for start in range(0, len(batches), greenlets):
@@ -99,7 +100,7 @@ def run_store(folder: Path, batches: Batches, greenlets: int = 1) -> None:
 
 
 def run_again(folder: Path, batches: Batches) -> None:
-    """Our store, for pages that are there already."""
+    """Commit pages that already exist to our store."""
     store = SqliteStore(folder / "content.sqlite")
     for work in batches:
         store.commit(work)
@@ -107,7 +108,7 @@ def run_again(folder: Path, batches: Batches) -> None:
 
 
 def refetched(batches: Batches) -> list[Commit]:
-    """The same pages an hour later; each other one has changed."""
+    """Return the same pages an hour later; every second one has changed."""
     return [
         Commit(
             [
@@ -126,12 +127,12 @@ def _hash(body: bytes) -> bytes:
 
 
 def insertion(table: str, columns: str) -> str:
-    """The statement that inserts a row with these columns."""
+    """Return the statement that inserts a row with these columns."""
     return f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(columns.split(', ')))})"
 
 
 def run_bare(folder: Path, batches: Batches) -> None:
-    """The yardstick: ``executemany`` from a thread of the same kind."""
+    """Write the same rows with a bare ``executemany``, from a thread of the same kind."""
     prepare(folder / "content.sqlite")
     lane = SqliteThread(folder / "content.sqlite")
     codec = Codec()
@@ -178,7 +179,8 @@ def run_bare(folder: Path, batches: Batches) -> None:
 
 @contextmanager
 def busy_hub() -> Iterator[Callable[[], float]]:
-    """A greenlet that computes, yielding every 0.1 ms or so; gives the CPU seconds it took."""
+    """Run a greenlet that computes, yielding every 0.1 ms or so; yield the CPU seconds that it
+    took."""
     spent = 0.0
     stop = False
 
@@ -202,7 +204,7 @@ def busy_hub() -> Iterator[Callable[[], float]]:
 def measure(
     run: Run, batches: Batches, place: str | None, *, busy: bool = False, before: Batches = ()
 ) -> tuple[float, float]:
-    """(pages a second, CPU µs a page) of one run; the busy greenlet's own CPU is left out.
+    """Return (pages a second, CPU µs a page) of one run, without the busy greenlet's own CPU.
 
     ``before`` is stored first.
     """
@@ -232,7 +234,7 @@ SUBJECTS: dict[str, tuple[Run, bool]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table; 1 if the store is slower than 0.8 of the yardstick."""
+    """Print the table; return 1 if the store is slower than 0.8 of the bare inserts."""
     parser = argparse.ArgumentParser(description="SQLite store beside a bare executemany")
     parser.add_argument("--pages", type=int, default=2000)
     parser.add_argument("--batch", type=int, default=64, help="pages a commit")

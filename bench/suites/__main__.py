@@ -1,7 +1,7 @@
 """``python -m bench.suites SUITE FOLDER``: one suite, its files in FOLDER.
 
-The exit code is 1 if we fall short.
-``--wrong N`` shows that many of the cases that come out wrong here.
+The exit code is 1 if ours misses its goal. ``--wrong N`` shows so many of the cases that are wrong
+in ours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""google/security-crawl-maze: which of the ways to name a URL a crawl with all sources finds.
+"""google/security-crawl-maze: which forms of URLs does a crawl with all sources find?
 
 FOLDER is a checkout of it. Its own program serves it on loopback, and its log is the judge: what
 was asked for was found. The part that needs scripts to run is left out, and the URL that robots.txt

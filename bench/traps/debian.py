@@ -9,16 +9,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "greencrawl-bench"
-"""What was fetched once stays; a package's folder can be deleted at any time."""
+"""Fetched packages stay here; a package's folder can be deleted at any time."""
 
 
 class Missing(Exception):
-    """A package cannot be had here: the machine has no apt, or apt no such package."""
+    """A package is not available here: the machine has no apt, or apt has no such package."""
 
 
 def unpacked(*packages: str) -> Path:
-    """A folder with the files of all ``packages``, as they lie below ``/``. Raises
-    :class:`Missing`.
+    """Return a folder with the files of all ``packages``, with their paths below ``/``.
+
+    Raises :class:`Missing`.
     """
     folder = CACHE / packages[0]
     if (folder / "done").exists():
@@ -36,7 +37,7 @@ def unpacked(*packages: str) -> Path:
 
 
 def newest(pattern: str) -> str:
-    """The name of the package that matches ``pattern`` and has the highest numbers in it.
+    """Return the name of the package that matches ``pattern`` and has the highest numbers in it.
 
     Raises :class:`Missing`.
     """
@@ -48,7 +49,7 @@ def newest(pattern: str) -> str:
 
 
 def libraries(binaries: Iterable[Path]) -> set[str]:
-    """Names of shared libraries that ``binaries`` need and the system has not."""
+    """Return the names of shared libraries that ``binaries`` need and the system does not have."""
     missing = set()
     for binary in binaries:
         said = subprocess.run(

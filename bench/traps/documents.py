@@ -1,4 +1,5 @@
-"""Documentation as Debian packages it: a crawl with the detector fetches what one without does."""
+"""Documentation as Debian packages it: a crawl with the detector must fetch the same as one
+without."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tests.support.sites import folder_site
 
 @dataclass(frozen=True)
 class Documents:
-    """A package by a pattern of its name; ``start`` is found in its first folder that has it."""
+    """A package, by a pattern of its name; ``start`` is in the first of its folders that has it."""
 
     pattern: str
     start: str
@@ -28,7 +29,7 @@ DOCUMENTS = {
 
 
 def folder_of(documents: Documents) -> Path:
-    """The folder that holds ``start``. Raises :class:`Missing`."""
+    """Return the folder with ``start``. Raises :class:`Missing`."""
     package = newest(documents.pattern)
     root = unpacked(package) / "usr" / "share" / "doc"
     found = sorted(root.glob(f"*/{documents.start}"))
@@ -38,9 +39,9 @@ def folder_of(documents: Documents) -> Path:
 
 
 def compare(name: str, folder: Path, manner: Manner) -> Result:
-    """Crawl with the detector on and off; what one fetched and the other did not is wrong.
+    """Crawl with the detector on and off; every difference is an error.
 
-    Where the tree has no detector the two are the same, and only that is tried.
+    If the tree has no detector the two are the same, and only that is tried.
     """
     result, fetched = Result(f"documentation: {name}"), {}
     try:

@@ -1,4 +1,4 @@
-"""The sites by their names, what each must show, and the table that tells it."""
+"""The sites by their names, their required results, and the table that shows them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ TRIES: dict[str, Try] = {
 
 
 def attempt(name: str, seed: object, folder: Path, manner: Manner, bound: int = 0) -> Result:
-    """Try one; ``bound``: pages of those that are not endless, 0 for all."""
+    """Try one site; ``bound``: the number of pages of finite sites, 0 for all."""
     one = TRIES[name]
     endless = one.endless and name not in DOCUMENTS
     limited = manner if endless else replace(manner, requests=bound)
@@ -93,7 +93,7 @@ HEAD = f"{'':4}{'requests':>9}{'on traps':>9}{'share':>7}{'found':>7}{'of':>6}{'
 
 
 def line(result: Result) -> str:
-    """What a result comes to, in a line of the table and those that explain it."""
+    """Return the result as a line of the table and explaining lines."""
     cells = (
         f"{result.requests:>9}{result.on_traps:>9}{result.share:>7.1%}"
         f"{result.content:>7}{result.of:>6}{result.seconds:>7.1f}"
@@ -109,7 +109,7 @@ def line(result: Result) -> str:
 
 
 def keep(results: Sequence[Result], manner: Manner, seconds: float) -> Path:
-    """Write what was found to ``bench/results/traps.json``."""
+    """Write the results to ``bench/results/traps.json``."""
     record = {
         "show": "traps",
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -1,6 +1,6 @@
 """A real MediaWiki behind its login: Debian's package on PHP's own server, with SQLite.
 
-Thirty pages, of three revisions each, can be read by its users alone. Neither PHP nor MediaWiki is
+Only its users can read its thirty pages of three revisions each. Neither PHP nor MediaWiki is
 installed: both run from folders that :mod:`bench.traps.debian` unpacks.
 """
 
@@ -42,7 +42,8 @@ $wgGroupPermissions['*']['edit'] = false;
 $wgGroupPermissions['*']['createaccount'] = false;
 """
 FREE_LOGINS = 4
-"""Requests of the login's page that are its own: the form, its answer, and what follows."""
+"""The number of requests of the login page that are its own: the form, its answer, and the next
+page."""
 
 LEFT_OUT = {
     "objectcache": "cache",
@@ -54,13 +55,13 @@ LEFT_OUT = {
     "site_stats": "counters",
     "searchindex": "made of the pages",
 }
-"""Tables that may differ after a crawl, and what they are."""
+"""Tables that may differ after a crawl, and why."""
 
 LEFT_OUT_COLUMNS = {
     "user": {"user_touched": "the time of the last login", "user_token": "of the session"},
     "page": {"page_touched": "set by jobs", "page_links_updated": "set by jobs"},
 }
-"""The same of columns."""
+"""Columns that may differ, and why."""
 
 _REQUEST = re.compile(r"\[(\d{3})\]: (GET|HEAD|POST) (\S+)")
 _SPECIAL = re.compile(r"special:(\w+)", re.IGNORECASE)
@@ -76,7 +77,7 @@ class WikiHit:
 
     @property
     def title(self) -> str:
-        """The page that it is about."""
+        """Return the page that it is about."""
         parts = urlsplit(self.target)
         given = parse_qs(parts.query).get("title", [""])[0]
         path = unquote(parts.path).removeprefix("/index.php").strip("/")
@@ -84,7 +85,7 @@ class WikiHit:
 
     @property
     def what(self) -> str:
-        """``read``, ``start``, or what else was asked of a page, for a table."""
+        """Return ``read``, ``start``, or what else was asked of a page, for a table."""
         query = parse_qs(urlsplit(self.target).query)
         if found := _SPECIAL.match(self.title):
             return f"Special:{found[1]}"
@@ -114,14 +115,14 @@ class Wiki:
         self._php: list[str] = []
 
     def _titles(self) -> list[str]:
-        """Titles of the private pages; that of one is a word for harm."""
+        """Return the titles of the private pages; one title is a harmful word."""
         made = [self._prose.title("page", n).rstrip("?").replace(",", "") for n in range(PAGES * 2)]
         found = list(dict.fromkeys(title.replace(" ", "_") for title in made))[: PAGES - 1]
         return ["Delete", *found]
 
     @property
     def origin(self) -> str:
-        """Where it is."""
+        """Return its origin."""
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Wiki:
@@ -167,7 +168,7 @@ class Wiki:
         return [str(binary), "-c", str(ini)]
 
     def _lay_out(self) -> None:
-        """A folder with links to what the package has, as its own folder below /var has them."""
+        """Make a folder with links to the package's files, like its own folder below /var."""
         root = unpacked("mediawiki", "mediawiki-classes")
         share = root / "usr" / "share" / "mediawiki"
         self._root.mkdir()
@@ -199,7 +200,10 @@ class Wiki:
             raise Missing(f"MediaWiki's {script}: {(done.stdout + done.stderr)[-1500:]}")
 
     def _write_pages(self) -> None:
-        """The start page names the categories and every sixth page; pages link to each other."""
+        """Write the pages.
+
+        The start page names the categories and every sixth page; pages link to each other.
+        """
         for revision in range(REVISIONS):
             texts = self.folder / f"texts-{revision}"
             texts.mkdir()
@@ -239,13 +243,13 @@ class Wiki:
     # -- what came of it
 
     def hits(self) -> list[WikiHit]:
-        """All requests but those of robots.txt."""
+        """Return all requests except those for robots.txt."""
         found = _REQUEST.findall(self._log.read_text(errors="replace"))
         hits = [WikiHit(int(status), method, target) for status, method, target in found]
         return [hit for hit in hits if hit.target != "/robots.txt"]
 
     def dump(self) -> dict[str, list[str]]:
-        """The rows of each table as text, but for :data:`LEFT_OUT`."""
+        """Return the rows of each table as text, without :data:`LEFT_OUT`."""
         uri = f"file:{self.database}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=30)) as database:
             named = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
@@ -262,7 +266,7 @@ def _rows(database: sqlite3.Connection, table: str) -> list[str]:
 
 
 def changed(before: dict[str, list[str]], after: dict[str, list[str]]) -> list[str]:
-    """Tables whose rows differ, with the first row that does."""
+    """Return the tables whose rows differ, with the first row that differs."""
     findings = []
     for table in sorted(before.keys() | after.keys()):
         old, new = set(before.get(table, ())), set(after.get(table, ()))

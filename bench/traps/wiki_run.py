@@ -1,4 +1,4 @@
-"""The crawl of the wiki, logged in, and what it is judged by."""
+"""The crawl of the wiki, logged in, and its checks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from bench.traps.debian import Missing
 from bench.traps.wiki import CATEGORIES, FREE_LOGINS, MAIN, USER, Wiki, WikiHit, changed
 
 WITHIN = 120
-"""Fetches after which all private pages are to be found."""
+"""After so many fetches all private pages must be found."""
 MOST = 400
-"""PHP's own server is slow: no more pages than these."""
+"""The greatest number of pages, since PHP's own server is slow."""
 
 CRAWL = """seeds = ["{origin}/index.php/{main}"]
 
@@ -49,7 +49,7 @@ def crawl_wiki(folder: Path, manner: Manner, seed: object = 1) -> Result:
 
 
 def judge(result: Result, hits: Sequence[WikiHit], titles: Sequence[str]) -> None:
-    """Fill ``result`` in from the requests, in their order."""
+    """Fill in ``result`` from the requests, in their order."""
     wasted, useful, seen, logins, fetches, last = Counter[str](), Counter[str](), set(), 0, 0, 0
     index = {MAIN, "", *(f"Category:{name}" for name in CATEGORIES)}
     private: set[str] = set()

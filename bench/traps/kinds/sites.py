@@ -1,9 +1,10 @@
-"""What a generated site is: it answers a target, and says of each answer what it was worth.
+"""The interface of a generated site: it answers a request, and says for each answer what it was
+worth.
 
-``content`` has a key: whoever fetched one URL that shows it has found it. ``index`` leads to
-content (lists, start pages), ``side`` is neither (a profile, a help page): fetching each once is
-fair. A ``trap`` is never worth a request. Content, index or side that came once is no longer worth
-one under another URL; ``dress`` names what that URL adds (``sid``, ``sort`` …).
+``content`` has a key: a crawl that fetched one URL with this content has found it. ``index`` leads
+to content (lists, start pages), ``side`` is neither (a profile, a help page): fetching each once is
+fair. A ``trap`` is never worth a request. Content, index or side that was already fetched is not
+worth another request under another URL; ``dress`` names what that URL adds (``sid``, ``sort`` …).
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request as it was judged: ``wasted`` names why it was worth nothing, "" if it was."""
+    """One request with its judgement: ``wasted`` names why it was worth nothing, "" if it was worth
+    something."""
 
     target: str
     status: int
@@ -48,7 +50,7 @@ class Asked:
 
 
 class Site:
-    """A site: ``content`` are the keys of all that must be found; ``start`` is where to begin."""
+    """A site: ``content`` has the keys that must be found; ``start`` is the first path."""
 
     name = "site"
     start = "/"
@@ -64,14 +66,14 @@ class Site:
         raise NotImplementedError
 
     def target(self, target: str) -> Reply:
-        """The same by a request's target."""
+        """Return the same for a request's target."""
         self.requests += 1
         parts = urlsplit(target)
         return self.reply(parts.path or "/", dict(parse_qsl(parts.query, keep_blank_values=True)))
 
 
 class Log:
-    """A site as :class:`tests.support.site_server.SiteServer` serves it, with what was asked."""
+    """The log of a site that :class:`tests.support.site_server.SiteServer` serves."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -104,22 +106,22 @@ class Log:
 
     @property
     def missing(self) -> list[str]:
-        """Keys of content that nobody asked for."""
+        """Return the keys of content that nobody asked for."""
         return sorted(self.site.content - self.found)
 
     @property
     def wasted(self) -> Counter[str]:
-        """Requests worth nothing, by what they were."""
+        """Return the worthless requests, by kind."""
         return Counter(one.wasted for one in self.asked if one.wasted)
 
     def useful(self) -> Counter[str]:
-        """The others, by what they were."""
+        """Return the other requests, by kind."""
         return Counter(one.kind for one in self.asked if not one.wasted)
 
 
 @dataclass(slots=True)
 class Layout:
-    """What surrounds the text of each page of a site: its name, its menu and its footer."""
+    """The text around the content of each page of a site: its name, its menu and its footer."""
 
     title: str
     menu: list[tuple[str, str]] = field(default_factory=list)
@@ -127,7 +129,7 @@ class Layout:
     lang: str = "en"
 
     def page(self, title: str, main: str, aside: str = "", head: str = "") -> str:
-        """A whole document; ``main``, ``aside`` and ``head`` are HTML."""
+        """Return a whole document; ``main``, ``aside`` and ``head`` are HTML."""
         menu = items(self.menu)
         side = f'<aside class="sidebar">\n{aside}\n</aside>\n' if aside else ""
         return (
@@ -142,25 +144,25 @@ class Layout:
 
 
 def link(href: str, text: str) -> str:
-    """An ``a`` element."""
+    """Return an ``a`` element."""
     return f'<a href="{escape(href)}">{escape(text)}</a>'
 
 
 def items(links: Iterable[tuple[str, str]]) -> str:
-    """A list of links."""
+    """Return a list of links."""
     return "<ul>" + "".join(f"<li>{link(href, text)}</li>" for href, text in links) + "</ul>"
 
 
 def pager(links: Iterable[tuple[str, str]]) -> str:
-    """The line of links to other pages of a list."""
+    """Return the line of links to other pages of a list."""
     return '<p class="pagination">' + " ".join(link(href, text) for href, text in links) + "</p>"
 
 
 def missing() -> Reply:
-    """An honest 404: a link of ours never leads to one."""
+    """Return an honest 404: a link of ours never leads to one."""
     return Reply("trap", "missing", body="<title>Not found</title>", status=404)
 
 
 def number(text: str, default: int = -1) -> int:
-    """A number as it stands in a URL, ``default`` for anything else."""
+    """Return a number in a URL, ``default`` for any other text."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else default

@@ -1,7 +1,7 @@
-"""Six traps, and a good site of 300 pages that links to those of them that are asked for.
+"""Six traps, and a good site of 300 pages that links to the chosen ones.
 
 The good pages are a menu, six sections of articles with lists of their own, and some pages about
-the site. Each trap hangs on every good page, as a calendar does in a sidebar.
+the site. Every good page links to each trap, like a calendar in a sidebar.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Synthetic(Site):
         return self._layout.page(title, main, self._ways_in(key))
 
     def _ways_in(self, key: str) -> str:
-        """The sidebar: links into the traps, which are not the same on all pages."""
+        """Return the sidebar: links into the traps, which are not the same on all pages."""
         chance, words = self.prose.chance("aside", key), self.prose.word
         day = self._today - datetime.timedelta(days=chance.randint(0, 40))
         color, brand = (chance.choice(FACETS[name]) for name in ("color", "brand"))
@@ -144,7 +144,7 @@ class Synthetic(Site):
         return Reply("side" if key else "trap", kind, key, self._layout.page(title, main), dress)
 
     def _calendar(self, path: str, query: Query) -> Reply:
-        """Months, weeks and days, without end in both directions; nothing ever happens."""
+        """Return months, weeks and days, without end in both directions, and without any events."""
         parts = [number(part) for part in path.strip("/").split("/")[1:]]
         given = query.get("week", "")
         if given:
@@ -171,7 +171,8 @@ class Synthetic(Site):
         return self._trap("calendar", f"Events of {at:%d %B %Y}", text + items(ways))
 
     def _growth(self, path: str, query: Query) -> Reply:
-        """A template whose relative links lack a slash: each step makes the path longer."""
+        """Return a page of a template whose relative links lack a slash: each step makes the path
+        longer."""
         last = path.strip("/").split("/")[-1]
         names = ("start", "setup", "use", "help")
         text = self.prose.paragraphs(12, 12, "guide", last if last in names else "")
@@ -179,7 +180,7 @@ class Synthetic(Site):
         return self._trap("growth", "Guide", text + items(ways))
 
     def _with_session(self, page: int, way: int) -> str:
-        """A link to page ``page`` of the portal, with a session that nobody had before."""
+        """Return a link to page ``page`` of the portal, with a new session."""
         token = f"{self._session.getrandbits(128):032x}"
         if way == 0:
             return f"/portal/(S({token[:24]}))/page-{page}.aspx"
@@ -188,7 +189,7 @@ class Synthetic(Site):
         return f"/portal/page.php?id={page}&PHPSESSID={token[:26]}"
 
     def _portal(self, path: str, query: Query) -> Reply:
-        """Twenty pages; whoever comes without a cookie gets a new session in each link."""
+        """Return one of twenty pages; a client without a cookie gets a new session in each link."""
         name = path.split(";")[0].rpartition("/")[2]
         page = number(query.get("id", name.partition("-")[2].partition(".")[0]), 0)
         text = self.prose.paragraphs(10, 20, "portal", page)
@@ -198,7 +199,7 @@ class Synthetic(Site):
         return self._trap("session", title, text + items(ways), "session", f"portal {page}")
 
     def _soft404(self, path: str, query: Query) -> Reply:
-        """200 for every name, and ten names more."""
+        """Return 200 for every name, with ten more names."""
         name = path.rpartition("/")[2]
         words = [self.prose.word(name, n) for n in range(20)]
         shown = [f"{a}-{b}" for a, b in zip(words[::2], words[1::2], strict=True)]
@@ -211,7 +212,7 @@ class Synthetic(Site):
         return self._trap("soft404", "Page not found", text + items(ways))
 
     def _equal(self, path: str, query: Query) -> Reply:
-        """The same text under every name; only where its links lead differs."""
+        """Return the same text for every name; only its links differ."""
         chance = self.prose.chance("equal", path)
         names = [f"{chance.choice(SECTIONS)}-{chance.randint(1, 10**6)}" for _ in range(8)]
         text = self.prose.paragraphs(20, 20, "equal")
@@ -219,7 +220,8 @@ class Synthetic(Site):
         return self._trap("equal", "Tip of the day", text + items(ways))
 
     def _facets(self, path: str, query: Query) -> Reply:
-        """Some of forty articles; each facet can be added, changed, left out, in any order."""
+        """Return some of forty articles; each facet can be added, changed, left out, in any
+        order."""
         chance = self.prose.chance("facets", tuple(sorted(query.items())))
         found = sorted(self._articles)[:40]
         shown = chance.sample(found, chance.randint(0, 8))
