@@ -1,1 +1,1 @@
-"""Greenlets and threads under the same crawler, after source A."""
+"""Greenlets and threads compared in the same crawler, after source A."""

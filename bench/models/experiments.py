@@ -23,7 +23,7 @@ FILL_SECONDS = 3.0
 
 
 def memory(short: bool) -> list[dict[str, Any]]:
-    """Rows {model, concurrency, rss_mb, pss_mb}, the sizes each a list over the runs."""
+    """Return rows {model, concurrency, rss_mb, pss_mb}, the sizes each a list over the runs."""
     points = [0, 1000] if short else [0, 100, 300, 600, 1000]
     looks: dict[tuple[str, int], list[dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -42,7 +42,8 @@ def memory(short: bool) -> list[dict[str, Any]]:
 
 
 def overhead(short: bool) -> dict[str, Any]:
-    """Rows {model, parse, concurrency, ratio, cpu_us}: ideal over actual time; CPU a unit."""
+    """Return rows {model, parse, concurrency, ratio, cpu_us}: ideal over actual time; CPU a
+    unit."""
     kinds = [(model, parse) for parse in (False, True) for model in MODELS]
     found: dict[tuple[str, bool, int], list[dict[str, float]]] = {}
     late = 0.0
@@ -81,7 +82,8 @@ def overhead(short: bool) -> dict[str, Any]:
 
 
 def network(short: bool) -> dict[str, Any]:
-    """Cumulative bytes by period and model; in a namespace with ``tc``, or by a shaping server."""
+    """Return cumulative bytes by period and model; in a namespace with ``tc``, or by a server with
+    a set rate."""
     if namespace.may_shape():
         command = [sys.executable, "-m", "bench.models.greenlets_vs_threads", "--network"]
         said = namespace.run_inside(command + (["--short"] if short else []))
@@ -90,7 +92,7 @@ def network(short: bool) -> dict[str, Any]:
 
 
 def over_link(short: bool, *, by_server: bool) -> dict[str, Any]:
-    """The third experiment; inside the namespace unless the server shapes."""
+    """Run the third experiment; inside the namespace unless the server sets the rate."""
     seconds = 0.5 if short else 2.5
     alone: dict[str, list[list[int]]] = {model: [] for model in MODELS}
     cpu: dict[str, list[float]] = {model: [] for model in MODELS}

@@ -26,7 +26,7 @@ NAME = "greenlets-vs-threads"
 
 
 def run(short: bool) -> None:
-    """All three experiments; writes the result and the plots."""
+    """Run all three experiments; write the result and the plots."""
     record = Record(NAME, "Greenlets and threads under the same crawler", short)
     record.note(
         "Both processes run the crawler's own modules: robots.txt, download, reading, link checker,"

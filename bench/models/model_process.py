@@ -268,7 +268,10 @@ def memory(process: Process, task: dict[str, Any], _: float) -> dict[str, Any]:
 
 
 def _rollup() -> dict[str, float]:
-    """Megabytes: millions of bytes, as in all benchmarks. The kernel's "kB" are of 1024 bytes."""
+    """Return megabytes: millions of bytes, as in all benchmarks.
+
+    The kernel's "kB" are of 1024 bytes.
+    """
     rows = (line.split() for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:])
     kibibytes = {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdigit()}
     return {

@@ -1,4 +1,4 @@
-"""A broker with its Redis, a web and model processes: what the three experiments stand on."""
+"""The environment of the three experiments: a broker with its Redis, a web and model processes."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def _clean_environment() -> dict[str, str]:
 def results(
     processes: Sequence[subprocess.Popen[str]], *, wait: float = 0.0, apart: float = 0.0
 ) -> list[dict[str, Any]]:
-    """What model processes found that begin ``wait`` seconds after all are built.
+    """Return the results of model processes that begin ``wait`` seconds after all are built.
 
-    The second begins ``apart`` seconds after the first, and so on. Raises RuntimeError when one
+    The second begins ``apart`` seconds after the first, and so on. Raises RuntimeError if one
     failed.
     """
     try:
@@ -108,7 +108,7 @@ def _out(process: subprocess.Popen[str]) -> IO[str]:
 
 
 def page_of(web: Web) -> bytes:
-    """The first page of the first host."""
+    """Return the first page of the first host."""
     with urllib.request.urlopen(web.url(0), timeout=10) as answer:
         content: bytes = answer.read()
         return content

@@ -28,7 +28,7 @@ from typing import Any
 
 
 class Greenlet:
-    """A thread with the face of a greenlet. It cannot be killed: ``kill`` only forgets it."""
+    """A thread with the interface of a greenlet. It cannot be killed: ``kill`` only forgets it."""
 
     def __init__(self, body: Callable[..., Any], *args: Any, **named: Any) -> None:
         self._body = body
@@ -52,27 +52,28 @@ class Greenlet:
         self._thread.join(timeout)
 
     def ready(self) -> bool:
-        """Whether it has ended."""
+        """Return whether it has ended."""
         return not self._thread.is_alive()
 
     def get(self) -> Any:
-        """Its value, or what it raised."""
+        """Return its value, or raise its exception."""
         self._thread.join()
         if self._error is not None:
             raise self._error
         return self._value
 
     def kill(self, *_: object, **__: object) -> None:
-        """Nothing: a thread cannot be killed."""
+        """Do nothing: a thread cannot be killed."""
         return
 
 
 class GreenletExit(BaseException):
-    """What a greenlet that was killed gives; no thread does."""
+    """The value of a killed greenlet; no thread has it."""
 
 
 class Timeout(BaseException):
-    """``greencrawl.worker.hooks`` names it as what a user's function may raise; not raised here."""
+    """``greencrawl.worker.hooks`` names it as an exception of a user's function; it is not raised
+    here."""
 
 
 class ThreadPool:
@@ -96,7 +97,7 @@ class ThreadPool:
         return call
 
     def apply(self, body: Callable[..., Any], args: Any = (), named: Any = None) -> Any:
-        """A call's value, or what it raised."""
+        """Return a call's value, or raise its exception."""
         call = self.spawn(body, *args, **(named or {}))
         call.join()
         if call._error is not None:
@@ -118,7 +119,8 @@ class ThreadPool:
 
 
 class Io:
-    """What a connection waits for: its descriptor to become readable (1) or writable (2)."""
+    """The event for which a connection waits: its descriptor becomes readable (1) or writable
+    (2)."""
 
     def __init__(self, descriptor: int, events: int) -> None:
         self._poller = select.poll()
@@ -130,12 +132,12 @@ class Io:
             raise TimeoutError
 
     def close(self) -> None:
-        """Nothing: a poller holds no descriptor."""
+        """Do nothing: a poller holds no descriptor."""
         return
 
 
 class Loop:
-    """What is asked of gevent's loop beside its watchers."""
+    """The part of gevent's loop that is used beside its watchers."""
 
     io = Io
     now = staticmethod(time.time)
@@ -145,7 +147,7 @@ class Loop:
 
     @property
     def iteration(self) -> int:
-        """Another one each time: threads run while one is busy, so none holds others up."""
+        """Return another number each time: threads run while one is busy, so none delays others."""
         return next(self._turns)
 
     @staticmethod
@@ -155,7 +157,7 @@ class Loop:
 
 
 class Hub:
-    """The one of all threads."""
+    """The one hub of all threads."""
 
     loop = Loop()
 
@@ -180,7 +182,7 @@ def joinall(many: list[Greenlet], timeout: float | None = None) -> None:
 def wait(
     many: list[Greenlet | threading.Event], timeout: float | None = None, count: int = 1
 ) -> list[Greenlet | threading.Event]:
-    """Those of ``many`` that are ready, once there are ``count`` or the time is over."""
+    """Return those of ``many`` that are ready, once there are ``count`` or the time is over."""
     until = inf if timeout is None else time.monotonic() + timeout
     while True:
         ready = [one for one in many if (one.ready if isinstance(one, Greenlet) else one.is_set)()]

@@ -1,1 +1,1 @@
-"""Other crawlers on the same sites, each as a job of its own, beside ours."""
+"""Other crawlers on the same sites, each as a job of its own, to compare with ours."""

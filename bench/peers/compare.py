@@ -57,7 +57,7 @@ from bench.rig.record import Cell, Record, draw, spread
 from bench.rig.sites import DOCUMENTATION, SYNTHETIC, Site
 
 HOSTS = {OURS: 8, SCRAPY: 1, SCRAPY_REDIS: 1, CRAWLEE: 2}
-"""How many hosts each is given: as many as keep it busy for some five to twenty seconds."""
+"""The number of hosts of each crawler: enough to keep it busy for some five to twenty seconds."""
 ROUNDS = 5
 SHORT_SITE = replace(SYNTHETIC, pages=500)
 SHORT_ROUNDS = 2
@@ -68,7 +68,7 @@ SHORT_REAL = ((OURS, FULL), (SCRAPY, PLAIN), (SCRAPY, FULL))
 PACKAGES = ("Scrapy", "Twisted", "scrapy-redis", "crawlee", "impit", "parsel")
 
 Outcomes = Mapping[tuple[str, str], list[Outcome]]
-"""What each contender (name, level) reached in the rounds of one site."""
+"""The results of each contender (name, level) in the rounds of one site."""
 
 
 def run(short: bool) -> None:
@@ -92,7 +92,7 @@ def run(short: bool) -> None:
 def measure(
     site: Site, contenders: Sequence[tuple[str, str]], rounds: int, folder: Path
 ) -> Outcomes:
-    """Every contender, ``rounds`` times in turn; each round begins with another one."""
+    """Run every contender ``rounds`` times alternately; each round begins with another one."""
     outcomes: dict[tuple[str, str], list[Outcome]] = {key: [] for key in contenders}
     with served(site, max(HOSTS.values()), folder / site.name) as on:
         for number in range(rounds):
@@ -109,24 +109,24 @@ def measure(
 
 
 def of(outcomes: Outcomes, who: str, level: str) -> list[Outcome]:
-    """A contender's outcomes at a level; ours has one level only."""
+    """Return a contender's outcomes at a level; ours has one level only."""
     return outcomes[who, FULL if who == OURS else level]
 
 
 def faster(outcomes: Outcomes, who: str, level: str) -> list[float]:
-    """Our pages a second over another's, round by round."""
+    """Return our pages a second over another's, round by round."""
     pairs = zip(of(outcomes, OURS, level), of(outcomes, who, level), strict=True)
     return [ours.rate / theirs.rate for ours, theirs in pairs]
 
 
 def cheaper(outcomes: Outcomes, who: str, level: str) -> list[float]:
-    """Another's CPU a page over ours, all processes of each, round by round."""
+    """Return another's CPU a page over ours, all processes of each, round by round."""
     pairs = zip(of(outcomes, OURS, level), of(outcomes, who, level), strict=True)
     return [theirs.all_cpu / ours.all_cpu for ours, theirs in pairs]
 
 
 def report(record: Record, synthetic: Outcomes, real: Outcomes) -> None:
-    """Tables, plots and required figures out of all outcomes."""
+    """Add tables, plots and required figures of all outcomes."""
     for site, outcomes in ((SYNTHETIC, synthetic), (DOCUMENTATION, real)):
         for level, duties in LEVELS.items():
             _compare(record, f"{site.what}; {level}: {duties}", outcomes, level)
@@ -209,7 +209,7 @@ def _duties(record: Record, found: Mapping[Site, Outcomes]) -> None:
 
 
 def _plot(record: Record, site: Site, outcomes: Outcomes) -> None:
-    """Two plots beside each other: pages a second, and CPU a page by process."""
+    """Add two plots side by side: pages a second, and CPU a page by process."""
     figure = draw(11, 3.4)
     speed, cost = figure.subplots(1, 2)
     names = [who if who == OURS else f"{who}\n{level}" for who, level in outcomes]

@@ -1,8 +1,8 @@
 """Crawlee's ParselCrawler under ``bench.peers.compare``: ``-m bench.peers.crawlee_job JOB``.
 
 It obeys robots.txt, follows all links of its hosts and leaves out what it has seen; with ``store``
-in the job it also takes title and text and stores the pages. Its queue is in memory (by default it
-would be files, which are slower), its HTTP client the default without the guise of a browser;
+in the job it also takes title and text and stores the pages. Its queue is in memory (the default
+would be files, which are slower), its HTTP client is the default one without imitating a browser;
 sessions and retries of blocked requests, which a site without defences does not need, are off. All
 its concurrency is there from the beginning: there is nothing to be learned in some seconds.
 """
@@ -27,7 +27,7 @@ from bench.peers.page_store import PageStore, text_of
 
 
 def crawler(job: dict[str, Any]) -> ParselCrawler:
-    """The crawler with its settings."""
+    """Return the crawler with its settings."""
     connections = job["connections"]
     return ParselCrawler(
         storage_client=MemoryStorageClient(),

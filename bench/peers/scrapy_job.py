@@ -25,7 +25,8 @@ from scrapy.http import HtmlResponse, Response
 from bench.peers.page_store import PageStore, text_of
 
 LINKS = '//a[@href and not(starts-with(@href, "mailto:"))]'
-"""``follow_all`` raises on what is no http(s) URL, and the rest of the page would be lost."""
+"""``follow_all`` raises for a link that is no http(s) URL, and the rest of the page would be
+lost."""
 
 
 def settings(job: dict[str, Any]) -> dict[str, Any]:
@@ -91,7 +92,7 @@ class PeerSpider(scrapy.Spider):
         self.ended = time.time()
 
     def closed(self, reason: str) -> None:
-        """Called when queue, pipeline and downloader are closed."""
+        """Write the figures; Scrapy calls this when queue, pipeline and downloader are closed."""
         figures = {
             "ended": self.ended,
             "cpu": time.process_time() - self.cpu,

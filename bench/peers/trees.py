@@ -41,19 +41,19 @@ _LOOK_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class Spent:
-    """What one crawl took: CPU by part (ms a page), and memory of its worker process (MB)."""
+    """The costs of one crawl: CPU by part (ms a page), and memory of its worker process (MB)."""
 
     cpu: dict[str, float]
     memory: float
 
     @property
     def all_cpu(self) -> float:
-        """CPU of all processes, ms a page."""
+        """Return the CPU of all processes, ms a page."""
         return sum(self.cpu.values())
 
 
 Pair = tuple[Spent, Spent]
-"""The old tree's and the new one's, of one round."""
+"""The costs of the old tree and of the new one, in one round."""
 
 
 class Tree:
@@ -67,7 +67,7 @@ class Tree:
         self._before: dict[str, float] = {}
 
     def crawl(self, seeds: Sequence[str], options: Mapping[str, Any]) -> None:
-        """Have it crawl whole hosts. Raises HTTPError where its broker does not take that."""
+        """Start a crawl of whole hosts. Raises HTTPError if its broker refuses it."""
         self._before = self._cpu()
         asked = {
             "name": "test",
@@ -79,9 +79,9 @@ class Tree:
         self.system.call("POST", "/v1/crawls", asked)
 
     def spent(self, pages: int) -> Spent | None:
-        """What it took; None while its crawl is not done.
+        """Return the costs; None while its crawl is not done.
 
-        Raises RuntimeError where it has stored another number of pages.
+        Raises RuntimeError if it has stored another number of pages.
         """
         stats = self.system.stats()
         if stats["state"] != "done":
@@ -104,7 +104,7 @@ Start = Callable[[], AbstractContextManager[Tree]]
 
 @contextmanager
 def running(checkout: Path, folder: Path, on: ServedSite, **settings: str) -> Iterator[Tree]:
-    """Start what a checkout has, by these settings; stopped when the block ends."""
+    """Start the processes of a checkout, with these settings; stop them when the block ends."""
     with (
         redis_on(folder / "redis", on.other_cpu) as (server, redis),
         System(
@@ -124,7 +124,8 @@ def running(checkout: Path, folder: Path, on: ServedSite, **settings: str) -> It
 def one_round(
     on: ServedSite, trees: Sequence[Path], options: Mapping[str, Any], folder: Path, number: int
 ) -> Pair:
-    """Both crawl, at the same time. ``options`` are for the crawl of the new one, the second."""
+    """Crawl with both, at the same time. ``options`` are for the crawl of the new one, the
+    second."""
     starts = [
         partial(running, tree, folder / which, on)
         for tree, which in zip(trees, ("old", "new"), strict=True)
@@ -135,7 +136,7 @@ def one_round(
 def side_by_side(
     on: ServedSite, starts: Sequence[Start], options: Mapping[str, Any], number: int
 ) -> Pair:
-    """What the two that are started so take, where both crawl at the same time."""
+    """Return the costs of the two that ``starts`` start, while both crawl at the same time."""
     seeds = on.seeds(len(on.nginx.addresses))
     half = len(seeds) // 2
     halves = (seeds[:half], seeds[half:])[:: -1 if number % 2 else 1]
@@ -159,7 +160,8 @@ def side_by_side(
 
 
 def table(pairs: Sequence[Pair], names: tuple[str, str] = ("old", "new")) -> list[str]:
-    """Lines with medians: old, new, and how much more the new one takes, its least and its most."""
+    """Return lines with medians: old, new, and how much more the new one takes, with the least and
+    the greatest value."""
     rows = [("CPU ms a page", [(old.all_cpu, new.all_cpu) for old, new in pairs])]
     rows += [
         (f"  {part}", [(old.cpu.get(part, 0.0), new.cpu.get(part, 0.0)) for old, new in pairs])
@@ -178,7 +180,10 @@ def table(pairs: Sequence[Pair], names: tuple[str, str] = ("old", "new")) -> lis
 
 
 def option(text: str) -> tuple[str, Any]:
-    """An option of a crawl, from NAME=VALUE; a value that is no JSON is text. Raises ValueError."""
+    """Return an option of a crawl, from NAME=VALUE; a value that is no JSON is text.
+
+    Raises ValueError.
+    """
     name, equals, value = text.partition("=")
     if not equals:
         raise ValueError(text)

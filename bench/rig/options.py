@@ -1,4 +1,4 @@
-"""The words of a benchmark's command line."""
+"""The command line of a benchmark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 
 
 def parser(module: str, text: str | None, short: str = "") -> ArgumentParser:
-    """Of ``python -m MODULE``: ``text`` is about it, ``short`` about its option ``--short``."""
+    """Return the parser of ``python -m MODULE``: ``text`` describes it, ``short`` its option
+    ``--short``."""
     made = ArgumentParser(
         prog=f"python -m {module}", description=text, formatter_class=RawDescriptionHelpFormatter
     )

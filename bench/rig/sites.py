@@ -65,10 +65,10 @@ def install_site() -> None:
 
 
 def write_pages(folder: Path, pages: int, seed: int = 1) -> None:
-    """``pages`` files of about 20 KB with 40 links each, all reachable from ``/0.html``.
+    """Write ``pages`` files of about 20 KB with 40 links each, all reachable from ``/0.html``.
 
     A page links to its two children in a binary tree, to a forbidden page, and to others at random;
-    links stand in paragraphs of English-like words. The same ``seed`` gives the same bytes.
+    links are in paragraphs of English-like words. The same ``seed`` gives the same bytes.
     """
     chance = random.Random(seed)
     letters = "abcdefghijklmnopqrstuvwxyz"

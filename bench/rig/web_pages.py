@@ -1,7 +1,7 @@
-"""The pages of :mod:`bench.rig.web`: each its own, since equal bodies would be stored once.
+"""The pages of :mod:`bench.rig.web`: each is different, since equal bodies would be stored once.
 
-They are cut from some forty that are made at the start, so that serving one costs little beside
-reading it.
+They are cut from some forty that are made at the start, so that serving one costs little compared
+with reading it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Pages:
             self._menu = max(1, links - spec.fresh)
 
     def body(self, name: str, path: str) -> bytes:
-        """The page at ``path`` of the host ``name``."""
+        """Return the page at ``path`` of the host ``name``."""
         head = (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{path} of {name}'
             f"</title></head><body><h1>{path}</h1><p>This is {path} of {name}.</p>"

@@ -37,7 +37,7 @@ CHUNK = 5792
 
 
 class Server:
-    """The web of a :class:`Spec`, and what was asked of it."""
+    """The web of a :class:`Spec`, and the log of its requests."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         spec = Spec(**config["spec"])
@@ -57,7 +57,7 @@ class Server:
     # -- pages
 
     def serve(self, sock: socket.socket, _: object) -> None:
-        """A connection's greenlet."""
+        """Serve a connection in its greenlet."""
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         waiting = b""
         try:
@@ -166,7 +166,7 @@ class Names(DatagramServer):
 
 
 class Certificates:
-    """A CA, whose certificate is ``ca.pem``, and a context a host, picked by SNI."""
+    """A CA, whose certificate is ``ca.pem``, and a context for each host, chosen by SNI."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -184,7 +184,7 @@ class Certificates:
         sock.context = self.prepare(name or "www.s0000.test")
 
     def prepare(self, name: str) -> ssl.SSLContext:
-        """The TLS context of a host, with a certificate made for it."""
+        """Return the TLS context of a host, with a certificate made for it."""
         known = self._contexts.get(name)
         if known is None:
             file = self._folder / f"{name}.pem"

@@ -1,4 +1,4 @@
-"""Pages a second and CPU by process between two moments, with what others took of the machine."""
+"""Pages a second and CPU by process between two times, and the machine's use by others."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import psutil
 from bench.rig.web import Web
 
 QUIET_CORES = 0.1
-"""More than this taken by others disturbs a measurement, also of the cores that are left."""
+"""If others use more than this, a measurement counts as disturbed, even if cores are left."""
 
 
 class Window:
-    """Opened when made. ``cpu`` gives the CPU seconds of each part so far, ``count`` how often
-    something has happened.
+    """A window that opens when it is made.
+
+    ``cpu`` returns the CPU seconds of each part so far, ``count`` how often something has happened.
     """
 
     def __init__(
@@ -35,10 +36,10 @@ class Window:
         return counts, {**spent, **self._cpu(), "server": counts["cpu"]}, others
 
     def close(self) -> dict[str, Any]:
-        """``pages_s``, ``pages``, ``seconds``, and ``busy``: cores' worth of CPU by part.
+        """Return ``pages_s``, ``pages``, ``seconds``, and ``busy``: cores' worth of CPU by part.
 
-        ``foreign`` are the cores that went to processes which are not ours; ``counted`` says how
-        often a second each thing happened.
+        ``foreign`` are the cores that were used by processes which are not ours; ``counted`` says
+        how often a second each thing happened.
         """
         (before, spent, first), (after, now, last) = self._first, self._now()
         seconds = after["at"] - before["at"]
@@ -56,13 +57,13 @@ class Window:
 
 
 class Patience:
-    """Measures again what others disturbed, as long as there are ``seconds`` left for that."""
+    """Repeats disturbed measurements, as long as there are ``seconds`` left for that."""
 
     def __init__(self, seconds: float) -> None:
         self._left = seconds
 
     def measure(self, opened: Callable[[], Window], seconds: float) -> dict[str, Any]:
-        """A window of so many seconds, the quietest of those that there was patience for."""
+        """Return a window of so many seconds, the quietest of all tries."""
         best: dict[str, Any] | None = None
         while True:
             window = opened()
@@ -76,7 +77,7 @@ class Patience:
 
 
 def unquiet(windows: list[dict[str, Any]]) -> str:
-    """A sentence about windows in which others used the machine, or ""."""
+    """Return a sentence about windows in which others used the machine, or ""."""
     loud = [one["foreign"] for one in windows if one["foreign"] > QUIET_CORES]
     if not loud:
         return ""

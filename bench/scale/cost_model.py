@@ -1,4 +1,4 @@
-"""What a crawl of so many processes will do, from the CPU that each part spends: a cost model.
+"""A cost model: it predicts a crawl of so many processes from the CPU that each part spends.
 
 CPU first. A part – worker, broker, Redis, and here also the web server – spends
 
@@ -96,17 +96,17 @@ class Costs:
     reach: float
 
     def machine_bound(self, processes: int, cores: float) -> float:
-        """Pages a second when all cores are busy."""
+        """Return pages a second when all cores are busy."""
         rest = sum(part.rest * _times(name, processes) for name, part in self.parts.items())
         return max(0.1, cores - rest) / sum(part.full for part in self.parts.values())
 
     def worker_bound(self, processes: int) -> float:
-        """Pages a second when every worker process uses all that it can."""
+        """Return pages a second when every worker process uses all that it can."""
         worker = self.parts["worker"]
         return processes * max(0.1, self.reach - worker.rest) / worker.full
 
     def predict(self, processes: int, sessions: int, latency: float, cores: float) -> Forecast:
-        """What workers do that fetch from ``sessions`` hosts at once on ``cores`` of a machine."""
+        """Predict workers that fetch from ``sessions`` hosts at once on ``cores`` of a machine."""
         demands, delay = [], latency + self.wait
         for bound, servers in (
             (self.worker_bound(processes), processes),
@@ -123,7 +123,7 @@ class Costs:
         return Forecast(rate, slower, batches, busy)
 
     def _batches(self, processes: int, pages_s: float, slower: float) -> float:
-        """Batches a second; their commits take ``slower`` times what they take alone."""
+        """Return batches a second; their commits take ``slower`` times as long as alone."""
         each = pages_s / processes
         commit = max(0.0, self.gather - LINGER_SECONDS)
         gather = self.gather + commit * (slower - 1)
@@ -131,12 +131,13 @@ class Costs:
 
 
 def _times(name: str, processes: int) -> int:
-    """How many there are of a part."""
+    """Return how many processes a part has."""
     return processes if name == "worker" else 1
 
 
 def throughput(demands: Sequence[float], delay: float, customers: int) -> tuple[float, float]:
-    """Pages a second of a closed network: seconds a page at each station, and ``delay`` beside.
+    """Return pages a second of a closed network: seconds a page at each station, and ``delay`` in
+    addition.
 
     The second value says how many times as long as alone a page stays at the stations.
     """
@@ -159,7 +160,8 @@ class Line(NamedTuple):
 
 
 def line(points: Sequence[tuple[float, float]]) -> Line:
-    """The straight line of least squares. Raises ValueError for less than two different x."""
+    """Return the straight line of least squares. Raises ValueError for less than two different
+    x."""
     count = len(points)
     mean_x = sum(x for x, _ in points) / max(1, count)
     mean_y = sum(y for _, y in points) / max(1, count)
@@ -176,9 +178,9 @@ def line(points: Sequence[tuple[float, float]]) -> Line:
 def least_squares(
     rows: Sequence[Sequence[float]], values: Sequence[float], rounds: int = 5000
 ) -> list[float]:
-    """Factors, none below nothing, with which ``rows`` come closest to ``values``.
+    """Return non-negative factors with which ``rows`` come closest to ``values``.
 
-    One factor after the other is set to where it is best, which leads to the one minimum.
+    One factor after the other is set to its best value, which leads to the one minimum.
     """
     width = range(len(rows[0]))
     squares = [[sum(row[i] * row[j] for row in rows) for j in width] for i in width]
@@ -192,7 +194,8 @@ def least_squares(
 
 
 def fit(samples: Sequence[Sample]) -> Costs:
-    """Costs from samples of small runs, of which some must be short of CPU and others of pages."""
+    """Return costs from samples of small runs, of which some must be short of CPU and others of
+    pages."""
     parts = {name: _fit_part(name, samples) for name in samples[0].busy}
     gather = _undisturbed(
         [one.processes / one.batches_s - one.processes / one.pages_s for one in samples]
@@ -208,15 +211,17 @@ def fit(samples: Sequence[Sample]) -> Costs:
 
 
 def _undisturbed(seconds: Sequence[float]) -> float:
-    """The median of the lower half, or 0: what others disturb, and what waits for CPU that is
-    scarce, only takes longer.
-    """
+    """Return the median of the lower half, or 0: disturbances, and waits for scarce CPU, only make
+    it larger."""
     least = sorted(seconds)[: (len(seconds) + 1) // 2]
     return max(0.0, statistics.median(least)) if least else 0.0
 
 
 def _fit_part(name: str, samples: Sequence[Sample]) -> Part:
-    """Each sample weighs by its share, since a run of few pages tells as much as one of many."""
+    """Fit a part.
+
+    Each sample is weighted by its share, since a run of few pages counts as much as one of many.
+    """
     rows, values = [], []
     for one in samples:
         weight = 1 / (one.busy[name] + SMALL_CORES)

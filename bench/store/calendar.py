@@ -1,4 +1,4 @@
-"""What a calendar costs: bytes a row, a dearer commit, queueing what is due, and Redis meanwhile.
+"""The cost of a calendar: bytes a row, CPU of a commit, queueing of due pages, and Redis meanwhile.
 
 * bytes a row: on SQLite and on MariaDB, indexes included, of rows without their pages;
 * a commit: the same pages are stored in a crawl with a calendar and in one without, batch by batch
@@ -58,12 +58,12 @@ OPTIONS = CrawlOptions(
 AT_ONCE = 5000
 FILE = "calendar.sqlite"
 POOL_BYTES = 2**30
-"""Of MariaDB: a million rows fit, which come in no order."""
+"""MariaDB's pool: it holds a million rows, which come in random order."""
 LEAST_A_SECOND, MOST_DEARER = 5000, 0.10
 
 
 def observations(crawl: int, rows: int, hosts: int) -> Iterator[list[Observation]]:
-    """Of pages that are nowhere else."""
+    """Yield observations of pages that are nowhere else."""
     for start in range(0, rows, AT_ONCE):
         yield [
             Observation(crawl, number_of(url), 1_700_000_000_000, "page", url, 2)
@@ -73,12 +73,12 @@ def observations(crawl: int, rows: int, hosts: int) -> Iterator[list[Observation
 
 
 def number_of(url: str) -> int:
-    """As good as a fingerprint: 64 bits with a sign."""
+    """Return a number that serves as a fingerprint: 64 bits with a sign."""
     return int(xxhash.xxh3_64_intdigest(url.encode())) - 2**63
 
 
 def sqlite_bytes(folder: Path, rows: int, hosts: int) -> float:
-    """Bytes a row; they stay in the file."""
+    """Return bytes a row; the rows stay in the file."""
     store = SqliteStore(folder / FILE)
     crawl = store.put_crawl("x", OPTIONS, ["h0.example"]).id
 
@@ -98,7 +98,7 @@ def sqlite_bytes(folder: Path, rows: int, hosts: int) -> float:
 
 
 def mariadb_bytes(folder: Path, rows: int, hosts: int) -> float:
-    """Bytes a row."""
+    """Return bytes a row."""
     server = MariaDb(folder / "mariadb", f"--innodb-buffer-pool-size={POOL_BYTES}").start()
     try:
         store = MysqlStore(parse(server.database("calendar")))
@@ -123,7 +123,8 @@ def mariadb_bytes(folder: Path, rows: int, hosts: int) -> float:
 
 
 def dearer(folder: Path, pages: int) -> dict[str, float]:
-    """CPU of a commit with a calendar, as a part more than without; for new pages and checks."""
+    """Return how much more CPU a commit takes with a calendar, as a share; for new pages and
+    checks."""
     stores = [SqliteStore(folder / f"{name}.sqlite") for name in ("with", "without")]
     for store, options in zip(stores, (OPTIONS, CrawlOptions()), strict=True):
         store.put_crawl("x", options, ["h0.example"])
@@ -152,7 +153,7 @@ def dearer(folder: Path, pages: int) -> dict[str, float]:
 
 @contextmanager
 def frontier_on(folder: Path) -> Iterator[tuple[Frontier, Store, RedisServer]]:
-    """A broker's parts on a Redis of their own, and the store that has rows already."""
+    """Yield a broker's parts on a Redis of their own, and the store, which already has rows."""
     server = RedisServer(folder / "redis", None, "--appendonly", "no").start()
     store = open_store(f"sqlite:///{folder / FILE}")
     frontier = Frontier([server.url], store, create=True)
@@ -167,7 +168,7 @@ def frontier_on(folder: Path) -> Iterator[tuple[Frontier, Store, RedisServer]]:
 
 
 def fill(frontier: Frontier, store: Store, crawl: int, pages: int, hosts: int) -> None:
-    """Small pages, each in the calendar."""
+    """Store small pages, each in the calendar."""
     for start in range(0, pages, 512):
         urls = [
             f"http://h{n % hosts}.example{n % hosts}.org/path/of/page/{n}"
@@ -187,19 +188,19 @@ def fill(frontier: Frontier, store: Store, crawl: int, pages: int, hosts: int) -
 
 
 def redis_seconds(server: RedisServer) -> float:
-    """CPU of Redis so far."""
+    """Return the CPU of Redis so far."""
     info: dict[str, Any] = server.client.info("cpu")  # type: ignore[assignment]
     return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
 
 
 def redis_bytes(server: RedisServer) -> int:
-    """What Redis holds."""
+    """Return the bytes of Redis' data."""
     info: dict[str, Any] = server.client.info("memory")  # type: ignore[assignment]
     return int(info["used_memory"])
 
 
 def queueing(report: Report, folder: Path, rows: int, pages: int, hosts: int) -> float:
-    """Pages a second of a core that are queued and noted, beside ``rows`` that wait."""
+    """Return pages a second of a core that are queued and noted, beside ``rows`` that wait."""
     with frontier_on(folder) as (frontier, store, server):
         crawl = store.put_crawl("queued", OPTIONS, ["h0.example"])
         frontier.put_crawl(crawl)

@@ -40,7 +40,7 @@ REASONS = {
     "content-reading-view": "HTML in a text for people",
     "misc/string": "a text, not a link",
 }
-"""Why a URL is not asked for, by a part of its path."""
+"""Reasons why a URL is not asked for, by a part of its path."""
 _CHOSEN = "a requisite, or of a source that is not read by default"
 
 
@@ -57,12 +57,12 @@ class Maze(Program):
 
     @property
     def asked(self) -> set[str]:
-        """Paths that were asked for, without their queries."""
+        """Return the paths that were asked for, without their queries."""
         return {target.partition("?")[0] for target in _ASKED.findall(self.log.read_text())}
 
 
 def figures(folder: Path) -> list[Figure]:
-    """What is found by default, and with all sources and requisites."""
+    """Return the URLs that are found by default, and with all sources and requisites."""
     cases = [
         path
         for path in json.loads((folder / _EXPECTED).read_text())
@@ -95,7 +95,7 @@ def _crawled(folder: Path, options: list[str]) -> set[str]:
 
 
 def why(path: str) -> str:
-    """Why a URL of the maze is not asked for."""
+    """Return why a URL of the maze is not asked for."""
     return next((reason for part, reason in REASONS.items() if part in path), _CHOSEN)
 
 

@@ -61,7 +61,7 @@ class Case(NamedTuple):
 
 
 class File(NamedTuple):
-    """A text: its bytes, and what they say; ``body`` are the bytes that are judged."""
+    """A text: its bytes, and its content; ``body`` are the bytes that are judged."""
 
     name: str
     raw: bytes
@@ -74,7 +74,7 @@ def _codec(name: str) -> str:
 
 
 def cases(folder: Path) -> list[Case]:
-    """html5lib's."""
+    """Return html5lib's cases."""
     raw = b"\n".join((folder / f"{name}.dat").read_bytes() for name in ("tests1", "tests2"))
     return [
         Case(data, webencodings.lookup(name.decode().strip()).name)
@@ -83,7 +83,7 @@ def cases(folder: Path) -> list[Case]:
 
 
 def files(folder: Path, *, declared: bool) -> list[File]:
-    """chardet's, by folder."""
+    """Return chardet's files, by folder."""
     found = []
     for path in sorted(folder.glob("*/*")):
         raw = path.read_bytes()
@@ -102,7 +102,7 @@ def _same(text: str, wanted: str) -> bool:
 
 
 def _by_codec(detect: Callable[[bytes], str | None]) -> Callable[[File], bool]:
-    """What a library makes of a file, decoded by Python's codec of that name."""
+    """Return a test of a library's result for a file, decoded by Python's codec of that name."""
 
     def right(file: File) -> bool:
         codec = _codec(detect(file.body) or "utf-8")
@@ -160,7 +160,8 @@ def _w3lib(case: Case) -> bool:
 
 
 def figures(folder: Path) -> list[Figure]:
-    """html5lib's cases, then the files, those of the web and all; prints what they cost."""
+    """Return the figures of html5lib's cases, then of the files, those of the web and all; print
+    their costs."""
     found = [
         tried(
             "html5lib's cases",

@@ -26,7 +26,7 @@ _LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 
 
 class Server:
-    """Sends what belongs to the path ``/NUMBER``, and closes."""
+    """Sends the answer that belongs to the path ``/NUMBER``, and closes."""
 
     def __init__(self, answers: list[bytes]) -> None:
         self._answers = answers
@@ -34,7 +34,7 @@ class Server:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def url(self, number: int) -> str:
-        """Where an answer comes from."""
+        """Return the URL of an answer."""
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}/{number}"
 
     def _accept(self) -> None:
@@ -51,7 +51,7 @@ class Server:
 
 
 def figures(folder: Path) -> list[Figure]:
-    """Ours beside curl's, of the same server."""
+    """Return the figures of ours and of curl, from the same server."""
     downloader = Downloader(_LOOPBACK, request_seconds=5)
     found = []
     for title, answers, least, wanted in (

@@ -28,7 +28,7 @@ class Case(NamedTuple):
 
 
 def cases(path: Path) -> list[Case]:
-    """Those of ``robots-ctc.jsonl``."""
+    """Return the cases of ``robots-ctc.jsonl``."""
     rows = map(json.loads, path.read_text().splitlines())
     return [
         Case(
@@ -54,7 +54,8 @@ def _protego(case: Case) -> bool:
 
 
 def figures(folder: Path) -> list[Figure]:
-    """Ours beside Google's own matcher, for which the suite was made, and protego."""
+    """Return the figures of ours, of Google's own matcher, for which the suite was made, and of
+    protego."""
     found = cases(folder / "robots-ctc.jsonl")
     others = {"jwm.robotstxt": _google, "protego": _protego}
     return [tried("robotstxt-spec-test", found, _ours, others, LEAST, _shown)]

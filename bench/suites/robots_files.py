@@ -22,9 +22,9 @@ USUAL = (
     "/api/v1", "/about", "/x.pdf", "/print/1", "/en/",
 )  # fmt: skip
 OWN = 12
-"""Of a file, at most."""
+"""The number of own paths of a file, at most."""
 DIFFER = 60
-"""Verdicts of each kind that may differ."""
+"""The number of verdicts of each kind that may differ."""
 
 _RULE = re.compile(rb"^[ \t]*(?:dis)?allow[ \t]*:[ \t]*([^\r\n#]*)", re.IGNORECASE | re.MULTILINE)
 
@@ -34,7 +34,7 @@ def _usual(body: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _own(body: bytes) -> Iterator[tuple[str, str]]:
-    """Rules as they stand, with something in the place of a wildcard: two agents ask for them."""
+    """Yield the file's own rules with a text in place of each wildcard, for two agents."""
     found: dict[str, None] = {}
     for rule in _RULE.findall(body):
         path = rule.strip().decode("utf-8", "replace").rstrip("$").replace("*", "x")
@@ -46,7 +46,7 @@ def _own(body: bytes) -> Iterator[tuple[str, str]]:
 
 
 def figures(folder: Path) -> list[Figure]:
-    """Verdicts that are Google's: ours, and protego's beside them."""
+    """Return the verdicts that agree with Google's: ours, and protego's."""
     bodies = {one.name: one.read_bytes() for one in sorted(folder.iterdir()) if one.is_file()}
     return [
         _figure("usual paths, as Google", bodies, _usual),

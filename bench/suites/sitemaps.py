@@ -50,7 +50,7 @@ class Case(NamedTuple):
 
 
 def cases(folder: Path) -> list[Case]:
-    """All files of the suite. Raises SystemExit for one that is not as it was."""
+    """Return all files of the suite. Raises SystemExit for a changed one."""
     found = []
     for path in sorted(one for one in folder.rglob("*") if one.is_file()):
         body = path.read_bytes()
@@ -106,7 +106,7 @@ class _Response(AbstractWebClientSuccessResponse):
 
 
 class _Client(AbstractWebClient):
-    """A web that has one file, and at every other address an empty one."""
+    """A web with one file; every other address has an empty one."""
 
     def __init__(self, url: str, body: bytes) -> None:
         self._url, self._body = url, body
@@ -135,7 +135,7 @@ def _listed(tree: AbstractSitemap) -> Iterator[str]:
 
 
 def figures(folder: Path) -> list[Figure]:
-    """Ours beside the library's."""
+    """Return the figures of ours and of the library."""
     logging.disable(logging.CRITICAL)
     found = cases(folder)
     shown: Callable[[Case], str] = lambda case: case.name  # noqa: E731

@@ -1,4 +1,4 @@
-"""What a suite gives: for each reader how many cases come out right, and which of ours do not."""
+"""The result of a suite: for each reader how many cases are right, and which of ours are not."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ T = TypeVar("T")
 Right = Callable[[T], bool]
 
 RAISED = (ValueError, TypeError, LookupError, AttributeError)
-"""What libraries raise for input that they cannot read."""
+"""Exceptions of libraries for input that they cannot read."""
 
 _WIDTH = 150
 
 
 @dataclass
 class Figure:
-    """Cases of one suite that come out right, of ``of``; ``least`` is what we have to reach.
+    """Cases of one suite that are right, of ``of``; ``least`` is what ours has to reach.
 
-    ``wrong`` names those of ours that do not.
+    ``wrong`` names those of ours that are wrong.
     """
 
     suite: str
@@ -31,12 +31,12 @@ class Figure:
 
     @property
     def reached(self) -> bool:
-        """Whether ours is enough."""
+        """Return whether ours is enough."""
         return self.ours >= self.least
 
     @property
     def best(self) -> str:
-        """The best of the others, as ``419 (its name)``; "-" without any."""
+        """Return the best of the others, as ``419 (its name)``; "-" without any."""
         if not self.others:
             return "-"
         name = max(self.others, key=self.others.__getitem__)
@@ -65,7 +65,7 @@ def _right(right: Right[T], case: T) -> bool:
 
 
 def text(figures: Sequence[Figure], wrong: int) -> str:
-    """The table, and of each suite the first ``wrong`` cases that ours gets wrong."""
+    """Return the table, and of each suite the first ``wrong`` cases that ours gets wrong."""
     names = sorted({name for figure in figures for name in figure.others})
     head = ["suite", "ours", "best library", "of", "at least", *names]
     rows = [

@@ -27,11 +27,12 @@ PROFILE = ("percent", "host-dot", "slashes", "empty", "query-order")
 """Rules that crawler-commons' normaliser has as well."""
 
 Read = Callable[[str, str | None, str], str]
-"""What makes a URL of a reference, its base and the page's encoding; raises for what is none."""
+"""A function that makes a URL from a reference, its base and the page's encoding; it raises for no
+URL."""
 
 
 class Case(NamedTuple):
-    """``want`` is None for what has to be refused."""
+    """A case; ``want`` is None for input that has to be refused."""
 
     given: str
     base: str | None
@@ -40,7 +41,7 @@ class Case(NamedTuple):
 
 
 def _crawled(href: str) -> str | None:
-    """What of a URL as the standard writes it a crawler asks for."""
+    """Return the part of a URL that a crawler asks for."""
     if not href.startswith(("http://", "https://")):
         return None
     scheme, _, rest = href.partition("#")[0].partition("://")
@@ -96,7 +97,7 @@ def _right(read: Read) -> Callable[[Case], bool]:
 
 
 def _ours(read: Read) -> Callable[[Case], bool]:
-    """The same, but that we may raise nothing else than what callers know."""
+    """Return the same test, but ours may only raise what callers know."""
 
     def right(case: Case) -> bool:
         try:
@@ -137,7 +138,7 @@ def _w3lib(given: str, base: str | None, encoding: str) -> str:
 
 
 def figures(folder: Path) -> list[Figure]:
-    """Each of the suites, ours beside ada, yarl and w3lib."""
+    """Return the figures of each suite, for ours, ada, yarl and w3lib."""
     others = {"ada-url": _right(_ada), "yarl": _right(_yarl), "w3lib": _right(_w3lib)}
     found = []
     for name, cases in (

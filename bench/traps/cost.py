@@ -46,19 +46,21 @@ from tests.support.sites import folder_site
 HOST = "site.example"
 ORIGIN = f"http://{HOST}"
 SESSION = 32
-"""Tasks of a session."""
+"""Number of tasks of a session."""
 SLOTS = 16
-"""Connections of a crawl to its host: so many that nobody waits, or waiting would count, too."""
+"""Connections of a crawl to its host: enough that nothing waits, since waiting would count, too."""
 MENU, FRESH = 38, 2
-"""Links of a synthetic page to what all link to, and to what none before it did."""
+"""Links of a synthetic page to known pages, and to new ones."""
 MOST_SHARE = 0.03
-"""Of a page's CPU in a crawl, that the judge is to take at most."""
+"""The share of a page's CPU in a crawl that the judge may take."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What pages of one kind take, µs of CPU each: to read, and for the judge, the median of the
-    rounds with the least and the most. ``crawl``: in a whole crawl, 0 where none was made.
+    """The CPU of pages of one kind, µs each: to read, and for the judge, the median of the rounds
+    with the least and the greatest value.
+
+    ``crawl``: in a whole crawl, 0 without one.
     """
 
     name: str
@@ -71,12 +73,13 @@ class Cost:
 
     @property
     def share(self) -> float:
-        """Of a crawl's CPU a page; of reading alone where no crawl was made."""
+        """Return the share of a crawl's CPU a page; of reading alone without a crawl."""
         return self.judge / (self.crawl or self.reading)
 
 
 def synthetic(pages: int) -> tuple[Site, str]:
-    """Pages of 20 KB, each with words of its own, and 40 links, two of which are new."""
+    """Return a site of pages of 20 KB, each with words of its own, and 40 links, two of which are
+    new."""
     chance = random.Random(7)
     words = ["".join(chance.choices(ascii_lowercase, k=chance.randint(2, 10))) for _ in range(2000)]
 
@@ -109,11 +112,12 @@ KINDS: dict[str, Callable[[int], tuple[Site, str]]] = {
     "catalogue": lambda pages: _log(Log(Catalogue(1))),
     "phpbb": lambda pages: _log(Log(PhpBB(1))),
 }
-"""Sites by name, for so many pages, and where they start. Documentation may raise Missing."""
+"""Sites by name, for so many pages, and their first URLs. Documentation may raise Missing."""
 
 
 def fetched(site: Site, start: str, most: int) -> list[tuple[Task, Fetched]]:
-    """The first pages of a site, nearest first, as a worker has them: ``most`` of them at most."""
+    """Return the first pages of a site, nearest first, as a worker has them: ``most`` of them at
+    most."""
     context = context_of(_crawl(1, "off"))
     queue, seen = deque([Task(1, ORIGIN + start, 0, 0)]), {canonicalise(ORIGIN + start)}
     found: list[tuple[Task, Fetched]] = []
@@ -163,7 +167,8 @@ def measured(name: str, pages: Sequence[tuple[Task, Fetched]], rounds: int, fold
 
 
 def _timed(context: CrawlContext, judge: Judge, session: Sequence[tuple[Task, Fetched]]) -> int:
-    """ns of this thread's CPU for the pages of a session; rows are made as the pipeline does."""
+    """Return the ns of this thread's CPU for the pages of a session; rows are made as in the
+    pipeline."""
     began = time.thread_time_ns()
     for task, page in session:
         parked = judge.verdict(task)  # read all the same, so that both do the same
@@ -188,8 +193,11 @@ def _read(context: CrawlContext, task: Task, page: Fetched) -> Reading:
 
 
 def crawled(site: Site, start: str, pages: int, rounds: int, folder: Path) -> float:
-    """µs of CPU for a page in crawls by the command without the judge: all processes, their start
-    left out as that of crawls of one page. The median of ``rounds``."""
+    """Return the µs of CPU for a page in crawls by the command without the judge: all processes,
+    without their start, which is measured with crawls of one page.
+
+    The median of ``rounds``.
+    """
     found = []
     for number in range(rounds):
         spent = []
@@ -217,7 +225,7 @@ HEAD = f"{'':4}{'pages':>7}{'read':>8}{'judge':>8}{'':>16}{'crawl':>8}{'share':>
 
 
 def line(cost: Cost) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     verdict = "ok  " if cost.share <= MOST_SHARE else "    "
     between = f"({cost.least:.1f}–{cost.most:.1f})"
     crawl = f"{cost.crawl:.0f}" if cost.crawl else "-"

@@ -1,4 +1,4 @@
-"""A crawl of a site of ours by the command, as a user runs it, and what the site says of it."""
+"""A crawl of a site of ours by the command, as a user runs it, and the site's log of it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from tests.support.checkout import ROOT
 from tests.support.site_server import SiteServer
 
 SECONDS = 1800.0
-"""A crawl that is not done by then is ended, and found wrong."""
+"""A crawl that is not done by then is ended, and counts as failed."""
 
 
 @dataclass(frozen=True)
 class Manner:
-    """How to crawl. ``requests``: stop after so many pages, 0: never. ``traps``: ``on``, ``off`` or
-    "" for what the tree does by itself. ``tree`` is the checkout whose code crawls.
+    """How to crawl. ``requests``: stop after so many pages, 0: never.
+
+    ``traps``: ``on``, ``off`` or "" for the tree's default. ``tree`` is the checkout whose code
+    crawls.
     """
 
     requests: int = 3000
@@ -33,10 +35,10 @@ class Manner:
     processes: int = 1
     tree: Path = ROOT
     sitemaps: bool = False
-    """Whether they are asked for: few of the sites have any."""
+    """Whether sitemaps are read: few of the sites have any."""
 
     def options(self) -> list[str]:
-        """Options of the command; ``traps`` is left out where the tree does not know it."""
+        """Return options of the command, without ``traps`` if the tree does not know it."""
         given = ["--delay", "0", "--slots", str(self.slots), "--processes", str(self.processes)]
         if self.requests:
             given += ["--max-pages", str(self.requests)]
@@ -49,8 +51,10 @@ class Manner:
 
 @dataclass
 class Result:
-    """What one crawl of a site came to. ``content`` of ``of`` were found; ``wasted`` are requests
-    worth nothing, by what they were, ``useful`` the others.
+    """The result of a crawl of a site.
+
+    ``content`` of ``of`` were found; ``wasted`` are worthless requests by kind, ``useful`` the
+    others.
     """
 
     name: str
@@ -66,28 +70,29 @@ class Result:
 
     @property
     def on_traps(self) -> int:
-        """Requests worth nothing."""
+        """Return the number of worthless requests."""
         return sum(self.wasted.values())
 
     @property
     def share(self) -> float:
-        """Their share of all."""
+        """Return their share of all requests."""
         return self.on_traps / self.requests if self.requests else 0.0
 
 
 class Failed(Exception):
-    """A crawl did not end as it should; with the end of what it said."""
+    """A crawl did not end normally; the message has the end of its output."""
 
 
 def environment(tree: Path) -> dict[str, str]:
-    """Of a command that may crawl loopback, and takes nothing from ours but what all need."""
+    """Return the environment of a command that may crawl loopback, with only the needed variables
+    of ours."""
     kept = {name: value for name, value in os.environ.items() if "GREENCRAWL" not in name}
     return kept | {"PYTHONPATH": str(tree / "src"), "GREENCRAWL_ALLOW_NETWORKS": "127.0.0.0/8"}
 
 
 @cache
 def knows(tree: Path, option: str) -> bool:
-    """Whether the command of ``tree`` has an option."""
+    """Return whether the command of ``tree`` has an option."""
     command = [sys.executable, "-P", "-m", "greencrawl", "crawl", "--help"]
     said = subprocess.run(command, env=environment(tree), capture_output=True, text=True)
     return option in said.stdout
@@ -150,10 +155,10 @@ def crawl_site(site: Site, folder: Path, manner: Manner) -> tuple[Result, Log]:
 
 
 def parked(summary: dict[str, Any]) -> dict[str, Any]:
-    """What the summary says of what was parked, under any name that says so."""
+    """Return the summary's entries about parked URLs, under any name."""
     return {name: value for name, value in summary.items() if "parked" in name and value}
 
 
 def shares(counts: dict[str, int]) -> str:
-    """Counts in words, the greatest first."""
+    """Return the counts in words, the greatest first."""
     return ", ".join(f"{name} {count}" for name, count in Counter(counts).most_common(8))

@@ -54,7 +54,7 @@ class Discourse(Site):
         return max(1, -(-count // each))
 
     def reply(self, path: str, query: Query) -> Reply:
-        """Any page; one whose path ends in .json is the twin of a page."""
+        """Return any page; one whose path ends in .json is the twin of a page."""
         parts = [part for part in path.split("/") if part]
         first = parts[0] if parts else "latest"
         if path.endswith((".json", ".rss")) or parts[0:1] == ["raw"]:

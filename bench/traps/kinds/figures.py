@@ -31,7 +31,7 @@ class Screws(Site):
         self._layout = Layout("Screws", [("/", "All screws")], self.prose.text(2, "footer"))
 
     def reply(self, path: str, query: Query) -> Reply:
-        """A list of screws, or one of them."""
+        """Return a list of screws, or one of them."""
         if path in ("/", "/screws"):
             return self._list(number(query.get("page", "1")), path)
         where = "/screw.php" if self._by == "query" else "/screw/"
@@ -100,7 +100,7 @@ class Weather(Site):
         self._layout = Layout("Weather", [("/", "Start")], self.prose.text(2, "footer"))
 
     def reply(self, path: str, query: Query) -> Reply:
-        """The start page, a year, a month, or a day."""
+        """Return the start page, a year, a month, or a day."""
         if path in self._days:
             return Reply("content", "day", path, self._day(path))
         shown = self._lists.get(path)
@@ -138,7 +138,7 @@ class Timetable(Site):
         self._layout = Layout("Trams", [("/", "All lines")], self.prose.text(2, "footer"))
 
     def reply(self, path: str, query: Query) -> Reply:
-        """All lines, the stops of one, or the hours of a stop."""
+        """Return all lines, the stops of one, or the hours of a stop."""
         if path in self.content:
             return Reply("content", "stop", path, self._stop(path))
         if path != "/" and path not in self._lines:

@@ -48,7 +48,7 @@ class Archive(Site):
         self.content = set(self._articles)
 
     def reply(self, path: str, query: Query) -> Reply:
-        """The start page, a year, a month (in pages), a day, or an article."""
+        """Return the start page, a year, a month (in pages), a day, or an article."""
         if path == "/":
             return Reply(
                 "index", "home", path, self._page("Archive", items(self._named(self._years)))
@@ -100,7 +100,7 @@ class Catalogue(Site):
         self._known = set(self._ids)
 
     def reply(self, path: str, query: Query) -> Reply:
-        """A list of fifty things, or one thing."""
+        """Return a list of fifty things, or one thing."""
         if path in ("/", "/list"):
             return self._list(number(query.get("page", "1")), path, query)
         asked = number(query.get("id", "") if self._by == "query" else path.rpartition("/")[2])
@@ -158,7 +158,7 @@ class Pages(Site):
         }
 
     def reply(self, path: str, query: Query) -> Reply:
-        """The list of threads, in pages, or a page of a thread."""
+        """Return the list of threads, in pages, or a page of a thread."""
         parts = path.strip("/").split("/")
         page = number(parts[-1].removeprefix("page-"), 1) if "page-" in path else 1
         if path == "/" or parts[0] == "forum":

@@ -42,7 +42,7 @@ class OpenCart(Site):
         self.content = {f"product {n}" for n in range(products)}
 
     def reply(self, path: str, query: Query) -> Reply:
-        """The page of a route."""
+        """Return the page of a route."""
         if path not in ("/", "/index.php"):
             return missing()
         route = query.get("route", "common/home")

@@ -66,7 +66,7 @@ class PhpBB(Site):
         }
 
     def reply(self, path: str, query: Query) -> Reply:
-        """Any script, with the session that it was called with or none."""
+        """Return the page of any script, with the session with which it was called, or none."""
         parts = path.strip("/").split("/")
         if parts[0] == "app.php":
             query = {**query, "route": "/".join(parts[1:])}
@@ -299,7 +299,7 @@ class PhpBB(Site):
 
 
 def _dress(query: Query, *orders: str) -> str:
-    """What of ``query`` changes no content: an order, or the session."""
+    """Return the part of ``query`` that changes no content: an order, or the session."""
     if {"mark", "watch"} & query.keys():
         return "mark"
     if set(orders) & query.keys():

@@ -70,7 +70,7 @@ class Shop(Site):
         return " ".join(word.strip(",") for word in words)
 
     def reply(self, path: str, query: Query) -> Reply:
-        """A category, a product, reviews, or what a button does."""
+        """Return a category, a product, reviews, or the result of a button."""
         dress = "sid" if "SID" in query else "view" if set(VIEWS) & query.keys() else ""
         if "___store" in query or "currency" in query:
             dress = "currency"
@@ -136,7 +136,8 @@ class Shop(Site):
         return Reply("index", "category", f"{path} {page}", body, dress)
 
     def _layers(self, path: str, query: Query) -> str:
-        """The layered navigation: each facet that is not chosen yet, and those that are, away."""
+        """Return the layered navigation: each facet that is not chosen yet, and links to remove
+        chosen ones."""
         ways = []
         for facet, values in FACETS.items():
             others = {name: value for name, value in query.items() if name not in (facet, "p")}
