@@ -38,7 +38,7 @@ from greencrawl.monitor.mount import Monitor
 from greencrawl.schema import log
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.net.permits import Permits
-from greencrawl.schema.process.serving import serve
+from greencrawl.schema.process.serving import serve, told
 from greencrawl.schema.settings import Settings
 from greencrawl.store import Store, open_store
 from greencrawl.store.steward import ring_of, steward_of
@@ -168,7 +168,9 @@ def _opened(settings: Settings, stop: Event) -> Store:
 
 
 def _run(settings: Settings) -> None:
-    run(settings, Sender(settings.data, settings.worker_token, settings.tls_ca))
+    sender = Sender(settings.data, settings.worker_token, settings.tls_ca)
+    told("broker", settings)
+    run(settings, sender)
 
 
 if __name__ == "__main__":

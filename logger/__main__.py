@@ -29,7 +29,7 @@ from greencrawl.schema import file_lock, log
 from greencrawl.schema.bearer import is_loopback
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import GreencrawlError, InvalidConfig
-from greencrawl.schema.process.serving import serve
+from greencrawl.schema.process.serving import serve, told
 from greencrawl.schema.settings import Settings
 
 DROP_SECONDS = 600.0
@@ -100,6 +100,7 @@ def _drop_days(archive: Archive) -> None:
 
 
 def _run(settings: Settings) -> None:
+    told("logger", settings)
     try:
         run(settings)
     except OSError as error:

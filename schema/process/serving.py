@@ -16,7 +16,7 @@ USAGE, FAILURE = 2, 1
 def serve(program: str, arguments: list[str], run: Callable[[Settings], None]) -> int:
     """Read the settings, ``run``, and say in one line why not; the exit code.
 
-    There are no arguments. A :class:`GreencrawlError` of ``run`` is told.
+    There are no arguments. ``run`` calls :func:`told`; a :class:`GreencrawlError` of it is printed.
     """
     if arguments:
         print(f"usage: python -m greencrawl.{program} (settings: GREENCRAWL_*)", file=sys.stderr)
@@ -25,10 +25,14 @@ def serve(program: str, arguments: list[str], run: Callable[[Settings], None]) -
         settings = load()
         log.configure(program, settings.log_level)
         crash_points.arm(settings.fault)
-        log.logger(program).info("settings", **changed(settings))
-        garbage.started()
         run(settings)
     except GreencrawlError as error:
         print(f"{program}: {error}", file=sys.stderr)
         return USAGE if isinstance(error, InvalidConfig | FrontierMismatch) else FAILURE
     return 0
+
+
+def told(program: str, settings: Settings) -> None:
+    """Log what differs from the defaults, once whatever keeps our logs is there to hear it."""
+    log.logger(program).info("settings", **changed(settings))
+    garbage.started()

@@ -48,7 +48,7 @@ def test_examples_without_a_broker_run(code: str, tmp_path: Path) -> None:
 
 
 def test_the_table_of_methods_has_all_of_the_client() -> None:
-    rows = re.search(r"^\| method \| gives \|\n(?:\|.*\n)+", DOCS, re.MULTILINE)
+    rows = re.search(r"^\| method \| returns \|\n(?:\|.*\n)+", DOCS, re.MULTILINE)
     assert rows is not None
     told = set(re.findall(r"`(\w+)\(", "".join(row.split("|")[1] for row in rows[0].splitlines())))
     assert told == {name for name in vars(Client) if not name.startswith("_")}

@@ -235,7 +235,7 @@ class Crawling:
     """Crawls whose hook fails, by the clock of a rig."""
 
     def __init__(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("greencrawl.store.sqlite.store.epoch_ms", lambda: rig.now_ms)
+        monkeypatch.setattr("greencrawl.store.common.epoch_ms", lambda: rig.now_ms)
         self.rig, self.stats = rig, dict[str, tuple[int, int]]()
         monkeypatch.setattr(rig.queue, "stats", self._stats)
         for broker in rig.brokers:
