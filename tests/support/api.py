@@ -1,7 +1,7 @@
-"""A JSON API of tests: routes on gevent's WSGI server, and a log of what was asked.
+"""A JSON API for tests: routes on gevent's WSGI server, and a log of the requests.
 
-Runs in the caller's gevent hub. An API is strict where a real one is: what its documentation does
-not name is answered by an error, and kept in ``complaints``.
+It runs in the caller's gevent hub. An API is as strict as a real one: it answers anything outside
+of its documentation with an error, and keeps that in ``complaints``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ FORM = "application/x-www-form-urlencoded"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. ``given`` are its parameters: of the query, and of a form in the body."""
+    """One request.
+
+    ``given`` are its parameters: those of the query, and those of a form in the body.
+    """
 
     method: str
     path: str
@@ -36,7 +39,8 @@ class Call:
 
     @property
     def basic(self) -> tuple[str, str]:
-        """Name and password of HTTP Basic as RFC 6749 (2.3.1) encodes them; empty without."""
+        """Return name and password of HTTP Basic as RFC 6749 (2.3.1) encodes them; empty
+        without."""
         scheme, _, value = self.authorization.partition(" ")
         if scheme != "Basic":
             return "", ""
@@ -52,7 +56,7 @@ class Reply:
 
 
 def reply(status: int, value: Any, kind: str = "application/json; charset=utf-8") -> Reply:
-    """``value`` as JSON."""
+    """Return a reply with ``value`` as JSON."""
     return Reply(status, json.dumps(value).encode(), {"Content-Type": kind})
 
 
@@ -61,16 +65,17 @@ Route = Callable[[Call], Reply]
 
 
 class ApiServer:
-    """A context manager. ``routes`` are (method, pattern of the whole path, what answers)."""
+    """A context manager. ``routes`` are (method, pattern of the whole path, function that
+    answers)."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.port = 0
         self.calls: list[tuple[Call, int]] = []
-        """Each request and the status it got."""
+        """Each request and the status of its answer."""
         self.complaints: list[str] = []
         self.instead: list[Reply] = []
-        """What the next requests are answered, whatever they ask for."""
+        """Replies to the next requests, whatever they ask for."""
         self.routes: list[tuple[str, str, Route]] = []
         self._server: WSGIServer | None = None
 
@@ -94,14 +99,14 @@ class ApiServer:
         return self.origin + path
 
     def asked(self, path: str) -> list[Call]:
-        """The requests of a path, in order."""
+        """Return the requests of a path, in order."""
         return [call for call, _ in self.calls if call.path == path]
 
     def complain(self, call: Call, what: str) -> None:
         self.complaints.append(f"{call.method} {call.path}: {what}")
 
     def undocumented(self, call: Call, documented: Iterable[str]) -> list[str]:
-        """Parameters that were given, though the documentation names none such."""
+        """Return given parameters that the documentation does not name."""
         found = sorted(set(call.given) - set(documented))
         if found:
             self.complain(call, f"not documented: {', '.join(found)}")

@@ -1,4 +1,4 @@
-"""WARC files as another program reads them: warcio walks, checks and replays them."""
+"""WARC files as another program reads them: warcio reads, checks and replays them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from warcio.archiveiterator import ArchiveIterator
 
 @dataclass
 class Read:
-    """A record: its kind, the fields of its header and of HTTP's (lower-case names), its body."""
+    """A record: its kind, the fields of its header and of HTTP's (lower-case names), and its
+    body."""
 
     kind: str
     fields: dict[str, str]
@@ -30,7 +31,8 @@ class Read:
 
 
 def records(path: Path) -> Iterator[Read]:
-    """All records of a file, digests checked. Raises warcio's ArchiveLoadFailed."""
+    """Yield all records of a file, with their digests checked. Raises warcio's
+    ArchiveLoadFailed."""
     with path.open("rb") as file:
         for record in ArchiveIterator(file, check_digests="raise"):
             head = record.http_headers
@@ -46,7 +48,8 @@ def records(path: Path) -> Iterator[Read]:
 
 
 def check(paths: Iterable[Path]) -> str:
-    """What ``warcio check`` has against the files, and its exit code; "" if nothing."""
+    """Return the errors of ``warcio check`` in the files, and its exit code; "" if there are
+    none."""
     said, code = io.StringIO(), None
     with redirect_stdout(said), redirect_stderr(said):
         try:

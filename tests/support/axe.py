@@ -1,4 +1,4 @@
-"""axe, which finds what keeps people from using a page. The package axe-core-python brings it."""
+"""axe finds obstacles that keep people from using a page. The package axe-core-python has it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ BAD = ("serious", "critical")
 
 @cache
 def _script() -> str:
-    """The package is read, not imported: what it wraps axe for is not here."""
+    """Return the script.
+
+    The package is read, not imported: its wrapper of axe needs a browser driver.
+    """
     found = [one for one in files("axe-core-python") or () if one.name == "axe.min.js"]
     assert len(found) == 1
     return found[0].read_text(encoding="utf-8")
 
 
 def findings(page: Page) -> list[str]:
-    """What is serious or critical on the page as it is now: rule, where, and why."""
+    """Return serious and critical findings on the present page: rule, where, and why."""
     page.run(_script() + ";0")
     reply: dict[str, Any] = page.run(
         "axe.run(document, {resultTypes: ['violations'], elementRef: false})"

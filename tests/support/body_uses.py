@@ -1,4 +1,4 @@
-"""Whether a SQLite store counts right which pages, and versions that are kept, have which body."""
+"""Checks whether a SQLite store counts correctly which pages and kept versions have which body."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from greencrawl.store.sqlite.store import SqliteStore
 
 
 def check_uses(store: SqliteStore, crawl: int) -> None:
-    """Each body is there as long as pages, or versions that are kept, have it, counted right;
-    nothing else is."""
+    """Check that each body exists exactly as long as pages or kept versions have it, with the right
+    count."""
 
     def counted(db: sqlite3.Connection) -> tuple[dict[bytes, int], dict[bytes, int], int]:
         pages = (

@@ -39,7 +39,7 @@ class BrokerProcess:
         return BrokerClient([self.url], self.token, ca=self._ca, timeout=timeout)
 
     def spawn(self) -> subprocess.Popen[str]:
-        """Run it without waiting; what it says goes to ``log`` in the folder."""
+        """Start it without waiting; its output goes to ``log`` in the folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
         kept = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
         given = {f"GREENCRAWL_{key.upper()}": value for key, value in self.settings.items()}
@@ -66,11 +66,11 @@ class BrokerProcess:
         return self
 
     def log(self) -> str:
-        """All that it said."""
+        """Return all of its output."""
         return (self.folder / "log").read_text()
 
     def stop(self) -> int:
-        """SIGTERM; returns the exit code."""
+        """Send SIGTERM; return the exit code."""
         if self.process is None:
             return 0
         if self.process.poll() is None:
@@ -81,7 +81,7 @@ class BrokerProcess:
             self.kill()
 
     def kill(self) -> None:
-        """SIGKILL, as a power cut would."""
+        """Send SIGKILL, as in a power cut."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
         if self.process is not None:

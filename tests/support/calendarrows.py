@@ -1,8 +1,8 @@
-"""Rows 20 and 21 of ``make faults``: known pages that are on their way to be asked for again.
+"""Rows 20 and 21 of ``make faults``: known pages are being queued to be asked for again.
 
-The broker dies between queueing them and noting that; Redis comes back as it was before they were
-queued, or empty. A page that was passed over would be one of the next period at the earliest, one
-that was queued twice is asked for twice.
+The broker dies between queueing them and noting that; Redis comes back in its state from before
+they were queued, or empty. A page that was left out would come in the next period at the earliest;
+a page that was queued twice is asked for twice.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tests.support.system import System, wait_until
 PAGES, FEW_PAGES = 600, 150
 EVERY_SECONDS = 3
 LEAST_ON_WAY = 60
-"""So many are queued when the blow falls."""
+"""At least so many pages are queued when the fault happens."""
 LEASED = 64
 """Tasks that one worker process holds of one host at most: two sessions, while one closes."""
 
 
 class Again:
-    """A crawl of which all pages are asked for again in each period."""
+    """A crawl in which all pages are asked for again in each period."""
 
     def __init__(self, folder: Path, pages: int) -> None:
         self.pages = pages
@@ -52,18 +52,18 @@ class Again:
         return Answer(body=html(request.target, links), headers={"ETag": tag})
 
     def begin(self) -> None:
-        """Up to the end of the first period."""
+        """Run up to the end of the first period."""
         recrawl = {"every": f"{EVERY_SECONDS}s", "depth": "all"}
         self.system.crawl([self.site.url("/")], delay=0.004, recrawl=recrawl)
         self.wait_period(1)
 
     def periods(self) -> list[dict[str, Any]]:
-        """The earliest first."""
+        """Return the periods, the earliest first."""
         found: list[dict[str, Any]] = self.system.call("GET", "/v1/crawls/test/periods")
         return found[::-1]
 
     def wait_period(self, number: int) -> None:
-        """Until it has ended."""
+        """Wait until a period has ended."""
 
         def over() -> bool:
             found = self.periods()
@@ -72,17 +72,18 @@ class Again:
         wait_until(over, 120, f"period {number} ends", 0.1)
 
     def on_way(self) -> int:
-        """How many are queued to be asked for again."""
+        """Return how many pages are queued to be asked for again."""
         raw = redis.Redis(port=self.redis.port, decode_responses=True, encoding="latin-1")
         return sum(map(len, contents(dump(raw)).again.values()))
 
     def asked(self) -> Counter[str]:
-        """How often each page was asked for."""
+        """Return how often each page was asked for."""
         return Counter(hit.target for hit in self.site.hits if hit.target != "/robots.txt")
 
 
 def _broker_dies(rig: Again, result: Result) -> int:
-    """Returns how many may be asked for twice: none, since nothing that was leased was lost."""
+    """Return how many pages may be asked for twice: none, since nothing that was leased was
+    lost."""
     rig.system.kill("broker")
     rig.system.start_broker(fault="broker.after_again:2")
     broker = rig.system.broker
@@ -94,7 +95,7 @@ def _broker_dies(rig: Again, result: Result) -> int:
 
 
 def _redis_goes_back(rig: Again, result: Result, *, empty: bool) -> int:
-    """Returns the same: what was asked for since the copy, and what was leased."""
+    """Return the same: pages that were asked for since the copy, and leased ones."""
     copy = rig.redis.folder.parent / "copy"
     number, before = len(rig.periods()), rig.asked().total()
     shutil.copytree(rig.redis.folder, copy)

@@ -1,8 +1,8 @@
-"""A real Chromium for tests, spoken to over a pipe: the Chrome DevTools Protocol, as JSON messages
-that end in a zero byte. No port is open, and no library is needed.
+"""A real Chromium for tests, controlled over a pipe: the Chrome DevTools Protocol, with JSON
+messages that end in a zero byte. No port is open, and no library is needed.
 
-It is Debian's ``chromium-headless-shell``. No name but those of loopback leads anywhere, so a page
-that asks for something elsewhere is seen by its request, and never answered.
+It is Debian's ``chromium-headless-shell``. Only names of loopback can be resolved, so if a page
+asks for something elsewhere, its request is seen, and never answered.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ _DRAWN = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
 
 
 class BrowserError(AssertionError):
-    """Raised for what the browser refuses, and for what throws on a page."""
+    """Raised if the browser refuses a call, or if a page throws an exception."""
 
 
 def program() -> str | None:
-    """The browser that there is."""
+    """Return the installed browser, or None."""
     return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
 
 
 class Browser:
-    """A process of it, in a folder of its own. Use as a context manager."""
+    """A process of the browser, in a folder of its own. Use it as a context manager."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -135,7 +135,7 @@ class Browser:
         self, *, width: int = 1280, height: int = 900, dark: bool = False, language: str = "en",
         script: bool = True,
     ) -> Iterator[Page]:  # fmt: skip
-        """A page with cookies of its own."""
+        """Open a page with cookies of its own."""
         context = self.call("Target.createBrowserContext")["browserContextId"]
         made = self.call("Target.createTarget", url="about:blank", browserContextId=context)
         session = self.call("Target.attachToTarget", targetId=made["targetId"], flatten=True)
@@ -149,7 +149,7 @@ class Browser:
 
 
 class Page:
-    """A page, and what it did: requests, dialogs, breaches of its CSP, errors of its scripts."""
+    """A page and its log: requests, dialogs, violations of its CSP, errors of its scripts."""
 
     def __init__(self, browser: Browser, session: str) -> None:
         self._browser = browser
@@ -177,19 +177,19 @@ class Page:
             self.call("Emulation.setScriptExecutionDisabled", value=True)
 
     def resize(self, width: int, height: int = 900, *, phone: bool = False) -> None:
-        """The size of the window in pixels."""
+        """Set the size of the window in pixels."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width, height=height, deviceScaleFactor=1, mobile=phone,
         )  # fmt: skip
 
     def look(self, *, dark: bool) -> None:
-        """Which colours the person likes."""
+        """Set which colours the person prefers."""
         wanted = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[wanted])
 
     def speak(self, language: str) -> None:
-        """Which language the person reads."""
+        """Set which language the person reads."""
         self.call("Network.setExtraHTTPHeaders", headers={"Accept-Language": language})
 
     def _heard(self, method: str, given: dict[str, Any]) -> None:
@@ -220,7 +220,7 @@ class Page:
         self.going(go)
 
     def going(self, do: Callable[[], object]) -> None:
-        """Do something that leads to another page, and wait until that is loaded."""
+        """Call a function that leads to another page, and wait until that is loaded."""
         before = self._loads
         do()
         with gevent.Timeout(SECONDS, BrowserError("no page was loaded")):
@@ -229,7 +229,7 @@ class Page:
                 self._loaded.wait()
 
     def click(self, selector: str, *, goes: bool = False) -> None:
-        """Click on the first that the selector names; with ``goes`` another page comes."""
+        """Click on the first element of the selector; with ``goes``, wait for another page."""
         self._await(selector)
         done = f"document.querySelector({json.dumps(selector)}).click(), 0"
         if goes:
@@ -253,7 +253,7 @@ class Page:
     # -- what stands there
 
     def run(self, expression: str) -> Any:
-        """The value of a JavaScript expression, a promise's when it is kept."""
+        """Return the value of a JavaScript expression; for a promise, wait for it."""
         reply = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -262,7 +262,7 @@ class Page:
         return reply["result"].get("value")
 
     def until(self, expression: str, seconds: float = SECONDS) -> Any:
-        """Wait until an expression is true of the document, by its changes; its value then."""
+        """Wait until an expression on the document is true, and return its value."""
         late = time.monotonic() + seconds
         while True:  # each call is answered before it would be given up
             left = late - time.monotonic()
@@ -273,7 +273,7 @@ class Page:
                     raise
 
     def text(self, selector: str = "body") -> str:
-        """The text that a person sees there."""
+        """Return the text that a person sees there."""
         self._await(selector)
         return str(self.run(f"document.querySelector({json.dumps(selector)}).innerText"))
 
@@ -281,7 +281,7 @@ class Page:
         self.until(f"document.querySelector({json.dumps(selector)}) !== null")
 
     def picture(self, file: Path, *, whole: bool = True) -> None:
-        """Write a PNG of the page, with what it draws after its first frame."""
+        """Write a PNG of the page, with everything that it draws after its first frame."""
         if self._script:
             self.run(_DRAWN)
         data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
@@ -289,7 +289,7 @@ class Page:
 
 
 def _high(descriptor: int) -> int:
-    """The same file under a number that no child uses for something else."""
+    """Return the same file under a number that no child uses for something else."""
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 20)
     os.close(descriptor)
     return moved

@@ -9,7 +9,8 @@ _KEY = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
 
 
 def authority(folder: Path) -> Path:
-    """Its certificate's file, in ``folder``; the key lies beside it."""
+    """Make an authority; return the file of its certificate, in ``folder``, with the key beside
+    it."""
     folder.mkdir(parents=True, exist_ok=True)
     _openssl(
         f"req -x509 {_KEY} -days 2 -subj /CN=authority -keyout {folder}/ca.key -out {folder}/ca.pem"
@@ -18,7 +19,7 @@ def authority(folder: Path) -> Path:
 
 
 def signed(ca: Path, name: str, *, address: str = "", host: str = "") -> tuple[Path, Path]:
-    """(certificate, key) for an IP address or a host, signed by ``ca``."""
+    """Return (certificate, key) for an IP address or a host, signed by ``ca``."""
     folder = ca.parent
     request, certificate, key = (folder / f"{name}.{kind}" for kind in ("csr", "pem", "key"))
     subject = f"IP:{address}" if address else f"DNS:{host}"

@@ -35,14 +35,15 @@ from tests.support.system import wait_until
 ANSWER_SECONDS = 3.0
 SETTLE_SECONDS = 60.0
 OWN_TABLES = frozenset({"votes", "fence"})
-"""Not replicated."""
+"""Tables that are not replicated."""
 POINT = "worker.committed"
 
 _GTID = re.compile(rb"GTID (\d+)-(\d+)-(\d+)")
 
 
 class ClusterRig(Rig):
-    """``cluster``, made in ``prepare`` by :meth:`make`, and what is asked of it past our code."""
+    """``cluster`` is made in ``prepare`` by :meth:`make`; the methods ask it directly, without our
+    code."""
 
     cluster: LocalCluster
     steward: Steward
@@ -60,13 +61,13 @@ class ClusterRig(Rig):
         super().start()
 
     def form(self) -> None:
-        """Start the servers, and make one store of them."""
+        """Start the servers, and form one store of them."""
         self.stack.callback(self.cluster.stop)
         self.cluster.start()
         by_hand.form(self.steward)
 
     def use(self, url: str) -> None:
-        """What Greencrawl and our own questions use."""
+        """Set the URL for Greencrawl and for our own queries."""
         self.settings["store"] = url
         self.settings["store_steward"] = self.cluster.steward
         steward = steward_of(url, self.cluster.steward)
@@ -75,7 +76,7 @@ class ClusterRig(Rig):
         self.steward = steward
 
     def start_system(self) -> None:
-        """A worker that notes what was acknowledged."""
+        """Start a system whose worker notes acknowledged URLs."""
         self.system.start_broker()
         self.system.start_worker(f"{POINT}>{self.acked_log.absolute()}")
 
@@ -83,7 +84,7 @@ class ClusterRig(Rig):
 
     @contextmanager
     def asking(self, name: str, *, text: bool = True) -> Iterator[Cursor]:
-        """A cursor as root, with a short time-out."""
+        """Yield a cursor as root, with a short time-out."""
         connection: Connection[Cursor] = pymysql.connect(
             unix_socket=str(self.cluster.servers[name].socket), user="root",
             password=self.cluster.root_password, database=DATABASE, autocommit=True,
@@ -97,13 +98,13 @@ class ClusterRig(Rig):
             connection._force_close()  # type: ignore[attr-defined]
 
     def ask(self, name: str, sql: str) -> list[tuple[Any, ...]]:
-        """All rows. Raises pymysql.MySQLError."""
+        """Return all rows. Raises pymysql.MySQLError."""
         with self.asking(name) as db:
             db.execute(sql)
             return list(db.fetchall())
 
     def writer(self) -> str:
-        """m1 or m2, which is open under the highest epoch; "" if none is."""
+        """Return m1 or m2, whichever is open under the highest epoch; "" if none is."""
         found = []
         for name in MASTERS:
             with suppress(pymysql.MySQLError, OSError):
@@ -112,14 +113,15 @@ class ClusterRig(Rig):
         return max(found, default=(0, ""))[1]
 
     def other(self, name: str) -> str:
-        """The other master."""
+        """Return the other master."""
         return next(one for one in MASTERS if one != name)
 
     def report(self) -> Report:
         return self.steward.look()
 
     def until_ring(self, seconds: float = SETTLE_SECONDS) -> float:
-        """Wait until one master takes writes and the other acknowledges; the seconds it took."""
+        """Wait until one master takes writes and the other acknowledges; return the seconds that it
+        took."""
 
         def whole() -> bool:
             try:
@@ -135,7 +137,7 @@ class ClusterRig(Rig):
             raise
 
     def hanging(self, name: str) -> int:
-        """Commits on a server that wait for an acknowledgement."""
+        """Return the number of commits on a server that wait for an acknowledgement."""
         [(_, count)] = self.ask(
             name, "SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_master_wait_sessions'"
         )
@@ -144,7 +146,8 @@ class ClusterRig(Rig):
     # -- what is in SQL
 
     def settled(self) -> set[str]:
-        """URLs with a page or a final state on the writer; what was last known if there is none."""
+        """Return URLs with a page or a final state on the writer; the last known ones if there is
+        none."""
         if time.monotonic() - self._seen_at < 0.1:
             return self._seen
         writer = self.writer()
@@ -155,14 +158,14 @@ class ClusterRig(Rig):
         return self._seen
 
     def stored_on(self, name: str) -> set[str]:
-        """URLs with a page or a final state on one server."""
+        """Return URLs with a page or a final state on one server."""
         return {
             str(url)
             for (url,) in self.ask(name, "SELECT url FROM contents UNION SELECT url FROM finals")
         }
 
     def acked(self) -> list[tuple[float, str]]:
-        """(time.monotonic(), URL) of what workers took for committed."""
+        """Return (time.monotonic(), URL) of all commits that workers counted as done."""
         return sorted(
             (float(at), url)
             for file in self.folder.glob(self.acked_log.name + "*")
@@ -170,7 +173,7 @@ class ClusterRig(Rig):
         )
 
     def silence(self) -> float | None:
-        """The longest time from a blow on without an acknowledged commit."""
+        """Return the longest time from a fault on without an acknowledged commit."""
         began = self.blows[0].at
         times = [began, *(at for at, _ in self.acked() if at > began)]
         return max((b - a for a, b in pairwise(times)), default=None)
@@ -178,7 +181,7 @@ class ClusterRig(Rig):
     # -- the verdict
 
     def check_cluster(self) -> list[str]:
-        """What the cluster must hold to, beyond what holds for every store."""
+        """Check the rules for clusters, beyond those for every store."""
         self._seen_at = 0.0
         writer = self.writer()
         if not writer:
@@ -197,7 +200,8 @@ class ClusterRig(Rig):
         return findings + self.unequal(writer)
 
     def log_of(self, name: str) -> list[tuple[int, int, int]]:
-        """(domain, server, sequence) of the transactions in a server's binary log, in order."""
+        """Return (domain, server, sequence) of the transactions in a server's binary log, in
+        order."""
         found = []
         with self.asking(name, text=False) as db:  # rows are shown as they are: bytes
             db.execute("SHOW BINARY LOGS")
@@ -210,7 +214,7 @@ class ClusterRig(Rig):
         return found
 
     def unequal(self, writer: str) -> list[str]:
-        """Tables whose checksums differ from the writer's, once all have caught up."""
+        """Return tables whose checksums differ from the writer's, once all have caught up."""
         tables = [
             table
             for (table,) in self.ask(writer, "SHOW TABLES")
@@ -239,7 +243,8 @@ class ClusterRig(Rig):
 
 
 def old_epochs(log: Sequence[tuple[int, int, int]]) -> list[str]:
-    """Transactions of an epoch behind those of a newer one, or of an epoch from two servers."""
+    """Return transactions of an epoch after those of a newer one, or of an epoch from two
+    servers."""
     findings, newest = [], 0
     servers: dict[int, int] = {}
     for domain, server, sequence in log:
@@ -255,7 +260,7 @@ def old_epochs(log: Sequence[tuple[int, int, int]]) -> list[str]:
 
 
 def run_on_cluster(fault: Fault, folder: Path, say: Say = print) -> Result:
-    """Run a fault, with the cluster's checks beside its own."""
+    """Run a fault, with the cluster's checks in addition to its own."""
 
     def check(rig: Rig) -> list[str]:
         assert isinstance(rig, ClusterRig)

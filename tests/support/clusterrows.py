@@ -40,9 +40,10 @@ def _until_taken_over(rig: ClusterRig, old: str) -> None:
 
 
 def kill_writer(rig: Rig) -> None:
-    """kill -9 the writing master while commits wait for the other; it comes back, and rejoins.
+    """Kill the writing master (kill -9) while commits wait for the other; it comes back, and
+    rejoins.
 
-    The other is held up for as long as that takes, so that the blow falls on such commits.
+    The other is stopped for as long as that takes, so that such commits exist.
     """
     rig = _cluster(rig)
     old = rig.writer()
@@ -90,7 +91,7 @@ LAG_SECONDS = 1.0
 
 
 class Replicas:
-    """One replica applies nothing, one is killed: reads within the bound pass them by."""
+    """One replica applies nothing, one is killed: reads within the bound avoid them."""
 
     def __call__(self, rig: Rig) -> None:
         rig = _cluster(rig)
@@ -104,7 +105,7 @@ class Replicas:
         rig.cluster.start(["r2"])
 
     def _read(self, rig: ClusterRig) -> None:
-        """Streams hold all that was acknowledged longer ago than the bound."""
+        """Check that streams have everything that was acknowledged longer ago than the bound."""
         store = open_store(rig.cluster.url() + f"&lag={LAG_SECONDS:g}")
         try:
             crawl = store.crawl("test").id
@@ -129,10 +130,10 @@ HELD_SECONDS = 3.0
 
 
 class FullDisk:
-    """The writing master's folder is a small file system, which is filled up for a while."""
+    """The writing master's folder is a small file system, which is full for a while."""
 
     def prepare(self, rig: Rig) -> None:
-        """Before the server is made."""
+        """Mount it before the server is made."""
         folder = rig.folder / "c" / "m1"
         folder.mkdir(parents=True)
         subprocess.run(
@@ -191,7 +192,8 @@ def _fill(path: Path, left: int = 0) -> None:
 
 
 def freeze_writer(rig: Rig) -> None:
-    """SIGSTOP the writing master – its port accepts, nobody answers – and let it go on later."""
+    """Freeze the writing master with SIGSTOP (its port accepts, but does not answer), and resume it
+    later."""
     rig = _cluster(rig)
     old = rig.writer()
     with rig.blow("the writing master hangs"):
@@ -204,7 +206,8 @@ def freeze_writer(rig: Rig) -> None:
 
 
 def _restart_if_stuck(rig: ClusterRig, old: str) -> None:
-    """Do what ``store status`` says of commits that hang on the old writer: kill and start it."""
+    """Do what ``store status`` advises for commits that hang on the old writer: kill and start
+    it."""
     began = time.monotonic()
     time.sleep(6.0)
     hangs = [note for note in rig.report().notes if "kill -9" in note]
@@ -219,11 +222,12 @@ def _restart_if_stuck(rig: ClusterRig, old: str) -> None:
 class Partition:
     """m1 and one worker on one side; the brokers, m2, the replicas and another worker on the other.
 
-    Nothing is refused: packets vanish. Each worker reaches the brokers all the time.
+    Nothing is refused: packets are lost. Each worker reaches the brokers all the time.
     """
 
     def prepare(self, rig: Rig) -> None:
-        """All but the lonely worker reach m1 by a proxy, and it reaches m2 by another."""
+        """Let all but the lonely worker reach m1 by a proxy, and let that worker reach m2 by
+        another."""
         rig = _cluster(rig)
         ports = rig.cluster.ports
         self.m1 = rig.stack.enter_context(TcpProxy(("127.0.0.1", ports["m1"])))
@@ -232,7 +236,7 @@ class Partition:
         self.lonely_url = rig.cluster.url({"m2": self.m2.address})
 
     def second(self, rig: Rig) -> Sequence[str]:
-        """Start the lonely worker, before there is work; seeds nothing further."""
+        """Start the lonely worker, before there is work; it seeds nothing further."""
         rig = _cluster(rig)
         self.log = rig.folder / "acknowledged beside m1"
         given: dict[str, Any] = {
@@ -320,14 +324,14 @@ def _row(fault: Fault) -> Row:
 
 
 def quick(fault: Fault) -> Fault:
-    """Fewer pages, and less patience of the harm."""
+    """Return a fault with fewer pages and shorter times."""
     inflict = BothAway(QUICK_AWAY_SECONDS) if fault is AWAY else fault.inflict
     pages = 2 * QUICK_PAGES if fault is DISK else QUICK_PAGES
     return replace(fault, inflict=inflict, web=replace(fault.web, pages=pages), least_leases=100)
 
 
 def disk(folder: Path, say: Say, small: bool) -> Result:
-    """Row 4, where a file system can be mounted."""
+    """Run row 4, if a file system can be mounted."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         result = Result(DISK.name, DISK.rows, DISK.mechanism)
         result.why_not.append("mounting a small file system takes root")

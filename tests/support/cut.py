@@ -1,4 +1,4 @@
-"""A store from which a process can be cut off."""
+"""A store that can be cut off from a process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from greencrawl.schema.errors import Unavailable
 
 
 class CutStore:
-    """``store`` as long as ``cut`` is false; then every call of a method raises Unavailable."""
+    """Passes calls to ``store`` while ``cut`` is false; otherwise every call of a method raises
+    Unavailable."""
 
     def __init__(self, store: Any) -> None:
         self._store = store

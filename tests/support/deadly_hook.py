@@ -13,7 +13,8 @@ from greencrawl.worker.auth import Login
 
 
 class DeadlyLogin(Login):
-    """One whose look at a page does what its URL says; "out" there shows that we are out."""
+    """A login whose check of a page does what its URL says; "out" in it means that we are logged
+    out."""
 
     def user_login(self, session: requests.Session, name: str, password: str) -> None:
         session.headers["X-Name"] = name

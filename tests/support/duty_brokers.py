@@ -1,9 +1,8 @@
-"""Brokers on two nodes that go one call at a time, and what a holder of before may not do.
+"""Brokers on two nodes that run one call at a time, and what a former holder may not do.
 
-A *job* is one round of what is done under a duty. Between any two of its calls it may stand still
-for so long that another broker takes the duty; it believes all the while that it holds it. From
-then on none of its steps may change the store, nor any node that has heard of the later epoch
-(:meth:`Fences.advance`).
+A *job* is one round of work under a duty. Between any two of its calls it may stand still until
+another broker takes the duty, while it still believes that it has the duty. From then on none of
+its steps may change the store, nor any node that knows the later epoch (:meth:`Fences.advance`).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from tests.support.redis_dump import dump
 
 TTL_S, REQUEST_S = 20.0, 10.0
 HOST_BYTES = 110
-"""Of a host's waiting tasks: four wait in memory, the others in the overflow."""
+"""Memory of a host's waiting tasks: four wait in memory, the others in the overflow."""
 TABLES = (
     "crawls", "pages", "finals", "seed_batches", "overflow", "blocks", "debts", "purges", "clock",
 )  # fmt: skip
@@ -44,13 +43,13 @@ WRITES = {
 }  # fmt: skip
 """Calls that change the store."""
 FENCED = {names.UPKEEP, names.REFILL, names.PURGE}
-"""Duties whose every call of a node is made under them."""
+"""Duties under which every call of a node is made."""
 Heard = dict[tuple[int, str], int]
 """(node, name of a duty) → the highest epoch under which the node was called."""
 
 
 class WatchedDuties(Duties):
-    """Notes at each job under which duty it goes on."""
+    """Notes for each job under which duty it runs."""
 
     def __init__(self, store: Any, pace: Pace) -> None:
         super().__init__(store)
@@ -65,12 +64,13 @@ class WatchedDuties(Duties):
 
 
 class Broker:
-    """A broker's parts but for its greenlets and the HTTP face; :meth:`jobs` names its jobs."""
+    """A broker's parts without its greenlets and the HTTP API; :meth:`jobs` names its jobs."""
 
     def __init__(
         self, urls: Sequence[str], pace: Pace, store: PacedStore, heard: Heard, number: int
     ) -> None:
-        """``number`` tells brokers apart by the budget that they give a host, if only by bytes."""
+        """``number`` distinguishes brokers by the budget that they give a host, though only by
+        bytes."""
         self.duties = WatchedDuties(store, pace)
         self.frontier = Frontier(
             urls, store, partitions=2, lease_seconds=TTL_S, request_seconds=REQUEST_S,
@@ -87,10 +87,10 @@ class Broker:
         self._purging = Purging(self.service)
         self._retention = Retention(self.service, Limits())
         self.deaf = False
-        """Whether it hears of a crawl that runs out of quota only by its own looks."""
+        """Whether it learns that a crawl runs out of quota only from its own scans."""
 
     def jobs(self, limited: Callable[[], int]) -> dict[str, Callable[[], None]]:
-        """Name of a duty → a round under it; ``limited`` tells the crawl that has a limit."""
+        """Return a round for each duty by name; ``limited`` is the crawl with a limit."""
         return {
             names.UPKEEP: self._look,
             names.REFILL: lambda: self._refill.step(self.store.overflow_places()),
@@ -119,7 +119,7 @@ class Broker:
             self.frontier._quotas.share(self.store.crawl(crawl), duty)
 
     def run(self, name: str, job: Callable[[], None]) -> None:
-        """What the greenlet of a job does with what it raises."""
+        """Run a job, and handle its exceptions like its greenlet."""
         try:
             job()
         except DutyLost:
@@ -128,7 +128,7 @@ class Broker:
             pass  # it comes again
 
     def cut(self, node: int) -> None:
-        """Nothing goes through to this node from here; others reach it."""
+        """Cut off a node from this broker; others reach it."""
         self.frontier.nodes[node].breaker.since_ms = 1
 
     def mend(self) -> None:
@@ -140,7 +140,7 @@ class Broker:
 
 
 def _heed(node: Node, number: int, pace: Pace, heard: Heard) -> None:
-    """Note which epochs of duties a node was called under; stop before a script of its own."""
+    """Note under which epochs of duties a node was called; stop before a script of its own."""
     run, command = node.run, node.command
 
     def note(name: str, epoch: int) -> None:
@@ -169,7 +169,7 @@ def _heed(node: Node, number: int, pace: Pace, heard: Heard) -> None:
 
 
 class Fences:
-    """Lets jobs go on, and sees that one whose duty has passed on changes nothing."""
+    """Lets jobs go on, and checks that a job whose duty has passed on changes nothing."""
 
     def __init__(self, sql: sqlite3.Connection, servers: Sequence[redis.Redis]) -> None:
         self._sql = sql
@@ -191,7 +191,8 @@ class Fences:
                 assert found == before[name], f"{duty} has passed on, and it changed {name}"
 
     def advance_to(self, job: Paced, calls: Collection[str], count: int) -> None:
-        """Let it come to where it is about to make one of these calls for the ``count``-th time."""
+        """Let a job go on until it is about to make one of these calls for the ``count``-th
+        time."""
         while not job.over:
             self.advance(job, 1)
             count -= job.before in calls
@@ -203,10 +204,10 @@ class Fences:
         return int(row[0]) if row else 0
 
     def _guarded(self, job: str, duty: Duty) -> dict[str, Any]:
-        """All that a holder of before may not change.
+        """Return everything that a former holder may not change.
 
-        Links of a debt are offered by anybody, again and again: what counts is that it is paid.
-        A late gift of quota is refused by its number (``lua/crawls/quota.lua``), not by the duty.
+        Any broker may offer links of a debt again and again: only the payment counts. A late gift
+        of quota is refused by its number (``lua/crawls/quota.lua``), not by the duty.
         """
         tables = {names.REPLAY: ("debts",), names.QUOTAS: ()}.get(job, TABLES)
         found: dict[str, Any] = {

@@ -1,4 +1,5 @@
-"""What must be so after each step of the state machine of duties, whoever stands still or dies."""
+"""The rules that hold after each step of the state machine of duties, whoever stands still or
+dies."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from tests.support.duty_brokers import Broker
 from tests.support.redis_dump import Key, unpacked
 
 PLAIN, LIMITED, PASSING = NAMES = ["plain", "limited", "passing"]
-"""Crawls: the second has a limit, the third is deleted and made anew."""
+"""Crawls: the second has a limit, the third is deleted and made again."""
 HOSTS = ["a.example", "c.example", "b.example", "f.example"]
-"""In partitions, and so on nodes, 0 and 1 by turns."""
+"""Hosts in partitions, and so on nodes, 0 and 1 alternately."""
 JOBS = [
     names.UPKEEP, names.UPKEEP, names.REFILL, names.PURGE, names.RETENTION, names.REPLAY,
     names.QUOTAS,
@@ -27,9 +28,8 @@ JOBS = [
 
 
 def links_of(page: str) -> list[Admission]:
-    """What a page links to: always the same, one link for each node, or one to its own host, or one
-    to the other node.
-    """
+    """Return the links of a page: always the same, one link for each node, or one to its own host,
+    or one to the other node."""
     path = page.split("/")[3]
     if path.startswith("d"):
         other = HOSTS[1 - HOSTS.index(page.split("/")[2]) % 2]
@@ -43,7 +43,7 @@ def links_of(page: str) -> list[Admission]:
 
 
 class Laws:
-    """Of a :class:`tests.support.duty_world.World`."""
+    """The rules of a :class:`tests.support.duty_world.World`."""
 
     pace: Any
     store: Any
@@ -67,16 +67,17 @@ class Laws:
         return found | {url for c, url in self.given if c == crawl}
 
     def record(self, p: int, crawl: int) -> dict[str, Any]:
-        """What a partition knows of a crawl."""
+        """Return a partition's data about a crawl."""
         return unpacked(self.raw[p].get(f"gc:{{{p}}}:c:{crawl}") or "\x80")
 
     def left(self, crawl: int) -> set[str]:
-        """URLs of the log that are not final."""
+        """Return the URLs of the log that are not final."""
         sql = "SELECT url FROM pages WHERE crawl = ?1 UNION SELECT url FROM finals WHERE crawl = ?1"
         return self.logged(crawl) - {url for (url,) in self.sql.execute(sql, (crawl,))}
 
     def coming(self, crawl: int) -> set[str]:
-        """Links of pages that are just being settled: whoever offers them opens the crawl."""
+        """Return the links of pages that are just being settled: the sender of these opens the
+        crawl."""
         found = set()
         for task in self.pace.living():
             if isinstance(task.owner, tuple) and task.owner[0].crawl == crawl:
@@ -108,13 +109,14 @@ class Laws:
                 assert not left, f"{crawl.name} is done without {left}"
 
     def lacks(self, p: int) -> bool:
-        """Whether a node is owed something, or came back and was not met since."""
+        """Return whether a node is owed something, or came back and no broker has found it
+        since."""
         owner = self.raw[p].hgetall(keys.OWNER)
         again = owner["run"] != self.raw[p].info("server")["run_id"]
         return again or "owed" in owner or self.workers.nodes[p].id in self.store.debts()
 
     def none_is_shut(self) -> None:
-        """Who looked at all crawls has ended each, or left it open."""
+        """Check that a broker that scanned all crawls has ended each, or left it open."""
         for crawl in self.store.crawls():
             for p in (0, 1):
                 record = self.record(p, crawl.id)
@@ -138,7 +140,8 @@ class Laws:
         assert self.sql.execute(sql, (LIMITED,)).fetchone()[0] <= self.limit, "a page too many"
 
     def told(self, crawl: Crawl, records: list[dict[str, Any]]) -> None:
-        """No partition goes back to an older version, and of one version all have the same."""
+        """Check that no partition goes back to an older version, and that all have the same data of
+        one version."""
         for p, record in enumerate(records):
             version = int(record.get("ver", 0))
             assert version >= self.versions.get((crawl.id, p), 0), "an older word counted"

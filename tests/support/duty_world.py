@@ -1,8 +1,9 @@
-"""The world of the state machine of duties: crawls, brokers and workers on two nodes, and its laws.
+"""The world of the state machine of duties: crawls, brokers and workers on two nodes, and its
+rules.
 
-What is asked for and what is done goes one call at a time. :meth:`World.holds` is looked at after
-each rule; at the end :meth:`World.calm` heals everything, and all that was ever asked for must come
-to its end in a bounded number of rounds.
+All requests and work run one call at a time. :meth:`World.holds` is checked after each rule; at the
+end :meth:`World.calm` heals everything, and everything that was ever asked for must be finished in
+a bounded number of rounds.
 """
 
 from __future__ import annotations
@@ -53,21 +54,21 @@ from tests.support.redis_server import RedisServer
 T = TypeVar("T")
 
 SEEDS = 6
-"""Paths of a host that are given; each leads to two others, which lead nowhere."""
+"""Paths of a host that are given; each leads to two others, which have no links."""
 MAX_PAGES = 5
 ROUNDS = 30
 STEPS = st.sampled_from([999, 999, 1, 2, 3, 5, 8])
 COUNTS = st.sampled_from([1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 11])
 BETWEEN = st.sampled_from([*[{"set_state"}] * 3, {"redis"}])
-"""Calls of who finds crawls finished, before which something comes."""
+"""Calls before which something happens, in a process that finds crawls finished."""
 LATE = st.sampled_from([999, 999, 999, 2, 3])
 WHICH = st.integers(0, 41)
-"""Of whatever there is; drawn so, what is drawn does not depend on what happened."""
+"""An index into anything; drawn in this way, drawn values do not depend on what happened."""
 EITHER = st.sampled_from([0, 1])
 
 
 def some(things: Sequence[T], which: int) -> list[T]:
-    """One of them, the latest for 0; none if there is none."""
+    """Return one of them, the latest for 0; none if there is none."""
     return [things[-1 - which % len(things)]] if things else []
 
 
@@ -105,24 +106,24 @@ class World(Laws, RuleBasedStateMachine):
         for node in self.workers.nodes:
             self.pace.node(node)
         self.said: list[Crawl] = []
-        """Rows of crawls, as somebody has read them."""
+        """Rows of crawls, as some process has read them."""
         self.spread: dict[int, int] = {}
-        """Crawl → the version of which somebody is through with telling it."""
+        """Crawl → the latest version of which some process has told all partitions."""
         self.holders = {}
-        """(name of a duty, epoch) → who held it."""
+        """(name of a duty, epoch) → its holder."""
         self.limit = MAX_PAGES
         self.exact = True
-        """Whether nobody had to guess what a partition has of its quota."""
+        """Whether no process had to guess the quota of a partition."""
         for name in NAMES:
             self.make(name)
         self.held: list[Session] = []
         self.deadlines: dict[str, float] = {}
-        """Token → when its worker takes its results for late."""
+        """Token → the time from which on its worker treats its results as late."""
         self.given: set[Key] = set()
         """Seeds that were acknowledged."""
         self.paused: set[int] = set()
         self.stopped: set[int] = set()
-        """Crawls that a person has stopped, and neither resumed nor seeded since."""
+        """Crawls that a person has stopped, and that were neither resumed nor seeded since."""
         self.note_seeds()
         self.versions: dict[tuple[int, int], int] = {}
         self.tokens = self.moment = 0
@@ -131,7 +132,7 @@ class World(Laws, RuleBasedStateMachine):
         self.job(names.QUOTAS, 0, 999)
 
     def note_seeds(self) -> None:
-        """What reopens a crawl that was stopped."""
+        """Note the seeds that reopen a stopped crawl."""
         add_seeds = self.store.add_seeds
 
         def noted(crawl: int, *given: Any, **more: Any) -> int:
@@ -144,7 +145,7 @@ class World(Laws, RuleBasedStateMachine):
     # -- steps
 
     def work(self, name: str, steps: int, call: Callable[[], Any], owner: Any = None) -> Paced:
-        """Begin what a process does, and let it come some steps far."""
+        """Begin the work of a process, and let it run some steps."""
 
         def quietly() -> Any:
             try:
@@ -158,7 +159,7 @@ class World(Laws, RuleBasedStateMachine):
         return task
 
     def job(self, name: str, broker: int, steps: int) -> Paced:
-        """Begin a round under a duty, or go on with the one that this broker is at."""
+        """Begin a round under a duty, or go on with the present round of this broker."""
         at = self.brokers[broker]
         for task in self.pace.living():
             if task.name == name and task.owner is at:
@@ -170,7 +171,7 @@ class World(Laws, RuleBasedStateMachine):
         return self.work(name, steps, partial(at.run, name, jobs[name]), at)
 
     def row(self, name: str) -> Crawl:
-        """As the store has it. Raises UnknownCrawl."""
+        """Return the row in the store. Raises UnknownCrawl."""
         return self.store.crawl(name)
 
     def make(self, name: str) -> Crawl:
@@ -212,7 +213,7 @@ class World(Laws, RuleBasedStateMachine):
         return bool(self.raw[p].hexists(f"gc:{{{p}}}:s:{session.token}", f"t{number}"))
 
     def fresh(self, host: str, count: int) -> list[Admission]:
-        """URLs that nobody has met, and that lead nowhere."""
+        """Return URLs that are new, and that have no links."""
         self.moment += 1
         return [Admission(f"http://{host}/x{self.moment}.{n}") for n in range(count)]
 
@@ -247,7 +248,7 @@ class World(Laws, RuleBasedStateMachine):
         return Copy.of(self.plain[node], self.pace.shift_ms)
 
     def lose(self, node: int, copy: Copy) -> None:
-        """The node is restarted from an older copy of its data, and knows what it knew then."""
+        """Restart the node from an older copy of its data."""
         copy.put_back(self.plain[node])
         raw = self.raw[node]
         raw.hincrby(keys.OWNER, "offset", round(self.pace.shift_ms - copy.shift))
@@ -297,7 +298,7 @@ class World(Laws, RuleBasedStateMachine):
         return self.work("settle", steps, work, (session, number))
 
     def settle(self, broker: int, session: Session, number: int, page: bool) -> None:
-        """What ``greencrawl.worker.delivery.writer`` does with one task."""
+        """Do what ``greencrawl.worker.delivery.writer`` does with one task."""
         (task,) = (task for task in session.tasks if task.number == number)
         at = self.brokers[broker].frontier
         number_of = self.workers.fingerprint(task.url)
@@ -326,7 +327,7 @@ class World(Laws, RuleBasedStateMachine):
     def admitted(
         self, crawl: int, links: list[Admission], stamp: Any, owed: frozenset[str]
     ) -> bool:
-        """False when the rows are to be written again."""
+        """Admit links; return False if the rows have to be written again."""
         while True:
             try:
                 found = self.workers.admit(crawl, links, stamp=stamp, partial=True)
@@ -358,7 +359,7 @@ class World(Laws, RuleBasedStateMachine):
     # -- moves that are likelier together than by chance
 
     def settle_all(self, rounds: int = 2, *, page: bool = True) -> None:
-        """Fetch all that can be fetched now."""
+        """Fetch everything that can be fetched now."""
         for _ in range(rounds):
             for at, broker in enumerate(self.brokers):
                 args = to_msgpack([1000])

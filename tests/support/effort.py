@@ -1,4 +1,4 @@
-"""How hard the tests try that could try for ever: by day a little, in ``make nightly`` long."""
+"""How much is tried in tests that could go on for ever: little by day, much in ``make nightly``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ T = TypeVar("T")
 LONG = os.environ.get("TESTS_LONG") == "1"
 
 by_night = pytest.mark.skipif(not LONG, reason="tried in `make nightly`")
-"""Marks a test of which by day others try nearly the same."""
+"""Marks a test that is nearly covered by others by day."""
 
 
 def examples(by_day: int, by_night: int) -> int:
-    """How many examples a property is tried on: by day the same in each run, by night others."""
+    """Return on how many examples a property is tried: by day the same in each run, by night
+    others."""
     return by_night if LONG else by_day
 
 
 def cases(by_day: Sequence[T], by_night: Sequence[T]) -> list[T]:
-    """What a test is tried with: the latter, too, in ``make nightly``."""
+    """Return the cases of a test: in ``make nightly`` also the latter."""
     return [*by_day, *(by_night if LONG else ())]

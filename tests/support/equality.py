@@ -1,7 +1,7 @@
-"""Two stores that should hold the same crawl: every row of both, and where they differ.
+"""Two stores that should have the same crawl: every row of both, and their differences.
 
-Left out is what differs between any two runs: times, who did it, and what depends on the order in
-which pages came (a depth, a URL's place among others).
+Values that differ between any two runs are left out: times, names of processes, and values that
+depend on the order of pages (a depth, a URL's place among others).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 from greencrawl.store.base import Store
 
 VOLATILE = frozenset({"date", "age", "last-modified", "etag", "expires", "set-cookie"})
-"""Headers that a server may make anew for each answer."""
+"""Headers that a server may change for each answer."""
 
 
 @dataclass
 class Rows:
-    """What a store holds of a crawl, by URL."""
+    """The rows of a crawl in a store, by URL."""
 
     pages: dict[str, dict[str, Any]] = field(default_factory=dict)
     finals: dict[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Rows:
 
 
 def rows(store: Store, name: str) -> Rows:
-    """Read all of a crawl, bodies too."""
+    """Read all of a crawl, with bodies."""
     crawl = store.crawl(name).id
     found = Rows(counts=store.counts(crawl))
     for _, page in store.pages(crawl, detail="body"):
@@ -65,7 +65,7 @@ def _tries(store: Store, crawl: int, fingerprint: int) -> Counter[tuple[Any, ...
 
 
 def differences(one: Rows, other: Rows) -> list[str]:
-    """What one has and the other has not, or has otherwise; empty when they are equal."""
+    """Return what is only in one of them, or differs; empty when they are equal."""
     found: list[str] = []
     for part in ("pages", "finals", "attempts", "versions"):
         left, right = getattr(one, part), getattr(other, part)

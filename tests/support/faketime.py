@@ -14,11 +14,11 @@ from pathlib import Path
 from tests.support.redis_server import RedisServer, binaries
 
 CACHE_SECONDS = 1
-"""How long libfaketime goes on with the offset that it read last."""
+"""How long libfaketime goes on with the offset that it last read."""
 
 
 def library() -> Path | None:
-    """libfaketime, or None where it is not installed."""
+    """Return libfaketime, or None if it is not installed."""
     found = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
     return found[0] if found else None
 
@@ -48,7 +48,7 @@ class ClockedRedis(RedisServer):
         return super().start()
 
     def set_clock(self, offset_seconds: float) -> None:
-        """Let its wall clock be off by so much; returns once the server shows it.
+        """Let its wall clock be wrong by so much; return once the server shows it.
 
         Raises AssertionError if it does not within a few seconds.
         """
@@ -60,7 +60,7 @@ class ClockedRedis(RedisServer):
             time.sleep(0.02)
 
     def offset(self) -> float:
-        """Seconds by which its wall clock is ahead of this machine's."""
+        """Return the seconds by which its wall clock is ahead of this machine's."""
         seconds, micros = self.client.time()
         return int(seconds) + int(micros) / 1e6 - time.time()
 

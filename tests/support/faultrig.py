@@ -49,12 +49,12 @@ from tests.support.web import Web, WebSpec
 
 LEAST_LEASES = 200
 REPETITIONS = 5
-"""Of blows that fell when too little was at stake; they do harm all the same."""
+"""Repetitions of faults that came when too little was at stake; they do harm nevertheless."""
 CALM_SECONDS = 1.0
 """How long the web is watched after "done" for a request that should not come."""
 
 Say = Callable[[str], None]
-"""Takes a line of progress."""
+"""A function that takes a line of progress."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Leased:
 
 @dataclass
 class Blow:
-    """What was at stake when it fell, and when it was over (``time.monotonic()``)."""
+    """What was at stake when a fault began, and when it was over (``time.monotonic()``)."""
 
     what: str
     at: float
@@ -121,7 +121,7 @@ class Blow:
 
     @property
     def tokens(self) -> set[str]:
-        """Of the sessions that were open."""
+        """Return the tokens of the sessions that were open."""
         return {task.token for task in self.leased}
 
 
@@ -181,7 +181,7 @@ class Rig:
         self.web = Web(fault.web, folder / "web.log")
         self.redis = RedisServer(folder / "redis", None, *fault.redis_options)
         self.addresses: list[str] = []
-        """What Greencrawl is given as Redis; empty: ``redis`` itself."""
+        """The addresses that Greencrawl gets for Redis; empty: ``redis`` itself."""
         self.system: System
         self.done_at = 0.0
         self._began = time.monotonic()
@@ -202,7 +202,7 @@ class Rig:
     # -- the run
 
     def start(self) -> None:
-        """Web, Redis, broker, worker; seeds."""
+        """Start web, Redis, broker and worker, and seed."""
         fault = self.fault
         self.stack.enter_context(self.web)
         if fault.prepare is not None:
@@ -220,7 +220,7 @@ class Rig:
         self.system.crawl([*self.web.seeds(fault.seeds), *extra], **options)
 
     def start_system(self) -> None:
-        """Broker and worker."""
+        """Start broker and worker."""
         self.system.start()
 
     def until_at_stake(
@@ -242,13 +242,12 @@ class Rig:
         wait_until(enough, seconds, "enough is at stake", every=0.02)
 
     def armed(self, point: str) -> str:
-        """What a process is started with that is to die at ``point`` once :meth:`die` was called;
-        "" stays "".
-        """
+        """Return the setting of a process that is to die at ``point`` once :meth:`die` was called;
+        "" stays ""."""
         return f"{point}@{self._trigger}" if point else ""
 
     def die(self, process: psutil.Process, after: float | None = None, seconds: float = 60) -> None:
-        """Wait for twice the leases needed, and then for the death of what was :meth:`armed`."""
+        """Wait for twice the leases needed, and then for the death of the :meth:`armed` process."""
         self.until_at_stake(2, after)
         self._trigger.touch()
         try:
@@ -260,7 +259,7 @@ class Rig:
 
     @contextmanager
     def blow(self, what: str) -> Iterator[Blow]:
-        """Harm is done inside; see the module's text."""
+        """Do harm inside of this block; see the module's text."""
         leased = self.leased()
         blow = Blow(what, time.monotonic(), leased, self.uncommitted(leased))
         self.blows.append(blow)
@@ -269,7 +268,7 @@ class Rig:
         blow.over = time.monotonic()
 
     def find(self, finding: str) -> None:
-        """Something that speaks against the fault's passing."""
+        """Add a finding against the fault."""
         self._findings.append(finding)
 
     def until_leasing(self, known: Iterable[str] = (), seconds: float = 60) -> None:
@@ -342,7 +341,7 @@ class Rig:
             self._settled_at = time.monotonic()
 
     def judge(self) -> Result:
-        """The verdict; reads everything anew."""
+        """Return the verdict; read everything again."""
         fault, hits = self.fault, self.hits()
         result = Result(fault.name, fault.rows, fault.mechanism, fault.web.pages)
         result.why_not += self._findings
@@ -404,9 +403,8 @@ class Rig:
             result.why_not.append(f"{len(findings)} refetched:\n{oracle.shown(findings)}")
 
     def recovered(self, hits: Iterable[Hit]) -> float | None:
-        """The longest time from the end of a blow to the next request – or, if it was waited for,
-        to the next lease; None if nothing followed.
-        """
+        """Return the longest time from the end of a fault to the next request (or, if it was waited
+        for, to the next lease); None if nothing followed."""
         arrivals = sorted(hit.arrived for hit in hits)
         waits = []
         for blow in self.blows:
@@ -418,17 +416,17 @@ class Rig:
     # -- what can be asked at any time
 
     def hits(self) -> list[Hit]:
-        """Requests at the hosts that count: not the tarpits."""
+        """Return requests at the hosts that count: not the tarpits."""
         pits = set(self.web.spec.addresses[self.web.spec.hosts :])
         return [hit for hit in self.web.hits() if hit.address not in pits]
 
     def requests(self, hits: Iterable[Hit]) -> Counter[str]:
-        """Requests by URL, robots.txt and 429 apart: neither is a fetch of the page."""
+        """Return requests by URL, without robots.txt and 429: neither is a fetch of the page."""
         counted = (hit for hit in hits if hit.status != 429)
         return oracle.requests_of(counted, self.web.port)
 
     def leased(self) -> list[Leased]:
-        """Tasks under a lease, from the session records themselves (``frontier/keys.py``).
+        """Return tasks under a lease, from the session records themselves (``frontier/keys.py``).
 
         Raises redis.RedisError while Redis is away.
         """
@@ -441,19 +439,19 @@ class Rig:
             return [task for name, record in found for task in _tasks(name, record)]
 
     def uncommitted(self, leased: Iterable[Leased] | None = None) -> set[str]:
-        """Leased URLs of which SQL holds no page and no final state."""
+        """Return leased URLs without a page and a final state in SQL."""
         given = self.leased() if leased is None else leased
         return {task.url for task in given} - self.settled()
 
     def lost(self) -> set[str]:
-        """Pages of the web that are not in SQL (yet)."""
+        """Return pages of the web that are not in SQL (yet)."""
         self._pages, self._last_page = set(), 0
         return self.web.expected() - self.settled()
 
     def settled(self) -> set[str]:
-        """URLs with a page or a final state in SQL, read past the store's own code.
+        """Return URLs with a page or a final state in SQL, read without the store's own code.
 
-        Of the pages only those are read that came since the last call: a page is never deleted.
+        Only pages since the last call are read: a page is never deleted.
         """
         path = self.folder / "data" / "content.sqlite"
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as database:
@@ -465,19 +463,19 @@ class Rig:
         return self._pages | finals
 
     def stats(self) -> dict[str, Any]:
-        """The crawl's counters; {} while the broker cannot say."""
+        """Return the crawl's counters; {} while the broker does not answer."""
         with suppress(urllib.error.URLError, OSError, http.client.HTTPException):
             return self.system.stats()
         return {}
 
     def stats_line(self) -> str:
-        """The counters that say how far it is, for a progress line."""
+        """Return the counters that show the progress, for a line."""
         stats = self.stats()
         wanted = ("state", "waiting", "leased", "later", "stored")
         return ", ".join(f"{name} {stats[name]}" for name in wanted if name in stats) or "no answer"
 
     def state(self) -> str:
-        """``active``, ``done`` …; "" while the broker cannot say."""
+        """Return ``active``, ``done`` …; "" while the broker does not answer."""
         return str(self.stats().get("state", ""))
 
     def _stop_redis(self) -> None:
@@ -495,11 +493,12 @@ def _tasks(name: str, record: Mapping[str, str]) -> Iterator[Leased]:
 
 
 Row = Callable[[Path, Say, bool], Result]
-"""Runs a row of the table in a folder, telling how it goes; True: with a smaller web."""
+"""A function that runs a row of the table in a folder, and prints its progress; True: with a
+smaller web."""
 
 
 def run(fault: Fault, folder: Path, say: Say = print, rig_type: type[Rig] = Rig) -> Result:
-    """Run one fault in ``folder``. What goes wrong in the rig itself counts against the fault."""
+    """Run one fault in ``folder``. Errors in the rig itself count against the fault."""
     with rig_type(fault, folder, say) as rig:
         try:
             rig.start()

@@ -1,7 +1,8 @@
-"""Rows 1 to 7 of ``make faults``: workers, brokers and Redis killed, cut back, emptied, replaced.
+"""Rows 1 to 7 of ``make faults``: workers, brokers and Redis are killed, set back, emptied,
+replaced.
 
 Leases and requests are short where a lost Redis is recovered, since the node then rests for the
-longest lease and the longest request; each result tells its settings.
+longest lease and the longest request; each result has its settings.
 """
 
 from __future__ import annotations

@@ -36,14 +36,14 @@ class _Handler(WSGIRequestHandler):
     timeout = 30
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: see ``access.AccessLog``."""
+        """Do nothing: see ``access.AccessLog``."""
 
     def address_string(self) -> str:
         return str(self.client_address[0])
 
 
 def configure(folder: Path, given: dict[str, Any]) -> None:
-    """Django's settings, for an empty database file in ``folder``."""
+    """Configure Django's settings, for an empty database file in ``folder``."""
     settings.configure(
         SITE_FOLDER=folder,
         SITE=given,

@@ -1,4 +1,4 @@
-"""The access log: who asked for what, carrying what; and the gate that holds requests."""
+"""The access log: who asked for what, with which credentials; and the gate that holds requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ Answer = Callable[[HttpRequest], HttpResponse]
 
 
 class Who:
-    """Notes the user on the request. Inside of Django's own middleware, so that it is known."""
+    """Notes the user on the request.
+
+    It is inside of Django's own middleware, so that the user is known.
+    """
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer

@@ -1,4 +1,4 @@
-"""The admin: a list in pages, and for each article its form and its history."""
+"""The admin: a list in pages, and a form and a history for each article."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in the database when the site starts."""
+"""The content of the database when the site starts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tests.support.django_site.models import Article
 
 
 def fill(given: dict[str, Any]) -> None:
-    """The user, who may see and change articles in the admin, the articles, and two clients."""
+    """Create the user, who may see and change articles in the admin, the articles, and two
+    clients."""
     user = User.objects.create_user(given["username"], "", given["password"], is_staff=True)
     user.user_permissions.set(
         Permission.objects.filter(codename__in=("view_article", "change_article", "delete_article"))

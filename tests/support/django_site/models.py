@@ -1,4 +1,4 @@
-"""What the site holds."""
+"""The models of the site."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.db import models
 
 
 class Article(models.Model):
-    """Shown by the admin, to members, and by the API."""
+    """An article: the admin, the members' pages and the API show it."""
 
     title = models.CharField(max_length=80)
     text = models.TextField()

@@ -1,4 +1,5 @@
-"""The Django site as a test sees it: started, asked for its log, robbed of sessions and tokens."""
+"""The Django site as a test uses it: it is started, asked for its log, and loses sessions and
+tokens."""
 
 from __future__ import annotations
 
