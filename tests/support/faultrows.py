@@ -25,13 +25,13 @@ from tests.support.system import STOP_SECONDS, wait_until
 from tests.support.web import WebSpec
 
 LONG_LEASE = {"lease_seconds": "60", "request_seconds": "1"}
-"""Longer than the rows last: what is free before was not waited for."""
+"""Longer than the rows take: a host that is free before this did not wait for a lease."""
 QUICK = 5000
-"""Pages with a smaller web."""
+"""Number of pages with a smaller web."""
 
 
 def _row(fault: Fault, quick: Fault | None = None) -> Row:
-    """A row that runs one fault; ``quick`` is that fault on a smaller web."""
+    """Return a row that runs one fault; ``quick`` is that fault on a smaller web."""
     smaller = quick or replace(fault, web=replace(fault.web, pages=QUICK))
 
     def row(folder: Path, say: Say, small: bool) -> Result:
@@ -89,7 +89,7 @@ KILL_WORKERS = Fault(
 
 
 def stop_worker(rig: Rig) -> None:
-    """SIGTERM three times; what was not fetched must be handed back, and nothing be leased."""
+    """Send SIGTERM three times; unfetched tasks must be handed back, and nothing may be leased."""
     for share in (0.1, 0.3, 0.5):
         rig.until_at_stake(after=share)
         worker = rig.system.worker
@@ -149,9 +149,8 @@ def kill_brokers(rig: Rig) -> None:
 
 
 def hosts_free_again(rig: Rig) -> float:
-    """The longest time from the end of a blow to the next request at a host that had leased URLs
-    not yet asked for.
-    """
+    """Return the longest time from the end of a fault to the next request at a host with leased
+    URLs that were not yet asked for."""
     hits = sorted(rig.hits(), key=lambda hit: hit.arrived)
     first: dict[str, float] = {}
     for hit in hits:
@@ -214,7 +213,8 @@ RETRY_AFTER = 12
 
 
 class PowerCut:
-    """kill -9 Redis, cut the append-only file back by 2 s of writes and a torn command, restart.
+    """Kill Redis (kill -9), cut 2 s of writes and part of a command off the append-only file,
+    restart.
 
     Ten hosts answer 429 before, half of them within the 2 s.
     """
@@ -248,13 +248,13 @@ class PowerCut:
 
     @staticmethod
     def _log(rig: Rig) -> Path:
-        """The file that grows: of Redis 7, or of 6.2."""
+        """Return the file that grows: that of Redis 7, or of 6.2."""
         parts = sorted(rig.redis.folder.glob("appendonlydir/*.incr.aof"))
         return parts[-1] if parts else rig.redis.folder / "appendonly.aof"
 
 
 def refused(rig: Rig, blow: Blow, restored: set[str]) -> None:
-    """Say "done" under each token that Redis has forgotten: every answer must be ``stale``."""
+    """Finish with each token that Redis has forgotten: every answer must be ``stale``."""
     forgotten = [task for task in blow.leased if task.token not in restored]
     rig.notes["tasks under forgotten tokens"] = len(forgotten)
     if not forgotten:
@@ -296,7 +296,7 @@ def _told_to_wait(rig: Rig) -> list[Hit]:
 
 
 def _blocks_hold(rig: Rig) -> list[str]:
-    """A host that answered 429 is asked nothing until its Retry-After has passed."""
+    """Check that a host that answered 429 gets no request until its Retry-After is over."""
     findings = []
     hosts = oracle.by_host(rig.hits())
     for told in _told_to_wait(rig):
@@ -344,14 +344,14 @@ DELETE_FOLDER = Fault(
 
 
 class Promotion:
-    """Cut the link to the replica, go on for 2 s, kill the master, promote the replica.
+    """Cut the connection to the replica, go on for 2 s, kill the master, promote the replica.
 
-    What Greencrawl is given is a Unix socket's name: a link that is turned to the replica, as a
-    proxy or an address of the cluster would be.
+    Greencrawl has the name of a Unix socket: a link that is turned to the replica, like a proxy or
+    an address of the cluster.
     """
 
     def prepare(self, rig: Rig) -> None:
-        """A master and a replica that has caught up."""
+        """Start a master and a replica that has caught up."""
         name = rig.folder / "redis.sock"
         rig.redis = RedisServer(
             rig.folder / "redis",

@@ -1,7 +1,7 @@
-"""Rows 17 to 19 of ``make faults``: what a crawl finds by itself, and what it leaves alone.
+"""Rows 17 to 19 of ``make faults``: URLs that a crawl finds by itself, and URLs that it parks.
 
-A sitemap that is half queued, what pages need to be shown, and URLs that are parked, while workers
-are killed and Redis comes back as it was some time ago.
+A sitemap is half queued, requisites are being fetched, or URLs are parked, while workers are killed
+and Redis comes back in an earlier state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LONG_LEASE = {"lease_seconds": "60", "request_seconds": "1"}
 
 
 def copy_redis(rig: Rig) -> Path:
-    """A copy of Redis' folder as it is now."""
+    """Copy Redis' folder in its present state."""
     place = rig.folder / "older"
     shutil.copytree(rig.redis.folder, place)
     rig.notes["copied at request"] = rig.web.requests()
@@ -35,7 +35,7 @@ def copy_redis(rig: Rig) -> Path:
 
 
 def put_back(rig: Rig, copy: Path) -> set[str]:
-    """Kill Redis and start it with the copy; returns the tokens of the sessions it then has."""
+    """Kill Redis and start it with the copy; return the tokens of its sessions then."""
     rig.redis.kill()
     shutil.rmtree(rig.redis.folder)
     shutil.copytree(copy, rig.redis.folder)
@@ -44,8 +44,10 @@ def put_back(rig: Rig, copy: Path) -> set[str]:
 
 
 class Admitted:
-    """Counts URLs that Redis has as taken, past the broker. It looks for the crawls' records once,
-    so that a later count is one call, quick enough to be met half-way through a sitemap.
+    """Counts URLs that Redis has accepted, without the broker.
+
+    It finds the crawls' records once, so that a later count is one call, fast enough to come
+    half-way through a sitemap.
     """
 
     def __init__(self, rig: Rig) -> None:
@@ -58,13 +60,13 @@ class Admitted:
             return self.read(client)
 
     def read(self, client: redis.Redis) -> int:
-        """The count, over a connection that is open."""
+        """Return the count, over an open connection."""
         records: list[Any] = client.mget(self._names)
         crawls = [msgspec.msgpack.decode(record) for record in records if record is not None]
         return sum(int(crawl.get("adm", 0)) for crawl in crawls)
 
     def until(self, least: int) -> None:
-        """Wait until more than ``least`` are taken."""
+        """Wait until more than ``least`` are accepted."""
         with self._client() as client:
             wait_until(lambda: self.read(client) > least, 30, f"{least} URLs are taken", 0.001)
 
@@ -75,13 +77,12 @@ class Admitted:
 # --- sitemaps ---------------------------------------------------------------------------------
 
 SITEMAP_SEEDS = 1000
-"""First pages, which keep the worker busy when the sitemap comes."""
+"""First pages that keep the worker busy when the sitemap comes."""
 
 
 class HalfASitemap:
-    """Copy Redis before the sitemap is read; kill the worker, and put the copy back, when some of
-    its URLs are queued and others are not.
-    """
+    """Copy Redis before the sitemap is read; kill the worker and restore the copy when some of its
+    URLs are queued and others are not."""
 
     def __call__(self, rig: Rig) -> None:
         admitted, listed = Admitted(rig), rig.fault.web.pages - SITEMAP_SEEDS
@@ -180,16 +181,16 @@ QUICK_REQUISITES = replace(
 
 LEAST_PARKED = 100
 KEPT = 0.75
-"""Of what was parked before Redis lost it, at least; a page that was asked for meanwhile stays."""
+"""Share of the parked URLs that must be kept, at least, after Redis lost them; a page that was
+asked for meanwhile stays."""
 
 
 class Trapped:
     """Two workers; Redis is copied when something is parked; later one worker is killed at the
-    moment at which Redis is put back.
-    """
+    moment at which Redis is restored."""
 
     def prepare(self, rig: Rig) -> None:
-        """Nothing of an earlier run."""
+        """Forget earlier runs."""
         self.before: set[str] = set()
 
     def __call__(self, rig: Rig) -> None:
@@ -214,7 +215,7 @@ class Trapped:
         rig.until_leasing(restored)
 
     def check(self, rig: Rig) -> list[str]:
-        """See :func:`wrongly_parked`."""
+        """Check the result; see :func:`wrongly_parked`."""
         with closing(_database(rig)) as database:
             stored = {url for (url,) in database.execute("SELECT url FROM pages")}
             rows = database.execute("SELECT url, shape, detail FROM finals WHERE state = 'parked'")
@@ -227,8 +228,10 @@ class Trapped:
 def wrongly_parked(
     before: set[str], now: Mapping[str, bool], stored: set[str], known: set[str]
 ) -> list[str]:
-    """What was parked ``before`` is settled, most of it without a request; so is all that is
-    ``known`` of a trap. Nothing but traps is parked ``now``, and True says that it has a reason.
+    """Check that URLs that were parked ``before`` are settled, most of them without a request, and
+    so is everything ``known`` of a trap.
+
+    Only traps may be parked ``now``; True means that the row has a reason.
     """
     again = before & stored
     wrong = {
@@ -249,14 +252,14 @@ def _database(rig: Rig) -> sqlite3.Connection:
 
 
 def parked(rig: Rig) -> set[str]:
-    """URLs that are parked in SQL."""
+    """Return URLs that are parked in SQL."""
     with closing(_database(rig)) as database:
         found = database.execute("SELECT url FROM finals WHERE state = 'parked'")
         return {url for (url,) in found}
 
 
 def linked(rig: Rig, stored: set[str]) -> set[str]:
-    """Traps that those which are stored lead to, and those that each host's first page does."""
+    """Return traps to which stored pages lead, and those to which each host's first page leads."""
     spec = rig.web.spec
     found = {rig.web.at(host, "/t/0") for host in range(spec.hosts)}
     for url in stored:

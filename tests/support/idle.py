@@ -1,4 +1,4 @@
-"""What an idle system costs, and how fast it wakes."""
+"""The costs of an idle system, and how fast it wakes."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ OWN_COMMANDS = frozenset({"info", "config|resetstat", "config", "client|setinfo"
 
 
 def commands_by_name(client: redis.Redis) -> dict[str, int]:
-    """Calls of each command since the last reset, those made by scripts included."""
+    """Return the calls of each command since the last reset, also those of scripts."""
     stats = client.info("commandstats")
     calls = {name.removeprefix("cmdstat_"): int(row["calls"]) for name, row in stats.items()}
     return {name: count for name, count in calls.items() if name not in OWN_COMMANDS}
 
 
 def commands_during(client: redis.Redis, seconds: float) -> dict[str, int]:
-    """Commands that others issue within ``seconds``."""
+    """Return the commands that others send within ``seconds``."""
     client.config_resetstat()
     time.sleep(seconds)
     return commands_by_name(client)
 
 
 def seed_to_arrival(system: System, server: SiteServer, address: str, crawl: str = "test") -> float:
-    """Seed ``/p/0`` of a host that was never asked; seconds from the acknowledgement until the
-    page (after its robots.txt) arrives at the target. Not negative: it may arrive before.
+    """Seed ``/p/0`` of a new host; return the seconds from the acknowledgement until the page
+    (after its robots.txt) arrives at the target.
+
+    Not negative: it may arrive before.
     """
     url = server.url("/p/0", address)
     reply = system.call("POST", f"/v1/crawls/{crawl}/urls", {"urls": [url]})

@@ -23,8 +23,10 @@ REQUEST_SECONDS = 1.5
 
 @dataclass
 class Run:
-    """What happened. ``leased`` counts the tasks under a lease when the kill fell; ``seconds`` run
-    from the restart to the end of the crawl.
+    """The result of a run.
+
+    ``leased`` counts the tasks under a lease at the kill; ``seconds`` run from the restart to the
+    end of the crawl.
     """
 
     expected: Walk
@@ -81,7 +83,7 @@ def killed_at(
 def _seed_in_two(
     system: System, server: SiteServer, starts: list[str], died: Callable[[], bool]
 ) -> bool:
-    """Seed one half, the other when the crawl is under way; True if both were acknowledged."""
+    """Seed one half, and the other when the crawl runs; return True if both were acknowledged."""
     half = len(starts) // 2
     try:
         system.crawl(starts[:half], delay=0, scope="any")

@@ -22,20 +22,21 @@ from pathlib import Path
 import pytest
 
 FOLDER, EVENTS, TURNS = "TESTS_FOLDER", "TESTS_EVENTS", "TESTS_TURNS"
-"""Names of variables: the folder of claims and logs; a descriptor for each lane that events are
-written to; one for each that a byte comes from when what was waited for has happened."""
+"""Names of variables: the folder of claims and logs; a descriptor for each lane to which events are
+written; and one for each from which a byte comes when the awaited event has happened."""
 SHARED = "TESTS_SHARED"
-"""A variable that stays: the folder of what all processes make once."""
+"""A variable that stays: the folder of things that all processes make once."""
 WEIGHTS = Path("tests/weights.json")
-"""Seconds that each file takes; of the checkout."""
+"""Seconds of each file, in the checkout."""
 SHOW = signal.SIGUSR2
-"""At this a lane writes to its log what its greenlets do: of those only one is a thread's stack."""
+"""At this signal a lane writes the state of its greenlets to its log: a thread's stack shows only
+one of them."""
 SHOWN = "== what runs in this process"
-"""So that begins."""
+"""The first line of that."""
 QUIET = "quiet"
 """The marker of tests that run after all others, with the reason."""
 QUIET_PROCESSES = 2
-"""So many share the quiet tests."""
+"""Number of processes that share the quiet tests."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,15 +46,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def group_of(item: pytest.Item) -> str:
-    """What is claimed as one: a file's tests, or a quiet test by itself."""
+    """Return what is claimed together: a file's tests, or a quiet test by itself."""
     if item.get_closest_marker(QUIET):
         return f"{item.nodeid} ({QUIET})"
     return item.nodeid.partition("::")[0]
 
 
 def by_weight(groups: list[str], weights: dict[str, float]) -> list[str]:
-    """The longest first, so that all processes end at about the same time. What nobody weighed
-    yet comes in the middle: after those above the mean."""
+    """Sort groups, the longest first, so that all processes end at about the same time.
+
+    Groups without a weight come in the middle: after those above the mean.
+    """
     mean = sum(weights.values()) / max(len(weights), 1)
     return sorted(groups, key=lambda group: -weights.get(group, mean))
 
@@ -115,7 +118,7 @@ class Lane:
         setattr(self._config, "_tmp_path_factory", factory)  # noqa: B010
 
     def _log_to(self, path: Path) -> None:
-        """Write there what the process prints, and what its tests print to files of its own."""
+        """Write the process's output there, and the output of its tests to files of their own."""
         capture = self._config.pluginmanager.getplugin("capturemanager")
         if capture is not None:
             capture.stop_global_capturing()
@@ -176,7 +179,7 @@ class Lane:
         )
 
     def _tell(self, **event: object) -> None:
-        """Raises pytest.exit's exception when the runner has gone."""
+        """Raise pytest.exit's exception if the runner has ended."""
         content = json.dumps(event).encode() + b"\n"
         try:
             while content:

@@ -46,27 +46,28 @@ from tests.support.memory import memory_folder
 
 SLOWEST = 15
 MESSAGE_LINES, LINE_LETTERS = 8, 300
-"""So much of the end of a failure's message is shown at the end of the run."""
+"""The end of a failure's message that is shown at the end of the run."""
 FORGIVEN = 0 if LONG else 2
 """So many tests may have failed, if they pass when they run alone."""
 STUCK_SIGNALS = (SHOW, signal.SIGABRT, signal.SIGKILL)
-"""What the process of a stuck test is sent, one after the other: what it runs goes to its log."""
+"""Signals for the process of a stuck test, one after the other: its state goes to its log."""
 STUCK_STEP_SECONDS = 5.0
 END_LINES, STACK_LINES = 30, 200
-"""So much of the log of a process that came to grief."""
+"""The number of lines from the log of a process that failed."""
 STUCK_SECONDS = 3600 if LONG else 300
-"""The longest test takes a fifth of that where nothing else runs."""
+"""The longest test takes a fifth of this without other work."""
 GRACE_SECONDS = 60.0
-"""For processes that are told to stop: they end the servers that they started."""
+"""Time for processes that are told to stop: they end the servers that they started."""
 ROOM_BYTES = 4 * 2**30
-"""Free in memory, for all folders of the tests: no fsync is waited for there. Else they are on the
+"""Free memory for all folders of the tests: there no fsync waits. Otherwise they are on the
 disk."""
 KEEP_LITTLE = ("-o", "tmp_path_retention_policy=failed")
-"""A test's folder goes when it has passed."""
+"""A test's folder is deleted when it has passed."""
 REAP_SECONDS = 0.1
-"""Between two looks for orphans that have ended: their tests may wait for that."""
+"""The time between two checks for orphans that have ended: their tests may wait for that."""
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
-"""A variable that is not passed on: each of hundreds of processes would compile all it imports."""
+"""A variable that is not passed on: otherwise each of hundreds of processes would compile all its
+imports."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -77,30 +78,30 @@ class Process:
     number: int
     events: int
     turn: int
-    """What it waits for has happened: a byte is written there."""
+    """A byte is written there when the awaited event has happened."""
     log: Path
     pid: int | None = None
     """None until it is forked."""
     code: int | None = None
-    """What it ended with."""
+    """Its exit code."""
     partial: bytes = b""
     group: str = ""
     test: str = ""
-    """What runs now."""
+    """The running test."""
     began: float = 0.0
-    """When that did."""
+    """The start of that test."""
     stuck: int = 0
-    """So many signals it was sent for that."""
+    """The number of signals that it was sent for a stuck test."""
     groups: int = 0
     seconds: float = 0.0
     waits: bool = False
     quiet: bool = False
-    """It runs what comes after all others."""
+    """Whether it runs the tests that come after all others."""
     ended: bool = False
 
 
 class Lanes:
-    """Runs the tests of the checkout in ``folder`` and prints what came of it."""
+    """Runs the tests of the checkout in ``folder`` and prints the results."""
 
     def __init__(self, folder: Path, count: int, stuck_seconds: float = STUCK_SECONDS) -> None:
         self.folder = folder
@@ -109,24 +110,24 @@ class Lanes:
         self.weights: Counter[str] = Counter()
         """Seconds of each file."""
         self._collecting: subprocess.Popen[bytes] | None = None
-        """It ends when it has forked the processes."""
+        """The collecting process; it ends when it has forked the others."""
         self._log = Path()
-        """Its."""
+        """The log of that process."""
         self._collected: list[str] = []
         self._processes: list[Process] = []
         self._categories: Counter[str] = Counter()
         self._ran: Counter[str] = Counter()
         self._seconds: Counter[str] = Counter()
-        """Of each test, its set-up and tear-down too."""
+        """Seconds of each test, with its set-up and tear-down."""
         self._failures: dict[tuple[str, str], str] = {}
-        """Messages."""
+        """Messages of failures."""
         self._category: dict[str, str] = {}
-        """What became of each test, as pytest has it."""
+        """The result of each test, as pytest reports it."""
         self._unstable: dict[str, str] = {}
-        """Messages of those that passed later."""
+        """Messages of tests that passed later."""
 
     def run(self) -> int:
-        """The exit code: 0, 1, or 2 when interrupted."""
+        """Return the exit code: 0, 1, or 2 when interrupted."""
         began, interrupted = time.monotonic(), False
         _adopt_orphans()
         with memory_folder(ROOM_BYTES) as made:
@@ -177,7 +178,7 @@ class Lanes:
             os.close(descriptor)
 
     def _listen(self, seconds: float | None = None) -> None:
-        """Until all have ended, at most so long."""
+        """Wait until all have ended, at most so long."""
         limit = None if seconds is None else time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             for process in self._processes:
@@ -198,7 +199,7 @@ class Lanes:
                 self._reap()
 
     def _read(self, process: Process) -> bool:
-        """False at the end of its events: it has ended, or is about to."""
+        """Read its events; return False at their end: it has ended, or is about to."""
         content = os.read(process.events, 1 << 16)
         *lines, process.partial = (process.partial + content).split(b"\n")
         for line in lines:
@@ -209,7 +210,7 @@ class Lanes:
         return bool(content)
 
     def _wait_for(self, process: Process) -> None:
-        """Note how it ended; it is our child when the one that forked it has ended."""
+        """Note its exit code; it is our child when the process that forked it has ended."""
         if self._collecting is not None:
             self._collecting.wait()
         if process.pid is not None and process.code is None:
@@ -232,8 +233,8 @@ class Lanes:
             os.write(process.turn, b"1")
 
     def _end_stuck(self) -> list[Process]:
-        """End those whose test is stuck; returns those that have ended, though what they forked may
-        have their pipe still."""
+        """End processes whose test is stuck; return those that have ended, though their children
+        may still hold their pipe."""
         over = []
         for process in self._processes:
             if process.ended or process.pid is None or not process.test:
@@ -253,7 +254,7 @@ class Lanes:
         return over
 
     def _stop(self) -> None:
-        """Let all end what they started; kill those that do not come to an end."""
+        """Let all processes end their children; kill those that do not end."""
         if self._collecting is not None and self._collecting.poll() is None:
             _say("stopped in the collection")
             self._collecting.send_signal(signal.SIGINT)
@@ -267,7 +268,7 @@ class Lanes:
         self._listen(GRACE_SECONDS)
 
     def _end_all(self) -> None:
-        """Kill what still runs of all that came of this, by its process id."""
+        """Kill all remaining descendants by their process ids."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         if self._collecting is not None:
@@ -283,7 +284,7 @@ class Lanes:
 
     @staticmethod
     def _kill_left() -> None:
-        """What the processes left behind."""
+        """Kill processes that the lanes left behind."""
         while left := _children():
             for pid in left:  # and what they have started comes to us then
                 _say(f"killed what was left: {_name_of(pid)} ({pid})")
@@ -291,7 +292,7 @@ class Lanes:
                 os.waitpid(pid, 0)
 
     def _reap(self, ours_too: int = 0) -> None:
-        """Take leave of orphans that have ended, once it is known which are none."""
+        """Wait for orphans that have ended, once the processes of our own are known."""
         if any(process.pid is None and not process.ended for process in self._processes):
             return
         ours = {process.pid for process in self._processes}
@@ -299,7 +300,7 @@ class Lanes:
             os.waitpid(pid, os.WNOHANG)
 
     def _try_again(self, made: Path) -> None:
-        """Forgive what failed if it is little and passes alone."""
+        """Forgive failures if they are few and pass alone."""
         failed = sorted({test for test, _ in self._failures})
         if len(failed) > FORGIVEN or any(when == "collect" for _, when in self._failures):
             return
@@ -311,7 +312,7 @@ class Lanes:
                 self._unstable[test] = "\n".join(self._failures.pop(key) for key in of_it)
 
     def _passes(self, test: str, run: str, made: Path) -> bool:
-        """Whether ``test`` passes where ``run``, it or its file, runs with nothing beside it."""
+        """Return whether ``test`` passes if ``run`` (it or its file) runs alone."""
         _say(f"\n== once more, alone: {run}")
         report = made / "again.xml"
         command = [sys.executable, "-m", "pytest", run, f"--basetemp={made / 'again'}"]
@@ -366,7 +367,7 @@ class Lanes:
                 process.waits = True
 
     def _wrong(self) -> list[str]:
-        """What makes the run worth nothing, be every test passed."""
+        """Return why the run is worthless, even if every test passed."""
         wrong = []
         assert self._collecting is not None
         if code := self._collecting.returncode:
@@ -412,19 +413,20 @@ def _environment(made: Path) -> dict[str, str]:
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of what its own parent leaves behind, whatever session it is in."""
+    """Become the parent of processes that their own parent leaves behind, in any session."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
 
 
 def _children() -> set[int]:
-    """Process ids of our children, those that have ended and were not waited for included."""
+    """Return the process ids of our children, also of those that have ended and were not waited
+    for."""
     path = Path(f"/proc/self/task/{os.getpid()}/children")
     return {int(pid) for pid in path.read_text().split()}
 
 
 def _end_of(log: Path) -> str:
-    """Its last lines, or what ran in the process when it was stuck or crashed."""
+    """Return its last lines, or the state of the process when it was stuck or crashed."""
     text = log.read_text(errors="replace")
     for begins in (SHOWN, "Fatal Python error"):
         if begins in text:
@@ -437,7 +439,7 @@ def _name_of(pid: int) -> str:
 
 
 def _passed(test: str, report: Path) -> bool:
-    """Whether a report has the test as one that ran and passed, and not as skipped."""
+    """Return whether a report says that a test ran and passed, and was not skipped."""
     file, *names = test.split("::")
     *classes, name = names
     module = ".".join([file.removesuffix(".py").replace("/", "."), *classes])

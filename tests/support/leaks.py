@@ -1,7 +1,7 @@
-"""A search for secrets in everything that a crawler leaves behind or tells.
+"""A search for secrets in everything that a crawler leaves behind or prints.
 
-A secret is looked for as it is, and as it looks in a URL, in JSON, in base64 (as part of a longer
-text too: HTTP Basic, bodies in an export) and in hexadecimal; what is compressed is unpacked.
+A secret is searched as it is, and in its forms in a URL, in JSON, in base64 (also as part of a
+longer text: HTTP Basic, bodies in an export) and in hexadecimal; compressed data are unpacked.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from greencrawl.store.export.formats import FORMATS
 from tests.support.system import System
 
 KEPT = ("logins", "credentials.toml")
-"""Below a data folder: what holds secrets on purpose, with mode 0600."""
+"""Files below a data folder that have secrets on purpose, with mode 0600."""
 
 Place = tuple[str, bytes]
-"""(where, what is there)."""
+"""A place and its content."""
 
 _MOST_BYTES = 64 * 1024 * 1024
 
 
 def needles(secret: str) -> set[bytes]:
-    """What betrays a secret; it must have 8 bytes or more, so as not to be met by chance."""
+    """Return byte strings that reveal a secret; it must have 8 bytes or more, so that it does not
+    occur by chance."""
     plain, inside = secret.encode(), json.dumps(secret)[1:-1]
     assert len(plain) >= 8, "too short to be looked for"
     texts = [quote(secret, safe=""), quote(secret), quote_plus(secret)]
@@ -57,7 +58,7 @@ def needles(secret: str) -> set[bytes]:
 
 
 def leaks(secrets: Iterable[str], places: Iterable[Place]) -> list[str]:
-    """ "WHERE: SECRET's beginning" of each place that holds one, in any of its forms."""
+    """Return "WHERE: SECRET's beginning" for each place with a secret, in any of its forms."""
     wanted = [(secret, needles(secret)) for secret in sorted(secrets)]
     found = []
     for where, content in places:
@@ -68,8 +69,8 @@ def leaks(secrets: Iterable[str], places: Iterable[Place]) -> list[str]:
 
 
 def told(system: System, crawl: str, urls: Sequence[str]) -> Iterator[Place]:
-    """What the running broker answers to every GET, what the commands print, and how the
-    processes were started; ``urls`` are some of the crawl's."""
+    """Yield the running broker's answers to every GET, the output of commands, and the command
+    lines of the processes; ``urls`` are some of the crawl's."""
     hosts = {url.split("/")[2] for url in urls}
     paths = ["/metrics", "/openapi.json", "/healthz", "/readyz", "/v1/stats", "/v1/crawls"]
     paths += [f"/v1/crawls/{crawl}", f"/v1/stats?crawl={crawl}", f"/v1/dead?crawl={crawl}"]
@@ -87,7 +88,7 @@ def told(system: System, crawl: str, urls: Sequence[str]) -> Iterator[Place]:
 
 
 def exported(system: System, crawl: str, folder: Path) -> Iterator[Place]:
-    """The crawl in each format of export."""
+    """Yield the crawl in each format of export."""
     for format_ in FORMATS:
         path = folder / f"leaks.{format_}"
         wanted = ["--bodies"] if format_ == "jsonl" else []
@@ -97,7 +98,7 @@ def exported(system: System, crawl: str, folder: Path) -> Iterator[Place]:
 
 
 def in_redis(url: str) -> Iterator[Place]:
-    """Every key with its value."""
+    """Yield every key with its value."""
     with closing(redis.Redis.from_url(url)) as client:
         for key in client.scan_iter(count=1000):
             name = key.decode(errors="replace")
@@ -105,8 +106,11 @@ def in_redis(url: str) -> Iterator[Place]:
 
 
 def in_files(folder: Path) -> Iterator[Place]:
-    """Every file below ``folder``, its name too, but for those in :data:`KEPT`; and every row of
-    SQLite, unpacked. Nothing may be writing to them."""
+    """Yield every file below ``folder``, with its name, except those in :data:`KEPT`; and every row
+    of SQLite, unpacked.
+
+    Nothing may be writing to them.
+    """
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
         if not path.is_file() or set(inside.parts) & set(KEPT):
@@ -121,7 +125,7 @@ def in_files(folder: Path) -> Iterator[Place]:
 
 
 def unpacked(content: bytes) -> bytes:
-    """gzip, members one after the other, zlib or zstd undone; anything else as it is."""
+    """Return content unpacked: gzip with several members, zlib or zstd; anything else unchanged."""
     if content[:2] == b"\x1f\x8b":
         return gzip.decompress(content)
     if content[:4] == b"\x28\xb5\x2f\xfd":
@@ -133,7 +137,7 @@ def unpacked(content: bytes) -> bytes:
 
 
 def command(system: System, *arguments: str) -> bytes:
-    """What ``greencrawl`` prints, on both streams. Raises AssertionError if it fails."""
+    """Return the output of ``greencrawl`` on both streams. Raises AssertionError if it fails."""
     said, environ = io.StringIO(), environment(system)
     with patch.dict(os.environ, environ, clear=True), redirect_stdout(said), redirect_stderr(said):
         code = main(list(arguments))
@@ -142,7 +146,7 @@ def command(system: System, *arguments: str) -> bytes:
 
 
 def environment(system: System) -> dict[str, str]:
-    """Of a command on the worker."""
+    """Return the environment of a command on the worker."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
     given = {**system.variables, **system.secrets}
     return kept | {f"GREENCRAWL_{k}": v for k, v in given.items() if v}
@@ -157,7 +161,7 @@ def _page_paths(system: System, crawl: str) -> list[str]:
 
 
 def _get(system: System, path: str) -> bytes:
-    """Head and body of the answer, also of one that refuses."""
+    """Return head and body of the answer, also of a refusal."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{system.port}{path}", timeout=30) as answer:
             return str(answer.headers).encode() + bytes(answer.read())

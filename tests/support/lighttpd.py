@@ -1,4 +1,4 @@
-"""A real lighttpd of files behind HTTP Basic and Digest, stopped by process id."""
+"""A real lighttpd with files behind HTTP Basic and Digest, stopped by process id."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ $SERVER["socket"] == "{address}:{port}" {{
 """
 
 ADDRESSES = {"basic": "127.0.0.3", "MD5": "127.0.0.4", "SHA-256": "127.0.0.5"}
-"""Where which way is asked for; by the algorithm of Digest."""
+"""The address of each kind of authentication; by the algorithm of Digest."""
 
 
 class Lighttpd:

@@ -32,7 +32,7 @@ START_SECONDS = 60.0
 
 
 def line(text: str, /, at_ms: int | None = None, level: str = "info", **fields: object) -> str:
-    """A line as processes say it."""
+    """Return a log line as processes write it."""
     now = time.time() if at_ms is None else at_ms / 1000
     said = {
         "event": text,
@@ -43,7 +43,7 @@ def line(text: str, /, at_ms: int | None = None, level: str = "info", **fields: 
 
 
 def post(url: str, lines: Sequence[str | bytes], token: str = "", **query: object) -> Any:
-    """Send lines, as a sender does; raises urllib.error.HTTPError."""
+    """Send lines like a sender; raises urllib.error.HTTPError."""
     body = b"\n".join(one.encode() if isinstance(one, str) else one for one in lines)
     given = {"member": "w-0", "incarnation": 1, "first": 1, **query}
     asked = "&".join(f"{name}={value}" for name, value in given.items())
@@ -57,7 +57,7 @@ def post(url: str, lines: Sequence[str | bytes], token: str = "", **query: objec
 
 
 def get(url: str, token: str = "", **query: object) -> Any:
-    """What a logger has; raises urllib.error.HTTPError."""
+    """Return the answer of a logger; raises urllib.error.HTTPError."""
     asked = "&".join(f"{name}={value}" for name, value in {"since": "1d", **query}.items())
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = urllib.request.Request(f"{url}/v1/logs?{asked}", headers=headers)
@@ -66,7 +66,7 @@ def get(url: str, token: str = "", **query: object) -> Any:
 
 
 def everything(url: str, **query: object) -> list[dict[str, Any]]:
-    """All lines of a logger, page by page."""
+    """Return all lines of a logger, page by page."""
     found: list[dict[str, Any]] = []
     after = ""
     while True:
@@ -79,9 +79,11 @@ def everything(url: str, **query: object) -> list[dict[str, Any]]:
 
 @contextmanager
 def logger_here(folder: Path, token: str = "", port: int = 0) -> Iterator[tuple[str, Intake]]:
-    """A logger in this process; its address, and what takes its lines. No minute passes in it:
-    lines are written where a test, or a sender, says so. What is in memory at the end is lost, as
-    by kill -9."""
+    """Run a logger in this process; yield its address, and the object that takes its lines.
+
+    No minute passes in it: lines are written when a test, or a sender, says so. Lines in memory at
+    the end are lost, as after kill -9.
+    """
     intake = Intake(Archive(folder, 14))
     app = LoggerApp(intake.archive, intake, Guard(token, ""))
     server = WSGIServer(("127.0.0.1", port or free_port()), app.wsgi, log=None, spawn=50)
@@ -108,7 +110,7 @@ class LoggerProcess:
         self.process: subprocess.Popen[bytes] | None = None
 
     def spawn(self) -> subprocess.Popen[bytes]:
-        """Run it without waiting; what it says goes to ``log`` in the folder."""
+        """Start it without waiting; its output goes to ``log`` in the folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
         kept = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
         given = {f"GREENCRAWL_{key.upper()}": value for key, value in self.settings.items()}
@@ -123,7 +125,7 @@ class LoggerProcess:
         return self.process
 
     def limit(self, file_bytes: int) -> None:
-        """From now on no file of it gets longer, as on a full disk; 0: as long as it likes."""
+        """Limit the length of its files from now on, as on a full disk; 0: no limit."""
         assert self.process is not None
         soft = file_bytes or resource.RLIM_INFINITY
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (soft, resource.RLIM_INFINITY))
@@ -149,13 +151,13 @@ class LoggerProcess:
         return (self.folder / "log").read_text()
 
     def kill(self) -> None:
-        """SIGKILL, as a power cut would."""
+        """Send SIGKILL, as in a power cut."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
 
     def stop(self) -> int:
-        """SIGTERM; the exit code."""
+        """Send SIGTERM; return the exit code."""
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)

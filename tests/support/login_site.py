@@ -1,7 +1,7 @@
 """A site with a login form, as a real HTTP server: sessions, CSRF tokens, redirects, and a log.
 
-Pages under ``/in/`` are for those who are logged in. What a visitor without a session gets there is
-``anonymous``: a redirect to the login page, the form in the page's place with status 200, or a 401.
+Pages under ``/in/`` are for logged-in users. ``anonymous`` says what a visitor without a session
+gets there: a redirect to the login page, the form in the page's place with status 200, or a 401.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FORM = """<!doctype html><title>Log in</title>{error}
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as it came in."""
+    """A request as it arrived."""
 
     method: str
     path: str
@@ -97,7 +97,7 @@ class LoginSite:
         return f"http://{self.address}:{self._server.server_port}"
 
     def kill_sessions(self) -> None:
-        """Whoever was in is out."""
+        """End all sessions."""
         self._sessions.clear()
 
     def _serve(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
@@ -132,7 +132,7 @@ class LoginSite:
         return redirect(f"/login?next={asked.path}", ("Set-Cookie", "session=; Max-Age=0; Path=/"))
 
     def form(self, error: str = "") -> Answered:
-        """The login page, whose token is good once and only with its cookie."""
+        """Return the login page, whose token is valid once and only with its cookie."""
         token = secrets.token_hex(8)
         self._tokens.add(token)
         cookie = ("Set-Cookie", f"csrf={token}; Path=/")
@@ -140,7 +140,7 @@ class LoginSite:
         return html(text, 200, cookie)
 
     def logged_in(self, asked: Asked) -> Answered:
-        """The answer to the form."""
+        """Return the answer to the form."""
         given = asked.fields
         token = given.get("csrf", "")
         if token not in self._tokens or asked.cookies.get("csrf") != token:

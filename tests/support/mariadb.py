@@ -38,7 +38,7 @@ class MariaDb(LocalServer):
         return f"mysql://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{DATABASE}"
 
     def database(self, name: str) -> str:
-        """Make an empty database; returns its URL."""
+        """Make an empty database; return its URL."""
         with self.root() as connection, connection.cursor() as db:
             db.execute(f"CREATE DATABASE {name}")
         return f"{self.url.rpartition('/')[0]}/{name}"
@@ -59,7 +59,7 @@ def local_cluster(folder: Path) -> LocalCluster:
 
 
 def _link_template(folder: Path) -> None:
-    """To an empty data folder that is made once for all."""
+    """Link to an empty data folder that is made once for all."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "template").exists():
         (folder / "template").symlink_to(_template())

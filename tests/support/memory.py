@@ -1,4 +1,4 @@
-"""Folders in memory for tests in which no disk is tried: no fsync is waited for there."""
+"""Folders in memory for tests that do not test a disk: there no fsync waits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from pathlib import Path
 
 SHARED = Path("/dev/shm")
 SPARE_BYTES = 2**30
-"""A server takes a fifth of it; containers often have less, and then the disk must do."""
+"""A server takes a fifth of it; containers often have less, and then the disk is used."""
 
 
 @contextmanager
 def memory_folder(spare_bytes: int = SPARE_BYTES) -> Iterator[Path]:
-    """Gone at the end. On the disk where there is no such room in memory."""
+    """Yield a folder that is deleted at the end.
+
+    It is on the disk if there is no such room in memory.
+    """
     roomy = SHARED.is_dir() and shutil.disk_usage(SHARED).free >= spare_bytes
     with tempfile.TemporaryDirectory(prefix="test-", dir=SHARED if roomy else None) as folder:
         yield Path(folder)

@@ -27,7 +27,7 @@ def server() -> Iterator[MariaDb]:
 
 @pytest.fixture
 def topology(server: MariaDb) -> Iterator[Topology]:
-    """Of the server, with an empty database."""
+    """Return the topology of the server, with an empty database."""
     name = f"t{next(_names)}"
     with server.root() as connection, connection.cursor() as db:
         db.execute(f"CREATE DATABASE {name}")
@@ -37,7 +37,7 @@ def topology(server: MariaDb) -> Iterator[Topology]:
 
 
 def rows_of(topology: Topology, sql: str) -> list[tuple[Any, ...]]:
-    """What a plain connection reads, or changes."""
+    """Read or change rows with a plain connection; return them."""
     connection = connect(topology, topology.masters[0])
     with connection.cursor() as db:
         db.execute(sql)
@@ -48,7 +48,7 @@ def rows_of(topology: Topology, sql: str) -> list[tuple[Any, ...]]:
 
 @contextmanager
 def held(topology: Topology, table: str) -> Iterator[None]:
-    """Nobody else gets at ``table``: a transaction stops there with all its locks."""
+    """Lock ``table``: a transaction of others stops there with all its locks."""
     connection = connect(topology, topology.masters[0])
     with connection.cursor() as db:
         db.execute(f"LOCK TABLES {table} WRITE")
@@ -59,7 +59,7 @@ def held(topology: Topology, table: str) -> Iterator[None]:
 
 @contextmanager
 def held_row(topology: Topology, table: str, where: str) -> Iterator[None]:
-    """Nobody else gets at the rows of ``table`` that a key finds: who comes there waits."""
+    """Lock the rows of ``table`` that a key finds: others wait there."""
     connection = connect(topology, topology.masters[0])
     connection.begin()
     with connection.cursor() as db:

@@ -33,7 +33,7 @@ class Signed:
 
 @dataclass
 class _Validator(RequestValidator):
-    """What the provider knows: one client, the tokens it gave out, the nonces it saw."""
+    """The provider's data: one client, the given tokens, the seen nonces."""
 
     client_key: str
     client_secret: str
@@ -137,7 +137,7 @@ class OAuth1Site:
         self.client_secret = f"secret-{secrets.token_urlsafe(18)}"
         self.token = f"token-{secrets.token_urlsafe(18)}"
         self.token_secret = f"tokensecret-{secrets.token_urlsafe(18)}"
-        """A token as a provider shows it to the client's owner."""
+        """A token that a provider shows to the client's owner."""
         self.asked: list[Signed] = []
         self._known = _Validator(
             self.client_key, self.client_secret, {self.token: self.token_secret}
@@ -160,18 +160,18 @@ class OAuth1Site:
         return f"http://{self.address}:{self.port}{path}"
 
     def page(self, number: int) -> str:
-        """The path of a page, as its link has it."""
+        """Return the path of a page, as in its link."""
         return f"/p/{number}?q=a%20b%2Bc%26d&q=%C3%BC&empty="
 
     def secrets(self) -> set[str]:
-        """What nobody but the client and the provider may know."""
+        """Return everything that only the client and the provider may know."""
         found = {self.client_secret, *self._known.tokens, *self._known.tokens.values()}
         for token in self._known.request_tokens.values():
             found |= {token["oauth_token"], token["oauth_token_secret"]}
         return found
 
     def revoke(self) -> None:
-        """No token is good any more."""
+        """Make all tokens invalid."""
         self._known.tokens.clear()
 
     # -- WSGI

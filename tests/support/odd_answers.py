@@ -1,6 +1,6 @@
-"""Answers that depart from the standard: those that browsers or curl read, and dangerous ones.
+"""Answers that deviate from the standard: those that browsers or curl read, and dangerous ones.
 
-All that are to be read have the body "hello".
+All readable ones have the body "hello".
 """
 
 from __future__ import annotations
@@ -81,4 +81,4 @@ DANGEROUS: dict[str, bytes] = {
     "no status": b"HTTP/1.1 OK\r\n" + END,
     "markup": b"<html>hello</html>\r\n\r\n",
 }
-"""Refused: where their bodies end would be a guess, or they are no HTTP."""
+"""Refused answers: the end of their bodies would be a guess, or they are not HTTP."""

@@ -1,6 +1,6 @@
-"""What processes of earlier versions do with a SQLite store: their statements, frozen.
+"""The statements of earlier versions' processes on a SQLite store, frozen.
 
-Plain SQL on purpose: today's code must not be what yesterday's rows are made with.
+Plain SQL on purpose: today's code must not make yesterday's rows.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ def merge_links(old: bytes, new: bytes) -> bytes:
 
 
 def old_hash(body: bytes) -> int:
-    """A number of 63 bits, as the other hash was that rows had for their bodies."""
+    """Return a number of 63 bits, like the other hash that rows had for their bodies."""
     return int.from_bytes(hashlib.blake2b(body, digest_size=8).digest(), "big", signed=True) >> 1
 
 
 def create(path: Path, version: int) -> None:
-    """A database as the version with ``version`` migrations left it, empty."""
+    """Create an empty database as the version with ``version`` migrations left it."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute(

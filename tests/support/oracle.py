@@ -1,4 +1,4 @@
-"""Judges: what is wrong with a log or a store. Each returns findings in words; [] is a pass."""
+"""Checkers of logs and stores. Each returns findings in words; [] is a pass."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from itertools import pairwise
 from tests.support.site_server import Hit
 
 SHOWN = 10
-"""Findings that are printed of a long list."""
+"""Number of findings of a long list that are printed."""
 
 
 def by_host(hits: Iterable[Hit]) -> dict[str, list[Hit]]:
-    """Hits of each address, in order of arrival."""
+    """Return the hits of each address, in order of arrival."""
     hosts: dict[str, list[Hit]] = {}
     for hit in sorted(hits, key=lambda hit: hit.arrived):
         hosts.setdefault(hit.address, []).append(hit)
@@ -21,7 +21,7 @@ def by_host(hits: Iterable[Hit]) -> dict[str, list[Hit]]:
 
 
 def impolite(hits: Iterable[Hit], delay: float) -> list[str]:
-    """Pairs at one host whose arrivals are closer than ``delay`` seconds, or that overlap.
+    """Return pairs at one host whose arrivals are closer than ``delay`` seconds, or that overlap.
 
     Robots and redirects count like every request, and nothing is forgiven.
     """
@@ -42,7 +42,8 @@ def impolite(hits: Iterable[Hit], delay: float) -> list[str]:
 
 
 def closest(hits: Iterable[Hit]) -> float:
-    """The least time in seconds between two arrivals at one host; infinity if there is no pair."""
+    """Return the least time in seconds between two arrivals at one host; infinity if there is no
+    pair."""
     gaps = (
         after.arrived - before.arrived
         for log in by_host(hits).values()
@@ -52,19 +53,20 @@ def closest(hits: Iterable[Hit]) -> float:
 
 
 def requests_of(hits: Iterable[Hit], port: int) -> Counter[str]:
-    """Requests by absolute URL, robots.txt apart."""
+    """Return requests by absolute URL, without robots.txt."""
     return Counter(
         f"http://{hit.address}:{port}{hit.target}" for hit in hits if hit.target != "/robots.txt"
     )
 
 
 def refetched(requests: Mapping[str, int]) -> int:
-    """Requests beyond the first of each URL."""
+    """Return the number of requests beyond the first of each URL."""
     return sum(count - 1 for count in requests.values())
 
 
 def not_once(requests: Mapping[str, int], expected: Collection[str]) -> list[str]:
-    """URLs that were not requested exactly once, or should not have been requested at all."""
+    """Return URLs that were not requested exactly once, or should not have been requested at
+    all."""
     return [
         *(f"{url} requested {n} times" for url, n in requests.items() if n != 1),
         *differences(requests, expected, "requested"),
@@ -72,7 +74,7 @@ def not_once(requests: Mapping[str, int], expected: Collection[str]) -> list[str
 
 
 def differences(found: Collection[str], expected: Collection[str], what: str) -> list[str]:
-    """URLs that are only on one side."""
+    """Return URLs that are only on one side."""
     have, want = set(found), set(expected)
     return [
         *(f"{url} not {what}" for url in sorted(want - have)),
@@ -81,6 +83,6 @@ def differences(found: Collection[str], expected: Collection[str], what: str) ->
 
 
 def shown(findings: list[str]) -> str:
-    """Findings for a person: the first few, and how many there are."""
+    """Return findings for a person: the first few, and their number."""
     more = f"\n… and {len(findings) - SHOWN} more" if len(findings) > SHOWN else ""
     return "\n".join(findings[:SHOWN]) + more

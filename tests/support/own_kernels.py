@@ -1,4 +1,4 @@
-"""Kernels of a user's that misbehave by what is in the URL, and one that behaves."""
+"""Kernels of a user that misbehave depending on the URL, and one that behaves."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Nameless(Kernel):
 
 
 class Greedy(Kernel):
-    """It calls itself as the default kernel is called."""
+    """It has the name of the default kernel."""
 
     name = "http"
 

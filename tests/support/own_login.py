@@ -1,4 +1,4 @@
-"""A user's own logins, as the documentation shows them."""
+"""Logins of a user, as in the documentation."""
 
 from __future__ import annotations
 

@@ -25,15 +25,15 @@ STUCK_SECONDS = 30.0
 
 
 class Paced:
-    """One greenlet. It begins with :meth:`step`."""
+    """One greenlet. :meth:`step` starts it."""
 
     def __init__(self, pace: Pace, name: str, work: Callable[[], Any]) -> None:
         self.name = name
         self.owner: Any = None
         self.duty: Duty | None = None
-        """Under which it goes on, where it does."""
+        """The duty under which it runs, if any."""
         self.before = ""
-        """The call of the store, or "redis", that it stands before."""
+        """The call of the store, or "redis", before which it stands."""
         self.result: Any = None
         self.error: Exception | None = None
         self.over = False
@@ -58,7 +58,7 @@ class Paced:
         self._go.clear()
 
     def step(self, steps: int) -> bool:
-        """Let up to so many calls go out; True when it is through. Raises what it raised."""
+        """Let up to so many calls run; return True when it has ended. Raises its exception."""
         for _ in range(steps):
             self._wait()
             if self.over:
@@ -79,7 +79,7 @@ class Paced:
 
 
 class Pace:
-    """All paced greenlets of a test, and the turned clock."""
+    """All paced greenlets of a test, and the clock that the test sets."""
 
     def __init__(self) -> None:
         self.known: dict[Any, Paced] = {}
@@ -89,14 +89,14 @@ class Pace:
         return Paced(self, name, work)
 
     def gate(self, before: str = "") -> None:
-        """Where a paced greenlet stands; others pass."""
+        """The point at which a paced greenlet stops; others pass."""
         paced = self.known.get(gevent.getcurrent())
         if paced is not None:
             paced.before = before
             paced.stand()
 
     def living(self) -> list[Paced]:
-        """In the order in which they began."""
+        """Return them in the order of their starts."""
         self.known = {g: paced for g, paced in self.known.items() if not paced.over}
         return list(self.known.values())
 
@@ -125,7 +125,8 @@ class Pace:
         service.admissions.admit = gated  # type: ignore[method-assign]
 
     def gevent(self) -> Any:
-        """Stands for the module where it spawns and sleeps: what it spawns is paced."""
+        """Return a replacement for the module where it spawns and sleeps: its greenlets are
+        paced."""
 
         def spawn(work: Callable[..., Any], *args: Any) -> Any:
             return self.begin(work.__name__, lambda: work(*args)).greenlet
@@ -141,7 +142,7 @@ class Pace:
         return clock.epoch_ms() + round(self.shift_ms)
 
     def now_ms(self) -> float:
-        """True time of the test."""
+        """Return the true time of the test."""
         return self.monotonic() * 1000
 
 

@@ -1,4 +1,4 @@
-"""A user's hook that fails on pages that say that they are broken."""
+"""A user's hook that fails on pages whose text says that they are broken."""
 
 from __future__ import annotations
 

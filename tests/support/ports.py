@@ -12,10 +12,10 @@ from greencrawl.schema.errors import Unavailable
 from greencrawl.worker.http.addresses import BAD_PORTS, SERVICE_PORTS
 
 PORTS = range(10_000, 32_000)
-"""Below the ports that outgoing connections are given: one that is free now stays free."""
+"""Below the ports of outgoing connections: a port that is free now stays free."""
 KEPT = 100
 _UNUSABLE = BAD_PORTS | SERVICE_PORTS
-"""Nothing is fetched from them."""
+"""Nothing is fetched from these."""
 
 _tokens: deque[socket.socket] = deque()
 """Of the last ports given out: UDP sockets of the same number, which nothing else uses. Another
@@ -24,7 +24,7 @@ test process passes over such a port although its server does not listen yet, or
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on and that no other test process holds, all different."""
+    """Return ports on which nobody listens and that no other test process holds, all different."""
     found: list[int] = []
     first = random.randrange(len(PORTS))  # to shuffle them all would take 6 ms of CPU each time
     for port in chain(PORTS[first:], PORTS[:first]):
@@ -47,7 +47,7 @@ def free_port() -> int:
 
 
 def _token(port: int) -> socket.socket | None:
-    """None if the port is somebody's."""
+    """Reserve a port; return None if it is in use."""
     token = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with socket.socket() as probe, suppress(OSError):
         token.bind(("127.0.0.1", port))

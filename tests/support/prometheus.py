@@ -1,4 +1,4 @@
-"""Prometheus and its promtool, and what the board and the alerts ask them."""
+"""Prometheus and its promtool, and the queries of the dashboard and the alerts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LABELS = re.compile(r"\b(?:by|on) \([^)]*\)")
 
 
 def board_queries() -> list[tuple[str, str]]:
-    """(title of the panel, expression) of each query of the board."""
+    """Return (title of the panel, expression) of each query of the dashboard."""
     board = json.loads(BOARD.read_text(encoding="utf-8"))
     return [
         (panel["title"], target["expr"])
@@ -43,18 +43,18 @@ def board_queries() -> list[tuple[str, str]]:
 
 
 def alerts() -> dict[str, dict[str, Any]]:
-    """Name → rule."""
+    """Return the rules by name."""
     (group,) = yaml.safe_load((FOLDER / "rules.yml").read_text(encoding="utf-8"))["groups"]
     return {rule["alert"]: rule for rule in group["rules"]}
 
 
 def names(expression: str) -> set[str]:
-    """Metrics that an expression asks for."""
+    """Return the metrics in an expression."""
     return set(_NAME.findall(_LABELS.sub("", _STRING.sub("", expression))))
 
 
 def promtool(*arguments: str, cwd: Path | None = None, text: str = "") -> str:
-    """What it says. Raises AssertionError, with that, if it finds anything wrong."""
+    """Return its output. Raises AssertionError with the output if it finds an error."""
     done = subprocess.run(
         ["promtool", *arguments], cwd=cwd, input=text, capture_output=True, text=True, check=False
     )
@@ -110,13 +110,14 @@ class Prometheus:
             return False
 
     def ask(self, path: str, **query: str) -> Any:
-        """The ``data`` of an answer of its API."""
+        """Return the ``data`` of an answer of its API."""
         address = f"http://127.0.0.1:{self._port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         with urllib.request.urlopen(address, timeout=10) as answer:
             return json.load(answer)["data"]
 
     def evaluate(self, expression: str) -> list[dict[str, Any]]:
-        """The vector that an expression is now; variables of the board stand for all there is."""
+        """Return the present vector of an expression; variables of the dashboard stand for all
+        values."""
         filled = expression.replace("$__rate_interval", "10s").replace("$crawl", ".*")
         found: list[dict[str, Any]] = self.ask("query", query=filled.replace("$instance", ".*"))[
             "result"

@@ -1,6 +1,6 @@
-"""Proxies that do to traffic what networks do: hold it, lose it, lead it elsewhere, repeat it.
+"""Proxies that do to traffic what networks do: delay it, lose it, redirect it, repeat it.
 
-They run in the caller's gevent hub, which must go on turning.
+They run in the caller's gevent hub, which must keep running.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gevent.server import StreamServer
 
 Address = tuple[str, int]
 Target = Address | Callable[[], Address]
-"""An address, or where to look it up at each connection."""
+"""An address, or a function that returns it at each connection."""
 Mode = Literal["pass", "hold", "drop"]
 
 CHUNK = 65536
@@ -30,7 +30,7 @@ MAX_HEAD_BYTES = 64 * 1024
 
 
 def address_of(url: str) -> Address:
-    """Host and port that a URL names; both must be there."""
+    """Return host and port of a URL; both must be there."""
     parts = urlsplit(url)
     if parts.hostname is None or parts.port is None:
         raise ValueError(f"no host and port: {url}")
@@ -56,7 +56,7 @@ class TcpProxy:
         self.mode: Mode = "pass"
         self.port = 0
         self.connections = 0
-        """Accepted so far."""
+        """Connections accepted so far."""
         self.lost_bytes = 0
         """Bytes dropped so far."""
         self._flowing = Event()
@@ -66,7 +66,7 @@ class TcpProxy:
 
     @property
     def address(self) -> str:
-        """``127.0.0.1:port``, for a scheme to be put before it."""
+        """Return ``127.0.0.1:port``, without a scheme."""
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> TcpProxy:
@@ -76,7 +76,7 @@ class TcpProxy:
         return self
 
     def stop(self) -> None:
-        """Listen no more and end every connection."""
+        """Stop listening and end every connection."""
         if self._server is not None:
             self._server.stop(timeout=0.1)
         self.reset()
@@ -98,7 +98,7 @@ class TcpProxy:
         self._flowing.clear()
 
     def drop(self) -> None:
-        """Swallow what peers send. A connection that lost bytes is reset once mended."""
+        """Drop the data that peers send. A connection that lost bytes is reset once mended."""
         self.mode = "drop"
         self._flowing.set()
 
@@ -169,7 +169,7 @@ class _Link:
                 self._server.close()
 
     def reset(self) -> None:
-        """End both sides by a reset, so that nothing half-sent looks whole."""
+        """End both sides by a reset, so that nothing half-sent looks complete."""
         for sock in (self._client, self._server):
             if sock is not None and sock.fileno() >= 0:
                 linger = struct.pack("ii", 1, 0)
@@ -212,7 +212,7 @@ class Repeater:
         self.delivered: Counter[str] = Counter()
         self.statuses: Counter[int] = Counter()
         self.failed: Counter[str] = Counter()
-        """Copies that got no answer, by what went wrong."""
+        """Copies without an answer, by the error."""
         self._random = random.Random(seed)
         self._under_way: set[gevent.Greenlet[..., Any]] = set()
         self._server: StreamServer | None = None
@@ -238,7 +238,7 @@ class Repeater:
         return f"http://127.0.0.1:{self.port}"
 
     def settle(self, seconds: float) -> bool:
-        """Wait until no copy is under way any more; False if some still are."""
+        """Wait until no copy is on its way any more; return False if some still are."""
         gevent.joinall(list(self._under_way), timeout=seconds)
         return not self._under_way
 
@@ -258,7 +258,7 @@ class Repeater:
             client.close()
 
     def _deliver(self, head: bytes, body: bytes) -> bytes | None:
-        """Send the copies; the first answer, or None if no copy got one."""
+        """Send the copies; return the first answer, or None if no copy got one."""
         method, path = head.split(b" ", 2)[:2]
         name = f"{method.decode()} {path.decode().partition('?')[0]}"
         request = _closing(head) + body
@@ -298,9 +298,9 @@ class Repeater:
 
 
 def _read_message(sock: socket.socket, buffer: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """Head (with its empty line), body, and what came behind; None at a clean end.
+    """Return head (with its empty line), body, and the bytes after it; None at a clean end.
 
-    Raises ConnectionError if the message is cut off. Knows Content-Length only, as brokers do.
+    Raises ConnectionError if the message is cut off. It knows only Content-Length, like brokers.
     """
     while (end := buffer.find(b"\r\n\r\n")) < 0:
         data = sock.recv(CHUNK)
@@ -330,14 +330,14 @@ def _field(head: bytes, name: bytes) -> bytes:
 
 
 def _closing(head: bytes) -> bytes:
-    """The request's head, asking for the connection to be closed behind the answer."""
+    """Return the request's head with a request to close the connection after the answer."""
     lines = head[:-4].split(b"\r\n")
     kept = [line for line in lines if not line.lower().startswith(b"connection:")]
     return b"\r\n".join([*kept, b"Connection: close"]) + b"\r\n\r\n"
 
 
 def _exchange(target: Address, request: bytes) -> bytes:
-    """Send a request; its answer as the client is to see it: whole, and kept alive."""
+    """Send a request; return its answer as the client has to see it: complete, and kept alive."""
     with socket.create_connection(target, CONNECT_SECONDS) as sock:
         sock.settimeout(None)
         sock.setsockopt(plain_socket.IPPROTO_TCP, plain_socket.TCP_NODELAY, 1)

@@ -1,4 +1,4 @@
-"""A frontier in a few dictionaries, for tests of the HTTP face that turn what it answers."""
+"""A frontier in a few dictionaries, for tests of the HTTP API that change its answers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class QueueDouble:
     seen: dict[int, list[str]] = field(default_factory=dict)
     sums: dict[int, Sums | None] = field(default_factory=dict)
     states: dict[int, str] = field(default_factory=dict)
-    """As every partition has them, and what was told of a version: see ``lua/crawls/crawl.lua``."""
+    """The states in every partition, and the received versions: see ``lua/crawls/crawl.lua``."""
     told: list[tuple[int, str]] = field(default_factory=list)
     ticks: list[int] = field(default_factory=list)
     repaired: list[bool] = field(default_factory=list)
@@ -88,7 +88,7 @@ class QueueDouble:
     lost: set[int] = field(default_factory=set)
     """Partitions of another node, which is away."""
     lost_node: str = ""
-    """Id of a node that is away: what has "lost" in its URL belongs there."""
+    """Id of a node that is away: URLs with "lost" in them belong there."""
     admissions: int = 0
 
     def holding(self, duty: Duty) -> QueueDouble:
@@ -323,7 +323,8 @@ class OutagesDouble:
 
 
 class BeatsDouble:
-    """Beats in a dictionary, which do not end; ``away`` makes every call raise Unavailable."""
+    """Heartbeats in a dictionary, which do not expire; ``away`` makes every call raise
+    Unavailable."""
 
     def __init__(self) -> None:
         self.away = False

@@ -1,7 +1,7 @@
-"""A raw-socket server for every kind of peer, the broken ones above all.
+"""A raw-socket server for every kind of peer, above all for broken ones.
 
-A behaviour is a function of the connected socket, called once a whole request has arrived.
-It returns True to keep the connection for a next request; otherwise the connection is closed.
+A behaviour is a function of the connected socket, called once a whole request has arrived. It
+returns True to keep the connection for a next request; otherwise the connection is closed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 class RawServer:
     """Serves ``behaviours`` by path on a free loopback port; a context manager.
 
-    ``requests`` holds the head of every request that arrived, in order, ``bodies`` what came with
-    it, and ``connections`` how many connections were accepted.
+    ``requests`` has the head of every request that arrived, in order, ``bodies`` their bodies, and
+    ``connections`` the number of accepted connections.
     """
 
     def __init__(
