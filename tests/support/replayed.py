@@ -1,6 +1,6 @@
-"""A site as WARC, as it is crawled and as it is exported later, beside what the site itself says.
+"""A site as WARC, as crawled and as exported later, compared with the site itself.
 
-warcio checks and replays the files; the judge is the site, asked again.
+warcio checks and replays the files; the site, asked again, has the right answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support.system import System
 from tests.support.walk import http_fetch, walk
 
 NAMES = ("location", "content-type", "content-length")
-"""Headers that a replay has as the site says them."""
+"""Headers that a replay has in the same form as the site."""
 
 
 @dataclass(frozen=True)

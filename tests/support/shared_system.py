@@ -12,7 +12,7 @@ from tests.support.system import System
 
 @contextmanager
 def shared_system(folder: Path, *, processes: int = 1, **settings: str) -> Iterator[System]:
-    """Started, with a Redis of its own; to start one takes longer than most crawls of a test."""
+    """Start a system with a Redis of its own; its start takes longer than most crawls of a test."""
     redis_server = RedisServer(folder / "redis").start()
     try:
         with System(folder, [redis_server.url], processes=processes, **settings).start() as system:

@@ -1,4 +1,5 @@
-"""An HTTP server whose log is the evidence: what arrived where, when, and how it was answered.
+"""An HTTP server whose log is the evidence: which request arrived where, when, and how it was
+answered.
 
 It speaks just enough HTTP/1.1 for a crawler (GET and HEAD, keep-alive), on any number of loopback
 addresses that share one port, each of which counts as a host of its own.
@@ -24,7 +25,7 @@ _TIMESPEC = struct.Struct("qq")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a site is asked. ``address`` is the loopback address that was connected to.
+    """A request to a site. ``address`` is the loopback address of the connection.
 
     ``target`` is the request line's target, byte for byte; header names are lower-case.
     """
@@ -36,7 +37,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a site answers, ``wait`` seconds after the request came in."""
+    """An answer of a site, ``wait`` seconds after the request arrived."""
 
     status: int = 200
     body: bytes = b""
@@ -102,7 +103,7 @@ class SiteServer:
         return f"http://{address or self.addresses[0]}:{self.port}{path}"
 
     def log(self) -> list[Hit]:
-        """All hits so far, in order of arrival."""
+        """Return all hits so far, in order of arrival."""
         return sorted(self.hits, key=lambda hit: hit.arrived)
 
     def _serve(self, sock: socket.socket, _peer: object) -> None:
@@ -151,9 +152,9 @@ class SiteServer:
 
 
 def arrival(sock: socket.socket) -> tuple[bytes, float]:
-    """Bytes, and when they came in by ``time.monotonic()``.
+    """Return bytes, and their time of arrival by ``time.monotonic()``.
 
-    The kernel stamps packets as they arrive (SO_TIMESTAMPNS, socket(7)), by the wall clock.
+    The kernel stamps packets when they arrive (SO_TIMESTAMPNS, socket(7)), by the wall clock.
     Raises OSError.
     """
     data, ancillary, _, _ = sock.recvmsg(65536, socket.CMSG_SPACE(_TIMESPEC.size))
@@ -165,7 +166,8 @@ def arrival(sock: socket.socket) -> tuple[bytes, float]:
 
 
 def _monotonic_minus_wall() -> float:
-    """Seconds between the two clocks; not distorted when this process is preempted meanwhile."""
+    """Return the seconds between the two clocks; this is right even if the process is preempted
+    meanwhile."""
     best, difference = float("inf"), 0.0
     for _ in range(10):
         before, wall, after = time.monotonic(), time.time(), time.monotonic()
@@ -185,7 +187,7 @@ def _render(answer: Answer, *, with_body: bool) -> bytes:
 
 
 def listeners(addresses: Sequence[str], tries: int = 20) -> list[socket.socket]:
-    """Listening sockets on one port that is free on every address."""
+    """Return listening sockets on one port that is free on every address."""
     for attempt in range(tries):
         bound: list[socket.socket] = []
         try:

@@ -14,7 +14,10 @@ HTML = {"Content-Type": "text/html; charset=utf-8"}
 
 
 def folder_site(folder: Path) -> Site:
-    """The files below ``folder``; anything else is 404. No index pages: link to files."""
+    """Return a site of the files below ``folder``; anything else is 404.
+
+    No index pages: link to files.
+    """
     root = folder.resolve()
 
     def site(request: Request) -> Answer:
@@ -28,7 +31,7 @@ def folder_site(folder: Path) -> Site:
 
 
 def html(title: str, links: list[str], filler: int = 0) -> bytes:
-    """A page with one paragraph a link, padded by about ``filler`` bytes of text."""
+    """Return a page with one paragraph a link, padded by about ``filler`` bytes of text."""
     body = "".join(f'<p>See <a href="{link}">{link}</a>.</p>' for link in links)
     padding = "<p>" + "word " * (filler // 5) + "</p>" if filler else ""
     return f"<!doctype html><title>{title}</title><body>{body}{padding}".encode()
@@ -72,7 +75,7 @@ def _graph_links(i: int, pages: int) -> list[str]:
 
 
 def direct(site: Site) -> Callable[[str], Response]:
-    """A fetch for :func:`tests.support.walk.walk` that calls ``site`` without a network."""
+    """Return a fetch for :func:`tests.support.walk.walk` that calls ``site`` without a network."""
 
     def fetch(url: str) -> Response:
         parts = urlsplit(url)

@@ -1,4 +1,4 @@
-"""What every store must do with its calendars: when pages are asked for again."""
+"""The contract of stores about calendars: when pages are asked for again."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from greencrawl.store.sqlite.store import SqliteStore
 from tests.support.store_records import final, page
 
 FIRST = (0, 0, -(2**63))
-"""Before all places."""
+"""The position before all rows."""
 DAY = 86_400
 
 
 def begin(store: Store, crawl: int, started_s: int) -> None:
-    """As if the crawl's next period had begun then."""
+    """Begin the crawl's next period at a given time."""
     sql = (
         "INSERT INTO periods (crawl, number, started_ms) SELECT {0}, COALESCE(MAX(number), 0) + 1, "
         "{0} FROM periods WHERE crawl = {0}"

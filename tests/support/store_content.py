@@ -1,6 +1,6 @@
-"""What every store must do with versions, equal bodies, filters, cursors and months.
+"""The contract of stores about versions, equal bodies, filters, cursors and months.
 
-Part of :class:`tests.support.store_contract.StoreContract`, in whose fixtures it runs.
+It is part of :class:`tests.support.store_contract.StoreContract`, in whose fixtures it runs.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ ITEMS = '[{"n":1,"text":"茶"},{}]'.encode()
 TEXT, MAIN, SPANS = "Menu Tea. Milk.", "Tea.\n\nMilk.", bytes([15, 16, 5, 23, 1, 0])
 """All text of a page, its main text, and where that stands, as schema/text/spans.py has it."""
 MIXED = 200
-"""Pages of many kinds."""
+"""Number of pages of many kinds."""
 
 
 def month(year: int, number: int, day: int = 15) -> int:
-    """Epoch milliseconds of a day at noon."""
+    """Return the epoch milliseconds of a day at noon."""
     return int(datetime(year, number, day, 12, tzinfo=UTC).timestamp() * 1000)
 
 
@@ -56,7 +56,7 @@ def body(store: Store, crawl: int, fingerprint: int) -> bytes:
 
 
 def items(store: Store, crawl: int) -> list[bytes]:
-    """Of all pages, in order of storing, and that each detail tells the same."""
+    """Return the items of all pages, in order of storing; check that each detail has the same."""
     found = [one.items for _, one in store.pages(crawl, detail="items")]
     for detail in ("text", "body"):
         assert [one.items for _, one in store.pages(crawl, detail=detail)] == found
@@ -66,7 +66,8 @@ def items(store: Store, crawl: int) -> list[bytes]:
 def resumes(
     stream: Callable[..., Iterator[tuple[str, Any]]], every: int = 1
 ) -> list[tuple[str, Any]]:
-    """What ``stream`` gives, once it is shown to go on after any (each ``every``-th) cursor."""
+    """Return the items of ``stream``; check that it can go on after each (or each ``every``-th)
+    cursor."""
     found = list(stream())
     cursors = [cursor for cursor, _ in found]
     assert len(set(cursors)) == len(found), "a cursor stands for one place"

@@ -1,4 +1,4 @@
-"""What every store must do, whatever is behind it.
+"""The contract of every store, whatever its database.
 
 A test module subclasses :class:`StoreContract` and provides the fixture ``open_store``: a function
 that opens one more store on the same empty database (as another process would) and that closes all
@@ -61,7 +61,7 @@ def crawl(store: Store) -> int:
 
 
 def rows_of_crawl(store: Store, crawl: int) -> set[str]:
-    """Tables that have rows of a crawl."""
+    """Return the tables that have rows of a crawl."""
 
     def ask(db: Any) -> set[str]:
         if isinstance(store, SqliteStore):
@@ -89,7 +89,7 @@ def rows_of_crawl(store: Store, crawl: int) -> set[str]:
 
 
 def wait_ms(moment: int) -> None:
-    """Until the clock has passed a moment of the next milliseconds."""
+    """Wait until the clock has passed a time within the next milliseconds."""
     while epoch_ms() <= moment:
         gevent.sleep(0.001)
 

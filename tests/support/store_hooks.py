@@ -1,4 +1,4 @@
-"""What every store must do with pages whose hook failed; part of the contract of a store."""
+"""The contract of stores about pages whose hook failed; part of the contract of a store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(crawl: int, fingerprint: int, at_ms: int = 1000, **failures: str) -> Hoo
 
 
 def stored(crawl: int, fingerprint: int, at_ms: int = 1000, **failures: str) -> Commit:
-    """A page's commit with what came of its hook."""
+    """Return a page's commit with the result of its hook."""
     made = page(crawl, fingerprint, at_ms)
     return Commit([made], hooks=[run(crawl, fingerprint, at_ms, **failures)])
 

@@ -1,4 +1,4 @@
-"""What every store must do with members and orders; part of a store's contract."""
+"""The contract of stores about members and orders; part of a store's contract."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FACTS = Facts(
 
 
 def some(found: T | None) -> T:
-    """What was found; it must be."""
+    """Return the found value; it must exist."""
     assert found is not None
     return found
 

@@ -1,4 +1,4 @@
-"""What every store must do with parked URLs and released shapes; part of a store's contract."""
+"""The contract of stores about parked URLs and released shapes; part of a store's contract."""
 
 from __future__ import annotations
 

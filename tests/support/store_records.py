@@ -1,4 +1,4 @@
-"""Records for tests of stores, told apart by their fingerprints."""
+"""Records for tests of stores, distinguished by their fingerprints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from greencrawl.schema.records import Admission, Attempt, Final, Overflow, Store
 
 
 def digest(body: bytes) -> bytes:
-    """What a worker notes of a body."""
+    """Return the digest that a worker notes for a body."""
     return hashlib.sha256(body).digest()[:16]
 
 
@@ -43,7 +43,7 @@ def attempt(crawl: int, fingerprint: int, at_ms: int = 1000, **more: Any) -> Att
 
 
 def beyond(levels: list[int], host: str, first: int = 10) -> list[Overflow]:
-    """Rows of partition 7 with fingerprints from ``first`` on."""
+    """Return rows of partition 7 with fingerprints from ``first`` on."""
     return [
         Overflow(first + n, 7, Admission(f"http://{host}/{first + n}", level=level))
         for n, level in enumerate(levels)

@@ -1,4 +1,5 @@
-"""What every store must drop when it is asked to, and what it must keep; part of the contract."""
+"""The contract of stores about dropping: what they must drop on request, and what they must
+keep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What every store must do with samples, alerts and the holder of a duty; part of its contract."""
+"""The contract of stores about samples, alerts and the holder of a duty; part of a store's
+contract."""
 
 from __future__ import annotations
 

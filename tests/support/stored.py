@@ -1,4 +1,4 @@
-"""What a crawl left in the store, as plain sets for comparison."""
+"""The result of a crawl in the store, as plain sets for comparison."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from greencrawl.store import open_store
 
 @dataclass
 class Stored:
-    """URLs by fate. ``tries`` counts journalled attempts of each URL that has a final state."""
+    """URLs by their final place.
+
+    ``tries`` counts journalled attempts of each URL that has a final state.
+    """
 
     pages: set[str] = field(default_factory=set)
     redirects: set[str] = field(default_factory=set)

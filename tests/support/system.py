@@ -29,7 +29,7 @@ from tests.support.ports import free_port
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 MOST_SECONDS = 0.2
-"""Between two looks at what is waited for."""
+"""The longest time between two checks of a condition."""
 
 
 def wait_until(
@@ -130,14 +130,15 @@ class System:
         wait_until(calm, START_SECONDS, "the processes came to rest")
 
     def children(self) -> list[psutil.Process]:
-        """The supervisor's live children: the processes that crawl."""
+        """Return the supervisor's live children: the processes that crawl."""
         if self.worker is None or self.worker.poll() is not None:
             return []
         found = psutil.Process(self.worker.pid).children()
         return [child for child in found if alive(child)]
 
     def processes(self) -> list[psutil.Process]:
-        """Every live process of ours, with its descendants (the embedded Redis among them)."""
+        """Return every live process of ours, with its descendants (the embedded Redis among
+        them)."""
         found: list[psutil.Process] = []
         for started in (self.broker, self.worker):
             if started is not None and started.poll() is None:
@@ -146,7 +147,7 @@ class System:
         return found
 
     def kill(self, part: str) -> None:
-        """SIGKILL the broker, or the supervisor with its children, as a power cut would."""
+        """Kill the broker, or the supervisor with its children, with SIGKILL, as in a power cut."""
         process = self.broker if part == "broker" else self.worker
         if process is None:
             return
@@ -161,7 +162,8 @@ class System:
         psutil.wait_procs(family if part == "worker" else [], timeout=5)
 
     def stop(self) -> None:
-        """Stop workers, then the broker, by SIGTERM; SIGKILL what is left after a grace."""
+        """Stop workers, then the broker, by SIGTERM; send SIGKILL to those that remain after a
+        grace time."""
         for process in (self.worker, self.broker):
             if process is None:
                 continue
@@ -180,7 +182,7 @@ class System:
             process.wait()
 
     def tail(self, part: str, lines: int = 15) -> str:
-        """The end of a process's log."""
+        """Return the end of a process's log."""
         path = self.folder / f"{part}.log"
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
 
@@ -215,7 +217,7 @@ class System:
     # -- the HTTP API
 
     def call(self, method: str, path: str, body: object = None) -> Any:
-        """One call, JSON in and out. Raises urllib.error.HTTPError (4xx, 5xx) or OSError."""
+        """Make one call, JSON in and out. Raises urllib.error.HTTPError (4xx, 5xx) or OSError."""
         headers = {"Content-Type": "application/json"}
         if token := self.variables.get("ADMIN_TOKEN"):
             headers["Authorization"] = f"Bearer {token}"
@@ -235,14 +237,14 @@ class System:
         return json.loads(content) if is_json and content else None
 
     def crawl(self, seeds: Sequence[str], name: str = "test", **options: object) -> None:
-        """Make a crawl without sitemaps and without the judge of traps unless ``options`` say so:
-        what a site is asked for is then what it leads to, as the oracles have it, though its pages
-        say next to nothing and lead to each other."""
+        """Make a crawl without sitemaps and without the judge of traps unless ``options`` set
+        these: then the crawl asks a site for exactly its links, as the oracles expect, though its
+        pages have almost no text and lead to each other."""
         given = {"sitemaps": "off", "traps": "off", **options}
         self.call("POST", "/v1/crawls", {"name": name, "seeds": list(seeds), **given})
 
     def stats(self, name: str = "test") -> dict[str, Any]:
-        """The crawl's counters; its ``state`` among them."""
+        """Return the crawl's counters, with its ``state``."""
         found: list[dict[str, Any]] = self.call("GET", f"/v1/stats?crawl={name}")["crawls"]
         return found[0]
 
@@ -263,7 +265,7 @@ class System:
             raise
 
     def cpu_seconds(self) -> dict[str, float]:
-        """User and system seconds of each part so far, children that died included."""
+        """Return user and system seconds of each part so far, with those of children that died."""
         spent: dict[str, float] = {}
         for process in self.processes():
             with suppress(psutil.NoSuchProcess):
@@ -279,7 +281,7 @@ class System:
 
 
 def alive(process: psutil.Process) -> bool:
-    """Whether a process is there, and no zombie."""
+    """Return whether a process exists, and is no zombie."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:  # gone between the two
@@ -287,13 +289,13 @@ def alive(process: psutil.Process) -> bool:
 
 
 def signal_child(child: psutil.Process, number: signal.Signals = signal.SIGKILL) -> None:
-    """Send a signal and wait until the process has gone."""
+    """Send a signal and wait until the process has ended."""
     os.kill(child.pid, number)
     with suppress(psutil.TimeoutExpired):
         child.wait(10)
 
 
 def _entries(*given: Mapping[str, str] | None) -> set[str]:
-    """Names of the entries of which secrets are given."""
+    """Return the names of the entries for which secrets are given."""
     found = (_OF_ENTRY.fullmatch(name) for one in given for name in one or {})
     return {match[1] for match in found if match}

@@ -1,4 +1,4 @@
-"""Brokers in a test's own time: their modules tell it, and begin greenlets, by a ``Pace``."""
+"""Brokers in a test's own time: their modules take time and greenlets from a ``Pace``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.paced import Pace
 
 @contextmanager
 def turned(pace: Pace, *more: tuple[Any, str, Any]) -> Iterator[None]:
-    """The modules that tell time and begin greenlets take them from ``pace``.
+    """Let the modules that read time and begin greenlets take them from ``pace``.
 
     ``more`` are other attributes to set meanwhile: (module, name, value).
     """

@@ -1,7 +1,7 @@
-"""Twitter's API as its documentation has it, as far as a crawl of timelines meets it.
+"""Twitter's API as documented, as far as a crawl of timelines needs it.
 
 Signatures (OAuth 1.0a, by oauthlib's server side), clients, codes with PKCE, refresh tokens that
-are good once, tokens and parameters are checked; what is not documented is refused.
+are valid once, tokens and parameters are checked; undocumented requests are refused.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class _Validator(RequestValidator):
 
 
 class Twitter(ApiServer):
-    """One user with ``tweets`` tweets. ``lasts`` seconds is how long users' tokens are good."""
+    """One user with ``tweets`` tweets. ``lasts`` is how many seconds users' tokens are valid."""
 
     def __init__(self, tweets: int = 25, lasts: int = 7200, address: str = "127.0.0.7") -> None:
         super().__init__(address)
@@ -146,7 +146,7 @@ class Twitter(ApiServer):
         ]
 
     def secrets(self) -> set[str]:
-        """What nobody but the client and the provider may know."""
+        """Return everything that only the client and the provider may know."""
         found = {self.client_secret, self.key_secret, self.token, self.token_secret}
         return found | set(self.user_tokens) | self.refresh_tokens | {self.app_token}
 
@@ -170,7 +170,7 @@ class Twitter(ApiServer):
         return self._leg(made)
 
     def _authorize1(self, call: Call) -> Reply:
-        """Whoever comes here says yes; with ``oob`` the PIN is shown."""
+        """Give consent at once; with ``oob`` show the PIN."""
         if self.undocumented(call, ["oauth_token", "force_login", "screen_name"]):
             return reply(400, {})
         token = call.given["oauth_token"]
@@ -211,7 +211,7 @@ class Twitter(ApiServer):
         return reply(200, {"token_type": "bearer", "access_token": self.app_token})
 
     def _authorize2(self, call: Call) -> Reply:
-        """Whoever comes here says yes."""
+        """Give consent at once."""
         wanted = ["response_type", "client_id", "redirect_uri", "scope", "state"]
         wanted += ["code_challenge", "code_challenge_method"]
         missing = [name for name in wanted if not call.given.get(name)]
@@ -272,7 +272,7 @@ class Twitter(ApiServer):
         return scheme == "OAuth" and self._signed(call)
 
     def tweets_page(self, call: Call) -> Reply:
-        """A page of a user's tweets."""
+        """Return a page of a user's tweets."""
         if not self._may(call):
             return _unauthorized()
         given = call.given
@@ -328,7 +328,7 @@ def _unauthorized() -> Reply:
 
 
 def too_fast(seconds: int) -> Reply:
-    """A rate limit that ends in so many seconds."""
+    """Set a rate limit that ends in so many seconds."""
     until = str(round(time.time()) + seconds)
     body = {"errors": [{"code": 88, "message": "Rate limit exceeded"}]}
     made = reply(429, body)
@@ -336,7 +336,7 @@ def too_fast(seconds: int) -> Reply:
 
 
 def entry_secrets(twitter: Twitter) -> dict[str, str]:
-    """The secrets of an entry of kind oauth1."""
+    """Return the secrets of an entry of kind oauth1."""
     return {
         "client_key": twitter.key,
         "client_secret": twitter.key_secret,

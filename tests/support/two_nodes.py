@@ -15,9 +15,9 @@ from greencrawl.store import open_store
 from tests.support.redis_server import RedisServer
 
 TIMEOUT_SECONDS = 0.3
-"""What a frozen node costs in a test."""
+"""The time that a frozen node costs in a test."""
 PARTITIONS = 24
-"""So many that neither node is without any: which one has which goes by their random ids."""
+"""Enough that each node has some: the nodes' random ids decide which one has which."""
 
 
 class TwoNodes:
@@ -49,7 +49,7 @@ class TwoNodes:
             server.stop()
 
     def open(self, *, create: bool = True, start: bool = True) -> Frontier:
-        """A broker's frontier, or a worker's, that waits for no frozen node for long."""
+        """Open a broker's frontier, or a worker's, that waits only shortly for a frozen node."""
         made = Frontier(
             [server.url for server in self.servers], self.store, partitions=PARTITIONS,
             lease_seconds=30, request_seconds=5, create=create,
@@ -63,7 +63,8 @@ class TwoNodes:
         return made
 
     def hasten(self) -> None:
-        """Let what is opened from now on wait as little for a node already when it begins."""
+        """Let frontiers that are opened from now on also wait that shortly for a node at their
+        start."""
         self._hasty = pytest.MonkeyPatch()
         self._hasty.setattr(Node.__init__, "__kwdefaults__", {
             **Node.__init__.__kwdefaults__, "timeout_seconds": TIMEOUT_SECONDS,
@@ -84,14 +85,14 @@ class TwoNodes:
         process.send_signal(number)
 
     def empty(self, node: Node) -> None:
-        """Start the killed server of a node again, with nothing in it."""
+        """Start the killed server of a node again, without data."""
         server = self.server_of(node)
         shutil.rmtree(server.folder)
         server.start()
 
 
 def hosts_on(frontier: Frontier, node: Node, count: int, name: str = "h") -> list[str]:
-    """Names of hosts whose partition is on a node."""
+    """Return the names of hosts whose partition is on a node."""
     on = set(frontier.partitions_on(node))
     names = (f"{name}{i}.example{i}.org" for i in range(1000))
     found = [host for host in names if frontier.partition_of(host) in on]

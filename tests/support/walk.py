@@ -29,8 +29,10 @@ _REFRESH = re.compile(r"\s*[\d.]+\s*[;,]\s*(?:url\s*=\s*)?['\"]?([^'\"]+)", re.I
 
 @dataclass
 class Walk:
-    """Sets of URLs without fragment. ``requested`` is all that a crawler should have asked for
-    (robots.txt apart); it is the union of ``pages``, ``redirects``, ``missing`` and ``other``.
+    """Sets of URLs without fragment.
+
+    ``requested`` has all URLs that a crawler should have asked for (without robots.txt); it is the
+    union of ``pages``, ``redirects``, ``missing`` and ``other``.
     """
 
     pages: set[str] = field(default_factory=set)
@@ -64,7 +66,7 @@ class _Links(HTMLParser):
 
 
 def links(url: str, body: bytes) -> list[str]:
-    """Absolute http(s) URLs that the page links to, without fragments, in document order."""
+    """Return absolute http(s) URLs that the page links to, without fragments, in document order."""
     parser = _Links()
     parser.feed(body.decode("utf-8", "replace"))
     base = urljoin(url, parser.base)

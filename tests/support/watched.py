@@ -1,4 +1,4 @@
-"""Brokers that share a store and stand for the coordinator's duty; without a Redis."""
+"""Brokers that share a store and compete for the coordinator's duty, without a Redis."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START_MS = 1_900_000_000_000 // MINUTE_MS * MINUTE_MS
 
 
 class Broker:
-    """One of them, by its id; its greenlets are not started."""
+    """One of these brokers, by its id; its greenlets are not started."""
 
     def __init__(self, rig: Rig, name: str, webhook: Webhook | None, store: Any) -> None:
         self.name, self._rig = name, rig
@@ -39,7 +39,7 @@ class Broker:
 
 
 class Rig:
-    """``now`` is the clock of all in seconds; a crawl ``news`` is under way."""
+    """``now`` is the clock of all in seconds; a crawl ``news`` is active."""
 
     def __init__(self, folder: Path) -> None:
         self.now = 100.0
@@ -53,14 +53,14 @@ class Rig:
         return START_MS + round((self.now - 100.0) * 1000)
 
     def broker(self, name: str, webhook: Webhook | None = None, store: Any = None) -> Broker:
-        """``store`` is what it has in place of the store of all."""
+        """Make a broker; ``store`` replaces the common store."""
         self.join(name, kind="broker")
         made = Broker(self, name, webhook, store or self.store)
         self.brokers.append(made)
         return made
 
     def join(self, name: str, node: str = "", kind: Any = "worker") -> None:
-        """A member is there, and is heard of from now on."""
+        """Let a member exist, and report from now on."""
         self.store.put_member(Member(id=name, node=node or name, kind=kind, incarnation=1))
         self.queue.beats.beat(name, 1, Facts())
 
@@ -68,7 +68,7 @@ class Rig:
         self.queue.beats.gone(name, 1)
 
     def passed(self, seconds: float, *brokers: Broker) -> None:
-        """Time passes in steps, at each of which these look."""
+        """Let time pass in steps; at each step these brokers look."""
         until = self.now + seconds
         while self.now < until:
             self.now = min(self.now + CHECK_SECONDS, until)
@@ -76,7 +76,7 @@ class Rig:
                 broker.look()
 
     def vacate(self, broker: Broker) -> None:
-        """It dies; its duty ends."""
+        """Let a broker die; its duty ends."""
         self.store.release_duties(broker.service.duties.holder, [COORDINATOR])
 
     @property
@@ -90,6 +90,6 @@ class Rig:
 
 
 def told(bodies: list[bytes]) -> list[tuple[str, str, str]]:
-    """(kind, subject, state) of what a webhook was posted."""
+    """Return (kind, subject, state) of the messages to a webhook."""
     messages = [json.loads(body) for body in bodies]
     return [(one["kind"], one["subject"], one["state"]) for one in messages]

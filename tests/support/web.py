@@ -37,7 +37,7 @@ _ROBOTS = 0xFFFFFFFF
 _OTHER = 0xFFFFFFFE
 HEAD_BYTES = 64 * 1024
 LONG_SECONDS = 5.0
-"""For a client to take a long answer, for which all others wait."""
+"""The time for a client to take a long answer, for which all others wait."""
 ABANDONED = 0
 """Status in the log of a request whose connection was closed before its answer."""
 
@@ -73,16 +73,16 @@ class WebSpec:
 
     @cached_property
     def addresses(self) -> list[str]:
-        """One loopback address a host, the tarpits' last."""
+        """Return one loopback address a host, the tarpits' last."""
         return [f"127.{10 + i // 50000}.{i // 250 % 200}.{i % 250 + 1}" for i in range(self.all)]
 
     @property
     def all(self) -> int:
-        """Hosts and tarpits."""
+        """Return the number of hosts and tarpits."""
         return self.hosts + self.tarpits
 
     def links(self, page: int) -> list[int]:
-        """The pages that ``page`` links to."""
+        """Return the pages that ``page`` links to."""
         if self.sitemaps:
             return []
         below = range(self.fan_out * page + 1, self.fan_out * page + self.fan_out + 1)
@@ -94,7 +94,7 @@ class WebSpec:
         return found
 
     def path(self, page: int) -> tuple[int, str]:
-        """Host number and path of a page."""
+        """Return host number and path of a page."""
         return page % self.hosts, f"/p/{page // self.hosts}"
 
 
@@ -143,11 +143,12 @@ class Web:
         return f"http://{self.spec.addresses[host]}:{self.port}{path}"
 
     def seeds(self, number: int = 1) -> list[str]:
-        """The first pages: from page 0 alone all others are found, more start faster."""
+        """Return the first pages: from page 0 alone all others are found, more start faster."""
         return [self.url(page) for page in range(min(number, self.spec.pages))]
 
     def expected(self) -> set[str]:
-        """All pages, sitemaps and requisites: what a crawl without a limit must have stored."""
+        """Return all pages, sitemaps and requisites: what a crawl without a limit must have
+        stored."""
         found = {self.url(page) for page in range(self.spec.pages)}
         if self.spec.sitemaps:
             found.update(self.at(0, f"/m/{n}") for n in range(self.spec.sitemaps + 1))
@@ -157,18 +158,18 @@ class Web:
         return found
 
     def at(self, host: int, path: str) -> str:
-        """A URL at a host, by its number."""
+        """Return a URL at a host, by its number."""
         return f"http://{self.spec.addresses[host]}:{self.port}{path}"
 
     def tarpit_urls(self, pages: int = 1) -> list[str]:
-        """So many URLs on each tarpit."""
+        """Return so many URLs on each tarpit."""
         names = self.spec.addresses[self.spec.hosts :]
         return [f"http://{name}:{self.port}/p/{n}" for name in names for n in range(pages)]
 
     # -- what came
 
     def requests(self) -> int:
-        """How many requests have been answered or abandoned: cheap."""
+        """Return how many requests have been answered or abandoned: this is cheap."""
         return self.log.stat().st_size // _RECORD.size
 
     def hits(self) -> list[Hit]:
@@ -327,7 +328,7 @@ class _Server:
             self._send(connection, len(connection.rest))
 
     def _page(self, connection: _Connection) -> tuple[int, bytes, str, float]:
-        """Status, body, further header lines, and seconds until it is sent."""
+        """Return status, body, further header lines, and seconds until it is sent."""
         if connection.page == _ROBOTS:
             if self.spec.sitemaps and not connection.host:
                 return 200, b"Sitemap: /m/0\n", "", 0.0
@@ -346,7 +347,7 @@ class _Server:
         return 200, self._body(page), "", wait
 
     def _file(self, host: int, letter: str, number: int) -> tuple[int, bytes, str, float]:
-        """What is no page, as :meth:`_page` has it."""
+        """Return a file that is no page, in the form of :meth:`_page`."""
         spec, body, wait = self.spec, b"", 0.0
         if letter == "m" and not host and number <= spec.sitemaps > 0:
             body, wait = webfiles.sitemap(number, self._listed(number)), spec.sitemap_seconds
@@ -359,7 +360,7 @@ class _Server:
         return 200 if body else 404, body, "", wait
 
     def _listed(self, number: int) -> Iterator[str]:
-        """URLs of the files of the index, 0, or of the pages of a file."""
+        """Yield the URLs of the files of the index, 0, or of the pages of a file."""
         spec = self.spec
         if number:
             paths = map(spec.path, range(number - 1, spec.pages, spec.sitemaps))
@@ -387,7 +388,7 @@ class _Server:
         heapq.heappush(self._due, (due, next(self._number), connection))
 
     def _step(self, connection: _Connection) -> None:
-        """What waited is due: the whole answer, or a tarpit's next byte."""
+        """Send what is due: the whole answer, or a tarpit's next byte."""
         if not connection.arrived:
             return  # closed meanwhile
         tarpit = connection.host >= self.spec.hosts
@@ -425,7 +426,7 @@ def _number(target: str) -> int:
 
 
 def _type(number: int) -> str:
-    """The type of what a number of the log stands for."""
+    """Return the type of the file with a number of the log."""
     if number >= _OTHER:
         return "text/plain" if number == _ROBOTS else "text/html"
     return webfiles.TYPES[webfiles.LETTERS[number // webfiles.KIND_STEP]]

@@ -25,9 +25,9 @@ LETTERS = "pmrsft"
 KIND_STEP = 1 << 28
 """A file's number in the log is so many times its kind's place, and its own number."""
 USUAL_PLACE = 1 * KIND_STEP + KIND_STEP - 1
-"""``/sitemap.xml``, where nothing is."""
+"""``/sitemap.xml``, where nothing exists."""
 STYLED_EVERY = 10
-"""Pages of a host to a style sheet that one of them needs."""
+"""Number of pages of a host for each style sheet that one of them needs."""
 TYPES = {
     "p": "text/html",
     "m": "application/xml",
@@ -41,7 +41,7 @@ _WORDS = 60
 
 
 def number_of(target: str) -> int:
-    """The number in the log of what stands at a path, or -1 for nothing."""
+    """Return the number in the log of the file at a path, or -1 for none."""
     if target == "/sitemap.xml":
         return USUAL_PLACE
     found = _PATH.fullmatch(target)
@@ -49,7 +49,7 @@ def number_of(target: str) -> int:
 
 
 def target_of(number: int) -> str:
-    """The path that belongs to a number of the log."""
+    """Return the path of a number of the log."""
     if number == USUAL_PLACE:
         return "/sitemap.xml"
     kind, own = divmod(number, KIND_STEP)
@@ -57,26 +57,27 @@ def target_of(number: int) -> str:
 
 
 def words(page: int) -> str:
-    """Text that no other page has."""
+    """Return text that no other page has."""
     dice = random.Random(page)
     return " ".join(f"word{dice.randrange(10**9)}" for _ in range(_WORDS))
 
 
 def sitemap(number: int, urls: Iterable[str]) -> bytes:
-    """The index, 0, whose ``urls`` are those of its files, or a file, whose are pages."""
+    """Return the index, 0, whose ``urls`` are those of its files, or a file, whose ``urls`` are
+    pages."""
     outer, inner = ("urlset", "url") if number else ("sitemapindex", "sitemap")
     listed = "".join(f"<{inner}><loc>{url}</loc></{inner}>" for url in urls)
     return f"<{outer}>{listed}</{outer}>".encode()
 
 
 def needs(page: int) -> list[str]:
-    """Paths of what a page of a host, by its number there, needs."""
+    """Return paths of requisites of a page of a host, by its number there."""
     style = [f"/s/{2 * (page // STYLED_EVERY)}"] if page % STYLED_EVERY == 0 else []
     return [f"/r/{page}", *style]
 
 
 def needed(page: int) -> list[str]:
-    """The same, with what these need."""
+    """Return the same, with the requisites of these."""
     found = needs(page)
     for path in found[1:]:
         number = int(path[3:])
@@ -85,25 +86,25 @@ def needed(page: int) -> list[str]:
 
 
 def shown(page: int) -> str:
-    """How a page needs them: its style sheet is linked, or imported."""
+    """Return how a page needs them: its style sheet is linked, or imported."""
     image, *styles = needs(page)
     how = "<style>@import url({});</style>" if page % 20 else "<link rel=stylesheet href={}>"
     return f"<img src={image}>" + "".join(map(how.format, styles))
 
 
 def style(number: int) -> bytes:
-    """A style sheet's rules."""
+    """Return a style sheet's rules."""
     if number % 2:
         return f"@font-face {{font-family: a; src: url(/f/{number})}}".encode()
     return f"@import '/s/{number + 1}';\nb {{color: red}}".encode()
 
 
 def below(number: int, most: int) -> range:
-    """Those of its kind that a page of the trap leads to, of ``most`` in all."""
+    """Return the numbers to which a page of the trap leads, of ``most`` in all."""
     return range(3 * number + 1, min(3 * number + 4, most))
 
 
 def trap(number: int, most: int) -> bytes:
-    """A page of the trap, which has ``most``."""
+    """Return a page of the trap, which has ``most``."""
     links = "".join(f"<a href=/t/{day}>more</a> " for day in below(number, most))
     return f"<!doctype html><title>Calendar</title><p>Nothing on this day.</p>{links}".encode()

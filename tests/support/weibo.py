@@ -1,6 +1,6 @@
-"""Sina Weibo's API as its documentation has it, as far as a crawl of a timeline meets it.
+"""Sina Weibo's API as documented, as far as a crawl of a timeline needs it.
 
-Clients, codes, tokens and parameters are checked; what is not documented is refused.
+Clients, codes, tokens and parameters are checked; undocumented requests are refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NEWEST = 5_000_000_000_000_000
 
 
 class Weibo(ApiServer):
-    """One user with ``statuses`` statuses. ``lasts`` seconds is how long tokens are good."""
+    """One user with ``statuses`` statuses. ``lasts`` is how many seconds tokens are valid."""
 
     def __init__(self, statuses: int = 25, lasts: int = 7200, address: str = "127.0.0.8") -> None:
         super().__init__(address)
@@ -49,7 +49,7 @@ class Weibo(ApiServer):
         return {self.secret, *self.tokens}
 
     def revoke(self) -> None:
-        """The user takes consent back."""
+        """Withdraw the user's consent."""
         self.revoked |= set(self.tokens)
 
     def _error(self, call: Call, status: int, code: int, what: str) -> Reply:
@@ -57,7 +57,7 @@ class Weibo(ApiServer):
         return reply(status, body, "text/plain;charset=UTF-8")
 
     def _authorize(self, call: Call) -> Reply:
-        """Whoever comes here says yes."""
+        """Give consent at once."""
         given = call.given
         if self.undocumented(call, AUTHORIZE_PARAMETERS) or given.get("client_id") != self.key:
             return self._error(call, 400, 21324, "invalid_client")
@@ -90,7 +90,7 @@ class Weibo(ApiServer):
         return reply(200, answer, "text/plain;charset=UTF-8")
 
     def _refusal(self, call: Call) -> Reply | None:
-        """Why a request may not be answered, if it may not."""
+        """Return why a request may not be answered, if so."""
         scheme, _, token = call.authorization.partition(" ")
         token = token if scheme == "OAuth2" else call.given.get("access_token", "")
         if not token:

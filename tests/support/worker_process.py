@@ -113,7 +113,7 @@ class SupervisorProcess:
         return self._log.read_text(errors="replace")
 
     def starts(self, child: int = 0) -> list[tuple[int, str]]:
-        """(pid, verdict found) of each start of a child."""
+        """Return (pid, found verdict) of each start of a child."""
         path = self.data / f"starts-{child}"
         if not path.exists():
             return []
@@ -128,13 +128,13 @@ class SupervisorProcess:
         self.process.send_signal(number)
 
     def wait(self, seconds: float = 10.0) -> int:
-        """The supervisor's exit status."""
+        """Return the supervisor's exit status."""
         assert self.process
         return self.process.wait(seconds)
 
 
 def alive(pids: Sequence[int]) -> list[int]:
-    """Those processes that run."""
+    """Return the running ones of these processes."""
     found = []
     for pid in pids:
         with suppress(psutil.NoSuchProcess):
