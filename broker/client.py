@@ -364,7 +364,7 @@ class BrokerClient:
         return self._call("GET", "/v1/repair", None, RepairReply)
 
     def ready(self) -> bool:
-        """Tell whether some broker is ready: it reaches Redis and the store."""
+        """Return whether some broker is ready: it reaches Redis and the store."""
         return not self.trouble()
 
     def trouble(self, path: str = "/readyz") -> str:

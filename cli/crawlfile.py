@@ -93,7 +93,7 @@ def build(
 
 
 def is_file(argument: str) -> bool:
-    """Tell whether an argument is the name of a TOML file rather than a URL."""
+    """Return whether an argument is the name of a TOML file rather than a URL."""
     return argument.endswith(".toml") and not _SCHEME.match(argument)
 
 
@@ -121,7 +121,7 @@ def with_scheme(text: str) -> str:
 
 
 def has_scheme(text: str) -> bool:
-    """Tell whether a person wrote the scheme of a URL."""
+    """Return whether a person wrote the scheme of a URL."""
     return bool(_SCHEME.match(text.strip()))
 
 

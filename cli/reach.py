@@ -49,7 +49,7 @@ def load(data: str | None = None, **overrides: str | None) -> Settings:
 
 
 def named_broker() -> bool:
-    """Tell whether the environment names a broker to use instead of our own."""
+    """Return whether the environment names a broker to use instead of our own."""
     return bool(os.environ.get("GREENCRAWL_BROKER", "").strip())
 
 
@@ -88,7 +88,7 @@ def answering(settings: Settings) -> BrokerClient | None:
 
 
 def is_ready(broker: BrokerClient) -> bool:
-    """Tell whether a broker is ready; False if it is away, or if another program answers."""
+    """Return whether a broker is ready; False if it is away, or if another program answers."""
     try:
         return broker.ready()
     except Refused:

@@ -140,7 +140,7 @@ class _Found:
             self._cut()
 
     def has_all_before(self, edge_ms: int) -> bool:
-        """Tell whether there are as many lines as wanted, and none at ``edge_ms`` would be among
+        """Return whether there are as many lines as wanted, and none at ``edge_ms`` would be among
         them."""
         if len(self._lines) <= self._wanted.limit:
             return False

@@ -130,7 +130,7 @@ def mend(path: Path) -> int:
 
 
 def is_mended(path: Path) -> bool:
-    """Tell whether an index has all that is in the file, by their sizes. Raises OSError."""
+    """Return whether an index has all that is in the file, by their sizes. Raises OSError."""
     with index_of(path).open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         last = os.pread(file.fileno(), _RECORD.size, max(size - _RECORD.size, 0))

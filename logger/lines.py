@@ -104,7 +104,7 @@ def _safe(text: bytes, now_ms: int) -> bytes:
 
 
 def _is_sound(text: bytes) -> bool:
-    """Tell whether the whole line can be read, and written, by all readers."""
+    """Return whether the whole line can be read, and written, by all readers."""
     try:
         msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

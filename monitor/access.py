@@ -53,7 +53,7 @@ class Session(Struct, frozen=True):
 
     @property
     def may_change(self) -> bool:
-        """Tell whether forms are shown and accepted."""
+        """Return whether forms are shown and accepted."""
         return self.role is Role.ADMIN
 
 

@@ -63,5 +63,5 @@ class Templates:
 
 
 def outside(url: str) -> bool:
-    """Tell whether a link may lead there: a crawled page may name schemes that run scripts."""
+    """Return whether a link may lead there: a crawled page may name schemes that run scripts."""
     return url.startswith(("http://", "https://"))

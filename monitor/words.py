@@ -87,7 +87,7 @@ class Words:
         return Markup('<span lang="en">{}.</span>').format(description)
 
     def has(self, key: str) -> bool:
-        """Tell whether there is such a text."""
+        """Return whether there is such a text."""
         return key in self.texts
 
     def either(self, key: str, otherwise: str) -> str:

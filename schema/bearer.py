@@ -16,7 +16,7 @@ CHALLENGE = 'Bearer realm="greencrawl"'
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether ``host`` (a name or an address, no port) means only this machine."""
+    """Return whether ``host`` (a name or an address, no port) means only this machine."""
     if host.lower() == "localhost":
         return True
     try:
@@ -46,7 +46,7 @@ def host_in(header: str | None) -> str:
 
 
 def is_own(origin: str, scheme: str, host: str | None) -> bool:
-    """Tell whether an ``Origin`` header and a ``Host`` header name the same server.
+    """Return whether an ``Origin`` header and a ``Host`` header name the same server.
 
     Browsers leave out the port in both headers where it is the default port of the scheme.
     """

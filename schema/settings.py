@@ -89,7 +89,7 @@ class Settings:
 
     @property
     def embedded_redis(self) -> bool:
-        """Tell whether the broker starts the bundled ``redis-server``: no address is given."""
+        """Return whether the broker starts the bundled ``redis-server``: no address is given."""
         return not self.redis
 
     @property

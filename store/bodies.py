@@ -13,7 +13,7 @@ NO_BODY = sha256(b"").digest()[:16]
 
 
 def has_body(page: StoredPage) -> bool:
-    """Tell whether a page that was read with its body has the body: it may not have been kept."""
+    """Return whether a page that was read with its body has the body: it may not have been kept."""
     return bool(page.body) or page.digest in (b"", NO_BODY)
 
 

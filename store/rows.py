@@ -56,7 +56,7 @@ _COMPRESS_TOGETHER = 8 * 1024 * 1024
 
 
 def is_page(status: int) -> bool:
-    """Tell whether a row of ``pages`` counts as a page, for sums and for ``max_pages``."""
+    """Return whether a row of ``pages`` counts as a page, for sums and for ``max_pages``."""
     return 200 <= status <= 299
 
 

@@ -99,7 +99,7 @@ class CrawlContext:
 
     @cached_property
     def logs_in(self) -> bool:
-        """Tell whether an entry of its ``auth`` makes a login, rather than authenticate each
+        """Return whether an entry of its ``auth`` makes a login, rather than authenticate each
         request."""
         return any(isinstance(entry, Form | OAuth2 | Own) for entry in self.options.auth)
 
@@ -110,7 +110,7 @@ class CrawlContext:
 
     @cached_property
     def backtracks(self) -> bool:
-        """Tell whether the page must be in the crash record when its scope is checked.
+        """Return whether the page must be in the crash record when its scope is checked.
 
         See ``greencrawl.schema.net.scope.Rules``.
         """

@@ -102,12 +102,12 @@ class Hooks:
 
     @property
     def any(self) -> bool:
-        """Tell whether there is a function."""
+        """Return whether there is a function."""
         return self.wanted or self.request is not None
 
     @property
     def wanted(self) -> bool:
-        """Tell whether a function reads pages."""
+        """Return whether a function reads pages."""
         return any((self.on_page, self.items, self.links))
 
     def page_fields(self, page: Extracted, fetched: Fetched) -> dict[str, Any] | None:
@@ -203,7 +203,7 @@ def _copy(page: Extracted) -> Extracted:
 
 
 def _is_link(link: object) -> bool:
-    """Tell whether it is a Link whose fields have the right types."""
+    """Return whether it is a Link whose fields have the right types."""
     return (
         isinstance(link, Link)
         and isinstance(link.url, str)

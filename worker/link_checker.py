@@ -180,7 +180,7 @@ class Checker:
         return links + [Admission(url, task.depth, level, redirects, kind) for url in needed[:room]]
 
     def _bears(self, url: str) -> bool:
-        """Tell whether the rules allow a requisite."""
+        """Return whether the rules allow a requisite."""
         reason = self._rules.bars(url) if self._rules.bars_any else None
         if reason is not None and is_action(reason):
             self._note(url, reason)
@@ -204,7 +204,7 @@ class Checker:
         return found
 
     def _accepts(self, url: str, depth: int) -> bool:
-        """Tell whether a canonical URL is in scope, by an earlier verdict if there is one."""
+        """Return whether a canonical URL is in scope, by an earlier verdict if there is one."""
         verdict = self._verdicts.get(url)
         if verdict is None:
             reason = self._rules.excluded_by(url, depth)

@@ -80,7 +80,7 @@ def asking(
 def is_unchanged(
     answer: Fetched | Failure, task: Task, asked: Mapping[int, dict[str, str]]
 ) -> TypeGuard[Fetched]:
-    """Tell whether the server says that a page, asked for in this way, has not changed."""
+    """Return whether the server says that a page, asked for in this way, has not changed."""
     return isinstance(answer, Fetched) and answer.status == 304 and task.number in asked
 
 

@@ -302,12 +302,13 @@ def decide(
 
 
 def passes(failure: Failure) -> bool:
-    """Tell whether the failure may pass, so that a page would be tried again."""
+    """Return whether the failure may pass, so that a page would be tried again."""
     return TABLE[failure.kind].tries > 1
 
 
 def told_to_wait(failure: Failure) -> bool:
-    """Tell whether it is a 429 or 503, of a page or of robots.txt, that says when to come back."""
+    """Return whether it is a 429 or 503, of a page or of robots.txt, that says when to come
+    back."""
     return bool(failure.retry_after) and (
         failure.kind in (_K.RATE_LIMITED, _K.UNAVAILABLE)
         or (failure.kind == _K.ROBOTS_UNREACHABLE and failure.code in (429, 503))

@@ -175,7 +175,7 @@ class _CrawlCollector(Collector):
             yield from zip(some, self._service.frontier.stats_of(some), strict=True)
 
     def _whole(self) -> bool:
-        """Tell whether all nodes are counted.
+        """Return whether all nodes are counted.
 
         A sum without a node, or with one that is being refilled, would look like a counter that
         started again, and the next sum like a jump.

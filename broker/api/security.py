@@ -81,7 +81,7 @@ class Guard:
 
     @property
     def open(self) -> bool:
-        """Tell whether no token is set."""
+        """Return whether no token is set."""
         return not (self._worker or self._admin)
 
     def check(self, request: falcon.Request, role: Role) -> None:

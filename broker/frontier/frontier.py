@@ -237,7 +237,7 @@ class Frontier:
 
     @property
     def full(self) -> bool:
-        """Tell whether some node is near its memory limit: then no further seeds are taken."""
+        """Return whether some node is near its memory limit: then no further seeds are taken."""
         return self._memory.full
 
     # -- life

@@ -101,15 +101,15 @@ class Waiter:
         return self.request.max_sessions if self.is_fresh() else most
 
     def is_fresh(self) -> bool:
-        """Tell whether the room that it reported is still valid."""
+        """Return whether the room that it reported is still valid."""
         return monotonic() - self.arrived < FRESH_SECONDS
 
     def is_there(self) -> bool:
-        """Tell whether its caller is there; it may have died."""
+        """Return whether its caller is there; it may have died."""
         return self._caller is None or self._caller()
 
     def takes(self, crawl: Crawl) -> bool:
-        """Tell whether its worker takes sessions of the crawl, as far as the crawl's code is the
+        """Return whether its worker takes sessions of the crawl, as far as the crawl's code is the
         same."""
         named = self._refuses.get(crawl.id)
         return not named or named != own_code(crawl.options)

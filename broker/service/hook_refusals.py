@@ -64,7 +64,7 @@ class Refusals:
         return tuple(one for number, one in found if (number, one.hook) == (crawl.id, hook))
 
     def stuck(self, crawl: Crawl, stats: CrawlStats, refused: tuple[HookRefusal, ...]) -> bool:
-        """Tell whether no known worker takes the crawl: no task is leased, and all refuse."""
+        """Return whether no known worker takes the crawl: no task is leased, and all refuse."""
         if not refused or stats.leased or crawl.state != "active":
             return False
         names = {one.worker for one in refused}

@@ -240,7 +240,7 @@ def body_at(store: Store, page_id: str, at_ms: int) -> bytes:
 
 
 def is_id(text: str) -> bool:
-    """Tell whether ``text`` has the form of a page's id."""
+    """Return whether ``text`` has the form of a page's id."""
     return _ID.fullmatch(text) is not None
 
 

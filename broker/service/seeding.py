@@ -288,7 +288,7 @@ def admit(
 
 
 def _is_known(service: Service, crawl: Crawl, item: Admission) -> bool:
-    """Tell whether a URL was met by a crawl before, as far as that is known."""
+    """Return whether a URL was met by a crawl before, as far as that is known."""
     number = service.frontier.fingerprint(item.url)
     if service.store.stamps(crawl.id, [number]):
         return True

@@ -68,7 +68,7 @@ class DutyTask(ABC):
         return seconds
 
     def _held(self) -> bool:
-        """Tell whether this broker has the duty; ``_service`` is then that of its holder."""
+        """Return whether this broker has the duty; ``_service`` is then that of its holder."""
         duty = self._own.duties.take(self._duty)
         if duty is None:
             return False

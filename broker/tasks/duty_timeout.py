@@ -48,7 +48,7 @@ class DutyTimeout:
         return self.spent(self._since)
 
     def spent(self, since: float) -> bool:
-        """Tell whether the duty is to be left to others now, after a hindrance ``since``.
+        """Return whether the duty is to be left to others now, after a hindrance ``since``.
 
         The next hindrance may last longer.
         """

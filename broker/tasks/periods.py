@@ -85,7 +85,7 @@ def seeds(service: Service, crawl: Crawl) -> list[Admission]:
 
 
 def _is_planned(service: Service, crawl: Crawl, item: Admission) -> bool:
-    """Tell whether the calendar has a URL asked for in the next period."""
+    """Return whether the calendar has a URL asked for in the next period."""
     if crawl.options.recrawl is None or crawl.options.recrawl.deepest < 0:
         return False
     planned = service.store.planned(crawl.id, service.frontier.fingerprint(item.url))

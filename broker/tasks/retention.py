@@ -147,8 +147,8 @@ class Retention:
                 yield store.drop_seeds([(batch.id, batch.stamp)]) if done else 0
 
     def _settled(self, store: Store, crawl: Crawl, batch: SeedBatch) -> bool:
-        """Tell whether each URL of a batch has a page or a final state; in a forced batch, a later
-        one."""
+        """Return whether each URL of a batch has a page or a final state; in a forced batch, a
+        later one."""
         for start in range(0, len(batch.urls), TOGETHER):
             some: Sequence[int] = [
                 self._service.frontier.fingerprint(item.url)

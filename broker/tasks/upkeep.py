@@ -363,7 +363,7 @@ class Upkeep:
             frontier.put_crawl(self._service.store.reopen(crawl.id, crawl.version))
 
     def _is_still(self, crawl: Crawl, quiet: _Quiet) -> bool:
-        """Tell whether every partition has shut the crawl, and saw nothing since ``quiet``."""
+        """Return whether every partition has shut the crawl, and saw nothing since ``quiet``."""
         scan = self._service.frontier.look(crawl)
         if scan is None:
             return False

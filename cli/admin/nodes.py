@@ -127,7 +127,7 @@ def drain(node: str, data: str | None) -> None:
 
 
 def _drains(member: MemberState) -> bool:
-    """Tell whether the member has said that it follows the order."""
+    """Return whether the member has said that it follows the order."""
     found = member.facts.options.get("drain")
     return found is not None and found.value is True
 

@@ -86,7 +86,7 @@ def _watch(broker: BrokerClient, stop: Stop) -> Sequence[NodeRepair] | None:
 
 
 def _done(node: NodeRepair) -> bool:
-    """Tell whether it is done by this broker, or by another: then nothing is owed here."""
+    """Return whether it is done by this broker, or by another: then nothing is owed here."""
     return node.phase == "done" or (node.phase == "none" and not node.detail)
 
 

@@ -291,7 +291,7 @@ def _at_address(job: Job, *, wipe: bool) -> tuple[int, Summary | None]:
 
 
 def _is_over(known: Crawl, job: Job) -> bool:
-    """Tell whether the same command would do nothing now."""
+    """Return whether the same command would do nothing now."""
     if job.fresh or (job.stay and known.state == "resting"):
         return False
     return is_finished(known, job.wanted)

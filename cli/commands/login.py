@@ -185,7 +185,7 @@ def _leases(settings: Settings) -> Iterator[Claims]:
 
 
 def _may_rest(settings: Settings) -> bool:
-    """Tell whether Redis runs only with our own processes, and none of them runs."""
+    """Return whether Redis runs only with our own processes, and none of them runs."""
     return settings.embedded_redis and not holder(settings.data)
 
 

@@ -44,7 +44,7 @@ class Way:
 
     @property
     def by_hand(self) -> bool:
-        """Tell whether a person has to copy the answer."""
+        """Return whether a person has to copy the answer."""
         return self.paste or not is_loopback(self.redirect_uri or CALLBACK)
 
 
@@ -100,7 +100,7 @@ def _pasted(uri: str) -> str:
 
 
 def _belongs(url: str, state: str) -> bool:
-    """Tell whether an answer belongs to our request: another program may call our port, too."""
+    """Return whether an answer belongs to our request: another program may call our port, too."""
     given = parse_qs(urlsplit(url).query)
     return any(state in given.get(name, ()) for name in ("state", "oauth_token", "denied"))
 

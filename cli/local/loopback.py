@@ -106,7 +106,7 @@ class Loopback:
 
 
 def is_loopback(uri: str) -> bool:
-    """Tell whether a redirect to ``uri`` comes back to this machine, so that it needs no TLS."""
+    """Return whether a redirect to ``uri`` comes back to this machine, so that it needs no TLS."""
     try:
         parts = urlsplit(uri)
         return parts.scheme == "http" and parts.hostname in _HOSTS and (parts.port or 0) >= 0

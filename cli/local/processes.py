@@ -248,7 +248,7 @@ def frozen_text(frozen: Sequence[tuple[str, int]]) -> str:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Tell whether SIGSTOP holds a process; False if the system does not say (proc(5))."""
+    """Return whether SIGSTOP holds a process; False if the system does not say (proc(5))."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -87,7 +87,7 @@ class MainText:
         return self._format.page(structs.replace(page, text=told))
 
     def lacks_body(self, page: StoredPage) -> bool:
-        """Tell whether a page without known main text lacks its body, or whether the format says
+        """Return whether a page without known main text lacks its body, or whether the format says
         so."""
         return self._format.lacks_body(page) or (self._told(page) is None and not has_body(page))
 

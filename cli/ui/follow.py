@@ -85,12 +85,13 @@ class End:
 
     @property
     def stopped(self) -> bool:
-        """Tell whether the crawl was stopped before it was done, or rests until its next period."""
+        """Return whether the crawl was stopped before it was done, or rests until its next
+        period."""
         return self.last.state != "done" and not self.rests
 
     @property
     def rests(self) -> bool:
-        """Tell whether the crawl rests, and its next period is not due yet."""
+        """Return whether the crawl rests, and its next period is not due yet."""
         return self.last.state == "resting" and self.last.wakes_ms > epoch_ms()
 
     def summary(self) -> Summary:
@@ -277,8 +278,8 @@ def round_text(one: Round) -> str:
 
 
 def is_finished(crawl: Crawl, wanted: CreateCrawl) -> bool:
-    """Tell whether running ``wanted`` again would change nothing: the crawl is done, with the same
-    options."""
+    """Return whether running ``wanted`` again would change nothing: the crawl is done, with the
+    same options."""
     fields = {name: getattr(wanted, name) for name in CrawlOptions.__struct_fields__}
     rests = crawl.state == "resting" and crawl.wakes_ms > epoch_ms()
     ended = rests or (crawl.state == "done" and crawl.reason != STOPPED)

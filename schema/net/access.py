@@ -60,7 +60,7 @@ class Skip:
         return f"auth {self.name}: {action} in {place}"
 
     def lets(self, url: str) -> bool:
-        """Tell whether the crawl wants this URL fetched, whatever its words show."""
+        """Return whether the crawl wants this URL fetched, whatever its words show."""
         return bool(self.followed.texts) and self.followed.first(url) is not None
 
 
@@ -69,7 +69,7 @@ _says_action = re.compile(r"auth \w+: action ").match
 
 
 def is_action(reason: str) -> bool:
-    """Tell whether a reason from :func:`skipped` or the like is that a link is an action."""
+    """Return whether a reason from :func:`skipped` or the like is that a link is an action."""
     return _says_action(reason) is not None
 
 

@@ -126,13 +126,13 @@ def _meaning(text: str) -> Meaning | None:
 
 
 def says_something(text: str) -> bool:
-    """Tell whether a text is more than a number, a letter, or signs around a text."""
+    """Return whether a text is more than a number, a letter, or signs around a text."""
     text = trimmed(text)
     return text != "" and not (text.isascii() and (text.isdigit() or len(text) == 1))
 
 
 def is_known(text: str) -> bool:
-    """Tell whether a text is a known word: an action, or one that merely shows something."""
+    """Return whether a text is a known word: an action, or one that merely shows something."""
     text = trimmed(text)
     return len(text.encode(errors="replace")) <= MAX_TEXT and _meaning(text) is not None
 
@@ -154,7 +154,7 @@ def written() -> Iterator[str]:
 
 
 def _is_same(text: str, other: str) -> bool:
-    """Tell whether two texts differ only in case and blanks."""
+    """Return whether two texts differ only in case and blanks."""
     return text.lower().replace(" ", "") == other.lower().replace(" ", "")
 
 
@@ -242,7 +242,7 @@ def _zeroed(url: str) -> str:
 
 
 def _concerns_something(tail: str) -> bool:
-    """Tell whether a path and query name an object: by a query, or by a number near the end.
+    """Return whether a path and query name an object: by a query, or by a number near the end.
 
     A file needs the number in its name: in /docs/15/sql-delete.html the number is a version.
     """
@@ -262,7 +262,7 @@ def _has_number(tail: str) -> bool:
 
 
 def _is_titled(url: str, text: str) -> bool:
-    """Tell whether a page is about the text itself, as in an encyclopedia or a list of tags."""
+    """Return whether a page is about the text itself, as in an encyclopedia or a list of tags."""
     path, _, query = url[url.find("/", 8) :].partition("?")
     key = key_of(text)
     if any(

@@ -219,7 +219,7 @@ def by_url(tail: str) -> tuple[Action, str] | None:
 
 
 def _suspect(piece: str) -> bool:
-    """Tell whether an encoded piece of a URL may be a word, or one of software."""
+    """Return whether an encoded piece of a URL may be a word, or one of software."""
     return len(piece) <= _LONGEST and _suspected(piece)
 
 
@@ -305,7 +305,7 @@ def _of_path(segments: list[str], parameters: list[tuple[str, str]]) -> Action |
 def _does(
     action: Action, segments: list[str], at: int, parameters: list[tuple[str, str]], ending: str
 ) -> bool:
-    """Tell whether a segment that is a word does what the word says, rather than being about it.
+    """Return whether a segment that is a word does what the word says, rather than being about it.
 
     ``ending`` is what follows its last dot.
     """
@@ -349,18 +349,18 @@ _NAMES = words_of("tag tags tagged wiki w t term dictionary search")
 
 
 def _speaks(key: str) -> bool:
-    """Tell whether a parameter may name the object of an action."""
+    """Return whether a parameter may name the object of an action."""
     return key not in TITLES and key not in _TARGETS and not key.startswith("utm_")
 
 
 def _is_identity(segment: str) -> bool:
-    """Tell whether a segment names one of many things. A year, or a text ending in one, does
+    """Return whether a segment names one of many things. A year, or a text ending in one, does
     not."""
     return _IDENTITY(segment) is not None and not _YEAR(re.split("[-_]", segment)[-1])
 
 
 def _is_date(before: list[str]) -> bool:
-    """Tell whether segments end with a year or a month, as URLs of blogs do."""
+    """Return whether segments end with a year or a month, as URLs of blogs do."""
     if _YEAR(before[-1]):
         return len(before) == 1 or before[-2] in _DATED
     dates = [segment for segment in before[-3:] if _MONTH(segment) or _YEAR(segment)]

@@ -37,7 +37,7 @@ class Origins:
         self._below = tuple((f"{n.scheme}://", f".{n.rest}") for n in named if n.below)
 
     def hold(self, url: str) -> bool:
-        """Tell whether the origin of a canonical URL is in the set."""
+        """Return whether the origin of a canonical URL is in the set."""
         origin = url[: url.index("/", 8)]
         if origin in self._exact:
             return True
@@ -78,7 +78,7 @@ def _read(pattern: str) -> _Named:
 
 
 def same_page(url: str, login_url: str) -> bool:
-    """Tell whether the canonical ``url`` is the page at ``login_url``; its query may say more.
+    """Return whether the canonical ``url`` is the page at ``login_url``; its query may say more.
 
     A login page gets the URL to go on to as a parameter. The parameters of ``login_url`` itself
     (``/?page=login``) must be there. One that says where to go on (``?next=/start``, as a browser
@@ -99,5 +99,5 @@ def same_page(url: str, login_url: str) -> bool:
 
 
 def is_root(url: str) -> bool:
-    """Tell whether a canonical URL is that of a site's start page."""
+    """Return whether a canonical URL is that of a site's start page."""
     return url == f"{origin_of(url)}/"

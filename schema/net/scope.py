@@ -81,12 +81,12 @@ class Rules:
 
     @property
     def bars_any(self) -> bool:
-        """Tell whether :meth:`bars` could ever refuse a URL."""
+        """Return whether :meth:`bars` could ever refuse a URL."""
         return bool(self.exclude.texts or self.skips)
 
     @property
     def backtracks(self) -> bool:
-        """Tell whether a pattern from before RE2 is used, which may backtrack for ever."""
+        """Return whether a pattern from before RE2 is used, which may backtrack for ever."""
         return (
             self.include.backtrack
             or self.exclude.backtrack
@@ -245,7 +245,7 @@ def deeper_calendar(before: CrawlOptions, after: CrawlOptions) -> str:
 
 
 def _covers(before: Crawl, after: Crawl, root: str) -> bool:
-    """Tell whether ``before`` had in scope all that ``after``, no wider, has by this root."""
+    """Return whether ``before`` had in scope all that ``after``, no wider, has by this root."""
     scope = before.options.scope
     if scope in ("any", after.options.scope):
         return scope == "any" or root in before.roots

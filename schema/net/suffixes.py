@@ -61,7 +61,7 @@ def under_suffix(name: str) -> str:
 
 
 def is_suffix(name: str) -> bool:
-    """Tell whether ``name`` is a public suffix, a private one included."""
+    """Return whether ``name`` is a public suffix, a private one included."""
     found = _split(name)
     return found.suffix < len(found.labels) and not _domain(found)
 

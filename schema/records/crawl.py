@@ -370,7 +370,7 @@ class Crawl(Struct, frozen=True, kw_only=True):
 
     @property
     def finished(self) -> bool:
-        """Tell whether it is done because nothing was left to do.
+        """Return whether it is done because nothing was left to do.
 
         It may rest; new URLs make it active.
         """
@@ -378,11 +378,11 @@ class Crawl(Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        """Tell whether it is done, or rests until its next period."""
+        """Return whether it is done, or rests until its next period."""
         return self.state in ("done", "resting")
 
     def wakes(self, now_ms: int) -> bool:
-        """Tell whether its next period is due.
+        """Return whether its next period is due.
 
         A period that is further away than ``every`` is due, too: the clock went back.
         """
@@ -391,5 +391,6 @@ class Crawl(Struct, frozen=True, kw_only=True):
 
     @property
     def stopping(self) -> bool:
-        """Tell whether it ends when none of its tasks is leased, unless it is resumed or seeded."""
+        """Return whether it ends when none of its tasks is leased, unless it is resumed or
+        seeded."""
         return self.state == "paused" and self.reason in (STOPPING, STOPPING_NOW)

@@ -43,17 +43,17 @@ class TaskKind(IntEnum):
 
     @property
     def is_page(self) -> bool:
-        """Tell whether it asks for a page, as a link or as a seed."""
+        """Return whether it asks for a page, as a link or as a seed."""
         return self in (TaskKind.PAGE, TaskKind.CANONICAL, TaskKind.REFETCH)
 
     @property
     def is_sitemap(self) -> bool:
-        """Tell whether it asks for a list of URLs."""
+        """Return whether it asks for a list of URLs."""
         return self in (TaskKind.SITEMAP, TaskKind.SITEMAP_GUESS)
 
     @property
     def has_row(self) -> bool:
-        """Tell whether its outcome is a row of the store."""
+        """Return whether its outcome is a row of the store."""
         return self not in (TaskKind.ROBOTS, TaskKind.ERRAND)
 
 
@@ -114,12 +114,12 @@ class Task(Struct, frozen=True, gc=False):
 
     @property
     def is_seed(self) -> bool:
-        """Tell whether a person gave the URL, or the one that redirects to it."""
+        """Return whether a person gave the URL, or the one that redirects to it."""
         return self.depth == 0 and self.kind in (TaskKind.PAGE, TaskKind.REFETCH)
 
     @property
     def suspect(self) -> bool:
-        """Tell whether its page may have killed or hung the processes that read it."""
+        """Return whether its page may have killed or hung the processes that read it."""
         return self.deliveries > SUSPECT_DELIVERIES
 
 

@@ -49,7 +49,7 @@ class Format(Protocol):
         """Return the record of a page."""
 
     def lacks_body(self, page: StoredPage) -> bool:
-        """Tell whether the format needs the body of a page, which was not kept."""
+        """Return whether the format needs the body of a page, which was not kept."""
 
     def final(self, final: Final) -> bytes:
         """Return the record of a URL without a page; nothing if the format has none."""
@@ -73,7 +73,7 @@ class Jsonl:
         return wire.to_json(page_object(page, bodies=self._bodies)) + b"\n"
 
     def lacks_body(self, page: StoredPage) -> bool:
-        """Tell whether bodies are wanted and the page has none."""
+        """Return whether bodies are wanted and the page has none."""
         return self._bodies and not has_body(page)
 
     def final(self, final: Final) -> bytes:
@@ -124,7 +124,7 @@ class Csv:
         return self._row(row)
 
     def lacks_body(self, page: StoredPage) -> bool:
-        """Tell whether bodies are wanted and the page has none."""
+        """Return whether bodies are wanted and the page has none."""
         return self._bodies and not has_body(page)
 
     def final(self, final: Final) -> bytes:
@@ -186,7 +186,7 @@ class Warc:
         return self._bytes(answer) + self._bytes(asked)
 
     def lacks_body(self, page: StoredPage) -> bool:
-        """Tell whether the page has no body."""
+        """Return whether the page has no body."""
         return not has_body(page)
 
     def final(self, final: Final) -> bytes:

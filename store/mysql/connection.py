@@ -132,7 +132,7 @@ def code_of(error: BaseException) -> int:
 
 
 def is_gone(error: BaseException) -> bool:
-    """Tell whether the server did not answer at all, rather than refusing something."""
+    """Return whether the server did not answer at all, rather than refusing something."""
     return isinstance(error, OSError) or (
         isinstance(error, pymysql.MySQLError) and (code_of(error) == 0 or code_of(error) >= 2000)
     )

@@ -168,7 +168,7 @@ def set_state(
 
 
 def _waits(db: Db, crawl: int, *, seeds_only: bool) -> bool:
-    """Tell whether something of the crawl is still to come; its row must be locked."""
+    """Return whether something of the crawl is still to come; its row must be locked."""
     seeds = "SELECT 1 FROM seed_batches WHERE pending = 1 AND crawl = ? LIMIT 1"
     if first(db, seeds, (crawl,)) or first(db, "SELECT 1 FROM debts LIMIT 1"):
         return True

@@ -63,7 +63,7 @@ def partitions(db: Db, crawl: int, until_s: int) -> list[int]:
 
 
 def is_due(db: Db, crawl: int) -> bool:
-    """Tell whether a row of a crawl waits to be asked for in this period; the row is locked."""
+    """Return whether a row of a crawl waits to be asked for in this period; the row is locked."""
     plan = plan_of(db, crawl)
     return plan is not None and bool(partitions(db, crawl, plan.started_s))
 

@@ -178,7 +178,8 @@ def _whole(file: int, size: int) -> int:
 
 
 def _follows(file: int, at: int, size: int) -> bool:
-    """Tell whether a record begins after ``at``: then what is at ``at`` was not torn by a crash."""
+    """Return whether a record begins after ``at``: then what is at ``at`` was not torn by a
+    crash."""
     while at < size:
         found = os.pread(file, 1024 * 1024, at + 1)
         start = found.find(b"\x1f\x8b\x08\x04")

@@ -72,12 +72,12 @@ class Account:
     """When it last did not answer. The session that asked may have ended before it was back."""
 
     def believed(self, now: float) -> bool:
-        """Tell whether a logged-out page leads to a new login; see the module's docstring."""
+        """Return whether a logged-out page leads to a new login; see the module's docstring."""
         many = self.outs >= OUTS_IN_A_ROW and now >= self.soonest
         return many or now >= self.quiet_until
 
     def too_short(self, grant: Grant) -> bool:
-        """Tell whether each login in a row lasts only for a moment: then the next ones must wait,
+        """Return whether each login in a row lasts only for a moment: then the next ones must wait,
         too.
 
         Call it once for each page that finds ``grant`` no longer valid.

@@ -161,7 +161,7 @@ class Login:
         raise NotImplementedError
 
     def logged_out(self, fetched: Fetched) -> bool:
-        """Tell whether an answer shows that we are logged out.
+        """Return whether an answer shows that we are logged out.
 
         By default it does if it is a 401, a redirect to ``login_url``, or a page with a form that
         asks for a password and is sent there.

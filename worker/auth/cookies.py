@@ -177,7 +177,7 @@ class Signs:
         self._void: set[str] = set()
 
     def hold(self, sign: str, url: str, grant: Grant) -> bool:
-        """Tell whether ``sign``, which the answer to ``url`` shows, means that we are logged
+        """Return whether ``sign``, which the answer to ``url`` shows, means that we are logged
         out."""
         if sign in self._void:
             return False

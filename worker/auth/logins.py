@@ -266,7 +266,7 @@ class Logins:
 
 
 def _good(grant: Grant, kind: Kind) -> bool:
-    """Tell whether a grant is for the account that the secrets name, and does not expire soon."""
+    """Return whether a grant is for the account that the secrets name, and does not expire soon."""
     if grant.refused or grant.account != kind.account:
         return False
     if not grant.expires_ms:

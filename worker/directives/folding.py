@@ -104,7 +104,7 @@ class Folding:
 
 
 def says_the_same(copy: str, original: str) -> bool:
-    """Tell whether an original has nearly all words of a copy, as often; False if there are
+    """Return whether an original has nearly all words of a copy, as often; False if there are
     none."""
     if copy == original:
         return bool(copy)

@@ -70,7 +70,7 @@ _INLINE = frozenset(b"b i u s em strong span font small big tt code sub sup q ab
 
 
 def has_attribute_bomb(body: bytes, block: int = _BLOCK) -> bool:
-    """Tell whether one tag has thousands of attributes; only ``block`` bytes without ">" are
+    """Return whether one tag has thousands of attributes; only ``block`` bytes without ">" are
     checked."""
     start = 0
     while start + block < len(body):
@@ -107,7 +107,7 @@ def hides_attribute_bomb(body: bytes) -> bool:
 
 
 def is_doubtful(body: bytes) -> bool:
-    """Tell whether a page may take long if its parse cannot be stopped.
+    """Return whether a page may take long if its parse cannot be stopped.
 
     It is large, has very many tags, or a tag with thousands of attributes.
     """
@@ -132,8 +132,8 @@ class TooDear(GreencrawlError):
 
 
 def swallows(root: etree._Element) -> bool:
-    """Tell whether a tree ends in an element of SVG or MathML that has the rest of the page as its
-    text.
+    """Return whether a tree ends in an element of SVG or MathML that has the rest of the page as
+    its text.
 
     libxml2 reads on to the element's end tag, which is missing; browsers read to that of the SVG.
     """

@@ -56,7 +56,7 @@ class Listing:
         self._next = Expression(source.next) if source.next else None
 
     def holds(self, url: str) -> bool:
-        """Tell whether the canonical ``url`` is a page of this list.
+        """Return whether the canonical ``url`` is a page of this list.
 
         With a cursor it is the source's URL with any value of the cursor; without one, any URL with
         the same origin and path.

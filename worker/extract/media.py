@@ -47,7 +47,7 @@ _known = lru_cache(maxsize=256)(_named)
 
 
 def is_html(content_type: str | None, body_head: bytes) -> bool:
-    """Tell whether a body is (X)HTML: by its declared type, or without one by its start.
+    """Return whether a body is (X)HTML: by its declared type, or without one by its start.
 
     ``body_head`` is its start, some hundred bytes. Other XML (feeds, sitemaps) is not.
     """
@@ -69,7 +69,7 @@ def is_html(content_type: str | None, body_head: bytes) -> bool:
 
 
 def is_plain(content_type: str | None, url: str, body_head: bytes) -> bool:
-    """Tell whether a body is plain text, Markdown included.
+    """Return whether a body is plain text, Markdown included.
 
     This depends on its declared type, or without one on the end of its URL, unless it is HTML.
     """
@@ -80,17 +80,17 @@ def is_plain(content_type: str | None, url: str, body_head: bytes) -> bool:
 
 
 def is_binary(text: str) -> bool:
-    """Tell whether a text has control characters that no text has."""
+    """Return whether a text has control characters that no text has."""
     return _BINARY_SIGNS.search(text) is not None
 
 
 def is_text(content_type: str | None) -> bool:
-    """Tell whether a body is kept, though not parsed: text, XML and JSON; not images or
+    """Return whether a body is kept, though not parsed: text, XML and JSON; not images or
     archives."""
     kind = media_type(content_type)
     return kind.startswith("text/") or kind.endswith(("/xml", "+xml", "/json", "+json"))
 
 
 def is_style(content_type: str | None) -> bool:
-    """Tell whether a body is a style sheet."""
+    """Return whether a body is a style sheet."""
     return media_type(content_type) == "text/css"

@@ -83,7 +83,7 @@ def pool_trees() -> bool:
 
 
 def stops() -> bool:
-    """Tell whether a parse in this process is stopped when it takes too much CPU."""
+    """Return whether a parse in this process is stopped when it takes too much CPU."""
     return _read is not _unbounded
 
 

@@ -88,7 +88,7 @@ def _decode(data: bytes, header: str, cap: int, complete: bool) -> Decoded:
 
 
 def is_text(data: bytes | bytearray) -> bool:
-    """Tell whether a body that is declared as gzip begins as text."""
+    """Return whether a body that is declared as gzip begins as text."""
     return _BINARY.search(data, 0, _TEXT_BYTES) is None
 
 

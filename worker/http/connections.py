@@ -113,7 +113,7 @@ class Connection:
         """Seconds of the request's waits in which this process, not its peer, was slow."""
 
     def stale(self) -> bool:
-        """Tell whether the peer has closed, or sent data that nobody asked for. Never blocks.
+        """Return whether the peer has closed, or sent data that nobody asked for. Never blocks.
 
         An answer to the next request can only come after it, so a socket that is readable while
         idle is of no use.

@@ -70,7 +70,7 @@ class Tidier:
         return b"".join([b"HTTP/%s %d \r\n" % (version, status), *lines, b"\r\n"])
 
     def _begins(self) -> bool:
-        """Tell whether the status line is there. Raises NotHttp once it cannot be one."""
+        """Return whether the status line is there. Raises NotHttp once it cannot be one."""
         skipped = len(self._pending) - len(self._pending.lstrip(b" \t\r\n"))
         del self._pending[:skipped]
         start = bytes(self._pending[:_LONGEST_VERSION])

@@ -77,14 +77,14 @@ class Answer(HTTPResponseParser):
 
     @property
     def reusable(self) -> bool:
-        """Tell whether the answer was read to its end and the connection may carry another."""
+        """Return whether the answer was read to its end and the connection may carry another."""
         return (  # a parser that had to be replaced has failed, so the connection is not kept
             self.complete and not self._excess and (self._keeps or bool(self.should_keep_alive()))
         )
 
     @property
     def plain(self) -> bool:
-        """Tell whether the next bytes are taken as they are, without the parser."""
+        """Return whether the next bytes are taken as they are, without the parser."""
         return bool(self._missing)
 
     @property

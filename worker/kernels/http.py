@@ -91,7 +91,7 @@ def read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool = F
 
 
 def keeps_body(options: CrawlOptions, content_type: str) -> bool:
-    """Tell whether a crawl keeps the body of an answer that is no page.
+    """Return whether a crawl keeps the body of an answer that is no page.
 
     An archive with requisites keeps all bodies, since an image may be met as a link first.
     """

@@ -79,7 +79,7 @@ _KERNELS: dict[Form, Sitemap | None] = {
 
 
 def is_asked(task: Task) -> bool:
-    """Tell whether a task asks for a sitemap, or is a seed with the name of one."""
+    """Return whether a task asks for a sitemap, or is a seed with the name of one."""
     if task.depth and task.kind is TaskKind.PAGE:  # nearly all tasks
         return False
     return task.kind.is_sitemap or (task.is_seed and is_named_so(task.url))
@@ -106,7 +106,7 @@ def found_in(
 
 
 def is_no_sitemap(context: CrawlContext, task: Task, *, html: bool) -> bool:
-    """Tell whether the answer to a sitemap task is neither a sitemap nor a page of the crawl."""
+    """Return whether the answer to a sitemap task is neither a sitemap nor a page of the crawl."""
     if task.kind is TaskKind.PAGE or not task.kind.is_sitemap:
         return False
     return not html or context.rules.excluded_by(task.url, task.depth) is not None

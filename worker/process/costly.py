@@ -89,7 +89,7 @@ class CostlyHosts:
         self._bills: OrderedDict[str, _Bill] = OrderedDict()
 
     def suspects(self, host: str, address: str) -> bool:
-        """Tell whether to read a host's answers in a process of their own.
+        """Return whether to read a host's answers in a process of their own.
 
         The reason is what it, or its neighbours, have sent before.
         """

@@ -141,7 +141,7 @@ class CrashRecord:
 
     @property
     def ready(self) -> bool:
-        """Tell whether the child has started: see :meth:`set_ready`."""
+        """Return whether the child has started: see :meth:`set_ready`."""
         return bool(self._map[_READY])
 
     def suspect(self) -> Suspect | None:

@@ -286,7 +286,7 @@ def _target(url: str, answer: Fetched) -> str | None:
 
 
 def _wanted(target: str, same_host: bool) -> bool:
-    """Tell whether the target of a robots.txt's redirect looks like one.
+    """Return whether the target of a robots.txt's redirect looks like one.
 
     On its own host the last part of the path names robots or ends in ``.txt``; on another host it
     is ``robots.txt``, without a query.
@@ -299,7 +299,8 @@ def _wanted(target: str, same_host: bool) -> bool:
 
 
 def _may_rule(target: str) -> bool:
-    """Tell whether there may be rules: its path, or a parameter's name, mentions robots or text."""
+    """Return whether there may be rules: its path, or a parameter's name, mentions robots or
+    text."""
     path, query = _path_and_query(target)
     return "robots" in path or ".txt" in path or query.startswith("robots") or "&robots" in query
 

@@ -155,7 +155,7 @@ class Rules:
         return group
 
     def allowed(self, url: str, agent: str) -> bool:
-        """Tell whether ``agent`` may fetch ``url``. /robots.txt itself always may be."""
+        """Return whether ``agent`` may fetch ``url``. /robots.txt itself always may be."""
         return self.of(agent).forbids(url) is None
 
     def line_for(self, url: str, agent: str) -> str | None:

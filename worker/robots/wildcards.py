@@ -30,7 +30,7 @@ class Wildcard:
         self.key = max([*keys, _searched(last)[0]] if last else keys, key=len)
 
     def matches(self, target: str) -> bool:
-        """Tell whether it matches, if ``key`` is somewhere in ``target``."""
+        """Return whether it matches, if ``key`` is somewhere in ``target``."""
         if not self._may_match(target):
             return False
         at = len(self.head)

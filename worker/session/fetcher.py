@@ -89,7 +89,7 @@ class Visit:
 
     @property
     def failed(self) -> bool:
-        """Tell whether the host as a whole failed: then this session asks it nothing more."""
+        """Return whether the host as a whole failed: then this session asks it nothing more."""
         return bool(self._failed)
 
     @property

@@ -77,8 +77,8 @@ class Held:
 
     @property
     def lost(self) -> bool:
-        """Tell whether another worker may hold the host: then nothing more is asked or reported of
-        it."""
+        """Return whether another worker may hold the host: then nothing more is asked or reported
+        of it."""
         return self.ended == "stale"
 
 

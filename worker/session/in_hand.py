@@ -190,7 +190,7 @@ class Part:
             self._since, self._before = now, self.held
 
     def fits(self) -> bool:
-        """Tell whether more of it may be received now."""
+        """Return whether more of it may be received now."""
         in_hand = self._in_hand
         if self is in_hand.favoured:
             return True

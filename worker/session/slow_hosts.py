@@ -87,7 +87,7 @@ class SlowHosts:
         return len(self._slow_sessions | self._silent)
 
     def admits(self, held: Held) -> bool:
-        """Tell whether a session may begin now; False once there are too many of its kind."""
+        """Return whether a session may begin now; False once there are too many of its kind."""
         session = held.session
         known = session.host in self._slow_hosts or _strained(session)
         if not known and session.robots_known:

@@ -38,7 +38,7 @@ def form_of(body: bytes) -> Form:
 
 
 def _is_list(head: bytes) -> bool:
-    """Tell whether the first line that is not empty is a URL and nothing else."""
+    """Return whether the first line that is not empty is a URL and nothing else."""
     for line in head.splitlines():
         line = line.strip()
         if line and not line.startswith(b"#"):
@@ -47,7 +47,7 @@ def _is_list(head: bytes) -> bool:
 
 
 def is_named_so(url: str) -> bool:
-    """Tell whether the name of a canonical URL is that of a sitemap or feed."""
+    """Return whether the name of a canonical URL is that of a sitemap or feed."""
     path = task_path(url)[1:].partition("?")[0]
     return _NAMED.fullmatch(path.rstrip("/").rpartition("/")[2]) is not None
 

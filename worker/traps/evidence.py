@@ -57,7 +57,7 @@ class Same(Struct, gc=False):
 
     @property
     def wide(self) -> bool:
-        """Tell whether the text belongs to no single page, wherever it is."""
+        """Return whether the text belongs to no single page, wherever it is."""
         return self.several and self.asked
 
 
@@ -126,7 +126,7 @@ def as_text(body: bytes) -> str:
 
 
 def is_data(row: StoredPage) -> bool:
-    """Tell whether a body is JSON or a feed, which programs read."""
+    """Return whether a body is JSON or a feed, which programs read."""
     head = row.body[:512].lstrip()
     if head.startswith((b"{", b"[")):
         return True
@@ -147,7 +147,7 @@ def newness(found: Found, row: StoredPage) -> float:
 
 
 def is_copy(row: StoredPage, reading: Reading | None) -> bool:
-    """Tell whether a page says that it is another page's copy."""
+    """Return whether a page says that it is another page's copy."""
     if reading is None or not reading.canonical or reading.canonical == row.url:
         return False
     return reading.canonical != plain(row.url)

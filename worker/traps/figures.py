@@ -49,7 +49,7 @@ def tells(
     one: Sum,
     seen: Evidence,
 ) -> bool:
-    """Tell whether the figures of a page at ``url`` are its own; ``one`` is the sum of its shape.
+    """Return whether the figures of a page at ``url`` are its own; ``one`` is the sum of its shape.
 
     They are its own if the page before it had others, and no page with the same numbers in its URL
     had them. A page that links to more of its kind must have some that no page had.
@@ -88,7 +88,7 @@ def _own(labels: dict[int, int], shape: Shape, samples: bytes) -> tuple[int, int
 
 
 def _is_list(shape: Shape) -> bool:
-    """Tell whether pages of a shape are lists, which show what other pages have."""
+    """Return whether pages of a shape are lists, which show what other pages have."""
     if shape.params is not None:
         return not LIST_PAGES.isdisjoint(shape.params)
     parts = shape.path.rstrip("/").split("/")
@@ -96,12 +96,12 @@ def _is_list(shape: Shape) -> bool:
 
 
 def ends_in_number(path: str) -> bool:
-    """Tell whether the last part of a shape's path ends in a number, a date or an id."""
+    """Return whether the last part of a shape's path ends in a number, a date or an id."""
     return _NUMBERED(path) is not None
 
 
 def is_dated(path: str) -> bool:
-    """Tell whether a shape's path ends in several numbers or a date, like a day's.
+    """Return whether a shape's path ends in several numbers or a date, like a day's.
 
     The name of such a page says which day it is, and names of days repeat.
     """
@@ -117,7 +117,7 @@ def says_name(
     seen: Evidence,
     alike: bool,
 ) -> bool:
-    """Tell whether a page has a name of its own.
+    """Return whether a page has a name of its own.
 
     It is a short new block, or its title, unless pages everywhere are ``alike``. It does not count
     if something speaks against the page; for a page with a query only if it links to few of its
@@ -132,7 +132,7 @@ def says_name(
 
 
 def _is_own(state: HostTraps, novelty: Novelty, shape: str, title: str) -> bool:
-    """Tell whether a page of ``shape`` has a name that no page of the host had; note the name.
+    """Return whether a page of ``shape`` has a name that no page of the host had; note the name.
 
     For the first page of a shape the title is compared with that of the page before it; so the name
     of the site is not counted.

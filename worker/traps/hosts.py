@@ -113,12 +113,12 @@ class HostTraps(Struct, gc=False):
         return 20 + self.shaper.size + known + len(self.labels)
 
     def waits(self, novelty: Novelty, url: str) -> bool:
-        """Tell whether a URL was linked to, and not fetched yet."""
+        """Return whether a URL was linked to, and not fetched yet."""
         met = novelty.met(url, self.seed + LINKS)
         return met and not novelty.met(url, self.seed + DONE)
 
     def met(self, novelty: Novelty, url: str) -> bool:
-        """Tell whether a URL was fetched, or linked to."""
+        """Return whether a URL was fetched, or linked to."""
         return novelty.met(url, self.seed + DONE) or novelty.met(url, self.seed + LINKS)
 
 

@@ -70,7 +70,7 @@ class Found(NamedTuple):
 
     @property
     def is_much(self) -> bool:
-        """Tell whether so much is new that this alone decides; the same as in ``speedups.c``."""
+        """Return whether so much is new that this alone decides; the same as in ``speedups.c``."""
         # A sample of a long page stands for many bytes: one alone may be new by chance.
         step = max(self.text >> 6, 8)
         return (
@@ -149,7 +149,7 @@ class Novelty:
         return self._urls.unmet_links(links, seed)
 
     def met(self, url: str, seed: int) -> bool:
-        """Tell whether a URL was met under ``seed``."""
+        """Return whether a URL was met under ``seed``."""
         return not self._urls.unmet([url], seed, False)
 
 
@@ -215,7 +215,7 @@ class _Table:
         return self.unmet([link.url for link in links], seed, True)
 
     def _knows(self, tag: int, keep: bool) -> bool:
-        """Tell whether a tag is known; the version without the compiled part.
+        """Return whether a tag is known; the version without the compiled part.
 
         It is a dictionary of a sixteenth of the entries, which is as large.
         """

@@ -120,7 +120,7 @@ def query_of(name: str) -> str:
 
 
 def repeated(words: list[str]) -> bool:
-    """Tell whether a segment comes three times, or two and more twice in a row: /a/b/a/b."""
+    """Return whether a segment comes three times, or two and more twice in a row: /a/b/a/b."""
     if len(words) < 3:
         return False
     if max(Counter(words).values()) > 2:

@@ -162,7 +162,7 @@ class Shaper:
         return Shape(name, program, f"{program}?", hint or odd, params)
 
     def _is_view(self, leaf: str, folder: str) -> bool:
-        """Tell whether a word ends URLs in many folders, such as ``feed`` or ``print``.
+        """Return whether a word ends URLs in many folders, such as ``feed`` or ``print``.
 
         Then it names a view of the folder.
         """
@@ -183,7 +183,7 @@ class Shaper:
         return len(self._words.get(f"{path}?", range(_PATTERNS)))
 
     def is_late(self, shape: Shape) -> bool:
-        """Tell whether its query is another choice of parameters at a path that has offered
+        """Return whether its query is another choice of parameters at a path that has offered
         several."""
         words = self._words.get(f"{shape.path}?")
         if words is None:
@@ -213,7 +213,7 @@ class Shaper:
         return words + len(self._folders) + len(self._views) + 2 * len(self._kinds)
 
     def _own(self, prefix: str, word: str, limit: int) -> bool:
-        """Tell whether a word in the folder ``prefix`` is one of those that are told apart."""
+        """Return whether a word in the folder ``prefix`` is one of those that are told apart."""
         words = self._words.get(prefix)
         if words is None:
             if self._full:
@@ -270,7 +270,7 @@ class Shaper:
         return found
 
     def _in_any_order(self, segments: list[str]) -> bool:
-        """Tell whether all folders below the first come in any order: /by/red/large beside
+        """Return whether all folders below the first come in any order: /by/red/large beside
         /by/large/red.
 
         Then they are choices, and no folder is in another.

@@ -219,7 +219,7 @@ class Witness:
         return same
 
     def _bred(self, url: str, links: list[str], seed: int) -> bool:
-        """Tell whether a page was found on another with the same text, that of ``seed``, like a
+        """Return whether a page was found on another with the same text, that of ``seed``, like a
         trap's. From now on its ``links`` were."""
         if links:
             self._novelty.fresh(links, seed)

@@ -107,34 +107,34 @@ class Sum(Struct, gc=False):
 
     @property
     def known(self) -> bool:
-        """Tell whether enough of it was fetched to know its yield."""
+        """Return whether enough of it was fetched to know its yield."""
         return self.pages >= KNOWN_AFTER
 
     @property
     def is_parked(self) -> bool:
-        """Tell whether none of its URLs should be fetched, except probes."""
+        """Return whether none of its URLs should be fetched, except probes."""
         return self.score >= PARKED
 
     @property
     def is_poor(self) -> bool:
-        """Tell whether its links are to come last."""
+        """Return whether its links are to come last."""
         return self.score > DEMOTED
 
     @property
     def is_settled(self) -> bool:
-        """Tell whether it has yielded often, and most of its last pages had new text."""
+        """Return whether it has yielded often, and most of its last pages had new text."""
         return self.text > 0.5 and self.yields >= _SETTLED and self.score < 0
 
     @property
     def is_barren(self) -> bool:
-        """Tell whether its pages brought neither text nor links to text, though it is not
+        """Return whether its pages brought neither text nor links to text, though it is not
         judged."""
         poor = max(self.text, self.leads, self.further, self.hopes) < GOOD
         return poor and self.known and self.score > _GRANTED
 
     @property
     def inner_known(self) -> bool:
-        """Tell whether enough was fetched of the URLs found on its own pages."""
+        """Return whether enough was fetched of the URLs found on its own pages."""
         return self.inners >= KNOWN_AFTER
 
     def due(self) -> bool:
@@ -254,7 +254,7 @@ class Yields:
         return is_probe
 
     def in_poor_part(self, section: str, ending: str) -> bool:
-        """Tell whether nothing yields in a section, or among shapes with one ending."""
+        """Return whether nothing yields in a section, or among shapes with one ending."""
         below = section.count("/") > 2 + section.endswith("/")
         return (below and self.against(section) >= POOR_SECTION) or (
             ending != "" and self.against(ending) >= POOR_SECTION
@@ -280,7 +280,7 @@ class Yields:
                 del self.sections[next(iter(self.sections))]
 
     def fed_by_poor(self, found: Sum) -> bool:
-        """Tell whether its URLs come from pages of a shape that multiplies and yields nothing.
+        """Return whether its URLs come from pages of a shape that multiplies and yields nothing.
 
         URLs from one page, like the members of a list, do not count.
         """

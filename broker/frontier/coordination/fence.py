@@ -69,7 +69,8 @@ class StoreContact:
             raise StoreSilent("the store does not answer: no session is opened or kept without it")
 
     def heard(self) -> bool:
-        """Tell whether the store answered lately; if that is a while ago, ask it in the background.
+        """Return whether the store answered lately; if that is a while ago, ask it in the
+        background.
 
         While it does not answer, this broker's calls must not count as signs of life.
         """

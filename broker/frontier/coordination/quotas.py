@@ -265,7 +265,7 @@ class Quotas:
 
 
 def wanted(crawl: Crawl, rows: Mapping[int, Row]) -> bool:
-    """Tell whether there is something to share out."""
+    """Return whether there is something to share out."""
     limit = crawl.options.max_pages
     return bool(limit and plan(limit, rows, half=bool(crawl.options.auth)))
 

@@ -114,7 +114,7 @@ class Reading(NamedTuple):
 
     @property
     def is_quick(self) -> bool:
-        """Tell whether its call was answered within :data:`SLOW_SECONDS`."""
+        """Return whether its call was answered within :data:`SLOW_SECONDS`."""
         return self.error_ms <= SLOW_SECONDS * 500 + 1
 
     def error_ms_at(self, at: float) -> float:

@@ -118,7 +118,7 @@ class Memory:
 
     @property
     def full(self) -> bool:
-        """Tell whether some node is near its memory limit: then no further seeds are taken.
+        """Return whether some node is near its memory limit: then no further seeds are taken.
 
         One broker checks their memory and notes the result there; it is read at most once a second.
         """

@@ -44,21 +44,23 @@ class Placement:
     # -- nodes that are away
 
     def others_serve(self, asked: Collection[int]) -> bool:
-        """Tell whether a node with partitions may answer, other than those that were just asked."""
+        """Return whether a node with partitions may answer, other than those that were just
+        asked."""
         return any(
             index not in asked and not self.nodes[index].breaker.since_ms
             for index in set(self.identity.placement)
         )
 
     def spared(self, node: Node) -> bool:
-        """Tell whether a node is away while another serves: it gets what it missed when it is back.
+        """Return whether a node is away while another serves: it gets what it missed when it is
+        back.
 
         Then its listener opens it, and its debts and scans tell it of crawls.
         """
         return bool(node.breaker.since_ms) and self.others_serve((self.nodes.index(node),))
 
     def left_out(self, partition: int) -> bool:
-        """Tell whether a partition's node is away while another serves."""
+        """Return whether a partition's node is away while another serves."""
         return self.spared(self.node_of[partition])
 
     def away_of(self, items: Iterable[Admission]) -> frozenset[str]:

@@ -204,7 +204,7 @@ def _bring_up_to_date(
 
 
 def outdated(owner: dict[str, str]) -> bool:
-    """Tell whether a server's data has an older layout; without a number it has the first one."""
+    """Return whether a server's data has an older layout; without a number it has the first one."""
     return int(owner.get("layout", 1)) < keys.LAYOUT
 
 

@@ -47,7 +47,7 @@ class Job:
 
     @property
     def running(self) -> bool:
-        """Tell whether it is not complete; what it does after that does not keep the node from
+        """Return whether it is not complete; what it does after that does not keep the node from
         opening."""
         return self.phase != "done" and self.greenlet is not None and not self.greenlet.ready()
 

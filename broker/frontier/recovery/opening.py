@@ -140,7 +140,7 @@ class Recovery:
                 raise Unavailable(self.refused[node.id])
 
     def closed(self, node: Node) -> bool:
-        """Tell whether a node must not be asked yet: it is refused, or being emptied."""
+        """Return whether a node must not be asked yet: it is refused, or being emptied."""
         job = self._jobs.get(node.id)
         return node.id in self.refused or (job is not None and job.running and job.emptying)
 
@@ -338,8 +338,10 @@ class Recovery:
         return job.report() if job is not None else NodeRepair(node=node.shown, phase="none")
 
     def owed(self) -> bool:
-        """Tell whether a replay of a node that answers is under way, at any broker. Raises
-        nothing."""
+        """Return whether a replay of a node that answers is under way, at any broker.
+
+        Raises nothing.
+        """
         phases = {self.report(node).phase for node in self._placement.nodes}
         return not phases <= {"none", "done"}
 

@@ -263,7 +263,7 @@ class ReplaySender:
         self._held = self._yielded = monotonic()
 
     def here(self, host: str) -> bool:
-        """Tell whether the node holds the host's partition."""
+        """Return whether the node holds the host's partition."""
         return self._placement.partition_of(host) in self._on
 
     def marks(self, marks: Iterable[Mark]) -> None:

@@ -57,7 +57,7 @@ def name(look: Look) -> Data:
 
 
 def _in_scope(crawl: Crawl, name: str) -> bool:
-    """Tell whether pages of a host may be in a crawl, by its roots."""
+    """Return whether pages of a host may be in a crawl, by its roots."""
     bare = name.partition(":")[0]
     return any(
         root == "*" or root.partition("/")[0] == name or f".{bare}".endswith(f".{root}")

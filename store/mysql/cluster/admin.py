@@ -342,7 +342,7 @@ class Admin:
         self.execute("STOP SLAVE IO_THREAD")
 
     def applies(self) -> bool:
-        """Tell whether any thread applies what was fetched."""
+        """Return whether any thread applies what was fetched."""
         row = self.row(
             "SELECT COUNT(*) FROM information_schema.processlist WHERE command = 'Slave_worker' "
             "AND state <> 'Waiting for work from SQL thread'"

@@ -18,7 +18,7 @@ def parse(text: str) -> dict[int, int]:
 
 
 def covers(have: Position, wanted: Position) -> bool:
-    """Tell whether every transaction up to ``wanted`` is among those up to ``have``."""
+    """Return whether every transaction up to ``wanted`` is among those up to ``have``."""
     return all(have.get(domain, 0) >= sequence for domain, sequence in wanted.items())
 
 

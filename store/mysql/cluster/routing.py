@@ -353,7 +353,7 @@ class Cluster:
 
 
 def _parted(error: BaseException) -> bool:
-    """Tell whether the connection is lost: the server is away, shuts down or has closed it."""
+    """Return whether the connection is lost: the server is away, shuts down or has closed it."""
     return is_gone(error) or code_of(error) in _PARTING
 
 

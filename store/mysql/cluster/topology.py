@@ -49,7 +49,7 @@ class Topology:
 
     @property
     def ring(self) -> bool:
-        """Tell whether there are two masters; then votes decide who takes writes."""
+        """Return whether there are two masters; then votes decide who takes writes."""
         return len(self.masters) == 2
 
     @property

@@ -301,7 +301,7 @@ def without_bodies(
 
 
 def _same(codec: Codec, theirs: Blob | None, mine: bytes) -> bool:
-    """Tell whether the frame that is kept, if it is kept here, holds the same as a page's own."""
+    """Return whether the frame that is kept, if it is kept here, holds the same as a page's own."""
     if theirs is None or isinstance(theirs, Place):
         return False
     if bytes(theirs) == bytes(mine):

@@ -46,7 +46,7 @@ def _there(db: sqlite3.Connection, runs: Sequence[HookRun]) -> set[tuple[int, in
 
 
 def _outdated(db: sqlite3.Connection, run: HookRun) -> bool:
-    """Tell whether the page was fetched again since."""
+    """Return whether the page was fetched again since."""
     sql = "SELECT 1 FROM pages WHERE crawl = ? AND fingerprint = ? AND fetched_ms > ?"
     key = run.crawl, run.fingerprint, rows.bounded(run.at_ms)
     return db.execute(sql, key).fetchone() is not None

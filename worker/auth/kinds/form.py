@@ -96,7 +96,7 @@ class FormKind:
         return self._signs.hold("start page", fetched.url, grant)
 
     def _said(self, fetched: Fetched) -> bool | None:
-        """Tell whether the patterns show that we are logged out; None if they do not decide."""
+        """Return whether the patterns show that we are logged out; None if they do not decide."""
         if not is_html(fetched.content_type, fetched.body[:1024]):
             return None
         text = form_page.text_of(fetched.body, fetched.content_type)

@@ -76,7 +76,7 @@ def answered(answer: str) -> dict[str, str]:
 
 
 def same(given: str, expected: str) -> bool:
-    """Tell whether two secrets are equal; the comparison takes as long if they are not."""
+    """Return whether two secrets are equal; the comparison takes as long if they are not."""
     return hmac.compare_digest(given.encode(), expected.encode())
 
 

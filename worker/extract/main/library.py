@@ -142,7 +142,7 @@ class Extracted(Page, dict=True):
 
     @property
     def has_main(self) -> bool:
-        """Tell whether main text can be read here: it needs the compiled part."""
+        """Return whether main text can be read here: it needs the compiled part."""
         return main.available()
 
     @cached_property

@@ -63,7 +63,7 @@ class Judged(NamedTuple):
 
 
 def available() -> bool:
-    """Tell whether main text can be read: it needs the compiled part."""
+    """Return whether main text can be read: it needs the compiled part."""
     return compiled is not None
 
 

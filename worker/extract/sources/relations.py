@@ -38,5 +38,5 @@ def source_of(relation: Relation) -> str:
 
 
 def is_requisite(relation: Relation) -> bool:
-    """Tell whether a page needs it to be shown, or a browser loads it with the page."""
+    """Return whether a page needs it to be shown, or a browser loads it with the page."""
     return not _REQUISITES.isdisjoint(relation.rel.lower().split())

@@ -30,7 +30,7 @@ class Wanted:
 
     @cached_property
     def plain(self) -> bool:
-        """Tell whether the plain references of all elements are followed, as by default."""
+        """Return whether the plain references of all elements are followed, as by default."""
         return self.sources.issuperset(ELEMENTS.values())
 
     @cached_property
@@ -40,11 +40,11 @@ class Wanted:
 
     @cached_property
     def further(self) -> bool:
-        """Tell whether a wanted source is in elements that are otherwise not read."""
+        """Return whether a wanted source is in elements that are otherwise not read."""
         return self.requisites or bool(self.named)
 
     def reads(self, tag: str) -> bool:
-        """Tell whether the plain reference of an element is followed."""
+        """Return whether the plain reference of an element is followed."""
         return ELEMENTS.get(tag) in self.sources
 
 

@@ -54,7 +54,7 @@ class Lane:
 
     @property
     def full(self) -> bool:
-        """Tell whether there is no free place."""
+        """Return whether there is no free place."""
         return self.taken >= self._places
 
     def take(self) -> bool:
@@ -100,7 +100,7 @@ class Lane:
         return min(self._turn - now, LONGEST_TURN_SECONDS)
 
     def idle(self, now: float) -> bool:
-        """Tell whether all places are free and no turn is pending."""
+        """Return whether all places are free and no turn is pending."""
         return not self.taken and self._turn <= now
 
     def _pass_on(self) -> None:

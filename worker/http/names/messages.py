@@ -158,7 +158,7 @@ def query(name: bytes, kind: int, *, edns: bool) -> bytes:
 
 
 def belongs(wire: bytes, query: bytes) -> bool:
-    """Tell whether ``wire`` answers exactly this query, by its id and the repeated question."""
+    """Return whether ``wire`` answers exactly this query, by its id and the repeated question."""
     if len(wire) < _HEADER.size or not wire[2] & _IS_ANSWER or wire[:2] != query[:2]:
         return False
     end = query.index(0, _HEADER.size) + 5
@@ -167,7 +167,7 @@ def belongs(wire: bytes, query: bytes) -> bool:
 
 
 def is_cut(wire: bytes) -> bool:
-    """Tell whether an answer was too long for UDP."""
+    """Return whether an answer was too long for UDP."""
     return bool(wire[2] & _TRUNCATED)
 
 
@@ -180,6 +180,6 @@ def error(wire: bytes) -> str:
 
 
 def asks_for_no_edns(wire: bytes) -> bool:
-    """Tell whether a server that does not know EDNS sent it; such an answer may lack the
+    """Return whether a server that does not know EDNS sent it; such an answer may lack the
     question."""
     return wire[3] & 15 in _WITHOUT_EDNS

@@ -132,7 +132,7 @@ class _Line:
         )
 
     def only_plain(self, kind: int, wire: bytes) -> bool:
-        """Tell whether ``wire`` answers a query without EDNS that was sent after one with it."""
+        """Return whether ``wire`` answers a query without EDNS that was sent after one with it."""
         queries = self.sent[kind]
         return len(queries) > 1 and wire[:2] == queries[1][:2]
 
@@ -292,7 +292,7 @@ class _Exchange:
             self.answered = line.server
 
     def _done(self, now: float) -> bool:
-        """Tell whether nothing that may still come could make a difference."""
+        """Return whether nothing that may still come could make a difference."""
         four, six = self._answers.get(A), self._answers.get(AAAA)
         if (four and six) or (four and not four.exists):
             return True

@@ -127,7 +127,7 @@ def known_here(name: str, listed: Mapping[str, tuple[str, ...]]) -> Found | None
 
 
 def is_local(name: str) -> bool:
-    """Tell whether only the system's resolver can know ``name``: DNS has no such names for us."""
+    """Return whether only the system's resolver can know ``name``: DNS has no such names for us."""
     return "." not in name or name.endswith(".local")
 
 

@@ -58,7 +58,7 @@ class Servers:
         return changed
 
     def confirmed(self, term: WriterTerm) -> bool:
-        """Tell whether a majority holds ``term``: act only on such a term. Raises NoMajority."""
+        """Return whether a majority holds ``term``: act only on such a term. Raises NoMajority."""
         return self.register.change(lambda _: None) == term
 
     def close(self) -> None:

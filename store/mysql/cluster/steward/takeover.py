@@ -91,7 +91,7 @@ class Takeovers:
         return term
 
     def _stuck(self, term: WriterTerm, writer: Observation) -> bool:
-        """Tell whether commits get no acknowledgement, though the partner may be up."""
+        """Return whether commits get no acknowledgement, though the partner may be up."""
         before, self._acks = self._acks, (writer.name, writer.acks)
         if not writer.up or not term.partner or not writer.asks_ack:
             return False
@@ -100,7 +100,7 @@ class Takeovers:
         return writer.hanging > 0 and before == self._acks
 
     def _serves(self, writer: Observation, other: Observation) -> bool:
-        """Tell whether a writer that refuses us works on: its writes still arrive at the other.
+        """Return whether a writer that refuses us works on: its writes still arrive at the other.
 
         It may have no connection left for us because of too many workers, or because of a full disk
         on which they all wait.

@@ -98,13 +98,13 @@ def text_of(body: bytes, content_type: str) -> str:
 
 
 def redirects_to(fetched: Fetched, login_url: str) -> bool:
-    """Tell whether an answer leads to the login page."""
+    """Return whether an answer leads to the login page."""
     target = joined(fetched.location, fetched.url, "utf-8") if fetched.location else ""
     return bool(target and login_url) and same_page(target, login_url)
 
 
 def asks_for_login(fetched: Fetched, login_url: str, known: Known) -> bool:
-    """Tell whether a page asks for a login: by a form, or by a refresh to a page with one.
+    """Return whether a page asks for a login: by a form, or by a refresh to a page with one.
 
     The form counts if it is sent to ``login_url``, or is the ``known`` one. Without either of them,
     any form counts that asks for a name and one password. This is cheap for pages without forms.

@@ -112,7 +112,7 @@ def _option_disabled(option: etree._Element) -> bool:
 
 
 def disabled(control: etree._Element) -> bool:
-    """Tell whether a control sends nothing, since it or a fieldset around it is disabled."""
+    """Return whether a control sends nothing, since it or a fieldset around it is disabled."""
     if "disabled" in control.attrib:
         return True
     child = control
@@ -139,7 +139,7 @@ def type_of(control: etree._Element) -> str:
 
 
 def completes(control: etree._Element, token: str) -> bool:
-    """Tell whether ``autocomplete`` of a control names ``token``, which is in lower case."""
+    """Return whether ``autocomplete`` of a control names ``token``, which is in lower case."""
     return token in control.get("autocomplete", "").lower().split()
 
 
