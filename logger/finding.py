@@ -114,7 +114,7 @@ def find(archive: Archive, intake: Intake, query: LogsQuery, now_ms: int) -> Log
 
 
 class _Found:
-    """Collects the first lines (or last, as is wanted) that were found.
+    """Collects the first (or last) matching lines.
 
     A line that was read in memory, and again on disk, is there once.
     """

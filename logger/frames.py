@@ -3,7 +3,7 @@
 A head is a skippable frame (RFC 8878, 3.1.2) with a :class:`Frame`: whose lines follow, their
 numbers, their times, how many of each level, and a checksum. So a reader knows without unpacking
 whether a frame may have what it looks for. The heads are also in the file's index, which is written
-after the frame is on disk; what an index lacks is found in the file itself.
+after the frame is on disk; frames that an index lacks are found in the file itself.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def mend(path: Path) -> int:
 
 
 def is_mended(path: Path) -> bool:
-    """Return whether an index has all that is in the file, by their sizes. Raises OSError."""
+    """Return whether an index covers the whole file, by their sizes. Raises OSError."""
     with index_of(path).open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         last = os.pread(file.fileno(), _RECORD.size, max(size - _RECORD.size, 0))

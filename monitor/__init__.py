@@ -11,7 +11,7 @@ How a page is added
    the page, and a tuple ``VIEWS`` with its ``View``. The data that change while people look go into
    ``part``, the rest into ``frame``: see ``View`` in ``look.py``. ``views/overview.py`` is a short
    example, ``views/crawls/crawl.py`` one with forms. Name the module in ``views/table.py``.
-2. Its templates: ``templates/parts/<name>.html`` is drawn anew every two seconds,
+2. Its templates: ``templates/parts/<name>.html`` is updated every two seconds,
    ``templates/pages/<name>.html`` extends ``layout.html`` and puts ``{{ m.live(part) }}`` where the
    part belongs. Macros for tables, numbers, states and forms are in ``templates/macros.html``.
    Everything is escaped; never mark as safe what was crawled. No attribute ``style``, no ``on…``,

@@ -1,4 +1,4 @@
-"""What is wrong with a field, in a person's words and language.
+"""Errors in a field, in a person's words and language.
 
 Records are checked by msgspec, which speaks of types. What it does not say stays as it is: our own
 messages name what is wrong by themselves.

@@ -81,7 +81,7 @@ class Words:
         return str(text).format(**places) if places else str(text)
 
     def described(self, option: str, description: str) -> Markup:
-        """What an option does; ``description`` is what its record says, in English."""
+        """Return what an option does; ``description`` is the English text of its record."""
         if option in self.options:
             return Markup("<span>{}</span>").format(self.options[option])
         return Markup('<span lang="en">{}.</span>').format(description)

@@ -9,7 +9,7 @@ from greencrawl.worker.hooks import HookError, Hooks
 
 
 class Made(NamedTuple):
-    """What the functions made of a page.
+    """The results of the functions for a page.
 
     Own fields; records as JSON (an array, b"" for none); links to follow. ``problems``: by
     function, what it raised.

@@ -71,7 +71,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What follows from a failure.
+    """The consequences of a failure.
 
     ``errors`` is the URL's count with this one. ``wait`` is the seconds until the next try, or None
     when there is none; then ``final`` is the state to record. ``block`` is None when the session

@@ -41,7 +41,7 @@ _WORDS = {
     "beginning with a letter or digit",
     KIND: "must be at most 40 lower-case letters or underscores",
 }
-"""What people read in place of a regular expression."""
+"""Descriptions for people, in place of a regular expression."""
 _NAMED = re.compile(r"(?:unknown|missing required) field `(?P<name>[^`]*)`")
 
 

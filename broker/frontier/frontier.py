@@ -247,7 +247,7 @@ class Frontier:
         self.duties.start()
         self._debts.start()
         for node in self.nodes:
-            if self.recovery.closed(node):  # a replay tells it of the crawls
+            if self.recovery.closed(node):  # a replay gives it the crawls
                 continue
             try:
                 settled(node, partial(self._begin, node))

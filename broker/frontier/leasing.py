@@ -70,8 +70,7 @@ class Leasing:
         longest_request_seconds: float,
         left_out: Callable[[int], bool] = lambda _: False,
     ) -> None:
-        """Build it; ``left_out`` tells of a partition whether its node is away while others
-        serve."""
+        """Build it; ``left_out`` returns whether a partition's node is away while others serve."""
         self._calls = calls
         self._clock_ms = clock_ms
         self._crawl = crawl

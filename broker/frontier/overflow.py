@@ -25,7 +25,7 @@ from greencrawl.store.base import Store
 
 
 class PartitionMemory(NamedTuple):
-    """What a partition has in memory, and what it needs.
+    """A partition's use of memory, and its needs.
 
     The fields are: bytes of its tasks, and its budget (0: none); whether its node is near its
     limit; (crawl, host) of hosts that run low while more of their URLs wait in the overflow; crawls

@@ -158,7 +158,7 @@ def level_part(due: int, room: int, others: Sequence[int]) -> int:
 
 
 class Turns:
-    """Whose turn it is among crawls, by their weights.
+    """The order of crawls, by their weights.
 
     Each has a virtual time that advances by tasks / weight, and the one furthest behind comes first
     (stride scheduling, Waldspurger 1995).

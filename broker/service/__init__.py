@@ -1,1 +1,1 @@
-"""What the API's handlers use, below HTTP: seeding, batching, pages, hook refusals."""
+"""Parts for the API's handlers, below HTTP: seeding, batching, pages, hook refusals."""

@@ -34,7 +34,7 @@ class _Batch:
 
 
 class _Crawl:
-    """What waits of one crawl, and its rounds under way."""
+    """The waiting admissions of one crawl, and its running rounds."""
 
     def __init__(self) -> None:
         self.queue: deque[_Batch] = deque()

@@ -1,4 +1,4 @@
-"""What all handlers of the HTTP API share: the frontier, the store, and work under way."""
+"""Parts that all handlers of the HTTP API share: the frontier, the store, and running work."""
 
 from __future__ import annotations
 

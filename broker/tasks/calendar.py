@@ -4,7 +4,7 @@ One broker does it, under a duty. It goes through the due rows of a crawl in a p
 host, some of each host at a time, and then starts again. So a host with a million pages does not
 delay others, nor does a host that takes no more for now. After the node has taken URLs, they are
 noted as on their way. If the broker dies between the two, the next one asks the node again, which
-knows them. What the node does not take stays where it is: nothing in Redis grows with it.
+knows them. Rows that the node does not take stay in the store, so Redis does not grow with them.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ class Membership:
     ) -> None:
         """Build it.
 
-        ``address`` is where the broker listens; ``port`` tells it from others on its machine;
-        ``sender`` has its log lines.
+        ``address`` is where the broker listens; ``port`` distinguishes it from others on its
+        machine; ``sender`` has its log lines.
         """
         self._service = service
         self._own_level = settings.log_level

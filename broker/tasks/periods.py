@@ -37,7 +37,7 @@ def end(service: Service, crawl: Crawl, reason: str) -> Crawl:
 
 
 def wake(service: Service, crawls: Iterable[Crawl]) -> float:
-    """Begin the periods that are due; return the seconds until the next one is.
+    """Begin the periods that are due; return the seconds until the next one is due.
 
     Raises Unavailable, DutyLost.
     """

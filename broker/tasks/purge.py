@@ -6,7 +6,7 @@ deletion is asked for; first it is deleted from the frontier, then its rows. For
 waiting URL gets a final state (excluded: purged) before it is dropped. Stored pages stay, and
 leased URLs are finished. One broker does it, under a duty.
 
-What is on a node that is away waits for the node, and holds up no other deletion.
+Deletions on a node that is away wait for the node, and delay no other deletion.
 """
 
 from __future__ import annotations

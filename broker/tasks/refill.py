@@ -4,7 +4,7 @@ memory.
 A host that ran low comes first. Then, in a partition at half of its budget or less, every host that
 waits in SQL has its turn. Above that, crawls that have nothing to lease there have their turn.
 Crawls that hold much, but are paused or blocked, must not stop them. One broker does it, under a
-duty; the others tell it what they put there.
+duty; the others say what they put there.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ HELD_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class _Quiet:
-    """What the last scan of a crawl found when nothing was left to do in it."""
+    """The result of the last scan of a crawl in which nothing was left to do."""
 
     admitted: int
     finished: int
@@ -101,7 +101,7 @@ class Upkeep:
         self._greenlet: Greenlet[[], None] | None = None
 
     def start(self) -> None:
-        """Begin; what is pending from before is admitted at once."""
+        """Begin; batches that are pending from before are admitted at once."""
         self._greenlet = gevent.spawn(self._run)
 
     def stop(self) -> None:
@@ -262,7 +262,7 @@ class Upkeep:
         return waiting
 
     def _pending(self, after: int) -> Iterator[SeedBatch]:
-        """Yield pending batches, oldest first, some at a time: one that waits holds up no other."""
+        """Yield pending batches, oldest first, some at a time: one that waits delays no other."""
         while found := self._service.store.pending_seeds(after=after):
             yield from found
             after = found[-1].id

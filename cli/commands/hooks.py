@@ -68,7 +68,7 @@ def hooks(crawl: str | None, urls: bool, again: bool, data: str | None) -> int:
 
 
 class _Source(Protocol):
-    """Where failures are read from."""
+    """The source of failures."""
 
     def counts(self) -> Sequence[HookCount]: ...
 

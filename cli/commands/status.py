@@ -77,8 +77,8 @@ def table(stats: Stats, *, whole: bool = True) -> RenderableType:
     """Make a row for each crawl, then the slowest hosts. Numbers that may be higher are marked
     ``>=``.
 
-    Unless they are ``whole``, what only Redis knows is a question mark, except for a crawl that is
-    done.
+    Unless they are ``whole``, numbers that only Redis knows are question marks, except for a crawl
+    that is done.
     """
     rows = Table(box=None, pad_edge=False)
     # The last two are rarely needed, and would not fit into 80 columns beside the others.

@@ -1,1 +1,1 @@
-"""What the command does on its own machine: processes, data folder, sites, consent by browser."""
+"""Work of the command on its own machine: processes, data folder, sites, consent by browser."""

@@ -1,7 +1,8 @@
-"""What a command permits to the broker and the workers that it starts; see ``schema.net.permits``.
+"""The permits of a command for the broker and the workers that it starts; see
+``schema.net.permits``.
 
-Without tokens every account of the machine may create crawls at such a broker. So only what the
-person named on the command line is permitted.
+Without tokens every account of the machine may create crawls at such a broker. So only modules and
+secrets that the person named on the command line are permitted.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What is done beside leases: in slices of time, and in the background."""
+"""Work beside leases: in slices of time, and in the background."""

@@ -33,7 +33,7 @@ Problems = Iterator[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """What an entry of ``auth`` keeps out under its origins."""
+    """The URLs that an entry of ``auth`` excludes on its origins."""
 
     name: str
     origins: Origins

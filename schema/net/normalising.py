@@ -1,4 +1,4 @@
-"""Rules that a crawl may choose, by which different URLs are taken for one.
+"""Rules that a crawl may choose, by which different URLs count as one.
 
 Each rule may be wrong on some site. :func:`greencrawl.schema.net.urls.canonicalise` changes nothing
 that a server could tell apart. The rules here go further, and the URL that they make is requested.

@@ -63,7 +63,7 @@ class Watch(Protocol):
 
 
 class _Request(NamedTuple):
-    """What one exchange needs; ``until`` is a value of the monotonic clock."""
+    """Parameters of one exchange; ``until`` is a value of the monotonic clock."""
 
     url: str
     message: bytes

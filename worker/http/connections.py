@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from greenlet import greenlet
 
 STOOD_SECONDS, EXCUSED_SECONDS = 0.5, 1.0
-"""A timer that is so late shows that the process was frozen, or busy with one thing. What the peer
-sent meanwhile may be read, for so long; the request does not wait longer for the rest."""
+"""A timer that is so late shows that the process was frozen, or busy with one thing. Data that the
+peer sent meanwhile may be read for so long; the request does not wait longer for the rest."""
 IDLE_SECONDS = 15.0
 CONNECT_SECONDS = 10.0
 READ_BYTES = 64 * 1024
@@ -38,7 +38,7 @@ _LOCAL_SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Origin(NamedTuple):
-    """What a connection belongs to. ``host`` is without brackets, ``authority`` a Host header."""
+    """The owner of a connection. ``host`` is without brackets, ``authority`` a Host header."""
 
     scheme: str
     host: str

@@ -31,7 +31,7 @@ class NotHttp(Exception):
 class Tidier:
     """Puts one answer, and the interim ones before it, into the standard's form.
 
-    What it has no rule for stays as it is, for the parser to judge. ``bodiless``: no body follows
+    Anything without a rule stays unchanged, and the parser decides. ``bodiless``: no body follows
     whatever the head says.
     """
 

@@ -41,7 +41,7 @@ _DETAIL = 1000
 
 
 class _Said(Struct):
-    """What a user's kernel may return, with the required types."""
+    """The fields that a user's kernel may return, with the required types."""
 
     title: str = ""
     text: str = ""

@@ -1,4 +1,4 @@
-"""What a kernel makes of an answer."""
+"""The result of a kernel for an answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_NEEDED = 500
 
 
 class Reading(Struct, kw_only=True, omit_defaults=True):
-    """What a page says. ``items`` is as in :class:`StoredPage`.
+    """The content of a page. ``items`` is as in :class:`StoredPage`.
 
     ``problems`` are errors of the user's functions, by function. ``skipped`` are links that are not
     followed since they log out or change something, and why. ``failure`` says why a page cannot be

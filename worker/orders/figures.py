@@ -1,4 +1,4 @@
-"""What a process has done since its start, for monitoring."""
+"""Figures of a process since its start, for monitoring."""
 
 from __future__ import annotations
 

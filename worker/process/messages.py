@@ -73,7 +73,7 @@ class Asked(Struct, frozen=True, tag="asked"):
 
 
 class Told(Struct, frozen=True):
-    """What came of a kernel's request: a page or a failure. It is neither an answer nor a
+    """The result of a kernel's request: a page or a failure. It is neither an answer nor a
     request."""
 
     fetched: Fetched | None = None

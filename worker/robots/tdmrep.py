@@ -78,7 +78,7 @@ class Reservations:
 
 
 NOTHING = Reservations([])
-"""What a missing or invalid file says."""
+"""The result of a missing or invalid file."""
 
 
 def parse(body: bytes) -> Reservations:

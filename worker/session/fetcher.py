@@ -42,7 +42,7 @@ class VisitOver(GreencrawlError):
 
 
 class Visit:
-    """One session under way. ``stopping`` is set when the worker is to end."""
+    """One running session. ``stopping`` is set when the worker is to end."""
 
     def __init__(
         self,
@@ -247,7 +247,7 @@ class Visit:
             self._pace.learn_robots_delay(crawl_delay)
 
     def rest_for(self, seconds: float) -> None:
-        """Add a pause for a host that made us work for about so long.
+        """Add a pause for a host whose answers took about so much work.
 
         It is added between the end of one request and the start of the next, until the host does
         better.

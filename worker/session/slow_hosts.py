@@ -1,4 +1,4 @@
-"""How many sessions of a worker each kind of host may use: slow hosts must not hold up others.
+"""How many sessions of a worker each kind of host may use: slow hosts must not delay others.
 
 A session is *slow* while one of its requests has been under way for longer than
 :data:`SLOW_SECONDS`. Such a session needs little but memory, so it is not counted among the
@@ -26,7 +26,7 @@ from greencrawl.worker.session.held import Held
 SLOW_SECONDS = 2.0
 """A host whose answers take longer is slow."""
 SILENT_SECONDS = 1.0
-"""An unknown host that has been silent for so long holds up no others.
+"""An unknown host that has been silent for so long delays no others.
 
 From then on its session is not counted among the greenlets.
 """

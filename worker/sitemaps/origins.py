@@ -25,7 +25,7 @@ _ORIGINS = 20_000
 
 
 class Origins:
-    """What one process has queued, by crawl and origin."""
+    """Origins whose sitemaps one process has queued, by crawl."""
 
     def __init__(self) -> None:
         self._queued_by: OrderedDict[tuple[int, str], int] = OrderedDict()

@@ -25,7 +25,7 @@ HINTS = {
     "search": "it is a search of the site",
     "session": "its URLs differ in a session's id",
 }
-"""What is unusual about a shape before anything of it was fetched."""
+"""Unusual signs of a shape before any of its URLs was fetched."""
 HINT_SCORES = {
     "repeats": 4.5,
     "far": 3.0,
@@ -62,7 +62,7 @@ class Same(Struct, gc=False):
 
 
 class Evidence(Struct, gc=False):
-    """What one page showed. The text is ``new`` (1: much of it, 0: none, between: little).
+    """The evidence of one page. The text is ``new`` (1: much of it, 0: none, between: little).
 
     The counters are of links to new URLs: to its own shape, to shapes that yield, to shapes that
     lead to these, to shapes that are not known enough, and to poor ones. ``copy``: the page calls

@@ -1,4 +1,4 @@
-"""What a process knows of one host in one crawl."""
+"""A process's knowledge of one host in one crawl."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ PROVEN, PROVEN_TEXT = 64, 0.9
 """Yields after which a shape has proved what it yields, and the share of its last pages that did:
 one page that says nothing ends it, until several have new text again."""
 LOOKED_AT = 4
-"""Of the pages of such a shape every so many-th is looked at."""
+"""One of so many pages of such a shape is judged."""
 
 
 class HostTraps(Struct, gc=False):
-    """What is known of one host in one crawl."""
+    """Knowledge of one host in one crawl."""
 
     seed: int
     shaper: Shaper

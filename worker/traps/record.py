@@ -22,7 +22,7 @@ from greencrawl.worker.traps.yields import (
 
 
 class Unpacked(Struct):
-    """What :func:`unpack` found besides the sums."""
+    """The results of :func:`unpack` besides the sums."""
 
     yields: Yields
     full: dict[int, frozenset[int]]

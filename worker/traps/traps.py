@@ -1,7 +1,7 @@
 """Judges URLs: which are parked instead of fetched, and which links come last.
 
-There is one for a process; the pipeline asks it about each task (:meth:`Traps.verdict`) and tells
-it of each page (:meth:`Traps.note`). Its knowledge of a host goes with the host's session in a
+There is one for a process; the pipeline asks it about each task (:meth:`Traps.verdict`) and reports
+each page to it (:meth:`Traps.note`). Its knowledge of a host goes with the host's session in a
 packed record; what a host has shown stays here. See docs/traps.md.
 """
 
@@ -303,7 +303,7 @@ class Judge:
         """Run :meth:`Traps.verdict`.
 
         A page of a user's own list, a requisite, and a stored page are always fetched: they do not
-        count for a limit. What a list names is fetched up to the limits.
+        count for a limit. URLs in a list of a source are fetched up to the limits.
         """
         self._settled, self._looks = None, True
         if task.kind is not TaskKind.PAGE:  # only a few tasks

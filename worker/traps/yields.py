@@ -26,7 +26,8 @@ PARKED = 6.0
 """A shape with this score against it is parked."""
 _MOST = PARKED + 4.0
 _NEW, _LEADS, _LEADS_ON = 4.0, 1.5, 1.0
-"""What counts for a shape: new text; links to what has new text; links to what leads there."""
+"""Evidence for a shape: new text; links to shapes with new text; links to shapes that lead
+there."""
 _TOLD = 0.5
 """The share of new text that a page counts for if only its figures are new."""
 _CHOICES = 8
@@ -79,7 +80,7 @@ _FEEDERS, _VOTES = 128, 2
 
 
 class Sum(Struct, gc=False):
-    """What is known of one shape. ``score`` is the evidence against it. ``text``, ``leads`` and
+    """Knowledge of one shape. ``score`` is the evidence against it. ``text``, ``leads`` and
     ``further`` are the shares of its last pages that had new text, that led to shapes with new
     text, to shapes that led there, and to unknown ones. ``feeder`` is the shape, by hash, on whose
     pages most of its pages were found, ``votes`` by how much. ``inner`` and ``inners`` are about

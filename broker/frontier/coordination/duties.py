@@ -238,7 +238,7 @@ class Duties:
 
 
 class _Told:
-    """What is said of duties. One that is given up and taken again and again, since a Redis node is
+    """Reports about duties. One that is given up and taken again and again, since a Redis node is
     away, has a line a minute, and one when it is kept."""
 
     def __init__(self) -> None:

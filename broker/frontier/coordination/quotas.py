@@ -199,8 +199,8 @@ class Quotas:
             sums = {}
         away = sum(sums[p] for p in sums.keys() - rows.keys())
         if set(self._partitions) - rows.keys() - sums.keys():
-            # What partitions that are away have is not known, except what they have stored: others
-            # do not wait for them. At worst too much is fetched; the store takes no page too many.
+            # Only the stored pages of partitions that are away are known: others do not wait for
+            # them. At worst too much is fetched; the store takes no page too many.
             away = max(away, self._store.stored(crawl.id) - sum(r.stored for r in rows.values()))
         sums |= {p: row.sum for p, row in rows.items()}
         self._known[crawl.id] = (duty.epoch, sums)  # from now on they are kept as upper bounds

@@ -193,7 +193,7 @@ class NodeClock:
         return now_ms - error_ms - SLACK_MS, now_ms + min(error_ms + late_ms, TOLERANCE_MS)
 
     def latest_ms(self) -> float | None:
-        """Return the most that the node may tell now in any case; None: nothing is known."""
+        """Return the latest time that the node may have now; None if nothing is known."""
         known, now = self._before or self._expected, monotonic()
         return None if known is None else known.base_ms + now * 1000 + known.error_ms_at(now)
 

@@ -3,8 +3,8 @@
 A page may be finished although a node cannot be told of its links: they are in the replay log, and
 the node is owed them (``Store.owe``). Once it answers, the holder of its duty tells it the crawls
 and offers it all links since. This is idempotent. If it is cut off, the broker that takes the duty
-starts again. What is added to the debt meanwhile keeps the debt open. A node that came back under
-another run_id gets all this from its recovery.
+starts again. Links that are added meanwhile keep the debt open. A node that came back under another
+run_id gets all this from its recovery.
 
 While a debt is replayed, the node's tick stays where the debt began. So a node that then loses what
 it was given gets it again; no scan of it counts. Sessions go on.

@@ -102,7 +102,7 @@ def drained(reply: Sequence[Any]) -> Drained:
 
 
 class Mode(IntEnum):
-    """What admit does with a batch; see ``lua/queue/admit.lua``."""
+    """How admit handles a batch; see ``lua/queue/admit.lua``."""
 
     NEW = 0
     FORCE = 1

@@ -179,9 +179,9 @@ class CrawlWatch:
     ) -> None:
         """Compare the counters that were ``seen`` with those of the look before.
 
-        ``crawls`` are all that there are: for those that are active, and were not counted now, all
-        stays as it is. Of those in ``first`` (ids) no coordinator has seen anything yet: all that
-        they did counts. One that has ended is judged by its hook for the last time.
+        ``crawls`` are all crawls: for active ones that were not counted now, nothing changes. No
+        coordinator has seen the crawls in ``first`` (ids) yet: all that they did counts. One that
+        has ended is judged by its hook for the last time.
         """
         active = [crawl for crawl in crawls if crawl.state == "active"]
         names = {crawl.name for crawl in active}

@@ -74,7 +74,7 @@ ENDED_MS = 2 * MINUTE_MS
 """A crawl that has ended is counted once more: one that did so between two looks, or, by another
 clock, so long before."""
 NEW_MS = 60 * MINUTE_MS
-"""A crawl that was made longer ago is not taken for one that nobody has counted."""
+"""A crawl that was made longer ago does not count as one that nobody has counted."""
 STEPS = 20
 """Steps of dropping old rows, between two checks."""
 

@@ -13,7 +13,7 @@ LAG_SECONDS = 10.0
 
 
 def part(look: Look) -> Data:
-    """Return what a store tells of itself."""
+    """Return a store's description of itself."""
     store = look.service.store
     pending = store.pending_seeds(BATCHES)
     mysql = type(store).__module__.startswith("greencrawl.store.mysql")

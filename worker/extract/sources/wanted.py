@@ -49,4 +49,4 @@ class Wanted:
 
 
 USUAL = Wanted()
-"""What is read by default."""
+"""The sources that are read by default."""

@@ -141,7 +141,7 @@ def learn(rows: Rows, chosen: NDArray[np.bool_], settings: Settings) -> bytes:
 
 @dataclass(slots=True)
 class Found:
-    """What models found on pages that they were not trained on."""
+    """Results of models on pages with which they were not trained."""
 
     texts: list[str]
     f1_of: list[float]

@@ -1,4 +1,4 @@
-"""What this machine knows about names: its hosts file, its name servers, its own resolver.
+"""This machine's sources of names: its hosts file, its name servers, its own resolver.
 
 The two files are read again when they have changed. The system's resolver (``getaddrinfo``) knows
 more than DNS does (mDNS, the names of a local network, search lists), but it blocks a thread until
@@ -157,7 +157,7 @@ class Threads:
         self._lookup = lookup
         self._most = threads + LOOKUPS_WAITING
         self._asking = 0
-        # Its own threads: a resolver that hangs must not hold up the store's.
+        # Its own threads: a resolver that hangs must not delay the store's.
         self._threads = ThreadPool(threads)
 
     def ask(self, name: str) -> Found:
