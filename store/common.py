@@ -1,6 +1,7 @@
-"""What both stores do alike, in the lanes of each: the tables of ``tables/`` as methods.
+"""Methods that are the same in both stores, in the lanes of each: the tables of ``tables/`` as
+methods.
 
-What a method does is told in :class:`greencrawl.store.base.Store`.
+:class:`greencrawl.store.base.Store` says what each method does.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class SqlStore(ABC):
     """The lanes, and the methods that only need them. Raises of a lane pass."""
 
     _codec: Codec
-    """Of the thread that asks."""
+    """The connection of the calling thread."""
 
     @abstractmethod
     def _read(self, work: Callable[[Any], T]) -> T:

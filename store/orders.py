@@ -16,5 +16,5 @@ def changes(before: NodeOptions, after: NodeOptions) -> dict[str, Any]:
 
 
 def forgotten(known: Ordered) -> dict[str, Any]:
-    """What changes when a node is forgotten: it is, and nothing is ordered of it any more."""
+    """The order that marks a node as forgotten: it has no other orders any more."""
     return {FORGOTTEN: True, **changes(known.options, NodeOptions())}

@@ -119,7 +119,7 @@ def named(work: Commit) -> set[int]:
 
 
 class Settled(NamedTuple):
-    """What observations change: rows that are new or changed; what is retired."""
+    """The changes by observations: new or changed rows, and retired URLs."""
 
     changed: list[Row]
     retired: frozenset[Key]
@@ -177,7 +177,7 @@ def _after(row: Row, seen: Observation, plan: Plan) -> Row | None:
 
 @lru_cache(4096)
 def _place_of(host: str, partitions: int) -> tuple[int, int]:
-    """Return the partition of a host, and its hash, which tells it from others there."""
+    """Return the partition of a host, and its hash, which distinguishes it from others there."""
     return partition_of(host, partitions), crc32(host.encode("utf-8", "replace"))
 
 

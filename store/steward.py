@@ -30,7 +30,8 @@ class RingServer(Struct, frozen=True, kw_only=True):
 
 
 class Ring(Struct, frozen=True, kw_only=True):
-    """Who takes writes since which reign, and who acknowledges them: "" for no server.
+    """The server that takes writes, since which reign, and the server that acknowledges them: ""
+    for none.
 
     ``notes`` say what is wrong, and what to do; ``seen_ms`` is the time of this observation
     (epoch).

@@ -306,10 +306,10 @@ class Worker:
         """Charge the page that killed or hung our predecessor, and that page alone.
 
         Other pages may have had a part in it, so it is not a dead letter yet. From now on the page
-        is read alone (``greencrawl.worker.process.quarantine``); what it does there is the proof.
-        This comes before the first reconcile, which releases the session's other tasks uncharged.
-        If the broker has reaped the session already, the outcome is stale and the page is only
-        fetched once more; its attempt is in the journal.
+        is read alone (``greencrawl.worker.process.quarantine``); the result there is the proof.
+        This comes before the first reconcile, which releases the session's other tasks without a
+        failure. If the broker has reaped the session already, the outcome is stale and the page is
+        only fetched once more; its attempt is in the journal.
         """
         verdict = self._crash_record.verdict()
         if verdict is None:

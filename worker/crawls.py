@@ -1,4 +1,4 @@
-"""What a worker knows of each crawl, per revision: options, scope, hooks, kernels, headers."""
+"""A worker's data about each crawl, per revision: options, scope, hooks, kernels, headers."""
 
 from __future__ import annotations
 

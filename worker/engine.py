@@ -145,8 +145,8 @@ class Engine:
     def keep(self, *, greenlets: int, paused: bool, drain: bool) -> None:
         """Work with so many greenlets; lease nothing if ``paused``, or to ``drain``.
 
-        Surplus sessions, when draining all of them, end after the request under way; what they have
-        not fetched goes back, uncharged.
+        Surplus sessions, when draining all of them, end after their open request; their unfetched
+        tasks go back without a failure.
         """
         self._greenlets, self._resting = greenlets, paused or drain
         self._slow_hosts.resize(greenlets)
@@ -165,8 +165,8 @@ class Engine:
     def run(self, grace_seconds: float) -> int:
         """Work until ``stopping`` is set, then drain; return the process's exit status.
 
-        Draining: no further request is sent. Answers under way are read, stored and settled. What
-        was not fetched is released, and sessions are closed. This takes at most ``grace_seconds``,
+        Draining: no further request is sent. Answers under way are read, stored and settled.
+        Unfetched tasks are released, and sessions are closed. This takes at most ``grace_seconds``,
         and lasts only while a broker answers: brokers may be stopping as well.
         """
         services = [self.spawn(self._beat), self.spawn(self._writer.run)]

@@ -1,9 +1,9 @@
 """Runs a crawl's hook again on pages on which it failed, from what is stored.
 
 A page's body is extracted again. ``on_page``, ``items`` and ``links`` see it as they would have
-seen it then. What they return is stored with the page: fields, records, and links that were not
-among those followed before. New links are first logged as a batch of seeds. So if any process dies
-in between, a link is at worst logged twice. No broker need run: the next broker queues the batch. A
+seen it then. Their results are stored with the page: fields, records, and links that were not among
+those followed before. New links are first logged as a batch of seeds. So if any process dies in
+between, a link is at worst logged twice. No broker need run: the next broker queues the batch. A
 page whose hook has succeeded is not read again; a page on which it fails again stays as it is. Each
 page is read in a process of its own (``greencrawl.worker.process.quarantine``), with a time limit.
 

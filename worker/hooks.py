@@ -14,9 +14,9 @@ is not to be kept (``greencrawl.worker.directives``). ``links`` returns those of
 follow, perhaps with a ``score`` each; scope and the seen-check come afterwards. ``request`` returns
 the headers to send. Credentials (``greencrawl.worker.auth``) are added afterwards, so that it does
 not see them. They run between the network calls of one page, one page at a time in a process: one
-that never returns is killed, and the page charged. Its page is then tried once more in a process of
-its own (``greencrawl.worker.process.quarantine``), which imports the module anew: what a function
-keeps in memory for others to read is not there.
+that never returns is killed, and the page counts a failure. Its page is then tried once more in a
+process of its own (``greencrawl.worker.process.quarantine``), which imports the module again: data
+that a function keeps in memory for others are missing there.
 
 An error in a function, even an exit, is a :class:`HookError` here. The pipeline journals it with
 the URL, counts it by its message, and goes on without the function. Functions get copies of their

@@ -106,7 +106,7 @@ class Pipeline:
     def run(self, held: Held) -> CloseItem | None:
         """Fetch a session's tasks; return how to close it, None if it is not ours any more.
 
-        By then the writer has what was fetched; what was not fetched is named for release. Returns
+        By then the writer has the fetched pages; unfetched tasks are named for release. Returns
         early when the host fails, the broker asks for it, or the worker stops.
         """
         session = held.session
@@ -168,7 +168,7 @@ class Pipeline:
     # -- one task
 
     def _bring_through(self, visit: Visit, task: Task) -> None:
-        """Run a task to its end; an unforeseen error is charged to it and harms no other."""
+        """Run a task to its end; an unforeseen error counts for it and harms no other."""
         try:
             self._task(visit, task)
         except (LeaseExpired, VisitOver):
@@ -336,7 +336,8 @@ class Pipeline:
     def _page(
         self, visit: Visit, task: Task, fetched: Fetched, problems: dict[str, str], dear: str
     ) -> None:
-        """Read the page, if it is to be read. ``dear``: why undoing its encodings was charged."""
+        """Read the page, if it is to be read. ``dear``: why decoding its encodings was too
+        expensive."""
         context, options, guarded = visit.context, visit.context.options, self._guarded
         way = choosing.reading(context, task, fetched)
         if fetched.packed and not way.in_steps:

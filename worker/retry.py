@@ -5,11 +5,11 @@ How to read a row: after the *n*-th error of a URL the wait is ``base × 2^(n-1)
 final state. This is the retry tuple of the source design: the triple (url, code, errors) becomes,
 where another try follows, the quadruple with the wait.
 
-**URL or host.** A failure that concerns the host would meet every URL of it, so the session ends,
-the host is blocked, and the rest of its tasks go back uncharged. Only the URL that met it is
-charged. One error per try keeps the number of requests to a dead host finite (its URLs times
-``tries``). The host's own back-off doubles from block to block, so a URL's few tries are spread
-over hours.
+**URL or host.** A failure that concerns the host would happen to each of its URLs, so the session
+ends, the host is blocked, and the rest of its tasks go back without a failure. Only the URL with
+this failure counts it. One error per try keeps the number of requests to a dead host finite (its
+URLs times ``tries``). The host's own back-off doubles from block to block, so a URL's few tries are
+spread over hours.
 
 **Told to wait.** A 429 or 503 with Retry-After says that the server is alive and when to come
 back. The block is what it asked for, and such a try weighs a :data:`PATIENCE`-th of another: with
@@ -76,8 +76,8 @@ class Decision:
     ``errors`` is the URL's count with this one. ``wait`` is the seconds until the next try, or None
     when there is none; then ``final`` is the state to record. ``block`` is None when the session
     goes on. Otherwise it ends, and the host is blocked for that many seconds (0: for its own
-    back-off, as ``greencrawl.schema.records.HostReport`` says). The URL is always charged, the
-    other tasks of an ended session never.
+    back-off, as ``greencrawl.schema.records.HostReport`` says). The failure always counts for the
+    URL, never for the other tasks of an ended session.
     """
 
     outcome: Outcome

@@ -186,7 +186,7 @@ class Sessions:
         return statuses
 
     def release(self, items: Sequence[ReleaseItem]) -> list[ItemStatus]:
-        """Hand back unfetched tasks, uncharged."""
+        """Hand back unfetched tasks, without a failure."""
         return self._batched("release", [], items, part.release_row)[0]
 
     def _batched(

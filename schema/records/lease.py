@@ -332,7 +332,7 @@ class ReleaseRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 ItemStatus = Literal["ok", "stale", "gone", "stop", "away"]
-"""What came of an item.
+"""The result of an item.
 
 stale: the token or task is not current (409); gone: the crawl was deleted; stop: end soon; away:
 the Redis node of its host does not answer, so nothing is known: send it again later.

@@ -1,4 +1,4 @@
-"""Members: the processes that work together, what each tells of itself, and its orders.
+"""Members: the processes that work together, the report of each, and its orders.
 
 A *node* is what an operator starts: a worker with its processes, a broker, a logger. Each of its
 processes is a *member*. Orders go to a node, or to all (:data:`ALL`), and hold until they are taken
@@ -35,7 +35,7 @@ FAILURES = 60
 class NodeOptions(
     Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
 ):
-    """What an operator may order a node to do while it works. None means: not ordered."""
+    """Orders that an operator may give a node while it works. None means: not ordered."""
 
     processes: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None, Meta(description="Processes of a worker")
@@ -96,7 +96,7 @@ class InForce(Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a member tells of itself; counters run since its process began. Seconds and bytes.
+    """The report of a member; counters run since its process began. Seconds and bytes.
 
     ``machine`` is the host name. ``greenlets`` is how many are allowed, ``sessions`` how many are
     under way. ``held`` counts leased tasks, with those whose results are still on their way; these

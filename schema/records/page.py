@@ -69,7 +69,7 @@ _ASCII = "".join(map(chr, range(0x80)))
 
 
 class Directives(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a page says about its use, and what followed from it.
+    """The directives of a page, and their consequences.
 
     ``robots`` are the words of robots meta elements and X-Robots-Tag headers that are for us, such
     as ``noindex``; ``all`` and words for other agents are left out. ``unavailable_after_ms`` is the
@@ -120,7 +120,7 @@ class Fetched(Struct):
     links_cut: bool = False
     """Whether links in its header Link were left out, since there were too many."""
     site: Directives | None = None
-    """What its site's tdmrep.json says of it, if that was read."""
+    """The reservation in its site's tdmrep.json, if that was read."""
     sampled: bool = True
     """Whether samples of its text are wanted, if the crawl looks for traps."""
 
@@ -189,7 +189,7 @@ class Page(Struct):
     omitted_links: int = 0
     rewritten_links: int = 0
     samples: bytes = b""
-    """Hashes of pieces of its text, by which workers tell what is new on a host."""
+    """Hashes of pieces of its text, by which workers find out what is new on a host."""
     spans: bytes = b""
     """Where its main text stands in ``text`` (``greencrawl.schema.text.spans``); b"": not known."""
     directives: Directives | None = None

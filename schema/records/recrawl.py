@@ -82,7 +82,7 @@ class Round(Struct, frozen=True, kw_only=True):
 
 
 class Observation(NamedTuple):
-    """What was found of a URL at a moment (epoch ms).
+    """The state of a URL that was found at a time (epoch ms).
 
     It is ``page``, changed or not; ``gone``; ``excluded``: not to be asked for; or ``failed``,
     which does not say whether the URL is there. ``task`` is the kind of task that asked for it.

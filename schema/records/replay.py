@@ -21,7 +21,7 @@ class Overflow(Struct, frozen=True):
 
 
 class Debt(Struct, frozen=True):
-    """What a node missed while it was away: all rows that are stamped ``since`` or later.
+    """The debt of a node that was away: all rows that are stamped ``since`` or later.
 
     ``serial`` changes if more is added while these rows are replayed.
     """
@@ -31,7 +31,7 @@ class Debt(Struct, frozen=True):
 
 
 class Stamp(Struct, frozen=True):
-    """What a transaction read of the replay log: the value of its clock, and node → epoch.
+    """The data of the replay log that a transaction read: the value of its clock, and node → epoch.
 
     ``refused`` are pages, as (crawl, fingerprint), that a commit did not store: ``max_pages`` is
     reached. ``retired`` are URLs that are gone, and are not asked for again until a new link leads

@@ -18,8 +18,8 @@ class Totals(Struct, frozen=True, kw_only=True):
 
     ``failures`` counts outcomes by kind. It includes pages that are stored without their content,
     by the reason (``noindex`` …). ``later`` are retries not yet due; ``overflow`` waits in SQL,
-    beyond the memory budget; ``hosts`` are those that have tasks waiting. ``parked`` counts those
-    that were released since, too, until they are counted anew from the store. ``rewritten`` are
+    beyond the memory budget; ``hosts`` are those that have tasks waiting. ``parked`` also counts
+    those that were released since, until they are counted again from the store. ``rewritten`` are
     links that the crawl's ``normalise`` has changed; ``unchanged`` counts pages that were asked for
     again and had not changed. ``put_off`` counts sessions that ended through no fault of their
     hosts, by reason (:class:`greencrawl.schema.records.PutOff`).
@@ -51,10 +51,11 @@ class Totals(Struct, frozen=True, kw_only=True):
 class CrawlStats(Totals, frozen=True, kw_only=True):
     """Counters of one crawl, and its state.
 
-    What is still to do is ``waiting + leased + later + overflow``. ``wakes_ms`` is when the next
-    period begins, if the crawl rests. ``period`` is the latest period of a crawl that begins again,
-    and ``rounds`` are those under way. ``hooks`` counts failures of its hook. ``refused`` are
-    workers that cannot import it. ``stuck`` says that no known worker takes the crawl.
+    The URLs that are still to be fetched are ``waiting + leased + later + overflow``. ``wakes_ms``
+    is when the next period begins, if the crawl rests. ``period`` is the latest period of a crawl
+    that begins again, and ``rounds`` are those under way. ``hooks`` counts failures of its hook.
+    ``refused`` are workers that cannot import it. ``stuck`` says that no known worker takes the
+    crawl.
     """
 
     crawl: str

@@ -213,7 +213,7 @@ class HookRun(Struct, frozen=True, kw_only=True):
 
 
 class Commit(Struct):
-    """What one transaction of a worker writes: all of it or nothing.
+    """The rows that one transaction of a worker writes: all of them or none.
 
     ``owes`` are nodes that are away, so that links of these pages cannot be sent to them now.
     """

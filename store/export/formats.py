@@ -149,8 +149,8 @@ class Csv:
 class Warc:
     """WARC 1.1: a response and a request for each page, or a revisit for a body that came before.
 
-    The request shows what the crawl's options say; what a hook or credentials added is not known
-    any more. ``name`` is the file's, "" without one.
+    The request is made from the crawl's options; additions of a hook or of credentials are not
+    known any more. ``name`` is the file's, "" without one.
     """
 
     detail: Detail = "body"
@@ -198,8 +198,8 @@ class Warc:
 
 
 class Wishes(NamedTuple):
-    """What a person asks for beside the format: whether to add bodies, and whether to keep cells as
-    they are."""
+    """A person's choices beside the format: whether to add bodies, and whether to keep cells
+    unchanged."""
 
     bodies: bool = False
     raw: bool = False

@@ -55,7 +55,7 @@ def columns_of(store: Store, wanted: Wanted) -> tuple[str, ...]:
 
 
 class _Items:
-    """What both formats share."""
+    """The parts that both formats share."""
 
     detail: Detail = "items"
     finals = False

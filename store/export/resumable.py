@@ -47,7 +47,7 @@ class OptionsDiffer(GreencrawlError):
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """What of a crawl is exported. ``pages_only`` leaves out URLs without a page."""
+    """The exported part of a crawl. ``pages_only`` leaves out URLs without a page."""
 
     crawl: Crawl
     pages: PageFilter = PageFilter()

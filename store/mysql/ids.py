@@ -34,4 +34,4 @@ class Numbers:
 
 
 NUMBERS = Numbers()
-"""Of this process."""
+"""The generator of this process."""

@@ -1,6 +1,6 @@
 """Streams of pages and final states, in chunks of bounded rows and bytes.
 
-The narrow rows tell which pages come next and how large they are; then as many wide rows as fit are
+The narrow rows say which pages come next and how large they are; then as many wide rows as fit are
 read at a time. No transaction stays open between two chunks.
 """
 
@@ -26,7 +26,7 @@ WINDOW = STEP_ROWS
 """Rows that a filtered step reads."""
 
 At = tuple[int, int, int]
-"""Where a page stands in a stream: stamp, place, fingerprint."""
+"""The position of a page in a stream: stamp, place, fingerprint."""
 START: At = (-1, 0, 0)
 
 _NUMBER = r"(-?[0-9]{1,19})"

@@ -1,4 +1,4 @@
-"""What the steps of one commit's transaction share."""
+"""The data that the steps of one commit's transaction share."""
 
 from __future__ import annotations
 

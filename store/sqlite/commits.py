@@ -341,7 +341,7 @@ class Committer:
     def _blobs(
         self, connection: sqlite3.Connection, group: Sequence[_Waiting]
     ) -> dict[Known, Blob]:
-        """Return bodies of ``group`` as they are kept; of equal ones the first. Raises
+        """Return bodies of ``group`` as they are kept; only the first of equal ones. Raises
         Unavailable."""
         found: dict[Known, Blob] = {}
         pages = [row for waiting in group if waiting.rows for row in waiting.rows.pages]

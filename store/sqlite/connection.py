@@ -138,8 +138,7 @@ def _locked(folder: int) -> bool:
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
     """Open ``path`` in autocommit mode. Without ``create`` a missing file is an error.
 
-    A file that vanished under a running process must not be made again, empty, and taken for the
-    truth.
+    If the file vanishes while a process runs, it must not be made again as an empty store.
     """
     mode = "rwc" if create else "rw"
     connection = sqlite3.connect(

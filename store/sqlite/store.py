@@ -1,7 +1,7 @@
 """The store on one SQLite file (WAL), shared by the processes of one machine.
 
 There are three lanes (native threads with a connection each): for all writes, for queries, and for
-scans, so that an export does not hold up a query. Open one store per process, after any fork.
+scans, so that an export does not delay a query. Open one store per process, after any fork.
 """
 
 from __future__ import annotations

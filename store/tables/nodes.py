@@ -1,4 +1,4 @@
-"""Who the frontier is, the log's clock, and of its nodes: epochs, addresses, and what is owed.
+"""The frontier's identity, the log's clock, and its nodes' epochs, addresses and debts.
 
 Each function runs in a caller's transaction. The ``serial`` of a debt is odd while somebody replays
 it, and even once something was added since. Only then has a commit to write the row: while a node

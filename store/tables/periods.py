@@ -107,7 +107,7 @@ def begin_round(db: Db, crawl: int, why: str, now_ms: int) -> Round:
 
 
 def _begin(db: Db, crawl: Crawl, kind: RoundKind, why: str, depth: int, now_ms: int) -> None:
-    # What is being fetched while rules change may still be judged by the old ones.
+    # Pages in flight while rules change may still be read by the old ones.
     before_ms = now_ms if kind == "fetch" or crawl.ended else now_ms + LATE_MS
     change(
         db,

@@ -2,8 +2,8 @@
 
 Statements are written as SQLite reads them. Here they become MySQL's, by the few rules of
 :data:`_RULES`: the marks of values, the hint of an index, and what is to be done if a row is there
-already. What MySQL alone has to be told, such as a lock, stands in a comment that it reads,
-``/*! FOR UPDATE */``. SQLite needs no lock: its transaction has the only one.
+already. Parts for MySQL alone, such as a lock, are in a comment that MySQL reads, ``/*! FOR UPDATE
+*/``. SQLite needs no lock: its transaction has the only one.
 
 Each function is given what a lane of a store gives to a transaction: a connection to SQLite, or a
 cursor of MySQL.
@@ -32,8 +32,8 @@ _RULES = (
     (r"ON CONFLICT \([\w, ]+\) DO UPDATE SET", "ON DUPLICATE KEY UPDATE"),
     (r"excluded\.(\w+)", r"VALUES(\1)"),
 )  # fmt: skip
-"""Of SQLite and of MySQL, in this order. The first column of a row that may be there already is one
-of its key's, so that to write it again changes nothing."""
+"""The forms for SQLite and for MySQL, in this order. The first column of a row that may be there
+already is one of its key's, so that to write it again changes nothing."""
 
 
 LAST = 2**63 - 1

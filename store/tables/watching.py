@@ -1,4 +1,4 @@
-"""What the coordinator keeps: samples of crawls' counters, and alerts.
+"""The rows of the coordinator: samples of crawls' counters, and alerts.
 
 Each function runs in a caller's transaction.
 """

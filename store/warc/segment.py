@@ -129,8 +129,8 @@ def repair(path: Path) -> int | None:
     """Finish ``path``, a file called ``….open``, if its writer has died.
 
     Returns how many bytes of its end were cut off, or None if a writer holds the file or the file
-    is missing. What was reported as durable is never cut off: damage before the end stays where it
-    is. Raises OSError.
+    is missing. Data that were reported as durable are never cut off: damage before the end stays.
+    Raises OSError.
     """
     try:
         file = path.open("r+b", buffering=0)

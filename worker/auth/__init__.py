@@ -2,7 +2,7 @@
 
 Credentials belong to origins (scheme, host and port) and go to no other. They do not go to another
 host that a page links to, nor to the same host without TLS, nor after a redirect elsewhere: for
-every URL that is fetched it is decided anew which credentials to send.
+every fetched URL the worker decides again which credentials to send.
 
 =============  ====================================================================================
 ``base``       the words: kind, grant, a user's own :class:`Login`

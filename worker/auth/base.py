@@ -138,7 +138,7 @@ class Kind(Protocol):
 
 
 Judge = Callable[[Kind, Fetched, Grant | None], Verdict | Failure]
-"""Calls :meth:`Kind.judge` where its page can be charged for the CPU that this takes."""
+"""Calls :meth:`Kind.judge` at a point where the CPU counts for the page."""
 
 
 class Login:

@@ -6,7 +6,8 @@ and the others wait. Meanwhile they send requests of logins to the hosts that th
 
 A login that was refused is not tried again before a wait, which doubles from
 :data:`REFUSED_SECONDS`, unless the secrets have changed. The hosts are blocked until then, with the
-reason. Their pages wait uncharged, until a host has failed so often in a row that it is given up.
+reason. Their pages wait without a failure, until a host has failed so often in a row that it is
+given up.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ MAX_BODY_BYTES = 2 * 1024 * 1024
 
 
 class LoginParts(NamedTuple):
-    """What a login needs besides the site; opened when the first crawl needs it."""
+    """Parts that a login needs besides the site; they are opened when the first crawl needs
+    them."""
 
     vault: Vault
     errands: Errands
@@ -281,7 +283,7 @@ def _failed(entry: Auth, failure: Failure, elsewhere: str) -> Failure:
 
     An answer of the session's own host counts as usual: a 503 is a 503. If another host fails,
     pages still cannot be asked for, with a failure of its own kind. The same holds if only the
-    login's URL fails, for example with a 500: no page was asked for, and none is charged.
+    login's URL fails, for example with a 500: no page was asked for, and none has a failure.
     """
     where = f" at {elsewhere}" if elsewhere else ""
     detail = f"login of auth {entry.name}{where}: {failure.kind} {failure.detail}".rstrip()

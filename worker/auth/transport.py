@@ -53,7 +53,7 @@ def session_over(
     """Return a session whose requests ``send`` makes; ``headers`` (the crawl's) go with each.
 
     If a redirect leads to another origin, no credentials go along unless ``trusted`` allows the
-    canonical URL. Of the request's headers only ``headers`` are sent, and the cookies that belong
+    canonical URL. Only ``headers`` of the request's headers are sent, and the cookies that belong
     there; no cookies after a redirect from TLS to plain http. A redirect with a body (307, 308) is
     then refused.
 
@@ -69,8 +69,8 @@ def refusals(what: str) -> Iterator[None]:
     """Turn any error of ``requests`` in the block into LoginRefused: asking again changes nothing.
 
     The same holds for an unforeseen error of a library over a site's answer: otherwise each page
-    would log in again and be charged. ``what`` names the login. Messages are not used: URLs are in
-    them, and secrets may be in those.
+    would log in again and count a failure. ``what`` names the login. Messages are not used: URLs
+    are in them, and secrets may be in those.
     """
     try:
         yield
@@ -140,7 +140,7 @@ class _Session(requests.Session):
 
 
 class _Adapter(HTTPAdapter):
-    """What ``requests`` takes for the network."""
+    """The replacement of the network for ``requests``."""
 
     def __init__(self, send: Send) -> None:
         super().__init__()

@@ -95,7 +95,7 @@ class Result(Struct, kw_only=True):
         return True
 
     def give_back(self, refused: Collection[tuple[int, int]]) -> None:
-        """Undo the result if the store refused it: the task waits, uncharged.
+        """Undo the result if the store refused it: the task waits, without a failure.
 
         Its page is one too many, or its URL was parked by a shape that was released meanwhile.
         """

@@ -1,9 +1,9 @@
 """From finished pages to settled tasks: store the page → admit its links → finish the task.
 
-Pages go in batches, several batches at once, so that one commit does not hold up a worker. The
-order of the three steps within a batch is the invariant: a crash anywhere costs a refetch and never
-a URL. Each step is repeated until it succeeds, however long the store or Redis are away. The
-results that wait here are bounded in bytes. Beyond the bound no page is asked for
+Pages go in batches, several batches at once, so that one commit does not delay a worker. The order
+of the three steps within a batch is the invariant: a crash anywhere costs a refetch and never a
+URL. Each step is repeated until it succeeds, however long the store or Redis are away. The results
+that wait here are bounded in bytes. Beyond the bound no page is asked for
 (:meth:`Writer.wait_for_room`), and greenlets whose answers still come wait with them in
 :meth:`Writer.put`.
 
@@ -276,7 +276,7 @@ class Writer:
     def _carry_out(self, work: Commit, batch: Sequence[Result] = ()) -> Stamp:
         """Commit, with the debts of nodes, until that succeeds: see ``work.owes`` afterwards.
 
-        The debts are decided anew for each try: while the store is away, nodes go and come, and
+        The debts are decided again for each try: while the store is away, nodes go and come, and
         leases of ``batch`` end.
         """
 
@@ -292,8 +292,8 @@ class Writer:
     def _commit(self, batch: Sequence[Result]) -> tuple[Stamp | None, frozenset[str]]:
         """Make the batch durable, and the debts of nodes for its links.
 
-        What cannot be stored becomes a dead letter. Returns the stamp of its rows, None if it has
-        none, and the nodes that are owed its links.
+        A page that cannot be stored becomes a dead letter. Returns the stamp of its rows, None if
+        it has none, and the nodes that are owed its links.
         """
         while True:
             work = Commit()

@@ -121,7 +121,7 @@ def is_doubtful(body: bytes) -> bool:
 
 
 class TooDear(GreencrawlError):
-    """Raised if reading a page would hold up others: it needs a process of its own.
+    """Raised if reading a page would delay others: it needs a process of its own.
 
     ``spent`` seconds of CPU went into it.
     """

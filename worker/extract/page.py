@@ -282,8 +282,8 @@ def _empty(url: str, encoding: str, said: Directives | None) -> Page:
 def _no_html(
     body: bytes, url: str, content_type: str | None, said: Directives | None, spans: bool
 ) -> Page:
-    """Return a page of plain text, all of which is its main text; of other content, an empty
-    one."""
+    """Return a page of plain text, all of which is its main text; for other content, an empty
+    page."""
     page = _empty(url, "utf-8", said)
     if is_plain(content_type, url, body[:_HEAD_BYTES]):
         found = plain.read(body, content_type)

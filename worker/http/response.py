@@ -56,7 +56,7 @@ class Answer(HTTPResponseParser):
     complete = False
     links_cut = False
     violation = ""
-    """What is wrong with the answer, or empty."""
+    """The error of the answer, or empty."""
     _missing = 0  # bytes of a plain answer's body that have not come yet
     _keeps = False
     _excess = False

@@ -159,7 +159,7 @@ def _read(context: CrawlContext, task: Task, fetched: Fetched, *, alone: bool) -
         root = roots[0] if roots else None
         made = made_of(hooks, page, root, fetched, content=content)
         reading.fields, reading.items, links, reading.problems = made
-        reading.cpu -= thread_time() - began  # the page is not charged for the user's functions
+        reading.cpu -= thread_time() - began  # the user's functions do not count against the page
     reading.links = checker.check(page, links, task.depth, texts)
     if found.requisites:
         reading.links = checker.with_requisites(page, reading.links, found.requisites, task)

@@ -74,7 +74,7 @@ class Reading(Struct, kw_only=True, omit_defaults=True):
     def notes(self, dear: str) -> dict[FailureKind, str]:
         """Return further facts about a stored page.
 
-        ``dear``: why undoing its encodings was charged, "" if it was not.
+        ``dear``: why decoding its encodings was too expensive, "" if it was not.
         """
         notes = {}
         if dear or self.costly:

@@ -118,7 +118,7 @@ def sitemap_steps(
     """Read a sitemap. Its URLs are at its own depth, or a link away from a page.
 
     Sitemaps of an index stay at that depth as well, with one index more above them. After the
-    ``budget`` is used nothing more is read; what was read before counts.
+    ``budget`` is used nothing more is read; URLs that were read before count.
     """
     listed = yield from listed_steps(fetched.body, task.url, budget, cut=fetched.truncated)
     if listed.failure:

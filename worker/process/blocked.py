@@ -1,4 +1,5 @@
-"""Times when this process was busy with one thing, so that answers waited; hosts are not charged.
+"""Times when this process was busy with one thing, so that answers waited; this does not count
+against hosts.
 
 While a page is parsed, no socket is read. An answer that comes meanwhile is seen at the next turn
 of the loop. So the busy time before that turn is our part of its wait. If the answer had still not

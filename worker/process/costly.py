@@ -53,7 +53,7 @@ class _Bill(Struct):
 
 
 def unpacking(answer: Fetched | Failure) -> str:
-    """Say why the host is charged for undoing an answer's content-encodings, "" if it is not."""
+    """Say why decoding an answer's content-encodings counts against the host, "" if it does not."""
     cpu = answer.unpacking
     if isinstance(answer, Failure):
         if cpu <= UNPACKING_SECONDS:
@@ -134,6 +134,6 @@ class CostlyHosts:
 
 
 def _names(host: str, address: str) -> tuple[str, ...]:
-    """Return what a page is charged to: its host, its domain, its machine."""
+    """Return the owners that a page counts against: its host, its domain, its machine."""
     names = (host, f"d:{registrable_domain(host)}")
     return (*names, address_name(address)) if address else names

@@ -3,7 +3,7 @@
 The child writes its heartbeat and, while a page is being parsed, *which* page that is. When the
 child dies or hangs, the supervisor reads there whom to charge. The file is a plain ``mmap``: other
 processes see a write at once, and it survives SIGKILL. It does not survive a power cut, after which
-nobody is to be charged.
+no task may count a failure.
 
 Layout (little-endian): beats u64 · ready u8 · cause u8 · set u8 · pad u8 · length u32 · payload. At
 the end is the moment (f64) at which the last process was found dead.
@@ -155,7 +155,7 @@ class CrashRecord:
     def note_death(self, cause: FailureKind) -> Suspect | None:
         """Write down why the child is gone, for its successor; return the suspect, if any.
 
-        Without a suspect nothing is written: nobody will be charged.
+        Without a suspect nothing is written: no task will count a failure.
         """
         suspect = self.suspect()
         self._map[_CAUSE] = _CAUSES.index(cause) if suspect else 0

@@ -1,4 +1,5 @@
-"""Runs the steps that use the user's code, libxml or an old pattern, where a task can be charged.
+"""Runs the steps that use the user's code, libxml or an old pattern, at a point where a failure
+counts for a task.
 
 Meanwhile the crash record names the page, so that the supervisor can tell whose fault a death was.
 A suspect is read in a process of its own (``greencrawl.worker.process.quarantine``).
@@ -124,8 +125,8 @@ class Guarded:
     def excluded_by(self, visit: Visit, task: Task, url: str, *, link: bool = False) -> str | None:
         """Judge by the crawl's rules the task's URL, the target of its redirect, or a ``link``.
 
-        An old crawl's pattern that backtracks for ever hangs the process. It is charged like a
-        hook.
+        An old crawl's pattern that backtracks for ever hangs the process. Its failures count like
+        those of a hook.
         """
         rules = visit.context.rules
         if not visit.context.backtracks:
@@ -197,8 +198,8 @@ class Guarded:
     def read(self, visit: Visit, task: Task, fetched: Fetched, kernel: Kernel = HTTP) -> Reading:
         """Run ``Kernel.read``.
 
-        An answer that takes too long is read alone, and its host is charged, unless it is the
-        user's own kernel that takes long.
+        An answer that takes too long is read alone, and counts against its host, unless the user's
+        own kernel takes long.
         """
         if isinstance(kernel, Sitemap):
             return self._read_in_steps(visit, task, fetched, kernel)
@@ -223,8 +224,8 @@ class Guarded:
         """Read a sitemap or feed, with turns for others.
 
         One long sitemap is read at a time, which saves memory. If a crawl's patterns may backtrack
-        for ever, it is read alone. A host whose sitemaps take too long is charged. Only what is
-        kept of a page is left of ``fetched``.
+        for ever, it is read alone. Sitemaps that take too long count against their host. Only what
+        is kept of a page is left of ``fetched``.
         """
         if task.suspect or visit.context.backtracks:
             with visit.held.waiting(request=False):
@@ -273,7 +274,7 @@ class Guarded:
             with visit.held.waiting(request=False):
                 reading = self._quarantine.read(visit.context, task, fetched, kernel.name)
         except DiedInQuarantine as error:
-            # The host is not charged for what the user's functions hang in.
+            # Time of the user's functions does not count against the host.
             own = isinstance(kernel, OwnKernel) or visit.context.hooks.wanted
             if error.seconds and not own:
                 spent += error.seconds

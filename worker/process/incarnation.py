@@ -55,8 +55,9 @@ def next_incarnation(path: Path, *, boot: str | None = None, alone: bool = True)
     """Note a start in the file at ``path``, durably; its number is above all before.
 
     It is made of the clock's seconds and five random digits. By the seconds a worker that lost its
-    folder is not taken for an older life of itself. The digits tell two machines apart that use one
-    name and started in the same second or from copies of one folder. Lua can write fourteen digits.
+    folder does not look like an older incarnation of itself. The digits tell two machines apart
+    that use one name and started in the same second or from copies of one folder. Lua can write
+    fourteen digits.
 
     ``boot`` names the boot of the machine; by default the kernel is asked. ``alone``: all that
     began in this folder before are over. Raises OSError.

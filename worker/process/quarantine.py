@@ -87,7 +87,7 @@ class DiedInQuarantine(GreencrawlError):
 
 
 class NoProcess(GreencrawlError):
-    """Raised when the process does not start: no task is charged."""
+    """Raised when the process does not start: no task counts a failure."""
 
 
 class RaisedInQuarantine(GreencrawlError):
@@ -254,7 +254,7 @@ class Quarantine:
     def _peer(self) -> socket.socket:
         """Return a socket whose other end is ready.
 
-        If a process died while idle, nobody is charged.
+        If a process died while idle, no task counts a failure.
         """
         if self._socket is not None and self._process and self._process.poll() is None:
             return self._socket

@@ -68,7 +68,7 @@ _ORIGINS = 2000
 _RULES_BYTES = 64 * 1024 * 1024
 """About the most memory of the rules that a process keeps."""
 _LONG_BYTES = 32 * 1024
-"""Of longer files only one at a time is compiled."""
+"""Longer files are compiled one at a time."""
 _DEAR_SECONDS, _SHARE = 0.02, 0.05
 """A file that takes more CPU seconds than this may take this share of its host's time."""
 _KIND = FailureKind.ROBOTS_UNREACHABLE

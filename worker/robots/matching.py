@@ -40,8 +40,8 @@ A unit takes at most a nanosecond in usual files, and up to 1.5 in hostile ones.
 """
 _LONG = 2000
 _FEW = 2
-"""Up to this number, rules with the same start are tried one by one; of more, only those that may
-match."""
+"""Up to this number, rules with the same start are tried one by one; if there are more, only those
+that may match."""
 _MANY = 500
 """More than so many are not even tried: the budget would not suffice."""
 _LOOKED_UP = 22

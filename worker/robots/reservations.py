@@ -7,8 +7,8 @@ same name, and only if the robots.txt of its origin allows it. A 4xx, or another
 that the site reserves nothing, by the report of TDMRep.
 
 A 429, a 5xx, a network error or a redirect that robots.txt forbids decides nothing yet. An answer
-that blocks the host when a page meets it, such as a 429, blocks it here, too: the session ends, and
-its tasks go back uncharged. To bring this to an end, the file is asked for again
+that blocks the host for a page, such as a 429, blocks it here, too: the session ends, and its tasks
+go back without a failure. To bring this to an end, the file is asked for again
 :data:`AGAIN_SECONDS` after the host's wait. Meanwhile only the pages' own directives count, in all
 processes. If the shared cache does not take the file, each process uses what it got itself.
 """

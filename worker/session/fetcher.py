@@ -233,7 +233,7 @@ class Visit:
     def put_off(self, by: PutOff, seconds: float, why: str) -> NoReturn:
         """End the visit through no fault of its host, which rests for so long; raises VisitOver.
 
-        Its tasks go back uncharged, and the host is not counted as failing.
+        Its tasks go back without a failure, and the host does not count as failing.
         """
         self._put_off = by
         self._block = seconds

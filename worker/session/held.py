@@ -67,7 +67,7 @@ class Held:
             gevent.get_hub().loop.run_callback(resting.throw, Roused())
 
     def end_soon(self) -> None:
-        """Send no further request; what was not fetched goes back, and the host is free."""
+        """Send no further request; unfetched tasks go back, and the host is free."""
         self.ended = self.ended or "stop"
         self.rouse()
 

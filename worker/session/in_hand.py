@@ -44,7 +44,8 @@ _UNTOLD = 2**62
 
 
 class Crowded(GreencrawlError):
-    """Raised when a request has waited for memory for too long: its host is not charged."""
+    """Raised when a request has waited too long for memory: this does not count against its
+    host."""
 
 
 class PutAside(Exception):

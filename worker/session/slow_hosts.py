@@ -9,8 +9,8 @@ turn out to be slow counts as slow from its start: unknown hosts, and, within ha
 hosts that are known to be slow or to fail. Beyond it their sessions are handed back at once, and
 the hosts rest for a while, here and at every other worker. Hosts known to be in good order never
 wait for any of them. An unknown host does not wait for other unknown hosts that have sent nothing.
-The one that is silent for longest is cut off and counted as failing, and its URLs go back
-uncharged.
+The connection of the one that is silent for longest is closed; the host counts as failing, and its
+URLs go back without a failure.
 """
 
 from __future__ import annotations

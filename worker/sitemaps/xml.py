@@ -67,7 +67,7 @@ class XmlReader:
         self._guid = ""
 
     def feed(self, text: str) -> None:
-        """Read on. Raises Broken; what was read before counts."""
+        """Read on. Raises Broken; URLs that were read before count."""
         text = self._held + text
         if not self._fed:  # text before a declaration is invalid in XML, and common
             text = text.lstrip("\ufeff \t\r\n")

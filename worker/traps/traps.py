@@ -2,7 +2,7 @@
 
 There is one for a process; the pipeline asks it about each task (:meth:`Traps.verdict`) and reports
 each page to it (:meth:`Traps.note`). Its knowledge of a host goes with the host's session in a
-packed record; what a host has shown stays here. See docs/traps.md.
+packed record; its known text stays here. See docs/traps.md.
 """
 
 from __future__ import annotations

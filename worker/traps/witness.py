@@ -41,8 +41,9 @@ _RANKED = 200
 """Links of a page that are ranked by their shapes, if some are to come last."""
 _KINDS = 64
 _FRESH, _FEW, _ASKED = 32, 4, 8
-"""New links of one page that are read. Of more links, every second, third … is read; of a page with
-new text, which proves enough, fewer; and so many others with a query."""
+"""New links of one page that are read. If there are more links, only every second, third … is read,
+and fewer for a page with new text, which proves enough; so many others with a query are also
+read."""
 _EVERY = 128
 """How often the links of a settled shape's pages are read, if no shape of the host is poor. Links
 that lead to a new query are always read."""
@@ -239,11 +240,8 @@ class Witness:
     def _links(
         self, state: HostTraps, shape: Shape, row: StoredPage, seen: Evidence, fresh: list[int]
     ) -> tuple[set[str], dict[str, str]]:
-        """Count the new URLs that a page leads to, at the indexes ``fresh``.
-
-        Returns links that are to come last, and those of which nothing is known, with the patterns
-        of their paths.
-        """
+        """Count the new URLs that a page leads to, at the indexes ``fresh``. Returns links that are
+        to come last, and those of which nothing is known, with the patterns of their paths."""
         links = row.links
         poor: set[str] = set()
         first: dict[str, str] = {}

@@ -243,10 +243,8 @@ class Yields:
         return weight
 
     def due(self, found: Sum) -> bool:
-        """Count a URL that is to be parked; return whether it is a probe instead.
-
-        Probes are a small part of all pages of a host.
-        """
+        """Count a URL that is to be parked; return whether it is a probe instead. Probes are a
+        small part of all pages of a host."""
         if self.probes >= _PROBES + self.pages // _PAGES_A_PROBE:
             found.parked += 1
             return False

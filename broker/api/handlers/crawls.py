@@ -44,9 +44,9 @@ def get_crawl(service: Service, crawl: str) -> Crawl:
 def patch_crawl(service: Service, crawl: str, body: CrawlChange) -> Crawl:
     """Change some options of a crawl, and leave the others as they are.
 
-    Workers follow within a second. Where the crawl's ``delay`` or ``slots`` changed, sessions end,
-    and what was not fetched goes back; all else holds from the next page on. New ``seeds`` are
-    queued. With a ``revision`` the answer is 409 if the crawl has another one by now.
+    Workers follow within a second. If the crawl's ``delay`` or ``slots`` changed, sessions end, and
+    unfetched tasks go back; everything else holds from the next page on. New ``seeds`` are queued.
+    With a ``revision`` the answer is 409 if the crawl has another one by now.
     """
     return changing.change(service, crawl, body.options, revision=body.revision, by=body.by)
 
@@ -81,7 +81,7 @@ def list_purges(service: Service) -> list[Purge]:
 
 
 def pause_crawl(service: Service, crawl: str) -> Crawl:
-    """Lease no more URLs of this crawl; what is leased is finished. Idempotent."""
+    """Lease no more URLs of this crawl; leased ones are finished. Idempotent."""
     return operating.pause(service, crawl)
 
 

@@ -30,7 +30,7 @@ def lease(service: Service, body: LeaseRequest) -> LeaseReply:
 
 
 def reconcile(service: Service, body: ReconcileRequest) -> ReconcileReply:
-    """State what a worker holds; everything else up to its sequence is released, uncharged.
+    """State what a worker holds; everything else up to its sequence is released, without a failure.
 
     Idempotent. Leases of that sequence or an earlier one that are still on their way open nothing.
     """
@@ -64,5 +64,6 @@ def finish_tasks(service: Service, body: FinishRequest) -> ItemsReply:
 
 
 def release_tasks(service: Service, body: ReleaseRequest) -> ItemsReply:
-    """Hand back tasks that were not fetched; they are queued again, uncharged. Idempotent."""
+    """Hand back tasks that were not fetched; they are queued again, without a failure.
+    Idempotent."""
     return ItemsReply(tuple(service.frontier.release(body.items)))

@@ -37,7 +37,7 @@ AGAIN = 1000
 
 
 def pause(service: Service, name: str) -> Crawl:
-    """Lease no more URLs of a crawl; what is leased is finished. Idempotent.
+    """Lease no more URLs of a crawl; leased ones are finished. Idempotent.
 
     Raises UnknownCrawl, and a 409 for a crawl that is done or being stopped.
     """

@@ -166,7 +166,7 @@ class Admin:
             return
         try:
             connection._force_close()  # type: ignore[attr-defined]
-        except RuntimeError:  # a greenlet reads from it; its socket tells it
+        except RuntimeError:  # a greenlet reads from it and sees that its socket is closed
             connection._sock.close()  # type: ignore[attr-defined]
 
     def _table(self, name: str) -> str:
@@ -338,7 +338,7 @@ class Admin:
         )
 
     def stop_fetching(self) -> None:
-        """Acknowledge nothing more; what was fetched is still applied."""
+        """Acknowledge nothing more; fetched transactions are still applied."""
         self.execute("STOP SLAVE IO_THREAD")
 
     def applies(self) -> bool:

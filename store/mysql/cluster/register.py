@@ -35,10 +35,11 @@ _RANDOM_BITS = 20
 
 
 class WriterTerm(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who takes writes, since which takeover, and who acknowledges each commit.
+    """The server that takes writes, since which takeover, and the server that acknowledges each
+    commit.
 
     ``epoch`` rises with each takeover. ``partner`` is "" while the writer stands alone: then no
-    other server may be taken for complete.
+    other server counts as complete.
     """
 
     epoch: int
@@ -47,8 +48,8 @@ class WriterTerm(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Vote(Struct, frozen=True):
-    """What one server keeps: the ballot it promised, the value it accepted, and that value's
-    ballot."""
+    """The data of one server: the ballot that it promised, the value that it accepted, and that
+    value's ballot."""
 
     promised: int = 0
     accepted: int = 0

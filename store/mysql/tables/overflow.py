@@ -149,7 +149,7 @@ def taken(db: Db, items: Sequence[Overflow], node: str, epoch: int) -> None:
 
     Nothing is noted under an epoch that is over: the node may have forgotten them since. The page
     or final state of a deleted row gets a new stamp. A node that comes back in an older state waits
-    for that row; the new stamp tells it that the URL is settled.
+    for that row; by the new stamp it learns that the URL is settled.
     """
     db.execute("SELECT id, epoch FROM nodes WHERE id IN ('', %s) LOCK IN SHARE MODE",
                (node.encode(),))  # fmt: skip

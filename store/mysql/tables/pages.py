@@ -31,7 +31,7 @@ class Known(Struct):
 
 
 class Settled(Struct):
-    """What follows for a URL's stored page and those that arrived."""
+    """The changes of a URL's stored page by those that arrived."""
 
     winner: Page | None
     """The new current version; None if the existing one stays."""
@@ -46,7 +46,7 @@ def settle(
     links: bytes,
     merge: Callable[[bytes, bytes], bytes],
 ) -> Settled:
-    """Choose the newest version; of equally new ones the last that arrived.
+    """Choose the newest version; if several are equally new, the last that arrived.
 
     Versions are told apart by their fetch times. Links of all of them are admitted.
     """

@@ -20,7 +20,7 @@ PACKET_MARGIN = 4096
 
 
 class Begun(NamedTuple):
-    """What a writing transaction reads at its start and keeps from changing."""
+    """The rows that a writing transaction reads at its start and locks."""
 
     stamp: Stamp
     alive: frozenset[int]

@@ -48,7 +48,7 @@ WHERE = (
     "LEFT JOIN contents ON contents.id = bodies.content"
 )
 PLACE = "pages.body_bytes, pages.body, contents.body, bodies.file, bodies.offset, bodies.length"
-"""What :data:`WHERE` returns of a body."""
+"""The columns that :data:`WHERE` returns for a body."""
 BESIDE = (
     "LEFT JOIN bodies ON typeof(pages.text) = 'integer' "
     "AND bodies.crawl = pages.crawl AND bodies.digest = pages.content "
@@ -72,7 +72,7 @@ def layout(db: sqlite3.Connection) -> int:
 
 
 class Settled(msgspec.Struct):
-    """What follows for rows of pages and the existing ones. ``uses`` is a change of counts."""
+    """The changes of rows of pages and of existing ones. ``uses`` is a change of counts."""
 
     newer: list[Row] = []
     late: list[Row] = []
@@ -118,7 +118,8 @@ def _keep(db: sqlite3.Connection, result: Settled) -> None:
         sql = "SELECT json_extract(options, '$.keep_versions') FROM crawls WHERE id = ?"
         most = (db.execute(sql, (crawl,)).fetchone() or (0,))[0] or 0
         for fingerprint, some in groupby(found, key=itemgetter(FINGERPRINT)):
-            # What was replaced may come late as well: one row for each time, the one with a body.
+            # A replaced version may also come late: one row is kept for each time, the one with a
+            # body.
             new = list({row[FETCHED]: row for row in sorted(some, key=itemgetter(-1))}.values())
             page = (crawl, fingerprint)
             last = {row[FETCHED] for row in new if row[-1]}

@@ -133,7 +133,7 @@ def taken(db: sqlite3.Connection, items: Sequence[Overflow], node: str, epoch: i
 
     Nothing is noted under an epoch that is over: the node may have forgotten them since. The page
     or final state of a deleted row gets a new stamp. A node that comes back in an older state waits
-    for that row; the new stamp tells it that the URL is settled.
+    for that row; by the new stamp it learns that the URL is settled.
     """
     now = clock(db)
     if now.epochs.get(node, 0) > epoch:

@@ -1,4 +1,4 @@
-"""What both versions of OAuth share: a person's consent, token endpoints, and safe messages.
+"""Parts that both versions of OAuth share: a person's consent, token endpoints, and safe messages.
 
 Consent takes a browser. A kind's ``authorize`` makes an :class:`Asked`; the person opens its
 ``url`` and agrees; the URL to which the browser is sent back goes into the kind's ``exchange``,

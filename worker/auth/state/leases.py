@@ -1,5 +1,5 @@
-"""Who may log in, and what all machines know of logins: one class with the frontier, one without
-it."""
+"""The right to log in, and the logins that all machines share: one class with the frontier, one
+without it."""
 
 from __future__ import annotations
 

@@ -186,8 +186,8 @@ def _condensed(sample: bytes) -> bytes:
 def _detect() -> _Detect:
     """Return chardet, limited to the encodings of the web.
 
-    If gevent is in use, it is loaded in a thread of its own, so that the page is not charged for
-    it.
+    If gevent is in use, it is loaded in a thread of its own, so that it does not count against the
+    page.
     """
     loaded: list[_Detect] = []
     gevent = sys.modules.get("gevent.monkey")

@@ -50,7 +50,7 @@ _IN_CONTENT = re.compile(
     rb"(?:\"([^\"]*+)\"|'([^']*+)'|([^\t\n\f\r ;\"'][^\t\n\f\r ;]*+))?"
 )
 
-# What may stand in a head; for an element whose content is no markup, up to its end tag.
+# Elements that may be in a head; for an element whose content is no markup, up to its end tag.
 _HEAD_TAG = re.compile(rb"<(/?)([a-z][^\t\n\f\r />]*+)", re.IGNORECASE)
 _IN_HEAD = frozenset(
     (b"html", b"head", b"meta", b"link", b"base", b"script", b"style", b"title", b"noscript",

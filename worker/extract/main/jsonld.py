@@ -58,7 +58,7 @@ _FORUMS = ("DiscussionForum", "QAPage", "Question")
 
 
 def objects(values: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield all objects; of each value the outer ones first."""
+    """Yield all objects; the outer ones of each value first."""
     count = 0
     for value in values:
         waiting = [value]

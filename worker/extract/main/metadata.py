@@ -1,4 +1,4 @@
-"""What a page says of itself: title, author, date, site and the like.
+"""Metadata of a page: title, author, date, site and the like.
 
 It is in markup, JSON-LD, OpenGraph, microdata, the URL and the text.
 """

@@ -5,8 +5,8 @@ could take all of them: whoever makes links decides which names are looked up. S
 domain has at most :data:`DOMAIN_LOOKUPS` under way; further ones wait for a moment. A look-up that
 takes longer than :data:`SLOW_SECONDS` also needs one of :data:`SLOW_LOOKUPS` places, whatever its
 domain is. Only the recursive server knows the server of a zone, and a thousand domains may have the
-same. A look-up that finds no place raises NoShare: its session goes back uncharged, with a turn at
-which to come again. Quick look-ups never wait for slow ones.
+same. A look-up that finds no place raises NoShare: its session goes back without a failure, with
+the time at which it is due again. Quick look-ups never wait for slow ones.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ UDP_BYTES = 1232
 """The longest answer by UDP that a server may send: no link fragments it."""
 MOST_RECORDS = 200
 MOST_BYTES = 8192
-"""Most bytes of an answer that are read; of a longer one, its first part."""
+"""Most bytes of an answer that are read; only the first part of a longer one."""
 MOST_ALIASES = 16
 A, AAAA = int(dns.rdatatype.A), int(dns.rdatatype.AAAA)
 TYPES = (A, AAAA)
@@ -37,7 +37,7 @@ header."""
 _HEADER = struct.Struct("!6H")
 _TRUNCATED = dns.flags.TC >> 8
 _IS_ANSWER = dns.flags.QR >> 8
-"""Of a message's third byte."""
+"""Flags in a message's third byte."""
 _WITHOUT_EDNS = (dns.rcode.FORMERR, dns.rcode.NOTIMP)
 _MOST_TTL = 2**31 - 1
 

@@ -1,4 +1,4 @@
-"""What a person may ask of a steward: to form a store, to hand over, to enrol a server again."""
+"""Commands of a person to a steward: to form a store, to hand over, to enrol a server again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Puts a term into force on the two masters: one is opened, the other follows and acknowledges.
 
 A change that another steward could undo is made under a lock of the server, after a majority has
-confirmed the term. Whoever comes next can repeat every step.
+confirmed the term. The next steward can repeat every step.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ class Masters:
         """Keep the other master closed and following; make it partner when it acknowledges all
         there is.
 
-        While it is the partner, its replication is never restarted. What it had fetched but not
-        applied when it stopped would be gone; so it must become a partner anew.
+        While it is the partner, its replication is never restarted. Transactions that it had
+        fetched but not applied when it stopped are lost; so it must become a partner again.
         """
         following = other.following
         closed = other.read_only and not other.open and other.epoch == term.epoch

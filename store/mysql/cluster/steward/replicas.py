@@ -35,7 +35,7 @@ def settle(admins: Mapping[str, Admin], term: WriterTerm, replica: Observation) 
         admin.follow(admins[leader].server)
         log.info("follows", server=replica.name, leader=leader)
     elif following.lacking:
-        # The partner was set up again, and its log begins later. What the replica has cannot be
+        # The partner was set up again, and its log begins later. The replica's data cannot be
         # undone.
         until = admins[leader].variables("gtid_binlog_pos")["gtid_binlog_pos"]
         admin.follow(admins[term.writer].server, until=until)

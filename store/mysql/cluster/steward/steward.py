@@ -17,7 +17,7 @@ What follows from the change can be repeated by any steward:
 
 A server is closed when it starts (``read_only``) and opened by the steward, under a ``fence`` row
 that every transaction reads. The GTID domain of a writer is its epoch, so that transactions of one
-term are never taken for those of another.
+term are never confused with those of another.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Steward:
         self._masters = Masters(self.servers, clock)
         self._said: dict[str, float] = {}
         self.seen: tuple[Report, int] | None = None
-        """What the last round observed, and when (epoch ms)."""
+        """The observations of the last round, and their time (epoch ms)."""
 
     def run(self) -> None:
         """Run rounds for ever; a greenlet runs this."""

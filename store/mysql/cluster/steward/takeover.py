@@ -25,7 +25,7 @@ HANDING_SECONDS = 5.0
 
 
 class Takeovers:
-    """What one steward has observed in its rounds so far; times are seconds of ``clock``."""
+    """The observations of one steward in its rounds so far; times are seconds of ``clock``."""
 
     def __init__(
         self,

@@ -43,8 +43,7 @@ _REFRESH = re.compile(rb"http-equiv\s*+=\s*+[\"']?\s*+refresh")
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of the form that the login used: it tells whether a page shows the same
-    form."""
+    """Properties of the login's form, by which a page with the same form is recognised."""
 
     action: str = ""
     username: str = ""
