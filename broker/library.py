@@ -103,7 +103,7 @@ class Client:
         return self._broker.pause(name)
 
     def stop(self, name: str, *, now: bool = False) -> Crawl:
-        """End a crawl: what is leased is finished, or with ``now`` given back.
+        """End a crawl: leased tasks are finished, or with ``now`` given back.
 
         It is ``done`` when nothing is leased any more. Only :meth:`resume`, :meth:`begin_round` and
         new URLs of :meth:`seed` start it again.

@@ -1,8 +1,8 @@
 """When a process runs the garbage collector, which finds cycles of objects.
 
 The objects that a process imports stay, some 100,000, and each full collection goes through all
-objects. So no collection runs while a process starts, which takes a third less CPU. After the
-start, the objects that exist by then are never scanned again. Cycles are rare from then on, so
+objects. So no collection runs while a process starts; the start then takes a third less CPU. After
+the start, the objects that exist by then are never scanned again. Cycles are rare from then on, so
 collections are rare, too.
 """
 

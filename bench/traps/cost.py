@@ -171,7 +171,7 @@ def _timed(context: CrawlContext, judge: Judge, session: Sequence[tuple[Task, Fe
     pipeline."""
     began = time.thread_time_ns()
     for task, page in session:
-        parked = judge.verdict(task)  # read all the same, so that both do the same
+        parked = judge.verdict(task)  # read nevertheless, so that both do the same work
         page.sampled = judge.looks_at(task)
         reading = _read(context, task, page)
         row = StoredPage(

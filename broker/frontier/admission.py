@@ -94,7 +94,7 @@ class Spill:
         return self._mark(crawl, rows)
 
     def mark_spilled(self, crawl: int, rows: Sequence[Overflow]) -> None:
-        """Tell a node what waits in the overflow; idempotent. Raises UnknownCrawl."""
+        """Tell a node which URLs wait in the overflow; idempotent. Raises UnknownCrawl."""
         self._mark(crawl, [(row.fingerprint, urls.host_of(row.item.url), row.item) for row in rows])
         self._overflowing.set()
 

@@ -121,7 +121,7 @@ class Crawls:
     ) -> None:
         """Tell partitions of a crawl and of its state there; see ``lua/crawls/crawl.lua``.
 
-        ``partial``: nodes that are away are owed it.
+        ``partial``: nodes that are away get it later, as a debt.
         """
         calls = dict.fromkeys(partitions, part.crawl_args(crawl, state))
         replies = self._calls("crawl", calls, partial=partial)

@@ -33,7 +33,7 @@ FEW, AT_ONCE = 8, 64
 A node serves nobody else meanwhile, for about 10 µs each.
 """
 STILL_MS = 60_000
-"""How long a note is kept that nothing of a crawl is leased in a partition."""
+"""When a crawl has no lease in a partition, this is noted there for so long."""
 
 Counts = dict[int, dict[int, list[Any]]]
 """By crawl and partition: an answer of ``lua/crawls/count.lua``."""

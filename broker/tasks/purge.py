@@ -1,4 +1,4 @@
-"""Deletions in the background: of whole crawls, and of what waits of one host in a crawl.
+"""Deletions in the background: of whole crawls, and of a host's waiting URLs in a crawl.
 
 A request is a row in the store before the caller is answered, and the row is deleted when nothing
 is left. If a broker dies in between, the next one continues. A crawl is unknown from the moment its

@@ -98,9 +98,9 @@ class Observation(NamedTuple):
 
 
 class Due(NamedTuple):
-    """A page that is due to be asked for again; ``after`` is its place among those that are due.
+    """A page that is due to be asked for again; ``after`` is its position among due pages.
 
-    ``item`` is what is to be queued, its level not set yet; None if its URL is not known any more.
+    ``item`` is the item to queue, still without a level; None if its URL is no longer known.
     """
 
     fingerprint: int

@@ -174,7 +174,7 @@ def _plan(
     alive: Mapping[int, bool],
     refused: Collection[tuple[int, int]],
 ) -> frozenset[tuple[int, int]]:
-    """Update the calendars with what was found; return what is retired."""
+    """Update the calendars with the found states; return the retired URLs."""
     crawls_ = set[int]().union(*(planned.named(one.work) for one in works)) & alive.keys()
     if not crawls_:
         return frozenset()

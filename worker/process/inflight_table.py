@@ -19,7 +19,7 @@ from pathlib import Path
 from greencrawl.worker.process.incarnation import boot_id
 
 ROWS = 4096
-"""Sessions that are told apart; further ones count as having a request under way."""
+"""Number of sessions with an entry of their own; further ones count as having an open request."""
 
 _ROW = struct.Struct("<QB7x")
 _HEAD = 16

@@ -22,21 +22,22 @@ LONGEST = 300
 """Most characters of a shape's name."""
 
 _LIMITS = (20, 10, 6, 4, 4, 4, 4)
-"""Words of one folder that are told apart, by its depth; deeper folders are all one."""
+"""Number of words of one folder that are kept separate, by its depth; deeper folders are all
+one."""
 _PROGRAMS, _FEW_PROGRAMS = 20, 6
-"""Files of one folder that are told apart if a query follows; and of those that do not look like
-programs."""
+"""Number of files of one folder that are kept separate if a query follows; and of those that do not
+look like programs."""
 _PROGRAM_FILES = """
     action asp aspx cfm cgi dll do exe fcgi htm html jsp lua php pl py rb
 """
 _PAGES = frozenset(("html", "htm", "php", "aspx"))
 _SCRIPT = frozenset(_PROGRAM_FILES.split())
 _PATTERNS = 12
-"""Queries of one path that are told apart."""
+"""Number of queries of one path that are kept separate."""
 _EARLY = 4
 """Queries of one path that come before all others."""
 _PREFIXES = 160
-"""Folders of one host whose words are told apart."""
+"""Number of folders of one host whose words are kept separate."""
 _FOLDERS = 256
 """Folders whose shape is remembered."""
 _VIEWS, _MANY_FOLDERS = 64, 5
@@ -91,7 +92,7 @@ class _Folder(NamedTuple):
 
 
 class Shaper:
-    """The shapes of one host, and the words that were told apart so far."""
+    """The shapes of one host, and the words that were kept separate so far."""
 
     def __init__(self, year: int | None = None) -> None:
         self._year = year or time.gmtime().tm_year
@@ -213,7 +214,7 @@ class Shaper:
         return words + len(self._folders) + len(self._views) + 2 * len(self._kinds)
 
     def _own(self, prefix: str, word: str, limit: int) -> bool:
-        """Return whether a word in the folder ``prefix`` is one of those that are told apart."""
+        """Return whether a word in the folder ``prefix`` is one of those that are kept separate."""
         words = self._words.get(prefix)
         if words is None:
             if self._full:

@@ -187,7 +187,7 @@ class EmbeddedRedis:
             self._watch = None
         if self._spawning is not None:
             self._spawning.join()
-        # the start was cut short: a server may run all the same
+        # the start was interrupted: a server may still be running
         if self._lock is not None and not self._pid:
             with suppress(Unavailable):
                 self._note_process()

@@ -171,7 +171,7 @@ def _vacant(
     """Return ids for nodes that are empty or away: by where they were last seen, or the last one
     left.
 
-    Raises Unavailable if two nodes cannot be told apart.
+    Raises Unavailable if two nodes cannot be distinguished.
     """
     taken = {owner.get("id") for owner in owners if owner}
     free = [i for i in identity.nodes if i not in taken]

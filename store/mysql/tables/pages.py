@@ -48,7 +48,7 @@ def settle(
 ) -> Settled:
     """Choose the newest version; if several are equally new, the last that arrived.
 
-    Versions are told apart by their fetch times. Links of all of them are admitted.
+    Versions are distinguished by their fetch times. Links of all of them are admitted.
     """
     settled = Settled(None, links, {})
     at = None if old is None else old.fetched_ms

@@ -58,7 +58,7 @@ def date_in_url(url: str) -> str:
 def date_in_text(text: str) -> str:
     """Return the first date in a text, "" if there is none.
 
-    If day and month cannot be told apart, as in 5/6/2024, the month comes first.
+    If day and month cannot be distinguished, as in 5/6/2024, the month comes first.
     """
     first = [found for pattern in (_NAMED, _NUMBERS) if (found := pattern.search(text))]
     for found in sorted(first, key=lambda one: one.start()):
