@@ -138,7 +138,7 @@ class Members:
         return found
 
     def forget(self, node: str, by_whom: str = "") -> Ordered:
-        """A node is gone for good: forget its members, and what it is ordered.
+        """Forget a node that is gone for good, with its members and its orders.
 
         Raises UnknownNode, NodeStays where one of its members may be there, and Unavailable.
         """

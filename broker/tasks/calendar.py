@@ -45,7 +45,7 @@ class Calendar(DutyTask):
         self._after: dict[tuple[int, int], Place] = {}
         """(crawl, partition) → how far it was read."""
         self._rests: dict[tuple[int, int], float] = {}
-        """(crawl, partition) → when it is asked again, since it took next to nothing."""
+        """(crawl, partition) → when it is asked again, since it took almost nothing."""
 
     def _run(self) -> None:
         stopping = self._own.stopping

@@ -3,7 +3,7 @@ crawl.
 
 It has the duty; each of its writes is checked against the duty's epoch. The other brokers announce
 their activity, at most every :data:`BUSY_SECONDS`. A crawl is scanned when there was activity in
-it, otherwise seldom. So an idle system costs Redis next to nothing, however many crawls and brokers
+it, otherwise seldom. So an idle system costs Redis almost nothing, however many crawls and brokers
 there are.
 """
 

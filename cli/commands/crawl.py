@@ -170,8 +170,7 @@ def _recrawl(every: str | None, again: str | None) -> dict[str, object]:
 
 
 def _begins(job: Job, *, elsewhere: bool) -> list[UrlState]:
-    """Return what became of the URLs that the crawl starts from; nothing if that cannot be
-    asked."""
+    """Return the state of the URLs with which the crawl starts; nothing if that cannot be asked."""
     urls = [url for _, url in starts(job.wanted)][: nothing_stored.URLS]
     name = job.wanted.name
     if elsewhere:

@@ -1,6 +1,6 @@
 """The result of a task: the rows and the outcome for the writer.
 
-There is no I/O here. The pipeline says what became of a task; the store may refuse it afterwards.
+There is no I/O here. The pipeline gives the outcome of a task; the store may refuse it afterwards.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ MAX_HEADERS = 200
 _LINK_FIELD_BYTES = 32
 """Each Link field counts as so many bytes more."""
 MAX_FRAMING_BYTES = 128 * 1024
-"""Most bytes around a body: more than this, and than the body, are chunks of next to nothing."""
+"""Most bytes of framing: with more than this, and than the body, an answer has tiny chunks."""
 
 _SHORT_HEAD = 4096
 _HEAD_END = b"\r\n\r\n"

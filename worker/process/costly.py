@@ -70,7 +70,7 @@ def unpacking(answer: Fetched | Failure) -> str:
 def dense(fetched: Fetched) -> str:
     """Say why an answer is to be read in a process of its own, "" if it is not.
 
-    The reason is that it is large, and came as next to nothing.
+    The reason is that it is large, and very small when compressed.
     """
     size, sent = len(fetched.body), fetched.wire_bytes
     if size < _DENSE_BYTES or not _is_dense(size, sent):

@@ -201,7 +201,7 @@ class Part:
         return self.held < self.granted or in_hand.taken < in_hand.most
 
     def go_on(self) -> None:
-        """Promise what it needs next."""
+        """Grant the memory that it needs next."""
         if self.held < self.granted:
             return
         if self.missing is None:

@@ -66,7 +66,7 @@ class Placement:
     def away_of(self, items: Iterable[Admission]) -> frozenset[str]:
         """Return nodes of ``items`` that are known to be away, while others answer.
 
-        This costs next to nothing as long as all answer, and ends when all nodes that are away are
+        This costs almost nothing as long as all answer, and ends when all nodes that are away are
         found.
         """
         if not any(node.breaker.since_ms for node in self.nodes):

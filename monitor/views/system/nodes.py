@@ -144,7 +144,8 @@ def order(look: Look, form: Form) -> Goto:
 
 
 def forget(look: Look, form: Form) -> Goto:
-    """It is gone for good. Raises Missing, and InvalidConfig where it is here again."""
+    """Forget a node that is gone for good. Raises Missing, and InvalidConfig if it is here
+    again."""
     name = look.path["node"]
     try:
         look.service.members.forget(name, BY)

@@ -3,7 +3,7 @@
 A tree is read as blocks: texts between the ends of elements that end a text (``blocks.c``). Each
 block has some 250 features (``features.c``), from which boosted trees make a probability
 (``trees.c``). The set of blocks with the highest expected F measure over words is chosen
-(``choice.c``); ``document.c`` writes them down. If a page shows next to nothing, the data that it
+(``choice.c``); ``document.c`` writes them down. If a page shows almost nothing, the data that it
 carries are read in the same way (``embedded.py``). ``MODEL.md`` says what was learnt, from which
 pages and by which command.
 

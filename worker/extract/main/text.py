@@ -166,7 +166,7 @@ def _read(
 ) -> tuple[str, Data | None]:
     """Return the main text, and the data that it is from, if it is not from the page's own blocks.
 
-    If a page shows next to nothing and its data hold much more, the data count. Raises TimeoutError
+    If a page shows almost nothing and its data hold much more, the data count. Raises TimeoutError
     if it would take more CPU than ``seconds``, unless these are 0.
     """
     if compiled is None:

@@ -35,7 +35,7 @@ MOST_DOMAINS = 10_000
 
 _GUESS_SECONDS = 0.05
 _SLOW_GUESS_SECONDS = 5.0
-"""How long a place is assumed to be taken, as long as none has become free."""
+"""The assumed time until a place becomes free, before any has become free."""
 _NEWEST = 0.3
 """Weight of the newest look-up in the mean duration."""
 
