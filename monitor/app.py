@@ -53,7 +53,7 @@ HEADERS = {
     "Vary": "Accept-Language, Cookie",
 }
 """No Cross-Origin-Opener-Policy: a browser begins a process for a page that has one, which doubles
-the time to a first paint. Who opens ours from elsewhere may close it or lead it away, and no more.
+the time to a first paint. A foreign page that opens ours may only close it or lead it elsewhere.
 """
 FILE_HEADERS = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 
@@ -219,7 +219,7 @@ class App:
         )  # fmt: skip
 
     def _known(self, request: falcon.Request) -> Session | None:
-        """Who asks, where something failed: None for a request that must not see the menu."""
+        """Return the reader for an error page: None for a request that must not see the menu."""
         try:
             self._access.check_place(request)
         except NotAllowed:

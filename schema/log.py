@@ -130,11 +130,12 @@ SAY_SECONDS = 60.0
 
 
 class Trouble:
-    """What fails again and again while its reason lasts: a line when that begins, one a minute
-    while it goes on, and one when it is over.
+    """Logs a repeated failure: one line when it begins, one a minute while it lasts, and one when
+    it is over.
 
     ``event`` and ``over`` are what these lines say. ``lasted`` in them are seconds from the first
-    failure on, ``times`` counts failures. What comes and goes has no more lines than that.
+    failure on, ``times`` counts failures. A failure that comes and goes has no more lines than
+    that.
     """
 
     def __init__(
@@ -154,7 +155,7 @@ class Trouble:
         self._said = False
 
     def failed(self, **details: object) -> None:
-        """It has failed; ``details`` are for the line."""
+        """Note a failure; ``details`` are for the line."""
         now = self._clock()
         if not self._times:
             self._since = now
@@ -167,7 +168,7 @@ class Trouble:
             )
 
     def done(self, **details: object) -> None:
-        """It has not failed."""
+        """Note a success."""
         if self._said:
             lasted = round(self._clock() - self._since, 1)
             self._log.info(self._over, **details, lasted=lasted, times=self._times)

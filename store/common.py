@@ -233,7 +233,8 @@ class SqlStore(ABC):
 
     @abstractmethod
     def _stream(self) -> Callable[[Callable[[Any], T]], T]:
-        """A lane for scans that follow each other: each sees what the one before has seen."""
+        """Return a lane for consecutive scans: each sees everything that the one before has
+        seen."""
 
     # -- hooks that failed, parked URLs, hosts
 

@@ -45,7 +45,7 @@ def steps(work: Callable[Concatenate[Db, P], int]) -> Callable[Concatenate[Any, 
 def drain(
     work: Callable[Concatenate[Db, P], int], most: int
 ) -> Callable[Concatenate[Any, P], None]:
-    """Transactions that go on until one changes fewer rows than ``most``."""
+    """Run transactions until one changes fewer rows than ``most``."""
     step = _within("_write", work)
 
     def method(store: Any, /, *args: P.args, **named: P.kwargs) -> None:

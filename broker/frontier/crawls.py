@@ -89,7 +89,7 @@ class Crawls:
         self.say(crawl, part.state_of(crawl), self._placement.partitions, partial=True)
 
     def tell(self, crawl: Crawl, node: Node) -> None:
-        """:meth:`put_crawl` on one node only."""
+        """Do :meth:`put_crawl` on one node only."""
         self.say(crawl, part.state_of(crawl), self._placement.partitions_on(node))
 
     def tell_node(self, crawls: Iterable[Crawl], node: Node, *, afresh: bool = False) -> None:

@@ -45,7 +45,7 @@ class DutyTask(ABC):
 
     @abstractmethod
     def _run(self) -> None:
-        """The greenlet's body."""
+        """Run the greenlet."""
 
     def _tried(self, step: Callable[[], float], away_seconds: float, seconds: float) -> float:
         """Return the seconds until the next step, as ``step`` says.

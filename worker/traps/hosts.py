@@ -19,12 +19,12 @@ program was given; found on a page of its own shape; figures of a page; the own 
 
 
 WARM = 8
-"""After so many pages of a host this process knows what it shows."""
+"""After so many pages of a host this process knows its texts."""
 
 
 PROVEN, PROVEN_TEXT = 64, 0.9
-"""Yields after which a shape has proved what it yields, and the share of its last pages that did:
-one page that says nothing ends it, until several have new text again."""
+"""Yields after which a shape has proved its yield, and the share of its last pages that yielded:
+one page without new text ends this, until several have new text again."""
 LOOKED_AT = 4
 """One of so many pages of such a shape is judged."""
 
@@ -87,9 +87,10 @@ class HostTraps(Struct, gc=False):
         return shape
 
     def passes(self, shape: Shape) -> bool:
-        """Whether the next page of a settled shape need not be looked at.
+        """Return whether the next page of a settled shape need not be judged.
 
-        Only where no URL asks: what is not looked at would be new once more at another URL.
+        Only if no URL has a query: otherwise a page that was not judged would be new once more at
+        another URL.
         """
         one = self.yields.sums[shape.name]
         proven = one.yields >= PROVEN and one.text > PROVEN_TEXT

@@ -121,8 +121,8 @@ class Novelty:
         return Found(*seen[:4]), seen[4]
 
     def passed(self, url: str, links: list[Admission], seed: int) -> bool | None:
-        """For a page that is not looked at: None if its URL was met under ``seed``, else whether
-        none of its ``links`` has a query. From now on the URL was met."""
+        """Return, for a page that is not judged, None if its URL was met under ``seed``, else
+        whether none of its ``links`` has a query. From now on the URL counts as met."""
         if compiled is None:
             new = self.fresh([url], seed)
             return not any("?" in link.url for link in links) if new else None

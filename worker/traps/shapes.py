@@ -272,10 +272,7 @@ class Shaper:
 
     def _in_any_order(self, segments: list[str]) -> bool:
         """Return whether all folders below the first come in any order: /by/red/large beside
-        /by/large/red.
-
-        Then they are choices, and no folder is in another.
-        """
+        /by/large/red. Then they are choices, and no folder is in another."""
         first, *others = segments
         moved = 0
         for place, word in enumerate(others):

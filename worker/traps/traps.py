@@ -275,7 +275,7 @@ class Traps:
             state.yields.begin(shape.name, shape.section, 0.0).pages += 1
 
     def pass_by(self, state: HostTraps, shape: Shape, task: Task, row: StoredPage) -> None:
-        """:meth:`note` for a page of a settled shape that was not to be looked at."""
+        """Do :meth:`note` for a page of a settled shape that need not be judged."""
         state.pass_by(self._novelty, shape, task.url, row.links)
 
 
@@ -328,7 +328,7 @@ class Judge:
         return self._traps.verdict(self._state, self._crawl, task)
 
     def looks_at(self, task: Task) -> bool:
-        """Whether samples of the page of ``task`` are wanted, the last one that was asked for."""
+        """Return whether samples of the page of ``task``, the last fetched one, are needed."""
         return self._looks and task.kind is not TaskKind.REFETCH
 
     def spare(self, task: Task) -> None:
@@ -387,7 +387,7 @@ NO_JUDGE: Judge = _NoJudge()
 def _beyond_host_pages(
     state: HostTraps, fetched: int, url: str, which: str = "host_pages"
 ) -> Parked | None:
-    """Park a URL of a host of which so many were ``fetched``; None once that was released."""
+    """Park a URL of a host if so many were ``fetched``; return None once that was released."""
     shape = f"{url[: url.index('/', 8)]}/{{all}}"
     if shape in state.released:
         return None

@@ -288,7 +288,8 @@ class Coordinator:
         self._watch.look(watched, every, first)
 
     def _is_new(self, store: Store, crawl: Crawl, now_ms: int) -> bool:
-        """Whether no coordinator has counted the crawl yet, as far as samples tell: it is young."""
+        """Return whether no coordinator has counted the crawl yet, as far as samples show: it is
+        young."""
         if crawl.id in self._count_at or now_ms - crawl.created_ms > NEW_MS:
             return False
         return not store.samples(crawl.id, crawl.created_ms)

@@ -13,7 +13,7 @@ from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import WITHHELD, SeedReply
 
 SHOWN_SEEDS = 100
-"""Most seeds that are shown of those that were not queued."""
+"""Most refused seeds that are shown."""
 
 
 def place(name: str, more: str = "") -> str:
@@ -49,7 +49,7 @@ def part(look: Look) -> Data:
 
 
 def _workers(look: Look) -> int | None:
-    """Processes that are heard of; None where a Redis node does not say."""
+    """Return the number of reporting processes; None if a Redis node does not answer."""
     try:
         system = look.figures.system()
     except Unavailable:

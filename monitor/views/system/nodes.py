@@ -50,7 +50,7 @@ class Node(Struct, frozen=True, kw_only=True):
 
     @property
     def said(self) -> list[tuple[str, str]]:
-        """What it is ordered."""
+        """Return its orders."""
         return _said(self.ordered)
 
     @property
@@ -60,7 +60,7 @@ class Node(Struct, frozen=True, kw_only=True):
 
 
 class Field(Struct, frozen=True, kw_only=True):
-    """An option that a node may be ordered; ``value`` is "" if it is not."""
+    """An option that may be ordered of a node; ``value`` is "" without an order."""
 
     name: str
     description: str
