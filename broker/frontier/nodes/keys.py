@@ -1,6 +1,6 @@
-"""Names of keys that Python touches by itself; all others are built in ``lua/`` from the prefix.
+"""Names of keys that Python uses itself; scripts in ``lua/`` make all others from the prefix.
 
-``{p}`` is the hash tag that keeps a partition on one node; what has none belongs to the node.
+``{p}`` is the hash tag that keeps a partition on one node; keys without one belong to the node.
 
 =====================  ==========================================================================
 ``gc:owner``           hash: id, layout, frontier, state, epoch, run, tick, clean, rest, lost, owed,
@@ -10,23 +10,23 @@
                        longest, the longest delay of a crawl so far; crash_hosts, crash_till
                        (``lua/sessions/reconcile.lua``); duty:<name>, the highest epoch of a duty
                        under which anybody wrote (``lua/shared/common.lua``)
-``gc:wake``            counter of wake-ups, and the name of the channel they are published on
+``gc:wake``            counter of wake-ups, and the name of their channel
 ``gc:still``           sorted set crawl → logical ms when nothing of it was leased any more in a
-                       partition (``lua/shared/common.lua``): for a broker that was not told
-``gc:workers``, ``gc:claimed``  sorted sets worker → logical ms when it was heard of, or refused
-                       since another has its name (``coordination/workers.py``)
-``gc:m:<member>``      its incarnation and what it told, for as long as it counts as heard of
+                       partition (``lua/shared/common.lua``): for a broker that got no message
+``gc:workers``, ``gc:claimed``  sorted sets worker → logical ms of its last call, or when it was
+                       refused since another has its name (``coordination/workers.py``)
+``gc:m:<member>``      its incarnation and its report, until the report expires
                        (``coordination/members.py``)
-``gc:writable``, ``gc:outage``  that the store has taken a write lately, and since when it takes
+``gc:writable``, ``gc:outage``  a note that the store took a write lately, and since when it takes
                        none (``coordination/outages.py``)
 ``gc:{p}:c:<crawl>``   a crawl's record, packed: state, delay, slots, order, rev, weight, ver, cal
                        (``lua/crawls/crawl.lua``); quota, low, round (``lua/crawls/quota.lua``);
                        counters adm, wait, leased, later, over, fin, stored, dead, retries, bytes,
                        hosts, f:<failure kind>; zl, zp, zn, yl, yp, yn and gl, gp, gn: level,
-                       pointer and count of the sets of URLs below; while it is deleted gone, and
-                       how far its records of shapes are (traps); afterwards, for an hour, gone
-                       alone
-``gc:{p}:crawls``      hash: id of each crawl with a record → version it was told of last
+                       pointer and count of the sets of URLs below; during its deletion gone, and
+                       the progress with its records of shapes (traps); afterwards, for an hour,
+                       only gone
+``gc:{p}:crawls``      hash: id of each crawl with a record → the last version that it received
 ``gc:{p}:due:<crawl>`` sorted set host → logical ms at which it may be opened
 ``gc:{p}:h:<host>``    a host's record, packed: next, last, till, lvl, busy, sole, ad, rd, od, lat,
                        fail, why, nw (why it rests), rob, and q: for each crawl the waiting tasks,
@@ -35,51 +35,51 @@
 ``gc:{p}:w:<crawl>:<host>:<level>``  list of waiting entries of a long queue
 ``gc:{p}:b``           bytes of tasks in this partition: waiting, leased and later
 ``gc:{p}:hi``          sorted set host → logical ms when its times are past: hosts that were idle
-                       when their record was written last
+                       when their record was last written
 ``gc:{p}:dry``         set of crawl and host: they run low while more waits in the overflow
 ``gc:{p}:s:<token>``   hash: a session and its tasks t<number>
 ``gc:{p}:sd``          sorted set token → logical ms at which it is reaped
 ``gc:{p}:ws:<worker>`` hash: token → incarnation:sequence, and the worker's watermark #inc, #seq,
                        #gone, the latest incarnations that have left, #free if #inc is one; for a
-                       day after it was heard of
+                       day after its last call
 ``gc:{p}:later``       sorted set of retries → logical ms
 ``gc:{p}:z:<crawl>:<start>``  bucket of the seen-set
-``gc:{p}:y:<crawl>:<start>``  the same of what waits in the overflow
-``gc:{p}:g:<crawl>:<start>``  the same of what is on its way, of crawls with a calendar: each has
-                       one task, which carries its fingerprint
+``gc:{p}:y:<crawl>:<start>``  the same for URLs that wait in the overflow
+``gc:{p}:g:<crawl>:<start>``  the same for URLs on their way, in crawls with a calendar: each has
+                       one task, with its fingerprint
 ``gc:{p}:f:<batch>``   set of fingerprints that a forced batch of seeds has queued, expiring;
                        ``gc:{p}:fl`` list of these batches, ``gc:{p}:fn`` sum of their members
 ``gc:{p}:r:<origin>``  robots.txt as the workers packed it, expiring; a cache
 ``gc:{p}:ro``          sorted set origin → its end and its bytes; ``gc:{p}:rb`` their sum
                        (``lua/shared/cache.lua``)
-``gc:{p}:t:<crawl>:<host>``  what a crawl knows of a host's shapes, as the workers packed it,
+``gc:{p}:t:<crawl>:<host>``  a crawl's statistics of a host's shapes, as the workers packed them,
                        expiring; ``to`` and ``tb`` as ``ro`` and ``rb``; a cache
                        (``lua/shared/traps.lua``)
-``gc:{p}:a:<login>``   hash: generation, sealed; what a login left behind, expiring
-``gc:{p}:ac:<login>``  token of who is logging in, expiring
-``gc:{p}:an:<login>``  hash: claims since the last that ended with a word, token of the latest;
-                       for a day
-``gc:{p}:ad:<address>``  what worker processes hold of an address or a domain, packed;
-                       ``gc:{p}:ade`` sorted set address → logical ms when nothing of it counts any
+``gc:{p}:a:<login>``   hash: generation, sealed; the session of a login, expiring
+``gc:{p}:ac:<login>``  token of the claim of a login, expiring
+``gc:{p}:an:<login>``  hash: claims since the last one with a result, token of the latest; for a
+                       day
+``gc:{p}:ad:<address>``  the shares of worker processes in an address or a domain, packed;
+                       ``gc:{p}:ade`` sorted set address → logical ms when no share counts any
                        more (``lua/addresses/shares.lua``)
 ``gc:{p}:e:<host>``    list of ids: requests of logins at other hosts, the oldest first
 ``gc:{p}:eq:<host>:<id>``, ``gc:{p}:er:<host>:<id>``  such a request, and its answer, sealed,
                        expiring
 =====================  ==========================================================================
 
-A *cache* may be refused, or go at any time: who finds nothing there finds it out anew. All else is
-needed. What bounds each of them:
+An entry of a *cache* may be refused, or dropped at any time: a reader then gets the data again from
+their source. All other keys are needed. These are their bounds:
 
 - the budget of tasks (``b``): waiting, leased and later tasks, the records of hosts with waiting
-  tasks or in ``dry``, their lists and their places in ``due``;
+  tasks or in ``dry``, their lists and their entries in ``due``;
 - a share of that budget, and a number a host (``lua/queue/admit.lua``): ``g``;
 - budgets and numbers of their own, a share of the node's limit each (``memory.py``): ``r`` and
-  ``ro``; ``t`` and ``to``; records of idle hosts and ``hi``, but for those that may not be asked
+  ``ro``; ``t`` and ``to``; records of idle hosts and ``hi``, except those that may not be asked
   yet; ``f``;
-- the node as a whole, near whose limit nothing new is taken in: ``z`` and ``y``;
-- what exists: a record a crawl, a delay that an operator has set, a login a name (for as long as it
-  is good), a session a place of a worker;
-- a number: ``gc:wake``, and what a broker has not read yet of its messages is bounded by Redis
+- the limit of the whole node, near which it accepts nothing new: ``z`` and ``y``;
+- existing things: a record a crawl, a delay that an operator has set, a login a name (as long as it
+  is valid), a session for each place of a worker;
+- a number: ``gc:wake``; Redis bounds the messages that a broker has not read yet
   (``client-output-buffer-limit pubsub``);
 - time and a number: ``gc:members`` and ``gc:facts``, half a minute, 2000 members;
 - time: ``outage`` a week, ``ws`` a day, the record of a deleted crawl an hour; a minute ``still``
