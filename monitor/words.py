@@ -115,7 +115,7 @@ class Words:
         return f"{count:.1f} TB"
 
     def span(self, seconds: float) -> str:
-        """Return ``20 seconds``, ``3 hours``: in the largest unit of which there is one."""
+        """Return a time such as ``20 seconds`` or ``3 hours``, in its largest unit."""
         left = max(seconds, 0.0)
         for unit, most in _SPANS:
             if left < most:

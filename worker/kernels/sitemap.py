@@ -46,7 +46,7 @@ class Sitemap(Http):
         return visit.get(task.url, headers)
 
     def read(self, context: CrawlContext, task: Task, fetched: Fetched) -> Reading:
-        """Read it at once, where nothing else waits."""
+        """Read the sitemap at once, for callers where nothing else waits."""
         return finish(self.steps(context, task, fetched))
 
     def steps(

@@ -51,8 +51,8 @@ class Blocked:
     def before_this(self, count: int) -> float:
         """Return the seconds of busy times after number ``count`` in which an answer waited.
 
-        The answer had come by the end of these: it was seen at the loop's next turn, or before they
-        began.
+        The answer arrived before the end of these times: it was seen at the loop's next turn, or
+        before they began.
         """
         turn = self._loop.iteration
         seen = self._clock() - max(time() - self._loop.now(), 0.0)
