@@ -207,8 +207,9 @@ class Store(Protocol):
     def forget_node(self, node: str, by_whom: str, at_ms: int) -> Ordered | None:
         """Forget the members of a node and its orders, and log who did this.
 
-        One transaction; the answer has its revision. None, and nothing changes, if no member of the
-        node is known, or one has not left.
+        One transaction; the answer has its revision. None, and nothing changes, if neither a member
+        nor an order of the node is known, or a member has not left. The orders stay if a member
+        joins meanwhile; the answer has them.
         """
 
     # -- orders: what holds for nodes, and who ordered it

@@ -15,6 +15,6 @@ def changes(before: NodeOptions, after: NodeOptions) -> dict[str, Any]:
     return {name: value for name, value in asdict(after).items() if value != known[name]}
 
 
-def forgotten(known: Ordered) -> dict[str, Any]:
-    """The order that marks a node as forgotten: it has no other orders any more."""
-    return {FORGOTTEN: True, **changes(known.options, NodeOptions())}
+def forgotten(known: Ordered, kept: NodeOptions) -> dict[str, Any]:
+    """The order that marks a node as forgotten, of whose orders those in ``kept`` stay."""
+    return {FORGOTTEN: True, **changes(known.options, kept)}

@@ -44,6 +44,8 @@ LOOK_SECONDS = 1.0
 """Seconds between two checks of the number of the latest order."""
 JOINED_MOST = 5000
 """Most members that are remembered to have joined; beyond that the oldest is looked up again."""
+NO_ROW = -1
+"""In place of the incarnation of a member whose row could not be written."""
 LOST = "lost"
 """Why a member is gone that has not said so."""
 
@@ -79,7 +81,7 @@ class Members:
         self._reading = BoundedSemaphore(1)
         self._changed = Event()
         self._joined: dict[str, int] = {}
-        """Member → its incarnation that has a row."""
+        """Member → its incarnation that has a row, or NO_ROW."""
         self.loggers: Callable[[str], tuple[str, ...]] = lambda _: ()
         """Returns the addresses of the loggers that a member is to send to, by its id."""
 
@@ -125,14 +127,15 @@ class Members:
         """Order options for a node, or for all; None if its orders have another revision than
         given.
 
-        Raises UnknownNode if the node never had a member, InvalidConfig for an option that its kind
-        does not follow, Unavailable.
+        Raises UnknownNode if the node has neither a member nor orders, InvalidConfig for an option
+        that its kind does not follow, Unavailable.
         """
         if node != ALL:
             kinds = {member.kind for member in self._store.members() if member.node == node}
-            if not kinds:
+            if not kinds and all(one.member != node for one in self.refresh().nodes):
                 raise UnknownNode(f"no node {node}: `greencrawl nodes` lists them")
-            _check_followed(options, kinds)
+            if kinds:
+                _check_followed(options, kinds)
         found = self._store.put_orders(node, options, unset, by_whom, epoch_ms(), revision=revision)
         self._tell()
         return found
@@ -140,11 +143,13 @@ class Members:
     def forget(self, node: str, by_whom: str = "") -> Ordered:
         """Forget a node that is gone for good, with its members and its orders.
 
-        Raises UnknownNode, NodeStays where one of its members may be there, and Unavailable.
+        It may have orders alone: members that left long ago are deleted. Raises UnknownNode (also
+        for all nodes), NodeStays where one of its members may be there, and Unavailable.
         """
         known = [member.id for member in self._store.members() if member.node == node]
         heard = self._beats.heard(known)
-        found = None if heard else self._store.forget_node(node, by_whom, epoch_ms())
+        stays = bool(heard) or node == ALL
+        found = None if stays else self._store.forget_node(node, by_whom, epoch_ms())
         if found is None and not known:
             raise UnknownNode(f"no node {node}: `greencrawl nodes --gone` lists all")
         if found is None:
@@ -234,12 +239,9 @@ class Members:
             known = self._beats.life(who)
             if known > life:
                 return False
-            if known != life:
+            if known != life or who in self._joined:
                 self._put_row(request)
-            self._joined.pop(who, None)
-            self._joined[who] = life
-            if len(self._joined) > JOINED_MOST:
-                del self._joined[next(iter(self._joined))]
+            self._has_row(who, life)
         try:
             status = self._beats.beat(who, life, request.facts)
         except Unavailable as error:  # people do not see it until the next beat
@@ -247,8 +249,20 @@ class Members:
             return True
         self._trouble.done()
         if status == "new" and joined:  # it was silent for a while: it may count as lost
-            self._put_row(request)
+            self._joined[who] = NO_ROW
+            try:
+                self._put_row(request)
+            except Exception:
+                self._beats.gone(who, life)  # its next beat is new as well, at whichever broker
+                raise
+            self._has_row(who, life)
         return status != "older"
+
+    def _has_row(self, who: str, life: int) -> None:
+        self._joined.pop(who, None)
+        self._joined[who] = life
+        if len(self._joined) > JOINED_MOST:
+            del self._joined[next(iter(self._joined))]
 
     def _put_row(self, request: MemberRequest) -> None:
         self._store.put_member(

@@ -78,11 +78,14 @@ class Counting:
                 sums = self._count(crawl)
             except GreencrawlError as error:
                 log.info("not_counted", crawl=crawl, reason=str(error))
+            except Exception:  # a bug in one crawl's sums must not keep those of others away
+                log.exception("not_counted", crawl=crawl)
+            finally:
+                self._asked.pop(crawl, None)
             now = self._clock()
             until = now + max(LEAST_SECONDS, SHARE * (now - began))
             self._kept[crawl] = _Counted(until, sums)
             self._kept.move_to_end(crawl)
             while len(self._kept) > MOST:
                 self._kept.popitem(last=False)
-            self._asked.pop(crawl, None)
         self._all.set()

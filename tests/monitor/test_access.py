@@ -43,6 +43,21 @@ def test_a_cookie_is_for_us_alone_and_for_half_a_day(desk: Desk) -> None:
     assert desk.get("/monitor/").status_code == 200
 
 
+def test_no_page_that_opened_the_log_in_reaches_it_and_other_pages_need_no_process(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("greencrawl.monitor.app.REFUSED_SECONDS", 0.0)
+    name = "cross-origin-opener-policy"
+    form = desk.get("/monitor/login")
+    stamp = form_token(form.text)
+    wrong = desk.post("/monitor/login", stamp, token="x")
+    right = desk.post("/monitor/login", stamp, token=ADMIN)
+    assert [one.status_code for one in (form, wrong, right)] == [200, 403, 303]
+    assert {one.headers.get(name) for one in (form, wrong, right)} == {"same-origin"}
+    others = [desk.get(path) for path in ("/monitor/", "/monitor/new", "/monitor/login", "/none")]
+    assert [one.headers.get(name) for one in others] == [None] * 4
+
+
 def test_with_tls_the_cookie_is_the_hosts_own(desk: Desk) -> None:
     form = desk.ask("GET", "/monitor/login", {}, protocol="https", host="crawl.example")
     made = desk.ask(

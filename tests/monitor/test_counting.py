@@ -90,6 +90,16 @@ def test_what_cannot_be_counted_is_told_from_what_is_not_counted_yet(
     assert made(Counting(count)).of([7]) == {7: None}
 
 
+def test_a_crawl_whose_sums_meet_a_bug_keeps_no_other_crawl_waiting(
+    made: Callable[[Counting], Counting], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def count(crawl: int) -> dict[str, int]:
+        return {"pages": 6 // (crawl - 7)}
+
+    assert made(Counting(count)).of([7, 8]) == {7: None, 8: {"pages": 6}}
+    assert "not_counted" in capsys.readouterr().err
+
+
 def test_the_store_shows_some_crawls_and_counts_no_others(
     admin: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

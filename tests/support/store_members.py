@@ -98,6 +98,14 @@ class MembersContract:
         ]  # fmt: skip
         assert store.put_member(member("w-0")), "it is back"
 
+    def test_a_node_of_which_orders_alone_are_left_is_forgotten(self, store: Store) -> None:
+        store.put_orders("w", NodeOptions(drain=True), (), "ann", 600)
+        gone = some(store.forget_node("w", "bob", 2000))
+        assert store.orders().nodes == ()
+        assert store.orders_log(1)[0].changed == {"forgotten": True, "drain": None}
+        assert store.forget_node("w", "bob", 3000) is None
+        assert store.orders_revision() == gone.revision
+
     def test_orders_add_up_and_each_is_logged(self, store: Store) -> None:
         assert (store.orders_revision(), store.orders().nodes) == (0, ())
         first = some(store.put_orders("w", NodeOptions(greenlets=50, paused=True), (), "ann", 1000))

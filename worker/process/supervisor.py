@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
-from greencrawl.schema.errors import GreencrawlError
-from greencrawl.schema.log import logger, set_level
+from greencrawl.schema.errors import NO_ROOM, GreencrawlError
+from greencrawl.schema.log import Trouble, logger, set_level
 from greencrawl.schema.process.parent import die_with, end_of
 from greencrawl.schema.records import FailureKind
 from greencrawl.schema.settings import Settings
@@ -45,6 +45,7 @@ MAX_FALSE_STARTS = 5
 
 _BACKOFF_SECONDS = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0)
 _LOCK_SECONDS = 3.0
+_ROOM_SECONDS = 1.0
 _START_SECONDS = 120.0
 _WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 _STARTS, _PROCESS_ID = table.SLOT["process_starts"], table.SLOT["process_id"]
@@ -129,6 +130,8 @@ class Supervisor:
         self._wanted = 0
         self._children: list[Child] = []
         self._exporter: Exporter | None = None
+        self._disk = Trouble(log, "disk_full", "disk_has_room", clock=clock)
+        self._room_at = 0.0
         self._stopping_since: float | None = None
         self._status = 0
 
@@ -173,6 +176,22 @@ class Supervisor:
         if self._settings.metrics_bind is not None:
             file = tallies.file_of(place, worker, number)
             child.tallies = tallies.attach(file) or tallies.create(file)
+        return child
+
+    def _child_if_room(self, number: int) -> Child | None:
+        """Return such a child; None while the disk is full: others go on, and a later look tries
+        again."""
+        if self._clock() < self._room_at:
+            return None
+        try:
+            child = self._child(number)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            self._room_at = self._clock() + _ROOM_SECONDS
+            self._disk.failed(child=number, data=str(self._settings.data), reason=str(error))
+            return None
+        self._disk.done(child=number)
         return child
 
     # -- signals
@@ -226,9 +245,11 @@ class Supervisor:
             if child.process is not None or child.number < self._wanted
         ]
         for number in sorted(set(range(self._wanted)) - {one.number for one in self._children}):
-            child = self._child(number)
-            self._children.append(child)
-            self._start(child)
+            added = self._child_if_room(number)
+            if added is None:
+                break
+            self._children.append(added)
+            self._start(added)
 
     def _look_after(self) -> None:
         now = self._clock()
@@ -322,10 +343,12 @@ class Supervisor:
             if child.leaving_since is not None and child.number < self._wanted:
                 child.leaving_since, child.start_at = None, child.died
             return
-        child.tallies.add(_DEATHS[str(child.cause)])
-        suspect = child.crash_record.note_death(child.cause)
+        suspect = None
+        if status != EX_NO_ROOM:  # that one ended in order: no page is charged
+            child.tallies.add(_DEATHS[str(child.cause)])
+            suspect = child.crash_record.note_death(child.cause)
         # A suspect is read alone next time, so its page will not kill the process again.
-        explained = suspect is not None and status != EX_NO_ROOM
+        explained = suspect is not None
         long_ago = self._clock() - child.started > 60
         child.deaths = 0 if long_ago or explained else child.deaths + 1
         waits = child.crash_record.ready or status == EX_NO_ROOM

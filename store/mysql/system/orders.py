@@ -53,15 +53,21 @@ def forget(db: Db, node: str, by_whom: str, at_ms: int) -> Ordered | None:
     number = _number(db)
     db.execute("SELECT left_ms FROM members WHERE node = %s FOR UPDATE", (key,))
     left = db.fetchall()
-    if not left or any(at == 0 for (at,) in left):
-        return None
     db.execute(f"{_READ} WHERE member = %s", (key,))
     row = db.fetchone()
-    changed = forgotten(_ordered(row) if row else Ordered(member=node))
-    _log(db, number, node, "", changed, by_whom, at_ms)
+    if not (left or row) or any(at == 0 for (at,) in left):
+        return None
     db.execute("DELETE FROM members WHERE node = %s AND left_ms > 0", (key,))
-    db.execute("DELETE FROM orders WHERE member = %s", (key,))
-    return Ordered(member=node, revision=number, by_whom=common.clean(by_whom), at_ms=at_ms)
+    known = _ordered(row) if row else Ordered(member=node)
+    db.execute("SELECT 1 FROM members WHERE node = %s LIMIT 1 FOR UPDATE", (key,))
+    back = db.fetchone()
+    kept = known.options if back else NodeOptions()
+    _log(db, number, node, "", forgotten(known, kept), by_whom, at_ms)
+    if not back:
+        db.execute("DELETE FROM orders WHERE member = %s", (key,))
+    return Ordered(
+        member=node, revision=number, options=kept, by_whom=common.clean(by_whom), at_ms=at_ms
+    )
 
 
 def note_crawl(

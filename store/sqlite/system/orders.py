@@ -49,14 +49,19 @@ def put(
 def forget(db: sqlite3.Connection, node: str, by_whom: str, at_ms: int) -> Ordered | None:
     """See ``Store.forget_node``."""
     left = db.execute("SELECT left_ms FROM members WHERE node = ?", (node,)).fetchall()
-    if not left or any(at == 0 for (at,) in left):
-        return None
     row = db.execute(f"{_READ} WHERE member = ?", (node,)).fetchone()
-    changed = forgotten(_ordered(row) if row else Ordered(member=node))
-    number = _log(db, node, "", changed, by_whom, at_ms)
-    db.execute("DELETE FROM members WHERE node = ?", (node,))
-    db.execute("DELETE FROM orders WHERE member = ?", (node,))
-    return Ordered(member=node, revision=number, by_whom=rows.clean(by_whom), at_ms=at_ms)
+    if not (left or row) or any(at == 0 for (at,) in left):
+        return None
+    db.execute("DELETE FROM members WHERE node = ? AND left_ms > 0", (node,))
+    known = _ordered(row) if row else Ordered(member=node)
+    back = db.execute("SELECT 1 FROM members WHERE node = ? LIMIT 1", (node,)).fetchone()
+    kept = known.options if back else NodeOptions()
+    number = _log(db, node, "", forgotten(known, kept), by_whom, at_ms)
+    if not back:
+        db.execute("DELETE FROM orders WHERE member = ?", (node,))
+    return Ordered(
+        member=node, revision=number, options=kept, by_whom=rows.clean(by_whom), at_ms=at_ms
+    )
 
 
 def note_crawl(

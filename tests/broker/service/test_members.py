@@ -21,7 +21,7 @@ from greencrawl.broker.api.problems import HttpProblem
 from greencrawl.broker.service import members
 from greencrawl.broker.service.members import Members, UnknownNode
 from greencrawl.broker.service.service import Service
-from greencrawl.schema.clock import monotonic
+from greencrawl.schema.clock import epoch_ms, monotonic
 from greencrawl.schema.errors import InvalidConfig, Unavailable
 from greencrawl.schema.records import (
     ALL,
@@ -289,3 +289,47 @@ def test_a_node_is_forgotten_once_it_is_gone_for_good_and_joins_anew_if_it_is_no
         reply = broker.follow(HERE)
         assert reply.options == NodeOptions(), "what it was ordered went with it"
         assert [member.status for member in broker.list()] == ["here"]
+
+
+def test_orders_that_outlived_their_node_are_taken_back_and_forgotten(rig: Rig) -> None:
+    one, _ = rig.members
+    one.follow(HERE)
+    one.order("w", NodeOptions(greenlets=50, drain=True))
+    one.order(ALL, NodeOptions(greenlets=9))
+    one.follow(replace(HERE, leaving=True))
+    assert rig.store.drop_members(epoch_ms() + 1) == 1
+    changed = one.order("w", NodeOptions(), ("drain",))
+    assert changed is not None
+    assert changed.options == NodeOptions(greenlets=50)
+    with pytest.raises(UnknownNode):
+        one.forget(ALL)
+    one.forget("w", "ann")
+    assert [ordered.member for ordered in one.orders().nodes] == [ALL]
+    with pytest.raises(UnknownNode):
+        one.forget("w")
+    with pytest.raises(UnknownNode):
+        one.order("w", NodeOptions(drain=True))
+
+
+@pytest.mark.parametrize("redis", [True, False], ids=["redis", "no redis just then"])
+def test_a_node_that_comes_back_while_the_store_is_away_has_a_row_at_its_next_beat(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, redis: bool
+) -> None:
+    def away(_: object) -> bool:
+        raise Unavailable("the store")
+
+    one, other = rig.members
+    beats = rig.queues[0].beats
+    for broker in (one, other):
+        broker.follow(HERE)
+    beats.known.clear()
+    rig.store.member_left("w-0", 5, "lost", 1000)
+    one.forget("w")
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.store, "put_member", away)
+        if not redis:
+            patch.setattr(beats, "gone", lambda *_: None)
+        with pytest.raises(Unavailable):
+            one.follow(HERE)
+    (other if redis else one).follow(HERE)
+    assert [member.status for member in one.list()] == ["here"]

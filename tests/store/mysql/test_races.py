@@ -10,7 +10,7 @@ import gevent
 import pytest
 
 from greencrawl.schema.errors import Unavailable, UnknownCrawl
-from greencrawl.schema.records import Commit, PageFilter, Stamp
+from greencrawl.schema.records import Commit, NodeOptions, PageFilter, Stamp
 from greencrawl.store.base import Store
 from greencrawl.store.mysql import streams
 from greencrawl.store.mysql.cluster.admin import Admin
@@ -23,6 +23,7 @@ from greencrawl.store.mysql.store import MysqlStore
 from greencrawl.store.mysql.tables.pages import PAGES
 from tests.support.mysql_database import held, held_row, rows_of, server, topology
 from tests.support.store_contract import Opener, crawl, store
+from tests.support.store_members import member
 from tests.support.store_parked import DAYS, TAGS, parked
 from tests.support.store_records import attempt, beyond, final, links, page
 
@@ -483,3 +484,18 @@ def test_connection_of_a_steward_is_closed_under_a_question(topology: Topology) 
     admin.close()
     with pytest.raises(Unavailable):
         asked.get(timeout=5)
+
+
+def test_a_node_that_joins_while_it_is_forgotten_keeps_its_orders(
+    store: Store, topology: Topology
+) -> None:
+    store.put_member(member("w-0"))
+    ordered = store.put_orders("w", NodeOptions(drain=True), (), "ann", 600)
+    store.member_left("w-0", 10, "lost", 1000)
+    with held(topology, "orders"):
+        forgotten = stopped(store.forget_node, "w", "bob", 3000)
+        assert store.put_member(member("w-1"))
+    assert forgotten.get(timeout=10)
+    assert [one.id for one in store.members()] == ["w-1"]
+    assert store.orders().nodes == (ordered,)
+    assert store.orders_log(1)[0].changed == {"forgotten": True}

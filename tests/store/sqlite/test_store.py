@@ -14,7 +14,7 @@ import pytest
 
 from greencrawl.schema import wire
 from greencrawl.schema.errors import InvalidConfig, Unavailable
-from greencrawl.schema.records import Commit, CrawlOptions, PageFilter
+from greencrawl.schema.records import Commit, CrawlOptions, NodeOptions, PageFilter
 from greencrawl.store import open_store as open_url
 from greencrawl.store.base import Store
 from greencrawl.store.calendar import month_of, start_ms
@@ -34,6 +34,7 @@ from tests.support.store_contract import (
     page,
     store,
 )
+from tests.support.store_members import member
 from tests.support.store_parked import DAYS, parked
 
 __all__ = ["crawl", "store"]  # fixtures
@@ -462,3 +463,19 @@ def test_the_last_cursor_of_all_has_nothing_behind_it(store: SqliteStore, crawl:
     assert list(store.finals(crawl, after=last)) == []
     ((cursor, _),) = store.finals(crawl, 1)
     assert list(store.finals(crawl, 1, after=cursor)) == []
+
+
+def test_a_node_that_joins_while_it_is_forgotten_keeps_its_orders(path: Path, store: Store) -> None:
+    store.put_member(member("w-0"))
+    ordered = store.put_orders("w", NodeOptions(drain=True), (), "ann", 600)
+    store.member_left("w-0", 10, "lost", 1000)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(
+            "CREATE TRIGGER joins AFTER DELETE ON members BEGIN INSERT INTO members "
+            "(id, node, kind, incarnation, version, address, joined_ms) "
+            "VALUES ('w-1', 'w', 'worker', 11, '1', '', 2000); END"
+        )
+    store.forget_node("w", "bob", 3000)
+    assert [one.id for one in store.members()] == ["w-1"]
+    assert store.orders().nodes == (ordered,)
+    assert store.orders_log(1)[0].changed == {"forgotten": True}

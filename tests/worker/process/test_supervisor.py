@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
-from greencrawl.schema.records import NodeOptions
+from greencrawl.schema.records import FailureKind, NodeOptions
 from greencrawl.schema.settings import load
 from greencrawl.worker.orders.kept import Kept, OrdersFile
 from greencrawl.worker.process.crash_record import CrashRecord, Suspect
-from greencrawl.worker.process.supervisor import EX_NO_ROOM, Child, Supervisor
+from greencrawl.worker.process.supervisor import _DEATHS, EX_NO_ROOM, Child, Supervisor, lock_id
 from tests.support.system import wait_until
 from tests.support.worker_process import BEAT, SupervisorProcess, alive
 
@@ -171,6 +174,7 @@ def test_a_child_that_finds_its_disk_full_is_started_until_there_is_room(tmp_pat
     child = Child(0, CrashRecord(tmp_path / "marker"))
     page = Suspect("1/h", "token", 1, 1, "http://h/", 0, 0, 0)
     child.crash_record.parsing(page).__enter__()  # in which the first one was killed
+    child.crash_record.note_death(FailureKind.STALLED)
     for _ in range(12):
         child.process, child.started = subprocess.Popen(["sh", "-c", f"exit {EX_NO_ROOM}"]), now
         child.process.wait()
@@ -178,6 +182,57 @@ def test_a_child_that_finds_its_disk_full_is_started_until_there_is_room(tmp_pat
         supervisor._after_death(child)
         assert supervisor._stopping_since is None
     assert child.start_at - now == pytest.approx(10.0)
+    assert child.crash_record.verdict() == (FailureKind.STALLED, page), "the page's, as before"
+    assert [child.tallies.get(slot) for slot in _DEATHS.values()] == [0.0] * len(_DEATHS)
+
+
+def test_a_supervisor_without_room_for_one_process_more_keeps_those_it_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 100.0
+    settings = load({"GREENCRAWL_DATA": str(tmp_path), "GREENCRAWL_WORKER_ID": "w"})
+    supervisor = Supervisor(settings, clock=lambda: now, command=("sleep", "60"))
+    supervisor._lock = lock_id(settings)
+    file = OrdersFile(tmp_path / "worker" / "w.orders")
+    file.write(Kept(1, NodeOptions(processes=1)))
+
+    def children(no_room: bool = False) -> list[int]:
+        """Look after them; return the ids of those that run."""
+        with files_end_at(4096) if no_room else nullcontext():
+            supervisor._look_after()
+        return [child.process.pid for child in supervisor._children if child.process]
+
+    try:
+        assert children(no_room=True) == [], "the first start"
+        now += 0.9
+        assert children() == [], "too soon"
+        now += 0.1
+        (first,) = children()
+        file.write(Kept(2, NodeOptions(processes=2)))
+        for _ in range(50):
+            now += 1.0
+            assert children(no_room=True) == [first]
+        assert capsys.readouterr().err.count("disk_full") == 1
+        now += 10.0
+        assert children(no_room=True) == [first]
+        assert capsys.readouterr().err.count("disk_full") == 1
+        now += 1.0
+        assert len(children()) == 2
+        assert "disk_has_room" in capsys.readouterr().err
+    finally:
+        supervisor._kill_all()
+        os.close(supervisor._lock)
+
+
+@contextmanager
+def files_end_at(most_bytes: int) -> Iterator[None]:
+    """No file of this process can grow beyond this."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 _WRITES_ON_A_FULL_DISK = """
