@@ -15,7 +15,16 @@ from greencrawl.broker.frontier import Frontier
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.scripts.partition import Mode
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.records import Admission, Overflow, TaskKind
+from greencrawl.schema.records import (
+    Admission,
+    CloseItem,
+    Dead,
+    Done,
+    FinishItem,
+    HostReport,
+    Overflow,
+    TaskKind,
+)
 from greencrawl.store import open_store
 from greencrawl.store.mysql.store import MysqlStore
 from tests.broker.tasks.test_calendar import Rig, on_way
@@ -133,6 +142,31 @@ def test_what_an_older_copy_has_forgotten_is_due_again(rig: Rig, always_saved: R
     assert rig.step() == 12
     put_back(rig, always_saved, copy)
     assert places(always_saved) == Counter((crawl.id, url) for url in known)
+
+
+@pytest.mark.parametrize("outcome", [Dead(kind="server"), Done(kind="parked"), Done(stored=True)])
+def test_what_is_forced_while_its_task_ends_is_tried_again_unless_a_page_came(
+    rig: Rig, always_saved: RedisServer, outcome: Dead | Done
+) -> None:
+    crawl = rig.crawl()
+    new = [Admission(URLS[0], 1)]
+    rig.frontier.admit(crawl.id, new)
+    (session,) = rig.lease()
+    assert rig.frontier.admit(crawl.id, new, mode=Mode.FORCE, batch=1) == [False]
+    (task,) = session.tasks
+    item = FinishItem(
+        session=session.session, token=session.token, task=task.number, outcome=outcome
+    )
+    rig.frontier.finish([item])
+    report = HostReport(requests=1, robots=True)
+    rig.frontier.close_sessions(
+        [CloseItem(session=session.session, token=session.token, report=report)]
+    )
+    again = not (isinstance(outcome, Done) and outcome.stored)
+    rig.frontier.tick(rig.store.clock())
+    assert rig.fetch(crawl) == Counter(URLS[:1] if again else [])
+    assert not on_way(always_saved, crawl)
+    assert not always_saved.client.keys("*:gf:*")
 
 
 def test_new_urls_take_no_room_from_known_ones_and_force_queues_none_twice(

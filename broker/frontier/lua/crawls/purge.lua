@@ -26,6 +26,7 @@ local over = #found == 0 and c.traps == '0' and seen.purge(most) and spilled.pur
 crawls[id], changed[id] = c, true
 save()
 if over then
+  redis.call('UNLINK', P .. ':gf:' .. id)
   redis.call('SET', P .. ':c:' .. id, cmsgpack.pack({gone = true}), 'EX', 3600)
   redis.call('HDEL', P .. ':crawls', id)
 end

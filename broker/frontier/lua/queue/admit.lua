@@ -154,7 +154,12 @@ for i = 4, #args, 3 do
   elseif mode == FORCE then
     queue = not done or redis.call('SADD', done, fp) == 1
     if queue and again and not apart(value) then
-      if again.add(fp) then value = put_mark(value, fp) else queue = false end
+      if again.add(fp) then
+        value = put_mark(value, fp)
+      else -- its task may be about to end: then finish.lua queues it again
+        queue = false
+        redis.call('SADD', P .. ':gf:' .. id, fp)
+      end
     end
     if queue or not spilled.has(fp) then flag = seen.add(fp) and '1' or '0' end
     if done and queue then forced = forced + 1 end

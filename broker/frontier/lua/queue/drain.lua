@@ -16,7 +16,10 @@ local function gone(count, value)
   if value then
     metered = metered - count * cost_of(value)
     local fp, new = mark_of(value)
-    if fp then again.remove(fp) end
+    if fp then
+      again.remove(fp)
+      redis.call('SREM', P .. ':gf:' .. id, fp)
+    end
     if fp and not new then bump(id, 'again', -1) end
   end
 end

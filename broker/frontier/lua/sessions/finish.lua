@@ -41,6 +41,8 @@ for a = 1, #args do
       if it[8] ~= 1 then allow(s.crawl, 1) end
       if it[5] ~= 'ok' then bump(s.crawl, 'f:' .. it[5], 1) end
       local over = it[4] ~= 'retry'
+      local fp, new = mark_of(value)
+      local forced = fp and over and redis.call('SREM', P .. ':gf:' .. s.crawl, fp) == 1
       if it[4] == 'retry' then
         local d, r, e, n, path, mark = entry_parts(string.sub(value, 2))
         local suspect = n >= SUSPECT or it[5] == 'process_death' or it[5] == 'stalled'
@@ -58,10 +60,17 @@ for a = 1, #args do
         bump(s.crawl, 'bytes', it[9])
         if it[10] and it[10] > 0 then bump(s.crawl, 'rewritten', it[10]) end
       end
-      if over then
-        bump(s.crawl, 'fin', 1)
+      if over then bump(s.crawl, 'fin', 1) end
+      if forced and it[8] ~= 1 and it[5] ~= 'ok' and it[5] ~= 'unchanged' then
+        -- It was forced while it had this task, and its final state was written before or after that.
+        local d, r, _, _, path, mark = entry_parts(string.sub(value, 2))
+        local entry = entry_make(d, r, 0, 0, path, mark)
+        redis.call('ZADD', P .. ':later', now, s.crawl .. '\n' .. s.host .. '\n' .. string.sub(value, 1, 1) .. entry)
+        bump(s.crawl, 'adm', 1)
+        bump(s.crawl, 'later', 1)
+        earlier = math.min(earlier or now, now)
+      elseif over then
         metered = metered - cost
-        local fp, new = mark_of(value)
         if fp then
           set_of('g', s.crawl).remove(fp)
           if not new then bump(s.crawl, 'again', -1) end
