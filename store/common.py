@@ -42,7 +42,7 @@ class SqlStore(ABC):
     """The lanes, and the methods that only need them. Raises of a lane pass."""
 
     _codec: Codec
-    """The connection of the calling thread."""
+    """Packs links and bodies for columns."""
 
     @abstractmethod
     def _read(self, work: Callable[[Any], T]) -> T:

@@ -35,7 +35,7 @@ class DutyTask(ABC):
         self._greenlet: Greenlet[[], None] | None = None
 
     def start(self) -> None:
-        """Begin with deletions that other brokers left."""
+        """Start the greenlet."""
         self._greenlet = gevent.spawn(self._run)
 
     def stop(self) -> None:

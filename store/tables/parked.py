@@ -25,7 +25,7 @@ def united(known: Sequence[str], new: Iterable[str]) -> tuple[str, ...]:
 
 
 def holds(released: Sequence[str], shape: str) -> bool:
-    """Whether a shape is among the released ones."""
+    """Return whether a shape was released."""
     return shape in released or EVERY_SHAPE in released
 
 

@@ -52,7 +52,7 @@ def row_of(db: Db, crawl: int, fingerprint: int) -> planned.Row | None:
 
 
 def partitions(db: Db, crawl: int, until_s: int) -> list[int]:
-    """Partitions in which rows of a crawl are due: a look-up each."""
+    """Return the partitions in which rows of a crawl are due; this takes a look-up for each."""
     due, p, name = [], -1, _partition(db)
     sql = f"SELECT {name}, due_s {WAITING} AND {name} > ? ORDER BY {name}, due_s LIMIT 1"
     while row := first(db, sql, (crawl, p)):
@@ -63,7 +63,7 @@ def partitions(db: Db, crawl: int, until_s: int) -> list[int]:
 
 
 def is_due(db: Db, crawl: int) -> bool:
-    """Return whether a row of a crawl waits to be asked for in this period; the row is locked."""
+    """Return whether a row waits to be asked for in this period; the crawl's row must be locked."""
     plan = plan_of(db, crawl)
     return plan is not None and bool(partitions(db, crawl, plan.started_s))
 

@@ -1,11 +1,11 @@
-"""Runs a statement on either store.
+"""Run a statement on either store.
 
-Statements are written as SQLite reads them. Here they become MySQL's, by the few rules of
-:data:`_RULES`: the marks of values, the hint of an index, and what is to be done if a row is there
-already. Parts for MySQL alone, such as a lock, are in a comment that MySQL reads, ``/*! FOR UPDATE
-*/``. SQLite needs no lock: its transaction has the only one.
+Statements are written as SQLite reads them. The few rules of :data:`_RULES` make them MySQL's: the
+marks of values, the hint of an index, and what to do if a row exists. Parts for MySQL alone, such
+as a lock, are in a comment that only MySQL reads, ``/*! FOR UPDATE */``. SQLite needs no lock: only
+one transaction writes at a time.
 
-Each function is given what a lane of a store gives to a transaction: a connection to SQLite, or a
+Each function takes what a lane of a store passes to a transaction: a connection to SQLite, or a
 cursor of MySQL.
 """
 
@@ -32,8 +32,8 @@ _RULES = (
     (r"ON CONFLICT \([\w, ]+\) DO UPDATE SET", "ON DUPLICATE KEY UPDATE"),
     (r"excluded\.(\w+)", r"VALUES(\1)"),
 )  # fmt: skip
-"""The forms for SQLite and for MySQL, in this order. The first column of a row that may be there
-already is one of its key's, so that to write it again changes nothing."""
+"""Forms for SQLite and for MySQL, in this order. The first column of a row that may exist is
+one of its key's, so writing it again changes nothing."""
 
 
 LAST = 2**63 - 1
@@ -44,11 +44,11 @@ class Db(Protocol):
     """A connection to SQLite, or a cursor of MySQL."""
 
     def execute(self, sql: str, values: Any = ..., /) -> Any:
-        """Run a statement in that store's own words."""
+        """Run a statement of that store."""
 
 
 def is_sqlite(db: Db) -> bool:
-    """Whether it is SQLite: for the few columns that the stores do not share."""
+    """Return whether it is SQLite. A few columns differ between the stores."""
     return isinstance(db, sqlite3.Connection)
 
 
@@ -60,7 +60,7 @@ def _of_mysql(sql: str) -> str:
 
 
 def raw(db: Db, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-    """The rows of a question that asks for blobs."""
+    """Return the rows of a query for blobs."""
     if isinstance(db, sqlite3.Connection):
         return db.execute(sql, values).fetchall()
     cursor: Any = db
@@ -69,7 +69,7 @@ def raw(db: Db, sql: str, values: Sequence[Any] = ()) -> list[Row]:
 
 
 def found(db: Db, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-    """The rows of any other question: names and JSON, which MySQL keeps as bytes, are text."""
+    """Return the rows of another query. Names and JSON, which MySQL keeps as bytes, are text."""
     rows = raw(db, sql, values)
     return rows if is_sqlite(db) else [tuple(map(_text, row)) for row in rows]
 
@@ -79,19 +79,19 @@ def _text(value: Any) -> Any:
 
 
 def first(db: Db, sql: str, values: Sequence[Any] = ()) -> Row | None:
-    """The first row that is found."""
+    """Return the first row of :func:`found`, or None."""
     return next(iter(found(db, sql, values)), None)
 
 
 def change(db: Db, sql: str, values: Sequence[Any] = ()) -> int:
-    """Run another statement; how many rows it changed."""
+    """Run another statement; return how many rows it changed."""
     if isinstance(db, sqlite3.Connection):
         return db.execute(sql, values).rowcount
     return int(db.execute(_of_mysql(sql), values))
 
 
 def add(db: Db, sql: str, values: Sequence[Any]) -> int:
-    """Insert a row; its number, which the store gives it, is returned, and the first of values."""
+    """Insert a row; return its number, which the store chooses and puts before ``values``."""
     if isinstance(db, sqlite3.Connection):
         return int(db.execute(sql, (None, *values)).lastrowid or 0)
     number = NUMBERS.take()
@@ -100,7 +100,7 @@ def add(db: Db, sql: str, values: Sequence[Any]) -> int:
 
 
 def drop(db: Db, table: str, key: str, where: str, values: Sequence[Any], most: int) -> int:
-    """Delete up to ``most`` rows of which ``where`` is true; how many."""
+    """Delete up to ``most`` rows for which ``where`` is true; return how many."""
     if is_sqlite(db):
         some = f"SELECT {key} FROM {table} WHERE {where} LIMIT {most}"
         return change(db, f"DELETE FROM {table} WHERE ({key}) IN ({some})", values)

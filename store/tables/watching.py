@@ -58,7 +58,7 @@ def drop_samples(db: Db, before_ms: int) -> int:
 
 
 def alerts(db: Db, where: str = "over_ms = 0") -> list[Alert]:
-    """Those that a condition is true of, those first that were seen first."""
+    """Return the alerts for which a condition is true, the first seen first."""
     sql = f"SELECT {_ALERT} FROM alerts WHERE {where} ORDER BY since_ms, kind, subject"
     return [Alert(**dict(zip(Alert.__struct_fields__, row, strict=True))) for row in found(db, sql)]
 
