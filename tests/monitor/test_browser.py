@@ -39,7 +39,7 @@ def test_a_person_makes_a_crawl_slows_it_down_and_pauses_it(world: World) -> Non
         page.fill("#o-traps", "off")  # pages of the site are alike
         page.click("form.options button.main", goes=True)
         assert page.run("location.pathname") == "/monitor/crawls/story"
-        assert "The crawl is made" in page.text(".notice")
+        assert "The crawl is created" in page.text(".notice")
         # The page follows by itself.
         page.until("Number(document.querySelectorAll('.figures dd')[1].innerText) > 3")
 
@@ -120,7 +120,7 @@ def test_a_trap_is_released_and_a_failed_hook_runs_again(world: World) -> None:
         assert "1 page is fetched again" in page.text(".notice")
         world.system.wait_done(30, "mended")
         page.goto(f"{world.home}failures?crawl=mended")
-        assert "no hook failed" in page.text(".empty")
+        assert "no hook has failed" in page.text(".empty")
 
         page.goto(f"{world.home}traps?crawl=mended")
         page.click("tr[data-key='/trap/free/#'] button", goes=True)

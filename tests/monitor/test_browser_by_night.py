@@ -30,19 +30,19 @@ def test_logs_of_a_logger_are_read_and_followed(world: World, tmp_path: Path) ->
     try:
         with world.page() as page:
             page.goto(f"{world.home}logs")
-            assert "No logger is here" in page.text(".empty")
+            assert "There is no logger" in page.text(".empty")
             logger.start()
             page.until("document.querySelector('#lines') !== null", 40)
             page.fill(".filter [name=url]", "crawl_done")
             page.click(".filter button", goes=True)
-            assert "No line is like that" in page.text(".empty")
+            assert "No line matches" in page.text(".empty")
             # What is said from now on comes by itself.
             world.crawl("said", "0")
             page.until("document.querySelector('#lines tbody tr') !== null", 40)
             assert "crawl_done" in page.text("#lines")
             page.run("document.querySelector('.filter [name=level]').value = 'error'")
             page.click(".filter button", goes=True)
-            assert "No line is like that" in page.text(".empty")
+            assert "No line matches" in page.text(".empty")
     finally:
         logger.stop()
 

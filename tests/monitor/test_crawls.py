@@ -61,7 +61,7 @@ def test_a_form_names_all_that_is_wrong() -> None:
     read, wrong = options.read(form, words("en"))
     assert read is None
     assert wrong == {
-        "auth": "is no JSON, in line 1: Expecting property name enclosed in double quotes",
+        "auth": "is not valid JSON, in line 1: Expecting property name enclosed in double quotes",
         "delay": "must be 0 or more",
         "depth": "must be a whole number",
         "scope": "must be one of: any, domain, host, prefix",
@@ -80,7 +80,7 @@ def test_a_crawl_is_made_of_a_form(admin: Desk) -> None:
     made = admin.store.crawl("blog")
     assert made.options == CrawlOptions(seeds=(SEED, f"{SEED}a"), delay=2.5, sitemaps="off")
     assert admin.queue.seen[made.id] == [SEED, f"{SEED}a"]
-    assert "The crawl is made" in admin.get(answer.headers["location"]).text
+    assert "The crawl is created" in admin.get(answer.headers["location"]).text
 
 
 def test_a_form_with_mistakes_comes_back_as_it_was_sent(admin: Desk) -> None:
