@@ -332,7 +332,7 @@ class Engine:
             "worker": self._limits.worker,
             "incarnation": self._limits.incarnation,
             "by": newer,
-            "why": "another process works under this id and began later: nothing is leased here",
+            "why": "a process that started later uses the same worker id: nothing is leased here",
             "do": "set GREENCRAWL_WORKER_ID to a name of its own on each worker",
         }
 

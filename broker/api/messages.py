@@ -234,7 +234,8 @@ class UrlQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Cursor = Annotated[
-    str, Meta(max_length=80, pattern=r"^[A-Za-z0-9.-]*$", description="`next` of the page before")
+    str,
+    Meta(max_length=80, pattern=r"^[A-Za-z0-9.-]*$", description="`next` of the previous answer"),
 ]
 
 
@@ -242,7 +243,7 @@ class DeadQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The query of the list of dead letters."""
 
     crawl: CrawlName
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Dead letters a page")] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Most dead letters in an answer")] = 100
     after: Cursor = ""
 
 
@@ -259,7 +260,7 @@ class HooksQuery(Struct, frozen=True, forbid_unknown_fields=True):
     crawl: CrawlName
     function: Annotated[str, Meta(max_length=64, description="on_page, links or request")]
     message: Annotated[str, Meta(max_length=1000, description="The message, as the counts show it")]
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Pages an answer, at most")] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Most pages in an answer")] = 100
     after: Cursor = ""
 
 
@@ -279,7 +280,7 @@ class PagesQuery(Struct, frozen=True, forbid_unknown_fields=True):
             description="Only pages whose URL, title or text this regular expression (RE2) matches",
         ),
     ] = ""
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Pages an answer, at most")] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Most pages in an answer")] = 100
     after: Cursor = ""
 
 
@@ -320,7 +321,7 @@ class BodyQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     at: Annotated[
         int,
-        Meta(ge=0, description="`fetched_ms` of the version that is wanted; 0: the present one"),
+        Meta(ge=0, description="`fetched_ms` of the version to return; 0: the current one"),
     ] = 0
 
 
@@ -329,7 +330,7 @@ class SamplesQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     since: Annotated[
         str,
-        Meta(max_length=60, description=f"Only points since that moment: {SINCE}; left out: all"),
+        Meta(max_length=60, description=f"Only points from this time on: {SINCE}; default: all"),
     ] = ""
     points: Annotated[int, Meta(ge=2, le=5000, description="Most points")] = 1000
 
@@ -389,7 +390,8 @@ class OrdersLogQuery(Struct, frozen=True, forbid_unknown_fields=True):
     crawl: Annotated[str, Meta(max_length=64, description="Only changes of this crawl")] = ""
     limit: Annotated[int, Meta(ge=1, le=1000, description="Most entries in an answer")] = 100
     before: Annotated[
-        Count, Meta(description="`next` of the answer before; left out: begin with the latest")
+        Count,
+        Meta(description="`next` of the previous answer; default: begin with the latest entry"),
     ] = 2**53
 
 

@@ -39,7 +39,7 @@ COUNTERS = {
     "stored": ("stored_pages", "Pages that were stored"),
     "bytes": ("received_bytes", "Bytes of bodies, as they were transferred"),
     "dead": ("dead_urls", "URLs that were given up"),
-    "retries": ("retries", "Tries that are made again"),
+    "retries": ("retries", "Attempts that failed and are repeated"),
     "unchanged": ("unchanged_pages", "Pages that were asked for again and had not changed"),
 }
 """Counter of a crawl → its metric's name, and what it counts."""
@@ -48,7 +48,7 @@ GAUGES = {
     "leased": "URLs that workers hold",
     "later": "URLs that are tried again, not yet due",
     "overflow": "URLs that wait in the store, beyond the budget of memory",
-    "parked": "URLs that are parked, or were and are released since",
+    "parked": "URLs that are parked, or were parked and are released now",
 }
 TOGETHER = 25
 """Crawls in one call to the nodes."""
@@ -128,7 +128,8 @@ class _CrawlCollector(Collector):
         service = self._service
         processes, _ = service.frontier.workers()
         yield GaugeMetricFamily(
-            "greencrawl_worker_processes_heard", "Worker processes heard of within a minute",
+            "greencrawl_worker_processes_heard", "Worker processes that reported within the last "
+                                                 "minute",
             value=processes,
         )  # fmt: skip
         crawls = service.store.crawls()

@@ -24,7 +24,7 @@ Level = Literal["debug", "info", "warning", "error", "critical"]
 Sequence = Annotated[int, Meta(ge=0, le=2**62)]
 Cursor = Annotated[
     str,
-    Meta(max_length=200, pattern=r"^[A-Za-z0-9._-]*$", description="`next` of the page before"),
+    Meta(max_length=200, pattern=r"^[A-Za-z0-9._-]*$", description="`next` of the previous answer"),
 ]
 
 
@@ -90,7 +90,7 @@ class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             description="Only lines of this member, or of this node's processes",
         ),
     ] = ""
-    level: Annotated[Level, Meta(description="Least level")] = "debug"
+    level: Annotated[Level, Meta(description="Lowest level")] = "debug"
     crawl: Annotated[
         str,
         Meta(

@@ -308,7 +308,7 @@ def _check_followed(options: NodeOptions, kinds: Collection[MemberKind]) -> None
     followed = {name for kind in kinds for name in FOLLOWED[kind]}
     what = " and ".join(sorted(kinds))
     problems = [
-        (name, f"a {what} follows {', '.join(sorted(followed))} only")
+        (name, f"a {what} accepts only {', '.join(sorted(followed))}")
         for name, value in asdict(options).items()
         if value is not None and name not in followed
     ]

@@ -330,7 +330,7 @@ def _admit_again(service: Service, batch: SeedBatch) -> Admitted:
     if admitted.away:
         return admitted
     if not service.store.seeds_admitted(batch.id, admitted.tick, admitted.epochs):
-        raise Unavailable("the seeds are logged, and will be queued in time")
+        raise Unavailable("the seeds are stored, and will be queued later")
     return admitted
 
 

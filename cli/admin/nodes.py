@@ -113,8 +113,8 @@ def drain(node: str, data: str | None) -> None:
             if not late and not held:
                 if silent:
                     raise GreencrawlError(
-                        f"nothing is heard of {', '.join(silent)}, so what is held there is not "
-                        "known: it ends with its leases"
+                        f"{', '.join(silent)} does not report, so its leased tasks are unknown: "
+                        "they end with their leases"
                     )
                 click.echo(f"{node}: drained")
                 return

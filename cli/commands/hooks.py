@@ -190,11 +190,11 @@ def _said(count: Count, left: Sequence[HookCount], *, running: bool) -> None:
             "read (is GREENCRAWL_BODIES set as for the workers?)"
         )
     if asked := sum(one.pages for one in left if one.function not in OF_PAGES):
-        click.echo(f"{asked:,} pages failed in request: that needs a fetch")
+        click.echo(f"{asked:,} pages failed in request, which runs only with a fetch")
     if count.mended and running:
         click.echo(
             "running workers keep the code they imported: restart them so that new pages use the "
-            "mended module"
+            "corrected module"
         )
 
 

@@ -65,7 +65,7 @@ Ask = Callable[[int, str], PagesReply]
     "--limit",
     type=click.IntRange(1),
     metavar="N",
-    help=f"At most so many.  [default: {IN_TERMINAL} in a terminal, otherwise all]",
+    help=f"At most this many.  [default: {IN_TERMINAL} in a terminal, otherwise all]",
 )
 @click.option("--after", metavar="CURSOR", default="", help="Continue after an earlier list.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")

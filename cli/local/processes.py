@@ -242,7 +242,7 @@ def environment(base: Mapping[str, str], **settings: str) -> dict[str, str]:
 def frozen_text(frozen: Sequence[tuple[str, int]]) -> str:
     """Return the text about frozen processes; "" if there are none."""
     return "; ".join(
-        f"the {name}, process {pid}, was stopped by somebody: `kill -CONT {pid}` lets it go on"
+        f"the {name}, process {pid}, was stopped by somebody: `kill -CONT {pid}` continues it"
         for name, pid in frozen
     )
 

@@ -79,9 +79,7 @@ def _draw(page: Extracted, path: Path) -> None:
     """Write the picture of a page; overwrite only another picture. Raises GreencrawlError."""
     try:
         if path.exists() and not path.read_bytes().startswith(MARK.encode()):
-            raise GreencrawlError(
-                f"{path} is there, and is no picture of a page: name another file"
-            )
+            raise GreencrawlError(f"{path} exists and is no picture of a page: name another file")
         path.write_text(picture_of(page), encoding="utf-8", errors="replace")
     except OSError as error:
         raise GreencrawlError(f"cannot write {path}: {error.strerror}") from error

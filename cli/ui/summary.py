@@ -196,7 +196,7 @@ def check_writable(file: Path) -> None:
     if not where.exists():
         raise InvalidConfig([("--summary", f"there is no folder {where}: make it first")])
     if not os.access(where, os.W_OK):
-        raise InvalidConfig([("--summary", f"{where} may not be written")])
+        raise InvalidConfig([("--summary", f"{where} is not writable")])
 
 
 def write(summary: Summary, file: Path) -> None:

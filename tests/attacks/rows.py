@@ -313,7 +313,7 @@ _ROWS = [
     Attack(
         "tiny-chunks", "10 MB in chunks of one byte",
         "framing that outweighs what it carries is not read on", 27, 30, 2,
-        "next to empty", ("protocol",), answers=tiny_chunks(10_000_000),
+        "almost empty", ("protocol",), answers=tiny_chunks(10_000_000),
     ),
     Attack(
         "trees", "10 MB of links in 300 KB, 400 MB as a tree, ten hosts",

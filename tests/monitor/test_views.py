@@ -355,7 +355,7 @@ def test_the_store_says_how_its_servers_stand(admin: Desk) -> None:
     ring = Ring(epoch=7, writer="m1:3306", partner="m2:3306", servers=servers, seen_ms=epoch_ms())
     admin.service.ring = lambda: ring
     html = admin.get("/monitor/store").text
-    assert "m1:3306 accepts writes, in epoch 7;" in html
+    assert "m1:3306 takes writes, in epoch 7;" in html
     assert "m2:3306 acknowledges them." in html
     row = html.partition('data-key="r1:3306"')[2].partition("</tr>")[0]
     assert "away" in row
@@ -363,7 +363,7 @@ def test_the_store_says_how_its_servers_stand(admin: Desk) -> None:
     admin.service.ring = lambda: Ring(notes=("nobody may decide: 2 of 5 answer",), seen_ms=1)
     html = admin.get("/monitor/store?later=1").text
     assert "nobody may decide: 2 of 5 answer" in html
-    assert "No server may accept writes at present." in html
+    assert "No server may take writes at present." in html
 
 
 def test_the_store_says_what_it_has(admin: Desk, crawl: Crawl) -> None:

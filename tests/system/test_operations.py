@@ -154,7 +154,7 @@ def test_every_reason_why_a_url_is_not_fetched_is_named(
             "/broken": ("later", "the next try is due in"),
             "/skip/me": ("unseen", "/skip/"),
             "/nowhere": ("unseen", "never seen"),
-            "/passed": ("unseen", "which links say nofollow is not noted"),
+            "/passed": ("unseen", "links with nofollow are not recorded"),
         }
         for path, (state, why) in expected.items():
             found = explain(system, server.url(path))

@@ -106,7 +106,7 @@ class Account:
         self.soonest = now + PATIENCE_SECONDS * self.in_vain
         self.outs = 0
         log.warning("login_did_not_help", auth=self.entry.name, url=answer.url)
-        return self.logged_out(answer, "though it was just made anew")
+        return self.logged_out(answer, "although a new login was just made")
 
     def logged_out(self, answer: Fetched, how: str) -> Failure:
         """Return the page's own failure: its answer asks for a login."""

@@ -177,7 +177,7 @@ class Keeper:
             if renewed:
                 return account.not_helped(answer, self._clock())
             if not account.believed(self._clock()):
-                return account.logged_out(answer, "as before a login that changed nothing")
+                return account.logged_out(answer, "as it did before, when a login changed nothing")
             if account.too_short(grant):
                 return account.not_helped(answer, self._clock())
             account.void = max(account.void, grant.generation)

@@ -217,7 +217,7 @@ class Answer(HTTPResponseParser):
         counted = self.received - self._left_out
         if counted > MAX_FRAMING_BYTES + 2 * len(self.body) and self.head_done:
             self.violation = f"{counted - len(self.body)} bytes around a body of " + (
-                f"{len(self.body)}: its chunks are next to empty"
+                f"{len(self.body)}: its chunks are almost empty"
             )
         elif not self.head_done and counted > MAX_HEAD_BYTES:
             self.violation = f"headers beyond {MAX_HEAD_BYTES} bytes"

@@ -42,9 +42,7 @@ An unknown host rests for less if few others wait.
 STRAINED_SECONDS = 1.0
 """A host whose delay exceeds the least one by so much has been slow, or has failed."""
 _MOST_HOSTS = 10_000
-_NO_ROOM = (
-    "it found no room: too many hosts that are slow, or not known yet, are being fetched from"
-)
+_NO_ROOM = "it found no room: too many slow or unknown hosts are being fetched from"
 
 
 def never(_: float) -> float:

@@ -49,7 +49,7 @@ def patch_orders(service: Service, body: OrderRequest) -> Ordered:
     that the node is lost. The answer is 409 unless all of them have left or are lost.
     """
     if body.forget and body != OrderRequest(body.member, by=body.by, forget=True):
-        raise InvalidConfig([("forget", "stands alone: order nothing with it")])
+        raise InvalidConfig([("forget", "must be the only order in a request")])
     try:
         if body.forget:
             return service.members.forget(body.member, body.by)
@@ -61,7 +61,7 @@ def patch_orders(service: Service, body: OrderRequest) -> Ordered:
     except NodeStays as error:
         raise HttpProblem(409, str(error)) from error
     if found is None:
-        raise HttpProblem(409, f"the orders of {body.member} are of another revision by now")
+        raise HttpProblem(409, f"the orders of {body.member} have another revision by now")
     return found
 
 

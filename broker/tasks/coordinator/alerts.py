@@ -139,7 +139,7 @@ def lost_nodes(members: Sequence[Member], now_ms: int) -> dict[str, str]:
         )
         news = last.why == "lost" and now_ms - last.left_ms < FORGOTTEN_MS
         if news and not here and not replaced:
-            found[node] = f"The {last.kind} {node} sends no sign of life any more."
+            found[node] = f"The {last.kind} {node} does not report any more."
     return found
 
 

@@ -89,7 +89,7 @@ def test_while_redis_is_away_nodes_are_shown_and_none_is_said_to_be_drained(
     drained = CliRunner().invoke(drain, ["w"])
     assert "drained" not in drained.output
     assert isinstance(drained.exception, GreencrawlError)
-    assert "nothing is heard of w-0" in str(drained.exception)
+    assert "w-0 does not report" in str(drained.exception)
     server.stop()
     with pytest.raises(reach.NoBroker):
         reach.living(reach.load())

@@ -447,7 +447,7 @@ def test_a_login_that_works_again_wakes_the_hosts_that_were_blocked(
             assert terminal.login("club") == 1
             terminal.secret(club_password=site.password)
             assert terminal.login("club") == 0, terminal.said
-            assert f"{host} was blocked since the login failed" in terminal.said
+            assert f"{host} was blocked because the login failed" in terminal.said
             assert system.call("GET", f"/v1/hosts/{host}")["blocked_in"] == 0
             system.wait_done(60)
         assert [one.status for one in site.logins()] == [200, 200, 302], "workers take what it got"

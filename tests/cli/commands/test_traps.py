@@ -114,4 +114,4 @@ def test_shapes_are_listed_explained_and_let_go(
 def test_one_shape_or_all_of_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for wrong in (["--all", "--release", TAGS], ["--release", ""]):
         assert main(["traps", "--data", str(tmp_path), *wrong]) == 2
-        assert "lets one shape go" in capsys.readouterr().err
+        assert "releases one shape" in capsys.readouterr().err

@@ -231,4 +231,4 @@ def test_chunks_of_next_to_nothing_are_refused() -> None:
     patient.close()
     assert isinstance(found, Failure)
     assert found.kind is FailureKind.PROTOCOL
-    assert "its chunks are next to empty" in found.detail
+    assert "its chunks are almost empty" in found.detail

@@ -148,12 +148,12 @@ def data_instead(root: etree._Element) -> Data | None:
 def remark(root: etree._Element | None) -> str:
     """Say why a page has no block of text, or that its blocks are from embedded data; else ""."""
     if root is None:
-        return "it is no HTML: nothing is read of it"
+        return "it is not HTML, so nothing is read from it"
     if compiled is None:
         return ""
     data = data_instead(root)
     if data is not None:
-        return f"the page shows next to nothing: this is of its embedded data ({data.sources})"
+        return f"the page shows almost no text: this comes from its embedded data ({data.sources})"
     if compiled.main_blocks(root, None)[0]:
         return ""
     scripts = sum(1 for _ in root.iter("script"))

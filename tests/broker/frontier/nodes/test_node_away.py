@@ -718,7 +718,7 @@ def test_an_empty_server_is_not_taken_for_the_node_that_is_away(tmp_path: Path) 
         rig.server_of(first.nodes[0]).kill()
         rig.empty(first.nodes[0])
         rig.store.put_addresses({i: f"redis://elsewhere{i}" for i in ids[:2]})
-        with pytest.raises(Unavailable, match="is which is not known"):
+        with pytest.raises(Unavailable, match="it is not known which nodes"):
             rig.open(start=False)
 
 

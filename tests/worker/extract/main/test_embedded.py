@@ -131,7 +131,7 @@ def test_a_page_without_text_says_why(body: str, expected: str) -> None:
 
 
 def test_what_is_no_html_says_so() -> None:
-    assert main.remark(None).startswith("it is no HTML")
+    assert main.remark(None).startswith("it is not HTML")
 
 
 TEXT = "Who had thought of that?"
