@@ -6,16 +6,16 @@ of the links lead to hosts of the node that is taken away.
 
 * ``killed``: the node's server is killed for ten minutes, then started again. Each host is asked
   every half second, so the rate is bounded by politeness, and is the same before and after;
-* ``frozen``: the same, but that its server is stopped by SIGSTOP and goes on by SIGCONT;
-* ``busy``: killed for three minutes under a crawl without delays, which is bounded by the CPU of
-  the worker's core: there a page that costs more while a node is away would show.
+* ``frozen``: the same, but the server is stopped by SIGSTOP and resumed by SIGCONT;
+* ``busy``: killed for three minutes during a crawl without delays, which is bounded by the CPU of
+  the worker's core. This would show if a page costs more while a node is away.
 
-The figure is pages a second during all of the time that the node was away ÷ before: of the other
-node's hosts, and with ``busy``, where these get all of the CPU meanwhile, of all hosts. When the
-node is back and was given what it missed, the crawl is paused, and what the queue knows is held
-against the links of all pages that are stored.
+The figure is the pages a second while the node was away, divided by those before. It counts the
+hosts of the other node. With ``busy`` it counts all hosts, since the other node's hosts then get
+all of the CPU. When the node is back and has got what it missed, the crawl is paused. Then the URLs
+that the queue knows are compared with the links of all stored pages.
 
-``--short`` is one minute and half a minute. Full runs take 45 minutes in all, short ones six.
+``--short`` takes one minute and half a minute. Full runs take 45 minutes in all, short ones six.
 """
 
 from __future__ import annotations

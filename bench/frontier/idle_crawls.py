@@ -1,18 +1,19 @@
 """What 100 idle crawls with ten brokers cost Redis: ``-m bench.frontier.idle_crawls [--short]``.
 
-Ten broker processes, one Redis (append-only file, fsync every second), one SQLite file. Crawls are
-idle in three ways:
+There are ten broker processes, one Redis (append-only file, fsync every second) and one SQLite
+file. Crawls are idle in three ways:
 
 * ``active``: a hundred crawls with five URLs each, of hosts that are blocked for a day;
-* ``active, paused and done``: beside these a hundred that are paused with waiting URLs, and a
-  hundred that are over;
-* ``with a worker``: a worker process asks for work all the while, and there is none.
+* ``active, paused and done``: besides these, a hundred paused crawls with waiting URLs, and a
+  hundred that have ended;
+* ``with a worker``: a worker process asks for work all the time, and there is none.
 
-Each is measured for as long as it takes until every crawl is looked at twice, once things have
-calmed down. The figure is the CPU that Redis took (``INFO cpu``, all threads), less what the same
-server takes with no client at all.
+Each way is measured until every crawl was scanned twice, after the start has settled. The figure is
+the CPU that Redis took (``INFO cpu``, all threads), less what the same server takes without any
+client.
 
-``--short`` measures the last, for the time of one look. Full runs take 16 minutes, short ones four.
+``--short`` measures only the last way, for the time of one scan. Full runs take 16 minutes, short
+ones four.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from bench.models.model_rig import MODELS
 from bench.rig.record import Record, draw, shown, spread
 
 SOURCE = {"greenlets": 2.10e9, "threads": 1.71e9}
-"""Bytes in 30 minutes over 10 Mbit/s, source A, experiment 3."""
+"""Bytes in 30 minutes over 10 Mbit/s; experiment 3 of source A."""
 SOURCE_SECONDS = 1800
 COLOURS = {"greenlets": "tab:green", "threads": "tab:red"}
 AHEAD = 0.01

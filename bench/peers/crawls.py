@@ -123,7 +123,7 @@ def served(site: Site, hosts: int, folder: Path) -> Iterator[ServedSite]:
     folder.mkdir(parents=True)
     addresses = [f"127.0.0.{n}" for n in range(2, 2 + hosts)]
     pages = site.write(folder / "plain")
-    for address in addresses:  # or all hosts but the first would have bodies that are known
+    for address in addresses:  # otherwise all hosts but the first would have known bodies
         copied = shutil.copytree(folder / "plain", folder / "site" / address)
         for page in copied.rglob("*.html"):
             page.write_bytes(page.read_bytes() + f"<!-- {address} -->".encode())
@@ -174,7 +174,7 @@ def crawl_with_ours(
             on.seeds(hosts),
             delay=0,
             slots=CONNECTIONS // hosts,
-            traps="on",  # as by default
+            traps="on",  # the default
             user_agent="greencrawl-bench/1.0",
         )
         if meanwhile is not None:

@@ -99,7 +99,7 @@ def ours(
         time.sleep(warm)
         return patience.measure(lambda: Window(web, cpu), seconds)
     finally:
-        system.kill("worker")  # its last answers may take long, and are not wanted
+        system.kill("worker")  # its last answers may take long and are not needed
         system.stop()
         redis.stop()
 
@@ -238,7 +238,7 @@ def _polite(
     }
 
 
-# -- what is shown
+# -- the report
 
 
 def run(short: bool) -> None:
@@ -290,7 +290,7 @@ def run(short: bool) -> None:
                     int(hosts),
                     crawler,
                     spread([one["polite"]["pages_s"] for one in runs]),
-                    runs[0]["bounds"]["politeness"],  # all runs are held against the same bounds
+                    runs[0]["bounds"]["politeness"],  # all runs are compared with the same bounds
                     runs[0]["bounds"]["cpu"],
                     spread([one["ratio"] for one in runs]),
                     spread([one["polite"]["busy"]["worker"] for one in runs]),

@@ -1,10 +1,11 @@
 """Memory over two hundred crawls, one after another: ``python -m bench.store.crawls [--short]``.
 
-A broker and a worker process crawl two hundred small sites of four hosts each, which nobody crawled
-before: two hundred pages a crawl, which lead to some six thousand URLs. Resident memory of both
-after so many crawls, and what a crawl adds. A worker keeps something of its last crawls, up to a
-bound that it reaches within the first hundred; so the figure is the growth a crawl of the second
-hundred. Its size goes up and down by some 5 MB, so each is the median after the last ten crawls.
+A broker and a worker process crawl two hundred small sites of four hosts each. Every site is new,
+and a crawl has two hundred pages that lead to some six thousand URLs. The benchmark measures the
+resident memory of both after each number of crawls, and the growth for each crawl. A worker keeps
+data of its last crawls, up to a bound that it reaches within the first hundred; so the figure is
+the growth in the second hundred. The size goes up and down by some 5 MB, so each value is the
+median after the last ten crawls.
 
 ``--short`` is a quarter of the pages. Full runs take five minutes, short ones three.
 """

@@ -1,14 +1,15 @@
 """Does SQL grow without end? ``python -m bench.store.growth [--short]``.
 
-Three years of a broker's upkeep, with time moved on by ten days a step, and the limits that are the
-defaults. In each step a lasting crawl fetches all of its pages again, seeded by force, a tenth of
-them after a failure; ten short crawls are seeded, fetched and over, and are deleted two months
-later; some hosts answer 429. Retention and deletions are the broker's own, over a real Redis and a
-SQLite file.
+The benchmark runs three years of a broker's upkeep, with the default limits; each step moves the
+clock ten days on. In each step a lasting crawl fetches all of its pages again, seeded by force, a
+tenth of them after a failure. Ten short crawls are seeded, fetched and done, and are deleted two
+months later. Some hosts answer 429. Retention and deletions are those of the broker, over a real
+Redis and a SQLite file.
 
 Rows and bytes of each table are counted every month, and before and after the last time that
-anything is dropped. The figure is the most of the last year ÷ the most of the year before, of rows
-and of bytes. ``--short`` is a tenth of the pages. Full runs take four minutes, short ones one.
+anything is dropped. The figure is the most of the last year, divided by the most of the year
+before, of rows and of bytes. ``--short`` is a tenth of the pages. Full runs take four minutes,
+short ones one.
 """
 
 from __future__ import annotations
