@@ -44,13 +44,13 @@ def main(arguments: Sequence[str]) -> int:
     title = "one of two Redis nodes is away"
     record = Record(NAME, title, options.short, packages=("matplotlib",))
     record.note(
-        f"{HOSTS} hosts, twelve links a page, which lead to any host; a delay of {DELAY:g} s, or"
-        " none where CPU is the bound: there the worker has a core, all others share one. Rates of"
-        " all of the time that the node was away, its first seconds included, against those before,"
-        " in the same run. A lease and a request last"
-        f" {LEASE_SECONDS} s at most, so a node that was killed rests for {2 * LEASE_SECONDS + 12}"
-        " s. Lost: URLs that the pages in the store lead to, less those that the queue knows when"
-        " the crawl was paused afterwards."
+        f"{HOSTS} hosts with a delay of {DELAY:g} s; each page has twelve links, which lead to any"
+        " host. In the run that is bound by CPU there is no delay; the worker has a core, and all"
+        " others share one. Rates cover all of the time that the node was away, including its first"
+        " seconds, and are compared with those before, in the same run. A lease and a request last"
+        f" at most {LEASE_SECONDS} s, so a killed node rests for {2 * LEASE_SECONDS + 12} s. Lost"
+        " URLs are those to which pages in the store lead and which the queue does not know when"
+        " the crawl is paused afterwards."
     )
     found = {}
     for name in options.runs or RUNS:

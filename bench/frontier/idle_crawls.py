@@ -186,11 +186,12 @@ def main(arguments: Sequence[str]) -> int:
     ).parse_args(arguments)
     record = Record(NAME, f"{CRAWLS} idle crawls, {BROKERS} brokers", options.short)
     record.note(
-        f"{BROKERS} broker processes, one Redis, one SQLite file; {CRAWLS} crawls with {URLS} URLs"
-        f" each of hosts that are blocked for a day; then also {CRAWLS} that are paused and"
-        f" {CRAWLS} that are done; then also a worker process that asks for work. A crawl of which"
-        f" nothing is heard is looked at every {SELDOM_SECONDS:g} s, so each row has one look at"
-        " all of them, or two. CPU of Redis is that of its process by INFO cpu."
+        f"{BROKERS} broker processes, one Redis and one SQLite file. The first row has {CRAWLS}"
+        f" crawls with {URLS} URLs each, of hosts that are blocked for a day; the second also has"
+        f" {CRAWLS} paused and {CRAWLS} finished crawls; the third also has a worker process that"
+        f" asks for work. A crawl without messages is scanned every {SELDOM_SECONDS:g} s, so each"
+        " row has one or two scans of all of them. The CPU of Redis is that of its process, by"
+        " INFO cpu."
     )
     with tempfile.TemporaryDirectory(prefix="idle-crawls-") as folder:
         report(record, measure(Path(folder), short=options.short))

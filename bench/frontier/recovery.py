@@ -179,10 +179,10 @@ def main(arguments: Sequence[str]) -> int:
     log.configure("bench", "error")
     record = Record(NAME, "a restart of Redis, by what waits in SQL", options.short)
     record.note(
-        "Redis (append-only file) is killed and started again; the broker is this process, its"
-        " store a SQLite file. What it loses is nothing, what it may have lost is a window of"
-        f" {MARGIN} steps of the store's clock. Its recovery looks at what happened in that, and at"
-        " nothing else. CPU is counted for a second longer than the recovery itself."
+        "Redis (append-only file) is killed and started again. The broker is this process; its"
+        " store is a SQLite file. Redis loses nothing, but it may have lost a window of"
+        f" {MARGIN} steps of the store's clock. Its recovery reads only what happened in that"
+        " window. CPU is counted for one second longer than the recovery itself."
     )
     found = {}
     for rows in ROWS[:-1] if options.short else ROWS:

@@ -31,9 +31,9 @@ def run(short: bool) -> None:
     record = Record(NAME, "Greenlets and threads under the same crawler", short)
     record.note(
         "Both processes run the crawler's own modules: robots.txt, download, reading, link checker,"
-        " writer, SQLite, Redis. Under threads each name of gevent stands for its twin of the"
-        " standard library (`bench/models/on_threads.py`). In the second experiment a page is not"
-        " stored."
+        " writer, SQLite, Redis. With threads, each name from gevent is replaced by its twin from"
+        " the standard library (`bench/models/on_threads.py`). In the second experiment a page is"
+        " not stored."
     )
     found: dict[str, Any] = {
         "memory": experiments.memory(short),

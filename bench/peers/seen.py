@@ -80,9 +80,8 @@ def take_out(folder: Path) -> None:
     for name in listed.stdout.decode().split("\0"):
         if name and ((ROOT / name).is_file() or (ROOT / name).is_symlink()):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(
-                ROOT / name, folder / name, follow_symlinks=False
-            )  # the package consists of links
+            # the package consists of links
+            shutil.copy(ROOT / name, folder / name, follow_symlinks=False)
     for name, pieces in OUT.items():
         text = (folder / name).read_text()
         for piece, without in pieces:

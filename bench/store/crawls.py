@@ -124,8 +124,8 @@ def main(arguments: Sequence[str]) -> int:
     record = Record(NAME, title, options.short, packages=("matplotlib",))
     record.note(
         f"Each crawl has {pages} pages of 20 KB with 40 links, {FRESH} of them new, from {HOSTS}"
-        " hosts that no crawl had before; one worker process. Redis keeps what waits of a crawl"
-        " that ended at its limit, until it is deleted."
+        " hosts that no crawl had before; one worker process. Redis keeps the waiting URLs of a"
+        " crawl that ended at its limit until the crawl is deleted."
     )
     with tempfile.TemporaryDirectory(prefix="crawls-") as folder:
         report(record, measure(Path(folder), CRAWLS, pages))

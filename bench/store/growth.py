@@ -225,11 +225,12 @@ def main(arguments: Sequence[str]) -> int:
     record = Record(NAME, "whether SQL only grows", options.short, packages=("matplotlib",))
     limits = defaults()
     record.note(
-        f"SQLite, {limits.journal_months} months of the journal, {limits.journal_days} days of"
-        f" those that brought a page, {limits.version_days} days of a page's history: the defaults."
-        f" A lasting crawl of {pages} pages is fetched again every {STEP_DAYS} days, {SHORT_CRAWLS}"
-        f" short ones of {SHORT_PAGES} pages begin with each of these and are deleted two months"
-        " later. Bytes are pages of the file in use, indexes included."
+        f"SQLite with the default limits: {limits.journal_months} months of the journal,"
+        f" {limits.journal_days} days of attempts that brought a page, {limits.version_days} days"
+        f" of a page's history. A lasting crawl of {pages} pages is fetched again every"
+        f" {STEP_DAYS} days. With each of these, {SHORT_CRAWLS} short crawls of {SHORT_PAGES} pages"
+        " begin, which are deleted two months later. Bytes are pages of the file in use, including"
+        " indexes."
     )
     with tempfile.TemporaryDirectory(prefix="growth-") as folder:
         report(record, *measure(Path(folder), pages))
