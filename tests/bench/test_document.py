@@ -1,4 +1,4 @@
-"""What benchmarks compute and draw: duties by a log, ratios by round, the page out of records."""
+"""The calculations and drawings of benchmarks: duties by a log, ratios by round, the page."""
 
 from __future__ import annotations
 
