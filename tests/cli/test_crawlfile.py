@@ -1,4 +1,4 @@
-"""From arguments, options and a file to a crawl."""
+"""A crawl made from arguments, options and a file."""
 
 from __future__ import annotations
 

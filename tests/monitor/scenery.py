@@ -1,5 +1,5 @@
-"""What pictures of the Monitor show: twenty crawls of some weeks with 100,000 pages, written into
-the store by its own calls, each at the time at which it would have been."""
+"""The data for pictures of the Monitor: twenty crawls of some weeks with 100,000 pages, written
+into the store by its own calls, each with the time at which it would have happened."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ PAGES = 100_000
 BATCH = 500
 HOUR_MS = 3_600_000
 Marks = Callable[[str], int]
-"""The fingerprint of a URL in this store's frontier."""
+"""Return the fingerprint of a URL in this store's frontier."""
 DAY_MS = 24 * HOUR_MS
 HOOK = "tests.support.picky_hook"
 PLANTS = ("Fern", "Mint", "Basil", "Orchid", "Cactus", "Tea", "Willow", "Thyme", "Moss", "Lily")
 NEAR_MINUTES = 120
-"""So far back there is a sample for each minute, before that for each hour."""
+"""For this time back there is a sample for each minute, before that for each hour."""
 KINDS = (
     ("server_error", 500, "the server answers 500"),
     ("timeout", 0, "no answer within 30 s"),
@@ -52,7 +52,7 @@ TEXT = (
 
 
 class Scene(Struct, frozen=True):
-    """A crawl: a share of the pages, how long ago it was made, and its state now."""
+    """A crawl: its share of the pages, its age, and its state now."""
 
     name: str
     share: int
@@ -94,7 +94,8 @@ def name_of(scene: Scene, number: int) -> str:
 
 
 def options_of(scene: Scene, port: int) -> CrawlOptions:
-    """Its seeds lie at ``port``; that of active ones is crawled while the pictures are made."""
+    """Return its seeds at ``port``; those of active crawls are crawled while the pictures are
+    made."""
     seeds = tuple(f"http://{name_of(scene, n)}:{port}/" for n in range(scene.hosts))
     hook = HOOK if scene.name == "shops" else ""
     again = Recrawl(every=f"{scene.days + 1.5:.0f}d") if scene.state == "resting" else None
@@ -105,7 +106,7 @@ def options_of(scene: Scene, port: int) -> CrawlOptions:
 
 
 def paint(store: Store, port: int, pages: int = PAGES) -> list[Crawl]:
-    """Write all of it; takes a minute for 100,000 pages."""
+    """Write everything; this takes a minute for 100,000 pages."""
     identity = store.frontier()
     assert identity is not None, "no broker has begun here"
 
@@ -222,7 +223,8 @@ def _finals(
 def _samples(
     scene: Scene, crawl: Crawl, rows: int, span: tuple[int, int], chance: random.Random
 ) -> Iterator[Counted]:
-    """One an hour over its life, and one a minute of the last two hours, as a broker notes them."""
+    """Yield a sample for each hour of its life, and for each minute of the last two hours, as a
+    broker takes them."""
     first, last = span[0] // 60_000, span[1] // 60_000
     near = max(first, last - NEAR_MINUTES)
     hours = range(first, near, 60)
@@ -235,7 +237,7 @@ def _samples(
 
 @contextmanager
 def _at(moment_ms: int) -> Iterator[None]:
-    """What the store notes by its clock it notes as of then."""
+    """Let the store use this time for everything that it notes by its clock."""
     kept: Callable[[], int] = common.epoch_ms
     common.epoch_ms = lambda: moment_ms
     try:

@@ -1,11 +1,12 @@
 """Pictures of the Monitor for docs/monitor.md: ``python -m tests.monitor.screenshots [FOLDER]``.
 
-Three nodes, a logger and small sites on loopback; the store has twenty crawls and 100,000 pages
-(``scenery.py``). With a FOLDER all pages are drawn there, to be looked at: wide and narrow, light
-and dark, in both languages; of the system at work, then without its Redis; of one that was just
-started, then without its store. What does not fit its place is said.
+There are three nodes, a logger and small sites on loopback; the store has twenty crawls and 100,000
+pages (``scenery.py``). With a FOLDER all pages are drawn there, for a person to look at: wide and
+narrow, light and dark, in both languages. They show the system at work, then without its Redis;
+then a system that was just started, then without its store. The command reports text that does not
+fit.
 
-``FOLDER full`` and ``FOLDER empty`` draw one of the two systems.
+``FOLDER full`` and ``FOLDER empty`` draw only one of the two systems.
 """
 
 from gevent import monkey
@@ -35,7 +36,7 @@ ADMIN, WORKER = "the-admins-token", "a-workers-token"
 TARGET = ROOT / "docs" / "monitor"
 ADDRESSES = [f"127.0.1.{n}" for n in range(1, 9)]
 WARM_SECONDS = 20.0
-"""For rates, and for what nodes tell of themselves."""
+"""The time for rates, and for reports of nodes."""
 NARROW, WIDE = 390, 1280
 NODES = ("kyoto", "kew", "wuhan")
 PATHS = {
@@ -64,7 +65,7 @@ TIGHT = """[...document.querySelectorAll("main *")].filter((one) =>
   && getComputedStyle(one).overflowX !== "visible").map((one) =>
   `${one.tagName} ${one.id || one.className} ${one.getAttribute("aria-label") ?? ""}: `
   + `${one.scrollWidth} in ${one.clientWidth}`)"""
-"""What is wider than its place: scrolled, or cut."""
+"""Finds elements that are wider than their place: scrolled, or cut."""
 ENGLISH = """(() => {
   const found = [], texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) {
@@ -74,11 +75,11 @@ ENGLISH = """(() => {
   }
   return found;
 })()"""
-"""Texts of several English words that are not marked as English."""
+"""Finds texts of several English words that are not marked as English."""
 
 
 def site(request: Request) -> Answer:
-    """Pages on plants without an end; a few of them are broken."""
+    """Pages about plants, without end; a few of them are broken."""
     last = request.target.rpartition("/")[2]
     number = int(last) if last.isdigit() else 0
     if number % 23 == 22:
@@ -132,7 +133,7 @@ class Nodes:
 
 
 def seeded(nodes: Nodes, port: int) -> None:
-    """Give the store all that the pictures show, and have Redis learn of it."""
+    """Write everything that the pictures show into the store, and tell Redis."""
     store = open_store(nodes.store)
     scenery.paint(store, port)
     store.close()
@@ -142,7 +143,7 @@ def seeded(nodes: Nodes, port: int) -> None:
         found = nodes.broker.call("GET", "/v1/repair")["nodes"]
         return all(one["phase"] in ("none", "done") for one in found)
 
-    gevent.sleep(1.0)  # for it to begin
+    gevent.sleep(1.0)  # the time until it starts
     wait_until(repaired, 120, "Redis knows what is stored")
     for scene in scenery.SCENES:
         if scene.state == "active":
@@ -152,7 +153,7 @@ def seeded(nodes: Nodes, port: int) -> None:
 
 
 def ordered(nodes: Nodes, port: int) -> None:
-    """What people have ordered nodes, and done to hosts."""
+    """Give orders to nodes, and change hosts, as people do."""
     orders: list[tuple[str, dict[str, object]]] = [
         ("*", {"log_level": "info"}),
         ("kew", {"requests_per_second": 40}),
@@ -175,7 +176,7 @@ def logged_in(page: Page, home: str) -> None:
 
 
 def drawn(page: Page, home: str, folder: Path, paths: Mapping[str, str], before: str = "") -> None:
-    """Each page in each look, to be looked at."""
+    """Draw each page in each look."""
     for look, language, dark, width in LOOKS:
         page.speak(language)
         page.look(dark=dark)
@@ -189,7 +190,7 @@ def drawn(page: Page, home: str, folder: Path, paths: Mapping[str, str], before:
 
 
 def kept(page: Page, file: Path) -> None:
-    """One picture; what does not fit is said, and what is English on a Chinese page."""
+    """Draw one picture; report text that does not fit, and English on a Chinese page."""
     page.picture(file)
     seen = page.run(TIGHT) + (page.run(ENGLISH) if "-zh-" in file.name else [])
     for one in seen:
@@ -197,7 +198,7 @@ def kept(page: Page, file: Path) -> None:
 
 
 def asked(page: Page, home: str, folder: Path) -> None:
-    """What comes while people do something: questions, differences, what is wrong in a form."""
+    """Draw what appears while people do something: questions, differences, errors in a form."""
     for look, language, dark, width in LOOKS[1:3]:
         page.speak(language)
         page.look(dark=dark)
@@ -225,7 +226,7 @@ def asked(page: Page, home: str, folder: Path) -> None:
 
 @contextmanager
 def world(folder: Path, browser: Browser) -> Iterator[tuple[Nodes, Page]]:
-    """All of it, at work."""
+    """Draw the whole system at work."""
     zone = Zone(ADDRESSES[0:1])
     with (
         ExitStack() as stack,
@@ -244,7 +245,7 @@ def world(folder: Path, browser: Browser) -> Iterator[tuple[Nodes, Page]]:
 
 
 def all_pages(nodes: Nodes, page: Page, folder: Path) -> None:
-    """Of the system at work, then without its Redis."""
+    """Draw the system at work, then without its Redis."""
     page.goto(f"{nodes.home}pages?crawl=gardens")
     found = page.run("document.querySelector('#pages th a').pathname").removeprefix("/monitor/")
     page.goto(f"{nodes.home}failures?crawl=gardens")
@@ -261,12 +262,12 @@ def all_pages(nodes: Nodes, page: Page, folder: Path) -> None:
     drawn(page, nodes.home, folder, {**PATHS, **more})
     asked(page, nodes.home, folder)
     nodes.redis.stop()
-    gevent.sleep(3.0)  # until it is noticed
+    gevent.sleep(3.0)  # the time until it is noticed
     drawn(page, nodes.home, folder, {**PATHS, **more}, "no-redis-")
 
 
 def empty(folder: Path, browser: Browser, target: Path) -> None:
-    """A system that was just started; its store is then taken away."""
+    """Draw a system that was just started; then take its store away."""
     bare = {"overview": "", **{name.replace("/*", "-all"): name for name in EMPTY}}
     with ExitStack() as stack:
         database = MariaDb(folder / "db").start()
@@ -287,7 +288,7 @@ def empty(folder: Path, browser: Browser, target: Path) -> None:
 
 
 def for_the_docs(nodes: Nodes, page: Page) -> None:
-    """The pictures of docs/monitor.md."""
+    """Draw the pictures of docs/monitor.md."""
     TARGET.mkdir(exist_ok=True)
     page.goto(nodes.home)
     page.picture(TARGET / "overview.png", whole=False)

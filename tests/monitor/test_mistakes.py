@@ -1,4 +1,4 @@
-"""What is wrong with a field is said in words, in both languages."""
+"""Errors in a field are explained in words, in both languages."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from greencrawl.monitor.words import words
 
 
 class Inner(Struct, forbid_unknown_fields=True):
-    """With a field that has to be there."""
+    """A record with a field that must be there."""
 
     kind: Literal["a", "b"]
 
 
 class Asked(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Fields of all kinds."""
+    """A record with fields of all kinds."""
 
     whole: Annotated[int, Meta(ge=1, le=10_000)] | None = None
     part: Annotated[float, Meta(gt=0, lt=1)] = 0.5

@@ -1,4 +1,4 @@
-"""Pages of what is stored and of what came to nothing."""
+"""Pages about stored pages, failures and the system."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def final(crawl: Crawl, name: str, state: str, kind: str, **more: object) -> Fin
 
 @pytest.fixture
 def crawl(admin: Desk) -> Crawl:
-    """With pages, dead letters, parked URLs and failures of a hook."""
+    """A desk with pages, dead letters, parked URLs and failures of a hook."""
     made = admin.crawl("blog", hook="shop", traps="on")
     pages = [stored(made, f"p{n}") for n in range(3)]
     dead = [final(made, f"d{n}", "dead", "timeout", detail="too slow") for n in range(60)]
@@ -174,7 +174,7 @@ def test_attempts_are_told_with_their_kinds(admin: Desk, crawl: Crawl) -> None:
         assert said in html
 
 
-# -- what came to nothing
+# -- failures and traps
 
 
 def test_dead_letters_are_told_by_kind_and_tried_again(admin: Desk, crawl: Crawl) -> None:
@@ -556,4 +556,4 @@ def test_what_was_crawled_is_escaped_wherever_it_is_shown(desk: Desk, tmp_path: 
             if "<" in mark:
                 assert mark not in html, path
         assert 'href="javascript:' not in html
-        assert re.findall(r"49(?:\{%|\$|<!|&lt;!)", html) == [], path  # nothing was reckoned out
+        assert re.findall(r"49(?:\{%|\$|<!|&lt;!)", html) == [], path  # nothing was computed

@@ -1,4 +1,4 @@
-"""Nodes: the line that starts one more worker elsewhere, and what is said while Redis is away."""
+"""Nodes: the line that starts one more worker elsewhere, and the output while Redis is away."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_what_only_this_machine_reaches_is_named(
 
 
 def _redis_is_away(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-    """A broker that answers, and from which Redis is away: it has heard of nobody."""
+    """A broker that answers while Redis is away, so it knows no members."""
     silent = MemberState(id="w-0", node="w", kind="worker", incarnation=1, status="silent")
     answers = {
         "/healthz": b'{"status": "ok"}',

@@ -20,7 +20,7 @@ DAYS, TAGS = "https://example.org/cal/{n}?day={n}&m={n}", "https://example.org/t
 
 
 def fill(folder: Path) -> None:
-    """A page; three days that are parked, and a tag with a reason that is not to be trusted."""
+    """A page; three parked days; and a parked tag with a reason that cannot be trusted."""
     store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
     identity = FrontierIdentity(
         id="f", secret=7, partitions=64, suffixes=SUFFIXES, canonicaliser=CANONICALISER,

@@ -39,7 +39,7 @@ HOSTS = (
 
 
 class Hands:
-    """A clock that a test turns."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0

@@ -1,4 +1,4 @@
-"""Following a crawl: what the display says while nothing can be fetched."""
+"""Following a crawl: the display while nothing can be fetched."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WANTED = CreateCrawl(name="x", seeds=("https://example.org/",))
 
 
 def broker(*looks: dict[str, Any]) -> BrokerClient:
-    """A broker whose counters are those ``looks``, one after the other."""
+    """A broker that returns ``looks`` as its counters, one after the other."""
     rest: Iterable[dict[str, Any]] = iter(looks)
 
     def stats(name: str) -> Stats:
