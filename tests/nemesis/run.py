@@ -385,9 +385,8 @@ class _Run:
         for url, count in self.world.sql().retried().items():
             found[_place(url)] += count
         found += self.watch.parkings.released(calls)
-        for url, count in (
-            self.world.sql().forced().items()
-        ):  # some URLs were parked between two looks
+        # some URLs were parked between two looks
+        for url, count in self.world.sql().forced().items():
             found[_place(url)] = max(found[_place(url)], count)
         for url in self.world.sql().surplus():
             found.setdefault(_place(url), 0)
