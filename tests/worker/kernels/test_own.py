@@ -1,4 +1,4 @@
-"""A user's own kernel, whatever it does, in the pipeline: harmed is its page alone."""
+"""A user's own kernel in the pipeline: whatever it does, it harms only its page."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rules(kind: str, match: str = "http://h/own/*") -> tuple[KernelRule, ...]:
 
 
 class Own(World):
-    """A world in which one kernel is for all below ``http://h/own/``."""
+    """A world in which one kernel handles all URLs below ``http://h/own/``."""
 
     def use(self, kind: str, **options: Any) -> None:
         self.set(kernels=rules(kind), **options)

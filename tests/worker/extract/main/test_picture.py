@@ -1,4 +1,4 @@
-"""A page in its own layout, with what its blocks were judged."""
+"""A picture shows a page in its own layout, with the judgement of each block."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def drawn(body: str) -> str:
 
 
 def spans(picture: str) -> dict[str, str]:
-    """Text of each painted piece → what is said of it."""
+    """Return the text of each painted piece → what the picture says of it."""
     root = etree.HTML(picture)
     return {
         "".join(one.itertext()): one.get("title") for one in root.iter("span") if one.get("title")
