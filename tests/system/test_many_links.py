@@ -1,4 +1,4 @@
-"""A page with more links than are followed: whole processes, and what a person is told of it."""
+"""A page with more links than are followed, in whole processes; and what a person sees of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def listing(request: dict[str, Any], start: Any) -> list[bytes]:
         start("200 OK", [("Content-Type", "text/html"), ("Link", link)])
         return [b"<a href=/last>x</a>"]
     start("200 OK", [("Content-Type", "text/html")])
-    # The comment makes the page long: so many links take about as much CPU as a short page may.
+    # The comment makes the page long: these links take about as much CPU as a short page may.
     links = b"".join(b'<a href="/product-%d">p</a>\n' % i for i in range(MAX_LINKS + BEYOND))
     return [links, b"<!--", b" " * 1_000_000, b"-->"]
 
