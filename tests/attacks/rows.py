@@ -96,7 +96,7 @@ def always(message: bytes) -> Answers:
 
 
 def byte_by_byte(seconds: float, first: bytes) -> Takes:
-    """Send ``first``, and then one zero after each pause of so many seconds."""
+    """Send ``first``, and then one zero after each pause of this many seconds."""
 
     def take(sock: socket.socket) -> None:
         sock.sendall(first)
@@ -120,7 +120,7 @@ def silent(sock: socket.socket) -> None:
 
 
 def late(seconds: float) -> Answers:
-    """After so many seconds send a page that links to more."""
+    """After this many seconds send a page that links to more."""
 
     def answer(sock: socket.socket, asked: Asked) -> bool:
         gevent.sleep(seconds)

@@ -21,7 +21,7 @@ TIMES = Times(began=0, away=20, back=40, paid=50, ended=60)
 
 
 def pages(name: str, first: int, last: int, a_second: int) -> list[Row]:
-    """Return so many answers a second, evenly."""
+    """Return ``a_second`` answers a second, evenly."""
     rows = range(first * a_second, last * a_second)
     return [(n / a_second, n / a_second, name, f"/p/{n}", 200) for n in rows]
 

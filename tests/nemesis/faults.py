@@ -24,8 +24,8 @@ CALL_TRIES = 4
 FRESH_SECONDS = 1.5
 """The age of a copy that is made for a node that goes back to it at once."""
 ON_WAY_LEAST, ON_WAY_SECONDS, ON_WAY_LOOK_SECONDS = 5, 20.0, 0.2
-"""Events that should strike while known pages are on their way wait for so many of these, at most
-so long."""
+"""Some events should strike while known pages are on their way: they wait for this many, at most
+for this long."""
 
 
 @dataclass

@@ -256,7 +256,7 @@ class RedisPart(Part):
         return self.folder.with_name(self.folder.name + ".log")
 
     def set_clock(self, offset_seconds: float) -> None:
-        """Let its wall clock be wrong by so much, within a second."""
+        """Let its wall clock be wrong by this much, within a second."""
         draft = self._offset.with_suffix(".draft")
         draft.write_text(f"{offset_seconds:+g}\n")
         draft.replace(self._offset)

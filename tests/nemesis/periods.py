@@ -25,7 +25,7 @@ CONFIRM_SECONDS = 6.0
 """A finding from reads of Redis and SQL, one after another, must last this long: tasks move between
 them."""
 DOWN_FAILURES = 9
-"""If a host has failed so many times in a row, its other pages wait for the next period."""
+"""If a host has failed this many times in a row, its other pages wait for the next period."""
 RETIRED_S = 2**32 - 1
 _REFETCH = re.compile(rb".\d+,\d+,\d+,\d+,(?!00\d)\d+")
 """The start of the value of a task that fetches a known page again: level, counts, fingerprint."""

@@ -1,5 +1,5 @@
-"""The rules that hold after each step of the state machine of duties, whoever stands still or
-dies."""
+"""The rules that hold after each step of the state machine of duties, whatever process stands still
+or dies."""
 
 from __future__ import annotations
 

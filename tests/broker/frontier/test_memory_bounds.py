@@ -160,7 +160,7 @@ class Visitor:
         self.frontier, self.sequence = frontier, 0
 
     def visit(self, hosts: int, **report: Any) -> None:
-        """Fetch one page each from so many hosts that have no other page."""
+        """Fetch one page each from ``hosts`` hosts that have no other page."""
         seen = 0
         while seen < hosts:
             self.sequence += 1

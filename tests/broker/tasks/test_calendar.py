@@ -129,7 +129,7 @@ def rig(tmp_path: Path, redis_server: RedisServer) -> Iterator[Rig]:
 
 
 def beside(rig: Rig, host: str, count: int) -> list[str]:
-    """Return a host, and so many others of its partition."""
+    """Return a host, and ``count`` others of its partition."""
     partition = rig.frontier.partition_of(host)
     names = (f"h{n}.example{n}.org" for n in range(1000))
     return [host, *[name for name in names if rig.frontier.partition_of(name) == partition][:count]]
@@ -239,7 +239,7 @@ def test_a_blocked_host_waits_and_one_that_is_down_is_left_to_the_next_period(
 
 
 def fail(rig: Rig, host: str, redis_server: RedisServer, times: int) -> None:
-    """A session of a host is refused, as if it were the last of so many."""
+    """Let a session of a host be refused, as if it were the last of ``times``."""
     session = next(one for one in rig.lease() if one.host == host)
     report = HostReport(failed="refused", block=7200.0, requests=1)
     item = CloseItem(

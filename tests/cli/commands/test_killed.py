@@ -140,7 +140,7 @@ def test_a_command_that_waits_for_a_broker_can_be_stopped(command: Command, root
 
 
 def _fill(data: Path, root: str) -> None:
-    """A crawl with so many URLs in the store that sending them to Redis takes a while."""
+    """Make a crawl with many URLs in the store: it takes a while to send them to Redis."""
     store = open_store(f"sqlite:///{data / 'content.sqlite'}")
     options = CrawlOptions(seeds=(root,), delay=0.0, slots=4)
     crawl = store.put_crawl("x", options, [root.split("/")[2]]).id
