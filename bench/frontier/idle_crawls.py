@@ -74,7 +74,7 @@ def spent(redis: RedisServer, brokers: Sequence[BrokerProcess]) -> Spent:
 
 
 def during(redis: RedisServer, brokers: Sequence[BrokerProcess], seconds: float) -> dict[str, Any]:
-    """Return the usage a second during so many seconds: ms of CPU, and calls by name."""
+    """Return the usage a second during this many seconds: ms of CPU, and calls by name."""
     first = spent(redis, brokers)
     time.sleep(seconds)
     last = spent(redis, brokers)

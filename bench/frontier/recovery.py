@@ -86,7 +86,7 @@ class RecoveryRig:
         self.server.stop()
 
     def admit(self, count: int) -> None:
-        """Admit so many more URLs."""
+        """Admit this many more URLs."""
         items: Iterable[Admission] = urls(self.admitted, count)
         while some := list(islice(items, TOGETHER)):
             self.frontier.admit(self.crawl.id, some)
@@ -138,7 +138,7 @@ def _cpu(process: psutil.Process) -> float:
 
 
 def measure(rows: int) -> list[dict[str, float]]:
-    """Measure three restarts with so many rows in the overflow."""
+    """Measure three restarts with this many rows in the overflow."""
     found = []
     with tempfile.TemporaryDirectory(prefix="recovery-") as folder, RecoveryRig(Path(folder)) as on:
         began = monotonic()

@@ -240,7 +240,7 @@ class Process:
         garbage.started()
 
     def start(self, hosts: int) -> None:
-        """Crawl so many hosts at once, each with an open request all the time."""
+        """Crawl this many hosts at once, each with an open request all the time."""
         self.hosts.open(hosts)
         gevent.spawn(self.worker.run)
 

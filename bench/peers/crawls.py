@@ -76,7 +76,7 @@ class ServedSite:
     other_cpu: int | None
 
     def seeds(self, hosts: int) -> list[str]:
-        """Return the first page on each of so many hosts."""
+        """Return the first page on each of this many hosts."""
         return self.nginx.urls(self.site.start, hosts)
 
     def outcome(

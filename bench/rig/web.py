@@ -166,7 +166,7 @@ class Web:
         return self._ask("/counts")
 
     def set_latency(self, seconds: float | None) -> None:
-        """Let all hosts answer after so long from now on; None: each after its own latency."""
+        """From now on let all hosts answer after this time; None: each after its own latency."""
         self._ask(f"/latency/{'own' if seconds is None else seconds}")
 
     def flush(self) -> list[tuple[float, float, str, str, int]]:

@@ -74,7 +74,7 @@ def carries(results: Path = RESULTS) -> Carries:
 
 
 def row(pages: int, one: Carries) -> tuple[str, ...]:
-    """Return the cells for so many pages a day."""
+    """Return the cells for this many pages a day."""
     rate = pages / DAY_SECONDS
 
     def processes(capacity: float, least: int = 1) -> int:

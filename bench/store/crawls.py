@@ -32,7 +32,7 @@ from tests.support.system import System
 NAME = "crawls"
 CRAWLS = 200
 LAST = 10
-"""Sizes after the last so many crawls give the median."""
+"""The sizes after the last crawls, this many, give the median."""
 HOSTS = 4
 PAGES = 200
 FRESH = 30
@@ -83,7 +83,7 @@ def marks(crawls: int) -> tuple[int, int, int]:
 
 
 def size(found: Sequence[dict[str, float]], part: str, crawls: int) -> float:
-    """Return the MB after so many crawls."""
+    """Return the MB after this many crawls."""
     return statistics.median(one[part] for one in found[crawls - LAST : crawls])
 
 

@@ -116,7 +116,7 @@ class Broker:
         self._retention.look(at_ms)
 
     def crawl(self, name: str, pages: int, at_ms: int, *, again: bool = False) -> int:
-        """Seed, fetch and finish so many pages of a crawl."""
+        """Seed, fetch and finish this many pages of a crawl."""
         store, frontier = self.store, self.frontier
         crawl = store.put_crawl(name, CrawlOptions(scope="any", delay=0), ())
         frontier.put_crawl(crawl)

@@ -113,7 +113,7 @@ KINDS: dict[str, Callable[[int], tuple[Site, str]]] = {
     "catalogue": lambda pages: _log(Log(Catalogue(1))),
     "phpbb": lambda pages: _log(Log(PhpBB(1))),
 }
-"""Sites by name, for so many pages, and their first URLs. Documentation may raise Missing."""
+"""Sites by name, for this many pages, and their first URLs. Documentation may raise Missing."""
 
 
 def fetched(site: Site, start: str, most: int) -> list[tuple[Task, Fetched]]:

@@ -47,7 +47,7 @@ def read(body: bytes, *, whole: bool = True) -> float:
 
 
 def main(arguments: list[str]) -> int:
-    """Read pages for so many seconds, or so many pages."""
+    """Read pages for this many seconds, or this many pages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--seconds", type=float, default=float("inf"))

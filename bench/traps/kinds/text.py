@@ -160,7 +160,7 @@ class Prose:
         return random.Random(repr((self.seed, key)))
 
     def text(self, sentences: int, *key: object) -> str:
-        """Return so many sentences; the same ``key`` gives the same ones."""
+        """Return this many sentences; the same ``key`` gives the same ones."""
         return self._sentences(self.chance(*key), sentences)
 
     def paragraphs(self, least: int, most: int, *key: object) -> str:
