@@ -285,7 +285,16 @@ class Coordinator:
         self._active = frozenset(crawl.id for crawl in crawls if crawl.state == "active")
         self._looked_ms, self._ends = now_ms, ended
         watched = [one for one in seen if one[0].state == "active" or one[0].ended]
-        self._watch.look(watched, every, first)
+        self._watch.look(watched, every, first, self._unmended(store, every))
+
+    def _unmended(self, store: Store, crawls: Sequence[Crawl]) -> set[str]:
+        """Return crawls that have ended and are reported, and that still have pages on which their
+        hook failed."""
+        told = {one.subject for one in store.alerts() if one.kind == "hook_failing"}
+        return {
+            crawl.name for crawl in crawls
+            if crawl.ended and crawl.name in told and store.hook_counts(crawl.id)
+        }  # fmt: skip
 
     def _is_new(self, store: Store, crawl: Crawl, now_ms: int) -> bool:
         """Return whether no coordinator has counted the crawl yet, as far as samples show: it is
