@@ -263,7 +263,8 @@ class Crawling:
 
     def run(self, name: str, pages: int, failed: int) -> None:
         """It is made, if it is new, and has ended by now: ``pages`` in all."""
-        id_ = self.rig.store.put_crawl(name, CrawlOptions(), ["a.example"]).id
+        options = CrawlOptions(hook="hooks.mine")
+        id_ = self.rig.store.put_crawl(name, options, ["a.example"]).id
         self.rig.store.set_state(id_, "active")
         self.stats[name] = pages, failed
         self.rig.now += 5
