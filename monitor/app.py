@@ -78,7 +78,9 @@ class App:
         self._shared = Shared()
         self._figures = Figures(service, self._shared)
         nav = [view for view in VIEWS if view.nav]
-        self._templates = Templates({"static": self._static.address, "nav": nav})
+        self._templates = Templates(
+            {"static": self._static.address, "icon": self._static.icon, "nav": nav}
+        )
         self.wsgi = falcon.App(media_type="text/html; charset=utf-8", middleware=[_Headers()])
         self.wsgi.add_error_handler(Exception, self._on_error)
         self.wsgi.add_error_handler(falcon.HTTPError, self._on_error)

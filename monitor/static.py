@@ -8,6 +8,8 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 
+from markupsafe import Markup
+
 STATIC = Path(__file__).parent / "static"
 TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -24,6 +26,12 @@ class Static:
         self._files = {path.name: (path.read_bytes(), TYPES[path.suffix]) for path in files}
         digest = sha256(b"".join(body for body, _ in self._files.values()))
         self.version = digest.hexdigest()[:12]
+
+    @property
+    def icon(self) -> Markup:
+        """Return our icon as a part of the page: a request of its own would delay the paint."""
+        body, _ = self._files["icon.svg"]
+        return Markup(body.decode())  # our own file
 
     def get(self, name: str) -> tuple[bytes, str] | None:
         """Return (content, media type) of a file, None if there is none."""

@@ -42,7 +42,7 @@ from tests.support.system import wait_until
 PAIRS, HOSTS, PAGES = 10, 3, 2000
 MOST_RATIO = 1.02
 SCRAPE_SECONDS = 5.0
-JOINED_SECONDS = 20.0
+JOINED_SECONDS, SENT_SECONDS = 20.0, 60.0
 KINDS = ["broker", "logger", "worker"]
 
 OUT: Mapping[str, Sequence[tuple[str, str]]] = {
@@ -126,10 +126,11 @@ def seen(folder: Path, on: ServedSite) -> Iterator[Tree]:
                 process.cpu_affinity([on.other_cpu])
             tree.others["logger"] = process
             wait_until(lambda: _members(tree) == KINDS, JOINED_SECONDS, "all are members")
+            wait_until(lambda: int(logger.health()["taken"]) > 0, SENT_SECONDS, "lines come")
             with scraping([f"{broker}/metrics", f"http://{metrics}/metrics"]) as scraped:
                 yield tree
-            if not scraped or not int(logger.health()["taken"]):
-                raise RuntimeError(f"{len(scraped)} scrapes, and the logger: {logger.health()}")
+            if not scraped:
+                raise RuntimeError("nobody scraped")
         finally:
             logger.stop()
 

@@ -77,6 +77,7 @@ class Members:
         self._announce = announce
         self._clock = clock
         self._trouble = Trouble(log, "beat_not_noted", "beats_noted", level="info")
+        self._unread = Trouble(log, "orders_not_read", "orders_read", level="info")
         self._orders: Orders | None = None
         self._reading = BoundedSemaphore(1)
         self._changed = Event()
@@ -94,8 +95,9 @@ class Members:
             self._ordering.take()
             try:
                 self.refresh()
+                self._unread.done()
             except Unavailable as error:
-                log.info("orders_not_read", reason=str(error))
+                self._unread.failed(reason=str(error))
                 gevent.sleep(LOOK_SECONDS)
             except Exception:  # a bug must not leave this broker without messages
                 log.exception("orders_not_read")

@@ -12,7 +12,7 @@ from greencrawl.broker.logs.sender import Sender
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.log import logger, set_level
+from greencrawl.schema.log import Trouble, logger, set_level
 from greencrawl.schema.process import own_process
 from greencrawl.schema.records import InForce, MemberRequest
 from greencrawl.schema.settings import Settings
@@ -76,6 +76,7 @@ class Membership:
 
     def _run(self) -> None:
         level = InForce(self._own_level, self._source)
+        unread = Trouble(log, "membership_not_noted", "membership_noted", level="info")
         while True:
             facts = replace(
                 own_process.facts(self._folders),
@@ -86,13 +87,14 @@ class Membership:
             try:
                 reply = self._service.members.follow(replace(self._request, facts=facts))
             except Unavailable as error:
-                log.info("orders_not_read", reason=str(error))
+                unread.failed(reason=str(error))
                 gevent.sleep(PAUSE_SECONDS)
                 continue
             except Exception:  # a bug must not look like an outage
                 log.exception("membership_failed")
                 gevent.sleep(WAIT_SECONDS)
                 continue
+            unread.done()
             if reply.superseded:  # another broker has this port by now
                 gevent.sleep(WAIT_SECONDS)
                 continue

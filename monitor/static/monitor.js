@@ -3,6 +3,7 @@
 "use strict";
 
 const EVERY_MS = 2000;
+const CALM_MS = 4000; // after an answer in which nothing was new
 const LATE_MS = 10000;
 const LEAST_SECONDS = 300;
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 7200, 14400].map((one) => one * 60);
@@ -70,6 +71,7 @@ function follow(region) {
   let timer = 0;
   let asking = false;
   async function once() {
+    let next = EVERY_MS;
     timer = 0;
     if (document.hidden) return; // begins again when the page is seen
     asking = true;
@@ -78,7 +80,9 @@ function follow(region) {
       const signal = AbortSignal.timeout(LATE_MS);
       const answer = await fetch(address, { headers, signal, cache: "no-store" });
       if (answer.status === 401) return location.reload();
-      if (answer.status !== 304) {
+      if (answer.status === 304) {
+        next = CALM_MS;
+      } else {
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         morph(region, page.body);
         tag = answer.headers.get("ETag") ?? "";
@@ -89,7 +93,7 @@ function follow(region) {
       lost.hidden = false;
     }
     asking = false;
-    timer = setTimeout(once, EVERY_MS);
+    timer = setTimeout(once, next);
   }
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden && !timer && !asking) once(); // one that is under way goes on by itself
@@ -133,6 +137,18 @@ function draw(place) {
   }, data, place));
 }
 
+/** Load the script and the style that `data-plots` names, and draw all plots. */
+function load() {
+  const [script, style] = document.body.dataset.plots.split(" ");
+  const parts = [
+    Object.assign(document.createElement("script"), { src: script }),
+    Object.assign(document.createElement("link"), { rel: "stylesheet", href: style }),
+  ];
+  const loaded = parts.map((part) => new Promise((done) => part.addEventListener("load", done)));
+  document.head.append(...parts);
+  Promise.all(loaded).then(() => document.querySelectorAll("[data-plot]").forEach(draw));
+}
+
 function drawAnew() {
   for (const [place, plot] of [...plots]) {
     plot.destroy();
@@ -165,8 +181,8 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// The page is shown first, and then its plots.
-requestAnimationFrame(() => setTimeout(() => document.querySelectorAll("[data-plot]").forEach(draw)));
+// The page is shown first. Then the library for its plots is loaded.
+if (document.body.dataset.plots) requestAnimationFrame(() => setTimeout(load));
 document.querySelectorAll("[data-live]").forEach(follow);
 // On a phone the menu is a row, of which the page's own place may be out of sight.
 document.querySelector("nav [aria-current=page]")?.scrollIntoView({ block: "nearest", inline: "center" });

@@ -246,7 +246,7 @@ def test_a_tab_that_nobody_sees_asks_for_nothing_and_a_lost_broker_is_told(world
 
         page.run("Object.defineProperty(document, 'hidden', { get: () => window.away, set() {} })")
         page.run("window.away = true")
-        page.run("new Promise((done) => setTimeout(done, 2 * EVERY_MS + 500))")
+        page.run("new Promise((done) => setTimeout(done, CALM_MS + 500))")
         before = asked()
         page.run("new Promise((done) => setTimeout(done, EVERY_MS + 500))")
         assert asked() == before

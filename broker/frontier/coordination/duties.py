@@ -20,7 +20,7 @@ from gevent.event import Event
 
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.log import SAY_SECONDS, logger
+from greencrawl.schema.log import SAY_SECONDS, Trouble, logger
 from greencrawl.schema.records import Duty
 from greencrawl.store.base import DUTY_SECONDS, Store
 
@@ -187,11 +187,13 @@ class Duties:
                 self._store.release_duties(self.holder, held)
 
     def _run(self) -> None:
+        trouble = Trouble(log, "duties_not_renewed", "duties_renewed", level="info")
         while True:
             try:
                 self.renew()
+                trouble.done()
             except Unavailable as error:
-                log.info("duties_not_renewed", reason=str(error))
+                trouble.failed(reason=str(error))
             except Exception:  # a bug must not leave the duties without a holder
                 log.exception("duties_failed")
             gevent.sleep(RENEW_SECONDS)

@@ -167,6 +167,8 @@ class CrawlWatch:
         self._moved: dict[int, tuple[int, ...]] = {}
         self._hooks: dict[int, tuple[int, int]] = {}
         """Crawl → pages on which its hook failed, and pages, when it was last judged."""
+        self._ends: dict[int, tuple[int, int]] = {}
+        """The same, when its last run had ended."""
         self.stuck: dict[str, str | None] | None = None
         """Crawl → why; None before the first look."""
         self.failing: dict[str, str | None] | None = None
@@ -176,18 +178,21 @@ class CrawlWatch:
         seen: Sequence[tuple[Crawl, CrawlStats]],
         crawls: Sequence[Crawl],
         first: Collection[int] = (),
+        unmended: Collection[str] = (),
     ) -> None:
         """Compare the counters that were ``seen`` with those of the look before.
 
         ``crawls`` are all crawls: for active ones that were not counted now, nothing changes. No
         coordinator has seen the crawls in ``first`` (ids) yet: all that they did counts. One that
-        has ended is judged by its hook for the last time.
+        has ended is judged by its hook for the last time. The crawls in ``unmended`` (names) have
+        ended and were reported, and have pages left on which their hook failed.
         """
         active = [crawl for crawl in crawls if crawl.state == "active"]
         names = {crawl.name for crawl in active}
         self.stuck = {name: why for name, why in (self.stuck or {}).items() if name in names}
         self.failing = {name: why for name, why in (self.failing or {}).items() if name in names}
-        for book, kept in ((self._moved, active), (self._hooks, crawls)):
+        self.failing.update(dict.fromkeys(unmended))
+        for book, kept in ((self._moved, active), (self._hooks, crawls), (self._ends, crawls)):
             for gone in book.keys() - {crawl.id for crawl in kept}:
                 del book[gone]
         for crawl, stats in seen:
@@ -220,11 +225,13 @@ class CrawlWatch:
         if known is None:
             failing[crawl.name] = None
         failed, pages = (a - b for a, b in zip(now, known or now, strict=True))
-        whole = crawl.ended and known == (0, 0)
-        if known is not None and 0 <= pages < HOOK_PAGES and not whole:
-            return  # too few to judge by
-        self._hooks[crawl.id] = now
-        if known is None:
+        run = crawl.ended and pages > 0 and known == self._ends.get(crawl.id, (0, 0))
+        too_few = 0 <= pages < HOOK_PAGES and not run
+        if crawl.ended:
+            self._ends[crawl.id] = now
+        if known is None or crawl.ended or not too_few:
+            self._hooks[crawl.id] = now
+        if known is None or too_few:
             return
         failing.pop(crawl.name, None)
         if failed >= HOOK_SHARE * pages > 0:

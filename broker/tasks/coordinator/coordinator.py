@@ -37,6 +37,7 @@ from greencrawl.schema.records import (
     Duty,
     Member,
 )
+from greencrawl.schema.text.kernel_rules import own_code
 from greencrawl.store.base import MINUTE_MS, Store
 
 log = logger("coordinator")
@@ -71,8 +72,8 @@ them every minute would cost Redis as much as all else in an idle system.
 SAME_MINUTES = 15
 """A crawl in which nothing changes has one row in this many minutes."""
 ENDED_MS = 2 * MINUTE_MS
-"""A crawl that has ended is counted once more: one that did so between two looks, or, by another
-clock, so long before."""
+"""A crawl with a hook is counted once more if it ended since the last look, or up to this long
+before it, because clocks differ."""
 NEW_MS = 60 * MINUTE_MS
 """A crawl that was made longer ago does not count as one that nobody has counted."""
 STEPS = 20
@@ -252,7 +253,7 @@ class Coordinator:
         every, ended_ms = store.crawls(), (self._looked_ms or now_ms) - ENDED_MS
         ended = {
             crawl.id: crawl.finished_ms for crawl in every
-            if crawl.ended and crawl.finished_ms > ended_ms
+            if crawl.ended and crawl.finished_ms > ended_ms and own_code(crawl.options)
         }  # fmt: skip
         over = {id_ for id_, at_ms in ended.items() if self._ends.get(id_) != at_ms}
         crawls = [
@@ -285,7 +286,16 @@ class Coordinator:
         self._active = frozenset(crawl.id for crawl in crawls if crawl.state == "active")
         self._looked_ms, self._ends = now_ms, ended
         watched = [one for one in seen if one[0].state == "active" or one[0].ended]
-        self._watch.look(watched, every, first)
+        self._watch.look(watched, every, first, self._unmended(store, every))
+
+    def _unmended(self, store: Store, crawls: Sequence[Crawl]) -> set[str]:
+        """Return crawls that have ended and are reported, and that still have pages on which their
+        hook failed."""
+        told = {one.subject for one in store.alerts() if one.kind == "hook_failing"}
+        return {
+            crawl.name for crawl in crawls
+            if crawl.ended and crawl.name in told and store.hook_counts(crawl.id)
+        }  # fmt: skip
 
     def _is_new(self, store: Store, crawl: Crawl, now_ms: int) -> bool:
         """Return whether no coordinator has counted the crawl yet, as far as samples show: it is

@@ -42,6 +42,7 @@ from greencrawl.schema.records import (
 )
 from tests.support.certificates import authority, signed
 from tests.support.raw_server import RawServer, answer, send, send_then_stall
+from tests.support.store_hooks import BROKEN, stored
 from tests.support.watched import Rig, told
 
 
@@ -211,12 +212,27 @@ def test_a_hook_is_judged_once_more_when_its_crawl_has_ended_and_from_there_the_
     watch.look(failing(20, 0), [CRAWL], {1})
     watch.look(failing(30, 10, ENDED), [ENDED])
     assert watch.failing == {"news": "The hook of the crawl news failed on 10 of 10 pages."}
+    watch.look([], [ENDED], (), {"news"})
+    assert watch.failing == {"news": None}, "nobody has mended it"
     watch.look([], [ENDED])
-    assert watch.failing == {}, "it has ended"
-    watch.look(failing(33, 13, ENDED), [ENDED])
+    assert watch.failing == {}, "somebody has"
+    watch.look(failing(33, 13), [CRAWL])
     assert watch.failing == {}, "too few pages"
-    watch.look(failing(40, 18, ENDED), [ENDED])
+    watch.look(failing(40, 18), [CRAWL])
     assert watch.failing == {"news": "The hook of the crawl news failed on 8 of 10 pages."}
+
+
+def test_each_run_that_ended_with_few_pages_is_judged_by_all_of_them() -> None:
+    watch = CrawlWatch()
+    watch.look(failing(20, 0), [CRAWL], {1})
+    watch.look(failing(23, 3, ENDED), [ENDED])
+    assert watch.failing == {}, "these are the last pages of a long run"
+    watch.look(failing(26, 5, ENDED), [ENDED])
+    assert watch.failing == {"news": "The hook of the crawl news failed on 2 of 3 pages."}
+    watch.look(failing(26, 5, ENDED), [ENDED], (), {"news"})
+    assert watch.failing == {"news": None}, "no page came"
+    watch.look(failing(29, 6, ENDED), [ENDED], (), {"news"})
+    assert watch.failing == {}, "it works again"
 
 
 def test_of_a_crawl_that_ended_with_few_pages_all_are_judged() -> None:
@@ -246,8 +262,9 @@ class Crawling:
         return failing(pages, failed, crawl)[0][1]
 
     def run(self, name: str, pages: int, failed: int) -> None:
-        """The crawl is made, if it is new, and has ended by now, with ``pages`` in all."""
-        id_ = self.rig.store.put_crawl(name, CrawlOptions(), ["a.example"]).id
+        """Make the crawl, if it is new, and end it with ``pages`` in all."""
+        options = CrawlOptions(hook="hooks.mine")
+        id_ = self.rig.store.put_crawl(name, options, ["a.example"]).id
         self.rig.store.set_state(id_, "active")
         self.stats[name] = pages, failed
         self.rig.now += 5
@@ -285,6 +302,32 @@ def test_a_hook_that_fails_in_a_crawl_of_seconds_is_told_once_and_once_when_it_i
         rig.passed(300, other)
         assert other.tell()
         assert heard()[2:] == [began, over], "it failed again"
+
+
+@pytest.mark.parametrize("mended", ["run again", "deleted"])
+def test_the_hook_of_a_crawl_that_ended_is_reported_until_it_is_mended(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, mended: str
+) -> None:
+    one, other = rig.broker("b-2"), rig.broker("b-1")
+    crawling = Crawling(rig, monkeypatch)
+    one.look()
+    crawling.run("brief", 2, 1)
+    crawl = rig.store.crawl("brief").id
+    rig.store.commit(stored(crawl, 1, on_page=BROKEN))
+    rig.passed(300, one)
+    assert [one.subject for one in rig.alerts] == ["brief"]
+    rig.vacate(one)
+    rig.silence("b-2")
+    other.look()
+    assert other.holds
+    rig.passed(300, other)
+    assert [one.subject for one in rig.alerts if one.kind == "hook_failing"] == ["brief"]
+    if mended == "deleted":
+        rig.store.delete_crawl(crawl)
+    else:
+        rig.store.commit(stored(crawl, 1, 2000))
+    rig.passed(180, other)
+    assert [one.subject for one in rig.alerts if one.kind == "hook_failing"] == []
 
 
 def test_the_next_coordinator_does_not_judge_anew_what_the_one_before_has_judged(
