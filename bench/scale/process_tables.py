@@ -264,8 +264,8 @@ def _page(busy: dict[str, float], pages_s: float) -> float:
 
 
 def _off(measured: list[Sample], guesses: list[Forecast]) -> tuple[float, float]:
-    """Return the medians of the shares by which pages a second and CPU a page were predicted too
-    high."""
+    """Return how much too high pages a second and CPU a page were predicted, as medians of
+    shares."""
     pairs = list(zip(measured, guesses, strict=True))
     pages = statistics.median(guess.pages_s / one.pages_s - 1 for one, guess in pairs)
     cpu = statistics.median(

@@ -218,7 +218,8 @@ class Text(Struct, frozen=True):
 
 
 class SeedQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """The query of a request that seeds. JSON bodies may hold the same; NDJSON and text cannot."""
+    """The query of a request that seeds. JSON bodies may have the same fields; NDJSON and text
+    cannot."""
 
     force: Annotated[bool, Meta(description="Queue URLs again that were already seen")] = False
     if_changed: Annotated[

@@ -27,7 +27,8 @@ from greencrawl.schema.net.action_data import (
     phrases,
 )
 
-# Signs around a text that are no part of it: brackets, arrows, icons. speedups.c has the same.
+# Characters around a text that do not belong to it: brackets, arrows, icons. speedups.c has the
+# same.
 _AROUND = (
     "\\x00-/:-@\\[-`{-\\xbf\\xd7\\xf7\u2000-\u2fff\u3000-\u303f\ue000-\uf8ff\ufe00-\ufe0f\ufeff"
     "\uff00-\uff0f\U0001f000-\U0001ffff"
@@ -72,7 +73,7 @@ class LinkTexts(NamedTuple):
 
 
 def trimmed(text: str) -> str:
-    """Return a link's text without the signs around it: "» Logout «" is "Logout".
+    """Return a link's text without the characters around it: "» Logout «" is "Logout".
 
     The text is read from both ends: a search for the end would take time in the square of its
     length.
@@ -126,7 +127,7 @@ def _meaning(text: str) -> Meaning | None:
 
 
 def says_something(text: str) -> bool:
-    """Return whether a text is more than a number, a letter, or signs around a text."""
+    """Return whether a text is more than a number, a letter, or characters around a text."""
     text = trimmed(text)
     return text != "" and not (text.isascii() and (text.isdigit() or len(text) == 1))
 

@@ -230,7 +230,8 @@ def _suspected(piece: str) -> bool:
 
 @cache
 def _foreign() -> frozenset[str]:
-    """Return what software writes into URLs beyond ASCII, or with signs that are encoded there."""
+    """Return the words that software writes into URLs beyond ASCII, or with characters that are
+    encoded there."""
     said = [text for one in software() for text in (*one.path, *one.query)]
     found = {key_of(unquote(piece)) for text in said for piece in _encoded_pieces(text)}
     return frozenset(text for text in found if quote(text) != text)

@@ -2,8 +2,8 @@
 
 A line of the log a request, by tabs: arrived, ended (``time.monotonic()`` seconds), address,
 target, status (0: the peer had gone), the peer's port. ``arrived`` is the kernel's time of the
-first bytes; ``ended`` is taken just before the answer is handed to the kernel, so that no gap seems
-shorter than the crawler could have kept it.
+first bytes; ``ended`` is taken just before the answer is handed to the kernel: otherwise a gap
+could seem shorter than the one that the crawler kept.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _CHOICES = 8
 _LEAST, _TRUSTED = 4.0, 12.0
 """The lowest score, and the lowest one of a shape with many yields."""
 _ODD_LEAST = 0.0
-"""The lowest score of a shape with odd signs in its URL: it is never trusted."""
+"""The lowest score of a shape with odd characters in its URL: it is never trusted."""
 GOOD = 0.25
 """About what share of its last fetches must have yielded for a shape to be good."""
 _PACE = 0.25

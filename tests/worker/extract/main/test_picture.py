@@ -46,7 +46,7 @@ def test_blocks_of_one_element_and_their_inline_parts_are_told_apart() -> None:
     first = f"{STORY[0]} <b>bold</b><br><br>{STORY[1]}"
     body = f"<div>{first}<p>{STORY[2]}</p>{STORY[3]} <i>at last</i></div>"
     page = extract(body.encode(), "http://h/")
-    said = {block.text: f"{block.length:,} signs" for block in page.blocks}
+    said = {block.text: f"{block.length:,} characters" for block in page.blocks}
     found = spans(picture_of(page))
     assert [*found] == [f"{STORY[0]} ", "bold", *STORY[1:3], f"{STORY[3]} ", "at last"]
     assert said[f"{STORY[0]} bold"] in found["bold"]
