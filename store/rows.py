@@ -149,8 +149,8 @@ is left. Level 3 takes 51 µs and leaves a thirtieth less."""
 _PARAMETERS = zstandard.ZstdCompressionParameters.from_level(
     LEVEL, min_match=7, write_content_size=True
 )
-"""The level's parameters with another shortest match. By default it is 5 to 7, by the size; 7 takes
-a fourteenth less time and leaves no more."""
+"""The level's parameters with another shortest match. The default is 5 to 7, depending on the size;
+7 takes a fourteenth less time, and the result is not larger."""
 
 LINKS_LEVEL = -1
 """Level of zstd for links, which are a few hundred bytes. It takes 2 µs and leaves 300 bytes for 40

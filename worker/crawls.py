@@ -160,7 +160,7 @@ class Refused(GreencrawlError):
 MOST = 32
 """Most crawls that a process has ready; each remembers the verdicts of its scope, some MB."""
 IDLE_SECONDS = 300.0
-"""A crawl without a session for so long is dropped; it is read again if it comes back."""
+"""A crawl without a session for this long is dropped; it is read again if it comes back."""
 
 
 class Crawls:

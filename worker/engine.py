@@ -59,7 +59,7 @@ POSTPONED_SECONDS = 5.0
 SUPERSEDED_SECONDS = 1.0, 5.0
 """The first and the longest pause of a superseded worker."""
 AWAY_LOOKS = 3
-"""After so many checks in a row without a ready broker, a stopping worker no longer waits."""
+"""After this many checks in a row without a ready broker, a stopping worker no longer waits."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Engine:
             self._stopping.set()
 
     def keep(self, *, greenlets: int, paused: bool, drain: bool) -> None:
-        """Work with so many greenlets; lease nothing if ``paused``, or to ``drain``.
+        """Work with this many greenlets; lease nothing if ``paused``, or to ``drain``.
 
         Surplus sessions, when draining all of them, end after their open request; their unfetched
         tasks go back without a failure.

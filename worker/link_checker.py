@@ -27,7 +27,7 @@ from greencrawl.schema.records import (
 )
 
 MAX_LINKS = 50_000
-"""Most links of one page that are followed, as many as a sitemap may have.
+"""At most this many links of one page are followed, as many as a sitemap may have.
 
 A page with more is a trap or a dump. One with 50,000 takes 0.2 s of CPU, nearly all of it to parse
 its 4 MB.

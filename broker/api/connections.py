@@ -74,7 +74,7 @@ class Connection:
         self.answered = False
 
     def wait(self, seconds: float) -> None:
-        """Wait for the peer from now on, for so long."""
+        """Wait for the peer from now on, for this long."""
         self.since = monotonic()
         self.until = self.since + seconds
 

@@ -44,7 +44,8 @@ AWAY_RECHECK_SECONDS = 0.5
 REFUSED_RECHECK_SECONDS = 0.5
 """Seconds between two checks whether a waiting call takes a crawl that earlier calls refused."""
 STILL_SECONDS, GATHER_SECONDS = 1.0, 0.1
-"""After so long without a lease, the first call waits so long for others to share with."""
+"""After the first time without a lease, the first call waits for the second time, so that others
+can share."""
 
 
 class Calls(Protocol):

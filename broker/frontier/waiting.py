@@ -122,7 +122,7 @@ class Returning:
         self._rooms: dict[str, tuple[float, int]] = {}
 
     def served(self, request: LeaseRequest, sessions: int) -> None:
-        """Note that its worker was given so many sessions."""
+        """Note that its worker was given this many sessions."""
         room = request.max_sessions - sessions
         if room > 0 and not request.refuses:
             self._rooms[request.worker] = (monotonic() + RETURN_SECONDS, room)
@@ -192,6 +192,6 @@ class Turns:
         return shares
 
     def charge(self, crawl_id: int, tasks: int, crawl: Crawl | None) -> None:
-        """Note that so many tasks of the crawl were given."""
+        """Note that this many tasks of the crawl were given."""
         weight = crawl.options.weight if crawl else 1
         self._times[crawl_id] = (self._times.get(crawl_id) or 0.0) + tasks / weight

@@ -43,7 +43,8 @@ log = logger("members")
 LOOK_SECONDS = 1.0
 """Seconds between two checks of the number of the latest order."""
 JOINED_MOST = 5000
-"""Most members that are remembered to have joined; beyond that the oldest is looked up again."""
+"""At most this many members are remembered to have joined; beyond that the oldest is looked up
+again."""
 NO_ROW = -1
 """In place of the incarnation of a member whose row could not be written."""
 LOST = "lost"

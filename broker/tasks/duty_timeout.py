@@ -12,7 +12,7 @@ The next time it is twice as long, up to :data:`MOST_SECONDS`: the others may ha
 """
 MOST_SECONDS = 60.0
 FORGOTTEN_SECONDS = 600.0
-"""So long after the duty was left to others, the next time counts as the first again."""
+"""This long after the duty was left to others, the next time counts as the first again."""
 
 
 class DutyTimeout:

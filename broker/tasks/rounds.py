@@ -33,9 +33,9 @@ log = logger("upkeep")
 AT_ONCE = 1000
 """Rows that a step reads."""
 OPEN = 2000
-"""With so many open tasks of a crawl no more are queued."""
+"""With this many open tasks of a crawl no more are queued."""
 TURN_SECONDS = 0.5
-"""After so long a crawl's turn is over: others wait for it."""
+"""After this long a crawl's turn is over: others wait for it."""
 
 _PAGES, _FINALS = "p", "f"
 """The first character of a cursor: pages or final states."""

@@ -25,7 +25,7 @@ from greencrawl.store.mysql.cluster import topology
 
 LOOK_SECONDS = 0.5
 LOG = 20
-"""Most orders of a node that are shown."""
+"""At most this many orders of a node are shown."""
 JOIN = (
     "WORKER_TOKEN", "REDIS", "STORE", "BODIES", "TLS_CA", "SESSION_KEY", "PARTITIONS",
     "LEASE_SECONDS", "REQUEST_SECONDS", "ALLOW_NETWORKS", "ALLOW_PORTS", "DNS_SERVERS", "HOOKS",

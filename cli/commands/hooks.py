@@ -173,8 +173,7 @@ def _again(settings: Settings, crawl: str | None) -> int:
 
 
 def _total(counts: Sequence[HookCount]) -> int:
-    """Return how many pages are to be read, at least: one page may have failed in both
-    functions."""
+    """Return the least number of pages to read: one page may have failed in both functions."""
     by_function = [sum(one.pages for one in counts if one.function == name) for name in OF_PAGES]
     return max(by_function)
 

@@ -133,7 +133,8 @@ def _wanted(settings: Settings, name: str, file: str | None, crawl: str | None) 
 def _options(
     settings: Settings, name: str, crawl: str | None
 ) -> tuple[Sequence[CrawlOptions], Permits]:
-    """Return the known crawls, and what they may use: a broker's crawls may be anybody's."""
+    """Return the known crawls, and what they may use: anybody may have created a broker's
+    crawls."""
     permits = OWN
     broker = reach.answering(settings)
     if broker is not None:

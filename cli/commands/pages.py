@@ -33,7 +33,7 @@ IN_TERMINAL = 50
 """Pages that are listed on a terminal unless ``--limit`` says otherwise."""
 A_REQUEST = 500
 SECONDS = 60.0
-"""Most seconds of one answer: a search reads many pages."""
+"""The longest wait for one answer in seconds: a search reads many pages."""
 NARROWEST = 80
 """Least columns of a line, on any terminal."""
 

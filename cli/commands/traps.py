@@ -13,7 +13,7 @@ from greencrawl.schema.settings import Settings
 from greencrawl.schema.text.parked import release_command
 
 SHAPES = 1000
-"""Most shapes that are listed."""
+"""At most this many shapes are listed."""
 
 
 @click.command()

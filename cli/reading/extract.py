@@ -18,11 +18,11 @@ from greencrawl.worker.extract.main.library import extract as read
 from greencrawl.worker.extract.main.picture import MARK
 
 MOST_BYTES = 16 * 1024 * 1024
-"""Most bytes of a page; a longer one is cut off."""
+"""A page may have this many bytes; a longer one is cut off."""
 SECONDS = 30.0
 """Seconds without a byte after which a request has failed."""
 WIDTH = 100
-"""Most characters of a block that are shown."""
+"""At most this many characters of a block are shown."""
 _PIECE = 64 * 1024
 
 

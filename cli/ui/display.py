@@ -279,7 +279,7 @@ class Display:
         """Show a text beside the numbers ("" removes it); without a terminal print it once.
 
         ``key`` identifies a text of which only the numbers change. On a terminal it is shown at
-        once, even if there are no numbers yet, or no more.
+        once, even if there are no numbers yet, or no longer.
         """
         key = key or text
         if text and key != self._key and self._live is None:

@@ -46,7 +46,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     (robots.txt, and links that log out or change something: the kind ``action``). ``parked`` are
     those of shapes that bring nothing new. ``hooks`` counts pages on which the crawl's hook failed,
     by function and message; ``refused`` are workers that could not import it. ``put_off`` counts
-    sessions that ended through no fault of their hosts, whose URLs went back. ``withheld`` counts
+    sessions that ended through no fault of their hosts; their URLs went back. ``withheld`` counts
     pages whose content is not kept, by the directive, as the broker counts. ``rewritten`` are links
     that the crawl's ``normalise`` has changed, ``unchanged`` pages that were asked for again and
     had not changed, as the broker counts. ``hosts`` were sent requests; at a broker elsewhere, it

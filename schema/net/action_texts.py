@@ -1,4 +1,4 @@
-"""Links that log out or change something, told by their texts.
+"""Links whose texts show that they log out or change something.
 
 Only a whole text counts, without brackets and icons. A link's text says less than its URL: the URL
 shows whether the link has an object. Where a list links many articles, "Delete" may be the title of
@@ -39,7 +39,7 @@ MAX_TEXT = 64
 """Bytes of UTF-8 of the longest link text that may be an action; a longer one is a title."""
 
 _TITLED_LOG_OUT = 8
-"""From so many titles beside it on, a link "Log out" is an article, too; menus have fewer."""
+"""With this many titles beside it, a link "Log out" is an article, too; menus have fewer."""
 
 _LONG = 500
 """Characters of a URL that is not worth caching: traps are full of such URLs."""
@@ -160,12 +160,13 @@ def _is_same(text: str, other: str) -> bool:
 
 
 def by_texts(texts: LinkTexts, page: str = "") -> dict[str, Action]:
-    """Find the links of a page whose texts show that they are actions; ``page`` itself is none.
+    """Find the links of a page whose texts show that they are actions; a link to ``page`` itself is
+    not an action.
 
     A word that logs out counts alone. Any other word needs an object (a number or a query in the
     URL), and no link to the same URL may say something else. "Delete" may also be the title of an
-    article. It is one if twice as many links of the same shape have texts that are no known words.
-    "Log out" is one among :data:`_TITLED_LOG_OUT` titles.
+    article. It is a title if twice as many links of the same shape have texts that are not known
+    words. "Log out" is one among :data:`_TITLED_LOG_OUT` titles.
     """
     told: dict[str, Action] = {}
     unsure: dict[str, Action] = {}

@@ -292,7 +292,7 @@ _route = re.compile(r"%2f|[/.:]", re.IGNORECASE).split
 def _of_path(segments: list[str], parameters: list[tuple[str, str]]) -> Action | None:
     lower = [segment.lower() for segment in segments]
     for at, segment in enumerate(segments):
-        if ":" in segment:  # "Category:Delete" is a page; software's own names are known apart
+        if ":" in segment:  # "Category:Delete" is a page; software has names of its own
             continue
         first, *others = re.split("[.!]", segment)
         ending = others[-1].lower() if others else ""

@@ -31,7 +31,7 @@ LEVELS = 32
 
 
 RELEASED = 1_000
-"""Most shapes that a crawl keeps as released; to release more, release all."""
+"""A crawl keeps at most this many shapes as released; to release more, release all."""
 
 
 EVERY_SHAPE = "*"

@@ -20,16 +20,16 @@ MemberKind = Literal["worker", "broker", "logger"]
 ALL = "*"
 """Stands for all nodes in orders."""
 FORGOTTEN = "forgotten"
-"""Stands beside options in the log of orders where a node was forgotten."""
+"""The log of orders has this in place of options if a node was forgotten."""
 NODE = r"^(\*|[A-Za-z0-9][A-Za-z0-9._-]{0,99})$"
 NodeName = Annotated[str, Meta(pattern=NODE, description="Name of a node, or * for all")]
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 BEAT_SECONDS = 45.0
-"""A member is silent if it has sent nothing for so long."""
+"""A member is silent if it has sent nothing for this long."""
 FAILURES = 60
-"""Most kinds of failures that a member reports."""
+"""A member reports at most this many kinds of failures."""
 
 
 class NodeOptions(

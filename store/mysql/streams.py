@@ -21,7 +21,7 @@ from greencrawl.store.rows import Row
 
 CHUNK_ROWS = 500
 CHUNK_BYTES = 8 * 1024 * 1024
-"""Most stored bytes of a streamed chunk, whose rows are limited, too."""
+"""A streamed chunk has at most this many stored bytes; its rows are limited, too."""
 WINDOW = STEP_ROWS
 """Rows that a filtered step reads."""
 
@@ -104,8 +104,8 @@ _ORDER = "ORDER BY p.stamp, p.place, p.fingerprint"
 
 
 def window(db: Db, crawl: int, wanted: PageFilter, after: At, most: int) -> tuple[At | None, int]:
-    """Return where the next rows end, ``most`` at most, None if there are none; and how many there
-    are."""
+    """Return the end of the next rows, ``most`` at most, None if there are none; and their
+    number."""
     index, host, _ = _chosen(wanted)
     end, left = None, most
     for condition, values in _ranges(after, None):

@@ -32,7 +32,8 @@ BEFORE_SECONDS = 3.0
 """Tasks that finished this shortly before a fault may be forgotten: a node's file is up to two
 seconds old."""
 AFTER_SECONDS = 6.0
-"""In addition to the duration of a lease: so long after a fault leased tasks may be lost by it."""
+"""In addition to the duration of a lease: this long after a fault leased tasks may be lost by
+it."""
 ANY_PORT = 1
 """The places of the site do not depend on its port."""
 

@@ -28,12 +28,12 @@ REFUSED_SECONDS = 3600.0
 PATIENCE_SECONDS = 30.0
 PATIENCE_MOST_SECONDS = 3600.0
 OUTS_IN_A_ROW = 5
-"""So many logged-out pages in a row are believed, even after logins that did not help."""
+"""This many logged-out pages in a row are believed, even after logins that did not help."""
 REJECTIONS = 3
-"""The host is blocked after so many pages in a row whose credentials were refused."""
+"""The host is blocked after this many pages in a row whose credentials were refused."""
 SHORT_LIFE_MS = 60_000
 SHORT_LIVES = 10
-"""After so many short-lived logins in a row, the next ones wait like those that did not help."""
+"""After this many short-lived logins in a row, the next ones wait like those that did not help."""
 
 
 @dataclass(eq=False)

@@ -33,7 +33,7 @@ MAX_COOKIES_CHARACTERS = 65_536
 """Most characters of all cookies of a login: no request could carry more, and answers add to
 them."""
 _DIGITS = 15
-"""Most digits of a Max-Age that are read: more would be beyond any clock."""
+"""At most this many digits of a Max-Age are read: more would be beyond any clock."""
 
 _SENDABLE = re.compile(r"[\x20-\x7e\x80-\xff]*")
 

@@ -26,7 +26,7 @@ from greencrawl.schema.text.declared import policy_url
 from greencrawl.worker.extract.sources.headers import relations
 
 MAX_CHARS = 8192
-"""Most characters of directives that are read."""
+"""At most this many characters of directives are read."""
 KEPT = ("noindex", "nofollow", "noarchive", "nosnippet", "noimageindex", "noai", "noimageai")
 """Words that are kept, in this order."""
 _MEANS = {"none": ("noindex", "nofollow"), **{word: (word,) for word in KEPT}}

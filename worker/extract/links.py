@@ -26,7 +26,7 @@ READ = ("a", "area", "base", "frame", "iframe", "link", "meta", "title")
 """Elements that extraction reads."""
 
 MAX_ANCHOR = 200
-"""Most characters of a link's text that are kept."""
+"""At most this many characters of a link's text are kept."""
 
 MAX_BYTES = 32 * 1024 * 1024
 """About the most memory for the links of one page; a page that needs more is a trap.

@@ -41,7 +41,7 @@ from greencrawl.worker.extract.sources.wanted import USUAL, Wanted
 from greencrawl.worker.extract.text import compiled, html_parser, read_text, squeeze
 
 MAX_TITLE = 1000
-"""Most characters of a title that are kept."""
+"""At most this many characters of a title are kept."""
 
 _HEAD_BYTES = 1024
 

@@ -17,7 +17,7 @@ MAX_LONG_HEAD_BYTES = 256 * 1024
 MAX_HEADERS = 200
 """Most fields, without Link fields."""
 _LINK_FIELD_BYTES = 32
-"""Each Link field counts as so many bytes more."""
+"""Each Link field counts as this many bytes more."""
 MAX_FRAMING_BYTES = 128 * 1024
 """Most bytes of framing: with more than this, and than the body, an answer has tiny chunks."""
 

@@ -28,7 +28,7 @@ WAIT_SECONDS = 15.0
 DRAIN_SECONDS = 0.5
 """Most seconds that it waits while a process hands back what it holds, which people wait for."""
 SETTLE_SECONDS = 5.0
-"""For so long after an order it reports often, while it has more sessions than it may."""
+"""For this long after an order it reports often, while it has more sessions than it may."""
 UNKNOWN_SECONDS = 30.0
 """Seconds before a broker of an earlier version, which does not know the call, is asked again."""
 LEAVE_SECONDS = 2.0

@@ -23,9 +23,9 @@ PARKED_AFTER = 5
 PARKED_SECONDS = 1.0
 """Most CPU seconds that these may take."""
 CHEAP_AGAIN = 20
-"""After so many pages in a row within their grant, a host is trusted again."""
+"""After this many pages in a row within their grant, a host is trusted again."""
 BAD_NEIGHBOURS = 3
-"""If a machine (an address, or a /64 of IPv6) has so many such domains, all its hosts are
+"""If a machine (an address, or a /64 of IPv6) has this many such domains, all its hosts are
 suspected.
 
 A platform's machine has thousands of honest hosts beside a bad one.

@@ -21,7 +21,7 @@ _SINCE_SECONDS = 1_577_836_800
 """2020: so until 2051 an incarnation has no more than fourteen digits."""
 _CHANCES = 100_000
 _KEPT = 16
-"""So many are remembered: some may have died before they reached a broker."""
+"""This many are remembered: some may have died before they reached a broker."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 

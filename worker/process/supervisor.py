@@ -41,7 +41,7 @@ EX_NO_ROOM = 74
 """Exit status of a child that found its disk full: it is started again until there is room."""
 
 MAX_FALSE_STARTS = 5
-"""After so many deaths in a row before ready, the supervisor gives up."""
+"""After this many deaths in a row before ready, the supervisor gives up."""
 
 _BACKOFF_SECONDS = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0)
 _LOCK_SECONDS = 3.0

@@ -43,7 +43,7 @@ _FEW = 2
 """Up to this number, rules with the same start are tried one by one; if there are more, only those
 that may match."""
 _MANY = 500
-"""More than so many are not even tried: the budget would not suffice."""
+"""More than this many are not even tried: the budget would not suffice."""
 _LOOKED_UP = 22
 """Units, for each octet of a URL, of looking up which parts of four octets are in it."""
 _COUNTED, _SPLIT = 0.5, 90

@@ -26,8 +26,8 @@ from greencrawl.worker.robots.matching import MAX_STARS, Group, Line
 from greencrawl.worker.robots.prefixes import STEP
 
 MAX_BODY_BYTES = 500 * 1024
-"""Most bytes of a file that are read, the least that RFC 9309 section 2.5 requires; the rest is
-ignored."""
+"""At most this many bytes of a file are read, the least that RFC 9309 section 2.5 requires; the
+rest is ignored."""
 
 Verdict = Literal["parse", "allow_all", "disallow_all_for_now"]
 Kind = Literal["rules", "allow", "deny"]

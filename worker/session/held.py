@@ -49,7 +49,7 @@ class Held:
     """The greenlet that waits until the next request may be sent."""
 
     def pause(self, wait: Callable[[float | None], object], seconds: float | None) -> None:
-        """Call ``wait`` for so long, unless it is roused before."""
+        """Call ``wait`` for this long, unless it is roused before."""
         self.resting = gevent.getcurrent()
         try:
             wait(seconds)

@@ -80,7 +80,7 @@ class InHand:
         self._looker: gevent.Greenlet[[], None] | None = None
 
     def add(self, size: int) -> None:
-        """Count so many more bytes in hand, or fewer if ``size`` is negative."""
+        """Count this many more bytes in hand, or fewer if ``size`` is negative."""
         self.bytes += size
         self.taken += size
 
@@ -159,7 +159,7 @@ class Part:
         self._interrupt = interrupt
 
     def hold(self, size: int, missing: int | None) -> None:
-        """Note that it holds ``size`` bytes now; so many are ``missing``, None if unknown."""
+        """Note that it holds ``size`` bytes now; this many are ``missing``, None if unknown."""
         in_hand = self._in_hand
         if not self._listed:
             self._listed = True

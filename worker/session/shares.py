@@ -37,7 +37,7 @@ PATIENCE_SECONDS = 1.0
 """How long a session waits for its start; then its place is of use to others."""
 LONGEST_TURN_SECONDS = 300.0
 TOGETHER_SECONDS = 0.005
-"""Requests within so long are put into one call."""
+"""Requests within this long are put into one call."""
 TICK_SECONDS = 0.02
 """Seconds between two checks of waiting sessions, while there are any."""
 AGAIN_SECONDS = 0.5

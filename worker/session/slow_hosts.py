@@ -26,7 +26,7 @@ from greencrawl.worker.session.held import Held
 SLOW_SECONDS = 2.0
 """A host whose answers take longer is slow."""
 SILENT_SECONDS = 1.0
-"""An unknown host that has been silent for so long delays no others.
+"""An unknown host that has been silent for this long delays no others.
 
 From then on its session is not counted among the greenlets.
 """

@@ -11,7 +11,7 @@ from greencrawl.schema.text.encodings import standard_name
 from greencrawl.worker.sitemaps.forms import GZIP
 
 MAX_BYTES = 50 * 1024 * 1024
-"""Most bytes of a sitemap, its gzip undone, that are read, by sitemaps.org."""
+"""At most this many bytes of a sitemap, its gzip undone, are read, by sitemaps.org."""
 SLICE_BYTES = 16 * 1024
 """Bytes at a time, between which others have their turn."""
 MAX_MEMBERS = 64

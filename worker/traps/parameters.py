@@ -16,10 +16,10 @@ from greencrawl.worker.traps.queries import LIST_PAGES, SHOWN, without
 from greencrawl.worker.traps.shapes import Shape
 
 _TESTS, _GENERIC_TESTS = 3.0, 4.0
-"""After so many equal pages without a parameter of this value, or without the parameter at all, it
-makes no difference."""
+"""After this many equal pages without a parameter of this value, or without the parameter at all,
+it makes no difference."""
 _KEY_TESTS, _NEVER = 4.0, 6.0
-"""After so many pages with a known number and nothing new, such pages count as one.
+"""After this many pages with a known number and nothing new, such pages count as one.
 
 The second number speaks against this when one has something new.
 """

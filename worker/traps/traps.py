@@ -33,13 +33,14 @@ The least recently used host makes room.
 _LEAST = 4
 """Pages of a host before a record is handed on."""
 _REPACK = 1.5
-"""A host without traps hands its record on when it has so many times more pages."""
+"""A host without traps hands its record on when it has this many times more pages."""
 
 
 _YOUNG, _REPACK_LEARNT = 256, 0.125
 """When the record of a host is handed on with what was learnt, before anything is parked.
 
-First after so many pages, then whenever they are more by this share.
+The first time is after the first number of pages, then whenever there are more by the second, a
+share.
 """
 
 
@@ -387,7 +388,7 @@ NO_JUDGE: Judge = _NoJudge()
 def _beyond_host_pages(
     state: HostTraps, fetched: int, url: str, which: str = "host_pages"
 ) -> Parked | None:
-    """Park a URL of a host if so many were ``fetched``; return None once that was released."""
+    """Park a URL of a host if this many were ``fetched``; return None once that was released."""
     shape = f"{url[: url.index('/', 8)]}/{{all}}"
     if shape in state.released:
         return None

@@ -41,27 +41,28 @@ _RANKED = 200
 """Links of a page that are ranked by their shapes, if some are to come last."""
 _KINDS = 64
 _FRESH, _FEW, _ASKED = 32, 4, 8
-"""New links of one page that are read. If there are more links, only every second, third … is read,
-and fewer for a page with new text, which proves enough; so many others with a query are also
-read."""
+"""The number of new links of one page that are read. If there are more links, only every second,
+third … is read. For a page with new text the second number is enough. In addition, the third number
+of links with a query are read."""
 _EVERY = 128
 """How often the links of a settled shape's pages are read, if no shape of the host is poor. Links
 that lead to a new query are always read."""
 _CLAIMS = 20
-"""After so many pages credited for leading to a shape of which nothing was fetched since, one of
+"""After this many pages credited for leading to a shape of which nothing was fetched since, one of
 its URLs is fetched early."""
 _FADES = 0.8
-"""A shape that leads to shapes that lead on counts so much less; otherwise shapes that lead to each
-other would support each other for ever."""
+"""A shape that leads to shapes that lead on counts less by this factor; otherwise shapes that lead
+to each other would support each other for ever."""
 _TRIES = 4
 """Pages of a host in which marks of software are searched for, once it shows its links."""
 _SAME_ASKED, _SAME, _DEPTHS = 2, 4, 5
-"""Limits of pages with the same text, beyond which the text is no page's own. They are: pages if
-the last has a query, pages if it has none, depths of their folders."""
+"""Limits for pages with the same text; beyond them the text does not belong to one page. They are:
+pages if the last has a query, pages if it has none, depths of their folders."""
 _BOTTOM = 7
 """The number of depths beyond which not even a name of its own counts for a page."""
 _LONG_TEXT, _BRED = 512, 3
-"""Bytes of a text that is no list's, and pages with it, found on others of it, that tell."""
+"""A text of this many bytes is not that of a list; this many pages with it, found on each other,
+are a trap."""
 _PATTERNS = 2
 """Queries of a path that are judged like unknown ones."""
 _FIRST = 3
@@ -86,7 +87,7 @@ class Witness:
     ) -> None:
         """Run :meth:`note` for a page of a settled shape.
 
-        If it has new text it is counted, and that is all, except for one page in so many.
+        If it has new text, it is only counted, except for one page in :data:`_EVERY`.
         """
         links = row.links
         known = state.yields.sums.get(shape.name)

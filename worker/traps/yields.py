@@ -40,7 +40,7 @@ GOOD = 0.25
 """About what share of its last fetches must have yielded for a shape to be good."""
 _PACE = 0.25
 KNOWN_AFTER = 3
-"""After so many fetches it is known whether a shape yields."""
+"""After this many fetches it is known whether a shape yields."""
 
 SHAPES, PACKED_SHAPES = 160, 56
 """Shapes of one host that are remembered, and that go along to other workers."""
@@ -65,10 +65,10 @@ _SETTLED = 8
 _GRANTED = -1.0
 """A shape with a lower score has yielded, lately or often."""
 _DROUGHT = 6
-"""After so many pages without new text, pages of a shape that ends in a number count against it. It
-does not matter whether they lead anywhere."""
+"""After this many pages without new text, pages of a shape that ends in a number count against it.
+It does not matter whether they lead anywhere."""
 _OFTEN, _OFTEN_WEIGHT = 8, 2.5
-"""From so many pages of several shapes with one text – a form, an error – on, another counts
+"""From this many pages of several shapes with one text – a form, an error – on, another counts
 more."""
 _STEPS = 4
 """Pages on the way to an article that are credited: years lead to months, days, articles."""

@@ -32,7 +32,7 @@ ASK_SECONDS = 0.25
 """Seconds between two attempts of :meth:`Duties.take` at a duty that another holds."""
 
 KEPT_SECONDS = 10.0
-"""One that was given up a moment ago is said to be taken when it was kept for so long."""
+"""One that was given up a moment ago is said to be taken when it was kept for this long."""
 ENDED_SECONDS = 0.25
 """How late a caller that waits for a duty may see that the wait is over."""
 

@@ -44,7 +44,7 @@ SLACK_MS = 20
 DRIFT_MS_PER_SECOND = 0.5
 """How fast two clocks may drift apart, at most, while a time server adjusts one of them."""
 LONG_SECONDS = 60.0
-"""After so long without a reading the time is read, even without another call to the node."""
+"""After this long without a reading the time is read, even without another call to the node."""
 SLOW_SECONDS = 0.5
 """Seconds from sending to reading; after a slower exchange a clock is rather set too far back."""
 READINGS = 3

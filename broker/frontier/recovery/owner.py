@@ -7,7 +7,7 @@ from greencrawl.broker.frontier.nodes.lua_scripts import CLOCK
 from greencrawl.broker.frontier.nodes.node import Node
 
 STALLED_MS = 10_000
-"""Another broker takes over a replay that put nothing in for so long."""
+"""Another broker takes over a replay that put nothing in for this long."""
 
 _FIELDS = "'state', 'epoch', 'clean', 'owed', 'offset', 'used', 'gap', 'jumps', 'parts', 'run'"
 _NOW = f"""{CLOCK}

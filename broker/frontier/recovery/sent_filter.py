@@ -13,7 +13,7 @@ from greencrawl.schema.net.urls import CANONICALISER, fingerprint
 from greencrawl.schema.records import Admission
 
 MOST_BYTES = 256 * 1024 * 1024
-"""Most bytes of a process: nodes that are refilled at the same time share them."""
+"""A process uses at most this many bytes: nodes that are refilled at the same time share them."""
 LEAST_SLOTS = 1 << 12
 SLOTS_A_PAGE = 16
 """Slots for each page: for the URLs that it is the first to link to, and some room.

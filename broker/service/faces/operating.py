@@ -33,7 +33,7 @@ class Missing(HttpProblem):
 
 
 AGAIN = 1000
-"""Most pages that are asked for again at once."""
+"""At most this many pages are asked for again at once."""
 
 
 def pause(service: Service, name: str) -> Crawl:

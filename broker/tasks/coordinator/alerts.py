@@ -25,15 +25,15 @@ LASTS_SECONDS: dict[AlertKind, float] = {
 }  # fmt: skip
 """How long each has to last before it is told."""
 CALM_SECONDS = 30.0
-"""An alert is over if its reason was not seen for so long."""
+"""An alert is over if its reason was not seen for this long."""
 OPEN = 500
 """Most alerts that are open at once: further ones are only logged."""
 FULL = 0.9
 """The used share of a disk from which it counts as full."""
 FORGOTTEN_MS = 7 * 86_400_000
-"""A node that has been lost for so long is not reported any more."""
+"""A node that has been lost for this long is not reported any more."""
 REPLACED_MS = 120_000
-"""A broker that started so long before another was noted as lost may have replaced it."""
+"""A broker that started this long before another was noted as lost may have replaced it."""
 HOOK_PAGES = 10
 """How many pages are judged together to tell whether a hook fails; fewer if a crawl has ended with
 no more."""

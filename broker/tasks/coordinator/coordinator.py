@@ -50,11 +50,11 @@ The broker that should have it sees that before the next one has waited for a se
 RANK_SECONDS = 1.0
 """How much longer each broker waits than the one before it."""
 RANKS = 8
-"""A broker waits for at most so many others."""
+"""A broker waits for at most this many others."""
 CHECK_SECONDS = 15.0
 """Seconds between two checks of the members, and of possible alerts."""
 LOST_SECONDS = 60.0
-"""A silent member counts as lost after so long."""
+"""A silent member counts as lost after this long."""
 CUT_SECONDS = 10.0
 """How long the duty is left to others if Redis nodes do not answer here."""
 HOUR_SECONDS = 3600.0
@@ -64,7 +64,7 @@ TOGETHER = 32
 ROWS = 100
 """Samples in one transaction."""
 STILL_MINUTES = 5
-"""After so many minutes a still crawl is counted again.
+"""After this many minutes a crawl without changes is counted again.
 
 Still means: nothing is leased, and nothing has changed since the last count. To count a hundred of
 them every minute would cost Redis as much as all else in an idle system.

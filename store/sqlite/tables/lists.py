@@ -22,7 +22,7 @@ from greencrawl.store.tables.sql import LAST
 
 CHUNK_ROWS = 500
 CHUNK_BYTES = 8 * 1024 * 1024
-"""Most compressed bytes of a streamed chunk, whose rows are limited, too."""
+"""A streamed chunk has at most this many compressed bytes; its rows are limited, too."""
 
 WINDOW = STEP_ROWS
 """Rows that a filtered step reads."""
@@ -145,7 +145,7 @@ def _windows(
     """Yield rows of ``sql`` from the number ``first`` on; the number is in ``column``.
 
     ``sql`` takes the first of ``given``, the two ends of a window, and the second of ``given``. If
-    a step may read only so many rows, ``bound`` is a statement that finds the last number of the
+    a step may read only this many rows, ``bound`` is a statement that finds the last number of the
     window and its number of rows; it takes the first of ``given`` and a start.
     """
     numbers, most = bound

@@ -22,7 +22,7 @@ MARKS = {
         "WHERE (stamp, id) > (?, ?) ORDER BY stamp, id"
     ),
 }
-"""Queries for what is settled, each table in order of its stamps."""
+"""Queries for settled rows, each table in order of its stamps."""
 
 LINKS = (
     "SELECT stamp, id, crawl, links FROM pages "

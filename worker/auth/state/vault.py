@@ -36,7 +36,7 @@ log = logger("worker")
 
 CLAIM_SECONDS = 90.0
 SPARE_SECONDS = 30.0
-"""A claim is renewed before each request, and lasts so long after the longest request."""
+"""A claim is renewed before each request, and lasts this long after the longest request."""
 PURPOSE = "logins"
 KEEP_SECONDS = 90 * 24 * 3600
 """How long the frontier keeps a grant; files keep it longer, and put it back."""

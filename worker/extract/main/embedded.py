@@ -24,7 +24,7 @@ from greencrawl.worker.extract.main.names import fold
 from greencrawl.worker.extract.text import html_parser
 
 MOST_DATA = 2 * 1024 * 1024
-"""Most characters of a page's scripts that are read, and of the tree's source."""
+"""At most this many characters of a page's scripts are read, and of the tree's source."""
 MOST_VALUES = 20_000
 """Most texts, objects and lists of a page that are read."""
 _BETWEEN_LOOKS = 16

@@ -19,7 +19,7 @@ MODEL = Path(__file__).with_name("model.bin")
 """The file that ``python -m greencrawl.worker.extract.train`` wrote."""
 
 MOST_BLOCKS = 16384
-"""Most blocks of a page that are read; reading also ends at its 65,536th element."""
+"""At most this many blocks of a page are read; reading also ends at its 65,536th element."""
 
 
 NO_MAIN_TEXT = "that needs the part in C: `python -m greencrawl.worker.extract.compile` makes it"
@@ -30,7 +30,7 @@ SHELL_SIGNS = 600
 _LEAST_SIGNS = 200
 _LEAST_SECONDS = 1e-6
 _TIMES_SHOWN = 2
-"""Main text from data must be at least so many times as long as all that the page shows."""
+"""Main text from data must be at least this many times as long as all that the page shows."""
 _DENSE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 """Characters of Han, kana and Hangul, which count three: they are words, or half words."""
 

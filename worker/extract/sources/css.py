@@ -16,7 +16,7 @@ from greencrawl.schema.text.encodings import decode, standard_name
 from greencrawl.worker.extract.charset import declared
 
 MOST_BYTES = 1024 * 1024
-"""Most bytes of a style sheet that are read."""
+"""At most this many bytes of a style sheet are read."""
 MOST_TOKENS = 100_000
 """Most comments, strings and URLs of a style sheet that are read."""
 

@@ -11,7 +11,7 @@ from greencrawl.schema.net.urls import resolved
 from greencrawl.worker.extract.links import live
 
 MOST_REFERENCES = 20_000
-"""Most references of a page that are read, all sources together."""
+"""At most this many references of a page are read, all sources together."""
 MOST_CHARACTERS = 4 * 1024 * 1024
 """Most characters of their URLs: otherwise a long base would make 160 MB of a small page."""
 MOST_ELEMENTS = 50_000
