@@ -48,7 +48,7 @@ ATTEMPT = (
 FINAL = "crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail, shape"
 FINAL_READ = f"id, {FINAL}"
 SHAPE_CHARS = 300
-"""Most characters of a shape's name."""
+"""The name of a shape has at most this many characters."""
 
 LEAST, _MAX = -(2**63), 2**63 - 1
 # bytes of input whose compressed copies exist at the same time

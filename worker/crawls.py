@@ -37,7 +37,7 @@ log = logger("worker")
 TRY_AGAIN_SECONDS = 20.0
 """Seconds between two attempts to import a crawl's code."""
 REFUSALS = 100
-"""Most crawls that a lease names as refused."""
+"""A lease names at most this many crawls as refused."""
 
 
 class CrawlSource(Protocol):
@@ -158,7 +158,8 @@ class Refused(GreencrawlError):
 
 
 MOST = 32
-"""Most crawls that a process has ready; each remembers the verdicts of its scope, some MB."""
+"""A process has at most this many crawls ready; each remembers the verdicts of its scope, some
+MB."""
 IDLE_SECONDS = 300.0
 """A crawl without a session for this long is dropped; it is read again if it comes back."""
 

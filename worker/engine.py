@@ -279,7 +279,8 @@ class Engine:
         )
 
     def _reconcile(self, idle: tuple[str, ...] = (), *, leaving: bool = False) -> None:
-        """Tell what is held, so that all else that this process or the dead were given is released.
+        """Report the held sessions, so that all other sessions of this process or of the dead are
+        released.
 
         It waits for a broker, and for as long as another worker uses this one's name. ``idle``:
         sessions of an earlier process without a request under way. A node that is away is told

@@ -34,10 +34,11 @@ its 4 MB.
 """
 
 MAX_REDIRECTS = 10
-"""Most redirects in a row: half of browsers' 20; more than RFC 9110's historical five."""
+"""At most this many redirects in a row are followed: half of browsers' 20, and more than RFC 9110's
+historical five."""
 
 MAX_SKIPPED = 1000
-"""Most skipped links of one page, those that log out or change something, that are noted."""
+"""At most this many skipped links of one page, which log out or change something, are noted."""
 
 _VERDICTS = 20_000
 _LONG = 500

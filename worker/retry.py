@@ -46,7 +46,7 @@ PATIENCE = 4
 """A URL gets this many times its tries as long as each answer says when to come back."""
 MAX_RETRY_AFTER = 7 * 86_400.0
 MAX_WAIT = 86_400.0
-"""Longest wait of one URL in seconds; a host's block may be longer."""
+"""The longest wait of one URL in seconds; a host's block may be longer."""
 
 _MINUTE = 60.0
 _HOUR = 3600.0

@@ -34,7 +34,8 @@ from typing import NamedTuple
 from greencrawl.worker.delivery.writer import BATCH_PAGES, BATCHES, LINGER_SECONDS
 
 FULL = BATCH_PAGES * BATCHES
-"""Most pages in a batch: all pages that a worker has under way at once are sent in one commit."""
+"""A batch has at most this many pages: all pages that a worker has under way at once are sent in
+one commit."""
 SMALL_CORES = 0.01
 """Below this CPU the absolute error of a sample counts, above it the relative error."""
 SCARCE = 3.0

@@ -36,7 +36,7 @@ HEAD_SECONDS = 10.0
 """Seconds for a request's line and header fields, from the first byte; from its start on a new
 connection."""
 REST_SECONDS = 120.0
-"""Most seconds between two requests of a connection."""
+"""At most this many seconds pass between two requests of a connection."""
 LEAST_RATE = 16 * 1024
 """Least bytes a second, on average after some grace, in which a body must come and an answer be
 read."""
@@ -88,7 +88,7 @@ class Connection:
         return not look.poll(0)
 
     def shut(self) -> None:
-        """Shut it: whoever reads or writes it sees its end.
+        """Shut it down: its reader and its writer see its end.
 
         This is done on the socket below TLS, since a TLS socket would lose its state while it is
         read.

@@ -244,7 +244,9 @@ class DeadQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The query of the list of dead letters."""
 
     crawl: CrawlName
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Most dead letters in an answer")] = 100
+    limit: Annotated[
+        int, Meta(ge=1, le=1000, description="At most this many dead letters in an answer")
+    ] = 100
     after: Cursor = ""
 
 
@@ -252,7 +254,7 @@ class ParkedQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The query of the list of shapes that URLs are parked by."""
 
     crawl: CrawlName
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Most shapes")] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="At most this many shapes")] = 100
 
 
 class HooksQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -261,7 +263,9 @@ class HooksQuery(Struct, frozen=True, forbid_unknown_fields=True):
     crawl: CrawlName
     function: Annotated[str, Meta(max_length=64, description="on_page, links or request")]
     message: Annotated[str, Meta(max_length=1000, description="The message, as the counts show it")]
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Most pages in an answer")] = 100
+    limit: Annotated[
+        int, Meta(ge=1, le=1000, description="At most this many pages in an answer")
+    ] = 100
     after: Cursor = ""
 
 
@@ -281,7 +285,9 @@ class PagesQuery(Struct, frozen=True, forbid_unknown_fields=True):
             description="Only pages whose URL, title or text this regular expression (RE2) matches",
         ),
     ] = ""
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Most pages in an answer")] = 100
+    limit: Annotated[
+        int, Meta(ge=1, le=1000, description="At most this many pages in an answer")
+    ] = 100
     after: Cursor = ""
 
 
@@ -289,7 +295,9 @@ class ChangesQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The query of the list of changes."""
 
     since: Annotated[str, Meta(min_length=1, max_length=60, description=f"Since when: {SINCE}")]
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Most changes in an answer")] = 100
+    limit: Annotated[
+        int, Meta(ge=1, le=1000, description="At most this many changes in an answer")
+    ] = 100
     after: Cursor = ""
 
 
@@ -333,7 +341,7 @@ class SamplesQuery(Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(max_length=60, description=f"Only points from this time on: {SINCE}; default: all"),
     ] = ""
-    points: Annotated[int, Meta(ge=2, le=5000, description="Most points")] = 1000
+    points: Annotated[int, Meta(ge=2, le=5000, description="At most this many points")] = 1000
 
 
 class StatsQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -389,7 +397,9 @@ class OrdersLogQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     member: Annotated[str, Meta(max_length=100, description="Only orders of this node")] = ""
     crawl: Annotated[str, Meta(max_length=64, description="Only changes of this crawl")] = ""
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Most entries in an answer")] = 100
+    limit: Annotated[
+        int, Meta(ge=1, le=1000, description="At most this many entries in an answer")
+    ] = 100
     before: Annotated[
         Count,
         Meta(description="`next` of the previous answer; default: begin with the latest entry"),

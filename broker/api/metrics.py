@@ -31,7 +31,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10
 """Bounds in seconds; the upper ones are for long polls."""
 
 MOST_CRAWLS = 100
-"""Most crawls whose counters are served: the active ones first, then the latest."""
+"""The counters of at most this many crawls are served: the active ones first, then the latest."""
 
 COUNTERS = {
     "admitted": ("admitted_urls", "URLs that were ever queued"),

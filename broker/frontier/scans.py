@@ -36,7 +36,7 @@ STILL_MS = 60_000
 """When a crawl has no lease in a partition, this is noted there for this long."""
 
 Counts = dict[int, dict[int, list[Any]]]
-"""By crawl and partition: an answer of ``lua/crawls/count.lua``."""
+"""Crawl → partition → the answer of ``lua/crawls/count.lua``."""
 
 
 class Scans:

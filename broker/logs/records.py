@@ -18,7 +18,7 @@ MOST_LINE_BYTES = 32 * 1024
 """A longer line is shortened by its process, and refused by a logger."""
 
 POST_BYTES = 512 * 1024
-"""Most bytes of lines in one post; one post is sent a second."""
+"""A post has lines of at most this many bytes; one post is sent a second."""
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
 Sequence = Annotated[int, Meta(ge=0, le=2**62)]
@@ -100,7 +100,9 @@ class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         ),
     ] = ""
     url: Annotated[str, Meta(max_length=2000, description="Only lines that contain this text")] = ""
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Most lines in an answer")] = 200
+    limit: Annotated[
+        int, Meta(ge=1, le=1000, description="At most this many lines in an answer")
+    ] = 200
     newest: Annotated[
         bool, Meta(description="The last lines, not the first; `next` leads to earlier ones")
     ] = False

@@ -46,9 +46,9 @@ JOINED_MOST = 5000
 """At most this many members are remembered to have joined; beyond that the oldest is looked up
 again."""
 NO_ROW = -1
-"""In place of the incarnation of a member whose row could not be written."""
+"""It replaces the incarnation of a member whose row could not be written."""
 LOST = "lost"
-"""Why a member is gone that has not said so."""
+"""The reason of a member that is gone without saying so."""
 
 Announce = Callable[[bytes, Collection[int]], None]
 
@@ -58,7 +58,7 @@ class UnknownNode(GreencrawlError, LookupError):
 
 
 class NodeStays(GreencrawlError):
-    """Raised for a node that is to be forgotten, and is there or not known to be gone."""
+    """Raised if a node must not be forgotten: it is there, or nobody knows that it is gone."""
 
 
 class Members:

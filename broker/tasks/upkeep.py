@@ -45,7 +45,7 @@ NOTED_SLACK_SECONDS = 0.5
 CUT_LOOK_SECONDS = 1.0
 """Seconds between two checks whether such a node answers."""
 CUT_SECONDS = 3.0
-"""How long the duty is left to others then."""
+"""Then the duty is left to others for this long."""
 TICK_SECONDS = 1.0
 """Seconds between two steps of the store's clock while the frontier is in use."""
 TOGETHER = 32

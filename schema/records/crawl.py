@@ -78,8 +78,8 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Meta(
             ge=0,
             le=1_000_000,
-            description="Most links between a seed and a page, counted when its URL is first "
-            "found; 0: seeds only",
+            description="At most this many links between a seed and a page, counted when its URL "
+            "is first found; 0: seeds only",
         ),
     ] = 50
     max_pages: Annotated[
@@ -103,13 +103,16 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     ] = "on"
     host_pages: Annotated[
         Count,
-        Meta(description="Most fetches from one host; further URLs are parked; 0: no limit"),
+        Meta(
+            description="At most this many fetches from one host; further URLs are parked; 0: no "
+            "limit"
+        ),
     ] = 0
     shape_pages: Annotated[
         Count,
         Meta(
-            description="Most fetches of URLs of one shape at a host; further URLs are parked; 0: "
-            "no limit"
+            description="At most this many fetches of URLs of one shape at a host; further URLs "
+            "are parked; 0: no limit"
         ),
     ] = 0
     max_body_bytes: Annotated[
@@ -148,19 +151,22 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     address_rate: Annotated[
         Seconds | None,
         Meta(
-            description="Most requests a second to one address (IPv4, or a /64 of IPv6), over all "
-            "of its hosts and all workers; 0: no limit"
+            description="At most this many requests a second to one address (IPv4, or a /64 of "
+            "IPv6), over all of its hosts and all workers; 0: no limit"
         ),
     ] = None
     address_connections: Annotated[
         Count | None,
-        Meta(description="Most connections to one address, over all workers; 0: no limit"),
+        Meta(
+            description="At most this many connections to one address, over all workers; 0: no "
+            "limit"
+        ),
     ] = None
     domain_rate: Annotated[
         Seconds | None,
         Meta(
-            description="Most requests a second to one registrable domain, over all of its hosts "
-            "and all workers; 0: no limit"
+            description="At most this many requests a second to one registrable domain, over all "
+            "of its hosts and all workers; 0: no limit"
         ),
     ] = None
     tries: Annotated[

@@ -48,7 +48,8 @@ class NodeOptions(
     requests_per_second: Annotated[
         Annotated[float, Meta(ge=0, le=100_000)] | None,
         Meta(
-            description="Most requests a second of all processes of a worker together; 0: no limit",
+            description="At most this many requests a second of all processes of a worker "
+            "together; 0: no limit",
         ),
     ] = None
     paused: Annotated[

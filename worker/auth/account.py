@@ -55,7 +55,7 @@ class Account:
     busy: bool = False
     done: Event = field(default_factory=Event)
     accepted: bool = False
-    """Whether any answer showed that we are logged in."""
+    """Whether an answer showed that we are logged in."""
     outs: int = 0
     """How many answers in a row showed that we are logged out."""
     in_vain: int = 0

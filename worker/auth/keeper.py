@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from greencrawl.worker.session.fetcher import Visit
 
 _CONTEXTS, _IDLE_SECONDS = 1000, 86_400.0
-"""Most crawls whose accounts are kept, and how long after their last use.
+"""The accounts of at most this many crawls are kept, and for this long after their last use.
 
 So a login that a site has refused is not tried again soon.
 """

@@ -58,7 +58,7 @@ MARGIN = 0.1
 MARGIN_MOST_SECONDS = 60.0
 """A grant is renewed before it expires: by a tenth of its life, a minute at most."""
 MAX_BODY_BYTES = 2 * 1024 * 1024
-"""Most bytes of an answer to a login's request."""
+"""An answer to a login's request may have this many bytes."""
 
 
 class LoginParts(NamedTuple):
@@ -142,7 +142,7 @@ class Logins:
             account.done.set()
 
     def _wait(self, visit: Visit, event: Event, seconds: float) -> None:
-        """Wait for ``event`` for at most so long, and do errands for our host."""
+        """Wait for ``event`` for at most this time, and do errands for our host."""
         gevent.wait([event, self._stopping], seconds, count=1)
         visit.rest(0.0)
         self.parts.errands.serve(visit)

@@ -29,7 +29,7 @@ MAX_ANCHOR = 200
 """At most this many characters of a link's text are kept."""
 
 MAX_BYTES = 32 * 1024 * 1024
-"""About the most memory for the links of one page; a page that needs more is a trap.
+"""The links of one page may take about this much memory; a page that needs more is a trap.
 
 Otherwise a long base before many short references would make gigabytes of a small page.
 """

@@ -146,7 +146,7 @@ class Downloader:
 
         Any status comes back as ``Fetched``; ``greencrawl.worker.retry.classify`` judges it. Once
         the head of an answer other than 2xx is there, its status is the answer: if the body then
-        breaks off, what came of it is kept, marked as truncated. ``headers`` are sent besides Host,
+        breaks off, its first part is kept, marked as truncated. ``headers`` are sent besides Host,
         Accept-Encoding and, with a ``body``, Content-Length. ``deadline`` is a value of the
         monotonic clock. ``caps`` are those of the gate, if there is one. ``watch`` gets a function
         that ends the request while no part of its answer has come. ``pack``: a large body may come

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from greencrawl.worker.session.fetcher import Visit
 
 MOST_REQUESTS = 20
-"""Most requests of a kernel for one task."""
+"""A kernel sends at most this many requests for one task."""
 MOST_SENT_BYTES = 2 * 1024 * 1024
-"""Most bytes of the body of one request."""
+"""The body of one request has at most this many bytes."""
 METHODS = frozenset({"GET", "HEAD", "POST"})
 
 

@@ -11,7 +11,7 @@ from greencrawl.schema.records import Admission, Directives, FailureKind, Link, 
 from greencrawl.worker.link_checker import MAX_LINKS
 
 MAX_NEEDED = 500
-"""Most URLs that one style sheet needs."""
+"""At most this many URLs of one style sheet are kept."""
 
 
 class Reading(Struct, kw_only=True, omit_defaults=True):

@@ -40,7 +40,7 @@ _LONG_BYTES = 32 * 1024
 _LARGE_BYTES = 1024 * 1024
 _GZIP, _GZIP_MAGIC = 31, b"\x1f\x8b"
 SITEMAP_SECONDS = 5.0
-"""Most CPU seconds of a sitemap; one of 50 MB with 50,000 URLs takes two."""
+"""A sitemap may take this many CPU seconds; one of 50 MB with 50,000 URLs takes two."""
 
 
 def _pack(visit: Visit, fetched: Fetched) -> None:

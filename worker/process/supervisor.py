@@ -200,8 +200,7 @@ class Supervisor:
         absent = [child.start_at for child in self._children if child.process is None]
         until_start = min(absent, default=inf) - self._clock()
         received = signal.sigtimedwait(_WATCHED, max(0.0, min(self._look, until_start)))
-        # Thawed after longer than it was to wait, CPython returns a record that nothing has filled
-        # in.
+        # After a freeze that is longer than the wait, CPython returns a record without values.
         if received is None or received.si_signo not in (signal.SIGTERM, signal.SIGINT):
             return
         if self._stopping_since is None:

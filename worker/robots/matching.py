@@ -45,10 +45,10 @@ that may match."""
 _MANY = 500
 """More than this many are not even tried: the budget would not suffice."""
 _LOOKED_UP = 22
-"""Units, for each octet of a URL, of looking up which parts of four octets are in it."""
+"""The look-up of parts of four octets in a URL costs this many units an octet."""
 _COUNTED, _SPLIT = 0.5, 90
-"""Units for each octet of a URL, to count a letter in it; and for each match, to note what
-follows."""
+"""To count a letter in a URL costs this many units an octet; to note what follows a match costs the
+second number."""
 _SORTED = 50
 """Units for each wildcard that was found in this way."""
 _CUT = 1 << 31

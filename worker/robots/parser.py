@@ -273,7 +273,8 @@ def verdict_for(status: int) -> Verdict:
     """Return what the final HTTP status of robots.txt means, RFC 9309 section 2.3.1.
 
     2xx: read it. 4xx ("unavailable"), and redirects beyond those that are followed: anything may be
-    fetched. 429, 5xx and no answer at all (0), "unreachable": nothing may, until it is tried again.
+    fetched. 429, 5xx and no answer at all (0), "unreachable": nothing may be fetched until the next
+    try.
     """
     if 200 <= status < 300:
         return "parse"

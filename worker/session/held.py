@@ -77,8 +77,8 @@ class Held:
 
     @property
     def lost(self) -> bool:
-        """Return whether another worker may hold the host: then nothing more is asked or reported
-        of it."""
+        """Return whether another worker may hold the host: then this one sends no more requests and
+        reports for it."""
         return self.ended == "stale"
 
 

@@ -29,7 +29,7 @@ RESERVE_BYTES = 22 * 1024 * 1024
 bodies."""
 SMALL_BYTES = 256 * 1024
 LITTLE_BYTES = 16 * 1024
-"""So much is received before anything is known of a body; no request is ended for less."""
+"""This much is received before anything is known about a body; no request is ended for less."""
 WAKE_SECONDS = 0.05
 LOOK_SECONDS = 0.5
 """How long a request is watched before it is judged."""

@@ -115,7 +115,7 @@ class Pace:
             self._succeeded(answer.elapsed_ms / 1000)
 
     def slow_down(self, seconds: float) -> None:
-        """Wait so much longer between requests, up to :data:`MAX_ADAPTIVE_DELAY`.
+        """Wait this much longer between requests, up to :data:`MAX_ADAPTIVE_DELAY`.
 
         Successes reduce it again, as they reduce the effect of strain.
         """

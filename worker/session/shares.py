@@ -231,8 +231,8 @@ class Shares:
         connecting: _Place | None = None
         try:
             for name, shown, starts, most in wanted:
-                # Not before its turn: a place that nobody has or waits for is forgotten, and two of
-                # one name would each have its share.
+                # Do not do it before its turn: a place that nobody has or waits for is forgotten,
+                # and then two places of one name would have a share each.
                 place = self._place(name, shown, starts, most)
                 opens = connect and not name.startswith("d:")
                 self._enter(place, make_room if opens else None, deadline, starts)

@@ -31,7 +31,7 @@ SILENT_SECONDS = 1.0
 From then on its session is not counted among the greenlets.
 """
 SLOW_SHARE = 2
-"""Most slow sessions per greenlet."""
+"""There are at most this many slow sessions for each greenlet."""
 FRESH_SHARE = 0.5
 """The share of the greenlets for unknown hosts that replace silent ones."""
 REST_SECONDS = 20.0
@@ -40,7 +40,7 @@ REST_SECONDS = 20.0
 An unknown host rests for less if few others wait.
 """
 STRAINED_SECONDS = 1.0
-"""A host whose delay exceeds the least one by so much has been slow, or has failed."""
+"""A host whose delay exceeds the least one by this much has been slow, or has failed."""
 _MOST_HOSTS = 10_000
 _NO_ROOM = "it found no room: too many slow or unknown hosts are being fetched from"
 

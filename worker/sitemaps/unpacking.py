@@ -15,7 +15,7 @@ MAX_BYTES = 50 * 1024 * 1024
 SLICE_BYTES = 16 * 1024
 """Bytes at a time, between which others have their turn."""
 MAX_MEMBERS = 64
-"""Most members of one gzip file."""
+"""A gzip file has at most this many members."""
 
 _MARKS = (
     (b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"),

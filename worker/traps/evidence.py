@@ -25,7 +25,7 @@ HINTS = {
     "search": "it is a search of the site",
     "session": "its URLs differ in a session's id",
 }
-"""Unusual signs of a shape before any of its URLs was fetched."""
+"""Unusual features of a shape, known before any of its URLs was fetched."""
 HINT_SCORES = {
     "repeats": 4.5,
     "far": 3.0,

@@ -44,9 +44,9 @@ class HostTraps(Struct, gc=False):
     packed: int = 0
     """Pages in the record that was last handed on, or taken over."""
     shift: int = 0
-    """How many samples its longer pages have; see ``Novelty.look``."""
+    """The number of samples of its longer pages; see ``Novelty.look``."""
     changed: bool = False
-    """Whether something was ``learnt`` since, or something that parks or releases shapes."""
+    """Whether anything was ``learnt`` since, or anything that parks or releases shapes."""
     learnt: bool = False
     asks: bool = False
     """Whether a link with a query was met: such a host may have a page at several URLs."""

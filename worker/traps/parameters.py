@@ -33,7 +33,7 @@ _FIRST = ("0", "1")
 def plain_of(state: HostTraps, novelty: Novelty, shape: Shape, url: str) -> tuple[str, str]:
     """Return a URL without parameters that make no difference, and their names.
 
-    Two times "" if it has none, or if the shorter URL is not known.
+    Return ("", "") if it has none, or if the shorter URL is not known.
     """
     sums = state.yields
     if not sums.parameters:

@@ -19,7 +19,7 @@ from zlib import crc32
 from greencrawl.worker.traps.queries import LIST_PAGES, SEARCHES, params_of, plain, repeated
 
 LONGEST = 300
-"""Most characters of a shape's name."""
+"""The name of a shape has at most this many characters."""
 
 _LIMITS = (20, 10, 6, 4, 4, 4, 4)
 """Number of words of one folder that are kept separate, by its depth; deeper folders are all

@@ -242,7 +242,7 @@ class Traps:
     def _variant(self, state: HostTraps, shape: Shape, url: str) -> Parked | None:
         """Say whether its URL differs from a known one only by parameters that make no difference.
 
-        Do not if the URL itself was fetched: that process may have died.
+        A URL that was fetched itself does not count: its process may have died.
         """
         if self._novelty.met(url, state.seed + DONE):
             return None

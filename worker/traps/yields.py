@@ -37,13 +37,13 @@ _LEAST, _TRUSTED = 4.0, 12.0
 _ODD_LEAST = 0.0
 """The lowest score of a shape with odd characters in its URL: it is never trusted."""
 GOOD = 0.25
-"""About what share of its last fetches must have yielded for a shape to be good."""
+"""A shape is good if about this share of its last fetches yielded."""
 _PACE = 0.25
 KNOWN_AFTER = 3
 """After this many fetches it is known whether a shape yields."""
 
 SHAPES, PACKED_SHAPES = 160, 56
-"""Shapes of one host that are remembered, and that go along to other workers."""
+"""Shapes of one host that are remembered, and that go to other workers with the host."""
 SECTIONS, PACKED_SECTIONS = 128, 32
 PARAMETERS = 128
 """Parameters, and values of them, of one host that are remembered."""
@@ -365,7 +365,8 @@ class Yields:
     # -- parameters that do not matter
 
     def parameter(self, key: str) -> float:
-        """Return how much suggests that a parameter, or a value of it, makes no other page."""
+        """Return the weight of the evidence that a parameter, or a value of it, makes no
+        difference."""
         return self.parameters.get(crc32(key.encode("utf-8", "replace")), 0.0)
 
     def weigh_parameter(self, key: str, weight: float) -> float:

@@ -45,8 +45,8 @@ def patch_orders(service: Service, body: OrderRequest) -> Ordered:
     and loggers accept only ``log_level``. With a ``revision`` the answer is 409 if the node's
     orders have another one by now.
 
-    ``forget`` stands alone: it forgets the members of a node and its orders, which ends the alert
-    that the node is lost. The answer is 409 unless all of them have left or are lost.
+    ``forget`` must be the only option: it forgets the members of a node and its orders, which ends
+    the alert that the node is lost. The answer is 409 unless all of them have left or are lost.
     """
     if body.forget and body != OrderRequest(body.member, by=body.by, forget=True):
         raise InvalidConfig([("forget", "must be the only order in a request")])

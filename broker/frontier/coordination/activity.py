@@ -23,7 +23,7 @@ ORDERS = b"orders"
 ANY, NONE = 0, -1
 """In place of a crawl's id: an unknown crawl; no crawl."""
 MOST = 100
-"""Most crawls in a message; if there are more, it names :data:`ANY`."""
+"""A message names at most this many crawls; if there are more, it names :data:`ANY`."""
 
 
 class ActivityEvent(Event):

@@ -25,7 +25,7 @@ BATCH = 128
 FEW = 32
 """Sessions and hosts of a script call, which may bring dozens of tasks each."""
 PIPELINED = 512
-"""Most calls of a round trip to a node."""
+"""A round trip to a node has at most this many calls."""
 NEED_WORD = frozenset({"open", "extend", "tend", "beat"})
 """Scripts that are not run unless the store answered lately."""
 

@@ -67,7 +67,7 @@ STILL_MINUTES = 5
 """After this many minutes a crawl without changes is counted again.
 
 Still means: nothing is leased, and nothing has changed since the last count. To count a hundred of
-them every minute would cost Redis as much as all else in an idle system.
+them every minute would cost Redis as much as everything else in an idle system.
 """
 SAME_MINUTES = 15
 """A crawl in which nothing changes has one row in this many minutes."""
@@ -196,7 +196,7 @@ class Coordinator:
         """Crawl → the minute in which it is counted again."""
         self._looked_ms = 0
         self._ends: dict[int, int] = {}
-        """Crawl → the end of it (epoch ms) after which it was counted."""
+        """Crawl → the time of its end (epoch ms) for which it was counted again."""
         self._silent: dict[str, float] = {}
         """Member → since when it is silent, by our clock."""
         self._away: frozenset[str] = frozenset()
@@ -354,8 +354,8 @@ class Coordinator:
 class Samples:
     """Selects the samples that are worth a row.
 
-    These are: those that differ from the one before; the last of those that did not, so that plots
-    keep their edges; and now and then one of a crawl that does not change.
+    These are: samples that differ from the last one; the last one of a row of equal samples, so
+    that plots keep their edges; and now and then one of a crawl that does not change.
     """
 
     def __init__(self) -> None:
@@ -366,7 +366,7 @@ class Samples:
         """Crawls whose latest sample equals the one before."""
 
     def due(self, seen: Sequence[Counted], known: Collection[int]) -> list[Counted]:
-        """Return which samples of this minute, and of earlier ones, are to be written.
+        """Return the samples of this minute, and of earlier ones, that must be written.
 
         ``known`` are all crawls that are under way, with or without a sample.
         """

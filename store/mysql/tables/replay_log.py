@@ -32,7 +32,7 @@ class Begun(NamedTuple):
     limits: dict[int, int]
     """``max_pages`` of those that have it."""
     most_bytes: int
-    """Most bytes of a statement, by ``max_allowed_packet``."""
+    """A statement may have this many bytes, by ``max_allowed_packet``."""
     connection: int
 
 

@@ -43,9 +43,9 @@ KEEP_SECONDS = 90 * 24 * 3600
 
 _ALIKE = "set GREENCRAWL_SESSION_KEY alike on all machines"
 _APART = b"local:"
-"""Stands in the frontier in place of a grant that stays on its host; a token follows."""
+"""The frontier has this in place of a grant that stays on its host; a token follows."""
 _FORGOTTEN = b""
-"""Stands in the frontier in place of a dropped grant."""
+"""The frontier has this in place of a dropped grant."""
 
 
 class Vault:

@@ -26,7 +26,7 @@ from greencrawl.worker.extract.text import html_parser
 MOST_DATA = 2 * 1024 * 1024
 """At most this many characters of a page's scripts are read, and of the tree's source."""
 MOST_VALUES = 20_000
-"""Most texts, objects and lists of a page that are read."""
+"""At most this many texts, objects and lists of a page are read."""
 _BETWEEN_LOOKS = 16
 """Values between two checks of the clock."""
 DEEPEST = 40
@@ -73,7 +73,7 @@ _ELEMENTS = {
 }  # fmt: skip
 """Elements for the types of nodes that rich text editors write."""
 _LONG_TEXT = 200
-"""An object with so long a text is an article; another one with a URL is a link to it."""
+"""An object with a text of this length is an article; another one with a URL is a link to it."""
 _PLACES = ("url", "href", "link", "path", "slug", "permalink", "uri", "canonicalUrl")
 
 

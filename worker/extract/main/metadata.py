@@ -240,4 +240,4 @@ def _date(
 
 
 _TEXT = 3000
-"""Most characters of a page's text in which a date is searched."""
+"""A date is searched in this many characters of a page's text."""

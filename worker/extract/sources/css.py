@@ -18,7 +18,7 @@ from greencrawl.worker.extract.charset import declared
 MOST_BYTES = 1024 * 1024
 """At most this many bytes of a style sheet are read."""
 MOST_TOKENS = 100_000
-"""Most comments, strings and URLs of a style sheet that are read."""
+"""At most this many comments, strings and URLs of a style sheet are read."""
 
 _QUOTED = r"\"(?>(?:[^\"\\\n]++|\\.)*)\"?|'(?>(?:[^'\\\n]++|\\.)*)'?"
 _UNQUOTED = r"(?>(?:[^\"'()\s\\]++|\\[0-9a-f]{1,6}+\s?|\\.)+)"

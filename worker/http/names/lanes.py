@@ -1,7 +1,7 @@
 """Limits on concurrent look-ups: a share for each domain, and a lane for slow ones.
 
 Only host sessions ask for names, so there are never more look-ups than sessions. Still one zone
-could take all of them: whoever makes links decides which names are looked up. So a registrable
+could take all of them: the author of a link decides which name is looked up. So a registrable
 domain has at most :data:`DOMAIN_LOOKUPS` under way; further ones wait for a moment. A look-up that
 takes longer than :data:`SLOW_SECONDS` also needs one of :data:`SLOW_LOOKUPS` places, whatever its
 domain is. Only the recursive server knows the server of a zone, and a thousand domains may have the
@@ -90,7 +90,7 @@ class Lane:
         self._pass_on()
 
     def lasts(self, seconds: float) -> None:
-        """Note that a place is held, or waited for, for this long already."""
+        """Note that a place has been held, or waited for, for this long."""
         self._seconds = max(self._seconds, seconds)
 
     def next_turn(self, now: float) -> float:
