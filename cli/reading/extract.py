@@ -46,8 +46,8 @@ def extract(source: str | None, what: str | None, why: str | None, url: str) -> 
     """Read the main text of one page: of a URL, or of a file.
 
     One request is sent for a URL, without asking robots.txt. `--why` shows for each block how
-    likely it is main text, from 0 to 1, its element, its length in characters, and what the score is
-    based on. A + marks a block that was chosen, a c marks a reader's comment. The picture is one
+    likely it is main text, from 0 to 1, its element, its length in characters, and the grounds of
+    the score. A + marks a block that was chosen, a c marks a reader's comment. The picture is one
     file without scripts, which fetches nothing; hold the pointer over a text to see the reason.
     """
     if source is None and why:  # `--why URL`: what follows the option is the page
