@@ -6,6 +6,7 @@ Headers of the answers let browsers run only our own scripts.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,7 @@ from greencrawl.monitor.figures import Figures
 from greencrawl.monitor.look import Action, Data, File, Form, Goto, Look, Shown, View, whole
 from greencrawl.monitor.mistakes import mistakes
 from greencrawl.monitor.rendering import Templates
-from greencrawl.monitor.shared import Shared
+from greencrawl.monitor.shared import SECONDS, Shared
 from greencrawl.monitor.static import Static
 from greencrawl.monitor.views.table import ACTIONS, FILES, VIEWS
 from greencrawl.monitor.words import Words, language_of, words
@@ -38,6 +39,8 @@ HOME, LOG_IN = "/monitor/", "/monitor/login"
 MOST_FORM_BYTES = 4 * 1024 * 1024
 FORM_SECONDS = 30.0
 FORM_FIELDS = 500
+LOADED_SECONDS = 5.0
+"""How old a part may be with which a page is loaded: its script soon asks for a new one."""
 REFUSED_SECONDS = 0.5
 """How long the answer to a log-in with a wrong token is delayed."""
 HEADERS = {
@@ -116,7 +119,7 @@ class App:
             if view.admin and not look.session.may_change:
                 raise NotAllowed("refused.view")
             alone = look.query.get("part") == "1" and view.part is not None
-            drawn = self._part(view, look) if view.part is not None else Drawn("")
+            drawn = self._part(view, look, alone=alone) if view.part is not None else Drawn("")
             if alone:
                 self._send(request, response, drawn.html, drawn.status, look.session)
                 return
@@ -127,12 +130,18 @@ class App:
 
         return on_get
 
-    def _part(self, view: View, look: Look) -> Drawn:
-        """Return a part of a page, drawn once a second for all readers with the same rights."""
+    def _part(self, view: View, look: Look, *, alone: bool) -> Drawn:
+        """Return a part of a page, drawn once a second for all readers with the same rights.
+
+        ``alone``: a script asks for what is new. A page is loaded with the latest part, so that it
+        is shown at once.
+        """
         query = tuple(sorted((k, v) for k, v in look.query.items() if k not in _APART))
         path = tuple(sorted(look.path.items()))
         key = ("part", view.name, path, query, look.words.language, look.session.role)
-        return self._shared.get(key, lambda: self._draw(view, look))
+        draw = partial(self._draw, view, look)
+        drawn = self._shared.get(key, draw, SECONDS if alone else LOADED_SECONDS)
+        return drawn if drawn.status == 200 else self._shared.get(key, draw)
 
     def _draw(self, view: View, look: Look) -> Drawn:
         assert view.part is not None

@@ -13,6 +13,7 @@ import pytest
 from greencrawl.broker.logs.records import LoggerSilent, LogLine, LogsQuery, LogsReply
 from greencrawl.broker.service.members import LOST
 from greencrawl.schema.clock import epoch_ms
+from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.net.urls import fingerprint
 from greencrawl.schema.records import (
     Admission,
@@ -557,3 +558,33 @@ def test_what_was_crawled_is_escaped_wherever_it_is_shown(desk: Desk, tmp_path: 
                 assert mark not in html, path
         assert 'href="javascript:' not in html
         assert re.findall(r"49(?:\{%|\$|<!|&lt;!)", html) == [], path  # nothing was computed
+
+
+def test_a_page_is_loaded_with_the_latest_part_and_its_script_gets_a_new_one(admin: Desk) -> None:
+    now = [100.0]
+    admin.monitor.app()._shared._clock = lambda: now[0]
+    assert admin.get("/monitor/").status_code == 200
+    admin.crawl("late")
+    now[0] += 4
+    assert "late" not in admin.get("/monitor/").text
+    assert "late" in admin.get("/monitor/?part=1").text
+    assert "late" in admin.get("/monitor/").text
+    admin.crawl("later")
+    now[0] += 6
+    assert "later" in admin.get("/monitor/").text
+
+
+def test_a_page_that_failed_is_drawn_again_when_it_is_loaded_again(
+    admin: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    admin.monitor.app()._shared._clock = lambda: now[0]
+
+    def refuse() -> None:
+        raise Unavailable("the store is away")
+
+    with monkeypatch.context() as away:
+        away.setattr(admin.store, "crawls", refuse)
+        assert admin.get("/monitor/").status_code == 503
+    now[0] += 1.5
+    assert admin.get("/monitor/").status_code == 200
