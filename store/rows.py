@@ -39,8 +39,8 @@ PAGE_READ = (
 
 _OF_PAGE = PAGE_READ.removesuffix("headers, fields, items, spans, links, text")
 PAGE_ROW, PAGE_ITEMS = (f"{_OF_PAGE}'{{}}', NULL, {it}, NULL, x'', x''" for it in ("NULL", "items"))
-""":data:`PAGE_READ` for a list: without headers, fields, items, spans, links and text; or with
-items."""
+"""The columns of :data:`PAGE_READ` for a list, without headers, fields, items, spans, links and
+text; or the same with items."""
 
 ATTEMPT = (
     "crawl, fingerprint, at_ms, code, errors, wait, elapsed_ms, host, kind, url, worker, detail"

@@ -111,7 +111,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class _Run:
-    """One crawl, which is observed until all URLs are admitted.
+    """A crawl that is observed until all URLs are admitted.
 
     Memory is that of the largest child while it reads sitemaps: the mean over the first tenth after
     the start, and over the last.

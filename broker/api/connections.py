@@ -149,7 +149,7 @@ class Handler(WSGIHandler):  # type: ignore[misc]
     def handle_error(self, kind: Any, error: Any, trace: Any) -> None:
         """Log an error of an answer, except that the peer has gone.
 
-        Under TLS a peer that has gone causes other errors than those that pywsgi ignores.
+        If a peer is gone, TLS raises other errors than those that pywsgi ignores.
         """
         if isinstance(error, OSError):  # the application answers its own errors
             self.close_connection = True

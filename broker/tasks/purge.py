@@ -35,7 +35,7 @@ STOP_SECONDS = 5.0
 
 
 class Purging(DutyTask):
-    """Begins with what others left."""
+    """It begins with the deletions that others left."""
 
     def __init__(self, service: Service) -> None:
         super().__init__(service, PURGE, "deletion")

@@ -319,8 +319,8 @@ class Upkeep:
         return BUSY_SECONDS
 
     def _stop_at_limit(self, crawl: Crawl) -> None:
-        """Stop at the limit if not all nodes answer but the counters of those that do have reached
-        it."""
+        """Stop a crawl at its limit if some nodes do not answer, but the counters of the others
+        have reached the limit."""
         if crawl.stopping or not (crawl.options.max_bytes or crawl.options.max_seconds):
             return
         frontier = self._service.frontier

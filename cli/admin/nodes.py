@@ -203,7 +203,7 @@ def _ordered(broker: BrokerClient, node: str, log: int = LOG) -> Iterable[str]:
         if one.member in (name, ALL) and given:
             who = "all" if one.member == ALL else one.member
             said = ", ".join(f"{key}={_shown(value)}" for key, value in given.items())
-            yield f"ordered of {who}: {said} (revision {one.revision})"
+            yield f"orders for {who}: {said} (revision {one.revision})"
     for entry in broker.orders_log(node=name, limit=log).items if log else ():
         said = ", ".join(f"{k}={_shown(v)}" for k, v in entry.changed.items())
         yield f"{moment(entry.at_ms)} {entry.by_whom or '-'}: {said}"

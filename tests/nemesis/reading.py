@@ -243,10 +243,11 @@ def _links(blob: bytes) -> list[str]:
 
 @dataclass
 class Sample:
-    """A node of Redis, read in the ``seconds`` from ``at`` (``time.monotonic()``) on.
+    """A Redis node; the reading began at ``at`` (``time.monotonic()``) and took ``seconds``.
 
-    ``sessions``: the crawl's id by token. ``overdue``: for how many seconds a host of an active
-    crawl could have been opened, by the node's own clock. ``hosts`` are those with a record on it.
+    ``sessions``: the crawl's id by token. ``overdue``: the seconds for which a host of an active
+    crawl could have been opened, by the node's own clock. ``hosts`` are the hosts with a record on
+    it.
     """
 
     node: str

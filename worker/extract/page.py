@@ -318,10 +318,10 @@ def _parse(body: bytes, seconds: float = 0.0, brief: bool = False) -> etree._Ele
 
 
 def _open_templates(root: etree._Element) -> None:
-    """Mark templates as shown if one may have swallowed what follows it.
+    """Mark templates as shown if one of them may contain the rest of the page by mistake.
 
-    An element that is open in it, such as a ``td``, hides its end from the parser, which reports
-    that.
+    An open element in a template, such as a ``td``, hides the template's end from the parser, which
+    reports that.
     """
     said = "Opening and ending tag mismatch: template "
     if any(error.message.startswith(said) for error in _parser.error_log):

@@ -165,7 +165,7 @@ class _Seen:
     def after(self, letter: str, rests: Mapping[str, object]) -> Iterable[str]:
         """Return those of ``rests``, of two letters at most, that follow ``letter`` somewhere.
 
-        ``letter`` is in none of them, so that each ends before it comes again.
+        None of them contains ``letter``, so each ends before ``letter`` comes again.
         """
         known = self._after.get(letter)
         if known is not None:

@@ -351,9 +351,9 @@ class Witness:
     ) -> None:
         """Fetch a few URLs of each unknown kind before the rest of them.
 
-        ``first`` are links, with the patterns of their paths, ``own`` is that of the page's.
-        Otherwise all pages of an archive's days would be fetched before the first article, and it
-        would not be known whether they are a trap.
+        ``first`` has links, with the patterns of their paths; ``own`` is the pattern of the page's
+        path. Otherwise all pages of an archive's days would be fetched before the first article,
+        and it would not be known whether they are a trap.
         """
         wanted = set()
         asked = state.asked

@@ -168,8 +168,8 @@ def _vacant(
     owners: Sequence[dict[str, str] | None],
     met: Mapping[str, str],
 ) -> dict[Node, str]:
-    """Return ids for nodes that are empty or away: by where they were last seen, or the last one
-    left.
+    """Return ids for nodes that are empty or away: by their last known addresses, or because only
+    one is left.
 
     Raises Unavailable if two nodes cannot be distinguished.
     """

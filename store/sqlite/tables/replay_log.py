@@ -1,4 +1,4 @@
-"""The log that a Redis node is refilled from: reading a window.
+"""Reads a window of the replay log, from which a Redis node is refilled.
 
 Each function runs in a caller's transaction. A window is all that was stamped since some value of
 the clock. It is read by (stamp, id), a chunk at a time. So a row that gets a new stamp during the

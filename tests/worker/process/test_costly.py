@@ -258,7 +258,7 @@ def test_pages_that_are_cheap_again_are_forgiven() -> None:
 
 
 def test_a_bomb_of_attributes_holds_up_nobody_and_its_page_is_read(worker: Worker) -> None:
-    """About 100 KB on the wire are 20 s of one tag.
+    """About 100 KB on the wire become one tag that takes 20 s of CPU.
 
     Nothing stops the parse here, so the look finds it and leaves it to the separate reader.
     """

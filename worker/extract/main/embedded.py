@@ -87,8 +87,8 @@ class Data(NamedTuple):
 def data_of(root: etree._Element, title: str, until: float = 0.0) -> Data | None:
     """Return the tree of the data in a page's scripts; None if they hold no text.
 
-    ``title`` is the page's. Raises TimeoutError if the thread's CPU time exceeds ``until``, unless
-    that is 0.
+    ``title`` is the title of the page. Raises TimeoutError if the thread's CPU time exceeds
+    ``until``, unless that is 0.
     """
     title = title[:_LONGEST_TITLE]
     source = _Source(fold(title), until)

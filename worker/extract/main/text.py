@@ -42,12 +42,12 @@ _MAIN_TEXT, _COMMENT_TEXT = 1, 2
 class Judged(NamedTuple):
     """A block of a page.
 
-    ``tag``: that of its element. ``length``: characters that are no white space. ``first``: the
+    ``tag``: the tag of its element. ``length``: characters that are not white space. ``first``: the
     index of the first block with the same text. ``score``: how likely it is main text, from 0 to 1.
     ``chosen``: it counts as main text; ``comment``: as a reader's comment. ``element``: the index
     of its element in the tree. ``reason``: what the score is based on, as far as words can say.
-    ``embedded``: the block is from data that the page carries, in the scripts and attributes of
-    these names; ``element`` is one of the data's tree then.
+    ``embedded``: the block is from data of the page, in scripts and attributes with these names;
+    then ``element`` is one of the data's tree.
     """
 
     text: str
@@ -110,8 +110,8 @@ def comments_text(root: etree._Element) -> str:
 def markdown(root: etree._Element, base: str, encoding: str = "utf-8") -> str:
     """Return the main text as Markdown.
 
-    Its links are resolved against ``base``; ``encoding`` is the page's. A link that leads to no
-    http(s) URL stays as it is.
+    Its links are resolved against ``base``; ``encoding`` is the encoding of the page. A link to any
+    other URL than http(s) stays as it is.
     """
     if compiled is None:
         return ""

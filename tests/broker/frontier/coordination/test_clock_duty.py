@@ -244,7 +244,7 @@ def test_a_worker_is_given_a_word_and_no_duty(
 def test_a_clock_that_is_set_stays_set_though_somebody_agreed_with_the_jump(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer
 ) -> None:
-    """As a replay does, which asks no time: ``used`` is on the scale of the jump then."""
+    """As a replay does, which asks no time: Then ``used`` counts in the time of the jump."""
     holder, _ = brokers
     look(holder)
     redis_server.client.hincrby(keys.OWNER, "offset", HOUR)

@@ -1,10 +1,11 @@
 """Duties, versions, quotas and debts: two brokers that stand still between any two calls.
 
-Two real Redis nodes and a real store; a holder of a duty goes one call at a time, another takes the
-duty meanwhile, and it goes on with its next write, which must change nothing. Crawls are seeded,
-paused, resumed, deleted, made anew and finished among that, and told in any order; nodes are cut
-off while pages with links to them are committed. When all is calm again nothing may be lost, no
-crawl may have ended early or not at all, and no page be stored beyond a limit.
+There are two real Redis nodes and a real store. A holder of a duty goes one call at a time; another
+takes the duty meanwhile; then the first goes on with its next write, which must change nothing.
+Between them crawls are seeded, paused, resumed, deleted, made again and finished, and nodes hear of
+that in any order; nodes are cut off while pages with links to them are committed. When all is calm
+again, nothing may be lost, each crawl must have ended, none of them early, and no page may be
+stored beyond a limit.
 """
 
 from __future__ import annotations
