@@ -81,8 +81,8 @@ class Client:
     def create(self, name: str, seeds: Iterable[str] = (), **options: Any) -> Crawl:
         """Create a crawl, or set these options of an existing one; ``seeds`` are queued at once.
 
-        The options are those of docs/configuration.md. Raises InvalidConfig for an unknown option,
-        or one of the wrong type.
+        docs/configuration.md lists the options. Raises InvalidConfig for an unknown option, or one
+        of the wrong type.
         """
         try:
             wanted = msgspec.convert({**options, "name": name, "seeds": list(seeds)}, CreateCrawl)

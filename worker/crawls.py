@@ -236,7 +236,7 @@ class Crawls:
         return context
 
     def _paced(self, context: CrawlContext) -> CrawlContext:
-        """Return the context with the revision since which its pace holds, as far as it is known
+        """Return the context with the revision from which its pace is valid, as far as it is known
         here."""
         known, crawl = self._contexts.get(context.crawl.id), context.crawl
         if known is None:

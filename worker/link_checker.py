@@ -89,9 +89,10 @@ class Checker:
 
         They are in the page's order, and at most ``MAX_LINKS``; how many were left out is added to
         the page's ``omitted_links``. ``rel=nofollow`` and the page's own nofollow are honoured.
-        URLs of a hook are made canonical, and dropped if they are invalid. ``texts`` are those of
-        the page's own links, if wanted. The rules of the crawl's ``normalise`` are applied to all.
-        An entry of its ``auth`` may keep out a URL as it was written and as it is after that.
+        URLs of a hook are made canonical, and dropped if they are invalid. ``texts`` are the texts
+        of the page's own links, if they are wanted. The rules of the crawl's ``normalise`` are
+        applied to all. An entry of its ``auth`` may skip a URL in its original form and in its
+        rewritten form.
         """
         below = depth + 1
         if not page.follow or below > self._depth:
@@ -190,7 +191,7 @@ class Checker:
     def _rewritten(self, url: str, page: Page) -> str:
         """Return a canonical URL by the crawl's rules of ``normalise``; count changes.
 
-        "" if the URL as it was written is kept out, since the crawl is logged in.
+        "" if the original URL is skipped because the crawl is logged in.
         """
         assert self._rewrite is not None
         found = self._rewrite(url)

@@ -21,7 +21,7 @@ AHEAD = 0.01
 SHOWN = (10, 50, 100, 200, 300, 500, 1000)
 """Concurrencies in the table; the plot has all."""
 SOURCE_MORE = 22.8
-"""By how many percent the source's greenlets transferred more data than its threads."""
+"""In the source, greenlets transferred this many percent more data than threads."""
 SOURCE_PARTING = 100
 """Concurrency from which on the source's curves of experiment 2 part."""
 

@@ -1,7 +1,7 @@
 """Encodings: html5lib's cases of what documents declare, and chardet's files of text.
 
-Of a case of html5lib the encoding is compared. If nothing is declared and all is ASCII, UTF-8 is
-right as well, since it reads the same. Of a file the text is compared: it is right if 98 % of its
+For a case of html5lib, the encoding is compared. If nothing is declared and all is ASCII, UTF-8 is
+right as well, since it reads the same. For a file, the text is compared: it is right if 98 % of its
 characters are. Each file is read twice: with its declarations, and without them.
 """
 

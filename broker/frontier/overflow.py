@@ -100,9 +100,9 @@ class Refilling:
         each.
 
         :data:`HOST_BUSY` or :data:`NO_ROOM` if it has to wait; :data:`HOST_DOWN` if its host fails
-        for long. All of ``items``, which are those of ``rows``, belong to one partition.
-        Idempotent, and harmless when two brokers do it at once, or one dies between the steps: the
-        node knows what is on its way, and rows carry its epoch. Raises Unavailable, UnknownCrawl.
+        for long. ``items`` has the URLs of ``rows``; all belong to one partition. Idempotent, and
+        harmless when two brokers do it at once, or one dies between the steps: the node knows what
+        is on its way, and rows carry its epoch. Raises Unavailable, UnknownCrawl.
         """
         node, epoch = self._placement.under(partition)
         flags = self._admitting.admit_due(crawl, partition, items)

@@ -9,8 +9,8 @@ finds less.
 A batch of seeds is kept to be queued again in a Redis that lost it. Once each of its URLs has a
 page or a final state, a replay marks them as settled by these, and the batch is not needed any
 more. Any action that makes such a URL wait again (a dead letter that is requeued, a shape that is
-released) logs a batch of its own. In a forced batch each URL must have been settled after the batch
-was logged, as a replay of everything requires.
+released) logs a batch of its own. For a forced batch each URL must have been settled after the
+batch was logged: a replay of everything requires that.
 """
 
 from __future__ import annotations

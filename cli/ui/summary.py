@@ -43,8 +43,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     ``failures`` counts URLs without a page by the kind of failure, as `status` does without a
     broker; a broker elsewhere counts every try. ``gone`` are URLs that do not exist (404, 410),
     ``dead`` those given up after their tries. ``excluded`` are those that a rule excludes
-    (robots.txt, and links that log out or change something: the kind ``action``). ``parked`` are
-    those of shapes that bring nothing new. ``hooks`` counts pages on which the crawl's hook failed,
+    (robots.txt, and links that log out or change something: the kind ``action``). ``parked`` counts
+    URLs of shapes that bring nothing new. ``hooks`` counts pages on which the crawl's hook failed,
     by function and message; ``refused`` are workers that could not import it. ``put_off`` counts
     sessions that ended through no fault of their hosts; their URLs went back. ``withheld`` counts
     pages whose content is not kept, by the directive, as the broker counts. ``rewritten`` are links

@@ -96,9 +96,9 @@ class _Known(NamedTuple):
     pieces: frozenset[bytes]
     """ASCII pieces of URLs that have to be looked at."""
     paths: dict[str, list[Software]]
-    """By the last segment of the path, percent-encoded parts decoded."""
+    """The key is the last segment of the path, with percent-encoded parts decoded."""
     queries: dict[str, list[Software]]
-    """By "key" or "key=value"."""
+    """The key is "key" or "key=value"."""
 
 
 @cache

@@ -174,7 +174,7 @@ def respell(canonical: str) -> str:
 def fingerprint(canonical: str, seed: int = 0, version: int = CANONICALISER) -> int:
     """Return the signed 64-bit XXH3 of a canonical URL, under the frontier's secret ``seed``.
 
-    ``version`` is that of the frontier's rules; see :data:`CANONICALISER`.
+    ``version`` is the version of the frontier's rules; see :data:`CANONICALISER`.
     """
     if "%" in canonical and version > 1:
         canonical = respell(canonical)

@@ -96,7 +96,8 @@ def with_metas(said: Directives | None, metas: Iterable[tuple[str, str]]) -> Dir
     """Return ``said`` by headers together with what meta elements (name in lower case, content)
     say.
 
-    They are those of the names ``robots``, our agent's, ``tdm-reservation`` and ``tdm-policy``.
+    These meta elements have the names ``robots``, our agent's, ``tdm-reservation`` and
+    ``tdm-policy``.
     """
     told: list[str] = []
     tdm: dict[str, str] = {}

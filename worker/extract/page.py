@@ -172,16 +172,17 @@ def outline(
 ) -> tuple[Page, References | Resolved]:
     """Read a page as :func:`extract` does; return it, and the references that become its links.
 
-    ``said`` is what the answer's headers say to robots; the page's own directives are added. With
+    ``said`` has the directives in the answer's headers; the page's own ones are added. With
     ``seconds`` it raises TooDear if its parse takes more CPU than that; only a pool can stop it
     (:func:`pool_trees`). With ``brief`` it also raises TooDear if the page is long and has to be
     flattened, or its tree is larger than the pool. Without ``anchors`` the texts of links cannot be
-    read afterwards, ``url`` has to be canonical, and references that are few (:data:`FEW`) come
-    resolved. ``texts``: the texts of links are wanted, too, beside the resolved references, or from
-    :func:`add_links`. ``samples``: those of its text are wanted. ``spans``: those of its main text
-    are wanted; they are b"" if nothing was compiled, or if they would take more CPU than
-    ``main_seconds``, unless these are 0. ``headers`` are those of the answer, with lower-case
-    names, ``wanted`` the sources of its links. ``roots`` gets the root of the tree if there is one.
+    read afterwards, ``url`` has to be canonical, and a few references (up to :data:`FEW`) come
+    resolved. With ``texts`` it also reads the texts of links, beside the resolved references, or
+    for :func:`add_links`. With ``samples`` it takes samples of the text. With ``spans`` it finds
+    the spans of the main text; they are b"" if nothing was compiled, or if they would take more CPU
+    than ``main_seconds``, unless these are 0. ``headers`` are the answer's header fields with
+    lower-case names; ``wanted`` has the sources of links. ``roots`` gets the root of the tree if
+    there is one.
     """
     if not is_html(content_type, body[:_HEAD_BYTES]):
         return _no_html(body, url, content_type, said, spans), References([], [])

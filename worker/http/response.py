@@ -39,7 +39,7 @@ class Answer(HTTPResponseParser):
     joined by ", ", bytes read as Latin-1. ``body`` is as transferred, after chunking, before
     content-encoding. ``received`` counts every byte fed. ``status`` is 0 until ``head_done``.
     ``cookies`` are the Set-Cookie values one by one: joined they could not be separated.
-    ``robots_tags`` are those of X-Robots-Tag one by one, if there are several. ``bodiless``: it
+    ``robots_tags`` has the fields X-Robots-Tag one by one, if there are several. ``bodiless``: it
     answers a HEAD, so no body follows whatever its headers say. ``links_cut``: some links in Link
     fields were left out, since these have more than :data:`MAX_LINK_BYTES`.
 

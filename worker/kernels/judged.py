@@ -40,7 +40,7 @@ class Mark(Protocol):
 
 
 class Unmarked:
-    """For code that runs in a process of its own."""
+    """It replaces the record for code that runs in a separate process."""
 
     def enter(self) -> None:
         """Do nothing: nothing is recorded."""

@@ -91,7 +91,7 @@ class _Head:
             self.worst += above.worst
             self.worst_octet += above.worst_octet
         self.fours: dict[int, list[int]] = {}
-        """By four octets within one piece."""
+        """Four octets within one piece → indexes of wildcards."""
         self._short: dict[str, dict[str, list[int]]] = {}
         """Wildcards with shorter pieces: by the first letter of their key, then by its others."""
         if len(wildcards) > _FEW:

@@ -1,4 +1,4 @@
-"""The evidence of one page, and what is known of other pages with the same text."""
+"""The evidence of one page, and facts about other pages with the same text."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Evidence(Struct, gc=False):
 
 
 def count_text(texts: dict[int, Same], text: int, shape: int, name: str) -> Same:
-    """Count a page without anything new by its text, a hash, and its shape; return what is known of
+    """Count a page without anything new by its text (a hash) and its shape; return the facts about
     such pages.
 
     ``name`` is the name of the shape.

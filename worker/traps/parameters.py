@@ -148,7 +148,8 @@ def _generic(shape: Shape, name: str) -> str:
 
 
 def _is_idle(generic: float, special: float, value: str) -> bool:
-    """Return whether a parameter makes no difference, by what is known of it and of its value."""
+    """Return whether a parameter makes no difference, as far as the evidence about it and its value
+    says."""
     if generic >= _GENERIC_TESTS:
         return True
     if value.isdigit() and generic < 0:  # the first page of several

@@ -73,7 +73,8 @@ _YEARS = frozenset(("ano", "annee", "date", "jahr", "y", "year", "yr"))
 class Shape(NamedTuple):
     """``path`` is the part before the query, ``section`` is what it is summed up with.
 
-    ``params`` are those of the URL that it was made from, ``hint`` is of :data:`HINTS`, or "".
+    ``params`` are the parameters of the URL that it was made from; ``hint`` is one of
+    :data:`HINTS`, or "".
     """
 
     name: str

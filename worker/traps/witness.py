@@ -116,7 +116,7 @@ class Witness:
         reading: Reading | None,
         met: tuple[Found, list[int]] | None,
     ) -> None:
-        """Learn from a page; ``met`` is what was new of it, if that was checked already."""
+        """Learn from a page; ``met`` says what was new of it, if that was checked already."""
         sums, novelty = state.yields, self._novelty
         shape = state.shape(task.url)
         url = plain(task.url) if state.shaper.sessions else task.url
@@ -222,7 +222,7 @@ class Witness:
 
     def _bred(self, url: str, links: list[str], seed: int) -> bool:
         """Return whether a page was found on another with the same text, that of ``seed``, like a
-        trap's. From now on its ``links`` were."""
+        trap's. From now on its ``links`` count as found there."""
         if links:
             self._novelty.fresh(links, seed)
         return self._novelty.met(url, seed)

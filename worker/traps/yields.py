@@ -85,7 +85,7 @@ class Sum(Struct, gc=False):
     text, to shapes that led there, and to unknown ones. ``feeder`` is the shape, by hash, on whose
     pages most of its pages were found, ``votes`` by how much. ``inner`` and ``inners`` are about
     pages whose URL was found on a page of the shape itself: the share with new text, and how many
-    were fetched, up to a limit. ``figures`` are those of the last page."""
+    were fetched, up to a limit. ``figures`` are the figures of the last page."""
 
     name: str
     score: float = 0.0
@@ -188,7 +188,7 @@ class Yields:
             del self._feeders[next(iter(self._feeders))]
 
     def sum_of(self, name: str) -> Sum | None:
-        """Return what is known of a shape; None if nothing is."""
+        """Return the sum of a shape; None if nothing is."""
         found = self.sums.get(name)
         if found is None and self.packed:
             found = self.packed.pop(key_of(name), None)

@@ -41,7 +41,8 @@ class SentFilter:
         """Make an empty set; ``pages`` is about how many the replay log has: a small log takes
         little memory.
 
-        ``version`` is that of the frontier's rules for URLs; the secret is the frontier's, too.
+        ``version`` is the version of the frontier's rules for URLs; ``secret`` is the secret of the
+        frontier.
         """
         wanted = min(pages * SLOTS_A_PAGE, most_bytes // _SLOT_BYTES)
         slots = max(1 << max(wanted, 1).bit_length() - 1, LEAST_SLOTS)

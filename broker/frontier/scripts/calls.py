@@ -48,7 +48,7 @@ class Scripts:
     ) -> None:
         """Build it; ``create`` is for a broker, which opens nodes; a worker waits until one has."""
         self.duty: Duty | None = None
-        """The duty of calls that name no other."""
+        """Calls have this duty unless they name another."""
         self._placement = placement
         self._node_numbers = placement.identity.placement
         self._nodes = placement.nodes

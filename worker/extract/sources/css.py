@@ -70,7 +70,8 @@ def needs_in(sheet: str) -> Iterator[Need]:
 def needs_of(body: bytes, content_type: str | None) -> Iterator[Need]:
     """Yield the references of a style sheet as it was sent, as far as it is read.
 
-    Its encoding is that of a byte order mark, the header or ``@charset``, in this order, or UTF-8.
+    Its encoding is given by a byte order mark, the header or ``@charset``, in this order; otherwise
+    it is UTF-8.
     """
     name, skipped = declared(body, content_type)
     if name is None and (said := _CHARSET.match(body)) is not None:
