@@ -488,7 +488,7 @@ class Store(Protocol):
         period."""
 
     def calendar_places(self) -> list[tuple[int, int]]:
-        """Return (crawl, partition) wherever rows of an active crawl are due."""
+        """Return each (crawl, partition) with due rows of an active crawl."""
 
     def calendar_due(
         self, crawl: int, partition: int, after: tuple[int, int, int], limit: int

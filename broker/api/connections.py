@@ -38,8 +38,8 @@ connection."""
 REST_SECONDS = 120.0
 """At most this many seconds pass between two requests of a connection."""
 LEAST_RATE = 16 * 1024
-"""Least bytes a second, on average after some grace, in which a body must come and an answer be
-read."""
+"""A body must arrive, and an answer must be read, with at least this many bytes a second, on
+average after some grace."""
 SEND_SECONDS = 30.0
 """Seconds of grace for a peer that reads its answer slowly."""
 LEFT_SECONDS = 5.0

@@ -17,7 +17,7 @@ by_night = pytest.mark.skipif(not LONG, reason="tried in `make nightly`")
 
 
 def examples(by_day: int, by_night: int) -> int:
-    """Return on how many examples a property is tried: by day the same in each run, by night
+    """Return the number of examples for a property: by day the same ones in each run, by night
     others."""
     return by_night if LONG else by_day
 

@@ -162,7 +162,7 @@ class Result:
 class Rig:
     """The parts under one fault: ``web``, ``redis``, ``system``. ``notes`` go into the result.
 
-    ``settings`` are what the processes run with, beside what ``System`` sets.
+    ``settings`` are settings of the processes, in addition to those of ``System``.
     """
 
     def __init__(self, fault: Fault, folder: Path, say: Say = print) -> None:

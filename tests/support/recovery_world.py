@@ -510,9 +510,9 @@ class World(Laws, RuleBasedStateMachine):
     def move_clock(self, ms: float, *, silent: bool) -> None:
         """Act as if Redis' TIME had gone on by this much since the last script.
 
-        Scripts know of time only TIME + ``offset`` and TIME − ``used`` (``lua/shared/clock.lua``),
-        so TIME need not be touched: adding to ``offset`` and, if no broker was heard meanwhile,
-        taking from ``used`` gives both the values that they would have.
+        Scripts use only TIME + ``offset`` and TIME − ``used`` (``lua/shared/clock.lua``), so TIME
+        itself need not change: ``offset`` is raised and, if no broker was heard meanwhile, ``used``
+        is lowered.
         """
         if not self.plain.exists(keys.OWNER):
             return

@@ -353,7 +353,7 @@ class Yields:
         return known
 
     def _make_room(self, name: str) -> None:
-        """Forget the shape of which least is known; not a parked one, if there is another."""
+        """Forget the shape with the least evidence; a parked one only if there is no other."""
         if self.packed:
             key = next(iter(self.packed))
             del self.packed[key], self.by_key[key]

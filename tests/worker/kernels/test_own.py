@@ -217,7 +217,7 @@ def test_reading_names_the_page_in_the_crash_record(
         ("text", "must return Fetched or Failure, not str"),
         ("body", "fetch: "),
         ("status", "a status of 0"),
-        ("header", "header 'x' cannot be sent so"),
+        ("header", "header 'x' cannot be sent like this"),
         ("foreign", "is at another host than h: let it be a link"),
         ("other?get=http://h.evil/", "is at another host than h"),
         ("other?get=http://h:8080/", "is at another host than h"),
