@@ -70,7 +70,8 @@ class Refilling:
         )
 
     def refill(self, crawl: int, partition: int, host: str, most: int = 1024) -> int:
-        """Bring tasks of a host back from the overflow, the best first, until ``most`` or no room.
+        """Bring tasks of a host back from the overflow, the best first, up to ``most`` or until
+        there is no room.
 
         Returns how many came. Idempotent, and harmless when two brokers do it at once: the seen-set
         knows what was brought, and rows carry the node's epoch. Raises Unavailable.

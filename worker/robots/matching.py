@@ -151,7 +151,7 @@ class _Seen:
         self._after: dict[str, set[str]] = {}
 
     def fours(self) -> set[int]:
-        """Return those parts of four octets in the URL by which wildcards are indexed."""
+        """Return the parts of four octets in the URL that are keys of the index of wildcards."""
         if self._fours is None:
             self._fours = set()
             length = len(self._target)

@@ -30,7 +30,8 @@ def elements(root: etree._Element, *tags: str) -> Iterator[etree._Element]:
 
 
 class Gathered:
-    """URLs of one page: ``links`` with the rel of each, and what it needs to be shown.
+    """URLs of one page: ``links``, with the rel of each, and ``requisites``, which it needs to be
+    shown.
 
     Each is canonical, and comes once. ``encoding`` is the encoding of the page; queries are sent in
     it. ``said`` are links whose texts are wanted, and the texts; ``forms`` are the links of forms.
