@@ -226,11 +226,7 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     ),
     "WORKER_TOKEN": ("", variables.text, "Bearer token of workers; secret"),
     "ADMIN_TOKEN": ("", variables.text, "Bearer token of administrators: crawls, hosts; secret"),
-    "VIEW_TOKEN": (
-        "",
-        variables.text,
-        "Token to see the Monitor without changing anything; secret",
-    ),
+    "VIEW_TOKEN": ("", variables.text, "Token to see the Monitor, and change nothing; secret"),
     "TLS_CERT": (
         "",
         variables.text,
@@ -279,9 +275,8 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "CREDENTIALS": (
         "",
         variables.optional_path,
-        "File (mode 0600) with passwords and keys for the logins of crawls; empty: "
-        "credentials.toml in the data folder; variables GREENCRAWL_AUTH_NAME_FIELD may have them "
-        "instead, see docs/authentication.md",
+        "File (mode 0600) with passwords and keys for logins of crawls; empty: credentials.toml in "
+        "the data folder; or set GREENCRAWL_AUTH_NAME_FIELD, see docs/authentication.md",
     ),
     "SESSION_KEY": (
         "",

@@ -218,8 +218,7 @@ class Text(Struct, frozen=True):
 
 
 class SeedQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """The query of a request that seeds. JSON bodies may have the same fields; NDJSON and text
-    cannot."""
+    """The query of a seeding request. JSON bodies may have these fields; NDJSON and text cannot."""
 
     force: Annotated[bool, Meta(description="Queue URLs again that were already seen")] = False
     if_changed: Annotated[
@@ -235,8 +234,7 @@ class UrlQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Cursor = Annotated[
-    str,
-    Meta(max_length=80, pattern=r"^[A-Za-z0-9.-]*$", description="`next` of the previous answer"),
+    str, Meta(max_length=80, pattern=r"^[A-Za-z0-9.-]*$", description="`next` of the last answer")
 ]
 
 
@@ -244,9 +242,7 @@ class DeadQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The query of the list of dead letters."""
 
     crawl: CrawlName
-    limit: Annotated[
-        int, Meta(ge=1, le=1000, description="At most this many dead letters in an answer")
-    ] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="At most this many dead letters")] = 100
     after: Cursor = ""
 
 
@@ -263,9 +259,7 @@ class HooksQuery(Struct, frozen=True, forbid_unknown_fields=True):
     crawl: CrawlName
     function: Annotated[str, Meta(max_length=64, description="on_page, links or request")]
     message: Annotated[str, Meta(max_length=1000, description="The message, as the counts show it")]
-    limit: Annotated[
-        int, Meta(ge=1, le=1000, description="At most this many pages in an answer")
-    ] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="At most this many pages")] = 100
     after: Cursor = ""
 
 
@@ -285,9 +279,7 @@ class PagesQuery(Struct, frozen=True, forbid_unknown_fields=True):
             description="Only pages whose URL, title or text this regular expression (RE2) matches",
         ),
     ] = ""
-    limit: Annotated[
-        int, Meta(ge=1, le=1000, description="At most this many pages in an answer")
-    ] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="At most this many pages")] = 100
     after: Cursor = ""
 
 
@@ -295,9 +287,7 @@ class ChangesQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The query of the list of changes."""
 
     since: Annotated[str, Meta(min_length=1, max_length=60, description=f"Since when: {SINCE}")]
-    limit: Annotated[
-        int, Meta(ge=1, le=1000, description="At most this many changes in an answer")
-    ] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="At most this many changes")] = 100
     after: Cursor = ""
 
 
@@ -397,12 +387,9 @@ class OrdersLogQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     member: Annotated[str, Meta(max_length=100, description="Only orders of this node")] = ""
     crawl: Annotated[str, Meta(max_length=64, description="Only changes of this crawl")] = ""
-    limit: Annotated[
-        int, Meta(ge=1, le=1000, description="At most this many entries in an answer")
-    ] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="At most this many entries")] = 100
     before: Annotated[
-        Count,
-        Meta(description="`next` of the previous answer; default: begin with the latest entry"),
+        Count, Meta(description="`next` of the last answer; default: begin with the latest entry")
     ] = 2**53
 
 

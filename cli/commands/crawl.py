@@ -97,9 +97,7 @@ class Job:
     help="In each period also fetch known pages up to this depth, or all, if they have changed.  "
     "[default: the seeds alone]",
 )
-@click.option(
-    "--follow", "stay", is_flag=True, help="Keep running while the crawl rests between two periods."
-)
+@click.option("--follow", "stay", is_flag=True, help="Keep running between two periods.")
 @click.option("--demo", is_flag=True, help="Serve the shipped site on loopback and crawl it.")
 @crawl_options
 def crawl(

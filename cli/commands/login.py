@@ -109,9 +109,7 @@ def _wanted(settings: Settings, name: str, file: str | None, crawl: str | None) 
         raise click.UsageError("give FILE.toml or --crawl, not both")
     if file is not None:
         if not crawlfile.is_file(file):
-            raise click.UsageError(
-                f"{file}: the name of a file that describes a crawl ends in .toml"
-            )
+            raise click.UsageError(f"{file}: the name of a crawl's file must end in .toml")
         options: Sequence[CrawlOptions] = (crawlfile.build((file,), {}),)
         permits = OWN
     else:
@@ -133,8 +131,7 @@ def _wanted(settings: Settings, name: str, file: str | None, crawl: str | None) 
 def _options(
     settings: Settings, name: str, crawl: str | None
 ) -> tuple[Sequence[CrawlOptions], Permits]:
-    """Return the known crawls, and what they may use: anybody may have created a broker's
-    crawls."""
+    """Return the known crawls, and what they may use: anybody may have created them."""
     permits = OWN
     broker = reach.answering(settings)
     if broker is not None:

@@ -50,8 +50,7 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Scope,
         Meta(
             description="Which links are followed: those to the seeds' hosts (host), to their "
-            "registrable domains (domain), to URLs that begin with a seed (prefix), "
-            "or all (any)"
+            "registrable domains (domain), to URLs that begin with a seed (prefix), or all (any)"
         ),
     ] = "host"
     include: Annotated[
@@ -103,10 +102,7 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     ] = "on"
     host_pages: Annotated[
         Count,
-        Meta(
-            description="At most this many fetches from one host; further URLs are parked; 0: no "
-            "limit"
-        ),
+        Meta(description="At most this many fetches from one host; others are parked; 0: no limit"),
     ] = 0
     shape_pages: Annotated[
         Count,
@@ -157,10 +153,7 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     ] = None
     address_connections: Annotated[
         Count | None,
-        Meta(
-            description="At most this many connections to one address, over all workers; 0: no "
-            "limit"
-        ),
+        Meta(description="At most this many connections to an address by all workers; 0: no limit"),
     ] = None
     domain_rate: Annotated[
         Seconds | None,
@@ -238,10 +231,7 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     ] = "record"
     nofollow: Annotated[
         Literal["skip", "follow"],
-        Meta(
-            description="Links with rel=nofollow. skip: do not follow them; follow: treat them "
-            "as any other link"
-        ),
+        Meta(description="Links with rel=nofollow: skip them, or follow them like any other link"),
     ] = "skip"
     links: Annotated[
         tuple[Annotated[str, Meta(max_length=40)], ...],
