@@ -9,21 +9,21 @@ typedef char *(*mem_strdup)(const char *);
 typedef int (*mem_get)(mem_free *, mem_malloc *, mem_realloc *, mem_strdup *);
 typedef int (*mem_setup)(mem_free, mem_malloc, mem_realloc, mem_strdup);
 
-/* Make libxml2 allocate from the pool, through its functions xmlMemGet and xmlMemSetup. The
- * calling thread becomes the one that may allocate. False if another thread is that already, or
- * if libxml2 does not use the C library's functions. */
+/* Have libxml2, by its functions xmlMemGet and xmlMemSetup, take memory from here; the calling
+ * thread is the one that may. False if another thread has it, or if libxml2's memory is somebody
+ * else's already. */
 int pool_begin(mem_get get, mem_setup setup);
 
-/* Set whether this thread allocates small pieces from the pool; returns the old value. */
+/* Whether this thread takes small pieces from the pool; returns what it did before. */
 int pool_use(int use);
 
-/* Limit what this thread allocates from the pool next: this much CPU time (0: no limit) and, if
- * `bound`, no more small pieces than the pool has room for. Beyond a limit every allocation
- * fails. */
+/* From now on what this thread does while it takes from the pool may use so much CPU, 0: any, and
+ * where it is bounded no more small pieces than the pool has room for; afterwards it is refused
+ * memory, until it gives up. */
 void pool_grant(double seconds, int bound);
 
-/* Return whether an allocation was refused since the last pool_grant. */
+/* Whether it was, since then. */
 int pool_refused(void);
 
-/* Return how many chunks are not empty. */
+/* How many chunks hold something. */
 unsigned pool_chunks(void);

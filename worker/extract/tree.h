@@ -1,11 +1,10 @@
-/* Functions that the C files of this module share. */
+/* What parts of the module in C have of each other. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <libxml/tree.h>
 
-/* Return the node of an lxml element or tree, which the caller keeps alive; NULL with an
- * exception set. */
+/* The node of an lxml element or tree, which the caller keeps alive; NULL with an exception set. */
 const xmlNode *root_of(PyObject *element);
 
 /* Add the functions of main/ to the module; -1 with an exception set. */
