@@ -314,7 +314,7 @@ def test_what_silent_workers_had_leased_is_not_said_to_be_fetched(
     del admin.queue.beats.known["kew-0"]
     admin.monitor.app()._shared.forget()
     assert "Worker process kew-0 does not report." in admin.get("/monitor/").text
-    assert "nothing is heard (kew-0)" in admin.get("/monitor/crawls/blog").text
+    assert "workers that do not report (kew-0)" in admin.get("/monitor/crawls/blog").text
     admin.store.member_left("kew-0", 5, LOST, epoch_ms(), Facts())
     admin.monitor.app()._shared.forget()
     assert "kew-0" in admin.get("/monitor/").text, "it was given up, and its leases last longer"
@@ -457,7 +457,7 @@ def test_a_node_is_asked_only_for_what_its_kind_follows(admin: Desk) -> None:
     assert "o.processes" in fields["*"]
     refused = admin.post("/monitor/nodes/broker", admin.stamp(), **{"o.paused": "true"})
     assert refused.status_code == 400
-    assert "follows log_level only" in refused.text
+    assert "accepts only log_level" in refused.text
     missing = admin.get("/monitor/nodes/nobody")
     assert missing.status_code == 404
     assert "o.log_level" not in missing.text, "there is nothing to order"

@@ -149,7 +149,7 @@ def test_a_node_is_not_ordered_what_its_kind_does_nothing_about(rig: Rig) -> Non
     one, _ = rig.members
     for kind in ("broker", "logger"):
         one.follow(replace(HERE, id=kind, node=kind, kind=kind))
-        with pytest.raises(InvalidConfig, match=f"a {kind} follows log_level only"):
+        with pytest.raises(InvalidConfig, match=f"a {kind} accepts only log_level"):
             one.order(kind, NodeOptions(processes=3, log_level="debug"))
         assert one.options_of(kind)[1] == NodeOptions(), "nothing of it holds"
         assert one.order(kind, NodeOptions(log_level="debug")) is not None

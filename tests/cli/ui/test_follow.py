@@ -107,7 +107,7 @@ def test_a_login_that_was_refused_is_named_once_and_its_block_lifted_at_the_star
     follow(made, wanted, Stop(), None, fresh=False)
     assert patched == [("example.org", HostPatch(block=0.0))]
     said = capsys.readouterr().err
-    assert "example.org is blocked until 01:00 UTC: auth shop: no such name; mend that" in said
+    assert "example.org is blocked until 01:00 UTC: auth shop: no such name; correct that" in said
     assert said.count("blocked") == 1
     assert "`greencrawl login shop`" in said
 

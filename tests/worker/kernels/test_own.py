@@ -342,7 +342,7 @@ def test_answers_that_it_keeps_are_in_hand_until_it_returns(world: Own) -> None:
     assert held == [0, 0, 5, 405, 805, 0]
     refused = [one for one in Asking.answers if isinstance(one, Failure)]
     assert [one.detail for one in refused] == [
-        "answers of 1,205 bytes are in hand: no more are asked for"
+        "answers of 1,205 bytes are in hand: no more requests are made"
     ] * 2
     assert isinstance(world.outcomes[0], Retry)
     assert world.outcomes[0].kind == "timeout"

@@ -102,7 +102,7 @@ def test_a_style_sheet_cannot_end_before_its_end() -> None:
 
 
 def test_what_is_no_html_says_so_and_the_tree_is_gone_afterwards() -> None:
-    assert "<b>It is no HTML" in picture_of(extract(b"%PDF-1.7", "http://h/", "application/pdf"))
+    assert "<b>It is not HTML" in picture_of(extract(b"%PDF-1.7", "http://h/", "application/pdf"))
     page = extract(ARTICLE.encode(), "http://h/")
     assert STORY[1] in picture_of(page)
     with pytest.raises(RuntimeError, match="its picture is made"):
