@@ -43,7 +43,7 @@ def test_the_rest_is_journalled_counted_and_explained(tmp_path: Path, site: str)
         wait_until(lambda: system.stats()["admitted"] == MAX_LINKS + 1, 10, "the rest is queued")
         assert system.stats()["failures"] == {"links": 1}
         [found] = system.call("GET", f"/v1/urls?url={site}")
-        said = f"{BEYOND} links were left out: of a page {MAX_LINKS:,} are followed"
+        said = f"{BEYOND} links were left out: only {MAX_LINKS:,} of a page are followed"
         assert found["why"].endswith(f"status 200; {said}")
         [note] = [one for one in found["attempts"] if one["kind"] == "links"]
         assert note["detail"] == said

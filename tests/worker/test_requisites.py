@@ -126,7 +126,7 @@ def test_style_sheet_has_what_it_needs_within_a_bound(world: World) -> None:
     links = page_of(world).links
     assert len(links) == MAX_NEEDED
     noted = next(a.detail for a in world.result.attempts if a.kind == "links")
-    assert noted == "25 URLs were left out: of a style sheet 500 are kept"
+    assert noted == "25 URLs were left out: only 500 of a style sheet are kept"
     read = [link.url for link in links if link.redirects // INDEX_STEP < MAX_SHEETS]
     assert read == [f"http://h/{n}.css" for n in range(MAX_IMPORTS)]
 
