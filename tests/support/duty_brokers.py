@@ -83,6 +83,7 @@ class Broker:
         self.service = Service(self.frontier, store, pace.monotonic, duties=self.duties)
         pace.service(self.service)
         self.upkeep = Upkeep(self.service)
+        _heed_ends(self.upkeep, pace)
         self._refill = Refill(self.service)
         self._purging = Purging(self.service)
         self._retention = Retention(self.service, Limits())
@@ -166,6 +167,17 @@ def _heed(node: Node, number: int, pace: Pace, heard: Heard) -> None:
 
     node.run = noting_run  # type: ignore[method-assign]
     node.command = noting_command  # type: ignore[method-assign]
+
+
+def _heed_ends(upkeep: Upkeep, pace: Pace) -> None:
+    """Stop when a crawl was found still twice, before its partitions are shut."""
+    finish = upkeep._finish
+
+    def gated_finish(*args: Any) -> None:
+        pace.gate("shut")
+        finish(*args)
+
+    upkeep._finish = gated_finish  # type: ignore[method-assign]
 
 
 class Fences:

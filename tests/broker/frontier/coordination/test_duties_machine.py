@@ -515,6 +515,28 @@ class DutiesMachine(World):
         """The same, and it comes from a worker that was fetching all the time."""
         self.end(which, broker, calls, count, comes, late)
 
+    @rule(name=st.sampled_from(NAMES), which=WHICH, broker=EITHER)
+    def come_before_it_is_shut(self, name: str, which: int, broker: int) -> None:
+        """A crawl was found still twice; seeds or a late page come just before it is shut."""
+        self.mend()
+        self.resume(name, broker)
+        self.moment += 1
+        page = Admission(f"http://{HOSTS[which % 2]}/{SEEDS + self.moment}")
+        self.give(name, [page], broker, 999)
+        pages = self.fetched(which, broker, which % 2, 1, 1, True) if which % 3 == 0 else []
+        self.pass_time(31.0)
+        if not self.quiet(broker):
+            return
+        task = self.job(names.UPKEEP, broker, 1)
+        self.fences.advance_to(task, {"shut"}, 1)
+        for one in pages:
+            self.fences.advance(one, 999)
+        if not pages:
+            for known in NAMES:
+                self.give(known, self.fresh(HOSTS[which % 4], 1), 1 - broker, 999)
+        self.fences.advance(task, 999)
+        self.holds()
+
     @rule(node=EITHER, broker=EITHER)
     def owe_after_the_end(self, node: int, broker: int) -> None:
         """A page is stored when its crawl is done, and all of its links lead to a node that is
