@@ -77,21 +77,21 @@ REQUIRED = (
         12,
     ),
     Required(
-        "wide: pages/s of the lesser of CPU bound and politeness bound",
+        "wide: pages/s ÷ the lower of CPU bound and politeness bound",
         "wide",
         "of_bound",
         0.85,
         0.95,
     ),
     Required(
-        "two worker processes: of what the CPU of all processes allows",
+        "two worker processes: pages/s ÷ what the CPU of all processes allows",
         "scale",
         "two_processes",
         0.9,
         0.95,
     ),
     Required(
-        "a withheld larger run: how far the cost model is off",
+        "error of the cost model for a larger run that it has not seen",
         "scale",
         "prediction_off",
         0.15,
@@ -168,7 +168,7 @@ REQUIRED = (
         at_most=True,
     ),
     Required(
-        "rows and bytes in SQL: the most of the third year ÷ the most of the second",
+        "rows and bytes in SQL: the most of the third year ÷ that of the second",
         "growth",
         "last_year_over_before",
         1.05,
@@ -182,7 +182,7 @@ DRAWN = "## What must be reached\n"
 
 REQUIRED_HEAD = """\
 Plain: the others obey robots.txt, follow links and fetch no page twice; ours also extracts text and
-stores, in both levels. "goal" is what was aimed at, "reached" what had to be, "missed" neither.
+stores, in both levels. "goal" is the aim, "reached" the required value, and "missed" is neither.
 """
 
 

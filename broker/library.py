@@ -37,9 +37,9 @@ from greencrawl.schema.records import (
 SEEDS = 1000
 """URLs of a request."""
 PAGES = 500
-"""Most pages of a request."""
+"""A request returns at most this many pages."""
 LIST_SECONDS = 60.0
-"""Most seconds that a list may take to be answered: a search reads many pages."""
+"""The longest time for the answer to a list, in seconds: a search reads many pages."""
 NOT_FOUND = 404
 
 
@@ -81,8 +81,8 @@ class Client:
     def create(self, name: str, seeds: Iterable[str] = (), **options: Any) -> Crawl:
         """Create a crawl, or set these options of an existing one; ``seeds`` are queued at once.
 
-        The options are those of docs/configuration.md. Raises InvalidConfig for an unknown option,
-        or one of the wrong type.
+        docs/configuration.md lists the options. Raises InvalidConfig for an unknown option, or one
+        of the wrong type.
         """
         try:
             wanted = msgspec.convert({**options, "name": name, "seeds": list(seeds)}, CreateCrawl)
@@ -139,8 +139,8 @@ class Client:
         With ``if_changed`` seen URLs are queued again, too, and read again only if they have
         changed.
 
-        The answer has the counts and an item for each URL. What was answered is durable. When it
-        raises, some of the URLs may be queued: calling it again is harmless.
+        The answer has the counts and an item for each URL. Everything in the answer is durable.
+        When it raises, some of the URLs may be queued: calling it again is harmless.
         """
         added = duplicate = rejected = pending = 0
         items: list[SeedItem] = []
@@ -229,7 +229,7 @@ class Client:
         """Yield the stored pages as ``greencrawl export --pages-only`` writes them, an object a
         page.
 
-        ``bodies`` adds ``body``: base64, None if it was not kept. Each page takes two requests,
+        ``bodies`` adds ``body`` in base64, None if it was not kept. Each page takes two requests,
         three with its body: the command exports many pages faster, on the store's machine. A page
         that is deleted meanwhile is left out.
         """

@@ -1,4 +1,4 @@
-"""Which crawl a command means when its name may be left out."""
+"""Choose a crawl for a command that was given no name."""
 
 from __future__ import annotations
 

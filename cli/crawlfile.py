@@ -69,7 +69,7 @@ def build(
     urls = [argument for argument in arguments if not is_file(argument)]
     for url in urls:
         if not _SCHEME.match(url) and Path(url).is_file():
-            what = f"{url} is a file: one that describes a crawl ends in .toml"
+            what = f"{url} is a file; the name of a file that describes a crawl ends in .toml"
             raise InvalidConfig([("seeds", f"{what}; a list of URLs goes there as `seeds`")])
         if url.startswith(("/", "./", "../", "~")):
             what = f"{url} is the path of a file: give a URL, or a file that ends in .toml"
@@ -195,7 +195,7 @@ def _problem_of_table(path: str, unknown: str, text: str) -> tuple[str, str]:
         return path, f"must be a list of tables: write [[{option}]]; see {_TABLES[option]}"
     if unknown in AUTH_FIELDS and option == "auth":
         return f"{path}.{unknown}", (
-            "is no field of it: secrets stand in the environment or in credentials.toml; "
+            "is no field of it: secrets belong in the environment or in credentials.toml; "
             f"see {_TABLES[option]}"
         )
     if unknown:

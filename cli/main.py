@@ -81,7 +81,7 @@ def greencrawl() -> None:
     """A distributed web crawler: `greencrawl crawl URL` to begin.
 
     Settings of the processes (addresses, tokens, folders) are GREENCRAWL_* environment variables,
-    which may stand in a file .env in the current folder; docs/configuration.md lists them.
+    which may be in a file .env in the current folder; docs/configuration.md lists them.
     """
 
 

@@ -20,7 +20,7 @@ from greencrawl.schema.text.moments import SINCE, STATUS, since_ms, status_range
 F = TypeVar("F", bound=Callable[..., Any])
 
 UNBOUNDED = 2**53
-"""A limit that means none: beyond it JSON numbers lose digits."""
+"""This limit stands for no limit: larger JSON numbers lose digits."""
 
 METAVARS = {
     "delay": "SECONDS",

@@ -29,7 +29,7 @@ data_option = click.option(
 _ADVICE = "greencrawl store status"
 
 CALL_SECONDS = 30.0
-"""Most seconds of one call of a command to the broker."""
+"""The longest time in seconds of a command's call to the broker."""
 
 
 def load(data: str | None = None, **overrides: str | None) -> Settings:

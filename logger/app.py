@@ -23,9 +23,9 @@ from greencrawl.schema.wire import to_json
 log = logger("http")
 
 MOST_BYTES = 2 * 1024 * 1024
-"""Most bytes of a post, packed and unpacked: senders send a quarter of it."""
+"""A post may have this many bytes, packed and unpacked: senders send a quarter of it."""
 MOST_LINES = 20_000
-"""Most lines of a post: our lines have some 90 bytes."""
+"""A post may have this many lines: our lines have about 90 bytes."""
 RETRY_SECONDS = 1
 
 

@@ -1,7 +1,7 @@
 """Finds lines by time, node, level, crawl and text, some at a time.
 
 Days and frames without such lines are skipped by their heads. The cost of an answer is bounded: it
-stops after so many bytes, and says where to go on. An answer has all lines up to there, so that
+stops after a number of bytes, and says where to go on. An answer has all lines up to there, so that
 answers of several loggers can be merged.
 """
 
@@ -140,7 +140,7 @@ class _Found:
             self._cut()
 
     def has_all_before(self, edge_ms: int) -> bool:
-        """Return whether there are as many lines as wanted, and none at ``edge_ms`` would be among
+        """Return whether there are enough lines, so that no line at ``edge_ms`` would be among
         them."""
         if len(self._lines) <= self._wanted.limit:
             return False

@@ -26,7 +26,7 @@ _SKIPPABLE = 0x184D2A5C
 _TAG = b"GCL1"
 _BEFORE = _HEAD.size + _RECORD.size
 MOST_RAW_BYTES = 8 * 1024 * 1024
-"""Most bytes of a frame's lines; a head that says more is not read."""
+"""The lines of a frame may have this many bytes; a head that says more is not read."""
 
 
 class Frame(NamedTuple):

@@ -24,9 +24,10 @@ log = logger("intake")
 
 FLUSH_SECONDS = 60.0
 FLUSH_BYTES = 512 * 1024
-"""A member's lines are written when the first has waited for so long, or when there are so many."""
+"""A member's lines are written when the first has waited for this long, or when there are this
+many."""
 ALL_BYTES = 64 * 1024 * 1024
-"""Most bytes of all members together; beyond it each post is written at once."""
+"""All members together may have this many bytes; beyond it each post is written at once."""
 LOOK_SECONDS = 1.0
 
 

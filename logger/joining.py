@@ -97,8 +97,8 @@ class Joining:
 def address_of(settings: Settings, port: int) -> str:
     """Return the address at which others reach this logger.
 
-    If it listens on all addresses of the machine, that is the one from which it reaches a broker;
-    with TLS it is the machine's full name, since its certificate has a name.
+    If it listens on all addresses of the machine, its address is the one from which it reaches a
+    broker. With TLS it is the machine's full name, because its certificate has a name.
     """
     host = settings.logger_bind[0]
     if host in _ANY:

@@ -29,7 +29,7 @@ class Static:
 
     @property
     def icon(self) -> Markup:
-        """Return our picture, for a page that shows it: a request more would delay its paint."""
+        """Return our icon as a part of the page: a request of its own would delay the paint."""
         body, _ = self._files["icon.svg"]
         return Markup(body.decode())  # our own file
 

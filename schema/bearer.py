@@ -1,4 +1,4 @@
-"""Bearer tokens of a listener, and what a listener refuses that has no tokens.
+"""Bearer tokens of a listener, and the requests that a listener without tokens refuses.
 
 A listener without tokens is open, and therefore on loopback only. Even there a web page in the
 user's browser could reach it, so requests that carry a foreign ``Origin`` or ``Host`` are refused

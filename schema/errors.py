@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""``errno`` of an OSError that says that a disk, or what of it is ours, is full."""
+"""``errno`` of an OSError for a full disk, or for the end of our share of it."""
 
 
 class GreencrawlError(Exception):

@@ -129,24 +129,24 @@ class Settings:
 SECRETS = frozenset({"STORE_STEWARD", "WORKER_TOKEN", "ADMIN_TOKEN", "VIEW_TOKEN", "SESSION_KEY"})
 
 KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
-    "DATA": ("data", variables.path, "Folder for the embedded Redis and SQLite, sockets and locks"),
+    "DATA": ("data", variables.path, "Folder of the embedded Redis, SQLite, sockets and locks"),
     "BIND": (
         "127.0.0.1:8765",
         variables.bind,
-        "host:port the broker listens on; beyond loopback it needs tokens",
+        "host:port on which the broker listens; it needs tokens unless this is loopback",
     ),
     "METRICS_BIND": (
         "",
         variables.optional_bind,
-        "host:port, as 127.0.0.1:8766, where a worker's supervisor serves the metrics of all "
-        "its processes at /metrics; beyond loopback it needs GREENCRAWL_WORKER_TOKEN; empty: no "
-        "metrics are served",
+        "host:port on which a worker's supervisor serves the metrics of all its processes, at "
+        "/metrics, such as 127.0.0.1:8766; it needs GREENCRAWL_WORKER_TOKEN unless this is "
+        "loopback; empty: no metrics are served",
     ),
     "BROKER": (
         "http://127.0.0.1:8765",
         variables.addresses("http", "https"),
-        "Broker addresses for workers and commands, comma-separated; "
-        "the next is tried when one is away",
+        "Broker addresses for workers and commands, comma-separated; if one does not answer, the "
+        "next is tried",
     ),
     "REDIS": (
         "",
@@ -162,60 +162,59 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "STORE_STEWARD": (
         "",
         variables.account,
-        "USER:PASSWORD with which brokers and `greencrawl store` look after a ring of masters; "
-        "empty: the account of GREENCRAWL_STORE; workers need none; secret",
+        "USER:PASSWORD with which brokers and `greencrawl store` administer a ring of masters; "
+        "workers do not need it; empty: the account of GREENCRAWL_STORE; secret",
     ),
     "BODIES": (
         "sql",
         variables.bodies,
-        "Where bodies are kept: sql, or warc:FOLDER for WARC files (SQL keeps the places in "
-        "them); the same on all workers and brokers",
+        "Where bodies are kept: sql, or warc:FOLDER for WARC files (SQL then has their places in "
+        "the files); the same on all workers and brokers",
     ),
     "JOURNAL_MONTHS": (
         "12",
         variables.number(int, 0, 1200),
-        "Months of the journal that are kept beside the present one; 0: all",
+        "How many months of the journal are kept, besides the current one; 0: all",
     ),
     "JOURNAL_DAYS": (
         "30",
         variables.number(int, 0, 36_500),
-        "Days for which the journal keeps attempts that brought a page, on MySQL up to a month "
-        "longer; no more than GREENCRAWL_JOURNAL_MONTHS; 0: as long as the others",
+        "How many days the journal keeps attempts that brought a page, on MySQL up to a month "
+        "longer; at most GREENCRAWL_JOURNAL_MONTHS; 0: as long as other attempts",
     ),
     "VERSION_DAYS": (
         "365",
         variables.number(int, 0, 36_500),
-        "Days for which earlier fetches of a page stay in its history; 0: for ever",
+        "How many days earlier fetches of a page stay in its history; 0: for ever",
     ),
     "SAMPLE_DAYS": (
         "90",
         variables.number(int, 1, 36_500),
-        "Days for which crawls' counters of each minute are kept, for plots",
+        "How many days the counters of each minute are kept, for plots",
     ),
     "ALERT": (
         "",
         variables.webhook,
-        "http:// or https:// URL to which brokers post, as JSON, what people should know, such "
-        "as a node lost or a disk full, see docs/operations.md; the same on all brokers; all "
-        "except its host is secret",
+        "http:// or https:// URL to which brokers post alerts as JSON, such as a lost node or a "
+        "full disk, see docs/operations.md; the same on all brokers; secret except for its host",
     ),
     "ALLOW_NETWORKS": (
         "",
         variables.networks,
-        "CIDRs that are fetched although private or loopback",
+        "Private and loopback networks (CIDRs) from which pages are fetched",
     ),
     "ALLOW_PORTS": (
         "",
         variables.ports,
-        "Ports that are fetched from although they are usually those of databases, caches, queues "
-        "or of what steers machines, as 9200",
+        "Ports from which pages are fetched although databases, caches, queues or control "
+        "interfaces usually have them, such as 9200",
     ),
     "DNS_SERVERS": (
         "",
         variables.dns_servers,
-        "Name servers that workers ask, as 127.0.0.1:5353,1.1.1.1,[::1]:53; the default port is "
-        "53; empty: those of /etc/resolv.conf; `system`: the resolver of the operating system, "
-        "by 32 threads",
+        "Name servers that workers ask, such as 127.0.0.1:5353,1.1.1.1,[::1]:53; the default port "
+        "is 53; empty: those of /etc/resolv.conf; `system`: the resolver of the operating system, "
+        "in 32 threads",
     ),
     "HOOKS": (
         "",
@@ -227,25 +226,25 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     ),
     "WORKER_TOKEN": ("", variables.text, "Bearer token of workers; secret"),
     "ADMIN_TOKEN": ("", variables.text, "Bearer token of administrators: crawls, hosts; secret"),
-    "VIEW_TOKEN": ("", variables.text, "Token to look at the Monitor, and change nothing; secret"),
+    "VIEW_TOKEN": ("", variables.text, "Token to see the Monitor, and change nothing; secret"),
     "TLS_CERT": (
         "",
         variables.text,
-        "Certificate file (PEM) of the listeners: the broker's, and that of a worker's metrics",
+        "Certificate file (PEM) with which the broker serves its API, and a worker its metrics",
     ),
-    "TLS_KEY": ("", variables.text, "Key file (PEM) of the listeners"),
-    "TLS_CA": ("", variables.text, "CA file (PEM) against which clients verify the broker"),
+    "TLS_KEY": ("", variables.text, "Key file (PEM) of GREENCRAWL_TLS_CERT"),
+    "TLS_CA": ("", variables.text, "CA file (PEM) with which clients verify the broker"),
     "PROCESSES": ("0", variables.number(int, 0, 1024), "Worker processes; 0: one per core"),
     "GREENLETS": (
         "300",
         variables.number(int, 1, 10_000),
-        "Hosts that one worker process fetches from at once; up to twice as many more if their "
-        "answers take longer than two seconds",
+        "Hosts from which one worker process fetches at once; besides these, up to twice as many "
+        "whose answers take longer than two seconds",
     ),
     "PARTITIONS": (
         "64",
         variables.number(int, 1, 4096),
-        "Partitions of a frontier, fixed when it is created",
+        "Number of partitions of a frontier; it cannot be changed later",
     ),
     "WORKER_ID": (
         "",
@@ -255,51 +254,52 @@ KEYS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "LEASE_SECONDS": (
         "60",
         variables.number(float, 1, 3600),
-        "Life of a lease between two renewals",
+        "Seconds for which a lease is valid after it was given or extended",
     ),
     "REQUEST_SECONDS": (
         "60",
         variables.number(float, 0.5, 600),
-        "Longest time one request may take, look-up, connecting, TLS, head and body in all; "
-        "the same on all workers and brokers",
+        "Seconds that one request may take in all: look-up, connecting, TLS, head and body; the "
+        "same on all workers and brokers",
     ),
     "STALL_SECONDS": (
         "30",
         variables.number(float, 0.5, 3600),
-        "A worker process that parses one page for longer is killed",
+        "Seconds after which a worker process that still parses the same page is killed",
     ),
     "HOST_BYTES": (
         "16777216",
         variables.number(int, 1024, 2**40),
-        "Bytes of one host's URLs that wait in Redis; what is beyond waits in the store",
+        "Bytes of one host's URLs that may wait in Redis; the others wait in the store",
     ),
     "CREDENTIALS": (
         "",
         variables.optional_path,
-        "File (mode 0600) of passwords and keys for crawls' logins; empty: credentials.toml in the "
-        "data folder; GREENCRAWL_AUTH_NAME_FIELD says the same, see docs/authentication.md",
+        "File (mode 0600) with passwords and keys for logins of crawls; empty: credentials.toml in "
+        "the data folder; or set GREENCRAWL_AUTH_NAME_FIELD, see docs/authentication.md",
     ),
     "SESSION_KEY": (
         "",
         variables.session_key,
-        "Key, the same on all machines, with which workers share through Redis what logins "
-        "leave behind; `openssl rand -base64 32` makes one; empty: each machine logs in by "
+        "Key that encrypts the sessions of logins which workers share through Redis; the same on "
+        "all machines; `openssl rand -base64 32` makes one; empty: each machine logs in by "
         "itself; secret",
     ),
     "LOGGER_BIND": (
         "127.0.0.1:8766",
         variables.bind,
-        "host:port a logger listens on; beyond loopback it needs GREENCRAWL_WORKER_TOKEN",
+        "host:port on which a logger listens; it needs GREENCRAWL_WORKER_TOKEN unless this is "
+        "loopback",
     ),
     "LOGGER_DAYS": (
         "14",
         variables.number(int, 1, 3650),
-        "Days for which a logger keeps lines, today included",
+        "How many days a logger keeps lines, including today",
     ),
     "LOG_LEVEL": (
         "info",
         variables.choice("debug", "info", "warning", "error"),
-        "debug, info, warning or error",
+        "Lowest level that is logged: debug, info, warning or error",
     ),
     "FAULT": (
         "",

@@ -52,7 +52,7 @@ from greencrawl.schema.records import (
 )
 
 MARGIN = 10
-"""An admission may be this many ticks of the clock later than its row: recovery starts so far
+"""An admission may be this many ticks of the clock later than its row: recovery starts this far
 back."""
 
 DUTY_SECONDS = 6.0
@@ -64,19 +64,19 @@ NEVER = 2**63 - 1
 """Later than every stamp."""
 
 PERIODS = 1000
-"""Most periods of a crawl that are kept."""
+"""At most this many periods of a crawl are kept."""
 
 MEMBERS = 1000
-"""Most members that are kept after they have left."""
+"""At most this many members are kept after they have left."""
 
 LATE_MS = 60_000
 """How long pages may still be judged by the old rules after a crawl's rules were changed."""
 
 COUNT_PAGES = 20_000
-"""A round counts its pages only in crawls of up to so many: it takes well below a second."""
+"""A round counts its pages only in crawls of up to this many: it takes well below a second."""
 
 WHY = 1000
-"""Most characters of the reason of a round."""
+"""The reason of a round may have this many characters."""
 
 Detail = Literal["row", "items", "text", "body"]
 """How much of a page is read.
@@ -140,7 +140,7 @@ class Store(Protocol):
         """Return node → what it is owed, without nodes that are owed nothing."""
 
     def begin_replay(self, node: str) -> Debt | None:
-        """Return what the node is owed, all of it in the replay log by now; None if nothing."""
+        """Return the debt to the node; all of it is in the replay log by now; None if nothing."""
 
     def end_replay(self, node: str, serial: int) -> bool:
         """Record that the node has all that it was owed.
@@ -488,7 +488,7 @@ class Store(Protocol):
         period."""
 
     def calendar_places(self) -> list[tuple[int, int]]:
-        """Return (crawl, partition) wherever rows of an active crawl are due."""
+        """Return each (crawl, partition) with due rows of an active crawl."""
 
     def calendar_due(
         self, crawl: int, partition: int, after: tuple[int, int, int], limit: int

@@ -82,8 +82,8 @@ def load(folder: Path) -> list[Migration]:
 def pending(
     available: Sequence[Migration], applied: Mapping[int, Applied], *, post: bool = True
 ) -> list[Migration]:
-    """Return those still to be applied; without ``post`` no ``post_`` file unless none is applied
-    yet.
+    """Return the migrations still to apply; without ``post``, a ``post_`` file only if nothing is
+    applied yet.
 
     Raises InvalidConfig if a newer version changed the database for good, or if an applied file was
     edited.

@@ -28,9 +28,9 @@ from greencrawl.schema.records import (
 from greencrawl.store import rows
 
 GONE_MISSES = 4
-"""A page that was gone so often in a row is retired, ..."""
+"""A page that was gone this often in a row is retired, ..."""
 GONE_SECONDS = 3 * 86_400
-"""... if the first of these looks and the last are so far apart."""
+"""... if the first of these looks and the last are this far apart."""
 MOST_SECONDS = 64 * 86_400
 """The longest wait before a page that is gone is asked for again."""
 RETIRED_S = 2**32 - 1

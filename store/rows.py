@@ -39,8 +39,8 @@ PAGE_READ = (
 
 _OF_PAGE = PAGE_READ.removesuffix("headers, fields, items, spans, links, text")
 PAGE_ROW, PAGE_ITEMS = (f"{_OF_PAGE}'{{}}', NULL, {it}, NULL, x'', x''" for it in ("NULL", "items"))
-""":data:`PAGE_READ` for a list: without headers, fields, items, spans, links and text; or with
-items."""
+"""The columns of :data:`PAGE_READ` for a list, without headers, fields, items, spans, links and
+text; or the same with items."""
 
 ATTEMPT = (
     "crawl, fingerprint, at_ms, code, errors, wait, elapsed_ms, host, kind, url, worker, detail"
@@ -48,7 +48,7 @@ ATTEMPT = (
 FINAL = "crawl, fingerprint, state, kind, code, depth, level, at_ms, url, detail, shape"
 FINAL_READ = f"id, {FINAL}"
 SHAPE_CHARS = 300
-"""Most characters of a shape's name."""
+"""The name of a shape has at most this many characters."""
 
 LEAST, _MAX = -(2**63), 2**63 - 1
 # bytes of input whose compressed copies exist at the same time
@@ -149,8 +149,8 @@ is left. Level 3 takes 51 µs and leaves a thirtieth less."""
 _PARAMETERS = zstandard.ZstdCompressionParameters.from_level(
     LEVEL, min_match=7, write_content_size=True
 )
-"""The level's parameters with another shortest match. By default it is 5 to 7, by the size; 7 takes
-a fourteenth less time and leaves no more."""
+"""The level's parameters with another shortest match. The default is 5 to 7, depending on the size;
+7 takes a fourteenth less time, and the result is not larger."""
 
 LINKS_LEVEL = -1
 """Level of zstd for links, which are a few hundred bytes. It takes 2 µs and leaves 300 bytes for 40

@@ -1,4 +1,4 @@
-"""Fixtures that every kind of test shares. gevent is patched in first, as in the processes."""
+"""Fixtures that all tests share. gevent patches first, as in the processes."""
 
 from gevent import monkey
 
@@ -17,18 +17,18 @@ from tests.support import ports  # noqa: E402
 from tests.support.effort import LONG  # noqa: E402
 from tests.support.redis_server import RedisServer  # noqa: E402
 
-# Processes that a test starts are those of this checkout, whichever is installed.
+# Processes that a test starts are those of this checkout, whichever package is installed.
 SRC = str(Path(__file__).resolve().parents[1] / "src")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [SRC, os.environ.get("PYTHONPATH")]))
 
-# By day each run tries the same examples, so that a change fails by what it changed itself.
+# By day each run tries the same examples, so that only a change of the code can make a test fail.
 settings.register_profile("day", derandomize=True)
 if not LONG:
     settings.load_profile("day")
 
-# A command that a test runs in this process would set the level of all its loggers for good.
+# A command that a test runs in this process would permanently set the level of all its loggers.
 log.configure = lambda *_: None
-# Nor may tests that run beside each other choose the same port for a cluster's server.
+# Tests that run at the same time must not choose the same port for a cluster's server.
 cluster.free_ports = ports.free_ports
 
 

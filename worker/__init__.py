@@ -12,8 +12,8 @@
 ``delivery``  results on their way to store, frontier and broker
 ============  =====================================================================================
 
-Code that knows several of them stands beside them: ``child`` builds the parts of a process,
-``engine`` leases sessions, ``pipeline`` brings each task through the stages.
+Code that knows several of them is beside them: ``child`` builds the parts of a process, ``engine``
+leases sessions, ``pipeline`` brings each task through the stages.
 """
 
 if __name__ != "greencrawl.worker":

@@ -76,9 +76,9 @@ from greencrawl.worker.traps.traps import Traps
 log = logger("worker")
 
 MEND = (
-    "no parse can be ended: pages in doubt are read in a process of their own, and all reading is "
-    "slower, and no main text is stored; `python -m greencrawl.worker.extract.compile` compiles "
-    "it, where there is a C compiler"
+    "no parse can be ended early: suspect pages are read in a process of their own, all reading "
+    "is slower, and no main text is stored; if there is a C compiler, `python -m "
+    "greencrawl.worker.extract.compile` compiles the part"
 )
 
 CALL_SECONDS = 30.0

@@ -37,7 +37,7 @@ log = logger("worker")
 TRY_AGAIN_SECONDS = 20.0
 """Seconds between two attempts to import a crawl's code."""
 REFUSALS = 100
-"""Most crawls that a lease names as refused."""
+"""A lease names at most this many crawls as refused."""
 
 
 class CrawlSource(Protocol):
@@ -158,9 +158,10 @@ class Refused(GreencrawlError):
 
 
 MOST = 32
-"""Most crawls that a process has ready; each remembers the verdicts of its scope, some MB."""
+"""A process has at most this many crawls ready; each remembers the verdicts of its scope, some
+MB."""
 IDLE_SECONDS = 300.0
-"""A crawl without a session for so long is dropped; it is read again if it comes back."""
+"""A crawl without a session for this long is dropped; it is read again if it comes back."""
 
 
 class Crawls:
@@ -235,7 +236,7 @@ class Crawls:
         return context
 
     def _paced(self, context: CrawlContext) -> CrawlContext:
-        """Return the context with the revision since which its pace holds, as far as it is known
+        """Return the context with the revision from which its pace is valid, as far as it is known
         here."""
         known, crawl = self._contexts.get(context.crawl.id), context.crawl
         if known is None:

@@ -59,7 +59,7 @@ POSTPONED_SECONDS = 5.0
 SUPERSEDED_SECONDS = 1.0, 5.0
 """The first and the longest pause of a superseded worker."""
 AWAY_LOOKS = 3
-"""After so many checks in a row without a ready broker, a stopping worker no longer waits."""
+"""After this many checks in a row without a ready broker, a stopping worker no longer waits."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Engine:
             self._stopping.set()
 
     def keep(self, *, greenlets: int, paused: bool, drain: bool) -> None:
-        """Work with so many greenlets; lease nothing if ``paused``, or to ``drain``.
+        """Work with this many greenlets; lease nothing if ``paused``, or to ``drain``.
 
         Surplus sessions, when draining all of them, end after their open request; their unfetched
         tasks go back without a failure.
@@ -279,7 +279,8 @@ class Engine:
         )
 
     def _reconcile(self, idle: tuple[str, ...] = (), *, leaving: bool = False) -> None:
-        """Tell what is held, so that all else that this process or the dead were given is released.
+        """Report the held sessions, so that all other sessions of this process or of the dead are
+        released.
 
         It waits for a broker, and for as long as another worker uses this one's name. ``idle``:
         sessions of an earlier process without a request under way. A node that is away is told
@@ -332,7 +333,7 @@ class Engine:
             "worker": self._limits.worker,
             "incarnation": self._limits.incarnation,
             "by": newer,
-            "why": "another process works under this id and began later: nothing is leased here",
+            "why": "a process that started later uses the same worker id: nothing is leased here",
             "do": "set GREENCRAWL_WORKER_ID to a name of its own on each worker",
         }
 

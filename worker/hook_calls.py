@@ -24,7 +24,7 @@ class Made(NamedTuple):
 def made_of(hooks: Hooks, page: Page, root: Any, fetched: Fetched, *, content: bool) -> Made:
     """Call ``on_page``, ``items`` and ``links``.
 
-    ``root`` is that of the page's tree, None if it has none; ``content``: whether the page's
+    ``root`` is the root of the page's tree, None if it has none; ``content``: whether the page's
     content may be kept; otherwise only ``links`` is called.
     """
     from greencrawl.worker.extract.main.library import readable  # only for crawls with a hook

@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from greencrawl.worker.extract.main.library import Extracted
 
 MOST_ITEMS = 5000
-"""Most records of a page."""
+"""A page has at most this many records."""
 ITEM_BYTES = 64 * 1024
-"""Most bytes of a record, as JSON."""
+"""A record has at most this many bytes, as JSON."""
 ITEMS_BYTES = 4 * 1024 * 1024
-"""Most bytes of all records of a page, as JSON."""
+"""All records of a page have at most this many bytes, as JSON."""
 
 
 class OnPage(Protocol):

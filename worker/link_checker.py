@@ -27,17 +27,18 @@ from greencrawl.schema.records import (
 )
 
 MAX_LINKS = 50_000
-"""Most links of one page that are followed, as many as a sitemap may have.
+"""At most this many links of one page are followed, as many as a sitemap may have.
 
 A page with more is a trap or a dump. One with 50,000 takes 0.2 s of CPU, nearly all of it to parse
 its 4 MB.
 """
 
 MAX_REDIRECTS = 10
-"""Most redirects in a row: half of browsers' 20; more than RFC 9110's historical five."""
+"""At most this many redirects in a row are followed: half of browsers' 20, and more than RFC 9110's
+historical five."""
 
 MAX_SKIPPED = 1000
-"""Most skipped links of one page, those that log out or change something, that are noted."""
+"""At most this many skipped links of one page, which log out or change something, are noted."""
 
 _VERDICTS = 20_000
 _LONG = 500
@@ -88,9 +89,10 @@ class Checker:
 
         They are in the page's order, and at most ``MAX_LINKS``; how many were left out is added to
         the page's ``omitted_links``. ``rel=nofollow`` and the page's own nofollow are honoured.
-        URLs of a hook are made canonical, and dropped if they are invalid. ``texts`` are those of
-        the page's own links, if wanted. The rules of the crawl's ``normalise`` are applied to all.
-        An entry of its ``auth`` may keep out a URL as it was written and as it is after that.
+        URLs of a hook are made canonical, and dropped if they are invalid. ``texts`` are the texts
+        of the page's own links, if they are wanted. The rules of the crawl's ``normalise`` are
+        applied to all. An entry of its ``auth`` may skip a URL in its original form and in its
+        rewritten form.
         """
         below = depth + 1
         if not page.follow or below > self._depth:
@@ -189,7 +191,7 @@ class Checker:
     def _rewritten(self, url: str, page: Page) -> str:
         """Return a canonical URL by the crawl's rules of ``normalise``; count changes.
 
-        "" if the URL as it was written is kept out, since the crawl is logged in.
+        "" if the original URL is skipped because the crawl is logged in.
         """
         assert self._rewrite is not None
         found = self._rewrite(url)

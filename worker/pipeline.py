@@ -385,7 +385,8 @@ class Pipeline:
     ) -> None:
         """Hand the page to the writer, with the other results in ``reading``.
 
-        ``dear`` is that of a page; ``kernel`` has read it, "" for the default one.
+        ``dear`` is the reason why a page was costly; ``kernel`` has read it, "" for the default
+        one.
         """
         if row.directives is not None and row.directives.withheld:
             withhold(row)

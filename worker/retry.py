@@ -46,7 +46,7 @@ PATIENCE = 4
 """A URL gets this many times its tries as long as each answer says when to come back."""
 MAX_RETRY_AFTER = 7 * 86_400.0
 MAX_WAIT = 86_400.0
-"""Longest wait of one URL in seconds; a host's block may be longer."""
+"""The longest wait of one URL in seconds; a host's block may be longer."""
 
 _MINUTE = 60.0
 _HOUR = 3600.0
@@ -96,18 +96,18 @@ _K = FailureKind
 TABLE: Mapping[FailureKind, Policy] = MappingProxyType(
     {
         _K.GONE: _final("gone", "404, 410 or 451: the server says there is nothing"),
-        _K.FORBIDDEN: _final("dead", "401, 403 or 407: not for us"),
+        _K.FORBIDDEN: _final("dead", "401, 403 or 407: the server does not allow it"),
         _K.CLIENT_ERROR: _final("dead", "another 4xx: asking again changes nothing"),
         _K.REQUEST_TIMEOUT: Policy(
             "url", 3, 10, 10 * _MINUTE, "dead", "408 or 425: the server asks to try again"
         ),
-        _K.RATE_LIMITED: Policy("host", 5, _MINUTE, _HOUR, "dead", "429: we were too fast"),
+        _K.RATE_LIMITED: Policy("host", 5, _MINUTE, _HOUR, "dead", "429: requests came too fast"),
         _K.UNAVAILABLE: Policy(
             "host", 5, _MINUTE, _HOUR, "dead", "503: the server is overloaded or being serviced"
         ),
         _K.SERVER_ERROR: Policy("url", 5, 30, _HOUR, "dead", "another 5xx: the server failed"),
         _K.BAD_STATUS: Policy(
-            "url", 2, _MINUTE, _HOUR, "dead", "a status that no answer to this request may have"
+            "url", 2, _MINUTE, _HOUR, "dead", "a status that is not valid for this request"
         ),
         _K.DNS_MISSING: Policy(
             "url",
@@ -127,11 +127,13 @@ TABLE: Mapping[FailureKind, Policy] = MappingProxyType(
         _K.TIMEOUT: Policy(
             "url", 3, _MINUTE, _HOUR, "dead", "no complete answer in time, or too slow a body"
         ),
-        _K.RESET: Policy("url", 4, 15, 10 * _MINUTE, "dead", "connection lost under the answer"),
-        _K.TLS: Policy("url", 2, _HOUR, _HOUR, "dead", "certificate or handshake not accepted"),
+        _K.RESET: Policy("url", 4, 15, 10 * _MINUTE, "dead", "connection lost during the answer"),
+        _K.TLS: Policy("url", 2, _HOUR, _HOUR, "dead", "the certificate or the handshake failed"),
         _K.PROTOCOL: Policy("url", 2, _MINUTE, _HOUR, "dead", "the answer is not HTTP"),
-        _K.DECODE: Policy("url", 2, _MINUTE, _HOUR, "dead", "a content-encoding that is broken"),
-        _K.REDIRECT: _final("dead", "too many redirects, to itself, or to no URL"),
+        _K.DECODE: Policy("url", 2, _MINUTE, _HOUR, "dead", "the content-encoding is damaged"),
+        _K.REDIRECT: _final(
+            "dead", "too many redirects, or one to the same URL or to no valid URL"
+        ),
         _K.ROBOTS: _final("excluded", "disallowed by robots.txt; no request was made"),
         _K.ROBOTS_UNREACHABLE: Policy(
             "host", 5, 10 * _MINUTE, 12 * _HOUR, "dead", "robots.txt cannot be read: all disallowed"
@@ -143,24 +145,27 @@ TABLE: Mapping[FailureKind, Policy] = MappingProxyType(
             "url", 3, 5, 10 * _MINUTE, "dead", "the page hung the process that read it"
         ),
         _K.COSTLY: _final(
-            "dead", "its parse did not end in time, or as one of many it took too much CPU"
+            "dead", "parsing took too long, or the host's pages together took too much CPU"
         ),
         _K.DENSE: _final(
-            "dead", "large, and came as next to nothing: read alone, and stored all the same"
+            "dead",
+            "a large page that came as very few bytes; it was read in a process of its "
+            "own, and is stored",
         ),
-        _K.HOOK: _final("dead", "the user's own function raised; requeue once it is mended"),
+        _K.HOOK: _final("dead", "a function of the hook raised; requeue after you corrected it"),
         _K.KERNEL: _final(
             "dead",
-            "the user's own kernel raised, or asked for what it may not; requeue once it is mended",
+            "a kernel of yours raised, or asked for what it may not; requeue after you corrected "
+            "it",
         ),
         _K.PARSE: _final("dead", "extraction raised"),
         _K.LINKS: _final(
             "dead",
-            "more links than are followed, or URLs in a style sheet than are kept; it is stored "
-            "all the same",
+            "more links than are followed, or more URLs in a style sheet than are kept; the page "
+            "is stored",
         ),
         _K.SITEMAP: _final(
-            "dead", "a sitemap that cannot be read; what was read of one that breaks off is kept"
+            "dead", "the sitemap cannot be read; URLs from before the damage are kept"
         ),
         _K.LOGIN: Policy(
             "host",
@@ -168,10 +173,10 @@ TABLE: Mapping[FailureKind, Policy] = MappingProxyType(
             _HOUR,
             24 * _HOUR,
             "dead",
-            "the login was refused, or could not be made; pages wait uncharged",
+            "the login was refused, or failed; pages wait, and this is no attempt of theirs",
         ),
         _K.LOGGED_OUT: Policy(
-            "url", 3, 2 * _MINUTE, _HOUR, "dead", "asks for a login in spite of one just made"
+            "url", 3, 2 * _MINUTE, _HOUR, "dead", "the page asks for a login just after one"
         ),
         _K.BODY_AWAY: Policy(
             "url",
@@ -179,8 +184,8 @@ TABLE: Mapping[FailureKind, Policy] = MappingProxyType(
             _MINUTE,
             _HOUR,
             "dead",
-            "to be read again as it is stored, but the file of its body cannot be read; no request "
-            "was made",
+            "the stored page is to be read again, but the file of its body cannot be read; no "
+            "request was made",
         ),
     }
 )

@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     samples = [sample for folder in given.folders for sample in read(folder)]
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    pool_trees()  # as a worker does; other libraries' trees do not lie there
+    pool_trees()  # as a worker does; the trees of other libraries are not in the pool
     record = Record("extract", "Main text beside other libraries", False, packages=readers.PACKAGES)
     chosen = {
         name: reader
@@ -71,7 +71,7 @@ def _timed(
     texts: dict[str, list[str]] = {name: [] for name in chosen}
     millis: dict[str, list[float]] = {name: [] for name in chosen}
     for reader in chosen.values():
-        reader(samples[0].body)  # what it imports and compiles is of no page
+        reader(samples[0].body)  # imports and compiling do not count
     for sample in samples:
         for name, reader in chosen.items():
             began = time.process_time_ns()

@@ -60,7 +60,7 @@ def _resiliparse(body: bytes) -> str:
 def _readability(body: bytes) -> str:
     from readability import Document
 
-    encoding, skipped = sniff(body)  # its own look at bytes fails in the release that is pinned
+    encoding, skipped = sniff(body)  # its own detection of bytes fails in the pinned release
     summary = Document(decode(body[skipped:], encoding)).summary()
     return whole(b'<meta charset="utf-8">' + summary.encode())
 

@@ -1,8 +1,8 @@
 """``python -m bench.extract.reading FOLDER…``: what main text adds to the reading of a page.
 
-Each page is read as a worker reads it, and made a row of the store, with main text and without in
-turns, in one process on one core; of some rounds the median counts. Pages are those of the
-benchmarks, 20 KB each, and of FOLDERs as ``python -m bench.extract`` takes them.
+Each page is read as a worker reads it, and made a row of the store, alternately with main text and
+without, in one process on one core. The median of some rounds counts. The pages are those of the
+benchmarks, 20 KB each, and those of FOLDERs as ``python -m bench.extract`` takes them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The table of attacks, ``python -m bench.faults.attacks [ROW …]``: 1 if a row fails.
+"""The table of attacks: ``python -m bench.faults.attacks [ROW …]``. The exit code is 1 if a row
+fails.
 
 Each row crawls ten good hosts beside one attack with one worker process, and compares their rate
-with that of a run without (``tests/attacks/rig.py``); the last two rows ask names of one address,
-and of as many, by three workers (``tests/attacks/names.py``). A run of all rows is kept in
-``bench/results/attacks.json``. What a failed row left stays in its folder.
+with that of a run without the attack (``tests/attacks/rig.py``). In the last two rows three workers
+ask for names of one address, and of as many addresses (``tests/attacks/names.py``). A run of all
+rows is stored in ``bench/results/attacks.json``. The folder of a failed row is kept.
 """
 
 from __future__ import annotations

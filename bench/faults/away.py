@@ -6,16 +6,16 @@ of the links lead to hosts of the node that is taken away.
 
 * ``killed``: the node's server is killed for ten minutes, then started again. Each host is asked
   every half second, so the rate is bounded by politeness, and is the same before and after;
-* ``frozen``: the same, but that its server is stopped by SIGSTOP and goes on by SIGCONT;
-* ``busy``: killed for three minutes under a crawl without delays, which is bounded by the CPU of
-  the worker's core: there a page that costs more while a node is away would show.
+* ``frozen``: the same, but the server is stopped by SIGSTOP and resumed by SIGCONT;
+* ``busy``: killed for three minutes during a crawl without delays, which is bounded by the CPU of
+  the worker's core. This would show if a page costs more while a node is away.
 
-The figure is pages a second during all of the time that the node was away ÷ before: of the other
-node's hosts, and with ``busy``, where these get all of the CPU meanwhile, of all hosts. When the
-node is back and was given what it missed, the crawl is paused, and what the queue knows is held
-against the links of all pages that are stored.
+The figure is the pages a second while the node was away, divided by those before. It counts the
+hosts of the other node. With ``busy`` it counts all hosts, since the other node's hosts then get
+all of the CPU. When the node is back and has got what it missed, the crawl is paused. Then the URLs
+that the queue knows are compared with the links of all stored pages.
 
-``--short`` is one minute and half a minute. Full runs take 45 minutes in all, short ones six.
+``--short`` takes one minute and half a minute. Full runs take 45 minutes in all, short ones six.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def main(arguments: Sequence[str]) -> int:
     title = "one of two Redis nodes is away"
     record = Record(NAME, title, options.short, packages=("matplotlib",))
     record.note(
-        f"{HOSTS} hosts, twelve links a page, which lead to any host; a delay of {DELAY:g} s, or"
-        " none where CPU is the bound: there the worker has a core, all others share one. Rates of"
-        " all of the time that the node was away, its first seconds included, against those before,"
-        " in the same run. A lease and a request last"
-        f" {LEASE_SECONDS} s at most, so a node that was killed rests for {2 * LEASE_SECONDS + 12}"
-        " s. Lost: URLs that the pages in the store lead to, less those that the queue knows when"
-        " the crawl was paused afterwards."
+        f"{HOSTS} hosts with a delay of {DELAY:g} s; each page has twelve links, which lead to any"
+        " host. In the run that is bound by CPU there is no delay; the worker has a core, and all"
+        " others share one. Rates cover all of the time that the node was away, including its first"
+        " seconds, and are compared with those before, in the same run. A lease and a request last"
+        f" at most {LEASE_SECONDS} s, so a killed node rests for {2 * LEASE_SECONDS + 12} s. Lost"
+        " URLs are those to which pages in the store lead and which the queue does not know when"
+        " the crawl is paused afterwards."
     )
     found = {}
     for name in options.runs or RUNS:

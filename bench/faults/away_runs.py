@@ -30,7 +30,7 @@ SPEC = Spec(hosts=1000, page_bytes=(6000, 6000), fresh=6, foreign=1.0)
 Sixty of these hosts are used.
 """
 LEASE_SECONDS = 10
-"""Duration of a lease, and of a request: a killed node rests for so long and twelve seconds
+"""Duration of a lease, and of a request: a killed node rests for this long and twelve seconds
 more."""
 BACK_SECONDS = 300.0
 """Within this time a node that is back must have got what it missed."""

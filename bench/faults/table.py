@@ -1,8 +1,9 @@
-"""The table of faults, ``python -m bench.faults.table [ROW …] [--quick]``: 1 if a row fails.
+"""The table of faults: ``python -m bench.faults.table [ROW …] [--quick]``. The exit code is 1 if a
+row fails.
 
-Each row crawls a synthetic web, does its harm when work is out, and is judged by the web's own log
-and by SQL (``tests/support/faultrig.py``). ``--quick`` takes smaller webs. A run of all rows at
-full size is kept in ``bench/results/faults.json``. What a failed row left stays in its folder.
+Each row crawls a synthetic web, does its harm while tasks are leased, and is judged by the web's
+own log and by SQL (``tests/support/faultrig.py``). ``--quick`` takes smaller webs. A run of all
+rows at full size is stored in ``bench/results/faults.json``. The folder of a failed row is kept.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ ROWS: dict[int, Row] = dict(
     sorted((faultrows.ROWS | environment.ROWS | foundrows.ROWS | calendarrows.ROWS).items())
 )
 END_ROW = 16
-"""The end of the crawl: checked in every row, summed up in the last."""
+"""The end of the crawl, which every row checks and the last row sums up."""
 
 HEADS = (
     ("row", 4),

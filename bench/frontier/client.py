@@ -1,8 +1,8 @@
 """The light client of ``bench.frontier.speed``: prepared requests over raw keep-alive connections.
 
-A process of its own on Redis' core, where Redis comes first, so that the broker has the other one.
-Reads one JSON object from its command line, prints ``ready``, waits for a line on standard input,
-and prints its figures as JSON. Answers are looked at just enough to know that all was well.
+It is a process of its own on Redis' core, with a lower priority than Redis, so that the broker has
+the other core. It reads one JSON object from its command line, prints ``ready``, waits for a line
+on standard input, and prints its figures as JSON. It only checks that answers are correct.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _finishing(sessions: list[Leased]) -> Iterator[bytes]:
 
 def main() -> None:
     """Do the task of the first argument, and print its figures."""
-    os.nice(19)  # or it would stop Redis in the middle of scripts, whose times are measured
+    os.nice(19)  # otherwise it would interrupt Redis in scripts, whose times are measured
     task = json.loads(sys.argv[1])
     talks, done = (ingest if task["do"] == "ingest" else lease)(task)
     print("ready", flush=True)

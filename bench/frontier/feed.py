@@ -34,7 +34,7 @@ def chunks(task: dict[str, Any]) -> Iterator[list[Admission]]:
 
 
 def main() -> None:
-    """Admit the URLs of the task of the first argument, and print the figures."""
+    """Admit the URLs of the task in the first argument, and print the figures."""
     task = json.loads(sys.argv[1])
     store = open_store(task["store"])
     frontier = Frontier([task["redis"]], store)

@@ -141,7 +141,7 @@ class Bare:
         send = self._node._send
         self._node._send = lambda _, *given: send(self, *given)  # type: ignore
 
-    # -- in place of the driver's connection
+    # -- instead of the driver's connection
 
     def send_packed_command(self, commands: list[bytes]) -> None:
         """Send the commands, and read all their replies."""

@@ -1,18 +1,19 @@
 """What 100 idle crawls with ten brokers cost Redis: ``-m bench.frontier.idle_crawls [--short]``.
 
-Ten broker processes, one Redis (append-only file, fsync every second), one SQLite file. Crawls are
-idle in three ways:
+There are ten broker processes, one Redis (append-only file, fsync every second) and one SQLite
+file. Crawls are idle in three ways:
 
 * ``active``: a hundred crawls with five URLs each, of hosts that are blocked for a day;
-* ``active, paused and done``: beside these a hundred that are paused with waiting URLs, and a
-  hundred that are over;
-* ``with a worker``: a worker process asks for work all the while, and there is none.
+* ``active, paused and done``: besides these, a hundred paused crawls with waiting URLs, and a
+  hundred that have ended;
+* ``with a worker``: a worker process asks for work all the time, and there is none.
 
-Each is measured for as long as it takes until every crawl is looked at twice, once things have
-calmed down. The figure is the CPU that Redis took (``INFO cpu``, all threads), less what the same
-server takes with no client at all.
+Each way is measured until every crawl was scanned twice, after the start has settled. The figure is
+the CPU that Redis took (``INFO cpu``, all threads), less what the same server takes without any
+client.
 
-``--short`` measures the last, for the time of one look. Full runs take 25 minutes, short ones six.
+``--short`` measures only the last way, for the time of one scan. Full runs take 25 minutes, short
+ones six.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def spent(redis: RedisServer, brokers: Sequence[BrokerProcess]) -> Spent:
 
 
 def during(redis: RedisServer, brokers: Sequence[BrokerProcess], seconds: float) -> dict[str, Any]:
-    """Return the usage a second during so many seconds: ms of CPU, and calls by name."""
+    """Return the usage a second during this many seconds: ms of CPU, and calls by name."""
     first = spent(redis, brokers)
     time.sleep(seconds)
     last = spent(redis, brokers)
@@ -181,16 +182,17 @@ def report(record: Record, found: dict[str, dict[str, Any]]) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run it; return 0 if all required figures were reached."""
-    options = parser(
-        "bench.frontier.idle_crawls", __doc__, "six minutes instead of 25"
-    ).parse_args(arguments)
+    options = parser("bench.frontier.idle_crawls", __doc__, "six minutes instead of 25").parse_args(
+        arguments
+    )
     record = Record(NAME, f"{CRAWLS} idle crawls, {BROKERS} brokers", options.short)
     record.note(
-        f"{BROKERS} broker processes, one Redis, one SQLite file; {CRAWLS} crawls with {URLS} URLs"
-        f" each of hosts that are blocked for a day; then also {CRAWLS} that are paused and"
-        f" {CRAWLS} that are done; then also a worker process that asks for work. A crawl of which"
-        f" nothing is heard is looked at every {SELDOM_SECONDS:g} s, so each row has one look at"
-        " all of them, or two. CPU of Redis is that of its process by INFO cpu."
+        f"{BROKERS} broker processes, one Redis and one SQLite file. The first row has {CRAWLS}"
+        f" crawls with {URLS} URLs each, of hosts that are blocked for a day; the second also has"
+        f" {CRAWLS} paused and {CRAWLS} finished crawls; the third also has a worker process that"
+        f" asks for work. A crawl without messages is scanned every {SELDOM_SECONDS:g} s, so each"
+        " row has one or two scans of all of them. The CPU of Redis is that of its process, by"
+        " INFO cpu."
     )
     with tempfile.TemporaryDirectory(prefix="idle-crawls-") as folder:
         report(record, measure(Path(folder), short=options.short))

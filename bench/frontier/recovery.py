@@ -1,15 +1,15 @@
-"""The cost of a restart of Redis, by the number of rows that wait in SQL: ``-m
-bench.frontier.recovery [--short]``.
+"""The cost of a restart of Redis, by the number of rows that wait in SQL:
+``-m bench.frontier.recovery [--short]``.
 
-So many URLs wait in the overflow, beyond the memory budget, and were put there long ago by the
-store's clock; then a thousand more are admitted, and Redis is killed and started again. Its
-recovery has the same window each time, so it is to take as long whether ten thousand or a million
-wait.
+That many URLs wait in the overflow, beyond the memory budget; they were put there long ago by the
+store's clock. Then a thousand more are admitted, and Redis is killed and started again. Its
+recovery has the same window each time, so it has to take as long with a million waiting rows as
+with ten thousand.
 
-Counted from when Redis answers again until the frontier owes it nothing, three times each; the rest
-that hosts get after that (the longest lease and request, and twelve seconds) is the same for all
-and left out. ``--short`` ends at a hundred thousand rows. Full runs take ten minutes, short ones
-one.
+The time counts from the first answer of Redis until the frontier owes it nothing; each case is
+measured three times. The rest that hosts get after that (the longest lease and request, and twelve
+seconds) is the same for all, and is left out. ``--short`` ends at a hundred thousand rows. Full
+runs take ten minutes, short ones one.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class RecoveryRig:
         self.server.stop()
 
     def admit(self, count: int) -> None:
-        """Admit so many more URLs."""
+        """Admit this many more URLs."""
         items: Iterable[Admission] = urls(self.admitted, count)
         while some := list(islice(items, TOGETHER)):
             self.frontier.admit(self.crawl.id, some)
@@ -116,7 +116,7 @@ class RecoveryRig:
                 raise SystemExit(f"not recovered within {LIMIT_SECONDS:g} s")
             gevent.sleep(0.005)
         seconds = monotonic() - up
-        gevent.sleep(1.0)  # what it goes on with when it is open already counts as well
+        gevent.sleep(1.0)  # if it is already open, the work that it still does counts as well
         return {
             "seconds": seconds,
             "redis_itself": up - began,
@@ -138,7 +138,7 @@ def _cpu(process: psutil.Process) -> float:
 
 
 def measure(rows: int) -> list[dict[str, float]]:
-    """Measure three restarts with so many rows in the overflow."""
+    """Measure three restarts with this many rows in the overflow."""
     found = []
     with tempfile.TemporaryDirectory(prefix="recovery-") as folder, RecoveryRig(Path(folder)) as on:
         began = monotonic()
@@ -179,10 +179,10 @@ def main(arguments: Sequence[str]) -> int:
     log.configure("bench", "error")
     record = Record(NAME, "a restart of Redis, by what waits in SQL", options.short)
     record.note(
-        "Redis (append-only file) is killed and started again; the broker is this process, its"
-        " store a SQLite file. What it loses is nothing, what it may have lost is a window of"
-        f" {MARGIN} steps of the store's clock. Its recovery looks at what happened in that, and at"
-        " nothing else. CPU is counted for a second longer than the recovery itself."
+        "Redis (append-only file) is killed and started again. The broker is this process; its"
+        " store is a SQLite file. Redis loses nothing, but it may have lost a window of"
+        f" {MARGIN} steps of the store's clock. Its recovery reads only what happened in that"
+        " window. CPU is counted for one second longer than the recovery itself."
     )
     found = {}
     for rows in ROWS[:-1] if options.short else ROWS:

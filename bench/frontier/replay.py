@@ -1,17 +1,17 @@
 """How fast a lost Redis gets all links of the log: ``-m bench.frontier.replay [--short]``.
 
-The log is that of a crawl in breadth: each page leads to 50 URLs, five of which no page led to
-before, and the others at random to those that some did; its pages are the first of these URLs. So
-nine tenths of the links are known when they come, some since the page was marked as fetched.
+The log is that of a breadth-first crawl. Each page leads to 50 URLs: five are new, and the others
+are random ones that earlier pages led to. The pages are the first of these URLs. So nine tenths of
+the links are known when they come; some of these pages were already marked as fetched.
 
-Redis (append-only file, fsync every second) has one core; the other has this process, which is what
-a broker is while it refills a node, with its SQLite file. Runs with and without the cache of what
-was sent (:mod:`greencrawl.broker.frontier.recovery.sent_filter`) take turns on the same log, three
-of each, each into an empty Redis; the median counts. A greenlet that sleeps for a millisecond at a
-time tells how long whoever is served meanwhile has to wait.
+Redis (append-only file, fsync every second) has one core. The other has this process, which does
+what a broker does while it refills a node, with its SQLite file. Runs with and without the cache of
+what was sent (:mod:`greencrawl.broker.frontier.recovery.sent_filter`) alternate on the same log,
+three of each, each into an empty Redis; the median counts. A greenlet that sleeps for a millisecond
+at a time shows how long other clients have to wait meanwhile.
 
-``--short`` is a tenth of it, once. The figures are kept only if the run was full and others took
-less than a tenth of a core.
+``--short`` is a tenth of it, once. The figures are kept only if the run was full and other programs
+took less than a tenth of a core.
 """
 
 from __future__ import annotations

@@ -1,23 +1,24 @@
 """The frontier's memory and speed: ``python -m bench.frontier.speed [PART …] [--quick]``.
 
-Parts, all of them unless some are named:
+The parts, all of which run unless some are named:
 
-* ``seen``      bytes a seen URL in one crawl that grows, with nothing waiting
-* ``waiting``   bytes a waiting URL, all that Redis keeps of it, for four mixes of hosts
+* ``seen``      bytes a seen URL in one crawl that grows, while nothing waits
+* ``waiting``   bytes a waiting URL, with everything that Redis keeps for it, for four mixes of
+  hosts
 * ``ingest``    new URLs a second through ``POST /v1/crawls/{crawl}/urls``, 256 a request
 * ``lease``     tasks a second through ``/v1/lease``, ``/v1/sessions/close`` and ``/v1/finish``
 * ``admit``     admission by a worker's process through ``Frontier.admit``
 
-URLs have 80 characters in the mean. Redis (append-only file, fsync every second; none where only
+URLs have 80 characters on average. Redis (append-only file, fsync every second; no file if only
 memory is measured) has one core, the broker the other; the HTTP client runs on Redis' core. The
-store is the broker's SQLite file with ``synchronous=FULL``. Beside each speed stands *bare*: the
+store is the broker's SQLite file with ``synchronous=FULL``. Each speed is compared with *bare*: the
 same script calls with the same bytes in the same batches over a plain connection, with the second
 core idle (``bench.frontier.frontier_rig.Bare``), the best of three.
 
-A round counts if the cores were ours, which is that others took less than a tenth of one; rounds
-are repeated until three count, or six were run, and then all count. The row says how many did, and
-what others took in the mean; the median of rounds is the figure. CPU a URL of Redis and the broker
-suffers less from others. ``--quick`` is a tenth of everything, and one round.
+A round counts if other programs took less than a tenth of a core. Rounds are repeated until three
+count, or six were run; then all count. The row says how many counted, and what other programs took
+on average; the median of the rounds is the figure. The CPU a URL of Redis and the broker depends
+less on other programs. ``--quick`` is a tenth of everything, and one round.
 """
 
 from __future__ import annotations
@@ -363,7 +364,7 @@ def main(arguments: Sequence[str]) -> int:
     unknown = set(options.parts) - set(PARTS)
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
-    log.configure("bench", "error")  # a node is opened, a listener ends: that is how it goes here
+    log.configure("bench", "error")  # a node is opened and a listener ends, as usual here
     name = "-".join(["frontier", *options.parts, *["quick"] * options.quick])
     run = Run(
         Report(name, "the frontier: memory, ingest, lease + finish, admission"), options.quick

@@ -13,7 +13,7 @@ from bench.models.model_rig import MODELS
 from bench.rig.record import Record, draw, shown, spread
 
 SOURCE = {"greenlets": 2.10e9, "threads": 1.71e9}
-"""Bytes in 30 minutes over 10 Mbit/s, source A, experiment 3."""
+"""Bytes in 30 minutes over 10 Mbit/s; experiment 3 of source A."""
 SOURCE_SECONDS = 1800
 COLOURS = {"greenlets": "tab:green", "threads": "tab:red"}
 AHEAD = 0.01
@@ -21,7 +21,7 @@ AHEAD = 0.01
 SHOWN = (10, 50, 100, 200, 300, 500, 1000)
 """Concurrencies in the table; the plot has all."""
 SOURCE_MORE = 22.8
-"""By how many percent the source's greenlets transferred more data than its threads."""
+"""In the source, greenlets transferred this many percent more data than threads."""
 SOURCE_PARTING = 100
 """Concurrency from which on the source's curves of experiment 2 part."""
 
@@ -49,26 +49,27 @@ def parting(rows: Sequence[dict[str, Any]], parse: bool) -> int | None:
 def beside_the_source(found: dict[str, Any]) -> str:
     """Return a text about the source's three findings in these results."""
     plain, read = (parting(found["overhead"]["rows"], parse) for parse in (False, True))
-    later = "later than it saw" if (plain or inf) > SOURCE_PARTING else "as it saw"
+    later = "later than in the source" if (plain or inf) > SOURCE_PARTING else "as in the source"
     if plain is None:
-        later = "not as it saw"
+        later = "unlike in the source"
     more = _more_data(found["network"])
     if more < -1:
-        link = "here threads bring more, which the source's did not"
+        link = "here threads bring more, unlike in the source"
     elif more < 5:
-        link = "the threads of today fill such a link as well, which the source's did not"
+        link = "threads now fill such a link as well, unlike in the source"
     elif more < SOURCE_MORE * 0.75:
-        link = "the threads of today do better than the source's"
+        link = "threads now do better than in the source"
     else:
-        link = "as the source saw"
+        link = "as in the source"
     greenlets, threads = (_kb_a_unit(found["memory"], model) for model in MODELS)
     return (
-        f"Beside source A. Memory: a request under way takes {shown(greenlets)} KB with greenlets"
-        f" and {shown(threads)} KB with threads, the pages in hand and what the process remembers"
-        f" of them included. Overhead: its curves part from {SOURCE_PARTING} units on; here"
-        f" greenlets are ahead by more than {AHEAD * 100:g} % of the time {_from(plain)}, and with"
-        f" a page read {_from(read)}: {later}. Network: its greenlets brought {SOURCE_MORE} % more"
-        f" data over such a link; here it is {more:+.1f} %: {link}."
+        f"Compared with source A. Memory: a request under way takes {shown(greenlets)} KB with"
+        f" greenlets and {shown(threads)} KB with threads, including the pages in hand and what the"
+        f" process remembers of them. Overhead: in the source the curves part from {SOURCE_PARTING}"
+        f" units on; here greenlets are ahead by more than {AHEAD * 100:g} % of the time"
+        f" {_from(plain)}, and with a page read {_from(read)}, {later}. Network: in the source"
+        f" greenlets brought {SOURCE_MORE} % more data over such a link; here it is {more:+.1f} %:"
+        f" {link}."
     )
 
 

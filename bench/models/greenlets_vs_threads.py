@@ -2,14 +2,15 @@
 
 ``python -m bench.models.greenlets_vs_threads [--short]``. The processes are
 ``bench.models.model_process``, once with gevent and once with ``bench.models.on_threads`` in its
-place; all else is the same code. Runs of the two take turns.
+place; everything else is the same code. Runs of the two alternate.
 
-1. memory: RSS and PSS of the process while so many requests are under way, 0 … 1000;
-2. overhead: the download is a sleep of 5 s; ideal over actual time, at 30 points up to 300 and on
-   to 1000, with and without reading a page after it. While one process sleeps, others have their
-   turn: one begins in the middle between two others, and so ends there, too;
-3. network: pages of 20 KB over a link of 10 Mbit/s, 60 at once, ten equal periods: each alone, and
-   both together.
+1. memory: RSS and PSS of the process while 0 to 1000 requests are under way;
+2. overhead: the download is a sleep of 5 s. The figure is ideal over actual time, at 30 points up
+   to 300 units and more points up to 1000, with and without reading a page after the sleep. While
+   one process sleeps, others run: each begins in the middle between two others, and so also ends
+   there;
+3. network: pages of 20 KB over a link of 10 Mbit/s, 60 at once, ten equal periods: each model
+   alone, and both together.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ def run(short: bool) -> None:
     record = Record(NAME, "Greenlets and threads under the same crawler", short)
     record.note(
         "Both processes run the crawler's own modules: robots.txt, download, reading, link checker,"
-        " writer, SQLite, Redis. Under threads each name of gevent stands for its twin of the"
-        " standard library (`bench/models/on_threads.py`). In the second experiment a page is not"
-        " stored."
+        " writer, SQLite, Redis. With threads, each name from gevent is replaced by its twin from"
+        " the standard library (`bench/models/on_threads.py`). In the second experiment a page is"
+        " not stored."
     )
     found: dict[str, Any] = {
         "memory": experiments.memory(short),

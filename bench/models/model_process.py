@@ -240,7 +240,7 @@ class Process:
         garbage.started()
 
     def start(self, hosts: int) -> None:
-        """Crawl so many hosts at once, each with an open request all the time."""
+        """Crawl this many hosts at once, each with an open request all the time."""
         self.hosts.open(hosts)
         gevent.spawn(self.worker.run)
 
@@ -348,7 +348,7 @@ def main() -> None:
     at = float(sys.stdin.readline())
     result = {"memory": memory, "sleep": sleep, "link": link}[task["what"]](process, task, at)
     print(json.dumps(result), flush=True)
-    os._exit(0)  # units are under way; nothing of theirs is wanted
+    os._exit(0)  # units are under way; their results are not needed
 
 
 if __name__ == "__main__":

@@ -7,29 +7,30 @@ There are two levels of duties:
 * plain: robots.txt is obeyed, all links to the same hosts are followed, no page is fetched twice;
 * full: then also title and text, and page, text, links and headers stored durably in SQLite.
 
-Ours has no option that would leave out text and storage, so its full figure stands in both tables:
-where the others are plain, ours does more than they do. That the duties were done is read from
-nginx's log and counted in the stores after every run.
+Ours has no option that would leave out text and storage, so its full figure is in both tables: in
+the plain table ours does more than the others. After every run nginx's log and the stores show
+whether the duties were done.
 
 A crawling process has one core to itself; nginx, Redis and our broker share another (with one core,
-all share it). Pages a second are counted from the first page's answer until the last page was dealt
-with: stored with us, parsed (and given to storage) with the others. CPU is that of all processes of
-a crawler, nginx apart, without their start: for ours worker (with supervisor and the SQLite store),
-broker and Redis; for scrapy-redis its process and Redis. It also counts what is spent before the
-first page's answer and after the last page, so that a share of a core may come out above 100 %.
-Memory is proportional (PSS), of the same processes, when the crawl has ended.
+all share it). Pages a second are counted from the answer to the first page until the last page was
+handled: for ours until it was stored, for the others until it was parsed (and given to storage).
+CPU is that of all processes of a crawler, without nginx and without their start: for ours worker
+(with supervisor and the SQLite store), broker and Redis; for scrapy-redis its process and Redis. It
+also counts what is spent before the answer to the first page and after the last page, so a share of
+a core may be above 100 %. Memory is proportional (PSS), of the same processes, at the end of the
+crawl.
 
 A ratio is the median of the rounds' ratios, not the ratio of the medians beside it. Broker and
-Redis are no part of "its core", though pages/s of ours and of scrapy-redis need them: what they
-take is in CPU a page, and by process below. Settings of the others, with reasons, are in
-`bench/peers/scrapy_job.py` and `bench/peers/crawlee_job.py`, what they store in
-`bench/peers/page_store.py`; ours are the defaults but for the delay, which is none for all, and the
-connections to a host.
+Redis are not part of "its core", though ours and scrapy-redis need them; their CPU is in the CPU a
+page, and in the tables by process. Settings of the others, with reasons, are in
+`bench/peers/scrapy_job.py` and `bench/peers/crawlee_job.py`; what they store is in
+`bench/peers/page_store.py`. Ours has the defaults, except for the delay, which is none for all, and
+the connections to a host.
 
-Each crawls whole hosts that serve the same pages, but for a comment that makes each host's bodies
-its own, so that all meet the same pages and the same share of new links, and ours, which keeps
-equal bodies once, has each to store. Faster ones are given more hosts, and 64 connections in all
-are divided among them.
+Each crawler fetches whole hosts. All hosts serve the same pages, except for a comment that makes
+the bodies of each host different. So all crawlers get the same pages with the same share of new
+links, and ours, which stores equal bodies once, has to store every body. Faster crawlers get more
+hosts, and 64 connections in all are divided among them.
 """
 
 from __future__ import annotations

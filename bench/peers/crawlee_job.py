@@ -1,10 +1,10 @@
 """Crawlee's ParselCrawler under ``bench.peers.compare``: ``-m bench.peers.crawlee_job JOB``.
 
-It obeys robots.txt, follows all links of its hosts and leaves out what it has seen; with ``store``
-in the job it also takes title and text and stores the pages. Its queue is in memory (the default
-would be files, which are slower), its HTTP client is the default one without imitating a browser;
-sessions and retries of blocked requests, which a site without defences does not need, are off. All
-its concurrency is there from the beginning: there is nothing to be learned in some seconds.
+It obeys robots.txt, follows all links of its hosts and fetches no URL twice; with ``store`` in the
+job it also extracts title and text and stores the pages. Its queue is in memory (the default would
+be files, which are slower). Its HTTP client is the default one, without imitating a browser.
+Sessions and retries of blocked requests are off, since this site needs neither. All its concurrency
+is available from the start, since it could not learn much in some seconds.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def crawler(job: dict[str, Any]) -> ParselCrawler:
 
 
 async def crawl(job: dict[str, Any]) -> dict[str, float]:
-    """Crawl; epoch seconds when the last page was dealt with, CPU seconds and bytes of memory."""
+    """Crawl; return the time of the last page (epoch seconds), CPU seconds and bytes of memory."""
     store = PageStore(job["store"]) if job["store"] else None
     peer = crawler(job)
 

@@ -76,7 +76,7 @@ class ServedSite:
     other_cpu: int | None
 
     def seeds(self, hosts: int) -> list[str]:
-        """Return the first page on each of so many hosts."""
+        """Return the first page on each of this many hosts."""
         return self.nginx.urls(self.site.start, hosts)
 
     def outcome(
@@ -123,7 +123,7 @@ def served(site: Site, hosts: int, folder: Path) -> Iterator[ServedSite]:
     folder.mkdir(parents=True)
     addresses = [f"127.0.0.{n}" for n in range(2, 2 + hosts)]
     pages = site.write(folder / "plain")
-    for address in addresses:  # or all hosts but the first would have bodies that are known
+    for address in addresses:  # otherwise all hosts but the first would have known bodies
         copied = shutil.copytree(folder / "plain", folder / "site" / address)
         for page in copied.rglob("*.html"):
             page.write_bytes(page.read_bytes() + f"<!-- {address} -->".encode())
@@ -174,7 +174,7 @@ def crawl_with_ours(
             on.seeds(hosts),
             delay=0,
             slots=CONNECTIONS // hosts,
-            traps="on",  # as by default
+            traps="on",  # the default
             user_agent="greencrawl-bench/1.0",
         )
         if meanwhile is not None:

@@ -18,8 +18,8 @@ from lxml import etree
 
 BATCH = 64
 LEVEL = 1
-"""The level of zstd, as in ``greencrawl.store.rows``; importing that would make the others'
-processes larger."""
+"""The level of zstd, as in ``greencrawl.store.rows``. It is not imported from there, because that
+would make the processes of the others larger."""
 
 _TEXTS = etree.XPath(
     "//body//text()[not(parent::script or parent::style or parent::noscript)]", smart_strings=False

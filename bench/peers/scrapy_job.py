@@ -1,10 +1,10 @@
 """Scrapy and scrapy-redis under ``bench.peers.compare``: ``-m bench.peers.scrapy_job JOB``.
 
-A spider that obeys robots.txt, follows all links of its hosts and leaves out what it has seen. With
-``store`` in the job it also takes title and text, and an item pipeline stores the pages. What
-Scrapy's documentation advises for broad crawls is set: no cookies, no telnet console, quiet logs.
-With ``redis`` in the job, queue and duplicate filter are scrapy-redis' own; of its queues the FIFO
-is used, which costs least.
+The spider obeys robots.txt, follows all links of its hosts and fetches no URL twice. With ``store``
+in the job it also extracts title and text, and an item pipeline stores the pages. It has the
+settings that Scrapy's documentation recommends for broad crawls: no cookies, no telnet console,
+quiet logs. With ``redis`` in the job, the queue and the duplicate filter are those of scrapy-redis;
+of its queues it uses the FIFO, the cheapest one.
 """
 
 from __future__ import annotations

@@ -80,7 +80,8 @@ def take_out(folder: Path) -> None:
     for name in listed.stdout.decode().split("\0"):
         if name and ((ROOT / name).is_file() or (ROOT / name).is_symlink()):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name, follow_symlinks=False)  # the package is links
+            # the package consists of links
+            shutil.copy(ROOT / name, folder / name, follow_symlinks=False)
     for name, pieces in OUT.items():
         text = (folder / name).read_text()
         for piece, without in pieces:
@@ -166,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--hosts", type=int, default=HOSTS, help="for each of the two")
     parser.add_argument("--pages", type=int, default=PAGES, help="of a host")
     given = parser.parse_args(arguments)
-    os.environ["PYTHONPATH"] = "src"  # each runs in its checkout, and is not to find another
+    os.environ["PYTHONPATH"] = "src"  # each runs in its own checkout, and must not import the other
     pairs: list[Pair] = []
     with (
         tempfile.TemporaryDirectory() as name,

@@ -63,7 +63,7 @@ class Tree:
         self.settle = system.settle
         self.system = system
         self.others = {"redis": redis}
-        """Processes that are no children of broker and worker, by part."""
+        """Processes that are not children of broker or worker, by part."""
         self._before: dict[str, float] = {}
 
     def crawl(self, seeds: Sequence[str], options: Mapping[str, Any]) -> None:

@@ -1,1 +1,1 @@
-"""Does an archive play back whole: what does a browser ask pywb for, and what is missing?"""
+"""Can an archive be replayed whole: what does a browser request from pywb, and what is missing?"""

@@ -1,9 +1,9 @@
-"""``python -m bench.playback [--pages N] [--folder F]``: does an archive play back whole?
+"""``python -m bench.playback [--pages N] [--folder F]``: can an archive be replayed whole?
 
 A documentation of Debian, served on loopback, is crawled with ``requisites`` on, into WARC files.
-Its server is stopped; pywb plays the files, and Chromium, which can reach nothing else, shows the
-pages. A second archive without requisites shows that missing files would be noticed. The exit code
-is 1 if the first one lacks anything.
+Then its server is stopped. pywb replays the files, and Chromium, which can reach nothing else,
+shows the pages. A second archive without requisites shows that missing files would be noticed. The
+exit code is 1 if anything is missing in the first archive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAGES = 20
 
 
 def main(arguments: list[str]) -> int:
-    """Play both archives back and print what is missing."""
+    """Replay both archives and print what is missing."""
     parser = argparse.ArgumentParser(prog="python -m bench.playback")
     parser.add_argument("--pages", type=int, default=PAGES, metavar="N")
     parser.add_argument("--folder", type=Path, metavar="F", help="keeps archives and logs")

@@ -1,4 +1,4 @@
-"""pywb, which plays WARC files on loopback."""
+"""pywb, which replays WARC files on loopback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLLECTION = "site"
 
 
 class Player(Program):
-    """Plays ``archives`` in ``folder``, by the pywb of the environment of ``python``."""
+    """Replays ``archives`` in ``folder``, by the pywb of the environment of ``python``."""
 
     def __init__(self, python: Path, folder: Path, archives: Sequence[Path]) -> None:
         self._bin = python.parent
@@ -32,7 +32,7 @@ class Player(Program):
         return f"http://127.0.0.1:{self.port}"
 
     def url(self, page: str) -> str:
-        """Return the URL at which a page is played, without the frame that pywb puts around it."""
+        """Return the URL at which a page is replayed, without the frame that pywb adds."""
         return f"{self.origin}/{COLLECTION}/mp_/{page}"
 
     def _manage(self, folder: Path, *arguments: str) -> None:

@@ -1,10 +1,11 @@
-"""``python -m bench.playback.revisits [--pages N]``: is a revisit record played as what was sent?
+"""``python -m bench.playback.revisits [--pages N]``: is a revisit record replayed as the sent
+bytes?
 
 A site on loopback is crawled into WARC files in two periods with ``depth = "all"``. Most of its
-pages are sent again as they were, without a word by which they could be asked for if they had
-changed: each leaves a revisit record. One has changed since, and one says an entity tag, so that
-it is answered with 304, which leaves no record. Then the site is stopped, and pywb plays the files:
-each moment of each page must be the bytes that the site sent then.
+pages are sent again unchanged and without validators, so each leaves a revisit record. One page has
+changed since. One has an entity tag and is answered with 304, which leaves no record. Then the site
+is stopped, and pywb replays the files: each capture of a page must have the bytes that the site
+sent at that time.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Moment:
-    """A capture in pywb's index, and the bytes that pywb plays for it."""
+    """A capture in pywb's index, and the bytes that pywb replays for it."""
 
     kind: str
     body: bytes
@@ -110,7 +111,7 @@ def played(player: Player, url: str) -> Iterator[Moment]:
 
 
 def judge(report: Report, site: Site, moments: dict[str, list[Moment]]) -> None:
-    """Compare the played bytes with the sent ones."""
+    """Compare the replayed bytes with the sent ones."""
     kinds = Counter(one.kind for some in moments.values() for one in some)
     report.row("captures", pages=len(moments), revisits=kinds[REVISIT], of_all=kinds.total())
     wrong = [
@@ -136,7 +137,7 @@ def judge(report: Report, site: Site, moments: dict[str, list[Moment]]) -> None:
 
 
 def play_back(report: Report, pages: int) -> None:
-    """Crawl, play and judge. Raises Missing."""
+    """Crawl, replay and compare. Raises Missing."""
     python, site = environment(), Site(pages)
     with tempfile.TemporaryDirectory(prefix="revisits-") as name:
         folder = Path(name)
@@ -147,7 +148,7 @@ def play_back(report: Report, pages: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Play a second pass back; return the exit code, 2 if it cannot be tried."""
+    """Replay a second pass; return the exit code, 2 if this cannot be tried."""
     parser = argparse.ArgumentParser(prog="python -m bench.playback.revisits")
     parser.add_argument("--pages", type=int, default=PAGES, metavar="N")
     given = parser.parse_args(arguments)

@@ -36,7 +36,7 @@ def browser() -> tuple[list[str], dict[str, str]]:
     """
     said = _run(["apt-get", "-s", "--no-install-recommends", "install", BROWSER])
     needed = re.findall(r"^Inst (\S+)", said, re.MULTILINE)
-    if not needed:  # it is installed
+    if not needed:  # it is installed already
         return [BROWSER], dict(os.environ)
     root = unpacked(BROWSER, *(name for name in needed if name != BROWSER))
     folders = sorted({str(path.parent) for path in root.rglob("*.so*")})

@@ -67,7 +67,7 @@ def run_inside(command: list[str], say: Callable[[str], object] = print) -> str:
     before = prefix()
     if before is None:
         raise SystemExit("network namespaces are not allowed here (unshare --user --net)")
-    process = subprocess.Popen(  # Ctrl-C is for us, and we pass it on, once
+    process = subprocess.Popen(  # Ctrl-C is for us, and we pass it on once
         [*before, *command], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     assert process.stdout is not None
@@ -77,7 +77,7 @@ def run_inside(command: list[str], say: Callable[[str], object] = print) -> str:
             if last:
                 say(last)
             last = line.rstrip("\n")
-    except BaseException:  # interrupted: it is to stop what it started
+    except BaseException:  # it was interrupted and has to stop what it started
         _stop(process)
         raise
     if process.wait():

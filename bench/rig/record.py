@@ -118,7 +118,7 @@ class Record:
 
 
 def draw(width: float, height: float) -> Figure:
-    """Return an empty figure of so many inches; parts are placed so that they do not overlap."""
+    """Return an empty figure of this many inches; parts are placed so that they do not overlap."""
     from matplotlib.figure import Figure  # only benchmarks have it, and its import is slow
 
     return Figure(figsize=(width, height), layout="constrained")

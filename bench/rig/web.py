@@ -30,16 +30,16 @@ Manner = Literal["good", "slow", "mute", "refused", "missing"]
 
 @dataclass(frozen=True)
 class Spec:
-    """What the web is made of. Names are ``www.sNNNN.test`` where ``names`` is set.
+    """The properties of a web. If ``names`` is set, hosts are called ``www.sNNNN.test``.
 
-    ``odd`` is the share of hosts that are slow, and again that of each kind of dead ones: mute
-    (accepts and never answers), refused, missing (no such name). ``bits_per_second`` is shaped by
-    the server over all connections; 0: not at all.
+    ``odd`` is the share of hosts that are slow, and also the share of each kind of dead host: mute
+    (accepts and never answers), refused, and missing (no such name). The server shapes
+    ``bits_per_second`` over all connections; 0: not at all.
 
-    A page links at random to others of its host's ``pages``. With ``fresh`` it links to so many
-    pages that no page before it led to, and beside them to its host's menu: then a page costs the
-    same however long a crawl has been going on, and the host has no end. Of all links the share
-    ``foreign`` leads to any host instead of its own, or to any of the numbers ``abroad``.
+    A page links at random to other pages of its host. With ``fresh`` it links to that many pages to
+    which no page before it led, and to the menu of its host. So a page costs the same at any time
+    of a crawl, and the host has no end. The share ``foreign`` of all links leads to any host
+    instead of its own, or to one of the numbers in ``abroad``.
     """
 
     hosts: int = 100
@@ -166,7 +166,7 @@ class Web:
         return self._ask("/counts")
 
     def set_latency(self, seconds: float | None) -> None:
-        """Let all hosts answer after so long from now on; None: each after its own latency."""
+        """From now on let all hosts answer after this time; None: each after its own latency."""
         self._ask(f"/latency/{'own' if seconds is None else seconds}")
 
     def flush(self) -> list[tuple[float, float, str, str, int]]:

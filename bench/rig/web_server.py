@@ -84,7 +84,7 @@ class Server:
         if found is not None and found.manner == "mute":
             gevent.sleep(3600)
         latency = self._latency if self._latency is not None else found.latency if found else 0.0
-        if latency:  # it varies, or sessions that began together would go on in step
+        if latency:  # latencies vary, or sessions that began together would stay synchronous
             gevent.sleep(latency * random.uniform(1 - JITTER, 1 + JITTER))
         kind, status = "text/html; charset=utf-8", 200
         if path == "/robots.txt":

@@ -63,7 +63,7 @@ class Patience:
         self._left = seconds
 
     def measure(self, opened: Callable[[], Window], seconds: float) -> dict[str, Any]:
-        """Return a window of so many seconds, the quietest of all tries."""
+        """Return a window of this many seconds, the quietest of all tries."""
         best: dict[str, Any] | None = None
         while True:
             window = opened()

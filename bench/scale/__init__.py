@@ -1,1 +1,1 @@
-"""What comes with more processes, hosts and nodes, and the model that foretells it."""
+"""The effects of more processes, hosts and nodes, and the model that predicts them."""

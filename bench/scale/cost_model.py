@@ -1,28 +1,27 @@
 """A cost model: it predicts a crawl of so many processes from the CPU that each part spends.
 
-CPU first. A part – worker, broker, Redis, and here also the web server – spends
+First the CPU. A part – worker, broker, Redis, and here also the web server – spends
 
-* ``rest`` cores as long as a crawl goes on, whatever it does (of the worker, each process);
-* ``batch`` seconds for each batch: what a worker has gathered is stored in one commit, its links
-  are admitted and its outcomes posted together. A worker that is nearly idle gathers a page or two,
-  a busy one dozens: that is why a page costs the idle one several times as much;
+* ``rest`` cores as long as a crawl goes on, whatever it does (for the worker: in each process);
+* ``batch`` seconds for each batch: a worker stores what it has gathered in one commit, and then
+  admits the links and posts the outcomes together. A worker that is nearly idle gathers a page or
+  two, a busy one dozens: so a page costs the idle one several times as much;
 * ``page`` seconds for each page.
 
 The three are found by least squares over small runs, in which batches and pages are counted. CPU
-seconds say the same on a busy machine, where rates do not.
+seconds are the same on a busy machine; rates are not.
 
-Rates then. A crawl is a closed queueing network, solved by exact mean value analysis (Reiser and
-Lavenberg, 1980). Its customers are the sessions, as many as hosts are fetched from at once; each
-page of a session waits out the host's latency and what batches cost it, and then queues for CPU at
-two stations:
+Then the rates. A crawl is a closed queueing network, solved by exact mean value analysis (Reiser
+and Lavenberg, 1980). Its customers are the sessions, as many as there are hosts that are fetched
+from at once. For each page a session waits for the host's latency and for the batches, and then
+queues for CPU at two stations:
 
 * the worker processes: each has one interpreter, and can use ``reach`` cores, a little more than
   one, since its threads pack and write while the interpreter goes on;
 * the machine, whose cores all parts share.
 
-Where pages queue, so do commits, and the batches behind them grow until they are full. A station of
-several servers is taken for one that is as much faster, and a delay that makes up for it (Seidmann,
-1987).
+If pages queue, commits queue too, and the batches behind them grow until they are full. A station
+with several servers is replaced by a faster one and an additional delay (Seidmann, 1987).
 """
 
 from __future__ import annotations
@@ -35,11 +34,13 @@ from typing import NamedTuple
 from greencrawl.worker.delivery.writer import BATCH_PAGES, BATCHES, LINGER_SECONDS
 
 FULL = BATCH_PAGES * BATCHES
-"""Pages of a batch at most: what a worker has under way at once travels in one commit."""
+"""A batch has at most this many pages: all pages that a worker has under way at once are sent in
+one commit."""
 SMALL_CORES = 0.01
-"""CPU below which a sample's error counts absolutely, and beyond which by its share."""
+"""Below this CPU the absolute error of a sample counts, above it the relative error."""
 SCARCE = 3.0
-"""CPU is scarce where it takes so many times as long as alone: there nothing tells the wait."""
+"""CPU counts as scarce if it takes this many times as long as alone; then a run says nothing about
+the wait."""
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,17 @@
 """What the Monitor costs: ``python -m bench.scale.monitor [--short]``.
 
-``open``: a client leases and gives back sessions of one broker at a steady pace, by turns without
-and with a hundred open pages. Each turn has a p99; told is the median of them, of each kind, and
-what the one is of the other. Pages are followed as the Monitor's script does: with the ``ETag`` of
-before, two seconds after an answer with something new, and four after any other, each on a
-connection of its own, from another process. What the broker's process spends more with them is what
-they cost.
+``open``: a client leases and gives back sessions of one broker at a steady pace, alternately
+without open pages and with a hundred. Each turn has a p99; the report has the median of these for
+each kind, and their ratio. Pages are followed as the Monitor's script does it, each on a connection
+of its own, from another process: with the last ``ETag``, two seconds after an answer with something
+new, and four seconds after any other. The cost is the additional CPU of the broker's process.
 
-``paint``: a real Chromium that has never been there opens a page: when it painted first
-(``PerformancePaintTiming``), and how many bytes came. By turns it is a bare page of the same
-size, without a style or a script; the Monitor's first page, saved with its files; the first page
-of the broker, which others have open; and the same as it is drawn for the first. The bare page is
-what the browser itself takes, the saved one has what the browser does with ours, and the others
-what the broker takes as well.
+``paint``: a real Chromium without a profile opens a page. Measured are the time of the first paint
+(``PerformancePaintTiming``) and the bytes received. The pages alternate: a bare page of the same
+size, without style and script; the Monitor's first page, saved with its files; the broker's first
+page while others have it open; and the same page rendered for its first viewer. The bare page shows
+what the browser itself takes, the saved page adds the browser's work with our files, and the others
+add the broker's work.
 
 A full run takes three minutes and a half.
 """
@@ -60,12 +59,12 @@ STARTED_SECONDS = 3.0
 LEASES_PER_SECOND = 100
 WAIT_SECONDS = 0.5
 SETTLED_SECONDS = 0.5
-"""Those that are being drawn are through by then."""
+"""Renders that are under way have ended after this time."""
 HOME = "/monitor/"
 MOST_EMPTY = 0.1
 CRAWLS, HOSTS = 20, 30
 PLACES = ("", "", "", "crawls/c0", "crawls/c1", "nodes", "hosts", "frontier", "store", "traps")
-"""What people have open."""
+"""The pages that people have open."""
 MOST_PAINT_MS, MOST_BYTES = 100, 120 * 1024
 MOST_CORE, MOST_SLOWER = 0.001, 1.10
 FIRST_VISITS = 12
@@ -73,16 +72,16 @@ ROUNDS, TURN_SECONDS = 16, 4.0
 
 
 class Leases:
-    """Leases and gives back at a pace; seconds of each lease."""
+    """Leases sessions and gives them back at a steady pace; records the seconds of each lease."""
 
     def __init__(self, port: int) -> None:
         self._client = BrokerClient([f"http://127.0.0.1:{port}"])
         self._sequence = 0
         self.empty = 0
-        """Calls that were answered without a session: all hosts of a look were taken."""
+        """Calls that were answered without a session, because all hosts were leased."""
 
     def run(self, seconds: float) -> list[float]:
-        """Go on for so long; how long each lease took, in seconds."""
+        """Go on for this time; return how long each lease took, in seconds."""
         took = []
         until = time.monotonic() + seconds
         due = time.monotonic()
@@ -117,7 +116,7 @@ class Leases:
 
 
 def look(port: int) -> int:
-    """Follow a hundred pages, until the process is ended: while they are seen, by signals."""
+    """Follow a hundred pages until the process is ended; signals say whether they are visible."""
     seen = Event()
     gevent.signal_handler(signal.SIGUSR1, seen.set)
     gevent.signal_handler(signal.SIGUSR2, seen.clear)
@@ -145,7 +144,7 @@ def look(port: int) -> int:
 
 @contextmanager
 def pages(port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A hundred pages are open meanwhile, that nobody sees yet."""
+    """Keep a hundred pages open meanwhile, hidden at first."""
     command = [sys.executable, "-m", "bench.scale.monitor", "look", "--port", str(port)]
     with subprocess.Popen(command) as process:
         try:
@@ -158,7 +157,7 @@ def pages(port: int) -> Iterator[subprocess.Popen[bytes]]:
 
 @contextmanager
 def broker(folder: Path) -> Iterator[System]:
-    """One, with crawls of which nothing is fetched."""
+    """A broker with crawls from which nothing is fetched."""
     redis = RedisServer(folder / "redis").start()
     try:
         with System(folder, [redis.url], log_level="warning") as system:
@@ -176,19 +175,20 @@ def broker(folder: Path) -> Iterator[System]:
 
 
 def p99(values: Sequence[float]) -> float:
-    """Of some hundreds of values at least."""
+    """Return the p99 of at least some hundred values."""
     return sorted(values)[max(0, -(-99 * len(values) // 100) - 1)]
 
 
 class Turn(NamedTuple):
-    """What leases took in a few seconds, in seconds, and the broker's process of a core."""
+    """Return the seconds of leases in a few seconds, and the share of a core that the broker's
+    process used."""
 
     took: list[float]
     core: float
 
 
 def open_pages(system: System, rounds: int, seconds: float) -> bool:
-    """Print what open pages cost; whether that is little enough."""
+    """Print the cost of open pages; return whether it is small enough."""
     assert system.broker is not None
     process = psutil.Process(system.broker.pid)
     leases = Leases(system.port)
@@ -206,12 +206,12 @@ def open_pages(system: System, rounds: int, seconds: float) -> bool:
 
         def seen() -> None:
             looking.send_signal(signal.SIGUSR1)
-            time.sleep(EVERY_SECONDS)  # all have been drawn once
+            time.sleep(EVERY_SECONDS)  # all were rendered once
             watched.append(turn())
             looking.send_signal(signal.SIGUSR2)
             time.sleep(SETTLED_SECONDS)
 
-        for number in range(rounds):  # what changes with time is no one's advantage
+        for number in range(rounds):  # alternate, so that changes over time affect both
             if number % 2:
                 seen()
             alone.append(turn())
@@ -251,7 +251,7 @@ class Copy(NamedTuple):
 
 
 def fetched(port: int, path: str) -> Copy:
-    """What a broker answers a browser."""
+    """Return the broker's answer to a browser."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     with contextlib.closing(connection):
         connection.request("GET", path)
@@ -266,7 +266,7 @@ _HOP = ("connection", "date", "transfer-encoding", "content-length")
 
 @contextmanager
 def served(copies: Mapping[str, Copy]) -> Iterator[int]:
-    """The port at which they are answered, by their paths, from memory."""
+    """Serve answers by their paths, from memory; yield the port."""
 
     def answer(
         environ: dict[str, Any], start: Callable[[str, list[tuple[str, str]]], Any]
@@ -287,7 +287,7 @@ def served(copies: Mapping[str, Copy]) -> Iterator[int]:
 
 
 def copies_of(system: System) -> dict[str, Copy]:
-    """The first page and its files, and a bare page of its size."""
+    """Return the first page with its files, and a bare page of its size."""
     found = {HOME: fetched(system.port, HOME)}
     html = found[HOME].body.decode()
     for path in set(re.findall(r'/monitor/static/[^"\s]+', html)):
@@ -299,8 +299,8 @@ def copies_of(system: System) -> dict[str, Copy]:
 
 
 def paint(system: System, folder: Path) -> bool:
-    """Print when a first visit is painted, and what it loads; whether that is little enough."""
-    fetched(system.port, HOME)  # the first visit of all loads the Monitor
+    """Print the first paint of a visit and what it loads; return whether both are small enough."""
+    fetched(system.port, HOME)  # the very first visit loads the Monitor
     seen: dict[str, list[dict[str, float]]] = {}
     with served(copies_of(system)) as port, Browser(folder / "browser") as browser:
         places = {
@@ -314,7 +314,7 @@ def paint(system: System, folder: Path) -> bool:
                 with browser.page() as page:
                     page.goto(places[name] + str(number) * (name == "new"))
                     found = page.run(_PAINTED)
-                if number:  # the browser's own first pages are those of a cold start
+                if number:  # the browser's own first pages come from a cold start
                     seen.setdefault(name, []).append(found)
 
     def told(name: str, what: str) -> str:
@@ -359,7 +359,7 @@ _PAINTED = """new Promise((done) => {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it; 0 if all is as it should be."""
+    """Run it; return 0 if all figures are good enough."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.scale.monitor",
         description=__doc__,

@@ -1,14 +1,15 @@
 """How soon orders are followed, and how well a rate is kept: ``python -m bench.scale.orders``.
 
 ``follow``: a hundred orders at one broker, while three nodes with a process each crawl and follow
-another broker. From when the order stands in the store until the last process has told that it
-keeps it; then how long the number of processes takes. The target's log says whether anything was
-fetched twice, or too soon.
+another broker. The time counts from when the order is in the store until the last process has
+reported that it follows it; then comes the time until the number of processes has changed. The
+target's log shows whether anything was fetched twice, or too soon.
 
-``rate``: ``requests_per_second=20`` at a node with 1, 2 and 4 processes that could send far more;
-how many came in each second of a minute, by the target's log.
+``rate``: ``requests_per_second=20`` at a node with 1, 2 and 4 processes that could send many more.
+The target's log shows how many came in each second of a minute.
 
-``--short``: twenty orders, and ten seconds a number of processes. A full run takes five minutes.
+``--short``: twenty orders, and ten seconds for each number of processes. A full run takes five
+minutes.
 """
 
 from __future__ import annotations
@@ -60,19 +61,19 @@ class Nodes:
         wait_until(lambda: len(self.told()) == count, 60, "all are members")
 
     def told(self) -> dict[str, dict[str, Any]]:
-        """Id → what each process of a worker has told last, by the broker it follows."""
+        """Id → the last report of each process of a worker, from the broker that it follows."""
         found = self.brokers[1].call("GET", "/v1/members")["members"]
         return {
             one["id"]: one for one in found if one["kind"] == "worker" and one["status"] == "here"
         }
 
     def order(self, member: str, **options: object) -> int:
-        """Order it at the first broker; returns when it stood in the store (epoch ms)."""
+        """Give the order at the first broker; return when it was in the store (epoch ms)."""
         body = {"member": member, "options": options, "by": "bench"}
         return int(self.brokers[0].call("PATCH", "/v1/orders", body)["at_ms"])
 
     def keeps(self, option: str, value: object) -> int:
-        """When the last process told that it keeps a value (epoch ms); 0 while one does not."""
+        """Return when the last process reported that it keeps a value (epoch ms); 0 until then."""
         told = self.told().values()
         if any(one["facts"]["options"][option]["value"] != value for one in told):
             return 0
@@ -80,7 +81,7 @@ class Nodes:
 
 
 def soon(holds: Callable[[], int], seconds: float, what: str) -> int:
-    """What ``holds`` says once that is not 0."""
+    """Wait until ``holds`` returns something other than 0, and return it."""
     until = time.monotonic() + seconds
     while not (found := holds()):
         if time.monotonic() > until:
@@ -90,7 +91,7 @@ def soon(holds: Callable[[], int], seconds: float, what: str) -> int:
 
 
 def follow(folder: Path, orders: int) -> bool:
-    """Print how long orders took to be followed; whether all is as it should be."""
+    """Print how long it took until orders were followed; return whether that is good enough."""
     spec = WebSpec(hosts=90, pages=90 * 1000, fan_out=90, cross_links=0, answer_seconds=0.05)
     with ExitStack() as stack:
         nodes = Nodes(stack, folder, NODES, processes="1", greenlets="60")
@@ -133,7 +134,7 @@ def follow(folder: Path, orders: int) -> bool:
 
 
 def rate(folder: Path, seconds: int) -> bool:
-    """Print how many requests came a second; whether that is what was ordered."""
+    """Print how many requests came each second; return whether that is what was ordered."""
     kept = True
     for processes in (1, 2, 4):
         counts = seconds_of(folder / f"rate-{processes}", processes, seconds)
@@ -148,7 +149,7 @@ def rate(folder: Path, seconds: int) -> bool:
 
 
 def seconds_of(folder: Path, processes: int, seconds: int) -> list[int]:
-    """Requests in each second at a node that is ordered to send so many."""
+    """Return the requests in each second at a node with this order."""
     spec = WebSpec(hosts=60, pages=60 * 200, fan_out=60, cross_links=0)
     with ExitStack() as stack:
         nodes = Nodes(stack, folder, 1, processes=str(processes))
@@ -164,7 +165,7 @@ def seconds_of(folder: Path, processes: int, seconds: int) -> list[int]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it; 0 if all is as it should be."""
+    """Run it; return 0 if all figures are good enough."""
     words = parser("bench.scale.orders", __doc__, "a minute instead of five")
     words.add_argument("what", nargs="?", choices=("follow", "rate"), help="one of them")
     options = words.parse_args(arguments)

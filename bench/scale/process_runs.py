@@ -102,7 +102,8 @@ class Host:
         name = f"c{self._crawls}"
         seeds = self._web.seeds()[:sessions]
         self._system.crawl(seeds, name=name, delay=0, slots=1, scope="host", **options)
-        time.sleep(lengths.warm + 3 * latency)  # robots.txt, the first page, the next session
+        # the time for robots.txt, the first page and the next session
+        time.sleep(lengths.warm + 3 * latency)
         found = self._patience.measure(
             lambda: Window(self._web, self._cpu, self._count), lengths.seconds
         )

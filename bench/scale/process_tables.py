@@ -81,8 +81,8 @@ def show(record: Record, measured: dict[str, Any], cores: int) -> None:
     """Add fit, tables, figures and plots."""
     windows = [w for rows in measured.values() for row in rows for w in row["windows"]]
     record.note(
-        f"Pages of 20 KB with 40 links, {FRESH} of them new. CPU a page is that of all processes of"
-        " a part. Latency is the server's: of each answer, ±20 %."
+        f"Pages of 20 KB with 40 links, {FRESH} of them new. The CPU a page is the sum over all"
+        " processes of a part. The server adds the latency to each answer, ±20 %."
     )
     if loud := unquiet(windows):
         record.note(loud)
@@ -109,8 +109,8 @@ def show(record: Record, measured: dict[str, Any], cores: int) -> None:
     title = f"A node more brings {NODE_SESSIONS} sessions, at {NODE_LATENCY:g} s"
     record.table(title, columns, table)
     record.note(
-        f"Source B's line, here over nodes of {NODE_SESSIONS} sessions each at hosts that take"
-        f" {NODE_LATENCY:g} s: {fitted.slope:.1f} pages/s a node, R² = {fitted.r2:.4f}."
+        f"Source B's line, measured here with nodes of {NODE_SESSIONS} sessions each at hosts that"
+        f" take {NODE_LATENCY:g} s: {fitted.slope:.1f} pages/s a node, R² = {fitted.r2:.4f}."
     )
     _plots(record, costs, samples, straight, fitted, cores)
 
@@ -253,7 +253,7 @@ def _model(record: Record, costs: Costs, samples: dict[Point, list[Sample]]) -> 
     holds = "holds" if worst["pages_s"] <= WITHIN else "does not hold"
     record.note(
         f"The model was fitted on runs of one process with at most {SMALL_SESSIONS} sessions. Of"
-        f" the larger ones, which it had not seen, the worst is off by {worst['pages_s']:.0%} in"
+        f" the larger runs, which it had not seen, the worst is off by {worst['pages_s']:.0%} in"
         f" pages/s and by {worst['cpu']:.0%} in CPU a page: the claim of {WITHIN:.0%} {holds}."
     )
 
@@ -264,8 +264,8 @@ def _page(busy: dict[str, float], pages_s: float) -> float:
 
 
 def _off(measured: list[Sample], guesses: list[Forecast]) -> tuple[float, float]:
-    """Return the medians of the shares by which pages a second and CPU a page were predicted too
-    high."""
+    """Return how much too high pages a second and CPU a page were predicted, as medians of
+    shares."""
     pairs = list(zip(measured, guesses, strict=True))
     pages = statistics.median(guess.pages_s / one.pages_s - 1 for one, guess in pairs)
     cpu = statistics.median(

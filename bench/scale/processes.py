@@ -1,21 +1,21 @@
-"""More processes and longer latencies: pages a second, CPU by process, and a model that foretells.
+"""More processes and longer latencies: pages a second, CPU by process, and a model that predicts.
 
-``python -m bench.scale.processes [--short]``. Three questions:
+``python -m bench.scale.processes [--short]``. There are three questions:
 
-1. pages a second and CPU a page of each part, against worker processes and latency (10, 100 and
-   1000 ms); of two processes on this machine, what share of what the CPU of all processes allows;
-2. a cost model (``bench.scale.cost_model``), fitted on small runs – one process, few sessions –,
-against
-   larger runs that it has not seen;
-3. source B's straight line: one node more brings its own sessions; pages a second against nodes,
-   and CPU a node.
+1. How do pages a second, and the CPU a page of each part, depend on the number of worker processes
+   and on latency (10, 100 and 1000 ms)? Two processes on this machine reach what share of the rate
+   that the CPU of all processes allows?
+2. How well does a cost model (``bench.scale.cost_model``), fitted on small runs – one process, few
+   sessions –, predict larger runs that it has not seen?
+3. Source B's straight line: each additional node brings its own sessions. How do pages a second
+   grow with the nodes, and what CPU does a node take?
 
-Every page has 40 links: two lead to pages that nobody knew, the others to its host's menu. So a
-page costs the same at each moment of a crawl. In one series all are new, to tell what that costs,
-and in one every host has a single page, to tell what it costs to meet a host.
+Every page has 40 links: two lead to unknown pages, the others to the menu of the host. So a page
+costs the same at any time of a crawl. In one series all links are new, to show what these cost. In
+another every host has a single page, to show what a new host costs.
 
-Measurements that others disturb are repeated, a bounded number of times. What follows for a hundred
-workers and a billion URLs is written to ``docs/scaling.md``.
+Measurements that other programs disturb are repeated, a bounded number of times.
+``docs/scaling.md`` has the conclusions for a hundred workers and a billion URLs.
 """
 
 from __future__ import annotations

@@ -135,8 +135,8 @@ def _order(found: Sequence[Capacity], rate: float | None) -> str:
         return ""
     ends = [f"{one.part} at {shown((one.pages_s or 0.0) / rate)}" for one in known]
     return (
-        f"One of each is full first, counted in workers: {'; '.join(ends)}. Of all but the writer"
-        " there may be as many as are wanted; the last section says what to add.\n"
+        f"One of each is full first, counted in workers: {'; '.join(ends)}. There may be any"
+        " number of each part except the writer; the last section says what to add.\n"
     )
 
 

@@ -2,10 +2,10 @@
 
     python -m bench.scale.sitemaps [--files N] [--urls N] [--kills N]
 
-A seed is an index; its files are made as they are asked for. What is measured ends when all that
-they list is queued or in the overflow: pages are not waited for. Each URL has to have been taken
-once, none lost and none twice, and no process of the worker may take more memory at the end than
-after a tenth.
+A seed is an index; its files are made when they are requested. The measurement ends when all listed
+URLs are queued or in the overflow; it does not wait for the pages. Each URL must be admitted once,
+with none lost and none twice. No process of the worker may take more memory at the end than after a
+tenth.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class _Run:
-    """One crawl, which is observed until all URLs are admitted.
+    """A crawl that is observed until all URLs are admitted.
 
     Memory is that of the largest child while it reads sitemaps: the mean over the first tenth after
     the start, and over the last.

@@ -1,8 +1,8 @@
-"""What pages a day need, for docs/operations.md: drawn from results of the benchmarks.
+"""What a number of pages a day needs, for docs/operations.md, from results of the benchmarks.
 
-Nothing is measured here. Every figure is computed from what a benchmark has found of one process,
-one node, or one server; half of that is planned for, so that there is room for peaks and for what
-is made up after an outage.
+Nothing is measured here. Every figure is computed from what a benchmark found for one process, one
+node, or one server. Only half of that is planned, which leaves room for peaks and for the work
+after an outage.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def carries(results: Path = RESULTS) -> Carries:
 
 
 def row(pages: int, one: Carries) -> tuple[str, ...]:
-    """Return the cells for so many pages a day."""
+    """Return the cells for this many pages a day."""
     rate = pages / DAY_SECONDS
 
     def processes(capacity: float, least: int = 1) -> int:

@@ -99,7 +99,7 @@ def ours(
         time.sleep(warm)
         return patience.measure(lambda: Window(web, cpu), seconds)
     finally:
-        system.kill("worker")  # its last answers may take long, and are not wanted
+        system.kill("worker")  # its last answers may take long and are not needed
         system.stop()
         redis.stop()
 
@@ -238,7 +238,7 @@ def _polite(
     }
 
 
-# -- what is shown
+# -- the report
 
 
 def run(short: bool) -> None:
@@ -261,23 +261,24 @@ def run(short: bool) -> None:
     found = json.loads(namespace.run_inside(command))
     record.runs("hosts", found)
     record.note(
-        f"{', '.join(found)} hosts by names of a local DNS server, TLS with a certificate each,"
-        f" latencies of {LATENCY_MS[0]}–{LATENCY_MS[1]} ms, pages of {PAGE_BYTES[0] // 1000}–"
-        f"{PAGE_BYTES[1] // 1000} KB, a delay of {DELAY:g} s; of each hundred hosts one is slow,"
-        " one accepts and never answers, one refuses and one does not exist. Greenlets: as many as"
-        " hosts. Each crawler has one core; server, DNS, broker and Redis share another. The bound"
-        " by CPU is what the same crawler reaches on the same web with neither delay nor latencies,"
-        " for each second of its core's CPU, in one run: it tells what politeness and many"
-        " connections cost, not how fast a crawler is; that is pages/s. The bound"
-        " of politeness counts the delay from the end of a request for ours and from its start for"
-        " Scrapy, as each does. Ours verifies certificates, extracts text and stores; Scrapy only"
-        " follows links. Of many hosts each has given some three pages when it is measured, so that"
-        " meeting it – TLS, robots.txt – is much of a page's CPU, in the bound as in the crawl."
-        " Scrapy asks in waves, and reads for seconds after each, while the server counts a page"
-        " when it is answered: how many waves fall into a measurement decides, so its pages/s, its"
-        " bound by CPU and its share, which may be above 1, are rough. Of 2,000 hosts it has not"
-        " met all by then. The closest requests are from the end of one to the next for ours, from"
-        " start to start for Scrapy, as the server saw them."
+        f"{' and '.join(found)} hosts with names from a local DNS server, TLS with a certificate"
+        f" for each host, latencies of {LATENCY_MS[0]}–{LATENCY_MS[1]} ms, pages of"
+        f" {PAGE_BYTES[0] // 1000}–{PAGE_BYTES[1] // 1000} KB, a delay of {DELAY:g} s. Of each"
+        " hundred hosts one is slow, one accepts and never answers, one refuses and one does not"
+        " exist. There are as many greenlets as hosts. Each crawler has one core; server, DNS,"
+        " broker and Redis share another. The bound by CPU is the rate that the same crawler"
+        " reaches on the same web without delay and latencies, for each second of its core's CPU,"
+        " in one run. So the share shows what politeness and many connections cost; pages/s show"
+        " how fast a crawler is. The bound of politeness counts the delay from the end of a request"
+        " for ours and from its start for Scrapy, as each crawler does. Ours verifies certificates,"
+        " extracts text and stores; Scrapy only follows links. With many hosts, each has given some"
+        " three pages when it is measured. So the first contact with a host (TLS, robots.txt) is a"
+        " large part of a page's CPU, in the bound and in the crawl. Scrapy sends requests in waves"
+        " and reads for seconds after each, while the server counts a page when it answers. So its"
+        " figures depend on how many waves fall into a measurement: its pages/s, its bound by CPU"
+        " and its share, which may be above 1, are rough. With 2,000 hosts it has not reached all"
+        " of them by then. The closest requests are measured as the server saw them: from the end"
+        " of one to the start of the next for ours, from start to start for Scrapy."
     )
     runs = [one for part in found.values() for each in part["runs"].values() for one in each]
     if loud := unquiet([one[what] for one in runs for what in ("polite", "free")]):
@@ -290,7 +291,7 @@ def run(short: bool) -> None:
                     int(hosts),
                     crawler,
                     spread([one["polite"]["pages_s"] for one in runs]),
-                    runs[0]["bounds"]["politeness"],  # all runs are held against the same bounds
+                    runs[0]["bounds"]["politeness"],  # all runs are compared with the same bounds
                     runs[0]["bounds"]["cpu"],
                     spread([one["ratio"] for one in runs]),
                     spread([one["polite"]["busy"]["worker"] for one in runs]),

@@ -123,7 +123,7 @@ def _crawl(system: System, folder: Path, start: str, every_seconds: int) -> list
         now = sum(system.cpu_seconds().values())
         lines = (folder / "access.log").read_text().splitlines()
         passes.append(Pass(lines[seen:], now - spent))
-        if number == 1:  # what it costs to rest is no page's
+        if number == 1:  # the cost of resting belongs to no page
             wakes = system.stats()["wakes_ms"] / 1000
             time.sleep(max(wakes - time.time() - 0.5, 0))
         seen, spent = len(lines), sum(system.cpu_seconds().values())

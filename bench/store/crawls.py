@@ -1,10 +1,11 @@
 """Memory over two hundred crawls, one after another: ``python -m bench.store.crawls [--short]``.
 
-A broker and a worker process crawl two hundred small sites of four hosts each, which nobody crawled
-before: two hundred pages a crawl, which lead to some six thousand URLs. Resident memory of both
-after so many crawls, and what a crawl adds. A worker keeps something of its last crawls, up to a
-bound that it reaches within the first hundred; so the figure is the growth a crawl of the second
-hundred. Its size goes up and down by some 5 MB, so each is the median after the last ten crawls.
+A broker and a worker process crawl two hundred small sites of four hosts each. Every site is new,
+and a crawl has two hundred pages that lead to some six thousand URLs. The benchmark measures the
+resident memory of both after each number of crawls, and the growth for each crawl. A worker keeps
+data of its last crawls, up to a bound that it reaches within the first hundred; so the figure is
+the growth in the second hundred. The size goes up and down by some 5 MB, so each value is the
+median after the last ten crawls.
 
 ``--short`` is a quarter of the pages. Full runs take five minutes, short ones three.
 """
@@ -31,7 +32,7 @@ from tests.support.system import System
 NAME = "crawls"
 CRAWLS = 200
 LAST = 10
-"""Sizes after the last so many crawls give the median."""
+"""The sizes after the last crawls, this many, give the median."""
 HOSTS = 4
 PAGES = 200
 FRESH = 30
@@ -82,7 +83,7 @@ def marks(crawls: int) -> tuple[int, int, int]:
 
 
 def size(found: Sequence[dict[str, float]], part: str, crawls: int) -> float:
-    """Return the MB after so many crawls."""
+    """Return the MB after this many crawls."""
     return statistics.median(one[part] for one in found[crawls - LAST : crawls])
 
 
@@ -123,8 +124,8 @@ def main(arguments: Sequence[str]) -> int:
     record = Record(NAME, title, options.short, packages=("matplotlib",))
     record.note(
         f"Each crawl has {pages} pages of 20 KB with 40 links, {FRESH} of them new, from {HOSTS}"
-        " hosts that no crawl had before; one worker process. Redis keeps what waits of a crawl"
-        " that ended at its limit, until it is deleted."
+        " hosts that no crawl had before; one worker process. Redis keeps the waiting URLs of a"
+        " crawl that ended at its limit until the crawl is deleted."
     )
     with tempfile.TemporaryDirectory(prefix="crawls-") as folder:
         report(record, measure(Path(folder), CRAWLS, pages))

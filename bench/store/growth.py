@@ -1,14 +1,15 @@
 """Does SQL grow without end? ``python -m bench.store.growth [--short]``.
 
-Three years of a broker's upkeep, with time moved on by ten days a step, and the limits that are the
-defaults. In each step a lasting crawl fetches all of its pages again, seeded by force, a tenth of
-them after a failure; ten short crawls are seeded, fetched and over, and are deleted two months
-later; some hosts answer 429. Retention and deletions are the broker's own, over a real Redis and a
-SQLite file.
+The benchmark runs three years of a broker's upkeep, with the default limits; each step moves the
+clock ten days on. In each step a lasting crawl fetches all of its pages again, seeded by force, a
+tenth of them after a failure. Ten short crawls are seeded, fetched and done, and are deleted two
+months later. Some hosts answer 429. Retention and deletions are those of the broker, over a real
+Redis and a SQLite file.
 
 Rows and bytes of each table are counted every month, and before and after the last time that
-anything is dropped. The figure is the most of the last year ÷ the most of the year before, of rows
-and of bytes. ``--short`` is a tenth of the pages. Full runs take four minutes, short ones one.
+anything is dropped. The figure is the most of the last year, divided by the most of the year
+before, of rows and of bytes. ``--short`` is a tenth of the pages. Full runs take four minutes,
+short ones one.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class Broker:
         self._retention.look(at_ms)
 
     def crawl(self, name: str, pages: int, at_ms: int, *, again: bool = False) -> int:
-        """Seed, fetch and finish so many pages of a crawl."""
+        """Seed, fetch and finish this many pages of a crawl."""
         store, frontier = self.store, self.frontier
         crawl = store.put_crawl(name, CrawlOptions(scope="any", delay=0), ())
         frontier.put_crawl(crawl)
@@ -224,11 +225,12 @@ def main(arguments: Sequence[str]) -> int:
     record = Record(NAME, "whether SQL only grows", options.short, packages=("matplotlib",))
     limits = defaults()
     record.note(
-        f"SQLite, {limits.journal_months} months of the journal, {limits.journal_days} days of"
-        f" those that brought a page, {limits.version_days} days of a page's history: the defaults."
-        f" A lasting crawl of {pages} pages is fetched again every {STEP_DAYS} days, {SHORT_CRAWLS}"
-        f" short ones of {SHORT_PAGES} pages begin with each of these and are deleted two months"
-        " later. Bytes are pages of the file in use, indexes included."
+        f"SQLite with the default limits: {limits.journal_months} months of the journal,"
+        f" {limits.journal_days} days of attempts that brought a page, {limits.version_days} days"
+        f" of a page's history. A lasting crawl of {pages} pages is fetched again every"
+        f" {STEP_DAYS} days. With each of these, {SHORT_CRAWLS} short crawls of {SHORT_PAGES} pages"
+        " begin, which are deleted two months later. Bytes are pages of the file in use, including"
+        " indexes."
     )
     with tempfile.TemporaryDirectory(prefix="growth-") as folder:
         report(record, *measure(Path(folder), pages))

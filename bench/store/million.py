@@ -1,8 +1,8 @@
 """A million small pages: lists, explain, page and export in constant memory.
 
 The pages are made through ``Store.commit``. Each question then runs in a process of its own, which
-tells its highest memory (VmHWM) and the seconds it took beyond its start; the same at 10,000 pages
-says whether memory grows with the crawl.
+reports its highest memory (VmHWM) and its seconds without the start. The same questions with 10,000
+pages show whether memory grows with the crawl.
 
     python -m bench.store.million [--pages N] [--small N] [--stores sqlite mysql] [--folder DIR]
 """

@@ -1,1 +1,1 @@
-"""Suites of cases that others wrote, read by ours and by the best libraries in the same run."""
+"""Public suites of test cases, read by ours and by the best libraries in the same run."""

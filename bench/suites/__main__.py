@@ -1,6 +1,6 @@
 """``python -m bench.suites SUITE FOLDER``: one suite, its files in FOLDER.
 
-The exit code is 1 if ours misses its goal. ``--wrong N`` shows so many of the cases that are wrong
+The exit code is 1 if ours misses its goal. ``--wrong N`` shows N of the cases that are wrong
 in ours.
 """
 

@@ -1,8 +1,8 @@
 """google/security-crawl-maze: which forms of URLs does a crawl with all sources find?
 
-FOLDER is a checkout of it. Its own program serves it on loopback, and its log is the judge: what
-was asked for was found. The part that needs scripts to run is left out, and the URL that robots.txt
-forbids: robots.txt is obeyed.
+FOLDER is a checkout of it. Its own program serves it on loopback, and the log of that program
+decides: a URL that was requested was found. Two parts are left out: the part that needs scripts,
+and the URL that robots.txt forbids.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Encodings: html5lib's cases of what documents declare, and chardet's files of text.
 
-Of each case of html5lib's the encoding is asked for; nothing declared and nothing but ASCII is
-right as UTF-8 as well, which reads the same. Of a file it is the text that counts: it is right if
-98 % of the characters are. The files are read as they are, with what they declare, and a second
-time with that removed.
+For a case of html5lib, the encoding is compared. If nothing is declared and all is ASCII, UTF-8 is
+right as well, since it reads the same. For a file, the text is compared: it is right if 98 % of its
+characters are. Each file is read twice: with its declarations, and without them.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _CASE = re.compile(rb"(?:^|\n)#data\n(.*?)\n#encoding\n([^\n]*)", re.DOTALL)
 _DECLARED = re.compile(rb"encoding=[\"'][\w-]+[\"']|charset=[\"']?[\w-]+|Expect:[^\n]*")
 _FOLDER = re.compile(r"iso-\d+-(?:jp|kr|\d+)|windows-\d+|[\w-]+", re.ASCII)
 
-# Codecs of Python that read all that a folder's, or a detector's, name stands for.
+# The codecs of Python for the names of folders, or of detectors.
 _CODECS = {
     "ascii": "cp1252",
     "big5": "big5hkscs",

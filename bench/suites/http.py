@@ -1,7 +1,7 @@
 """Odd answers of our own (tests/support/odd_answers.py), read by us and by curl over loopback.
 
-The first eighteen are what servers do send; curl reads fifteen of them. The dangerous ones have to
-be refused: for these what counts is that nothing is read.
+Servers really send the first eighteen; curl reads fifteen of them. The dangerous ones have to be
+refused: they count as right if nothing is read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Server:
             threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
 
     def _serve(self, sock: socket) -> None:
-        with sock, suppress(OSError):  # a client may have seen enough
+        with sock, suppress(OSError):  # a client may have closed the connection already
             head = sock.recv(65536)
             sock.sendall(self._answers[int(head.split(b" ")[1][1:])])
             sock.shutdown(SHUT_WR)

@@ -1,9 +1,8 @@
 """crawler-commons' odd sitemaps: what each file lists, by us and by ultimate-sitemap-parser.
 
-What is right is made of the files themselves: by their elements, whatever namespaces they declare,
-as lxml reads them whole, or by their lines. How many that are is written down for each file, lest
-a mistake of that reading pass for the truth. Each reader is given the bytes as a server would send
-them, gzip and all.
+The right URLs come from the files themselves: from their elements, in any namespace, as lxml reads
+them whole, or from their lines. Their number is written down for each file, so that a mistake of
+that reader is noticed. Each reader gets the bytes as a server would send them, including gzip.
 """
 
 from __future__ import annotations
@@ -36,7 +35,8 @@ COUNTS = {
     "sitemap-mobile.xml": 3, "sitemap-news.xml": 2, "sitemap-videos-tvshow.xml": 1,
     "sitemap-videos.xml": 3,
 }  # fmt: skip
-"""Distinct URLs of each file; those of other languages count, those of images and videos do not."""
+"""The number of distinct URLs of each file; those of other languages count, those of images and
+videos do not."""
 
 _AT = "http://www.example.com/{}"
 

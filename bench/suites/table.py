@@ -1,4 +1,4 @@
-"""The result of a suite: for each reader how many cases are right, and which of ours are not."""
+"""The result of a suite: how many cases each reader gets right, and which cases ours gets wrong."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _WIDTH = 150
 
 @dataclass
 class Figure:
-    """Cases of one suite that are right, of ``of``; ``least`` is what ours has to reach.
+    """The right cases of one suite; ``of`` is the number of cases, ``least`` what ours has to
+    reach.
 
-    ``wrong`` names those of ours that are wrong.
+    ``wrong`` names the cases that ours gets wrong.
     """
 
     suite: str
@@ -51,7 +52,7 @@ def tried(
     least: int = 0,
     shown: Callable[[T], str] = repr,
 ) -> Figure:
-    """Put each case to each reader. A library that raises has not got it right."""
+    """Run each case with each reader. A library that raises gets the case wrong."""
     wrong = [shown(case) for case in cases if not ours(case)]
     found = {name: sum(_right(right, case) for case in cases) for name, right in others.items()}
     return Figure(suite, len(cases), len(cases) - len(wrong), found, least, wrong)

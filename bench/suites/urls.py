@@ -1,7 +1,7 @@
 """URLs of the Web Platform Tests, and crawler-commons' pairs of odd and normal ones.
 
-Of WPT's URLs a crawler needs those with http and https, without fragment and credentials: all
-others have to be refused. What is right is made of the suite's own results.
+A crawler needs the URLs of WPT with http and https, without fragment and credentials; all others
+have to be refused. The expected results follow from those of the suite.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """``python -m bench.traps [SITE …]``: what share of a crawl goes to traps; 1 if a site fails.
 
 Each site is served on loopback and crawled by the command. ``--traps off`` shows the same without
-the detector, and ``--tree`` with the code of another checkout, which need not have one. What a site
-that failed left stays in its folder. ``python -m bench.traps cost`` tells what the detector takes
-of the CPU: see :mod:`bench.traps.cost`.
+the detector, and ``--tree`` with the code of another checkout, which may lack the detector. The
+folder of a failed site is kept. ``python -m bench.traps cost`` shows how much CPU the detector
+takes: see :mod:`bench.traps.cost`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""``python -m bench.traps cost [PAGES …]``: what the judge takes of the CPU for a page.
+"""``python -m bench.traps cost [PAGES …]``: how much CPU the judge takes for a page.
 
-The same pages are read in one process with the judge and without, in turns of one session each, as
-a worker reads them: with trees from the pool, sessions that begin and end, and a new crawl for each
-round, so that everything is new to it once. µs are this thread's time. The share is of what a page
-takes in a crawl by the command, all its processes, without the judge and without their start.
+The same pages are read in one process with the judge and without, alternately, one session each.
+They are read as a worker reads them: with trees from the pool, with sessions that begin and end,
+and with a new crawl for each round, so that everything is new to it once. µs are CPU time of this
+thread. The share relates to the CPU of a page in a crawl by the command: of all processes, without
+the judge and without their start.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ KINDS: dict[str, Callable[[int], tuple[Site, str]]] = {
     "catalogue": lambda pages: _log(Log(Catalogue(1))),
     "phpbb": lambda pages: _log(Log(PhpBB(1))),
 }
-"""Sites by name, for so many pages, and their first URLs. Documentation may raise Missing."""
+"""Sites by name, for this many pages, and their first URLs. Documentation may raise Missing."""
 
 
 def fetched(site: Site, start: str, most: int) -> list[tuple[Task, Fetched]]:

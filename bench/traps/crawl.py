@@ -23,7 +23,7 @@ SECONDS = 1800.0
 
 @dataclass(frozen=True)
 class Manner:
-    """How to crawl. ``requests``: stop after so many pages, 0: never.
+    """How to crawl. ``requests``: stop after this many pages, 0: never.
 
     ``traps``: ``on``, ``off`` or "" for the tree's default. ``tree`` is the checkout whose code
     crawls.

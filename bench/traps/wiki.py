@@ -240,7 +240,7 @@ class Wiki:
             )
         wait_until(lambda: "started" in self._log.read_text(), 20, "PHP's server is up")
 
-    # -- what came of it
+    # -- the result of a crawl
 
     def hits(self) -> list[WikiHit]:
         """Return all requests except those for robots.txt."""

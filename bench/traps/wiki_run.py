@@ -12,7 +12,7 @@ from bench.traps.debian import Missing
 from bench.traps.wiki import CATEGORIES, FREE_LOGINS, MAIN, USER, Wiki, WikiHit, changed
 
 WITHIN = 120
-"""After so many fetches all private pages must be found."""
+"""After this many fetches all private pages must be found."""
 MOST = 400
 """The greatest number of pages, since PHP's own server is slow."""
 

@@ -36,10 +36,10 @@ HEAD_SECONDS = 10.0
 """Seconds for a request's line and header fields, from the first byte; from its start on a new
 connection."""
 REST_SECONDS = 120.0
-"""Most seconds between two requests of a connection."""
+"""At most this many seconds pass between two requests of a connection."""
 LEAST_RATE = 16 * 1024
-"""Least bytes a second, on average after some grace, in which a body must come and an answer be
-read."""
+"""A body must arrive, and an answer must be read, with at least this many bytes a second, on
+average after some grace."""
 SEND_SECONDS = 30.0
 """Seconds of grace for a peer that reads its answer slowly."""
 LEFT_SECONDS = 5.0
@@ -74,7 +74,7 @@ class Connection:
         self.answered = False
 
     def wait(self, seconds: float) -> None:
-        """Wait for the peer from now on, for so long."""
+        """Wait for the peer from now on, for this long."""
         self.since = monotonic()
         self.until = self.since + seconds
 
@@ -88,7 +88,7 @@ class Connection:
         return not look.poll(0)
 
     def shut(self) -> None:
-        """Shut it: whoever reads or writes it sees its end.
+        """Shut it down: its reader and its writer see its end.
 
         This is done on the socket below TLS, since a TLS socket would lose its state while it is
         read.
@@ -149,7 +149,7 @@ class Handler(WSGIHandler):  # type: ignore[misc]
     def handle_error(self, kind: Any, error: Any, trace: Any) -> None:
         """Log an error of an answer, except that the peer has gone.
 
-        Under TLS a peer that has gone causes other errors than those that pywsgi ignores.
+        If a peer is gone, TLS raises other errors than those that pywsgi ignores.
         """
         if isinstance(error, OSError):  # the application answers its own errors
             self.close_connection = True

@@ -218,7 +218,7 @@ class Text(Struct, frozen=True):
 
 
 class SeedQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """The query of a request that seeds. JSON bodies may hold the same; NDJSON and text cannot."""
+    """The query of a seeding request. JSON bodies may have these fields; NDJSON and text cannot."""
 
     force: Annotated[bool, Meta(description="Queue URLs again that were already seen")] = False
     if_changed: Annotated[
@@ -234,7 +234,7 @@ class UrlQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Cursor = Annotated[
-    str, Meta(max_length=80, pattern=r"^[A-Za-z0-9.-]*$", description="`next` of the page before")
+    str, Meta(max_length=80, pattern=r"^[A-Za-z0-9.-]*$", description="`next` of the last answer")
 ]
 
 
@@ -242,7 +242,7 @@ class DeadQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The query of the list of dead letters."""
 
     crawl: CrawlName
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Dead letters a page")] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="At most this many dead letters")] = 100
     after: Cursor = ""
 
 
@@ -250,7 +250,7 @@ class ParkedQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The query of the list of shapes that URLs are parked by."""
 
     crawl: CrawlName
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Most shapes")] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="At most this many shapes")] = 100
 
 
 class HooksQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -259,7 +259,7 @@ class HooksQuery(Struct, frozen=True, forbid_unknown_fields=True):
     crawl: CrawlName
     function: Annotated[str, Meta(max_length=64, description="on_page, links or request")]
     message: Annotated[str, Meta(max_length=1000, description="The message, as the counts show it")]
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Pages an answer, at most")] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="At most this many pages")] = 100
     after: Cursor = ""
 
 
@@ -279,7 +279,7 @@ class PagesQuery(Struct, frozen=True, forbid_unknown_fields=True):
             description="Only pages whose URL, title or text this regular expression (RE2) matches",
         ),
     ] = ""
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Pages an answer, at most")] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="At most this many pages")] = 100
     after: Cursor = ""
 
 
@@ -287,7 +287,7 @@ class ChangesQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The query of the list of changes."""
 
     since: Annotated[str, Meta(min_length=1, max_length=60, description=f"Since when: {SINCE}")]
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Most changes in an answer")] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="At most this many changes")] = 100
     after: Cursor = ""
 
 
@@ -320,7 +320,7 @@ class BodyQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     at: Annotated[
         int,
-        Meta(ge=0, description="`fetched_ms` of the version that is wanted; 0: the present one"),
+        Meta(ge=0, description="`fetched_ms` of the version to return; 0: the current one"),
     ] = 0
 
 
@@ -329,9 +329,9 @@ class SamplesQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     since: Annotated[
         str,
-        Meta(max_length=60, description=f"Only points since that moment: {SINCE}; left out: all"),
+        Meta(max_length=60, description=f"Only points from this time on: {SINCE}; default: all"),
     ] = ""
-    points: Annotated[int, Meta(ge=2, le=5000, description="Most points")] = 1000
+    points: Annotated[int, Meta(ge=2, le=5000, description="At most this many points")] = 1000
 
 
 class StatsQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -387,9 +387,9 @@ class OrdersLogQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     member: Annotated[str, Meta(max_length=100, description="Only orders of this node")] = ""
     crawl: Annotated[str, Meta(max_length=64, description="Only changes of this crawl")] = ""
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Most entries in an answer")] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="At most this many entries")] = 100
     before: Annotated[
-        Count, Meta(description="`next` of the answer before; left out: begin with the latest")
+        Count, Meta(description="`next` of the last answer; default: begin with the latest entry")
     ] = 2**53
 
 

@@ -31,7 +31,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10
 """Bounds in seconds; the upper ones are for long polls."""
 
 MOST_CRAWLS = 100
-"""Most crawls whose counters are served: the active ones first, then the latest."""
+"""The counters of at most this many crawls are served: the active ones first, then the latest."""
 
 COUNTERS = {
     "admitted": ("admitted_urls", "URLs that were ever queued"),
@@ -39,7 +39,7 @@ COUNTERS = {
     "stored": ("stored_pages", "Pages that were stored"),
     "bytes": ("received_bytes", "Bytes of bodies, as they were transferred"),
     "dead": ("dead_urls", "URLs that were given up"),
-    "retries": ("retries", "Tries that are made again"),
+    "retries": ("retries", "Attempts that failed and are repeated"),
     "unchanged": ("unchanged_pages", "Pages that were asked for again and had not changed"),
 }
 """Counter of a crawl → its metric's name, and what it counts."""
@@ -48,7 +48,7 @@ GAUGES = {
     "leased": "URLs that workers hold",
     "later": "URLs that are tried again, not yet due",
     "overflow": "URLs that wait in the store, beyond the budget of memory",
-    "parked": "URLs that are parked, or were and are released since",
+    "parked": "URLs that are parked, or were parked and are released now",
 }
 TOGETHER = 25
 """Crawls in one call to the nodes."""
@@ -128,7 +128,8 @@ class _CrawlCollector(Collector):
         service = self._service
         processes, _ = service.frontier.workers()
         yield GaugeMetricFamily(
-            "greencrawl_worker_processes_heard", "Worker processes heard of within a minute",
+            "greencrawl_worker_processes_heard", "Worker processes that reported within the last "
+                                                 "minute",
             value=processes,
         )  # fmt: skip
         crawls = service.store.crawls()

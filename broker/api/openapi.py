@@ -33,7 +33,8 @@ _WHEN: dict[HTTPStatus, str] = {
     HTTPStatus.REQUEST_TIMEOUT: "The body did not arrive in time",
     HTTPStatus.CONFLICT: "The crawl's state does not allow this",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is longer than 16 MiB",
-    HTTPStatus.REQUEST_URI_TOO_LONG: "The request line is longer than 8 KiB; sent without a body",
+    HTTPStatus.REQUEST_URI_TOO_LONG: "The request line is longer than 8 KiB; this answer has no "
+    "body",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The media type of the body is not accepted here",
     HTTPStatus.TOO_MANY_REQUESTS: "Redis is near its memory limit; ask again after Retry-After",
     HTTPStatus.SERVICE_UNAVAILABLE: "Redis or the store is away; ask again after Retry-After",

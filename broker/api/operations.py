@@ -29,7 +29,7 @@ from greencrawl.broker.api.security import Role
 
 
 class Operation(Struct, frozen=True):
-    """One method of one path. ``statuses`` are those of success, the usual one first.
+    """One method of one path. ``statuses`` are the statuses of success, the usual one first.
 
     ``problems`` are failures beyond those that follow from role, body and path.
     """

@@ -54,7 +54,7 @@ class Admitted(list[bool]):
 
 
 class _Missed:
-    """Nodes that could not be asked, and the indexes of what belongs there."""
+    """Nodes that could not be asked, and the indexes of the URLs that belong there."""
 
     def __init__(self) -> None:
         self.nodes: set[str] = set()
@@ -142,8 +142,8 @@ class Admitting:
         activity: ActivityEvent,
         note: Callable[[int, int, float], None] | None,
     ) -> None:
-        """Build it; ``note`` is told when a host of (partition, crawl) is due; workers do not use
-        it."""
+        """Build it; ``note`` is called with the time when a host of (partition, crawl) is due;
+        workers do not use it."""
         self._calls = calls
         self._placement = placement
         self._crawls = crawls
@@ -163,12 +163,13 @@ class Admitting:
     ) -> Admitted:
         """Queue the new ones of ``items`` (canonical URLs).
 
-        URLs beyond the memory budget wait in the store's overflow instead. ``stamp`` is that of
-        their rows in the replay log: a node is asked only under an epoch that is not below the one
-        read with it. The caller compares it with the returned tick: if the tick is more than MARGIN
-        ahead, the caller must write the rows again, and admit again. Idempotent; with FORCE only
-        for a ``batch`` (the number of its row). ``partial``: what belongs to a node that cannot be
-        asked is left out, and named in the answer. Raises UnknownCrawl when the crawl was deleted.
+        URLs beyond the memory budget wait in the store's overflow instead. ``stamp`` is the stamp
+        of their rows in the replay log: a node is asked only under an epoch that is at least the
+        one read with the stamp. The caller compares it with the returned tick: if the tick is more
+        than MARGIN ahead, the caller must write the rows again, and admit again. Idempotent; with
+        FORCE only for a ``batch`` (the number of its row). With ``partial``, URLs of a node that
+        cannot be asked are left out and named in the answer. Raises UnknownCrawl when the crawl was
+        deleted.
         """
         placement = self._placement
         grouped = self._grouped(items)

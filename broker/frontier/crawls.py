@@ -20,7 +20,7 @@ from greencrawl.store.base import Store
 
 KNOWN_SECONDS = 2.0
 KNOWN_MOST, KNOWN_IDLE_SECONDS = 1000, 300.0
-"""Most crawls whose rows are kept, and how long after their last use."""
+"""The rows of at most this many crawls are kept, and for this long after their last use."""
 
 
 class KnownCrawls:

@@ -167,9 +167,9 @@ class Hosts:
         left_ms = float(till or 0) - now
         if left_ms > 0:
             return (
-                f"; Redis at {node.shown} was restarted without all that it knew: nothing of its "
-                f"hosts is fetched until {_clock(epoch_ms() + left_ms)}, when no request from "
-                "before can be under way any more"
+                f"; Redis at {node.shown} was restarted and lost data: its hosts are not fetched "
+                f"until {_clock(epoch_ms() + left_ms)}, when no earlier request can still be "
+                f"under way"
             )
         return f"; Redis at {node.shown} is still given what it lost" if owed else ""
 

@@ -3,8 +3,8 @@
 For each partition and crawl it keeps when the earliest host is due (crawl 0: when ``tend`` has
 work). It sleeps until the first of these moments, and hands what it leases to the waiting calls.
 The call with most room gets only as many partitions as make it about equal to the others that wait.
-Calls that were served a moment ago and will ask again count, too: otherwise all that comes due
-while one of them reads its answer would go to another. After a second without a lease, a new call
+Calls that were served a moment ago and will ask again count, too: otherwise, while one of them
+reads its answer, all due hosts would go to another. After a second without a lease, a new call
 waits a moment for others, so that processes that start together share what is due. A call whose
 caller has died gets nothing. Crawls share by weight.
 """
@@ -34,7 +34,7 @@ SESSION_LIFE_SECONDS = 1800.0
 """The longest life of a session, however often it is extended."""
 TEND_MOST = 32
 SESSIONS_A_CALL = 32
-"""Most sessions that one script opens: a partition may have thousands of hosts."""
+"""One script opens at most this many sessions: a partition may have thousands of hosts."""
 SUPERSEDED_SECONDS = 1.0
 """How long the answer to a superseded worker is delayed, so that it does not ask without pause.
 
@@ -44,7 +44,8 @@ AWAY_RECHECK_SECONDS = 0.5
 REFUSED_RECHECK_SECONDS = 0.5
 """Seconds between two checks whether a waiting call takes a crawl that earlier calls refused."""
 STILL_SECONDS, GATHER_SECONDS = 1.0, 0.1
-"""After so long without a lease, the first call waits so long for others to share with."""
+"""After the first time without a lease, the first call waits for the second time, so that others
+can share."""
 
 
 class Calls(Protocol):

@@ -96,5 +96,5 @@ class Logins:
 
 
 def _ms(seconds: float) -> int:
-    """Return for how many ms Redis is to keep something: one at least."""
+    """Return the ms for which Redis must keep something: at least one."""
     return max(round(seconds * 1000), 1)

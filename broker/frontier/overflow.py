@@ -70,7 +70,8 @@ class Refilling:
         )
 
     def refill(self, crawl: int, partition: int, host: str, most: int = 1024) -> int:
-        """Bring tasks of a host back from the overflow, the best first, until ``most`` or no room.
+        """Bring tasks of a host back from the overflow, the best first, up to ``most`` or until
+        there is no room.
 
         Returns how many came. Idempotent, and harmless when two brokers do it at once: the seen-set
         knows what was brought, and rows carry the node's epoch. Raises Unavailable.
@@ -100,9 +101,9 @@ class Refilling:
         each.
 
         :data:`HOST_BUSY` or :data:`NO_ROOM` if it has to wait; :data:`HOST_DOWN` if its host fails
-        for long. All of ``items``, which are those of ``rows``, belong to one partition.
-        Idempotent, and harmless when two brokers do it at once, or one dies between the steps: the
-        node knows what is on its way, and rows carry its epoch. Raises Unavailable, UnknownCrawl.
+        for long. ``items`` has the URLs of ``rows``; all belong to one partition. Idempotent, and
+        harmless when two brokers do it at once, or one dies between the steps: the node knows what
+        is on its way, and rows carry its epoch. Raises Unavailable, UnknownCrawl.
         """
         node, epoch = self._placement.under(partition)
         flags = self._admitting.admit_due(crawl, partition, items)

@@ -33,10 +33,10 @@ FEW, AT_ONCE = 8, 64
 A node serves nobody else meanwhile, for about 10 µs each.
 """
 STILL_MS = 60_000
-"""When a crawl has no lease in a partition, this is noted there for so long."""
+"""When a crawl has no lease in a partition, this is noted there for this long."""
 
 Counts = dict[int, dict[int, list[Any]]]
-"""By crawl and partition: an answer of ``lua/crawls/count.lua``."""
+"""Crawl → partition → the answer of ``lua/crawls/count.lua``."""
 
 
 class Scans:
@@ -141,8 +141,8 @@ class Scans:
     def stilled(self, within: float) -> tuple[dict[int, float], bool]:
         """Return crawl → how many seconds ago some partition had nothing of it leased any more.
 
-        Only crawls for which that was ``within`` so many seconds, as far as nodes answer; and
-        whether all do.
+        It has only crawls for which that was ``within`` this many seconds, as far as nodes answer.
+        Also return whether all nodes do.
         """
         found: dict[int, float] = {}
         answered = True

@@ -20,10 +20,11 @@ CALLER: ContextVar[Callable[[], bool] | None] = ContextVar("CALLER", default=Non
 """Tells whether the caller that this greenlet answers is still there; None: not known."""
 
 _SPARE = 64
-"""How many outdated entries must be there before they are searched for."""
+"""Outdated entries are searched for when there are at least this many."""
 
 CRAWLS, IDLE_SECONDS = 1000, 300.0
-"""Most crawls whose turns are kept, and how long; a crawl that was away longer comes back level."""
+"""The turns of at most this many crawls are kept, and for this long; a crawl that was away longer
+comes back level with the others."""
 
 FRESH_SECONDS = 1.0
 """How long the room that a call reported is valid."""
@@ -122,7 +123,7 @@ class Returning:
         self._rooms: dict[str, tuple[float, int]] = {}
 
     def served(self, request: LeaseRequest, sessions: int) -> None:
-        """Note that its worker was given so many sessions."""
+        """Note that its worker was given this many sessions."""
         room = request.max_sessions - sessions
         if room > 0 and not request.refuses:
             self._rooms[request.worker] = (monotonic() + RETURN_SECONDS, room)
@@ -138,8 +139,7 @@ class Returning:
         return [room for _, room in self._rooms.values()]
 
     def seconds(self) -> float:
-        """Return the seconds until the first of them is not waited for any more; 0: there is
-        none."""
+        """Return the seconds until the wait for the first of them ends; 0 if there is none."""
         first = min((until for until, _ in self._rooms.values()), default=0.0)
         return max(first - monotonic(), 0.0)
 
@@ -192,6 +192,6 @@ class Turns:
         return shares
 
     def charge(self, crawl_id: int, tasks: int, crawl: Crawl | None) -> None:
-        """Note that so many tasks of the crawl were given."""
+        """Note that this many tasks of the crawl were given."""
         weight = crawl.options.weight if crawl else 1
         self._times[crawl_id] = (self._times.get(crawl_id) or 0.0) + tasks / weight

@@ -15,7 +15,7 @@ from pathlib import Path
 
 FORGET_SECONDS = 86_400.0
 _AGAIN_SECONDS = 600.0
-"""At least so often the note is renewed while loggers are named."""
+"""While loggers are named, the note is renewed at least this often."""
 
 
 class Known:

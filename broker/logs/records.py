@@ -18,13 +18,13 @@ MOST_LINE_BYTES = 32 * 1024
 """A longer line is shortened by its process, and refused by a logger."""
 
 POST_BYTES = 512 * 1024
-"""Most bytes of lines in one post; one post is sent a second."""
+"""A post has lines of at most this many bytes; one post is sent a second."""
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
 Sequence = Annotated[int, Meta(ge=0, le=2**62)]
 Cursor = Annotated[
     str,
-    Meta(max_length=200, pattern=r"^[A-Za-z0-9._-]*$", description="`next` of the page before"),
+    Meta(max_length=200, pattern=r"^[A-Za-z0-9._-]*$", description="`next` of the previous answer"),
 ]
 
 
@@ -90,7 +90,7 @@ class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             description="Only lines of this member, or of this node's processes",
         ),
     ] = ""
-    level: Annotated[Level, Meta(description="Least level")] = "debug"
+    level: Annotated[Level, Meta(description="Lowest level")] = "debug"
     crawl: Annotated[
         str,
         Meta(
@@ -100,7 +100,9 @@ class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         ),
     ] = ""
     url: Annotated[str, Meta(max_length=2000, description="Only lines that contain this text")] = ""
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Most lines in an answer")] = 200
+    limit: Annotated[
+        int, Meta(ge=1, le=1000, description="At most this many lines in an answer")
+    ] = 200
     newest: Annotated[
         bool, Meta(description="The last lines, not the first; `next` leads to earlier ones")
     ] = False

@@ -55,8 +55,8 @@ class Sender:
     """The sender; see the module's docstring. ``folder`` is the data folder; the other settings are
     a worker's.
 
-    :meth:`begin` names this process, :meth:`tell` the loggers. Lines from before either is known
-    wait in the ring. While no logger is known, nothing is sent.
+    :meth:`begin` names this process, :meth:`tell` the loggers. Lines that come before these are
+    known wait in the ring. While no logger is known, nothing is sent.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ class AdmissionBatcher:
         self._crawls: dict[int, _Crawl] = {}
 
     def admit(self, crawl: int, items: Sequence[Admission]) -> Admitted:
-        """Queue the new ones of ``items``, whose rows are in the replay log.
+        """Queue the new URLs among ``items``; their rows are in the replay log.
 
         See ``Frontier.admit``, whose errors it raises.
 

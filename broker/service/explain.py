@@ -101,7 +101,7 @@ def _of_away(service: Service, error: Unavailable) -> str:
     away = service.frontier.nodes_away().values()
     since = [one for one in away if one.why == str(error) and one.since_ms]
     moment = f" since {_moment(since[0].since_ms)}" if since else ""
-    return f"what waits of its host is not known, and nothing of it is fetched{moment}: {error}"
+    return f"the waiting URLs of its host are unknown, and none is fetched{moment}: {error}"
 
 
 def _because(crawl: Crawl) -> str:
@@ -167,8 +167,8 @@ def _of_unseen(crawl: Crawl, url: str) -> str:
     as_link = rules.excluded_by(url, 1)
     if as_link is None:
         return (
-            "never seen: in scope, but no seed, and no link that is followed, led to it; which "
-            "links say nofollow is not noted"
+            "never seen: it is in scope, but it is no seed and no followed link led to it (links "
+            "with nofollow are not recorded)"
         )
     if rules.excluded_by(url, 0, seed=True) is None:
         return f"never seen: taken as a seed, but not from a link ({as_link})"

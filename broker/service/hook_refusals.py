@@ -1,4 +1,4 @@
-"""Which workers cannot import a crawl's hook or kernels, as each of their leases says.
+"""Workers that cannot import a crawl's hook or kernels; each of their leases says so.
 
 The store has it, so that every broker can say so. It is written when it changes, and once in
 :data:`LIFE_SECONDS` / 2 while it lasts. Only this broker knows which workers there are.

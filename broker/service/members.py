@@ -43,11 +43,12 @@ log = logger("members")
 LOOK_SECONDS = 1.0
 """Seconds between two checks of the number of the latest order."""
 JOINED_MOST = 5000
-"""Most members that are remembered to have joined; beyond that the oldest is looked up again."""
+"""At most this many members are remembered to have joined; beyond that the oldest is looked up
+again."""
 NO_ROW = -1
-"""In place of the incarnation of a member whose row could not be written."""
+"""It replaces the incarnation of a member whose row could not be written."""
 LOST = "lost"
-"""Why a member is gone that has not said so."""
+"""The reason of a member that is gone without saying so."""
 
 Announce = Callable[[bytes, Collection[int]], None]
 
@@ -57,7 +58,7 @@ class UnknownNode(GreencrawlError, LookupError):
 
 
 class NodeStays(GreencrawlError):
-    """Raised for a node that is to be forgotten, and is there or not known to be gone."""
+    """Raised if a node must not be forgotten: it is there, or nobody knows that it is gone."""
 
 
 class Members:
@@ -310,7 +311,7 @@ def _check_followed(options: NodeOptions, kinds: Collection[MemberKind]) -> None
     followed = {name for kind in kinds for name in FOLLOWED[kind]}
     what = " and ".join(sorted(kinds))
     problems = [
-        (name, f"a {what} follows {', '.join(sorted(followed))} only")
+        (name, f"a {what} accepts only {', '.join(sorted(followed))}")
         for name, value in asdict(options).items()
         if value is not None and name not in followed
     ]

@@ -28,10 +28,10 @@ LOOKED_AT = 100_000
 SEARCHED = 5000
 """Pages in which a pattern is searched before an answer."""
 LOOK_SECONDS = 5.0
-"""Most seconds that a request reads before it answers, unless a step takes longer."""
+"""A request reads for at most this many seconds before it answers, unless a step takes longer."""
 TOGETHER = 64
 TOGETHER_CHARS = 256 * 1024
-"""Pages that are searched together: so many, or so many characters of text."""
+"""Pages that are searched together: this many, or this many characters of text."""
 UNCHANGED = 304
 """The status of an answer that a page has not changed."""
 VERSIONS = 100

@@ -114,7 +114,8 @@ def put(
 def tell_change(service: Service, before: Crawl, after: Crawl, by: str = "") -> None:
     """Tell workers of changed options of a crawl, and log who changed them.
 
-    A worker that is not told learns of it with its next session of the crawl. Raises nothing.
+    A worker that does not get the message learns it with its next session of the crawl. Raises
+    nothing.
     """
     old, new = msgspec.structs.asdict(before.options), msgspec.to_builtins(after.options)
     now = msgspec.structs.asdict(after.options)
@@ -239,7 +240,7 @@ def judge(crawl: Crawl, seeds: Sequence[str | Seed]) -> list[Admission | Refusal
 
 
 def admissions(service: Service, verdicts: Sequence[Admission | Refusal]) -> list[Admission]:
-    """Return what is to be admitted, each URL once, as it came first."""
+    """Return the admissions, each URL once, as it came first."""
     number_of = service.frontier.fingerprint
     found: dict[int, Admission] = {}
     for verdict in verdicts:
@@ -288,7 +289,7 @@ def admit(
 
 
 def _is_known(service: Service, crawl: Crawl, item: Admission) -> bool:
-    """Return whether a URL was met by a crawl before, as far as that is known."""
+    """Return whether a crawl has met a URL before, as far as that is known."""
     number = service.frontier.fingerprint(item.url)
     if service.store.stamps(crawl.id, [number]):
         return True
@@ -330,7 +331,7 @@ def _admit_again(service: Service, batch: SeedBatch) -> Admitted:
     if admitted.away:
         return admitted
     if not service.store.seeds_admitted(batch.id, admitted.tick, admitted.epochs):
-        raise Unavailable("the seeds are logged, and will be queued in time")
+        raise Unavailable("the seeds are stored, and will be queued later")
     return admitted
 
 

@@ -12,7 +12,7 @@ from greencrawl.schema.records import Alert, Counted, Sample
 from greencrawl.store.base import MINUTE_MS
 
 SUMS = ("pages", "bytes", "errors", "unchanged")
-"""Counters of which a point has the increase since the point before."""
+"""For these counters, a point has the increase since the point before."""
 LEVELS = ("waiting", "leased", "later", "overflow", "dead", "parked", "hosts")
 
 

@@ -14,7 +14,7 @@ from greencrawl.schema.errors import DutyLost, Unavailable, UnknownCrawl
 from greencrawl.schema.log import logger
 
 CUT_SECONDS = 3.0
-"""How long work that fails here is left to other brokers."""
+"""Work that fails here is left to other brokers for this long."""
 
 
 class DutyTask(ABC):

@@ -1,4 +1,4 @@
-"""How long a broker that has a duty, but cannot do all of it, keeps it before another is to try."""
+"""The time for which a broker keeps a duty that it cannot do completely, before another tries."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from greencrawl.schema.clock import Clock
 from greencrawl.schema.records import Duty
 
 FIRST_SECONDS = 5.0
-"""How long work may be hindered before another broker is to try.
+"""Work may be hindered for this long before another broker tries.
 
 The next time it is twice as long, up to :data:`MOST_SECONDS`: the others may have the same problem.
 """
 MOST_SECONDS = 60.0
 FORGOTTEN_SECONDS = 600.0
-"""So long after the duty was left to others, the next time counts as the first again."""
+"""This long after the duty was left to others, the next time counts as the first again."""
 
 
 class DutyTimeout:

@@ -22,7 +22,7 @@ from greencrawl.schema.records import FINISHED, Admission, Crawl, Seed, TaskKind
 log = logger("upkeep")
 
 MAX_REDIRECTS = 10
-"""Most redirects of a seed that a period follows."""
+"""A period follows at most this many redirects of a seed."""
 
 
 def end(service: Service, crawl: Crawl, reason: str) -> Crawl:

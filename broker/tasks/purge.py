@@ -35,7 +35,7 @@ STOP_SECONDS = 5.0
 
 
 class Purging(DutyTask):
-    """Begins with what others left."""
+    """It begins with the deletions that others left."""
 
     def __init__(self, service: Service) -> None:
         super().__init__(service, PURGE, "deletion")
@@ -148,7 +148,7 @@ class Purging(DutyTask):
         finals = [
             Final(
                 crawl=crawl, fingerprint=frontier.fingerprint(item.url), url=item.url,
-                state="excluded", kind=PURGED, detail="what waited of its host was deleted",
+                state="excluded", kind=PURGED, detail="the waiting URLs of its host were deleted",
                 depth=item.depth, level=item.level, at_ms=epoch_ms(),
                 task=item.kind,
             )

@@ -37,7 +37,7 @@ class Refill(DutyTask):
         self._after: dict[tuple[int, int], str] = {}
 
     def stop(self) -> None:
-        """See DutyTask; it is told, since it may wait for long."""
+        """See DutyTask; the holder is woken, because it may wait for long."""
         self._overflowing.set()
         super().stop()
 

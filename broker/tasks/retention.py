@@ -1,15 +1,16 @@
 """Drops old rows from the store, so that it does not grow for ever.
 
-This is a duty, so that one broker does it; its writes are checked against the duty's epoch. Hourly:
-the journal's months, and what has expired. Daily: attempts that brought a page, earlier fetches,
-and batches of seeds that are no longer needed. All of it is done in steps of some milliseconds with
-equal pauses between them, and may end anywhere: the next pass starts again and finds less.
+This is a duty, so that one broker does it; its writes are checked against the duty's epoch. Each
+hour it drops the journal's months, and expired rows. Daily: attempts that brought a page, earlier
+fetches, and batches of seeds that are no longer needed. All of it is done in steps of some
+milliseconds with equal pauses between them, and may end anywhere: the next pass starts again and
+finds less.
 
 A batch of seeds is kept to be queued again in a Redis that lost it. Once each of its URLs has a
 page or a final state, a replay marks them as settled by these, and the batch is not needed any
 more. Any action that makes such a URL wait again (a dead letter that is requeued, a shape that is
-released) logs a batch of its own. In a forced batch each URL must have been settled after the batch
-was logged, as a replay of everything requires.
+released) logs a batch of its own. For a forced batch each URL must have been settled after the
+batch was logged: a replay of everything requires that.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ log = logger("upkeep")
 AT_ONCE = 1000
 """Rows that a step reads."""
 OPEN = 2000
-"""With so many open tasks of a crawl no more are queued."""
+"""If a crawl has this many open tasks, no more are queued."""
 TURN_SECONDS = 0.5
-"""After so long a crawl's turn is over: others wait for it."""
+"""After this long a crawl's turn is over: others wait for it."""
 
 _PAGES, _FINALS = "p", "f"
 """The first character of a cursor: pages or final states."""
@@ -68,8 +68,8 @@ def _take_turn(service: Service, crawl: Crawl, known: Round, waiting: int) -> No
 def _step(service: Service, crawl: Crawl, known: Round, *, quiet: bool) -> Round | None:
     """Log the next batch; return the round after that, or None if it did not move.
 
-    It ends when nothing of the crawl is under way any more: what was being fetched at its start has
-    its row by then.
+    It ends when no task of the crawl is open any more: then pages that were being fetched at its
+    start have their rows.
     """
     urls, cursor = _next(service, crawl, known)
     end = cursor is None and (quiet or known.kind == "plan") and not urls

@@ -45,7 +45,7 @@ NOTED_SLACK_SECONDS = 0.5
 CUT_LOOK_SECONDS = 1.0
 """Seconds between two checks whether such a node answers."""
 CUT_SECONDS = 3.0
-"""How long the duty is left to others then."""
+"""Then the duty is left to others for this long."""
 TICK_SECONDS = 1.0
 """Seconds between two steps of the store's clock while the frontier is in use."""
 TOGETHER = 32
@@ -319,8 +319,8 @@ class Upkeep:
         return BUSY_SECONDS
 
     def _stop_at_limit(self, crawl: Crawl) -> None:
-        """Stop at the limit if not all nodes answer but the counters of those that do have reached
-        it."""
+        """Stop a crawl at its limit if some nodes do not answer, but the counters of the others
+        have reached the limit."""
         if crawl.stopping or not (crawl.options.max_bytes or crawl.options.max_seconds):
             return
         frontier = self._service.frontier

@@ -25,7 +25,7 @@ from greencrawl.store.mysql.cluster import topology
 
 LOOK_SECONDS = 0.5
 LOG = 20
-"""Most orders of a node that are shown."""
+"""At most this many orders of a node are shown."""
 JOIN = (
     "WORKER_TOKEN", "REDIS", "STORE", "BODIES", "TLS_CA", "SESSION_KEY", "PARTITIONS",
     "LEASE_SECONDS", "REQUEST_SECONDS", "ALLOW_NETWORKS", "ALLOW_PORTS", "DNS_SERVERS", "HOOKS",
@@ -113,8 +113,8 @@ def drain(node: str, data: str | None) -> None:
             if not late and not held:
                 if silent:
                     raise GreencrawlError(
-                        f"nothing is heard of {', '.join(silent)}, so what is held there is not "
-                        "known: it ends with its leases"
+                        f"{', '.join(silent)} does not report, so its leased tasks are unknown: "
+                        "they end with their leases"
                     )
                 click.echo(f"{node}: drained")
                 return
@@ -203,7 +203,7 @@ def _ordered(broker: BrokerClient, node: str, log: int = LOG) -> Iterable[str]:
         if one.member in (name, ALL) and given:
             who = "all" if one.member == ALL else one.member
             said = ", ".join(f"{key}={_shown(value)}" for key, value in given.items())
-            yield f"ordered of {who}: {said} (revision {one.revision})"
+            yield f"orders for {who}: {said} (revision {one.revision})"
     for entry in broker.orders_log(node=name, limit=log).items if log else ():
         said = ", ".join(f"{k}={_shown(v)}" for k, v in entry.changed.items())
         yield f"{moment(entry.at_ms)} {entry.by_whom or '-'}: {said}"

@@ -26,7 +26,9 @@ GOES_ON = "the repair goes on at the broker; `greencrawl repair` joins it again"
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="Give Redis all that the store holds.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Send Redis everything that the store holds."
+)
 @reach.data_option
 def repair(everything: bool, data: str | None) -> int:
     """Refill Redis from the store.

@@ -100,7 +100,7 @@ def takeover(server: str, lose: bool, yes: bool) -> None:
     from greencrawl.store.mysql.cluster.steward import by_hand
 
     if lose and not yes:
-        click.confirm("Pages that only the present writer has are given up. Go on?", abort=True)
+        click.confirm("Pages that only the present writer has will be lost. Go on?", abort=True)
     with closing(_steward()) as steward:
         _say(by_hand.hand_over(steward, server, lose=lose))
     click.echo("the brokers let the other master follow it")

@@ -83,20 +83,21 @@ class Job:
 @click.option(
     "--fresh",
     is_flag=True,
-    help="Ask for everything again; stored pages stay until their new versions are there.",
+    help="Fetch everything again; stored pages stay until their new versions are stored.",
 )
 @click.option(
     "--every",
     metavar="TIME",
-    help="Begin again from the seeds so long after each beginning: 90m, 12h, 1d.  [default: never]",
+    help="Begin again from the seeds after this time, counted from each beginning: 90m, 12h, 1d.  "
+    "[default: never]",
 )
 @click.option(
     "--again",
     metavar="N|all",
-    help="In each period ask for known pages up to this depth if they have changed, or for all.  "
+    help="In each period also fetch known pages up to this depth, or all, if they have changed.  "
     "[default: the seeds alone]",
 )
-@click.option("--follow", "stay", is_flag=True, help="Stay while it rests between two periods.")
+@click.option("--follow", "stay", is_flag=True, help="Keep running between two periods.")
 @click.option("--demo", is_flag=True, help="Serve the shipped site on loopback and crawl it.")
 @crawl_options
 def crawl(
@@ -131,7 +132,7 @@ def crawl(
     with ExitStack() as site:
         if demo:
             if targets:
-                raise click.UsageError("--demo crawls the shipped site: give no URL beside it")
+                raise click.UsageError("--demo crawls the shipped site: give no URL with it")
             targets, name = (site.enter_context(serve(Site())),), name or "demo"
             asked.setdefault("delay", DEMO_DELAY_SECONDS)
             settings = _demo_settings(settings)
@@ -200,8 +201,8 @@ def _check_logins(wanted: CreateCrawl, settings: Settings) -> None:
             problems.append((f"auth {entry.name}", str(error)))
         if not any(map(Origins(entry.hosts).hold, begins)):
             _say(
-                f"auth {entry.name}: the crawl begins nowhere under its hosts "
-                f"({', '.join(entry.hosts)}); without TLS they are written out: http://…"
+                f"auth {entry.name}: no seed is on its hosts "
+                f"({', '.join(entry.hosts)}); write http://… for a host without TLS"
             )
     if problems:
         raise InvalidConfig(problems)

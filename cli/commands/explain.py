@@ -64,7 +64,8 @@ def explain(url: str, crawl: str | None, data: str | None) -> None:
 def _likelier(
     asked: str, states: list[UrlState], ask: Callable[[str], list[UrlState]]
 ) -> tuple[str, list[UrlState]]:
-    """Return the answer for the other scheme, if a person wrote none and only that one is known."""
+    """Return the answer for the other scheme, if a person wrote no scheme and only the other URL is
+    known."""
     if any(state.state not in ("unseen", "invalid") for state in states):
         return asked, states
     scheme, _, rest = asked.partition("://")

@@ -50,7 +50,7 @@ _MEANINGS = "; ".join(f"{name}: {choice.meaning}" for name, choice in FORMATS.it
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write there; the same command continues one that was interrupted.  "
+    help="File to write; the same command continues an interrupted export.  "
     "[default: standard output, as -]",
 )
 @click.option(

@@ -173,8 +173,7 @@ def _again(settings: Settings, crawl: str | None) -> int:
 
 
 def _total(counts: Sequence[HookCount]) -> int:
-    """Return how many pages are to be read, at least: one page may have failed in both
-    functions."""
+    """Return the least number of pages to read: one page may have failed in both functions."""
     by_function = [sum(one.pages for one in counts if one.function == name) for name in OF_PAGES]
     return max(by_function)
 
@@ -190,11 +189,11 @@ def _said(count: Count, left: Sequence[HookCount], *, running: bool) -> None:
             "read (is GREENCRAWL_BODIES set as for the workers?)"
         )
     if asked := sum(one.pages for one in left if one.function not in OF_PAGES):
-        click.echo(f"{asked:,} pages failed in request: that needs a fetch")
+        click.echo(f"{asked:,} pages failed in request, which runs only with a fetch")
     if count.mended and running:
         click.echo(
             "running workers keep the code they imported: restart them so that new pages use the "
-            "mended module"
+            "corrected module"
         )
 
 

@@ -109,7 +109,7 @@ def _wanted(settings: Settings, name: str, file: str | None, crawl: str | None) 
         raise click.UsageError("give FILE.toml or --crawl, not both")
     if file is not None:
         if not crawlfile.is_file(file):
-            raise click.UsageError(f"{file}: a file that describes a crawl ends in .toml")
+            raise click.UsageError(f"{file}: the name of a crawl's file must end in .toml")
         options: Sequence[CrawlOptions] = (crawlfile.build((file,), {}),)
         permits = OWN
     else:
@@ -131,7 +131,7 @@ def _wanted(settings: Settings, name: str, file: str | None, crawl: str | None) 
 def _options(
     settings: Settings, name: str, crawl: str | None
 ) -> tuple[Sequence[CrawlOptions], Permits]:
-    """Return the known crawls, and what they may use: a broker's crawls may be anybody's."""
+    """Return the known crawls, and what they may use: anybody may have created them."""
     permits = OWN
     broker = reach.answering(settings)
     if broker is not None:
@@ -230,8 +230,8 @@ def _forget(vault: Vault, settings: Settings, entry: Auth) -> None:
         if not claim.forget():
             raise GreencrawlError(f"a worker logs in as auth {entry.name} now: try again")
     _say(
-        f"auth {entry.name}: forgotten; workers that run go on with what they have until it ends, "
-        "and the site is not told"
+        f"auth {entry.name}: forgotten; running workers keep their login until it ends, and the "
+        f"site is not told to log out"
     )
 
 
@@ -247,9 +247,9 @@ def _lift(settings: Settings, entry: Auth) -> None:
             state = broker.host(host)
             if state.blocked_in > 0 and re.search(rf"\bauth {entry.name}\b", state.why):
                 broker.patch_host(host, HostPatch(block=0.0))
-                _say(f"{host} was blocked since the login failed; it is asked again now")
+                _say(f"{host} was blocked because the login failed; requests to it start again now")
     except (Refused, Unavailable) as error:
-        click.echo(f"hosts that are blocked stay so: the broker says {error}", err=True)
+        click.echo(f"blocked hosts stay blocked: the broker says {error}", err=True)
 
 
 # -- the login
@@ -373,7 +373,7 @@ class _Login:
     def _nowhere(self) -> str:
         """Say why there is no page to try, and what to do."""
         hosts = ", ".join(one if "://" in one else f"https://{one}" for one in self._entry.hosts)
-        return f"no seed is on its hosts ({hosts}); mend `hosts`, or name a page with --url"
+        return f"no seed is on its hosts ({hosts}); correct `hosts`, or name a page with --url"
 
     def _fetch(
         self, url: str, headers: Mapping[str, str], method: str = "GET", body: bytes = b""

@@ -33,7 +33,7 @@ IN_TERMINAL = 50
 """Pages that are listed on a terminal unless ``--limit`` says otherwise."""
 A_REQUEST = 500
 SECONDS = 60.0
-"""Most seconds of one answer: a search reads many pages."""
+"""The longest wait for one answer in seconds: a search reads many pages."""
 NARROWEST = 80
 """Least columns of a line, on any terminal."""
 
@@ -65,7 +65,7 @@ Ask = Callable[[int, str], PagesReply]
     "--limit",
     type=click.IntRange(1),
     metavar="N",
-    help=f"At most so many.  [default: {IN_TERMINAL} in a terminal, otherwise all]",
+    help=f"At most this many.  [default: {IN_TERMINAL} in a terminal, otherwise all]",
 )
 @click.option("--after", metavar="CURSOR", default="", help="Continue after an earlier list.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")

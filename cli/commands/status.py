@@ -55,7 +55,7 @@ def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> N
     broker = reach.required(settings) if watch else reach.answering(settings)
     if broker is None:
         stats = _offline(settings, crawl)
-        note = "no broker is running: counts are the store's, which does not know what waits (?)"
+        note = "no broker is running: the store gives the counts, but not those of waiting URLs (?)"
         click.echo(note, err=True)
     elif watch:
         _watch(broker, crawl)

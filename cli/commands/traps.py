@@ -13,7 +13,7 @@ from greencrawl.schema.settings import Settings
 from greencrawl.schema.text.parked import release_command
 
 SHAPES = 1000
-"""Most shapes that are listed."""
+"""At most this many shapes are listed."""
 
 
 @click.command()
@@ -33,7 +33,7 @@ def traps(crawl: str | None, shape: str | None, everything: bool, data: str | No
     active.
     """
     if shape is not None and (everything or not shape):
-        raise click.UsageError("--release SHAPE lets one shape go, --all every one")
+        raise click.UsageError("--release SHAPE releases one shape, --all releases all")
     settings = reach.load(data)
     broker = reach.answering(settings)
     if shape is not None or everything:
@@ -54,7 +54,7 @@ def traps(crawl: str | None, shape: str | None, everything: bool, data: str | No
         click.echo(f"released: {some}", err=True)
     if found:
         command = f"`{release_command(chosen.name, found[0].shape)}`"
-        click.echo(printable(advice.complete(f"{command} lets the first go")), err=True)
+        click.echo(printable(advice.complete(f"{command} releases the first")), err=True)
 
 
 def _listed(broker: BrokerClient, crawl: str | None) -> tuple[Crawl, tuple[ParkedShape, ...]]:

@@ -10,7 +10,7 @@ from greencrawl.schema.settings import Settings
 from greencrawl.store.base import Store
 
 MOST = 10_000
-"""Most URLs that one command asks for again; the next one takes the rest."""
+"""One command asks again for at most this many URLs; the next one takes the rest."""
 
 _PORT = re.compile(r"^port (\d+) is not in ")
 _ADDRESS = re.compile(r"(?:^|[\s,])([0-9a-fA-F.:]+) \(")

@@ -83,8 +83,8 @@ def await_broker(
 ) -> None:
     """Wait until no other broker has the embedded Redis in ``data``, which the caller holds.
 
-    The broker of a command that was killed first shuts its Redis down. ``say`` is told what is
-    waited for, and for how long at most. Once ``stopping`` is set it returns in any case. Raises
+    The broker of a command that was killed first shuts its Redis down. ``say`` gets the reason of
+    the wait, and its limit. Once ``stopping`` is set it returns in any case. Raises
     :class:`GreencrawlError` when that broker does not end.
     """
     path = data / REDIS_LOCK

@@ -30,10 +30,10 @@ START_SECONDS = 60.0
 
 RESTARTS = 5
 RESTARTS_WITHIN = 60.0
-"""A child that dies more often than ``RESTARTS`` times in so many seconds ends the command."""
+"""A child that dies more often than ``RESTARTS`` times in this many seconds ends the command."""
 
 LOGGED = 800
-"""Most characters of a log's last line that are shown."""
+"""At most this many characters of a log's last line are shown."""
 
 BROKER_STOP_SECONDS = 20.0
 
@@ -242,7 +242,7 @@ def environment(base: Mapping[str, str], **settings: str) -> dict[str, str]:
 def frozen_text(frozen: Sequence[tuple[str, int]]) -> str:
     """Return the text about frozen processes; "" if there are none."""
     return "; ".join(
-        f"the {name}, process {pid}, was stopped by somebody: `kill -CONT {pid}` lets it go on"
+        f"the {name}, process {pid}, was stopped by somebody: `kill -CONT {pid}` continues it"
         for name, pid in frozen
     )
 

@@ -18,11 +18,11 @@ from greencrawl.worker.extract.main.library import extract as read
 from greencrawl.worker.extract.main.picture import MARK
 
 MOST_BYTES = 16 * 1024 * 1024
-"""Most bytes of a page; a longer one is cut off."""
+"""A page may have this many bytes; a longer one is cut off."""
 SECONDS = 30.0
 """Seconds without a byte after which a request has failed."""
 WIDTH = 100
-"""Most characters of a block that are shown."""
+"""At most this many characters of a block are shown."""
 _PIECE = 64 * 1024
 
 
@@ -46,8 +46,8 @@ def extract(source: str | None, what: str | None, why: str | None, url: str) -> 
     """Read the main text of one page: of a URL, or of a file.
 
     One request is sent for a URL, without asking robots.txt. `--why` shows for each block how
-    likely it is main text, from 0 to 1, its element, its length in signs, and what the score is
-    based on. A + marks a block that was chosen, a c marks a reader's comment. The picture is one
+    likely it is main text, from 0 to 1, its element, its length in characters, and the grounds of
+    the score. A + marks a block that was chosen, a c marks a reader's comment. The picture is one
     file without scripts, which fetches nothing; hold the pointer over a text to see the reason.
     """
     if source is None and why:  # `--why URL`: what follows the option is the page
@@ -79,9 +79,7 @@ def _draw(page: Extracted, path: Path) -> None:
     """Write the picture of a page; overwrite only another picture. Raises GreencrawlError."""
     try:
         if path.exists() and not path.read_bytes().startswith(MARK.encode()):
-            raise GreencrawlError(
-                f"{path} is there, and is no picture of a page: name another file"
-            )
+            raise GreencrawlError(f"{path} exists and is no picture of a page: name another file")
         path.write_text(picture_of(page), encoding="utf-8", errors="replace")
     except OSError as error:
         raise GreencrawlError(f"cannot write {path}: {error.strerror}") from error

@@ -61,8 +61,8 @@ def main_text(source: Source, page_id: str, markdown: bool) -> str:
 class MainText:
     """A format that writes main text in place of the whole text.
 
-    Text of what is neither HTML nor plain text stays. The main text is the one found at the fetch,
-    if there is one; other pages get their body from ``with_body``.
+    The text of other types stays. The main text is the one found at the fetch, if there is one;
+    other pages get their body from ``with_body``.
     """
 
     def __init__(

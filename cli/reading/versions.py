@@ -68,7 +68,7 @@ def diff(page: str, since: str, crawl: str | None, data: str | None) -> int:
 def _before(known: PageReply, at_ms: int | None) -> PageVersion | None:
     """Return the version to compare with, None if there is only one.
 
-    Raises GreencrawlError if none is of that time.
+    Raises GreencrawlError if there is none of that time.
     """
     latest = known.versions[0]
     if at_ms is None:

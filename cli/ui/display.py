@@ -97,17 +97,17 @@ def failures_text(failures: dict[str, int]) -> str:
 
 
 _PUT_OFF: dict[str, str] = {
-    PutOff.SHARE: "an address or domain had had its share",
-    PutOff.LOOK_UP: "slow look-ups of DNS",
+    PutOff.SHARE: "an address or domain had used up its share",
+    PutOff.LOOK_UP: "slow DNS look-ups",
     PutOff.MEMORY: "no memory for an answer",
-    PutOff.SLOW: "no room among slow hosts",
-    PutOff.LOGIN: "a login could not be made or kept",
-    PutOff.ROBOTS: "a robots.txt elsewhere could not be asked for",
+    PutOff.SLOW: "too many slow hosts",
+    PutOff.LOGIN: "a login failed or was lost",
+    PutOff.ROBOTS: "the robots.txt of another host could not be fetched",
 }
 
 
 def put_off_text(put_off: dict[str, int]) -> str:
-    """Return ``7 sessions, their URLs wait (slow look-ups of DNS 5, …)``, the commonest first."""
+    """Return ``7 sessions, their URLs wait (slow DNS look-ups 5, …)``, the commonest first."""
     said = {_PUT_OFF.get(by, by): count for by, count in put_off.items()}
     total = sum(put_off.values())
     sessions = f"{total:,} session{'s' * (total != 1)}"
@@ -172,7 +172,7 @@ def workers_text(stats: Stats) -> str:
     notes = []
     open_ = any(one.state == "active" and one.waiting + one.overflow for one in stats.crawls)
     if stats.workers == 0 and open_ and not any(one.leased for one in stats.crawls):
-        notes.append("no worker is at work: the waiting URLs are not fetched")
+        notes.append("no worker is running: the waiting URLs are not fetched")
     ids = sorted({printable(name.rpartition("-")[0] or name) for name in stats.claimed_twice})
     if ids:
         notes.append(
@@ -279,7 +279,7 @@ class Display:
         """Show a text beside the numbers ("" removes it); without a terminal print it once.
 
         ``key`` identifies a text of which only the numbers change. On a terminal it is shown at
-        once, even if there are no numbers yet, or no more.
+        once, even if there are no numbers yet, or no longer.
         """
         key = key or text
         if text and key != self._key and self._live is None:

@@ -64,8 +64,8 @@ HOSTS = 10
 """How many of the seeds' hosts are asked about."""
 
 ALL_REST = (
-    "the hosts of all URLs that wait have to rest: they asked for it, or did not answer, or a "
-    "process that died may still have a request under way there; it goes on by itself, "
+    "the hosts of all waiting URLs have to rest: they asked for a pause or did not answer, or a "
+    "process died whose request may still be under way; the crawl goes on by itself, and "
     "`greencrawl explain URL` says when"
 )
 
@@ -214,7 +214,7 @@ def _blocked(broker: BrokerClient, wanted: CreateCrawl) -> str:
         if found := AUTH.search(state.why):
             ends = datetime.fromtimestamp(epoch_ms() / 1000 + state.blocked_in, UTC)
             command = f"greencrawl login {found['name']}"
-            mend = f"; mend that, and `{command}` or the same command again goes on at once"
+            mend = f"; correct that, and `{command}` or the same command again continues at once"
             what = state.why if command in state.why else f"{state.why}{mend}"
             return f"{host} is blocked until {ends:%H:%M} UTC: {what}"
     return ""
@@ -274,7 +274,7 @@ def round_text(one: Round) -> str:
         pages = "pages are"
     if one.kind == "read":
         return f"{one.why}: {pages} read again from what is stored"
-    return f"{one.why}: {pages} stored, and each stays until its new version is there"
+    return f"{one.why}: {pages} stored; each stays until its new version is stored"
 
 
 def is_finished(crawl: Crawl, wanted: CreateCrawl) -> bool:

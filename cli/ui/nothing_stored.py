@@ -20,7 +20,7 @@ WORDS = {
     "address_forbidden": "in a private or loopback network, which is fetched when "
     "GREENCRAWL_ALLOW_NETWORKS names it",
     "login": "not let in",
-    "dense": "pages that came as next to nothing of their size",
+    "dense": "pages that unpack to far more than their size",
     "links": "pages with more links than are followed or kept",
     "hook": "the crawl's own code failed",
 }

@@ -43,10 +43,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     ``failures`` counts URLs without a page by the kind of failure, as `status` does without a
     broker; a broker elsewhere counts every try. ``gone`` are URLs that do not exist (404, 410),
     ``dead`` those given up after their tries. ``excluded`` are those that a rule excludes
-    (robots.txt, and links that log out or change something: the kind ``action``). ``parked`` are
-    those of shapes that bring nothing new. ``hooks`` counts pages on which the crawl's hook failed,
+    (robots.txt, and links that log out or change something: the kind ``action``). ``parked`` counts
+    URLs of shapes that bring nothing new. ``hooks`` counts pages on which the crawl's hook failed,
     by function and message; ``refused`` are workers that could not import it. ``put_off`` counts
-    sessions that ended through no fault of their hosts, whose URLs went back. ``withheld`` counts
+    sessions that ended through no fault of their hosts; their URLs went back. ``withheld`` counts
     pages whose content is not kept, by the directive, as the broker counts. ``rewritten`` are links
     that the crawl's ``normalise`` has changed, ``unchanged`` pages that were asked for again and
     had not changed, as the broker counts. ``hosts`` were sent requests; at a broker elsewhere, it
@@ -196,7 +196,7 @@ def check_writable(file: Path) -> None:
     if not where.exists():
         raise InvalidConfig([("--summary", f"there is no folder {where}: make it first")])
     if not os.access(where, os.W_OK):
-        raise InvalidConfig([("--summary", f"{where} may not be written")])
+        raise InvalidConfig([("--summary", f"{where} is not writable")])
 
 
 def write(summary: Summary, file: Path) -> None:

@@ -41,7 +41,7 @@ class Skip:
     login_url: str
     """Canonical; "" if there is no login page, or if it is the start page."""
     words: bool
-    """Whether links are kept out whose words show that they log out or change something."""
+    """Whether links are skipped if their words show that they log out or change something."""
     followed: Patterns
     """URLs that are fetched although their words show an action."""
 
@@ -69,14 +69,15 @@ _says_action = re.compile(r"auth \w+: action ").match
 
 
 def is_action(reason: str) -> bool:
-    """Return whether a reason from :func:`skipped` or the like is that a link is an action."""
+    """Return whether a reason, for example from :func:`skipped`, says that a link is an action."""
     return _says_action(reason) is not None
 
 
 def skips(entries: Sequence[Auth], followed: Sequence[str] = ()) -> tuple[Skip, ...]:
-    """Return what the entries keep out, in their order: the first that names an origin counts.
+    """Return the skip rules of the entries, in their order: the first entry that names an origin
+    counts.
 
-    ``followed`` are patterns of actions that are not kept out.
+    ``followed`` are patterns of actions that are not skipped.
     """
     lets = Patterns(followed)
     return tuple(

@@ -161,7 +161,7 @@ CONTENT = words_of(
 )
 """Segments that stand before the name of something."""
 DOCUMENTS = words_of("docs doc guide guides help faq kb learn")
-"""Segments below which there is documentation, or what users of a site wrote."""
+"""Segments above documentation, or above texts by the users of a site."""
 MANUALS = DOCUMENTS | words_of(
     """
     documentation manual manuals man man1 man2 man3 man8 reference ref handbook javadoc apidoc

@@ -1,4 +1,4 @@
-"""Links that log out or change something, told by their texts.
+"""Links whose texts show that they log out or change something.
 
 Only a whole text counts, without brackets and icons. A link's text says less than its URL: the URL
 shows whether the link has an object. Where a list links many articles, "Delete" may be the title of
@@ -27,7 +27,8 @@ from greencrawl.schema.net.action_data import (
     phrases,
 )
 
-# Signs around a text that are no part of it: brackets, arrows, icons. speedups.c has the same.
+# Characters around a text that do not belong to it: brackets, arrows, icons. speedups.c has the
+# same.
 _AROUND = (
     "\\x00-/:-@\\[-`{-\\xbf\\xd7\\xf7\u2000-\u2fff\u3000-\u303f\ue000-\uf8ff\ufe00-\ufe0f\ufeff"
     "\uff00-\uff0f\U0001f000-\U0001ffff"
@@ -38,7 +39,7 @@ MAX_TEXT = 64
 """Bytes of UTF-8 of the longest link text that may be an action; a longer one is a title."""
 
 _TITLED_LOG_OUT = 8
-"""From so many titles beside it on, a link "Log out" is an article, too; menus have fewer."""
+"""With this many titles beside it, a link "Log out" is an article, too; menus have fewer."""
 
 _LONG = 500
 """Characters of a URL that is not worth caching: traps are full of such URLs."""
@@ -72,7 +73,7 @@ class LinkTexts(NamedTuple):
 
 
 def trimmed(text: str) -> str:
-    """Return a link's text without the signs around it: "» Logout «" is "Logout".
+    """Return a link's text without the characters around it: "» Logout «" is "Logout".
 
     The text is read from both ends: a search for the end would take time in the square of its
     length.
@@ -126,7 +127,7 @@ def _meaning(text: str) -> Meaning | None:
 
 
 def says_something(text: str) -> bool:
-    """Return whether a text is more than a number, a letter, or signs around a text."""
+    """Return whether a text is more than a number, a letter, or characters around a text."""
     text = trimmed(text)
     return text != "" and not (text.isascii() and (text.isdigit() or len(text) == 1))
 
@@ -159,12 +160,13 @@ def _is_same(text: str, other: str) -> bool:
 
 
 def by_texts(texts: LinkTexts, page: str = "") -> dict[str, Action]:
-    """Find the links of a page whose texts show that they are actions; ``page`` itself is none.
+    """Find the links of a page whose texts show that they are actions; a link to ``page`` itself is
+    not an action.
 
     A word that logs out counts alone. Any other word needs an object (a number or a query in the
     URL), and no link to the same URL may say something else. "Delete" may also be the title of an
-    article. It is one if twice as many links of the same shape have texts that are no known words.
-    "Log out" is one among :data:`_TITLED_LOG_OUT` titles.
+    article. It is a title if twice as many links of the same shape have texts that are not known
+    words. "Log out" is one among :data:`_TITLED_LOG_OUT` titles.
     """
     told: dict[str, Action] = {}
     unsure: dict[str, Action] = {}

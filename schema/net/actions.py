@@ -96,9 +96,9 @@ class _Known(NamedTuple):
     pieces: frozenset[bytes]
     """ASCII pieces of URLs that have to be looked at."""
     paths: dict[str, list[Software]]
-    """By the last segment of the path, percent-encoded parts decoded."""
+    """The key is the last segment of the path, with percent-encoded parts decoded."""
     queries: dict[str, list[Software]]
-    """By "key" or "key=value"."""
+    """The key is "key" or "key=value"."""
 
 
 @cache
@@ -230,7 +230,8 @@ def _suspected(piece: str) -> bool:
 
 @cache
 def _foreign() -> frozenset[str]:
-    """Return what software writes into URLs beyond ASCII, or with signs that are encoded there."""
+    """Return the words that software writes into URLs beyond ASCII, or with characters that are
+    encoded there."""
     said = [text for one in software() for text in (*one.path, *one.query)]
     found = {key_of(unquote(piece)) for text in said for piece in _encoded_pieces(text)}
     return frozenset(text for text in found if quote(text) != text)
@@ -291,7 +292,7 @@ _route = re.compile(r"%2f|[/.:]", re.IGNORECASE).split
 def _of_path(segments: list[str], parameters: list[tuple[str, str]]) -> Action | None:
     lower = [segment.lower() for segment in segments]
     for at, segment in enumerate(segments):
-        if ":" in segment:  # "Category:Delete" is a page; software's own names are known apart
+        if ":" in segment:  # "Category:Delete" is a page; software has names of its own
             continue
         first, *others = re.split("[.!]", segment)
         ending = others[-1].lower() if others else ""

@@ -64,7 +64,7 @@ def rewriter(rules: frozenset[str]) -> Rewrite:
 
 # -- the whole URL
 
-# A "%" that encodes nothing, and signs that RFC 3986 allows in no path and no query.
+# A "%" that encodes nothing, and characters that RFC 3986 allows in no path and no query.
 _NO_URL = re.compile(r"%(?![0-9A-Fa-f]{2})|[^!#-;=?-Z_a-z~]")
 _PLACE = re.compile(r"https?://[^/]*").match
 

@@ -27,7 +27,8 @@ ANY = "*"
 
 @dataclass(frozen=True)
 class Permits:
-    """``modules`` are those of ``GREENCRAWL_HOOKS``; ``hosts`` are those of secrets, by entry.
+    """``modules`` are the modules in ``GREENCRAWL_HOOKS``; ``hosts`` are the hosts of secrets, by
+    entry.
 
     ``confined``: a secret without ``hosts`` may be sent nowhere. ``*`` stands for all modules, or
     for all hosts.

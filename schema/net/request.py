@@ -44,7 +44,7 @@ def header_lines(headers: Mapping[str, str]) -> bytes:
     made = dict(_DEFAULTS)
     for name, value in headers.items():
         if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value) or name.lower() in _OURS:
-            raise ValueError(f"header {name!r} cannot be sent so")
+            raise ValueError(f"header {name!r} cannot be sent like this")
         made[name.lower()] = f"{name}: {value}\r\n"
     return "".join(made.values()).encode("latin-1")
 

@@ -200,9 +200,9 @@ _SCOPES: tuple[Scope, ...] = ("prefix", "host", "domain", "any")
 def widened(before: Crawl, after: Crawl) -> tuple[int, str] | None:
     """Return which stored pages may have links that ``after`` follows and ``before`` did not.
 
-    The result is (their least depth, the option that lets more through, for people), or None for no
-    page. Lists of patterns are compared as lists: a part of a list lets less through. Two patterns
-    are not compared by what they match.
+    The result is (the least depth of these pages, the option that lets more through, in words), or
+    None if there are none. Lists of patterns are compared as lists: a part of a list lets less
+    through. Two patterns are not compared by what they match.
     """
     old, new = before.options, after.options
     more = {

@@ -102,8 +102,8 @@ def canonicalise(url: str, base: str | None = None, encoding: str = "utf-8") -> 
 def resolved(references: Iterable[str], base: str, encoding: str = "utf-8") -> list[str]:
     """Run ``canonicalise`` for many references of a page: the same results, several times faster.
 
-    ``base`` is canonical; "" stands for a URL that is not http(s). The base is parsed once.
-    References of the plainest kind, which are most, are joined to it without a parser.
+    ``base`` is canonical; "" stands for a URL that is not http(s). The base is parsed once. Most
+    references are of the plainest kind; they are joined to it without a parser.
     """
     path = base.partition("?")[0]
     starts = ("", "", origin_of(base), path.rpartition("/")[0] + "/", path)
@@ -162,7 +162,7 @@ _SPELT = {
 
 
 def respell(canonical: str) -> str:
-    """Return the spelling that stands for all that RFC 3986 (6.2.2) calls equivalent to this one.
+    """Return the one spelling for all that RFC 3986 (6.2.2) calls equivalent to this one.
 
     Unreserved characters are not encoded, hexadecimal digits are in upper case. Idempotent.
     """
@@ -174,7 +174,7 @@ def respell(canonical: str) -> str:
 def fingerprint(canonical: str, seed: int = 0, version: int = CANONICALISER) -> int:
     """Return the signed 64-bit XXH3 of a canonical URL, under the frontier's secret ``seed``.
 
-    ``version`` is that of the frontier's rules; see :data:`CANONICALISER`.
+    ``version`` is the version of the frontier's rules; see :data:`CANONICALISER`.
     """
     if "%" in canonical and version > 1:
         canonical = respell(canonical)

@@ -33,6 +33,7 @@ def serve(program: str, arguments: list[str], run: Callable[[Settings], None]) -
 
 
 def told(program: str, settings: Settings) -> None:
-    """Log what differs from the defaults, once whatever keeps our logs is there to hear it."""
+    """Log the settings that differ from the defaults, when the part that keeps our logs is
+    ready."""
     log.logger(program).info("settings", **changed(settings))
     garbage.started()

@@ -20,7 +20,7 @@ _held = False
 def begin(program: str) -> None:
     """Let Ctrl-C end the process silently, and report a missing package in one line.
 
-    ``program`` begins that line. If Ctrl-C is already handled, as by a shell for what runs in the
+    ``program`` begins that line. If Ctrl-C is already handled, as by a shell for programs in the
     background, nothing is changed.
     """
     global _held

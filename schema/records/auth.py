@@ -42,9 +42,9 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_f
     skip: Annotated[
         tuple[Pattern, ...] | None,
         Meta(
-            description="Regular expressions, case ignored, over path and query: links that are "
-            "not fetched, besides those known to log out or to change something; an empty "
-            "list fetches those, too"
+            description="Regular expressions for path and query (case does not matter); links "
+            "that match are not fetched, nor are links known to log out or to change "
+            "something; with an empty list all of these are fetched"
         ),
     ] = None
 
@@ -60,12 +60,13 @@ class Digest(Entry, frozen=True, kw_only=True, tag="digest"):
 class Bearer(Entry, frozen=True, kw_only=True, tag="bearer"):
     """A token or an API key that somebody issued. Secrets: token."""
 
-    header: Annotated[str, Meta(max_length=64, description="Header that carries it")] = (
+    header: Annotated[str, Meta(max_length=64, description="Header that has the token")] = (
         "Authorization"
     )
-    prefix: Annotated[str, Meta(max_length=32, description="Text before it")] = "Bearer "
+    prefix: Annotated[str, Meta(max_length=32, description="Text before the token")] = "Bearer "
     query: Annotated[
-        str, Meta(max_length=64, description="Query parameter that carries it instead of a header")
+        str,
+        Meta(max_length=64, description="Query parameter that has the token, instead of a header"),
     ] = ""
 
 
@@ -78,7 +79,7 @@ class OAuth1(Entry, frozen=True, kw_only=True, tag="oauth1"):
 
     provider: Annotated[
         Literal["", "twitter"],
-        Meta(description="Provider whose endpoints are used for those not given"),
+        Meta(description="Provider whose endpoints fill in those that are not given"),
     ] = ""
     base: Annotated[str, Meta(max_length=300, description="Origin instead of the provider's")] = ""
     request_token_url: str = ""
@@ -97,7 +98,7 @@ class OAuth2(Entry, frozen=True, kw_only=True, tag="oauth2"):
     grant: Literal["client_credentials", "code"] = "client_credentials"
     provider: Annotated[
         Literal["", "twitter", "weibo"],
-        Meta(description="Provider whose endpoints are used for those not given"),
+        Meta(description="Provider whose endpoints fill in those that are not given"),
     ] = ""
     base: Annotated[str, Meta(max_length=300, description="Origin instead of the provider's")] = ""
     token_url: str = ""
@@ -107,7 +108,7 @@ class OAuth2(Entry, frozen=True, kw_only=True, tag="oauth2"):
         Literal["basic", "body"], Meta(description="How the client proves itself at token_url")
     ] = "basic"
     prefix: Annotated[
-        str, Meta(max_length=32, description="Word before the token in Authorization")
+        str, Meta(max_length=32, description="Text before the token in Authorization")
     ] = "Bearer "
     expired: Annotated[
         str,

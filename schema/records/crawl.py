@@ -31,7 +31,7 @@ LEVELS = 32
 
 
 RELEASED = 1_000
-"""Most shapes that a crawl keeps as released; to release more, release all."""
+"""A crawl keeps at most this many shapes as released; to release more, release all."""
 
 
 EVERY_SHAPE = "*"
@@ -49,14 +49,14 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     scope: Annotated[
         Scope,
         Meta(
-            description="Which links are followed: to the seeds' hosts (host), to their "
-            "registrable domains, to what starts like a seed (prefix), or any"
+            description="Which links are followed: those to the seeds' hosts (host), to their "
+            "registrable domains (domain), to URLs that begin with a seed (prefix), or all (any)"
         ),
     ] = "host"
     include: Annotated[
         tuple[Pattern, ...],
         Meta(
-            description="Regular expressions; if any are given, a URL must match one "
+            description="Regular expressions; if there are any, a URL must match one of them "
             "(seeds are exempt)"
         ),
     ] = ()
@@ -67,9 +67,9 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     normalise: Annotated[
         tuple[NormaliseRule, ...],
         Meta(
-            description="Rules that rewrite links and seeds before they are queued, so that "
-            "several URLs of one page become one; docs/library.md lists them with their "
-            "risks"
+            description="Rules that rewrite links and seeds before they are queued, so that the "
+            "different URLs of a page become one; docs/library.md lists the rules and "
+            "their risks"
         ),
     ] = ()
     depth: Annotated[
@@ -77,7 +77,8 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Meta(
             ge=0,
             le=1_000_000,
-            description="Links followed from a seed at most, by first discovery; 0: seeds only",
+            description="At most this many links between a seed and a page, counted when its URL "
+            "is first found; 0: seeds only",
         ),
     ] = 50
     max_pages: Annotated[
@@ -89,26 +90,25 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     max_seconds: Annotated[
         Count,
         Meta(
-            description="Stop after so many seconds of crawling, stops and pauses apart; "
-            "0: no limit"
+            description="Stop after this many seconds of crawling, without stops and pauses; 0: "
+            "no limit"
         ),
     ] = 0
     traps: Annotated[
         Literal["on", "off"],
         Meta(
-            description="Park URLs of shapes that bring nothing new (on), or fetch all of them "
-            "(off)"
+            description="on: URLs of shapes that bring nothing new are parked; off: all are fetched"
         ),
     ] = "on"
     host_pages: Annotated[
         Count,
-        Meta(description="Fetches of one host at most; further URLs are parked; 0: no limit"),
+        Meta(description="At most this many fetches from one host; others are parked; 0: no limit"),
     ] = 0
     shape_pages: Annotated[
         Count,
         Meta(
-            description="Fetches of URLs of one shape at a host at most; further URLs are "
-            "parked; 0: no limit"
+            description="At most this many fetches of URLs of one shape at a host; further URLs "
+            "are parked; 0: no limit"
         ),
     ] = 0
     max_body_bytes: Annotated[
@@ -118,22 +118,22 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     bodies: Annotated[
         Literal["text", "all"],
         Meta(
-            description="Bodies that are kept: those of pages, text, XML and JSON (text), or of "
-            "every type (all); with GREENCRAWL_BODIES=warc:… all are"
+            description="Which bodies are kept: HTML, text, XML and JSON (text), or every type "
+            "(all); with GREENCRAWL_BODIES=warc:… all are kept"
         ),
     ] = "text"
     main_text: Annotated[
         Literal["on", "off"],
         Meta(
-            description="Tell main text of each page as it is read, and keep it (on), or when it "
-            "is asked for (off)"
+            description="on: the main text of each page is found when the page is read, and "
+            "stored; off: it is found when somebody asks for it"
         ),
     ] = "on"
     delay: Annotated[
         Seconds,
         Meta(
-            description="Least pause in seconds between the end of one request to a host and "
-            "the start of the next; a slow host gets a longer one"
+            description="Shortest pause in seconds between the end of one request to a host and "
+            "the start of the next; a slow host gets a longer pause"
         ),
     ] = 1.0
     slots: Annotated[
@@ -147,19 +147,19 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     address_rate: Annotated[
         Seconds | None,
         Meta(
-            description="Requests a second to one address (IPv4, or /64 of IPv6), over all its "
-            "hosts and all workers; 0: no limit"
+            description="At most this many requests a second to one address (IPv4, or a /64 of "
+            "IPv6), over all of its hosts and all workers; 0: no limit"
         ),
     ] = None
     address_connections: Annotated[
         Count | None,
-        Meta(description="Connections to one address, over all workers; 0: no limit"),
+        Meta(description="At most this many connections to an address by all workers; 0: no limit"),
     ] = None
     domain_rate: Annotated[
         Seconds | None,
         Meta(
-            description="Requests a second to one registrable domain, over all its hosts and all "
-            "workers; 0: no limit"
+            description="At most this many requests a second to one registrable domain, over all "
+            "of its hosts and all workers; 0: no limit"
         ),
     ] = None
     tries: Annotated[
@@ -167,8 +167,8 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Meta(
             ge=1,
             le=100,
-            description="Tries of a URL before it becomes a dead letter; the retry table's rows "
-            "allow no more than this, except for a wait that the server asked for",
+            description="Attempts at a URL before it becomes a dead letter; this limits the tries "
+            "of all kinds of failure, except for a wait that the server asked for",
         ),
     ] = 5
     order: Annotated[
@@ -184,7 +184,7 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             min_length=1,
             max_length=256,
             pattern=r"^[!#$%&'*+\-.^_`|~0-9A-Za-z]+(/[^\r\n]*)?$",
-            description="User-Agent sent; the part before '/' is matched against robots.txt",
+            description="User-Agent to send; its part before '/' is compared with robots.txt",
         ),
     ] = "greencrawl/0.1"
     contact: Annotated[
@@ -192,7 +192,7 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Meta(
             max_length=256,
             pattern=r"^[\x20-\x7e]*$",
-            description="Address or URL that tells a site's operator whom to ask; "
+            description="Address or URL at which the operator of a site can reach you; it is "
             "added to User-Agent",
         ),
     ] = ""
@@ -204,69 +204,70 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         ),
     ] = ""
     weight: Annotated[
-        int, Meta(ge=1, le=1000, description="Share of the workers against other crawls")
+        int, Meta(ge=1, le=1000, description="Share of the workers, relative to other crawls")
     ] = 1
     noindex: Annotated[
         Literal["drop", "keep"],
         Meta(
-            description="Title, text, body and a hook's fields of a page that says noindex, or "
-            "that its time is over: drop them, or keep them as any other's"
+            description="Pages that say noindex, or that they have expired. drop: do not keep "
+            "their title, text, body and fields of a hook; keep: store them as any "
+            "other page"
         ),
     ] = "drop"
     tdm: Annotated[
         Literal["record", "obey"],
         Meta(
-            description="Pages whose rights of text and data mining are reserved (TDMRep), or "
-            "that say noai: note it, or also keep no content of them; obey also asks each "
-            "origin for tdmrep.json"
+            description="Pages that reserve the rights of text and data mining (TDMRep), or say "
+            "noai. record: note this; obey: also keep no content of them, and ask "
+            "each origin for tdmrep.json"
         ),
     ] = "record"
     canonical: Annotated[
         Literal["record", "fold"],
         Meta(
-            description="Pages that name another URL as their canonical one (rel=canonical): "
-            "note it, or follow it and keep no content if the page there has the same text"
+            description="Pages with another canonical URL (rel=canonical). record: note it; fold: "
+            "also follow it, and keep no content if the page there has the same text"
         ),
     ] = "record"
     nofollow: Annotated[
         Literal["skip", "follow"],
-        Meta(description="Links with rel=nofollow: skip them, or follow them as any other"),
+        Meta(description="Links with rel=nofollow: skip them, or follow them like any other link"),
     ] = "skip"
     links: Annotated[
         tuple[Annotated[str, Meta(max_length=40)], ...],
         Meta(
             max_length=100,
-            description="Sources of links to read besides the default ones, or not to read if "
-            "they begin with '-'; docs/discovery.md has them",
+            description="Sources of links to read besides the default ones; a '-' before a source "
+            "turns it off; docs/discovery.md lists them",
         ),
     ] = ()
     requisites: Annotated[
         Literal["on", "off"],
         Meta(
-            description="Fetch and keep what pages need to be shown, from any host: images, "
-            "styles, scripts, fonts (on), or pages alone (off)"
+            description="on: also fetch and keep the images, styles, scripts and fonts that pages "
+            "need, from any host; off: pages only"
         ),
     ] = "off"
     follow_actions: Annotated[
         tuple[Pattern, ...],
         Meta(
-            description="Regular expressions; a link that seems to log out or to change "
-            "something is followed all the same if its URL matches one (crawls with `auth`)"
+            description="Regular expressions; a crawl with `auth` follows a link that seems to "
+            "log out or to change something if its URL matches one of them"
         ),
     ] = ()
     sitemaps: Annotated[
         Literal["on", "off"],
         Meta(
-            description="Read the sitemaps of hosts, those that robots.txt names or "
-            "/sitemap.xml (on), or only sitemaps that are seeds (off)"
+            description="on: read the sitemaps that robots.txt names, or else /sitemap.xml; off: "
+            "only sitemaps that are seeds"
         ),
     ] = "on"
     auth: Annotated[
         tuple[Auth, ...],
-        Meta(description="How to log in, by origin; the first entry that names it counts"),
+        Meta(description="How to log in, by origin; the first entry that names the origin counts"),
     ] = ()
     sources: Annotated[
-        tuple[Source, ...], Meta(description="JSON APIs that list what to fetch")
+        tuple[Source, ...], Meta(description="JSON APIs whose lists say what to fetch")
     ] = ()
     kernels: Annotated[
         tuple[KernelRule, ...],
@@ -275,11 +276,14 @@ class CrawlOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     keep_versions: Annotated[
         Count,
         Meta(
-            description="Number of earlier versions of a page whose bodies are kept, the latest "
-            "ones; on MySQL all are"
+            description="How many earlier versions of a page keep their bodies, the latest first; "
+            "on MySQL all do"
         ),
     ] = 0
-    recrawl: Annotated[Recrawl | None, Meta(description="When it begins again")] = None
+    recrawl: Annotated[
+        Recrawl | None,
+        Meta(description="When the crawl begins again, and which known pages it asks for then"),
+    ] = None
 
 
 _LATER = frozenset(

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from greencrawl.schema.records.fields import Count, Seconds
 
 TRAPS_BYTES = 4096
-"""Most bytes of what a crawl knows of a host's shapes, as workers pack it."""
+"""The limit of bytes for a crawl's record of a host's shapes, as workers pack it."""
 
 
 class PutOff(StrEnum):
@@ -59,7 +59,8 @@ class HostState(Struct, frozen=True, kw_only=True):
     partition: int
     delay: float = 0.0
     kept_delay: float = 0.0
-    """The delay in force, of a single host: that of crawls which fetch or wait there counts too."""
+    """The delay in force, of a single host: the delays of crawls that fetch or wait there count,
+    too."""
     sessions: int = 0
     waiting: int = 0
     next_in: float = 0.0

@@ -60,7 +60,8 @@ class TaskKind(IntEnum):
 INDEX_STEP = 16
 """A step of ``redirects`` in a sitemap for each index above it.
 
-In what a style sheet needs it is a step for each style sheet above. The remainder are redirects.
+For requisites of a style sheet, it is a step for each style sheet above. The remainder are
+redirects.
 """
 
 _KIND_BITS = 6
@@ -87,7 +88,7 @@ def unpack_level(number: int) -> tuple[int, TaskKind]:
 
 
 SUSPECT_DELIVERIES = 3
-"""A task that was leased so often without an outcome is a suspect: its page is read alone."""
+"""A task that was leased this often without an outcome is a suspect: its page is read alone."""
 
 
 class Admission(Struct, frozen=True, array_like=True, gc=False):
@@ -210,8 +211,8 @@ class ReconcileRequest(
     older incarnation may still be at work; its leases expire by themselves. ``idle`` are sessions
     of the dead without a request under way. Only the hosts of the other sessions must rest until
     such a request would have ended. ``dead_for`` is how many seconds ago the last of the dead
-    ended, as far as it is known: the hosts have rested for so long already. ``leaving`` is the last
-    call of a process: an earlier process that waits for its name may have it.
+    ended, as far as it is known: the hosts have rested for this long already. ``leaving`` is the
+    last call of a process: an earlier process that waits for its name may have it.
     """
 
     worker: WorkerId

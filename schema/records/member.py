@@ -20,16 +20,16 @@ MemberKind = Literal["worker", "broker", "logger"]
 ALL = "*"
 """Stands for all nodes in orders."""
 FORGOTTEN = "forgotten"
-"""Stands beside options in the log of orders where a node was forgotten."""
+"""The log of orders has this in place of options if a node was forgotten."""
 NODE = r"^(\*|[A-Za-z0-9][A-Za-z0-9._-]{0,99})$"
 NodeName = Annotated[str, Meta(pattern=NODE, description="Name of a node, or * for all")]
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 BEAT_SECONDS = 45.0
-"""A member is silent if it has sent nothing for so long."""
+"""A member is silent if it has sent nothing for this long."""
 FAILURES = 60
-"""Most kinds of failures that a member reports."""
+"""A member reports at most this many kinds of failures."""
 
 
 class NodeOptions(
@@ -38,30 +38,32 @@ class NodeOptions(
     """Orders that an operator may give a node while it works. None means: not ordered."""
 
     processes: Annotated[
-        Annotated[int, Meta(ge=1, le=1024)] | None, Meta(description="Processes of a worker")
+        Annotated[int, Meta(ge=1, le=1024)] | None,
+        Meta(description="Number of processes of a worker"),
     ] = None
     greenlets: Annotated[
         Annotated[int, Meta(ge=1, le=10_000)] | None,
-        Meta(description="Hosts that one process of a worker fetches from at once"),
+        Meta(description="Hosts from which one process of a worker fetches at once"),
     ] = None
     requests_per_second: Annotated[
         Annotated[float, Meta(ge=0, le=100_000)] | None,
         Meta(
-            description="Requests a second of all processes of a worker together; 0: no limit",
+            description="At most this many requests a second of all processes of a worker "
+            "together; 0: no limit",
         ),
     ] = None
     paused: Annotated[
         bool | None,
-        Meta(description="Lease no more hosts; what is leased is fetched to its end"),
+        Meta(description="Lease no more hosts; tasks that are leased are still finished"),
     ] = None
     drain: Annotated[
         bool | None,
         Meta(
-            description="Lease no more hosts, and hand back what is leased after the requests "
-            "under way"
+            description="Lease no more hosts, finish the requests under way, and give the other "
+            "leased tasks back"
         ),
     ] = None
-    log_level: Annotated[LogLevel | None, Meta(description="Least level of what is logged")] = None
+    log_level: Annotated[LogLevel | None, Meta(description="Lowest level that is logged")] = None
 
     def over(self, under: NodeOptions) -> NodeOptions:
         """Return both orders together; where both order an option, this one counts."""

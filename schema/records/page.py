@@ -38,7 +38,7 @@ class FailureKind(StrEnum):
     PROCESS_DEATH = "process_death"  # the page killed the process that parsed it
     STALLED = "stalled"  # the page hung the process that parsed it
     COSTLY = "costly"  # reading it took more CPU than is granted
-    DENSE = "dense"  # the page is stored, but came as next to nothing of its size
+    DENSE = "dense"  # the page is stored, but arrived in very few bytes for its size
     HOOK = "hook"  # the user's own function raised
     KERNEL = "kernel"  # the user's own kernel raised, or asked for what it is not allowed
     PARSE = "parse"  # extraction raised
@@ -125,7 +125,7 @@ class Fetched(Struct):
     """Whether samples of its text are wanted, if the crawl looks for traps."""
 
     packed: int = 0
-    """The length of its body where ``body`` is gzip of it, 0 where it is the body itself."""
+    """The length of its body if ``body`` is gzip of it; 0 if ``body`` is the body itself."""
 
     def unpack(self, most: int) -> None:
         """Undo the compression of the body, and keep at most ``most`` bytes of it."""

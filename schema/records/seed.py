@@ -53,8 +53,8 @@ class SeedReply(Struct, frozen=True):
 
 
 class SeedBatch(Struct, frozen=True, kw_only=True):
-    """A logged batch of seeds; pending until all partitions admitted it, also those of nodes
-    away."""
+    """A logged batch of seeds; pending until all partitions admitted it, also those of nodes that
+    are away."""
 
     id: int
     crawl: int

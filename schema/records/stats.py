@@ -140,7 +140,7 @@ class Alert(Struct, frozen=True, kw_only=True):
 class Stats(Struct, frozen=True):
     """The whole system's statistics; ``slowest`` are hosts of recent sessions, slowest first.
 
-    ``rest_hosts`` were being fetched from when a worker's process died. They rest for
+    ``rest_hosts`` counts hosts with an open session when a worker's process died. They rest for
     ``rest_seconds`` at most, until no request of that process can be under way any more. ``away``
     are Redis nodes that do not answer: what they hold is not counted.
 

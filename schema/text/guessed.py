@@ -9,7 +9,7 @@ from greencrawl.schema.records import Attempt
 
 
 def guessed_text(url: str, attempts: Sequence[Attempt]) -> str:
-    """Say what came of asking for a guessed sitemap at a canonical ``url``.
+    """Say what came of the request for a guessed sitemap at a canonical ``url``.
 
     The ``url`` has neither a page nor a final state. "" if it is no such place, or is still to be
     tried. ``attempts`` are its latest attempts, the last one first.

@@ -19,20 +19,25 @@ SOURCES = {
     "frame": LinkSource(True, "`frame src`"),
     "iframe": LinkSource(True, "`iframe src`"),
     "srcdoc": LinkSource(True, "the document in an `iframe srcdoc`"),
-    "paging": LinkSource(True, "`rel` next and prev, of a `link` and of the header `Link`"),
+    "paging": LinkSource(True, "`rel=next` and `rel=prev`, in a `link` or in the header `Link`"),
     "refresh": LinkSource(True, "`meta http-equiv=refresh` and the header `Refresh`"),
     "alternate": LinkSource(
-        False, "`rel=alternate`, of a `link` and of the header `Link`: languages, other media"
+        False, "`rel=alternate`, in a `link` or in the header `Link`: languages, other media"
     ),
-    "feeds": LinkSource(False, "`rel=alternate` with the type of a feed, `rel=feed`; the same two"),
-    "amphtml": LinkSource(False, "`rel=amphtml`, the same two"),
-    "canonical": LinkSource(False, "`rel=canonical`, the same two"),
+    "feeds": LinkSource(
+        False,
+        "`rel=feed`, or `rel=alternate` with the type of a feed, in a "
+        "`link` or in the header `Link`",
+    ),
+    "amphtml": LinkSource(False, "`rel=amphtml`, in a `link` or in the header `Link`"),
+    "canonical": LinkSource(False, "`rel=canonical`, in a `link` or in the header `Link`"),
     "content-location": LinkSource(False, "the header `Content-Location`"),
     "forms": LinkSource(
-        False, "forms of the method GET that have no field for a person, as they are sent unfilled"
+        False,
+        "forms with the method GET and without a field for a person, as they are sent unfilled",
     ),
     "objects": LinkSource(
-        False, "`object data`, `embed src`, `applet archive`, `codebase`, `param` that names a URL"
+        False, "`object data`, `embed src`, `applet archive`, `codebase`, and a `param` with a URL"
     ),
     "data": LinkSource(False, "attributes `data-href`, `data-url`, `data-uri`, `data-link`"),
     "json-ld": LinkSource(False, "URLs in a `script type=application/ld+json`"),

@@ -17,4 +17,4 @@ def parked_text(crawl: str, final: Final, at: str) -> str:
     """Say why a URL is parked since ``at``; ``crawl`` is the name of its crawl."""
     shape = f", of the shape {final.shape}" if final.shape else ""
     command = release_command(crawl, final.shape)
-    return f"parked at {at}: {final.detail or final.kind}{shape}; `{command}` lets it go"
+    return f"parked at {at}: {final.detail or final.kind}{shape}; `{command}` releases it"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import re2
 
 PATTERN_BYTES = 8 * 1024 * 1024
-"""Most memory of one compiled pattern."""
+"""The memory that one compiled pattern may take."""
 
 
 def _options() -> re2.Options:

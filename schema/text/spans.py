@@ -1,12 +1,12 @@
 """Main text as it is stored: by its places in the page's whole text, which is stored beside it.
 
-A piece of main text is a piece of the whole text; what joins two pieces, such as a blank line, is
-not. Some three bytes a paragraph say what main text is. They are numbers with seven bits in each
-byte, the lowest first; the highest bit is set if more bytes follow. The first number is the length
-of the whole text in bytes of UTF-8. Then two numbers follow for each piece. One is four times its
-length plus its joint. The other is the number of bytes between it and the piece before. A joint is
-an index of :data:`JOINTS`. A joint equal to their count means: the joint's own length and bytes
-follow. So main text may also have parts that the whole text lacks.
+A piece of main text is a piece of the whole text; the characters between two pieces, such as a
+blank line, are not. Some three bytes a paragraph say what main text is. They are numbers with seven
+bits in each byte, the lowest first; the highest bit is set if more bytes follow. The first number
+is the length of the whole text in bytes of UTF-8. Then two numbers follow for each piece. One is
+four times its length plus its joint. The other is the number of bytes between it and the piece
+before. A joint is an index of :data:`JOINTS`. A joint equal to their count means: the joint's own
+length and bytes follow. So main text may also have parts that the whole text lacks.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from greencrawl.store.warc import records
 from greencrawl.store.warc.records import Origin, Record
 
 ORIGINS = 65_536
-"""Most bodies that a WARC export remembers in order to refer to them; older ones are written
-again."""
+"""A WARC export remembers at most this many bodies in order to refer to them; older ones are
+written again."""
 
 COLUMNS = (
     "url", "final_url", "state", "kind", "status", "fetched", "elapsed_ms", "depth",

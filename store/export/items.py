@@ -20,7 +20,7 @@ from greencrawl.store.export.objects import iso8601
 from greencrawl.store.export.resumable import Wanted
 
 MOST_COLUMNS = 500
-"""Most member names that a crawl's records may have for a table of them."""
+"""A crawl's records may have this many member names if they are exported as a table."""
 
 
 class TooManyColumns(GreencrawlError):

@@ -41,8 +41,8 @@ class OptionsDiffer(GreencrawlError):
 
     def __init__(self, part: Path, names: list[str]) -> None:
         super().__init__(
-            f"{part} was begun with another {', '.join(names)}: give the same options to go on, "
-            f"or --restart to begin anew"
+            f"{part} was begun with another {', '.join(names)}: to continue, give the same "
+            f"options; to begin anew, add --restart"
         )
 
 

@@ -18,7 +18,7 @@ from greencrawl.store.mysql.connection import Db
 T = TypeVar("T")
 
 TOGETHER = 256
-"""Most writes of one transaction."""
+"""A transaction has at most this many writes."""
 
 
 class _Write:

@@ -16,7 +16,8 @@ from greencrawl.store.mysql.connection import Db
 from greencrawl.store.rows import Row
 
 STATEMENT_BYTES = 4 * 1024 * 1024
-"""Most bytes of a statement, unless the server's ``max_allowed_packet`` is lower."""
+"""A statement has at most this many bytes, or fewer if the server's ``max_allowed_packet`` is
+lower."""
 NAMED = 400
 """Keys named in one statement."""
 

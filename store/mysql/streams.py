@@ -21,7 +21,7 @@ from greencrawl.store.rows import Row
 
 CHUNK_ROWS = 500
 CHUNK_BYTES = 8 * 1024 * 1024
-"""Most stored bytes of a streamed chunk, whose rows are limited, too."""
+"""A streamed chunk has at most this many stored bytes; its rows are limited, too."""
 WINDOW = STEP_ROWS
 """Rows that a filtered step reads."""
 

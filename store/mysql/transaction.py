@@ -14,7 +14,7 @@ from greencrawl.store.mysql.statements import insert
 from greencrawl.store.rows import Codec, Row, is_page
 
 SLOTS = 16
-"""A sum is spread over so many rows, by connection."""
+"""A sum is spread over this many rows, by connection."""
 
 Key = tuple[int, int]
 """A crawl and a fingerprint."""

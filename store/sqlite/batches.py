@@ -14,7 +14,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 ROWS = 64
-"""Most rows of a statement."""
+"""A statement has at most this many rows."""
 
 STEP = 8
 """Numbers of rows are multiples of it, or less: there are 15 statements of each kind."""

@@ -44,7 +44,7 @@ from greencrawl.store.tables.crawls import reopen_finished
 from greencrawl.store.tables.nodes import clock, owe
 
 TOGETHER = 512
-"""Most records of one transaction, unless a single commit has more."""
+"""A transaction has at most this many records, unless a single commit has more."""
 
 _NEWER_PAGE = ", ".join(
     f"{column} = excluded.{column}"

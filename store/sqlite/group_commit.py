@@ -16,7 +16,7 @@ from greencrawl.store.sqlite.connection import SqliteThread, transaction, transl
 T = TypeVar("T")
 
 TOGETHER = 256
-"""Most writes of one transaction."""
+"""A transaction has at most this many writes."""
 
 
 class _Write:

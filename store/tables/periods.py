@@ -177,7 +177,7 @@ def queue_round(
     now_ms: int,
 ) -> bool:
     """See ``Store.queue_round``; ``urls`` are how many, and the packed batch."""
-    if crawls.get(db, crawl, ALONE).state != "active":  # whoever stops it is not undone
+    if crawls.get(db, crawl, ALONE).state != "active":  # a stop is not undone
         return False
     count, blob = urls
     moved = change(

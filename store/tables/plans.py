@@ -16,7 +16,7 @@ WAITING = "FROM calendar INDEXED BY calendar_due WHERE queued = 0 AND crawl = ?"
 
 
 def columns(db: Db) -> str:
-    """``planned.COLUMNS``; of one MySQL does not take the name."""
+    """``planned.COLUMNS``; MySQL does not accept the name of one of them."""
     return planned.COLUMNS.replace("partition,", f"{_partition(db)},")
 
 

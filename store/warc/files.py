@@ -32,7 +32,7 @@ SEGMENT_BYTES = 1024**3
 """A file of this size is finished, and the next one begun."""
 
 FOREIGN_SECONDS = 24 * 3600.0
-"""After so long without a write, a file of another host is taken for a dead writer's."""
+"""After this long without a write, the writer of a file on another host counts as dead."""
 
 _WRITE_BYTES = 1024 * 1024
 _ORIGINS = 4096

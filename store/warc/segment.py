@@ -22,7 +22,7 @@ from greencrawl.store.warc.records import HEAD_BYTES, Damage, length_of, verify
 OPEN = ".open"
 
 TORN_BYTES = 32 * 1024 * 1024
-"""Most bytes between two syncs, unless a single record is longer."""
+"""There are at most this many bytes between two syncs, unless a single record is longer."""
 
 # gevent's version asks the hub about folders, and this thread may have no hub.
 _close: Callable[[int], None] = get_original("os", "close")
@@ -45,8 +45,7 @@ class Segment:
         taken = False
         try:
             crash_points.point("warc.created")
-            # Between the two another process may have taken it, or take it now, for a dead
-            # writer's.
+            # Between the two steps another process may take it for the file of a dead writer.
             taken = not _locked(self._file)
             if taken or not _is(self._file, self._path):
                 raise FileNotFoundError(2, "taken for a dead writer's", str(self._path))

@@ -1,9 +1,9 @@
-"""Names of one address, and of as many, asked by three workers.
+"""Names of one address, and of many addresses, requested by three workers.
 
-:func:`one_address` has 300 names of one address crawled by three supervisors, one of which is
-killed half way: the address's own log must never show more requests in a second than its cap,
-but for :data:`CLOCK_SECONDS` of error of the clocks. :func:`many_addresses` has 300 names of 300
-addresses crawled with caps and without: they must cost next to nothing where they do not bind.
+In :func:`one_address` three supervisors crawl 300 names of one address; one of them is killed
+half-way. The address's own log must never show more requests in a second than its cap, except for
+:data:`CLOCK_SECONDS` of error of the clocks. :func:`many_addresses` crawls 300 names of 300
+addresses with caps and without: caps that do not bind must cost almost nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CAPS = {"address_rate": 1000, "address_connections": 100, "domain_rate": 2000}
 
 
 def busiest(times: list[float], window: float) -> int:
-    """The most that arrived within any window."""
+    """Return the most arrivals within any window."""
     times = sorted(times)
     most = begin = 0
     for end, at in enumerate(times):
@@ -75,7 +75,7 @@ def one_address(folder: Path, say: Say) -> Result:
 
 
 def many_addresses(folder: Path, say: Say) -> Result:
-    """See the module's text. With and without in turn, twice each."""
+    """See the module's text. Runs with and without caps alternate, twice each."""
     result = Result("many-addresses", f"{NAMES} names of {NAMES} addresses, caps on against off")
     addresses = {
         f"n{n}.d{n}-many.example": (f"127.41.{n // 250}.{n % 250 + 1}",) for n in range(NAMES)
@@ -110,7 +110,7 @@ def _stored(system: System, crawl: str) -> int:
 
 
 def _workers(stack: ExitStack, folder: Path, zones: dict[str, Zone], count: int) -> list[System]:
-    """A broker with ``count`` workers, each a supervisor with one child: all but the first are
+    """A broker with ``count`` workers, each a supervisor with one child; all but the first are
     systems without a broker of their own."""
     names = stack.enter_context(DnsServer(zones))
     redis = RedisServer(folder / "redis").start()

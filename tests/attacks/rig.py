@@ -1,11 +1,11 @@
-"""The long form: one worker process, ten good hosts, and an attack beside them.
+"""The long form: one worker process, ten good hosts, and an attack at the same time.
 
-Broker, Redis, SQLite and a supervisor with one child are real processes, as are good hosts and
-attackers; the latter run at a lower priority, since on the net they would have machines of their
+Broker, Redis, SQLite and a supervisor with one child are real processes, and so are good hosts and
+attackers. The attackers run at a lower priority, since on the net they would have machines of their
 own. Good hosts are asked all the time, :data:`DELAY` after each answer, so that they notice
-whatever holds up their process. They begin alone; the attack's URLs are added to their crawl
-:data:`BEFORE_SECONDS` later. What counts is their rate from then on, against that of the same
-stretch in a run without an attack.
+whatever delays their process. They begin alone; the attack's URLs are added to their crawl
+:data:`BEFORE_SECONDS` later. Their rate from then on is compared with that of the same time in a
+run without an attack.
 """
 
 from __future__ import annotations
@@ -42,12 +42,11 @@ Say = Callable[[str], None]
 
 @dataclass
 class Result:
-    """A line of the table. ``rate`` are pages a second of the good hosts, ``share`` that over the
-    rate without an attack, ``worst`` that of the worst five seconds; ``memory`` is the worker's
-    child's at most, ``tree`` with supervisor and separate reader, in bytes; ``counted`` is what the
-    summary counts: failures, and sessions put off. ``why_not`` is empty if and only if the row
-    holds.
-    """
+    """A line of the table. ``rate`` is the pages a second of the good hosts, ``share`` that rate
+    over the rate without an attack, ``worst`` the rate in the worst five seconds. ``memory`` is the
+    most bytes of the worker's child, ``tree`` those with the supervisor and the process for
+    suspects. ``counted`` is what the summary counts: failures, and sessions put off. ``why_not`` is
+    empty if and only if the row holds."""
 
     name: str
     what: str
@@ -104,7 +103,7 @@ class Served:
 
 @contextmanager
 def crawling(folder: Path, attack: Attack | None) -> Iterator[tuple[System, Served]]:
-    """A system that is to crawl the good hosts, and their process."""
+    """A system that crawls the good hosts, and the process of these hosts."""
     settings = dict(attack.settings) if attack else {}
     with ExitStack() as stack:
         good = Served("good", *([attack.name] if attack and attack.zones else []))
@@ -192,7 +191,7 @@ def _memory(system: System, child: psutil.Process) -> tuple[int, int]:
 
 
 def _said(system: System, attack: Attack, urls: list[str]) -> str:
-    """What explain says of the first seed of which it says what it is to say."""
+    """Return what ``explain`` says of the first seed that has the expected reason."""
     found = ""
     for url in urls[:: max(1, len(urls) // 100)]:
         for state in system.call("GET", f"/v1/urls?url={url}"):

@@ -1,6 +1,7 @@
-"""The table of attacks: what each host of it does, how many there are, and what must be said.
+"""The table of attacks: what each host does, how many hosts there are, and the expected reason.
 
-Two for each row of the audit: the one that was seen, and one of our own that aims at the same.
+Each row of the audit has two attacks: the one that was observed, and one of our own with the same
+aim.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ BROTLI = "Content-Encoding: br"
 
 @dataclass(frozen=True)
 class Attack:
-    """``hosts`` addresses of 127.``net``.0.0/16, or as many ports of one where ``farm`` is set,
-    in the short form ``short`` of them; or ``names`` in ``zones``, with {n} for each one's number.
-    A host does ``answers`` or ``takes``.
+    """``hosts`` addresses of 127.``net``.0.0/16, or as many ports of one address if ``farm`` is
+    set; the short form has ``short`` of them. Or ``names`` in ``zones``, with {n} for the number of
+    each. A host does ``answers`` or ``takes``.
 
-    ``said`` is in what ``explain`` says of one of the seeds; ``kinds`` are failures, and reasons by
-    which sessions are put off, of which the summary must count some. ``options`` are the crawl's.
-    The long form takes ``seconds``.
+    ``said`` is in what ``explain`` says of one of the seeds. ``kinds`` are failures, and reasons
+    for which sessions are put off; the summary must count some of these. ``options`` are the
+    crawl's. The long form takes ``seconds``.
     """
 
     name: str
@@ -70,7 +71,7 @@ class Attack:
 
 
 def pages(answers: Answers) -> Answers:
-    """No robots.txt; all else by ``answers``."""
+    """No robots.txt; ``answers`` for all other paths."""
 
     def answer(sock: socket.socket, asked: Asked) -> object:
         if asked.target == "/robots.txt":
@@ -82,7 +83,7 @@ def pages(answers: Answers) -> Answers:
 
 
 def always(message: bytes) -> Answers:
-    """The same answer to each request but that for robots.txt."""
+    """The same answer to each request except that for robots.txt."""
 
     def answer(sock: socket.socket, asked: Asked) -> bool:
         sock.sendall(message)
@@ -95,7 +96,7 @@ def always(message: bytes) -> Answers:
 
 
 def byte_by_byte(seconds: float, first: bytes) -> Takes:
-    """Send ``first``, and then a zero each so many seconds."""
+    """Send ``first``, and then one zero after each pause of this many seconds."""
 
     def take(sock: socket.socket) -> None:
         sock.sendall(first)
@@ -107,19 +108,19 @@ def byte_by_byte(seconds: float, first: bytes) -> Takes:
 
 
 def interim_for_ever(sock: socket.socket, asked: Asked) -> bool:
-    """An interim answer each quarter of a second, and no other."""
+    """Send an interim answer each quarter of a second, and no other."""
     while True:
         sock.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n")
         gevent.sleep(0.25)
 
 
 def silent(sock: socket.socket) -> None:
-    """Say nothing."""
+    """Send nothing."""
     gevent.sleep(FOREVER)
 
 
 def late(seconds: float) -> Answers:
-    """A page, so many seconds after it was asked for, that links to more."""
+    """After this many seconds send a page that links to more."""
 
     def answer(sock: socket.socket, asked: Asked) -> bool:
         gevent.sleep(seconds)
@@ -150,7 +151,8 @@ def _number(asked: Asked) -> int:
 
 
 def costly(repeat: bytes, size: int, noise: int = 0) -> Answers:
-    """Pages of ``size`` bytes made of ``repeat``, of ``noise`` more on the wire, that never end."""
+    """Pages of ``size`` bytes made of ``repeat``, with ``noise`` additional bytes on the wire, that
+    never end."""
 
     @cache
     def page(number: int) -> bytes:
@@ -172,7 +174,7 @@ RULES = 25_000
 
 @cache
 def wildcard_rules() -> bytes:
-    """A robots.txt of so many rules that a long path keeps busy."""
+    """A robots.txt with so many rules that matching a long path takes long."""
     lines = ["User-agent: *", *(f"Disallow: /*aaaaaa*b{n:x}" for n in range(RULES))]
     return reply("\n".join(lines).encode(), "Content-Type: text/plain")
 
@@ -192,7 +194,7 @@ def long_paths(robots: bytes) -> Answers:
 
 
 def endless_robots(sock: socket.socket, asked: Asked) -> bool:
-    """A robots.txt of one more group each 20 ms, for ever."""
+    """A robots.txt that never ends, with one more group each 20 ms."""
     if asked.target != "/robots.txt":
         sock.sendall(reply(b"<title>never read</title>"))
         return True
@@ -209,7 +211,7 @@ NEARLY = 10 * 1024 * 1024 - 4096
 
 
 def sit_on(size: int) -> Answers:
-    """All of a body but for 100 bytes, and then nothing."""
+    """All of a body except for 100 bytes, and then nothing."""
     head = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {size}\r\n\r\n"
     piece = b"a word " * 9000
 
@@ -245,7 +247,7 @@ def tiny_chunks(size: int) -> Answers:
 
 
 def farm(sock: socket.socket, asked: Asked) -> bool:
-    """Whoever is asked knows ten more hosts, at ports beside his own."""
+    """Each host links to ten more hosts, at ports beside its own."""
     if asked.target == "/robots.txt":
         sock.sendall(NO_ROBOTS)
         return True
@@ -258,7 +260,7 @@ def farm(sock: socket.socket, asked: Asked) -> bool:
 
 
 def redirects(sock: socket.socket, asked: Asked) -> bool:
-    """Another address of the same net, at a long URL, for ever; robots.txt too."""
+    """Link to another address of the same net, with a long URL, without end; for robots.txt too."""
     net = asked.address.rsplit(".", 2)[0]
     there = _number(asked) + 1
     to = f"http://{net}.{there // 250 % 250}.{there % 250 + 1}:{asked.port}/{there}/{'a' * 7000}"
@@ -269,7 +271,7 @@ def redirects(sock: socket.socket, asked: Asked) -> bool:
 # --- the table -------------------------------------------------------------------------------
 
 _TLS_RECORD = b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc"
-"""The head of a ServerHello that is as long as a record may be."""
+"""The start of a ServerHello that is as long as a record may be."""
 _END_TAGS = b"</q>"
 _NESTED = b"<div>" * 200 + b"</q>" * 8000 + b"</div>" * 200
 
@@ -313,7 +315,7 @@ _ROWS = [
     Attack(
         "tiny-chunks", "10 MB in chunks of one byte",
         "framing that outweighs what it carries is not read on", 27, 30, 2,
-        "next to empty", ("protocol",), answers=tiny_chunks(10_000_000),
+        "almost empty", ("protocol",), answers=tiny_chunks(10_000_000),
     ),
     Attack(
         "trees", "10 MB of links in 300 KB, 400 MB as a tree, ten hosts",
@@ -369,4 +371,4 @@ _ROWS = [
 ]  # fmt: skip
 
 ATTACKS = {one.name: one for one in _ROWS}
-"""By name, the audit's each before one of our own."""
+"""The attacks by name; that of the audit comes before one of our own."""

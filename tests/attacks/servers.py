@@ -1,9 +1,9 @@
-"""Hosts of the table of attacks: good ones that would notice, and the attackers' own.
+"""Hosts of the table of attacks: good ones, which notice delays, and those of the attackers.
 
-Every address of 127.0.0.0/8 is a host of its own, and so is every port: one :class:`Hosts` listens
-on ``ports`` ports of all of them, and serves whoever comes from this machine. The long form runs it
-as a process: ``python -m tests.attacks.servers NAME`` says its ports as JSON on a line, answers
-each line that it is given with what it has counted, and ends with its standard input.
+Every address of 127.0.0.0/8 is a host of its own, and so is every port. One :class:`Hosts` listens
+on ``ports`` ports of all of them, and serves every client of this machine. The long form runs it as
+a process: ``python -m tests.attacks.servers NAME`` prints its ports as JSON on a line, answers each
+line on its standard input with its counts, and ends with its standard input.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ MAX_HEAD = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request: where it came in, and for what. ``ports`` are all of the server's."""
+    """A request: the address and port at which it arrived, and its target. ``ports`` are all ports
+    of the server."""
 
     address: str
     port: int
@@ -46,14 +47,14 @@ class Asked:
 Answers = Callable[[socket.socket, Asked], object]
 """Answers a request; True keeps the connection."""
 Takes = Callable[[socket.socket], object]
-"""Does what it likes with a connection that was just accepted."""
+"""Does anything with a connection that was just accepted."""
 
 
 class Hosts:
     """Serves ``answers`` to each request, or ``takes`` each connection, on any loopback address.
 
-    ``asked`` counts requests by address, ``arrivals`` notes when each came, by
-    ``time.monotonic()``, where ``log`` is set. A context manager.
+    ``asked`` counts requests by address. If ``log`` is set, ``arrivals`` has the time of each by
+    ``time.monotonic()``. A context manager.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Hosts:
             else:
                 self._serve_requests(sock)
         except OSError:
-            return  # the crawler gave up: that is what most of this is about
+            return  # the crawler gave up, as most of these attacks intend
         finally:
             sock.close()
 
@@ -158,7 +159,7 @@ _WORDS = b"<p>" + b"a page as others have them " * 200
 
 
 def good(pages: int = 0) -> Answers:
-    """A site that is a tree of pages: of ``pages``, or without end where that is 0."""
+    """A site that is a tree of pages: of ``pages``, or without end if that is 0."""
 
     def answer(sock: socket.socket, asked: Asked) -> bool:
         number = asked.target.removeprefix("/")

@@ -1,7 +1,7 @@
-"""Each attack in short: good hosts are crawled to their end beside it, and the reason is said.
+"""Each attack in the short form: good hosts are crawled to the end, and the reason is named.
 
-One system of real processes for all; nothing here goes by ratios of time. Each guard that a row
-stands for is in ``tests/guards/attacks.toml``.
+All tests share one system of real processes; nothing here depends on ratios of time.
+``tests/guards/attacks.toml`` has each guard that a row tests.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tests.worker.session.test_shares import busiest
 GREENLETS, FEW = 16, 8
 GOOD_HOSTS, PAGES = 3, 8
 SECONDS = 8.0
-"""Patience for what takes a second or two."""
+"""The time-out for anything that takes a second or two."""
 
 
 @contextmanager
 def running(folder: Path, greenlets: int, **settings: str) -> Iterator[System]:
-    """A system of its own, killed in the end: nobody waits for hosts that say nothing."""
+    """A system of its own, which is killed at the end: so nobody waits for silent hosts."""
     redis = RedisServer(folder / "redis").start()
     zones = {zone: how for one in ATTACKS.values() for zone, how in one.zones.items()}
     settings["greenlets"] = str(greenlets)
@@ -52,13 +52,13 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
 
 @pytest.fixture
 def patient(tmp_path: Path) -> Iterator[System]:
-    """With as long a time for a request as by default, and few greenlets."""
+    """The same with the default time for a request, and few greenlets."""
     with running(tmp_path, FEW) as system:
         yield system
 
 
 class Row:
-    """An attack under way in a crawl of its name, with good hosts in it."""
+    """An attack under way in a crawl of the same name, with good hosts in it."""
 
     def __init__(self, system: System, attack: Attack, bad: Hosts, friendly: Hosts) -> None:
         self.system = system
@@ -72,19 +72,19 @@ class Row:
         self.good = [f"http://{name}:{friendly.port}/0" for name in names]
 
     def begin(self, *seeds: str) -> None:
-        """Crawl these."""
+        """Crawl these hosts."""
         options = {"delay": 0, "scope": "any", **self.attack.options}
         self.system.crawl(seeds, self.attack.name, **options)
 
     def good_end(self, seconds: float = SECONDS) -> None:
-        """Wait until each page of the good hosts was asked for, after its robots.txt."""
+        """Wait until each page of the good hosts was requested, after its robots.txt."""
         every = GOOD_HOSTS * (PAGES + 1)
         wait_until(
             lambda: sum(self.friendly.asked.values()) >= every, seconds, "good hosts are fetched"
         )
 
     def is_said(self, seconds: float = SECONDS) -> None:
-        """Wait until explain and the summary say what became of the attackers."""
+        """Wait until ``explain`` and the summary say what happened with the attackers."""
         wait_until(self._explained, seconds, f"explain says {self.attack.said}", 0.05)
         wait_until(self._counted, seconds, f"the summary counts {self.attack.kinds}", 0.05)
 
@@ -102,7 +102,8 @@ class Row:
 
 @contextmanager
 def attacked(system: System, name: str) -> Iterator[Row]:
-    """The hosts of a row, good and bad; the crawl is gone afterwards, and its slots free."""
+    """The hosts of a row, good and bad. Afterwards the crawl is deleted, and its greenlets are
+    free."""
     attack = ATTACKS[name]
     with Hosts(good(PAGES)) as friendly, attack.serve(short=True) as bad:
         try:
@@ -113,13 +114,14 @@ def attacked(system: System, name: str) -> Iterator[Row]:
 
 
 def peak_bytes(system: System) -> int:
-    """What the worker's child had in memory at most."""
+    """Return the most memory of the worker's child."""
     status = open(f"/proc/{system.children()[0].pid}/status").read()  # noqa: SIM115
     return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) * 1024
 
 
 def go_by(system: System, name: str) -> None:
-    """Good hosts end, and what became of the others is said."""
+    """Check that the good hosts are crawled to the end, and that the fate of the others is
+    reported."""
     with attacked(system, name) as row:
         row.begin(*row.seeds, *row.good)
         row.good_end()
@@ -226,7 +228,7 @@ def test_slow_zones_of_many_domains_hold_up_no_others(system: System) -> None:
 
 
 def good_ones_get_slots(system: System, name: str) -> None:
-    """Good hosts that are known are fetched, and hosts for which there is no room are told off."""
+    """Check that known good hosts are fetched, and that hosts without room are rejected."""
     with attacked(system, name) as row:
         row.begin(*[url.replace("/0", "/7") for url in row.good])
         wait_until(lambda: sum(row.friendly.asked.values()) == 2 * GOOD_HOSTS, SECONDS, "known")

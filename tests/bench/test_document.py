@@ -1,4 +1,4 @@
-"""What benchmarks compute and draw: duties by a log, ratios by round, the page out of records."""
+"""The calculations and drawings of benchmarks: duties by a log, ratios by round, the page."""
 
 from __future__ import annotations
 
@@ -232,7 +232,8 @@ def test_a_missing_package_is_named_with_what_to_do() -> None:
 def test_the_headline_of_the_readme_is_what_was_measured() -> None:
     readme = (document.DOCUMENT.parents[1] / "README.md").read_text(encoding="utf-8")
     found = re.search(
-        r"stores ([\d,]+) pages/s of 20 KB where Scrapy's follows ([\d,.]+), ([\d.]+) times",
+        r"stores ([\d,]+) pages of 20 KB a second. Scrapy follows ([\d,.]+) of them, so this is "
+        r"([\d.]+) times",
         " ".join(readme.split()),  # wherever its lines are broken
     )
     assert found is not None

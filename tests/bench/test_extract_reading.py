@@ -1,4 +1,4 @@
-"""What main text adds to the reading of a page, as it is measured."""
+"""The measured cost of main text when a page is read."""
 
 from __future__ import annotations
 

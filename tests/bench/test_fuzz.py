@@ -1,4 +1,4 @@
-"""The part in C under sanitizers: some of what ``python -m bench.extract.fuzz`` does for long."""
+"""The part in C under sanitizers: a short form of ``python -m bench.extract.fuzz``."""
 
 from __future__ import annotations
 

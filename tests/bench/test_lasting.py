@@ -1,4 +1,4 @@
-"""What the benchmarks of what lasts compute: rates around an outage, memory, verdicts. No times."""
+"""The calculations of benchmarks of long runs: rates around an outage, memory, verdicts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMES = Times(began=0, away=20, back=40, paid=50, ended=60)
 
 
 def pages(name: str, first: int, last: int, a_second: int) -> list[Row]:
-    """So many answers a second, evenly."""
+    """Return ``a_second`` answers a second, evenly."""
     rows = range(first * a_second, last * a_second)
     return [(n / a_second, n / a_second, name, f"/p/{n}", 200) for n in rows]
 

@@ -1,4 +1,4 @@
-"""What the benchmarks of width and scale compute: fits, bounds, gaps, tables. No times."""
+"""The calculations of the benchmarks of width and scale: fits, bounds, gaps, tables."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ SMALL = [(16, 1.0), (64, 1.0), (16, 0.1), (64, 0.1), (16, 0.01), (64, 0.01)]
 
 @pytest.mark.parametrize("cores", [2.0, 0.8])
 def test_fit_recovers_a_model_and_foretells_larger_runs(cores: float) -> None:
-    """Also where others take most of the machine: CPU a page and a batch stays what it is."""
+    """The model also holds when others take most of the machine: CPU a page and a batch stays the
+    same."""
     found = cost_model.fit([measured(1, n, at, cores) for n, at in SMALL])
     for name, part in COSTS.parts.items():
         assert tuple(found.parts[name]) == pytest.approx(tuple(part), rel=0.02)
@@ -218,7 +219,7 @@ def test_share_of_link() -> None:
 
 
 def overheads(behind: dict[int, float]) -> list[dict[str, object]]:
-    """Rows of experiment 2 where threads are so much behind greenlets."""
+    """Rows of experiment 2 in which threads are this much behind greenlets."""
     return [
         {"model": model, "parse": parse, "concurrency": count, "ratio": [0.1, 0.99 - lost, 1.0]}
         for parse in (False, True)
@@ -245,10 +246,10 @@ def test_curves_part_where_greenlets_stay_ahead(
 @pytest.mark.parametrize(
     ("threads", "behind", "network", "overhead"),
     [
-        (1000, {100: 0.0, 300: 0.0}, "+0.0 %: the threads of today fill", "nowhere: not as it saw"),
-        (900, {100: 0.0, 300: 0.02}, "+11.1 %: the threads of today do better", "from 300 on: lat"),
-        (810, {100: 0.02, 300: 0.02}, "+23.5 %: as the source saw", "from 100 on: as it saw"),
-        (1100, {100: 0.0}, "-9.1 %: here threads bring more", "nowhere: not as it saw"),
+        (1000, {100: 0.0, 300: 0.0}, "+0.0 %: threads now fill", "nowhere, unlike in the source"),
+        (900, {100: 0.0, 300: 0.02}, "+11.1 %: threads now do better", "from 300 on, lat"),
+        (810, {100: 0.02, 300: 0.02}, "+23.5 %: as in the source", "from 100 on, as in the source"),
+        (1100, {100: 0.0}, "-9.1 %: here threads bring more", "nowhere, unlike in the source"),
     ],
 )
 def test_the_sources_findings_are_compared_in_words(

@@ -1,4 +1,4 @@
-"""What a browser asked for by its log; why the maze's URLs are not; revisits in pywb."""
+"""A browser's requests by its log; why URLs of the maze are not requested; revisits in pywb."""
 
 from __future__ import annotations
 

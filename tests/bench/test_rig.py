@@ -1,4 +1,5 @@
-"""The benches' own parts: what they serve, how they sum up, and that a false claim fails."""
+"""The parts that benchmarks share: what they serve, how they add up, and that a false claim
+fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs a crawl to be seen: both sides are what they say."""
+"""The cost of observing a crawl: both sides are in the right state."""
 
 from __future__ import annotations
 

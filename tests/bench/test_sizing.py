@@ -1,4 +1,4 @@
-"""The table of what pages a day need is drawn from the kept results, and adds up."""
+"""The sizing table is made from the stored results, and is consistent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The table of a suite: who gets how many cases right, and whether ours are enough."""
+"""The table of a suite: how many cases each reader gets right, and whether ours reaches its
+goal."""
 
 from __future__ import annotations
 

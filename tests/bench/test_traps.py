@@ -1,4 +1,4 @@
-"""Sites with traps, and such as look as if they had some: what they know of themselves is true."""
+"""Generated sites with traps, and honest ones that look similar: their own verdicts are right."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ HONEST = (
 
 
 def guided(site: Site) -> tuple[Log, Counter[str]]:
-    """A visitor who knows which links are worth a request, and asks for no others; what it met."""
+    """A visitor who requests only links that are worth it; returns what it found."""
     log, met = Log(site), Counter[str]()
     queue, keys, seen = deque([site.start]), set[str](), set[str]()
     while queue:
@@ -78,7 +78,7 @@ def guided(site: Site) -> tuple[Log, Counter[str]]:
 
 
 def unguided(site: Site, requests: int) -> Log:
-    """A visitor who asks for every URL once, nearest first."""
+    """A visitor who requests every URL once, nearest first."""
     log = Log(site)
     queue, seen = deque([site.start]), {ORIGIN + site.start}
     while queue and len(log.asked) < requests:

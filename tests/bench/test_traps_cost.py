@@ -1,4 +1,4 @@
-"""What the judge costs is measured on pages that are all new, in turns with none."""
+"""The cost of the judge is measured on pages that are all new, alternately with and without it."""
 
 from __future__ import annotations
 

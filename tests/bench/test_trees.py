@@ -1,4 +1,4 @@
-"""What two checkouts take, side by side: who crawls what, and what is made of it."""
+"""The costs of two checkouts, side by side: which one crawls what, and the ratios."""
 
 from __future__ import annotations
 

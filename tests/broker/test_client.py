@@ -1,4 +1,4 @@
-"""The client against peers that misbehave: it fails over, and sends nothing twice."""
+"""The client and peers that misbehave: it tries the next address, and sends nothing twice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLOSED = b'{"results":["ok","ok"]}'
 
 
 class Peer:
-    """An HTTP peer that records what arrives and does what it is told with each request."""
+    """An HTTP peer that records what arrives, and handles each request as the test says."""
 
     def __init__(self, act: Callable[[socket.socket], bool]) -> None:
         self.act = act
@@ -116,7 +116,7 @@ def told(client: BrokerClient, request: CloseRequest) -> object:
 
 
 def test_a_broker_of_the_version_before_is_told_nothing_of_traps() -> None:
-    """It refuses the field that it does not know, with the whole request."""
+    """It refuses the whole request because of the unknown field."""
     old = b"traps"
 
     def act(connection: socket.socket) -> bool:
@@ -216,7 +216,7 @@ def test_a_refusal_without_a_problem_body_is_still_refused() -> None:
 
 def test_a_killed_caller_leaks_no_connection() -> None:
     with peers(hang) as (client, [peer]):
-        for _ in range(20):  # more than the pool holds
+        for _ in range(20):  # more than the pool has
             caller = gevent.spawn(client.lease, LEASE)
             gevent.sleep(0.01)
             caller.kill()

@@ -1,4 +1,4 @@
-"""``docs/library.md`` does what it says, and a program's client at a real broker."""
+"""The examples of ``docs/library.md`` work, and so does a program's client at a real broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AT_A_BROKER = [code for code in EXAMPLES if "Client(" in code]
 
 
 def program(code: str, folder: Path) -> str:
-    """Run a program of its own, in which nothing is patched; returns what it prints."""
+    """Run a program in a process of its own, in which nothing is patched; return what it prints."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         cwd=folder,

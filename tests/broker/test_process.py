@@ -100,7 +100,7 @@ def test_a_crawl_from_its_seeds_to_its_end(broker: BrokerProcess) -> None:
 
 
 def redis_of(broker: BrokerProcess) -> int:
-    """Process id of the embedded server, 0 while none answers."""
+    """Return the process id of the embedded server, 0 while none answers."""
     with socket.socket(socket.AF_UNIX) as connection:
         try:
             connection.connect(str(broker.folder / "redis" / "redis.sock"))

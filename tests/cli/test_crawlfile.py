@@ -1,4 +1,4 @@
-"""From arguments, options and a file to a crawl."""
+"""A crawl made from arguments, options and a file."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_sources_are_enough_to_start_from(tmp_path: Path) -> None:
         ("[[auth]]\nkind = 'basic'\nname = 'My-Site'", "auth[0].name: must be 1 to 32 of a-z"),
         (
             "[[auth]]\nkind = 'basic'\nname = 'a'\nhosts = ['a.example']\npassword = 'geheim'",
-            "auth[0].password: is no field of it: secrets stand in the environment",
+            "auth[0].password: is no field of it: secrets belong in the environment",
         ),
         (
             "[[auth]]\nkind = 'basic'\nname = 'a'\nhosts = ['a.example']\nlogin_url = 'x'",

@@ -1,4 +1,4 @@
-"""``.env``: read as honcho reads it, except that a variable which is set stays."""
+"""``.env`` is read as honcho reads it, except that a variable that is set already stays."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_lines_mean_what_they_mean_to_honcho(lines: list[str], end: str) -> None
 def test_any_line_means_what_it_means_to_honcho(line: str) -> None:
     try:
         expected = honcho.parse(line)
-    except ValueError:  # there honcho ends
+    except ValueError:  # honcho ends there
         expected = {}
     assert env_file.parsed(line) == expected
 
@@ -80,7 +80,7 @@ def test_a_setting_that_cannot_be_read_is_named_and_lines_of_others_are_theirs(
 def said_by(
     module: str, cwd: Path, source: Path = ROOT / "src", **variables: str
 ) -> tuple[int, str]:
-    """Exit code and errors of ``status`` as a process of its own."""
+    """Return the exit code and the errors of ``status`` in a process of its own."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
     done = subprocess.run(
         [sys.executable, "-P", "-m", module, "status"],
@@ -123,7 +123,7 @@ def test_a_checkout_has_a_file_of_its_own_which_comes_second(tmp_path: Path) -> 
     def said() -> str:
         return said_by("greencrawl", elsewhere, checkout / "src")[1]
 
-    assert "/data yet" in said()  # there is nothing that says that it is a checkout
+    assert "/data yet" in said()  # nothing there shows that it is a checkout
     shutil.copy(ROOT / "Procfile", checkout)
     assert "/of-the-checkout yet" in said()
     (elsewhere / ".env").write_text("GREENCRAWL_DATA=of-the-folder\n")

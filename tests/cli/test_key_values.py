@@ -1,4 +1,4 @@
-"""KEY=VALUE arguments: what they become, and what is said of wrong ones."""
+"""KEY=VALUE arguments: their values, and the messages for wrong ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The executable and the set-up, as a person meets them on a machine that lacks something."""
+"""The executable and the set-up, for a person whose machine lacks something."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_ctrl_c_waits_while_python_starts(checkout: Path, tmp_path: Path) -> Non
     shown = "from signal import *; print(SIGINT in pthread_sigmask(SIG_BLOCK, []))"
     script(checkout / ".venv" / "bin" / "python", "")
     python = checkout / ".venv" / "bin" / "python"
-    python.write_text(f"#!{sys.executable}\n{shown}\n")  # a shell would take the mask away
+    python.write_text(f"#!{sys.executable}\n{shown}\n")  # a shell would change the mask
     done = run(checkout / "greencrawl", "status", cwd=tmp_path)
     assert done.stdout == "True\n"
 
@@ -132,7 +132,7 @@ def test_setup_says_once_that_nothing_could_be_compiled(checkout: Path, tools: P
     assert "setup: no compiler" in setup("echo no compiler; exit 1")
     assert setup("echo no compiler; exit 1") == ""
     assert "setup: no headers" in setup("echo no headers; exit 1")
-    assert setup("exit 0") == ""  # there is one now
+    assert setup("exit 0") == ""  # it exists now
     assert setup("echo compiled again; exit 1") == ""
     (checkout / "worker" / "extract" / "speedups.c").write_text("changed")
     assert "compiled again" in setup("echo compiled again; exit 1")

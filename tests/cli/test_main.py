@@ -1,4 +1,4 @@
-"""How the command speaks of errors, and what commands say from the store alone."""
+"""The command's error messages, and the output of commands from the store alone."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SECRET = 7
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder to work in, and no settings from outside."""
+    """An empty current folder, and no settings from outside."""
     monkeypatch.chdir(tmp_path)
     for name in ("DATA", "BIND", "BROKER", "STORE", "REDIS"):
         monkeypatch.delenv(f"GREENCRAWL_{name}", raising=False)

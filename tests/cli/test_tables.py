@@ -1,4 +1,4 @@
-"""The docs say what the records say."""
+"""The docs agree with the records."""
 
 from __future__ import annotations
 

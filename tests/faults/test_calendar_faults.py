@@ -1,5 +1,5 @@
-"""Rows 20 and 21 of ``make faults``: what is on its way to be asked for again, and its broker or
-Redis. By day `tests/broker/tasks/test_calendar.py` tries nearly the same without workers."""
+"""Rows 20 and 21 of ``make faults``: a fault of the broker or of Redis while known pages are
+queued. By day `tests/broker/tasks/test_calendar.py` tries nearly the same without workers."""
 
 from __future__ import annotations
 

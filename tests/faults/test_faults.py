@@ -1,4 +1,4 @@
-"""Rows of ``make faults`` at 5,000 URLs, at night six: nothing is lost by any kill."""
+"""Rows of ``make faults`` with 5,000 URLs, at night six: no kill loses a URL."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.support.faultrows import QUICK, ROWS
     cases(
         [pytest.param(3, id="kill -9 the broker")],
         [  # by day in ``test_kill_points``, ``test_outages`` and ``test_redis_outages``, on four
-            # hosts; what a power cut makes Redis forget of blocks and of sessions in
-            # ``test_recovery``, too
+            # hosts; ``test_recovery`` also tests what a power cut makes Redis forget of blocks and
+            # sessions
             pytest.param(1, id="kill -9 a worker"),
             pytest.param(2, id="SIGTERM a worker"),
             pytest.param(4, id="kill -9 Redis"),

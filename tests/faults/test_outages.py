@@ -1,4 +1,4 @@
-"""Parts that stop, freeze or come back: workers wait and go on, and politeness holds throughout."""
+"""Parts that stop, freeze or come back: workers wait and go on, and politeness always holds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ADDRESSES = tuple(f"127.0.0.{n}" for n in range(2, 6))
 
 @dataclass
 class Scene:
-    """A crawl of four hosts that is half done, or ``finish``\\ ed."""
+    """A crawl of four hosts that is half done, or ``finish``\ ed."""
 
     server: SiteServer
     system: System
@@ -33,7 +33,7 @@ class Scene:
     folder: Path
 
     def finish(self, seconds: float = 60) -> None:
-        """To the end of the crawl; nothing may be lost."""
+        """Wait for the end of the crawl; nothing may be lost."""
         self.system.wait_done(seconds)
         requests = oracle.requests_of(self.server.hits, self.server.port)
         pages = read_stored(self.folder / "data").pages
@@ -107,7 +107,7 @@ def test_a_worker_that_is_stopped_hands_back_its_work_unfetched(
         assert scene.refetched == 0
 
 
-# By day as if beyond a lease: within a request it is frozen by the nemesis.
+# By day this stands for a freeze beyond a lease; the nemesis freezes it within a request.
 @pytest.mark.parametrize("frozen_seconds", cases([6.0], [0.8]))
 def test_a_frozen_worker_neither_loses_urls_nor_breaks_the_delay(
     tmp_path: Path, redis_server: RedisServer, frozen_seconds: float

@@ -1,6 +1,7 @@
-"""Two workers, one killed, and a Redis that comes back older: what was parked and released.
+"""Two workers, one of which is killed, and a Redis that comes back older, with parked and released
+URLs.
 
-On a site of which ``host_pages`` parks most, so that what is parked depends on no guess.
+``host_pages`` parks most of the site, so that no verdict decides what is parked.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from tests.support.system import System, alive, wait_until
 
 HOSTS = tuple(f"127.0.0.{n}" for n in range(2, 8))
 PAGES, MOST = 800, 40
-"""Of a host: how many it has beside its first, and how many of them a crawl may fetch."""
+"""The pages of a host besides its first, and how many of them a crawl may fetch."""
 
 
 def site(request: Request) -> Answer:
-    """A first page that leads to all others, which differ in every word."""
+    """A first page that leads to all others; these differ in every word."""
     if request.target == "/":
         return Answer(body=html("All", [f"/p/{n}" for n in range(PAGES)]))
     if not request.target.startswith("/p/"):
@@ -38,7 +39,7 @@ def site(request: Request) -> Answer:
 
 @pytest.fixture
 def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
-    """One whose disk holds all that was answered."""
+    """A Redis whose disk has everything that was answered."""
     server = RedisServer(tmp_path / "redis", None, "--appendfsync", "always").start()
     yield server
     server.stop()
@@ -51,7 +52,7 @@ def parked(system: System) -> int:
 def done(system: System) -> bool:
     try:
         return bool(system.stats()["state"] == "done")
-    except urllib.error.HTTPError:  # Redis is being given what it missed
+    except urllib.error.HTTPError:  # Redis is getting what it missed
         return False
 
 

@@ -1,4 +1,4 @@
-"""Redis killed, emptied or frozen under a running crawl: all go on by themselves, losing nothing.
+"""Redis is killed, emptied or frozen during a crawl: everything goes on by itself without a loss.
 
 A lost node rests for the longest lease and the longest request before it leases again, so both are
 short here.
@@ -45,8 +45,8 @@ def _frozen(server: RedisServer) -> None:
 
 
 def _cut_back(server: RedisServer) -> None:
-    """A power cut: the last two seconds of the append-only file never reached the disk, nor did
-    all of the command before."""
+    """A power cut: the last two seconds of the append-only file never reached the disk, nor did a
+    part of the command before."""
     sizes = {file: file.stat().st_size for file in server.folder.rglob("*.aof")}
     gevent.sleep(2)
     server.kill()
@@ -63,7 +63,7 @@ def _scripts_gone(server: RedisServer) -> None:
     server.client.script_flush()
 
 
-# A power cut makes it older than it was: by day that is a copy's part in ``test_recovery_machine``.
+# A power cut makes it older than it was: by day ``test_recovery_machine`` uses a copy for that.
 @pytest.mark.parametrize("harm", cases([_emptied, _frozen], [_killed, _scripts_gone, _cut_back]))
 def test_a_crawl_survives_what_happens_to_redis(
     tmp_path: Path, redis_server: RedisServer, harm: Callable[[RedisServer], None]
@@ -76,7 +76,7 @@ def test_a_crawl_survives_what_happens_to_redis(
 
 
 def _wait_done(system: System) -> None:
-    """The broker answers 503 while Redis is away."""
+    """Check that the broker answers 503 while Redis is away."""
 
     def done() -> bool:
         with suppress(urllib.error.HTTPError):
@@ -91,7 +91,8 @@ def _wait_done(system: System) -> None:
 
 
 def _finish_losing_nothing(scene: Scene) -> None:
-    """To the end: every page stored; what was leased or not yet on disk may be fetched again."""
+    """Wait for the end: every page is stored; leased pages and those not yet on disk may be fetched
+    again."""
     _wait_done(scene.system)
     requests = oracle.requests_of(scene.server.hits, scene.server.port)
     pages = read_stored(scene.folder / "data").pages

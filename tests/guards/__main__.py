@@ -1,7 +1,7 @@
-"""``make guards``: take one guard after the other out of a copy, and see that a test misses it.
+"""``make guards``: remove one guard after the other from a copy, and check that a test fails.
 
-A state machine is given three runs of 25 examples to find it, a test of its own one. Code that
-breaks down without its guard is no find: that is WRONG, and the table is to be mended.
+A state machine has three runs of 25 examples to find it, a single test one run. Code that breaks
+down without its guard proves nothing: that is WRONG, and the table has to be corrected.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from tests.guards.table import GREEN, MACHINES, RED, ROOT, WRONG, Guard, guards
 FOUND, MISSED, INTERRUPTED = 0, 1, 130
 RUNS = 3
 MOST_SECONDS = 600.0
-"""For one run; most take a quarter of a minute."""
+"""The time for one run; most take a quarter of a minute."""
 SHOWN = 90
-"""Characters of what a run said."""
+"""Characters of a run's output that are shown."""
 STOP_SECONDS = 30.0
-"""For a run that is told to end: it stops its servers."""
+"""The time for a run that is told to end: it stops its servers."""
 BREAKDOWNS = [
     "SyntaxError", "NameError", "UnboundLocalError", "ImportError", "Error compiling script",
     "nonexistent global variable",
 ]  # fmt: skip
-"""In what a run logged: the code did not hold together without the guard."""
+"""In the log of a run: the code did not hold together without the guard."""
 
 
 def main() -> int:
-    """Exit code: 0 each was found; 1 one was not, or broke down; 130 interrupted."""
+    """Return the exit code: 0 if each was found; 1 if one was not, or broke down; 130 if
+    interrupted."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     chosen = _chosen()
     missed: list[str] = []
@@ -73,16 +74,17 @@ def _chosen() -> list[Guard]:
 
 
 def _copy_to(folder: Path) -> None:
-    """What git knows of this checkout, as it is now."""
+    """Copy the files that git knows of this checkout, in their present state."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True)
     for name in listed.stdout.decode().split("\0"):
         if name and ((ROOT / name).is_file() or (ROOT / name).is_symlink()):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name, follow_symlinks=False)  # the package is links
+            # the package consists of links
+            shutil.copy(ROOT / name, folder / name, follow_symlinks=False)
 
 
 def _without(guard: Guard, copy: Path) -> tuple[bool, str]:
-    """Whether it was found, and a line that says how."""
+    """Return whether it was found, and a line that says how."""
     place = copy / guard.file
     whole = place.read_text()
     place.write_text(guard.taken_out(whole))
@@ -101,7 +103,7 @@ def _without(guard: Guard, copy: Path) -> tuple[bool, str]:
 
 
 def _try(name: str, copy: Path) -> tuple[int, float, str]:
-    """One run: its exit code, how long it took, what it said last."""
+    """Run once; return the exit code, the duration, and the last output."""
     command = [sys.executable, "-m", "tests.guards.trial", name]
     path = os.pathsep.join([str(copy / "src"), str(copy)])
     env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -126,7 +128,7 @@ def _try(name: str, copy: Path) -> tuple[int, float, str]:
 
 
 def breakdown(output: str) -> str:
-    """Where a run logged that code does not hold together; nothing if it does."""
+    """Return the place at which a run logged that the code does not hold together; "" if none."""
     for line in output.splitlines():
         if found := [line.index(sign) for sign in BREAKDOWNS if sign in line]:
             return line[min(found) :][:SHOWN]
@@ -134,7 +136,7 @@ def breakdown(output: str) -> str:
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
-    """It stops its servers by itself; what does not is killed with all that came of it."""
+    """It stops its servers by itself; if it does not, it is killed with all of its descendants."""
     process.send_signal(signal.SIGINT)
     try:
         process.communicate(timeout=STOP_SECONDS)
@@ -144,7 +146,7 @@ def _stop(process: subprocess.Popen[str]) -> None:
 
 
 def _show(what: str = "") -> None:
-    """What is being done, on a terminal; the next line takes its place."""
+    """Show the present step on a terminal; the next line replaces it."""
     if sys.stdout.isatty():
         print(f"\r\x1b[K{what[:100]}", end="", flush=True)
 

@@ -1,11 +1,11 @@
-"""The guards that a test must miss: pieces of code that keep a promise when processes stand still.
+"""The guards: pieces of code that keep a promise. If one is removed, a test has to fail.
 
-One TOML file for each kind. A guard is a table of its id, with
+There is one TOML file for each kind. A guard is a table under its id, with
 
-* ``guards``: where it stands, and what it keeps;
-* ``file``, ``text``: the piece of code, or several of them, each once in the file;
-* ``without``: what stands there when the guard is taken out;
-* ``found_by``: who then fails: a state machine of :data:`MACHINES`, or a test by its pytest id.
+* ``guards``: its place, and what it protects;
+* ``file``, ``text``: the piece of code, or several pieces; each occurs once in the file;
+* ``without``: the text that replaces it when the guard is removed;
+* ``found_by``: what then fails: a state machine of :data:`MACHINES`, or a test by its pytest id.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GREEN, RED, WRONG = 0, 10, 11
 
 
 class Stale(Exception):
-    """The table speaks of code or of a test that is not there."""
+    """The table names code or a test that does not exist."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Guard:
     found_by: tuple[str, ...]
 
     def taken_out(self, text: str) -> str:
-        """The file's text without the guard. Raises Stale."""
+        """Return the file's text without the guard. Raises Stale."""
         for old, new in self.swaps:
             if text.count(old) != 1:
                 raise Stale(f"{self.id}: stands {text.count(old)} times in {self.file}: {old}")

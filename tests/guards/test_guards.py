@@ -1,4 +1,4 @@
-"""The table of guards speaks of what is there, and the command tells a find from a breakdown."""
+"""The table of guards matches the code, and the command distinguishes a find from a breakdown."""
 
 from __future__ import annotations
 

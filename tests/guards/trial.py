@@ -1,7 +1,7 @@
-"""``python -m tests.guards.trial NAME``: try a state machine, or a test, once, in this checkout.
+"""``python -m tests.guards.trial NAME``: run a state machine, or a test, once, in this checkout.
 
-The last line says what was found. Exit code: ``GREEN``, ``RED`` if something is not as it must be,
-``WRONG`` if the code itself broke down, of which a test says nothing.
+The last line says what was found. The exit code is ``GREEN``, ``RED`` if something is wrong, or
+``WRONG`` if the code itself broke down, which proves nothing.
 """
 
 from gevent import monkey
@@ -22,7 +22,7 @@ EXAMPLES = 25
 
 
 class Noted:
-    """Of pytest: what the test raised."""
+    """An exception of a test, from pytest."""
 
     error: BaseException | None = None
 
@@ -33,7 +33,7 @@ class Noted:
 
 
 def machine(name: str) -> BaseException | None:
-    """What it raised within 25 examples, as they were drawn: nothing is made smaller."""
+    """Return what it raised within 25 examples, as they were drawn: nothing is made smaller."""
     importlib.import_module("tests.conftest")
     settings.register_profile("guards", phases=[Phase.generate], database=None, derandomize=False)
     settings.load_profile("guards")
@@ -53,7 +53,7 @@ def test(name: str) -> BaseException | None:
 
 
 def all_of(error: BaseException) -> Iterator[BaseException]:
-    """It, and what it consists of: a failure that did not come again is wrapped."""
+    """Yield an exception and its parts: a failure that does not repeat is wrapped."""
     yield error
     for one in getattr(error, "exceptions", ()):
         yield from all_of(one)
@@ -70,7 +70,7 @@ def main() -> int:
         if isinstance(one, failures):
             print(" ".join(str(one).split()) or "an assertion failed")
             return RED
-    if isinstance(error, hypothesis_errors.Flaky):  # it goes by time: no failure, no breakdown
+    if isinstance(error, hypothesis_errors.Flaky):  # it depends on time: no failure, no breakdown
         print("hypothesis gave up on an example that went otherwise when tried again")
         return GREEN
     print(type(error).__name__, " ".join(str(error).split()))

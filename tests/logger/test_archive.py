@@ -1,4 +1,4 @@
-"""Files of a logger: what is on disk counts, a torn end does not, whole days go."""
+"""Files of a logger: lines on disk count, a torn end does not, whole days are dropped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def lines(count: int, at_ms: int = NOON_MS, level: str = "info") -> list[Line]:
 
 
 def stored(archive: Archive, member: str = "w-0", day: str = DAY) -> list[str]:
-    """The events in a file, in its order."""
+    """Return the events in a file, in its order."""
     path = archive.folder / day / f"{member}.ndjson.zst"
     with path.open("rb") as file:
         found = [one for f in archive.frames(path) for one in frames.unpack(file.fileno(), f)]
@@ -136,7 +136,7 @@ def test_a_line_of_another_age_counts_as_of_the_nearest_day(tmp_path: Path) -> N
 
 @contextmanager
 def no_file_beyond(size: int) -> Iterator[None]:
-    """No file of this process gets longer, as on a disk that is full."""
+    """No file of this process gets longer, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

@@ -1,4 +1,4 @@
-"""Any lines in any frames: pages have what was asked for, each line once and in order."""
+"""Any lines in any frames: pages have the matching lines, each once and in order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALL = LogsQuery(since="9d", limit=1000)
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Intake]:
-    """Lines of four members, some of one moment and some out of order, over three days; the last of
+    """Lines of four members over three days, some of one moment and some out of order; the last of
     each are in memory."""
     chance = random.Random(7)
     archive = Archive(tmp_path_factory.mktemp("logs"), 14)
@@ -149,7 +149,7 @@ def test_a_line_that_is_written_while_it_is_looked_for_is_found_once(
     intake.take("w-0", 5, 1, [line("said").encode()] * 9, 0, False)
     snapshot = list(intake.waiting())
     intake.flush()
-    monkeypatch.setattr(intake, "waiting", lambda: iter(snapshot))  # as it was a moment before
+    monkeypatch.setattr(intake, "waiting", lambda: iter(snapshot))  # the state of a moment before
     assert [one.sequence for one in pages((archive, intake), ALL)] == list(range(1, 10))
     assert len(pages((archive, intake), replace(ALL, limit=2))) == 9
 

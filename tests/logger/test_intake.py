@@ -1,4 +1,4 @@
-"""Posts: each line is taken once, and is on disk when that is said."""
+"""Posts: each line is taken once, and is on disk when the answer says so."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.logger_process import line
 
 
 class Turned:
-    """A clock that a test turns."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -47,7 +47,7 @@ def take(
 
 
 def on_disk(intake: Intake) -> list[int]:
-    """The numbers of lines on disk, which each line says itself."""
+    """Return the numbers of lines on disk, which each line contains."""
     archive = Archive(intake.archive.folder, 14)
     found = []
     for day in archive.days():
@@ -112,7 +112,7 @@ def test_of_a_full_disk_the_sender_hears_and_keeps_its_lines(intake: Intake) -> 
         with pytest.raises(Full, match="File too large"):
             intake.take("w-0", 1, 5, large, 4, True)
         assert intake.full
-        with pytest.raises(Full):  # nothing is taken in memory alone from now on
+        with pytest.raises(Full):  # from now on nothing is taken in memory only
             intake.take("w-0", 1, 3, large, 0, False)
     assert list(intake.waiting()) == []
     assert intake.bytes == 0

@@ -1,4 +1,4 @@
-"""What is no line, or would do harm in a terminal, is made a line that does none."""
+"""Text that is no line, or would harm a terminal, becomes a harmless line."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_does_harm_in_a_terminal_is_written_otherwise(name: str) -> None:
     assert said["event"] != "line_unreadable"
     assert (line.at_ms, line.level) == (AT_MS, 1)
     assert_harmless(line.text)
-    said["event"].encode()  # nothing in it that has no encoding
+    said["event"].encode()  # nothing in it lacks an encoding
 
 
 def test_lists_beside_each_other_are_not_deep() -> None:

@@ -1,4 +1,4 @@
-"""``python -m greencrawl.logger``: who may speak to it, what it refuses, and how it ends."""
+"""``python -m greencrawl.logger``: who may call it, what it refuses, and how it ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def status(call: Any, *arguments: Any, **named: Any) -> tuple[int, dict[str, Any]]:
-    """How a call was answered that is refused."""
+    """Return the answer to a refused call."""
     with pytest.raises(urllib.error.HTTPError) as error:
         call(*arguments, **named)
     return error.value.code, json.loads(error.value.read())
@@ -57,7 +57,7 @@ def test_what_was_posted_is_found_and_outlives_kill_9_once_it_is_on_disk(tmp_pat
         found = everything(logger.url)
         assert [one["sequence"] for one in found] == [1, 2, 3]
         assert found[0]["said"]["url"] == "https://example.org/"
-        # What was taken and not on disk is asked for again, and comes once.
+        # Lines that were taken but are not on disk are requested again, and come once.
         assert post(logger.url, lines, first=7, after=6) == {"taken": 3, "kept": 3}
         assert post(logger.url, lines, first=2) == {"taken": 4, "kept": 3}
         assert logger.stop() == 0
@@ -182,7 +182,7 @@ def test_where_it_listens_on_all_addresses_others_are_told_one_that_they_reach()
 
 @by_night
 def test_a_real_disk_that_is_full_costs_nothing_that_was_kept(tmp_path: Path) -> None:
-    """A file system of a megabyte in memory, where we may mount one."""
+    """A file system of a megabyte in memory, if we may mount one."""
     folder = tmp_path / "data"
     folder.mkdir()
     mounted = subprocess.run(

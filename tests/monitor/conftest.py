@@ -1,4 +1,4 @@
-"""A Monitor with tokens, and an open one, for each test that wants them."""
+"""A Monitor with tokens, and an open one, for each test that needs them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.monitor.rig import Desk
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    """With tokens; nobody is logged in."""
+    """A Monitor with tokens; nobody is logged in."""
     made = Desk(tmp_path)
     yield made
     made.close()
@@ -20,14 +20,14 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.fixture
 def admin(desk: Desk) -> Desk:
-    """The same, with an administrator at it."""
+    """The same, with an administrator logged in."""
     assert desk.log_in().status_code == 303
     return desk
 
 
 @pytest.fixture
 def open_desk(tmp_path: Path) -> Iterator[Desk]:
-    """Of a broker without tokens."""
+    """The Monitor of a broker without tokens."""
     made = Desk(tmp_path, "", "")
     yield made
     made.close()

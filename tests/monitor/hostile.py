@@ -1,4 +1,4 @@
-"""Strings that strangers may put on their pages, and would like to have run on ours."""
+"""Strings that strangers may put on their pages to have them run on ours."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ MARKS = (
     "'\";alert(1)//",
 )
 EVIL = "".join(MARKS)
-"""All of them, for a place where one string is shown."""
+"""All of them, for a place at which one string is shown."""

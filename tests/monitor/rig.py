@@ -1,4 +1,4 @@
-"""What tests of the Monitor share: one without processes, on a double of the frontier."""
+"""Shared parts of tests of the Monitor: one without processes, on a double of the frontier."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 class Desk(Parts):
-    """A Monitor and somebody who looks at it: cookies are kept, forms are sent as browsers do."""
+    """A Monitor and a person who uses it: cookies are kept, forms are sent as browsers do."""
 
     def __init__(self, folder: Path, admin: str = ADMIN, view: str = VIEW) -> None:
         super().__init__(folder)
@@ -47,8 +47,8 @@ class Desk(Parts):
     def post(
         self, path: str, stamp: str, headers: dict[str, str] | None = None, **fields: Any
     ) -> falcon.testing.Result:
-        """Send a form with the token ``stamp`` as a browser would from a page of the Monitor, but
-        for ``headers``; one that is "" is not sent."""
+        """Send a form with the token ``stamp`` as a browser does from a page of the Monitor, with
+        ``headers`` changed; one that is "" is not sent."""
         sent = {"Origin": ORIGIN, **FORM, **(headers or {})}
         body = urlencode({"form_token": stamp, **fields}, doseq=True)
         kept = {name: value for name, value in sent.items() if value}
@@ -73,7 +73,7 @@ class Desk(Parts):
         return self.post("/monitor/login", form_token(form.text), token=token)
 
     def stamp(self) -> str:
-        """The token of forms, as a page has it."""
+        """Return the token of forms on a page."""
         return form_token(self.get("/monitor/").text)
 
 

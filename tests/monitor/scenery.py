@@ -1,5 +1,5 @@
-"""What pictures of the Monitor show: twenty crawls of some weeks with 100,000 pages, written into
-the store by its own calls, each at the time at which it would have been."""
+"""The data for pictures of the Monitor: twenty crawls of some weeks with 100,000 pages, written
+into the store by its own calls, each with the time at which it would have happened."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ PAGES = 100_000
 BATCH = 500
 HOUR_MS = 3_600_000
 Marks = Callable[[str], int]
-"""The fingerprint of a URL in this store's frontier."""
+"""Return the fingerprint of a URL in this store's frontier."""
 DAY_MS = 24 * HOUR_MS
 HOOK = "tests.support.picky_hook"
 PLANTS = ("Fern", "Mint", "Basil", "Orchid", "Cactus", "Tea", "Willow", "Thyme", "Moss", "Lily")
 AHEAD_MINUTES = 2
 """Until then nodes are at work."""
 NEAR_MINUTES = 120
-"""So far back there is a sample for each minute, before that for each hour."""
+"""For this time back there is a sample for each minute, before that for each hour."""
 KINDS = (
     ("server_error", 500, "HTTP 500"),
     ("timeout", 0, "no complete answer within 30 s"),
@@ -54,7 +54,7 @@ TEXT = (
 
 
 class Scene(Struct, frozen=True):
-    """A crawl: a share of the pages, how long ago it was made, and its state now."""
+    """A crawl: its share of the pages, its age, and its state now."""
 
     name: str
     share: int
@@ -96,7 +96,8 @@ def name_of(scene: Scene, number: int) -> str:
 
 
 def options_of(scene: Scene, port: int) -> CrawlOptions:
-    """Its seeds lie at ``port``; that of active ones is crawled while the pictures are made."""
+    """Return its seeds at ``port``; those of active crawls are crawled while the pictures are
+    made."""
     seeds = tuple(f"http://{name_of(scene, n)}:{port}/" for n in range(scene.hosts))
     hook = HOOK if scene.name == "shops" else ""
     again = Recrawl(every=f"{scene.days + 1.5:.0f}d") if scene.state == "resting" else None
@@ -107,7 +108,7 @@ def options_of(scene: Scene, port: int) -> CrawlOptions:
 
 
 def paint(store: Store, port: int, pages: int = PAGES) -> list[Crawl]:
-    """Write all of it; takes a minute for 100,000 pages."""
+    """Write everything; this takes a minute for 100,000 pages."""
     identity = store.frontier()
     assert identity is not None, "no broker has begun here"
 
@@ -242,7 +243,7 @@ def _samples(
 
 @contextmanager
 def _at(moment_ms: int) -> Iterator[None]:
-    """What the store notes by its clock it notes as of then."""
+    """Let the store use this time for everything that it notes by its clock."""
     kept: Callable[[], int] = common.epoch_ms
     common.epoch_ms = lambda: moment_ms
     try:

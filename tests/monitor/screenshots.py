@@ -39,7 +39,7 @@ ADMIN, WORKER, VIEW = "the-admins-token", "a-workers-token", "a-viewers-token"
 TARGET = ROOT / "docs" / "monitor"
 ADDRESSES = [f"127.0.1.{n}" for n in range(1, 9)]
 WARM_SECONDS = 20.0
-"""For rates, and for what nodes tell of themselves."""
+"""The time for rates, and for reports of nodes."""
 NARROW, WIDE = 390, 1280
 NODES = ("kyoto", "kew", "wuhan")
 PATHS = {
@@ -71,7 +71,7 @@ TIGHT = """[...document.querySelectorAll("main *")].filter((one) =>
   && getComputedStyle(one).overflowX !== "visible").map((one) =>
   `${one.tagName} ${one.id || one.className} ${one.getAttribute("aria-label") ?? ""}: `
   + `${one.scrollWidth} in ${one.clientWidth}`)"""
-"""What is wider than its place: scrolled, or cut."""
+"""Finds elements that are wider than their place: scrolled, or cut."""
 ENGLISH = """(() => {
   const found = [], texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) {
@@ -81,11 +81,11 @@ ENGLISH = """(() => {
   }
   return found;
 })()"""
-"""Texts of several English words that are not marked as English."""
+"""Finds texts of several English words that are not marked as English."""
 
 
 def site(request: Request) -> Answer:
-    """Pages on plants without an end; a few of them are broken."""
+    """Pages about plants, without end; a few of them are broken."""
     last = request.target.rpartition("/")[2]
     number = int(last) if last.isdigit() else 0
     if number % 23 == 22:
@@ -141,7 +141,7 @@ class Nodes:
 
 
 def seeded(nodes: Nodes, port: int) -> None:
-    """Give the store all that the pictures show, and have Redis learn of it."""
+    """Write everything that the pictures show into the store, and tell Redis."""
     store = open_store(nodes.store)
     scenery.paint(store, port)
     store.close()
@@ -151,7 +151,7 @@ def seeded(nodes: Nodes, port: int) -> None:
         found = nodes.broker.call("GET", "/v1/repair")["nodes"]
         return all(one["phase"] in ("none", "done") for one in found)
 
-    gevent.sleep(1.0)  # for it to begin
+    gevent.sleep(1.0)  # the time until it starts
     wait_until(repaired, 120, "Redis knows what is stored")
     for scene in scenery.SCENES:
         if scene.state == "active":
@@ -161,7 +161,7 @@ def seeded(nodes: Nodes, port: int) -> None:
 
 
 def ordered(nodes: Nodes, port: int) -> None:
-    """What people have ordered nodes, and done to hosts."""
+    """Give orders to nodes, and change hosts, as people do."""
     orders: list[tuple[str, dict[str, object]]] = [
         ("*", {"log_level": "info"}),
         ("kew", {"requests_per_second": 40}),
@@ -214,7 +214,7 @@ def kept(page: Page, file: Path) -> None:
 
 
 def asked(page: Page, home: str, folder: Path) -> None:
-    """What comes while people do something: questions, differences, what is wrong in a form."""
+    """Draw what appears while people do something: questions, differences, errors in a form."""
     for look, language, dark, width in LOOKS[1:3]:
         page.speak(language)
         page.look(dark=dark)
@@ -242,7 +242,7 @@ def asked(page: Page, home: str, folder: Path) -> None:
 
 @contextmanager
 def world(folder: Path, browser: Browser) -> Iterator[tuple[Nodes, Page]]:
-    """All of it, at work."""
+    """Draw the whole system at work."""
     zone = Zone(ADDRESSES[0:1])
     with (
         ExitStack() as stack,
@@ -286,7 +286,7 @@ def all_pages(nodes: Nodes, page: Page, browser: Browser, folder: Path) -> None:
 
 
 def empty(folder: Path, browser: Browser, target: Path) -> None:
-    """A system that was just started; its store is then taken away."""
+    """Draw a system that was just started; then take its store away."""
     bare = {"overview": "", **{name.replace("/*", "-all"): name for name in EMPTY}}
     with ExitStack() as stack:
         database = MariaDb(folder / "db").start()
@@ -335,7 +335,7 @@ def ring(folder: Path, browser: Browser, target: Path) -> None:
 
 
 def for_the_docs(nodes: Nodes, page: Page) -> None:
-    """The pictures of docs/monitor.md."""
+    """Draw the pictures of docs/monitor.md."""
     TARGET.mkdir(exist_ok=True)
     page.goto(nodes.home)
     page.until(DRAWN)

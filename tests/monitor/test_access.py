@@ -1,4 +1,4 @@
-"""Who is let in, and which requests change something."""
+"""Who may log in, and which requests may change something."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def test_with_tls_the_cookie_is_the_hosts_own(desk: Desk) -> None:
     assert access.SECURE.startswith("__Host-")
     seen = desk.ask("GET", "/monitor/", {}, protocol="https", host="crawl.example")
     assert seen.status_code == 200
-    # What came without TLS, as from somebody who writes cookies for a network, counts nothing.
+    # A cookie from a connection without TLS has no effect: somebody could write cookies for a
+    # network.
     desk.cookies = {access.PLAIN: desk.cookies[access.SECURE]}
     other = desk.ask("GET", "/monitor/", {}, protocol="https", host="crawl.example")
     assert other.status_code == 303

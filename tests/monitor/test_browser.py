@@ -20,7 +20,7 @@ from tests.support.site_server import Answer, Request, SiteServer
 from tests.support.system import wait_until
 
 MOST_BYTES = 120 * 1024
-"""Of a first visit: page, style, scripts, pictures."""
+"""For a first visit: page, style, scripts, pictures."""
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +39,8 @@ def test_a_person_makes_a_crawl_slows_it_down_and_pauses_it(world: World) -> Non
         page.fill("#o-traps", "off")  # pages of the site are alike
         page.click("form.options button.main", goes=True)
         assert page.run("location.pathname") == "/monitor/crawls/story"
-        assert "The crawl is made" in page.text(".notice")
-        # The page follows by itself.
+        assert "The crawl is created" in page.text(".notice")
+        # The page is updated by itself.
         page.until("Number(document.querySelectorAll('.figures dd')[1].innerText) > 3")
 
         page.click("nav.tabs a:last-child", goes=True)
@@ -52,7 +52,7 @@ def test_a_person_makes_a_crawl_slows_it_down_and_pauses_it(world: World) -> Non
         page.click("button[value=save]", goes=True)
         assert "Saved" in page.text(".notice")
         assert world.system.call("GET", "/v1/crawls/story")["options"]["delay"] == 30
-        # The worker has it when its session is extended or ended; then the site is left alone.
+        # The worker has it when its session is extended or ends; then the site gets no requests.
         wait_until(lambda: _still(world), 40, "the site is asked every 30 s")
 
         page.click("form[action$='/pause'] button", goes=True)
@@ -67,7 +67,7 @@ def test_a_person_makes_a_crawl_slows_it_down_and_pauses_it(world: World) -> Non
 
 
 def _still(world: World) -> bool:
-    """Whether nothing was asked for a second, by the site's log."""
+    """Return whether the site's log had no request for a second."""
     before = len(world.web.hits)
     gevent.sleep(1.0)
     return len(world.web.hits) == before
@@ -102,7 +102,7 @@ def test_a_url_says_why_it_was_not_fetched(world: World) -> None:
 
 
 def test_a_trap_is_released_and_a_failed_hook_runs_again(world: World) -> None:
-    """The URL is then fetched, and what the hook failed on is no more."""
+    """Then the URL is fetched, and the hook's failure on it is gone."""
     world.crawl("mended", "broken", traps="on", hook="tests.support.picky_hook")
     world.system.wait_done(30, "mended")
     number = int(world.system.call("GET", "/v1/crawls/mended")["id"])
@@ -120,7 +120,7 @@ def test_a_trap_is_released_and_a_failed_hook_runs_again(world: World) -> None:
         assert "1 page is fetched again" in page.text(".notice")
         world.system.wait_done(30, "mended")
         page.goto(f"{world.home}failures?crawl=mended")
-        assert "no hook failed" in page.text(".empty")
+        assert "no hook has failed" in page.text(".empty")
 
         page.goto(f"{world.home}traps?crawl=mended")
         page.click("tr[data-key='/trap/free/#'] button", goes=True)
@@ -133,7 +133,7 @@ def test_a_trap_is_released_and_a_failed_hook_runs_again(world: World) -> None:
 
 
 def test_strangers_texts_run_nothing(world: World) -> None:
-    """No dialog, no request elsewhere, no breach of the CSP: see ``World.page``."""
+    """There is no dialog, no request elsewhere, no violation of the CSP: see ``World.page``."""
     world.crawl("evil", "evil", "0", traps="on")
     world.system.wait_done(30, "evil")
     number = int(world.system.call("GET", "/v1/crawls/evil")["id"])
@@ -180,7 +180,7 @@ def test_strangers_texts_run_nothing(world: World) -> None:
 
 
 def test_what_gets_in_all_the_same_is_stopped_by_the_policy(world: World) -> None:
-    """As if a place had forgotten to escape; and what tests go by does see it."""
+    """The page forgets to escape on purpose; the test's checks notice it."""
     with world.page() as page:
         page.run(
             """(() => {
@@ -288,7 +288,7 @@ def test_the_keyboard_reaches_all_in_order(world: World) -> None:
 
 
 def test_axe_finds_nothing_serious(world: World) -> None:
-    """On two pages, in the dark; by night on all, in both languages and themes."""
+    """On two pages, with dark colours; by night on all, in both languages and themes."""
     world.crawl("axe", "0", "nothing")
     world.system.wait_done(30, "axe")
     with world.page(dark=True) as page:
@@ -313,7 +313,7 @@ def test_pages_fit_a_phone(world: World) -> None:
             "hosts",
         ):
             page.goto(world.home + path)
-            # innerWidth grows with what is too wide
+            # innerWidth grows with elements that are too wide
             assert page.run("document.documentElement.scrollWidth") <= 390, path
 
 

@@ -1,4 +1,4 @@
-"""The rest of what people do with the Monitor, in a real Chromium: what takes longer."""
+"""Further actions of people with the Monitor, in a real Chromium, which take longer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.system import wait_until
 
 pytestmark = by_night
 SLOW = 2.0
-"""The delay that a crawl is given by its form, in seconds."""
+"""The delay that a crawl gets by its form, in seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -30,19 +30,19 @@ def test_logs_of_a_logger_are_read_and_followed(world: World, tmp_path: Path) ->
     try:
         with world.page() as page:
             page.goto(f"{world.home}logs")
-            assert "No logger is here" in page.text(".empty")
+            assert "There is no logger" in page.text(".empty")
             logger.start()
             page.until("document.querySelector('#lines') !== null", 40)
             page.fill(".filter [name=url]", "crawl_done")
             page.click(".filter button", goes=True)
-            assert "No line is like that" in page.text(".empty")
-            # What is said from now on comes by itself.
+            assert "No line matches" in page.text(".empty")
+            # New lines appear by themselves.
             world.crawl("said", "0")
             page.until("document.querySelector('#lines tbody tr') !== null", 40)
             assert "crawl_done" in page.text("#lines")
             page.run("document.querySelector('.filter [name=level]').value = 'error'")
             page.click(".filter button", goes=True)
-            assert "No line is like that" in page.text(".empty")
+            assert "No line matches" in page.text(".empty")
     finally:
         logger.stop()
 
@@ -63,7 +63,7 @@ LINKS = (
 
 @pytest.fixture(scope="module")
 def painted(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """With something on every page."""
+    """A system with something to see on every page."""
     store = world.store()
     scenery.paint(store, 80, pages=2000)
     store.put_block("slow.example", 2**45, "timeout")
@@ -134,6 +134,6 @@ def test_the_sites_log_follows_a_delay_that_a_person_changes(world: World) -> No
     wait_until(lambda: sum(gap > SLOW - 0.1 for gap in gaps()) >= 3, 60, "the site is left alone")
     kept = gaps()
     followed = next(n for n, gap in enumerate(kept) if gap > SLOW - 0.1)
-    assert min(kept[followed:]) > SLOW - 0.1  # from then on for good
+    assert min(kept[followed:]) > SLOW - 0.1  # permanently from then on
     assert max(kept[followed:]) < 2 * SLOW + 1
     world.system.call("POST", "/v1/crawls/paced/stop", {"now": True})

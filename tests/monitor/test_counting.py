@@ -17,7 +17,7 @@ SUMS = ("pages", "bytes", "hosts", "dead", "gone", "excluded", "parked")
 
 
 class Slow:
-    """Counts when it is let, and notes how many are counted at once."""
+    """Counts when the test allows it, and notes how many crawls are counted at once."""
 
     def __init__(self) -> None:
         self.go = Event()
@@ -35,7 +35,7 @@ class Slow:
 
 @pytest.fixture
 def made() -> Iterator[Callable[[Counting], Counting]]:
-    """Ends those that a test makes."""
+    """Ends the counters that a test makes."""
     all_: list[Counting] = []
     yield lambda one: (all_.append(one), one)[1]
     for one in all_:

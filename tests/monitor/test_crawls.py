@@ -1,4 +1,4 @@
-"""Pages of crawls: made, changed, paused, seeded, exported."""
+"""Pages of crawls: created, changed, paused, seeded, exported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEED = "http://example.org/"
 
 
 def sent(given: CrawlOptions, **changes: str) -> dict[str, str]:
-    """What a browser sends of a form of these options, after somebody changed something."""
+    """Return a browser's form with these options, after a person changed something."""
     fields = options.sent(given)
     return {**fields, **{f"o.{name}": value for name, value in changes.items()}}
 
@@ -61,7 +61,7 @@ def test_a_form_names_all_that_is_wrong() -> None:
     read, wrong = options.read(form, words("en"))
     assert read is None
     assert wrong == {
-        "auth": "is no JSON, in line 1: Expecting property name enclosed in double quotes",
+        "auth": "is not valid JSON, in line 1: Expecting property name enclosed in double quotes",
         "delay": "must be 0 or more",
         "depth": "must be a whole number",
         "scope": "must be one of: any, domain, host, prefix",
@@ -80,7 +80,7 @@ def test_a_crawl_is_made_of_a_form(admin: Desk) -> None:
     made = admin.store.crawl("blog")
     assert made.options == CrawlOptions(seeds=(SEED, f"{SEED}a"), delay=2.5, sitemaps="off")
     assert admin.queue.seen[made.id] == [SEED, f"{SEED}a"]
-    assert "The crawl is made" in admin.get(answer.headers["location"]).text
+    assert "The crawl is created" in admin.get(answer.headers["location"]).text
 
 
 def test_a_form_with_mistakes_comes_back_as_it_was_sent(admin: Desk) -> None:
@@ -102,7 +102,7 @@ def test_a_form_with_mistakes_comes_back_as_it_was_sent(admin: Desk) -> None:
     assert problems(taken.text) == ["There is a crawl blog already."]
 
 
-# -- options of one that is there
+# -- options of an existing crawl
 
 
 def test_what_is_different_is_shown_before_it_is_saved(admin: Desk) -> None:
@@ -157,7 +157,7 @@ def test_other_options_of_a_crawl_that_is_done_do_not_begin_it_again(admin: Desk
     assert f"{SEED}b" in admin.queue.seen[made.id]
 
 
-# -- what is done to one
+# -- actions on a crawl
 
 
 def test_a_crawl_is_paused_let_go_on_and_stopped(admin: Desk) -> None:

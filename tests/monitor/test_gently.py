@@ -1,4 +1,4 @@
-"""Others have their turn while a page is drawn: a lease waits for no whole page."""
+"""Other requests are served while a page is rendered: no lease waits for a whole page."""
 
 from __future__ import annotations
 

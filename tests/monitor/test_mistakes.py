@@ -1,4 +1,4 @@
-"""What is wrong with a field is said in words, in both languages."""
+"""Errors in a field are explained in words, in both languages."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from greencrawl.monitor.words import words
 
 
 class Inner(Struct, forbid_unknown_fields=True):
-    """With a field that has to be there."""
+    """A record with a field that must be there."""
 
     kind: Literal["a", "b"]
 
 
 class Asked(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Fields of all kinds."""
+    """A record with fields of all kinds."""
 
     whole: Annotated[int, Meta(ge=1, le=10_000)] | None = None
     part: Annotated[float, Meta(gt=0, lt=1)] = 0.5
@@ -41,14 +41,14 @@ class Asked(Struct, forbid_unknown_fields=True, kw_only=True):
         ({"part": 1.5}, "part: must be less than 1"),
         ({"yes": "perhaps"}, "yes: must be true or false"),
         ({"text": {}}, "text: must be a text"),
-        ({"text": ""}, "text: must have 1 character or entry at least"),
-        ({"text": "long"}, "text: must have 3 characters or entries at most"),
+        ({"text": ""}, "text: must have at least 1 character or entry"),
+        ({"text": "long"}, "text: must have at most 3 characters or entries"),
         ({"some": 5}, "some: must be a list"),
         ({"some": ["x"]}, "some[0]: must be a whole number"),
-        ({"some": [1, 2]}, "some: must have 1 character or entry at most"),
-        ({"inner": []}, "inner: must be an object of JSON"),
-        ({"inner": {}}, "inner.kind: lacks its field kind"),
-        ({"choice": "moon"}, "choice: is none of the words that may stand here"),
+        ({"some": [1, 2]}, "some: must have at most 1 character or entry"),
+        ({"inner": []}, "inner: must be a JSON object"),
+        ({"inner": {}}, "inner.kind: has no field kind"),
+        ({"choice": "moon"}, "choice: is not a word that is allowed here"),
         ({"other": 1}, "other: has a field other, which does not exist"),
     ],
 )

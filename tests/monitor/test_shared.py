@@ -1,4 +1,4 @@
-"""What is made once a second for all who look."""
+"""Parts that are rendered once a second for all viewers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not our own: as its authors made it, named with its licence, and small."""
+"""Files of others: unchanged, named with their licence, and small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of what is stored and of what came to nothing."""
+"""Pages about stored pages, failures and the system."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def final(crawl: Crawl, name: str, state: str, kind: str, **more: object) -> Fin
 
 @pytest.fixture
 def crawl(admin: Desk) -> Crawl:
-    """With pages, dead letters, parked URLs and failures of a hook."""
+    """A desk with pages, dead letters, parked URLs and failures of a hook."""
     made = admin.crawl("blog", hook="shop", traps="on")
     pages = [stored(made, f"p{n}") for n in range(3)]
     dead = [final(made, f"d{n}", "dead", "timeout", detail="too slow") for n in range(60)]
@@ -92,7 +92,7 @@ def test_stored_pages_are_listed_searched_and_shown(admin: Desk, crawl: Crawl) -
     shown = admin.get(links(found, "/monitor/pages/")[0]).text
     assert "Title of p1" in shown
     assert "content-type" in shown
-    assert "No page is like that" in admin.get("/monitor/pages?crawl=blog&status=404").text
+    assert "No page matches" in admin.get("/monitor/pages?crawl=blog&status=404").text
     assert admin.get("/monitor/pages/1-00000000000000ff").status_code == 404
 
 
@@ -203,7 +203,7 @@ def test_crawls_that_may_know_a_url_are_counted_while_redis_is_away(admin: Desk)
         admin.crawl(name)
     admin.queue.lost_node = "b"
     html = admin.get(f"/monitor/url?url={HOST}lost").text
-    assert "2 crawls do not say what waits of it" in html
+    assert "2 crawls cannot say whether the URL waits" in html
     assert html.count("Redis at redis://b is away") == 1
     assert "section class" not in html
 
@@ -220,7 +220,7 @@ def test_attempts_are_told_with_their_kinds(admin: Desk, crawl: Crawl) -> None:
         assert said in html
 
 
-# -- what came to nothing
+# -- failures and traps
 
 
 def test_dead_letters_are_told_by_kind_and_tried_again(admin: Desk, crawl: Crawl) -> None:
@@ -311,7 +311,7 @@ def test_who_only_looks_is_told_of_orders_to_all_and_of_nothing_to_press(
 
 
 def test_a_page_that_fails_keeps_the_menu_of_who_is_logged_in(admin: Desk) -> None:
-    for path, said in (("/monitor/nothing", "No page has"), ("/monitor/crawls/none", "none")):
+    for path, said in (("/monitor/nothing", "There is no page"), ("/monitor/crawls/none", "none")):
         failed = admin.get(path)
         assert failed.status_code == 404
         assert said in failed.text
@@ -353,8 +353,8 @@ def test_hosts_show_the_pause_that_is_kept_and_not_only_their_own(
     monkeypatch.setattr(admin.queue, "host", lambda name: state)
     html = admin.get("/monitor/hosts/example.org").text
     assert "<dt>pause between requests now</dt><dd>30 seconds</dd>" in html
-    assert "<dt>worker at it</dt><dd>1</dd>" in html
-    own = html.partition("needs by itself")[2].partition("</tr>")[0]
+    assert "<dt>worker at this host</dt><dd>1</dd>" in html
+    own = html.partition("Pause of this host")[2].partition("</tr>")[0]
     assert "<td>2 seconds</td>" in own
 
 
@@ -375,8 +375,8 @@ def test_what_silent_workers_had_leased_is_not_said_to_be_fetched(
         assert "kew-0" not in admin.get(path).text
     del admin.queue.beats.known["kew-0"]
     admin.monitor.app()._shared.forget()
-    assert "Nothing is heard of worker process kew-0." in admin.get("/monitor/").text
-    assert "nothing is heard (kew-0)" in admin.get("/monitor/crawls/blog").text
+    assert "Worker process kew-0 does not report." in admin.get("/monitor/").text
+    assert "workers that do not report (kew-0)" in admin.get("/monitor/crawls/blog").text
     admin.store.member_left("kew-0", 5, LOST, epoch_ms(), Facts())
     admin.monitor.app()._shared.forget()
     assert "kew-0" in admin.get("/monitor/").text, "it was given up, and its leases last longer"
@@ -418,7 +418,7 @@ def test_the_store_says_how_its_servers_stand(admin: Desk) -> None:
     ring = Ring(epoch=7, writer="m1:3306", partner="m2:3306", servers=servers, seen_ms=epoch_ms())
     admin.service.ring = lambda: ring
     html = admin.get("/monitor/store").text
-    assert "m1:3306 takes writes, in reign 7;" in html
+    assert "m1:3306 takes writes, in epoch 7;" in html
     assert "m2:3306 acknowledges them." in html
     row = html.partition('data-key="r1:3306"')[2].partition("</tr>")[0]
     assert "away" in row
@@ -426,7 +426,7 @@ def test_the_store_says_how_its_servers_stand(admin: Desk) -> None:
     admin.service.ring = lambda: Ring(notes=("nobody may decide: 2 of 5 answer",), seen_ms=1)
     html = admin.get("/monitor/store?later=1").text
     assert "nobody may decide: 2 of 5 answer" in html
-    assert "Nobody may take writes now." in html
+    assert "No server may take writes at present." in html
 
 
 def test_the_store_says_what_it_has(admin: Desk, crawl: Crawl) -> None:
@@ -459,7 +459,7 @@ def test_plots_go_back_by_what_was_noted_each_minute(admin: Desk, crawl: Crawl) 
 
 
 def test_nodes_are_shown_ordered_and_drained(admin: Desk) -> None:
-    assert "No worker is at work" in admin.get("/monitor/nodes").text
+    assert "No worker is running" in admin.get("/monitor/nodes").text
     facts = Facts(
         machine="box", pages_per_second=2.5, rss_bytes=5_000_000, greenlets=300, sessions=7,
         options={"greenlets": InForce(300, "environment")}, failures={"timeout": 3, "parked": 7},
@@ -521,7 +521,7 @@ def test_a_node_is_asked_only_for_what_its_kind_follows(admin: Desk) -> None:
     assert "o.processes" in fields["*"]
     refused = admin.post("/monitor/nodes/broker", admin.stamp(), **{"o.paused": "true"})
     assert refused.status_code == 400
-    assert "follows log_level only" in refused.text
+    assert "accepts only log_level" in refused.text
     missing = admin.get("/monitor/nodes/nobody")
     assert missing.status_code == 404
     assert "o.log_level" not in missing.text, "there is nothing to order"
@@ -535,7 +535,7 @@ def test_nodes_that_are_not_heard_of_since_redis_is_away_are_not_said_to_be_sile
     admin.queue.beats.away = True
     admin.queue.lost_node = "b"
     admin.monitor.app()._shared.forget()
-    assert "nothing is heard of nodes" in admin.get("/monitor/nodes").text
+    assert "The nodes cannot report" in admin.get("/monitor/nodes").text
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "9" * 30, "-1", "x", "\u0661"])
@@ -552,7 +552,7 @@ def test_numbers_that_nobody_gave_out_break_nothing(admin: Desk, crawl: Crawl, n
 def test_lines_of_all_processes_are_read_and_escaped(
     admin: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "No logger is here" in admin.get("/monitor/logs").text
+    assert "There is no logger" in admin.get("/monitor/logs").text
     asked: list[LogsQuery] = []
     line = LogLine(
         at_ms=1, member="w-0", incarnation=1, sequence=1, level="error", event="page_failed",
@@ -590,7 +590,7 @@ def test_pages_say_what_is_away_and_what_to_do(admin: Desk, crawl: Crawl) -> Non
         broken = admin.get(path)
         assert broken.status_code == 500
         assert "secret" not in broken.text
-        assert "its log says why" in broken.text
+        assert "see its log" in broken.text
 
 
 # -- strangers' texts
@@ -621,7 +621,7 @@ def test_what_was_crawled_is_escaped_wherever_it_is_shown(desk: Desk, tmp_path: 
             if "<" in mark:
                 assert mark not in html, path
         assert 'href="javascript:' not in html
-        assert re.findall(r"49(?:\{%|\$|<!|&lt;!)", html) == [], path  # nothing was reckoned out
+        assert re.findall(r"49(?:\{%|\$|<!|&lt;!)", html) == [], path  # nothing was computed
 
 
 def test_a_page_is_loaded_with_the_latest_part_and_its_script_gets_a_new_one(admin: Desk) -> None:

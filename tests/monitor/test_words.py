@@ -1,4 +1,4 @@
-"""Texts in both languages, and how numbers and times are said."""
+"""Texts in both languages, and the forms of numbers and times."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMPOSED = {
     "plot": [*SPANS, *(f"of_{span}" for span in SPANS)],
     "state": ["active", "paused", "resting", "stopping", "done"],
 }
-"""Tables of which templates put the keys together."""
+"""Tables whose keys templates put together."""
 
 
 def sources() -> list[Path]:
@@ -70,7 +70,7 @@ def test_every_text_that_is_used_is_there() -> None:
 
 
 def test_no_text_stands_in_a_template() -> None:
-    """Words between tags are put in by ``t``."""
+    """Templates insert words between tags only by ``t``."""
     wrong = []
     for path in MONITOR.rglob("*.html"):
         source = re.sub(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}", "", path.read_text("utf-8"), flags=re.S)

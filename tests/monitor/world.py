@@ -1,4 +1,4 @@
-"""What tests of the Monitor in a browser share: a crawler, what it crawls, and a browser."""
+"""Shared parts of tests of the Monitor in a browser: a crawler, its site, and a browser."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ADDRESSES = [f"127.0.1.{n}" for n in range(1, 20)]
 
 
 class Site:
-    """``/evil`` has hostile texts, ``/broken`` says so until it is mended; ``/slow/…`` goes on for
-    long; the rest is a small tree."""
+    """``/evil`` has hostile texts; ``/broken`` says that it is broken until it is corrected;
+    ``/slow/…`` goes on for long; the rest is a small tree."""
 
     def __init__(self) -> None:
         self.broken = True
@@ -49,12 +49,12 @@ class Site:
         more = [] if number >= (4000 if slow else 4) else [2 * number + 1, 2 * number + 2]
         links = "".join(f'<a href="/{slow}{n}">{n}</a>' for n in more)
         own = "".join(chr(97 + byte % 26) for byte in hashlib.sha512(path.encode()).digest())
-        text = f"<p>Text of {number}.</p><p>{own}</p>"  # or it would be taken for a trap
+        text = f"<p>Text of {number}.</p><p>{own}</p>"  # otherwise it would count as a trap
         return Answer(200, f"<title>Page {number}</title>{text}{links}".encode())
 
 
 class World:
-    """A crawler, what it crawls, and a browser."""
+    """A crawler, its site, and a browser."""
 
     def __init__(self, system: System, site: Site, web: SiteServer, browser: Browser) -> None:
         self.system = system
@@ -65,13 +65,13 @@ class World:
         self._hosts: dict[str, str] = {}
 
     def url(self, crawl: str, path: str = "0") -> str:
-        """A page of the crawl's own host: what one crawl's delay holds back is no other's."""
+        """Return a page on the crawl's own host: so one crawl's delay does not slow another."""
         host = self._hosts.setdefault(crawl, ADDRESSES[len(self._hosts)])
         return f"http://{host}:{self.web.port}/{path}"
 
     @contextmanager
     def page(self, token: str = "the-admins-token", **more: Any) -> Iterator[Page]:
-        """A page of somebody who has logged in."""
+        """Return a browser's page of a person who has logged in."""
         with self.browser.page(**more) as page:
             page.goto(self.home)
             page.fill("#token", token)
@@ -86,17 +86,17 @@ class World:
         self.system.crawl([self.url(name, path) for path in paths], name, delay=0, **options)
 
     def commit(self, work: Commit) -> None:
-        """Have the store keep something that nobody fetched."""
+        """Store a page that was never fetched."""
         store = self.store()
         store.commit(work)
         store.close()
 
     def store(self) -> Store:
-        """The system's; to be closed."""
+        """Return the system's store; close it afterwards."""
         return open_store(f"sqlite:///{self.system.folder / 'data' / 'content.sqlite'}")
 
     def logger(self, folder: Path) -> LoggerProcess:
-        """One of this system; to be started, and stopped."""
+        """Return one more process of this system; start and stop it."""
         return LoggerProcess(
             folder,
             broker=f"http://127.0.0.1:{self.system.port}",

@@ -1,1 +1,2 @@
-"""The nemesis: a whole system, whatever can happen to it, and a checker that trusts none of it."""
+"""The nemesis: a whole system, everything that can happen to it, and a checker that trusts no part
+of it."""

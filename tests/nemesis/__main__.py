@@ -1,4 +1,5 @@
-"""``python -m tests.nemesis``: harm a whole system from a seed, check that it keeps its word."""
+"""``python -m tests.nemesis``: harm a whole system from a seed, and check that it keeps its
+promises."""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ from tests.nemesis.world import CannotRun, raise_at_signals
 
 CLEAN, FOUND, CANNOT = 0, 1, 2
 SHOWN = 5
-"""Findings of one kind that are told at the end; all are in ``report.json``."""
+"""Findings of one kind that are shown at the end; all are in ``report.json``."""
 
 
 def main() -> int:
-    """Exit code: 0 clean, 1 with findings, 2 if it cannot run."""
+    """Return the exit code: 0 clean, 1 with findings, 2 if it cannot run."""
     given = _arguments()
     raise_at_signals()
     root = given.root.absolute()
@@ -66,7 +67,7 @@ def main() -> int:
 
 
 def _tell(report: Report) -> None:
-    """All of it but for the many of one kind; the summary last."""
+    """Print everything except the surplus of one kind; the summary comes last."""
     told: Counter[str] = Counter()
     for finding in report.findings:
         told[finding.kind] += 1

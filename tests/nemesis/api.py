@@ -1,4 +1,4 @@
-"""The brokers' HTTP API as an operator uses it, and the ledger of what was answered."""
+"""The brokers' HTTP API as an operator uses it, and the ledger of its answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CALL_SECONDS = 20.0
 
 @dataclass
 class Call:
-    """One operation; times are ``time.monotonic()``. ``status`` 0: nobody knows how it ended."""
+    """One operation; times are ``time.monotonic()``. ``status`` 0: its outcome is unknown."""
 
     op: str
     crawl: str
@@ -36,7 +36,7 @@ class Call:
 
 
 class Api:
-    """Calls of any broker by name. Safe for threads."""
+    """Calls any broker by name. Safe for threads."""
 
     def __init__(self, brokers: Mapping[str, str]) -> None:
         self.brokers = dict(brokers)
@@ -46,7 +46,7 @@ class Api:
     def ask(
         self, broker: str, method: str, path: str, body: object = None, seconds: float = 0
     ) -> tuple[int, Any]:
-        """Status and JSON; (0, None) where no answer came."""
+        """Return status and JSON; (0, None) if there was no answer."""
         request = urllib.request.Request(
             self.brokers[broker] + path,
             method=method,
@@ -63,7 +63,7 @@ class Api:
             return 0, None
 
     def until_ready(self, broker: str, seconds: float) -> bool:
-        """Whether it gets ready in that time."""
+        """Return whether it becomes ready in that time."""
         limit = time.monotonic() + seconds
         while time.monotonic() < limit:
             if self.ask(broker, "GET", "/readyz", seconds=2)[0] == 200:
@@ -72,7 +72,7 @@ class Api:
         return False
 
     def call(self, broker: str, op: str, crawl: str, **given: Any) -> Call:
-        """One operation, written down before it is sent and once it is answered."""
+        """Make one call; it is noted before it is sent and after it is answered."""
         method, path, body = _request(op, crawl, given)
         urls = list(given.get("urls", ()))
         call = Call(op, crawl, time.monotonic(), asked=urls, broker=broker)
@@ -94,7 +94,7 @@ class Api:
         return call
 
     def calls(self) -> list[Call]:
-        """The ledger as it is now."""
+        """Return the present ledger."""
         with self._lock:
             return list(self.ledger)
 

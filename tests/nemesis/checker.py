@@ -1,6 +1,7 @@
-"""Judges of what happened: logs, snapshots and the ledger in, findings out; they touch nothing.
+"""Judges of a run: they get logs, snapshots and the ledger, and return findings; they change
+nothing.
 
-Each is shown to be able to fail in ``test_checker.py``.
+``test_checker.py`` shows that each of them can fail.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from tests.nemesis.api import Call
 from tests.nemesis.reading import Sample, Snapshot
 
 CLOCK_ERROR_SECONDS = 0.02
-"""Of the targets' log, at most."""
+"""The error of the targets' log, at most."""
 PAUSE_GRACE_SECONDS = 3.0
-"""After a pause was acknowledged a lease that was on its way may still appear."""
+"""Time for a lease that was on its way when a pause was acknowledged."""
 STILL_SECONDS = 12.0
-"""So long no host of a node may be asked while some could be."""
+"""The longest time without a request to any host of a node, while some host could be opened."""
 HOST_STILL_SECONDS = 40.0
-"""So long a host that could be opened may wait: others of its node are ahead of it."""
+"""The longest time that a host may wait while it could be opened: others of its node are ahead."""
 WANDER_SECONDS = 1.0
 GROWTH = 0.5
 GROWTH_BYTES = 64 << 20
-"""A process may grow by so much, and by so large a part, once it is warm."""
+"""A process may grow by both this amount and this share, once it is warm."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,8 @@ class Hit:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that must not be. ``kind`` is one of lost, early, missing end, impolite, refetched,
-    too many, standing still, clock, memory, promise, parked, calendar, passed over.
-    """
+    """A broken promise. ``kind`` is one of lost, early, missing end, impolite, refetched, too many,
+    standing still, clock, memory, promise, parked, calendar, passed over."""
 
     kind: str
     text: str
@@ -63,7 +63,7 @@ class Finding:
 class Span:
     """From ``begin`` to ``end`` something was broken, which concerns ``nodes``.
 
-    ``hosts_only``: single hosts of them may wait for it, though the node goes on.
+    ``hosts_only``: single hosts of these nodes may wait for it, though the node goes on.
     """
 
     begin: float
@@ -77,7 +77,8 @@ class Span:
 
 
 def impolite(hits: Iterable[Hit], delay_seconds: float) -> list[Finding]:
-    """Two requests at one host at once, or the second too soon after the end of the first."""
+    """Find two requests at one host at once, or a second one too soon after the end of the
+    first."""
     hosts: dict[str, list[Hit]] = defaultdict(list)
     for hit in hits:
         hosts[hit.host].append(hit)
@@ -107,9 +108,8 @@ def impolite(hits: Iterable[Hit], delay_seconds: float) -> list[Finding]:
 
 
 def unsettled(snapshot: Snapshot, acknowledged: Iterable[str]) -> set[str]:
-    """URLs that must be final in SQL and are not: what can be reached from ``acknowledged`` by the
-    site's own links, and by the links that SQL itself has logged.
-    """
+    """Return URLs that must be final in SQL and are not: those that can be reached from
+    ``acknowledged`` by the site's own links, and by the links that SQL itself has logged."""
     given_up = {url for url in snapshot.finals if url not in snapshot.pages}
     wanted = site.reachable(set(acknowledged), given_up) | snapshot.links
     settled = snapshot.pages.keys() | snapshot.finals.keys()
@@ -117,9 +117,8 @@ def unsettled(snapshot: Snapshot, acknowledged: Iterable[str]) -> set[str]:
 
 
 def owed(snapshot: Snapshot, acknowledged: Iterable[str], limit: int) -> set[str]:
-    """What of :func:`unsettled` a crawl that is done should have settled: all of it, unless as many
-    pages are stored as its ``max_pages``, 0 for none, allows.
-    """
+    """Return those of :func:`unsettled` that a done crawl should have settled: all, unless as many
+    pages are stored as its ``max_pages`` allows (0: no limit)."""
     return set() if limit and snapshot.stored >= limit else unsettled(snapshot, acknowledged)
 
 
@@ -129,10 +128,9 @@ def unasked(
     hits: Iterable[Hit],
     harmed: Sequence[tuple[float, float]],
 ) -> list[Finding]:
-    """Usual places of sitemaps that no request was sent to, though the first page of the host is
-    stored. Only where nothing was ``harmed`` while the host was visited: what fails there once is
-    over, and leaves no row.
-    """
+    """Return usual places of sitemaps that got no request, though the first page of the host is
+    stored. This holds only if nothing was ``harmed`` while the host was visited: a guess has one
+    try, and leaves no row if it fails."""
     visits: dict[str, list[Hit]] = defaultdict(list)
     for hit in hits:
         visits[hit.host].append(hit)
@@ -151,7 +149,7 @@ def unasked(
 
 
 def odd_deaths(snapshot: Snapshot, explained: Iterable[str]) -> list[Finding]:
-    """Final states that no fault of ours brings about at targets that are never harmed."""
+    """Find final states that none of our faults explains, at targets that are never harmed."""
     known = set(explained)
     kinds = Counter(
         f"{state} {kind}"
@@ -165,7 +163,7 @@ def odd_deaths(snapshot: Snapshot, explained: Iterable[str]) -> list[Finding]:
 
 
 def beyond_limit(name: str, stored: int, limit: int) -> list[Finding]:
-    """More pages than ``max_pages``."""
+    """Find more pages than ``max_pages``."""
     if limit and stored > limit:
         return [Finding("too many", f"crawl {name} has {stored} pages stored, limit {limit}")]
     return []
@@ -177,9 +175,9 @@ def beyond_limit(name: str, stored: int, limit: int) -> list[Finding]:
 def leased_while_paused(
     samples: Iterable[Sample], pauses: Mapping[int, Sequence[tuple[float, float]]]
 ) -> list[Finding]:
-    """Sessions of a crawl that appeared after its pause was acknowledged. ``pauses``: from the
-    answer to the pause until the next call that may change the state was sent, by crawl's id.
-    """
+    """Find sessions of a crawl that appeared after its pause was acknowledged. ``pauses``: from
+    the answer to the pause until the next call that may change the state was sent, by the
+    crawl's id."""
     first: dict[tuple[str, str], tuple[float, float, int]] = {}
     before: dict[str, float] = {}
     for one in sorted(samples, key=lambda sample: sample.at):
@@ -190,7 +188,7 @@ def leased_while_paused(
     found = []
     for (node, token), (looked, at, crawl) in first.items():
         for begin, end in pauses.get(crawl, ()):
-            # It opened between two looks: both must be within the pause.
+            # The session opened between two looks: both must be within the pause.
             if looked > begin + PAUSE_GRACE_SECONDS and at < end:
                 late = looked - begin
                 text = f"crawl {crawl} is paused; {late:.1f} s later {node} opens session {token}"
@@ -203,12 +201,12 @@ def leased_while_paused(
 
 @dataclass
 class Stillness:
-    """Judges progress by samples of the nodes and the targets' log."""
+    """Judges the progress by samples of the nodes and the targets' log."""
 
     spans: Sequence[Span]
 
     def judge(self, samples: Iterable[Sample], hits: Iterable[Hit], end: float) -> list[Finding]:
-        """A node of which hosts could be opened and none was asked; a host that waits for long."""
+        """Find nodes that could open hosts and did not, and hosts that waited too long."""
         by_node: dict[str, list[Sample]] = defaultdict(list)
         for one in sorted(samples, key=lambda sample: sample.at):
             if one.at <= end:
@@ -234,7 +232,7 @@ class Stillness:
         )
 
     def _node(self, node: str, looks: list[Sample], times: list[float]) -> list[Finding]:
-        """Runs of samples in each of which some host could be opened, without a request."""
+        """Return runs of samples in which some host could be opened, without a request."""
         begin: float | None = None
         found = []
         for look in looks:
@@ -276,9 +274,8 @@ class Stillness:
 
 
 def wandering(samples: Iterable[Sample], spans: Sequence[Span]) -> list[Finding]:
-    """Nodes whose logical time moves by itself: rests and deadlines are measured by it. At most
-    once a node; what may still be corrected after a fault is none.
-    """
+    """Find nodes whose logical time moves by itself: it measures rests and deadlines. At most one
+    finding a node; corrections after a fault are no findings."""
     found = []
     by_node: dict[str, list[Sample]] = defaultdict(list)
     for one in sorted(samples, key=lambda sample: sample.at):
@@ -310,9 +307,8 @@ def wandering(samples: Iterable[Sample], spans: Sequence[Span]) -> list[Finding]
 
 
 def growth(name: str, sizes: Sequence[tuple[float, int]]) -> list[Finding]:
-    """A process whose memory is not flat: (time, bytes) of one life of it. The warm size is the
-    largest of its second fifth.
-    """
+    """Find processes whose memory is not flat: (time, bytes) of one life of a process. The warm
+    size is the largest of its second fifth."""
     if len(sizes) < 15:
         return []
     fifth = len(sizes) // 5
@@ -328,7 +324,7 @@ def growth(name: str, sizes: Sequence[tuple[float, int]]) -> list[Finding]:
 
 
 def acknowledged_seeds(calls: Iterable[Call], crawl: str, before: float) -> set[str]:
-    """Seeds of a crawl whose 2xx had arrived by then."""
+    """Return the seeds of a crawl whose 2xx had arrived by then."""
     return {
         url
         for call in calls
@@ -338,9 +334,8 @@ def acknowledged_seeds(calls: Iterable[Call], crawl: str, before: float) -> set[
 
 
 def deleted(calls: Sequence[Call], crawl: str) -> bool:
-    """Whether the crawl is surely gone: a deletion was acknowledged that was sent when every call
-    which might have made it anew had been answered.
-    """
+    """Return whether the crawl is certainly deleted: a deletion was acknowledged that was sent
+    after every call that might have created it again had been answered."""
     made = [call for call in calls if call.crawl == crawl and call.op == "create"]
     return any(
         call.op == "delete"
@@ -352,9 +347,9 @@ def deleted(calls: Sequence[Call], crawl: str) -> bool:
 
 
 def pauses_of(calls: Iterable[Call], crawl: str, end: float) -> list[tuple[float, float]]:
-    """Times in which the crawl is surely paused: from the answer to a pause until the next call
-    that may change its state is sent. A pause that overlaps such a call counts for nothing.
-    """
+    """Return the times in which the crawl is certainly paused: from the answer to a pause until
+    the next call that may change its state is sent. A pause that overlaps such a call does not
+    count."""
     changing = [
         call
         for call in calls
@@ -379,7 +374,7 @@ def pauses_of(calls: Iterable[Call], crawl: str, end: float) -> list[tuple[float
         if any(
             one.sent < call.answered and (one.answered or end) > call.sent for one in others
         ) or any(one.status == 0 and one.sent < call.answered for one in others):
-            continue  # nobody knows which came last
+            continue  # the order of these is unknown
         next_sent = min((one.sent for one in others if one.sent >= call.answered), default=end)
         found.append((call.answered, next_sent))
     return found

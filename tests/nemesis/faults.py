@@ -1,4 +1,4 @@
-"""How each event of a schedule is done to the world, and mended."""
+"""How each event of a schedule is done to the world, and ended."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from tests.nemesis.world import NODES, World
 CALL_AGAIN_SECONDS = 1.0
 CALL_TRIES = 4
 FRESH_SECONDS = 1.5
-"""How old a copy is that is made for a node that goes back to it at once."""
+"""The age of a copy that is made for a node that goes back to it at once."""
 ON_WAY_LEAST, ON_WAY_SECONDS, ON_WAY_LOOK_SECONDS = 5, 20.0, 0.2
-"""What is to strike while known pages are on their way waits for so many, and so long at most."""
+"""Some events should strike while known pages are on their way: they wait for this many, at most
+for this long."""
 
 
 @dataclass
@@ -36,15 +37,16 @@ class Done:
     over: float = 0.0
     skipped: str = ""
     held: set[str] | None = field(default_factory=set)
-    """Places that a node came back with as unfinished; None: that could not be read."""
+    """Unfinished tasks in the state in which a node came back; None: they could not be read."""
     since: float = 0.0
-    """Of when the state is in which it came back, 0: of ``began``."""
+    """The time of the state in which it came back; 0: that of ``began``."""
     holds_sql: bool = False
-    """What was frozen was writing to SQLite, which has one writer: nobody else can meanwhile."""
+    """The frozen process was writing to SQLite, which has one writer: nobody else can write
+    meanwhile."""
 
 
 class Strokes:
-    """Does events, each in a thread of its own, and remembers when."""
+    """Does events, each in a thread of its own, and notes their times."""
 
     def __init__(self, world: World, say: Callable[[str], None]) -> None:
         self.world = world
@@ -53,10 +55,11 @@ class Strokes:
         self._threads: list[threading.Thread] = []
         self._halt = threading.Event()
         self._behind: dict[str, float] = {}
-        """Of when the state is in which a node came back that was perhaps not told since."""
+        """The time of the state in which a node came back that may not have got what it missed
+        since."""
 
     def strike(self, event: Event) -> None:
-        """Begin it and return."""
+        """Begin an event and return."""
         done = Done(event, time.monotonic())
         self.done.append(done)
         thread = threading.Thread(target=self._run, args=(done,), daemon=True)
@@ -64,14 +67,14 @@ class Strokes:
         thread.start()
 
     def finish(self, seconds: float) -> None:
-        """Let all that is under way be mended now, and wait for it."""
+        """End all running events now, and wait for that."""
         self._halt.set()
         limit = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, limit - time.monotonic()))
 
     def empty(self, node: str, at: float) -> None:
-        """Start a node that does not run with nothing; it counts as one with an older copy."""
+        """Start a stopped node without data; this counts as an older copy."""
         part = self.world.master(node)
         done = Done(Event(at, "older", 0.0, {"node": node}), time.monotonic())
         done.since = self._behind[node] = -math.inf
@@ -83,7 +86,8 @@ class Strokes:
         self.done.append(done)
 
     def _until_on_way(self, event: Event, name: str) -> None:
-        """Wait until some known pages of a crawl are on their way, at the node if it is one's."""
+        """Wait until some known pages of a crawl are on their way; if the fault is of a node, at
+        that node."""
         given = event.arguments
         node = str(given.get("node") or given.get("part"))[:1]
         limit = time.monotonic() + ON_WAY_SECONDS
@@ -118,7 +122,7 @@ class Strokes:
         return self.world.master(name) if name in NODES else self.world.parts[name]
 
     def _state_of(self, node: str) -> float:
-        """Of when a node's state is: of now, if it was told what it missed when it came back."""
+        """Return the time of a node's state: now, if it got what it missed when it came back."""
         if is_told(self.world.master(node).client):
             self._behind.pop(node, None)
         return self._behind.get(node, time.monotonic())
@@ -222,7 +226,7 @@ class Strokes:
     # -- operations
 
     def _call(self, op: str, event: Event, **given: Any) -> None:
-        """Ask one broker, then the other, a few times: an operator is not put off at once."""
+        """Call one broker, then the other, a few times: an operator tries again."""
         brokers = list(self.world.api.brokers)
         crawl = event.arguments["crawl"]
         for attempt in range(CALL_TRIES):
@@ -284,7 +288,7 @@ class Strokes:
 
 
 def _held(part: RedisPart) -> set[str] | None:
-    """What it has as unfinished; no session opens there for some seconds yet."""
+    """Return its unfinished tasks; no session opens there for some seconds yet."""
     try:
         return unfinished(part.client)
     except (redis.RedisError, OSError):

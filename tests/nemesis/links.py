@@ -1,9 +1,9 @@
 """Every link between two parts leads through a proxy of its own, all in one process.
 
-:class:`Links` is that process from outside. A link is cut in one of four ways: ``reset`` –
-connections end and new ones are refused; ``drop`` – what is sent vanishes; ``hold`` – it arrives
-once the link is mended, as over a line that was down for a while; ``late`` – so do the answers
-alone, while what is asked arrives.
+:class:`Links` is that process as seen from outside. A link is cut in one of four ways: ``reset`` –
+connections end and new ones are refused; ``drop`` – data are lost; ``hold`` – data arrive when the
+link is restored, as over a line that was down for a while; ``late`` – only the answers are held,
+the requests arrive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NOWHERE = ("127.0.0.1", 1)
 
 
 class Links:
-    """Safe for threads. A name is "A-B", by the parts that it joins."""
+    """Safe for threads. A name is "A-B", after the two parts."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -48,18 +48,18 @@ class Links:
         return json.loads(self._process.stdout.readline())
 
     def open(self, name: str, port: int) -> int:
-        """A proxy to a port of loopback; returns its own."""
+        """Start a proxy to a port of loopback; return its own port."""
         with self._lock:
             self.names.append(name)
             return int(self._tell(do="open", name=name, port=port))
 
     def point(self, name: str, port: int) -> None:
-        """Lead it to another port; connections that are open are reset."""
+        """Lead it to another port; open connections are reset."""
         with self._lock:
             self._tell(do="point", name=name, port=port)
 
     def cut(self, name: str, how: str) -> None:
-        """Cut it, once more if it is: it is mended when each cut was."""
+        """Cut it, or cut it once more: it is restored when every cut was taken back."""
         with self._lock:
             self._cuts[name] = self._cuts.get(name, 0) + 1
             self._tell(do="cut", name=name, how=how)

@@ -1,7 +1,8 @@
-"""What was parked stays parked, with a reason, unless somebody releases it or a fault explains it.
+"""A parked URL stays parked, with a reason, unless it is released or a fault explains the change.
 
-A parked URL is settled without a request, so that the judge of refetches sees nothing of it. Here
-the moment at which it was parked counts as one: a request later needs what a second one needs.
+A parked URL is settled without a request, so the judge of refetches does not see it. Here the time
+at which it was parked counts as a request: a later request needs the same explanation as a second
+one.
 """
 
 from __future__ import annotations
@@ -19,21 +20,20 @@ from tests.nemesis.reading import Parked, Snapshot
 
 @dataclass
 class Parkings:
-    """All that was seen to be parked: moments, in epoch seconds, by URL, by crawl's name."""
+    """All URLs that were seen parked: times, in epoch seconds, by URL, by crawl's name."""
 
     by_crawl: dict[str, dict[str, set[float]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(set))
     )
 
     def note(self, crawl: str, parked: Mapping[str, Parked]) -> None:
-        """What one look at SQL saw."""
+        """The result of one look at SQL."""
         for url, one in parked.items():
             self.by_crawl[crawl][url].add(one.at)
 
     def hits(self, epoch: float) -> list[Hit]:
-        """Each as a request that took no time; ``epoch``: ``time.time()`` when
-        ``time.monotonic()`` was 0.
-        """
+        """Each as a request that took no time; ``epoch`` is ``time.time()`` when
+        ``time.monotonic()`` was 0."""
         found = []
         for urls in self.by_crawl.values():
             for url, moments in urls.items():
@@ -42,9 +42,8 @@ class Parkings:
         return found
 
     def released(self, calls: Iterable[Call]) -> Counter[str]:
-        """Further requests that releases, answered or not, allow, by place. What is parked for the
-        second time counts as asked for by then.
-        """
+        """Further requests that releases allow, answered or not, by place. A URL that is parked for
+        the second time counts as asked for by then."""
         found: Counter[str] = Counter()
         for call in calls:
             if call.op == "release":
@@ -61,10 +60,9 @@ def _apart(url: str) -> tuple[str, str]:
 def judge(
     snapshot: Snapshot, seen: Parkings, calls: Sequence[Call], limit: int = 0
 ) -> list[Finding]:
-    """Of one crawl at its end: what was parked and has no row any more, is parked for no reason, or
-    is parked though all was released before. What was released may wait for ever in a crawl that
-    has as many pages as its ``max_pages``, 0 for none, allows.
-    """
+    """Judge one crawl at its end: URLs that were parked and have no row any more, that are parked
+    without a reason, or that are parked although all were released before. Released URLs may wait
+    for ever in a crawl that has as many pages as its ``max_pages`` allows (0: no limit)."""
     name = snapshot.crawl.name
     settled = snapshot.pages.keys() | snapshot.finals.keys()
     releases = [call for call in calls if call.op == "release" and call.crawl == name]
@@ -89,7 +87,7 @@ def judge(
 
 
 def _may_be_parked(url: str) -> bool:
-    """Neither sitemaps nor requisites are, nor the pages that a crawl begins with."""
+    """Neither sitemaps nor requisites may be parked, nor the first pages of a crawl."""
     graph, there = site.graph_of(url), site.look(url)
     if graph is None or "t" not in graph.extras or url.endswith("/home"):
         return False

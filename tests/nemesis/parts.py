@@ -1,7 +1,7 @@
-"""The parts that can be harmed: each a process that is killed, frozen and started by its id.
+"""The parts that can be harmed: each is a process that is killed, frozen and started by its id.
 
-All methods may be called by several threads: faults overlap. A part that was frozen twice goes on
-when it was thawed twice, or when it was killed.
+Several threads may call all methods: faults overlap. A part that was frozen twice goes on after two
+thaws, or after a kill.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from tests.support.mariadb import MariaDb
 from tests.support.redis_server import binaries, free_port
 
 HERE = ROOT
-"""The project that the nemesis itself is of."""
+"""The project that contains the nemesis itself."""
 START_SECONDS = 40.0
 STOP_SECONDS = 15.0
 
 
 class Part:
-    """A process with its children; ``name`` as schedules and findings call it."""
+    """A process with its children; schedules and findings use ``name``."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.lock = threading.RLock()
         self.starts = 0
         self.ended: list[float] = []
-        """When it was found to have ended by itself, by ``time.monotonic()``."""
+        """The time at which it was found to have ended by itself, by ``time.monotonic()``."""
         self._process: subprocess.Popen[bytes] | None = None
         self._sink: subprocess.Popen[bytes] | None = None
         self._frozen = 0
         self._wanted = False
 
-    # -- what a kind of part knows
+    # -- properties of a kind of part
 
     def _command(self) -> Sequence[str]:
         raise NotImplementedError
@@ -64,14 +64,13 @@ class Part:
 
     @property
     def pid(self) -> int | None:
-        """Of its process, None if it does not run."""
+        """Return the id of its process, None if it does not run."""
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
 
     def start(self) -> None:
         """Start it unless it runs. Its log goes through another process, so that a full disk or a
-        limit of this one's concerns what it stores, not what it says.
-        """
+        limit of this one concerns its data, not its log."""
         with self.lock:
             self._wanted = True
             if self.pid is not None:
@@ -96,14 +95,14 @@ class Part:
             self.starts += 1
 
     def revive(self) -> None:
-        """Start it again if it ended though nobody harmed it, as an init system would."""
+        """Start it again if it ended though nothing harmed it, as an init system would."""
         with self.lock:
             if self._wanted and self._process is not None and self._process.poll() is not None:
                 self.ended.append(time.monotonic())
                 self.start()
 
     def family(self) -> list[psutil.Process]:
-        """Its process and all descendants."""
+        """Return its process and all descendants."""
         pid = self.pid
         if pid is None:
             return []
@@ -113,7 +112,7 @@ class Part:
         return []
 
     def kill(self) -> None:
-        """SIGKILL to all of it, as a power cut."""
+        """Send SIGKILL to all of it, as in a power cut."""
         with self.lock:
             self._wanted = False
             family = self.family()
@@ -125,14 +124,14 @@ class Part:
             self._frozen = 0
 
     def kill_child(self) -> None:
-        """SIGKILL to one child, which its parent starts again."""
+        """Send SIGKILL to one child, which its parent starts again."""
         with self.lock:
             for child in self.family()[1:2]:
                 with suppress(psutil.NoSuchProcess):
                     child.kill()
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL to what is left."""
+        """Send SIGTERM, and SIGKILL to the rest."""
         with self.lock:
             self._wanted = False
             while self._frozen:
@@ -146,7 +145,7 @@ class Part:
             self.kill()
 
     def freeze(self) -> None:
-        """SIGSTOP to all of it."""
+        """Send SIGSTOP to all of it."""
         self._signal_all(signal.SIGSTOP, +1)
 
     def thaw(self) -> None:
@@ -165,7 +164,7 @@ class Part:
                     one.send_signal(number)
 
     def resident_bytes(self) -> int:
-        """Memory of its largest process."""
+        """Return the memory of its largest process."""
         sizes = [0]
         for one in self.family():
             with suppress(psutil.NoSuchProcess):
@@ -179,7 +178,7 @@ class Part:
 
 
 def started(root: Path, module: str) -> tuple[list[str], dict[str, str]]:
-    """Command and environment of a module of the project in ``root``, package or older."""
+    """Return command and environment of a module of the project in ``root``, of any version."""
     name = f"greencrawl.{module}" if (root / "src" / "greencrawl").exists() else module
     return [sys.executable, "-m", name], {"PYTHONPATH": str(root / "src")}
 
@@ -210,9 +209,9 @@ class Product(Part):
 
 
 class RedisPart(Part):
-    """A redis-server, with a clock that can be set where ``clocked``.
+    """A redis-server, with a clock that can be set if ``clocked``.
 
-    libfaketime works with the bundled server alone: under jemalloc, as Debian's has it, it hangs.
+    libfaketime works only with the bundled server: with jemalloc, which Debian's uses, it hangs.
     """
 
     def __init__(self, name: str, folder: Path, binary: str, *, clocked: bool) -> None:
@@ -220,7 +219,7 @@ class RedisPart(Part):
         self.folder, self.binary, self.clocked = folder, binary, clocked
         self.port = free_port()
         self.master_port = 0
-        """Of the proxy to its master; 0: it is one itself."""
+        """The port of the proxy to its master; 0: it is a master itself."""
         self._appends = True
         self._offset = folder.with_name(folder.name + ".clock")
         folder.mkdir(parents=True, exist_ok=True)
@@ -257,7 +256,7 @@ class RedisPart(Part):
         return self.folder.with_name(self.folder.name + ".log")
 
     def set_clock(self, offset_seconds: float) -> None:
-        """Let its wall clock be off by so much, within a second."""
+        """Let its wall clock be wrong by this much, within a second."""
         draft = self._offset.with_suffix(".draft")
         draft.write_text(f"{offset_seconds:+g}\n")
         draft.replace(self._offset)
@@ -276,14 +275,13 @@ class RedisPart(Part):
                 return
 
     def last_words(self) -> str:
-        """The last line of its log, without its time."""
+        """Return the last line of its log, without its time."""
         lines = self._log().read_text("utf-8", "replace").splitlines() or [""]
         return lines[-1].partition(" # ")[2] or lines[-1]
 
     def lag_seconds(self) -> float:
-        """For how long a replica has heard nothing of its master; of one that was never in step
-        that is for ever. Raises redis.RedisError.
-        """
+        """Return for how long a replica has heard nothing from its master; for ever if it never
+        caught up. Raises redis.RedisError."""
         told = self.client.info("replication")
         if told.get("master_link_status") != "up" and not self.client.dbsize():
             return math.inf
@@ -291,7 +289,7 @@ class RedisPart(Part):
         return max((float(told.get(name, 0)) for name in names), default=0.0) + 1
 
     def copy(self, place: Path) -> bool:
-        """A copy of what it holds as an RDB at ``place``; False if it does not make one now."""
+        """Write a copy of its data as an RDB to ``place``; return False if it cannot do so now."""
         client = self.client
         try:
             before = client.lastsave()
@@ -311,22 +309,21 @@ class RedisPart(Part):
         return True
 
     def wipe(self) -> None:
-        """Remove what it stored; it must not run."""
+        """Remove its data; it must not run."""
         for path in self.folder.iterdir():
             if path.name != "ballast":
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def restore(self, place: Path) -> None:
-        """Start it, which must not run, with the copy at ``place`` and nothing else."""
+        """Start it, which must not run, with only the copy at ``place``."""
         with self.lock:
             self.wipe()
             shutil.copyfile(place, self.folder / "dump.rdb")
             self.start()
 
     def start(self) -> None:
-        """Start it unless it runs. From a dump alone it starts without an append-only file, which
-        it would read instead, and so come back with nothing; then it makes one.
-        """
+        """Start it unless it runs. With only a dump it starts without an append-only file: it would
+        read that instead, and come back empty. Then it makes one."""
         with self.lock:
             alone = (
                 not list(self.folder.glob("appendonly*")) and (self.folder / "dump.rdb").exists()
@@ -344,7 +341,7 @@ class RedisPart(Part):
 
 
 class MariaPart(Part):
-    """The MariaDB server that holds the store."""
+    """The MariaDB server of the store."""
 
     def __init__(self, name: str, folder: Path) -> None:
         super().__init__(name)
@@ -372,6 +369,7 @@ class MariaPart(Part):
 
 
 def redis_binaries() -> tuple[str, str]:
-    """For node A the bundled server, whose clock can be set; for node B the system's if there."""
+    """Return the bundled server for node A, whose clock can be set; for node B the system's if
+    there is one."""
     found = binaries()
     return found[0], found[-1]

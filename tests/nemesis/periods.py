@@ -1,7 +1,8 @@
-"""Crawls that begin again: what is due is asked for once a period, and what stands in the calendar.
+"""Crawls that begin again: each due URL is requested once a period, and the calendar is right.
 
-The targets' log says what was asked for when, SQL when each period began and ended, and what its
-calendar holds, Redis what is on its way. The judges are functions; :class:`Calendars` looks.
+The targets' log shows which URLs were requested when, SQL when each period began and ended and the
+content of the calendar, Redis the tasks on their way. The judges are functions; :class:`Calendars`
+observes.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ from tests.nemesis.reading import Sql
 from tests.nemesis.world import NODES, World
 
 CONFIRM_SECONDS = 6.0
-"""What reads of Redis and SQL one after another show must be so for so long: tasks move between."""
+"""A finding from reads of Redis and SQL, one after another, must last this long: tasks move between
+them."""
 DOWN_FAILURES = 9
-"""Of a host that has failed so often in a row the rest is left to the next period."""
+"""If a host has failed this many times in a row, its other pages wait for the next period."""
 RETIRED_S = 2**32 - 1
 _REFETCH = re.compile(rb".\d+,\d+,\d+,\d+,(?!00\d)\d+")
-"""How the value of a task begins that fetches a known page again: level, counts, fingerprint."""
+"""The start of the value of a task that fetches a known page again: level, counts, fingerprint."""
 
 
 @dataclass(frozen=True)
 class Period:
-    """``ended`` 0: it is under way. Times by ``time.monotonic()``, but ``started_s``."""
+    """``ended`` 0: it is under way. Times by ``time.monotonic()``, except ``started_s``."""
 
     started: float
     ended: float
@@ -40,9 +42,8 @@ class Period:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the calendar: from when on it is due; ``queued``, the epoch under which it is on its
-    way, 0 if it waits; when it was fetched last.
-    """
+    """A row of the calendar: when it is due; ``queued``, the epoch under which it is on its way, 0
+    if it waits; and when it was fetched last."""
 
     due_s: int
     queued: int
@@ -51,9 +52,8 @@ class Row:
 
 @dataclass
 class Plan:
-    """A crawl that begins again, at one moment in SQL. By fingerprint: ``pages`` and what is
-    ``gone`` with their URLs, and the ``rows`` of its calendar.
-    """
+    """A crawl that begins again, at one moment in SQL. By fingerprint: ``pages`` and ``gone`` with
+    their URLs, and the ``rows`` of its calendar."""
 
     id: int
     name: str
@@ -65,11 +65,11 @@ class Plan:
 
     @property
     def known(self) -> dict[int, str]:
-        """All that is to have a row, if the calendar takes all depths."""
+        """Return all fingerprints that must have a row, if the calendar takes all depths."""
         return {**self.gone, **self.pages}
 
     def url(self, number: int) -> str:
-        """Of a fingerprint, as far as it is known."""
+        """Return the URL of a fingerprint, if it is known."""
         return self.known.get(number, f"fingerprint {number}")
 
 
@@ -77,7 +77,7 @@ class Plan:
 
 
 def read(sql: Sql, crawl: int) -> Plan | None:
-    """All of it in one transaction; None if the crawl is not there. Raises OSError."""
+    """Read all of it in one transaction; None if there is no such crawl. Raises OSError."""
     epoch = time() - monotonic()
     with sql.transaction() as db:
 
@@ -115,24 +115,25 @@ def _text(value: Any) -> str:
 
 @dataclass
 class Tasks:
-    """How many a crawl has of each URL; ``refetches``: those that fetch known pages again."""
+    """The number of a crawl's tasks of each URL; ``refetches`` are those that fetch known pages
+    again."""
 
     of: Counter[str] = field(default_factory=Counter)
     refetches: Counter[str] = field(default_factory=Counter)
 
     def note(self, host: bytes, value: bytes) -> None:
-        """One more."""
+        """Add one."""
         url = f"http://{host.decode()}{value[value.index(b'h/') + 1 :].decode()}"
         self.of[url] += 1
         self.refetches[url] += _REFETCH.match(value) is not None
 
 
 def note_tasks(found: Tasks, client: redis.Redis, crawl: int) -> None:
-    """All tasks of a crawl at a node: leased, to be tried later, and waiting. Raises
+    """Read all tasks of a crawl at a node: leased, to be tried later, and waiting. Raises
     redis.RedisError.
 
-    Keys are listed first and then read in one transaction, as they are at one moment: what has
-    moved to a key that is newer is missed, and nothing counts twice.
+    Keys are listed first and then read in one transaction, in their state at one moment. A task
+    that has moved to a newer key is missed, and none is counted twice.
     """
     at = client.connection_pool.connection_kwargs
     raw = redis.Redis(host=at["host"], port=at["port"], socket_timeout=reading.READ_SECONDS)
@@ -176,9 +177,8 @@ Wrong = dict[str, set[int]]
 
 
 def broken(plan: Plan) -> Wrong:
-    """What no transaction may ever leave behind: a page that has no row; while the crawl rests, a
-    row that is due, or on its way.
-    """
+    """Find what no transaction may ever leave behind: a page without a row; or, while the crawl
+    rests, a row that is due or on its way."""
     wrong = {"are known and have no row": plan.known.keys() - plan.rows.keys()}
     if plan.state == "resting":
         last = plan.periods[-1].started_s
@@ -191,13 +191,13 @@ def broken(plan: Plan) -> Wrong:
 
 
 def doubled(plan: Plan, there: Tasks) -> Wrong:
-    """What Redis has more than one task of at one moment."""
+    """Find URLs of which Redis has more than one task at one moment."""
     numbers = {number for number, url in plan.known.items() if there.of.get(url, 0) > 1}
     return {"have more than one task": numbers} if numbers else {}
 
 
 def suspicious(before: Plan, there: Tasks, after: Plan) -> Wrong:
-    """What Redis, read in between, has no task of though it is on its way."""
+    """Find URLs that are on their way and of which Redis, read in between, has no task."""
     stays = {
         number
         for number, row in before.rows.items()
@@ -208,13 +208,13 @@ def suspicious(before: Plan, there: Tasks, after: Plan) -> Wrong:
 
 
 class Suspects:
-    """What is wrong, and since when: it counts once it was so for a while without a break."""
+    """Findings and their start: a finding counts once it has lasted for a while without a break."""
 
     def __init__(self) -> None:
         self._since: dict[tuple[str, int, int], float] = {}
 
     def confirmed(self, wrong: Wrong, plan: Plan, at: float) -> Wrong:
-        """What of it was so for :data:`CONFIRM_SECONDS`, with no fetch in between."""
+        """Return those that lasted for :data:`CONFIRM_SECONDS`, with no fetch in between."""
         unfetched = Row(0, 0, 0)
         keys = {
             (what, number, plan.rows.get(number, unfetched).checked_ms)
@@ -230,7 +230,7 @@ class Suspects:
 
 
 def findings(plan: Plan, wrong: Wrong, at: float) -> list[Finding]:
-    """One for each way to be wrong."""
+    """Return one finding for each kind of error."""
     return [
         Finding(
             "calendar",
@@ -246,9 +246,8 @@ def findings(plan: Plan, wrong: Wrong, at: float) -> list[Finding]:
 
 
 def turns(plan: Plan, seeds: Collection[str], *, all_pages: bool) -> dict[str, list[float]]:
-    """When each place may be asked for once more: at each start of a period what is known, or the
-    seeds alone. Others never may, and so are not named.
-    """
+    """Return when each place may be requested once more: at each start of a period the known ones,
+    or only the seeds. Other places may not, and are not named."""
     starts = [period.started for period in plan.periods[1:]]
     urls = {*seeds, *(plan.known.values() if all_pages else ())}
     return {place_of(url): starts for url in urls}
@@ -262,9 +261,9 @@ def passed_over(
     *,
     all_pages: bool,
 ) -> list[Finding]:
-    """Pages that were known when a period began and were not asked for until it ended. ``failed``:
-    tries that failed, by URL; such URLs are left out, and hosts of which many did.
-    """
+    """Return pages that were known when a period began and were not requested until it ended.
+    ``failed`` are failed tries by URL; such URLs are left out, and so are hosts with many
+    failures."""
     times: dict[str, list[float]] = defaultdict(list)
     for hit in hits:
         times[hit.host + hit.target].append(hit.arrived)
@@ -306,25 +305,25 @@ def place_of(url: str) -> str:
 
 
 class Calendars:
-    """Looks at the crawls that begin again, by name, with their depths: ``all`` pages, or seeds."""
+    """Observes the crawls that begin again, by name, with their depths: ``all`` pages, or seeds."""
 
     def __init__(
         self, world: World, crawls: Mapping[str, object], find: Callable[[Finding], None]
     ) -> None:
         self.crawls = dict(crawls)
         self.plans: dict[str, Plan] = {}
-        """Each as it was seen last."""
+        """The last state of each."""
         self.looks = 0
         self._world, self._find = world, find
         self._suspects: dict[str, Suspects] = defaultdict(Suspects)
         self._told: set[tuple[str, str]] = set()
 
     def all_pages(self, name: str) -> bool:
-        """Whether the crawl's calendar has all of its pages."""
+        """Return whether the crawl's calendar has all of its pages."""
         return self.crawls.get(name) == "all"
 
     def look(self, ids: Mapping[str, int]) -> None:
-        """One round over those that there are. Raises OSError if SQL is away."""
+        """Observe all existing ones once. Raises OSError if SQL is away."""
         for name in sorted(self.crawls.keys() & ids.keys()):
             self._look_at(name, ids[name])
 
@@ -347,7 +346,7 @@ class Calendars:
                     return
                 note_tasks(there, client, crawl)
         except (redis.RedisError, OSError):
-            return  # it is away: nobody knows what it holds
+            return  # it is away: its tasks are unknown
         self._tell(before, doubled(before, there), at)
         after = read(sql, crawl)
         if after is None or after.state != before.state:
@@ -358,7 +357,7 @@ class Calendars:
         self._tell(before, self._suspects[name].confirmed(wrong, before, at), at)
 
     def _tell(self, plan: Plan, wrong: Wrong, at: float) -> None:
-        """Each way to be wrong once a crawl: it goes on to be so, with other URLs."""
+        """Report each kind of error once a crawl: it lasts, with other URLs."""
         fresh = {what: some for what, some in wrong.items() if (plan.name, what) not in self._told}
         self._told |= {(plan.name, what) for what in fresh}
         for finding in findings(plan, fresh, at):
@@ -366,7 +365,7 @@ class Calendars:
 
 
 def rests_after(plan: Plan, healed: float) -> bool:
-    """Whether a whole period has come and gone since then, and all of it is asked for by now."""
+    """Return whether a whole period has passed since then, and all of its URLs were requested."""
     last = plan.periods[-1]
     return plan.state == "resting" and last.started > healed and last.ended > 0
 
@@ -378,7 +377,7 @@ def judge_log(
     failed: Mapping[str, int],
     names: Container[str],
 ) -> list[Finding]:
-    """What of the crawls in ``names`` was passed over. ``seeds`` by crawl."""
+    """Return the crawls in ``names`` for which something was passed over. ``seeds`` by crawl."""
     return [
         finding
         for name, plan in sorted(calendars.plans.items())

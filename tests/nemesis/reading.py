@@ -1,4 +1,4 @@
-"""What SQL and Redis hold, read by plain queries and commands: nothing of the product is used.
+"""The data in SQL and Redis, read by plain queries and commands, without code of the product.
 
 The layouts are those of ``schema/sql`` and ``broker/frontier/nodes/keys.py``.
 """
@@ -23,17 +23,18 @@ import zstandard
 
 READ_SECONDS = 20
 PARTITIONS = 16
-"""Of the frontier that is harmed."""
+"""The keys of the frontier that is harmed."""
 MOMENT_SECONDS = 0.25
 _WRITE_LOCK = 120
 """The byte of ``-shm`` that a writer locks."""
 
 
 def sqlite_writer(path: Path) -> int:
-    """Process id of who is writing to SQLite's file at ``path``, 0 if nobody is.
+    """Return the process id of the process that writes to SQLite's file at ``path``, 0 if none
+    does.
 
-    Read from the kernel: to open the file of its locks and close it again would give up those that
-    this process has. Source: "WAL-mode file format", 2.3.
+    The kernel has this information. Opening and closing the file of locks here would release the
+    locks of this process. Source: "WAL-mode file format", 2.3.
     """
     shared = path.with_name(f"{path.name}-shm")
     inode = str(shared.stat().st_ino) if shared.exists() else ""
@@ -58,7 +59,7 @@ class CrawlRow:
 
 @dataclass(frozen=True)
 class Parked:
-    """A URL that is settled without a request: when, in epoch seconds, and why."""
+    """A URL that is settled without a request: the time, in epoch seconds, and the reason."""
 
     at: float
     shape: str
@@ -67,9 +68,8 @@ class Parked:
 
 @dataclass
 class Snapshot:
-    """One crawl at one moment. ``pages``: status by URL; ``finals``: (state, kind) by URL; of those
-    that are parked ``parked`` has more.
-    """
+    """One crawl at one moment. ``pages``: status by URL; ``finals``: (state, kind) by URL;
+    ``parked`` has more about the parked ones."""
 
     crawl: CrawlRow
     pages: dict[str, int] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Snapshot:
 
     @property
     def stored(self) -> int:
-        """Pages with a status of 200 … 299, which ``max_pages`` counts."""
+        """Return the number of pages with a status of 200 … 299, which ``max_pages`` counts."""
         return sum(200 <= status < 300 for status in self.pages.values())
 
 
@@ -94,7 +94,7 @@ class Sql:
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        """A cursor that sees one moment. Raises OSError."""
+        """Yield a cursor that sees one moment. Raises OSError."""
         try:
             if self.is_mysql:
                 with closing(self._connect()) as connection, connection.cursor() as db:
@@ -131,7 +131,7 @@ class Sql:
             return [_crawl(row) for row in db.fetchall()]
 
     def snapshot(self, crawl: int) -> Snapshot | None:
-        """All of a crawl at one moment; None if there is no such row."""
+        """Return all of a crawl at one moment; None if there is no such row."""
         with self.transaction() as db:
             mark = int(crawl)
             db.execute(f"SELECT id, name, state, reason, deleted FROM crawls WHERE id = {mark}")
@@ -161,7 +161,7 @@ class Sql:
             return found
 
     def parked(self, crawl: int) -> dict[str, Parked]:
-        """What is parked of a crawl, by URL."""
+        """Return a crawl's parked URLs."""
         with self.transaction() as db:
             return _parked(db, int(crawl))
 
@@ -175,23 +175,23 @@ class Sql:
             return int(db.fetchone()[0])
 
     def blocked(self) -> dict[str, int]:
-        """Hosts and the epoch milliseconds until which they are blocked."""
+        """Return hosts and the epoch milliseconds until which they are blocked."""
         with self.transaction() as db:
             db.execute("SELECT host, until_ms FROM blocks")
             return {_text(host): int(until) for host, until in db.fetchall()}
 
     def retried(self) -> dict[str, int]:
-        """URLs with tries that failed in some crawl, and how many."""
+        """Return URLs with failed tries in some crawl, and how many."""
         with self.transaction() as db:
             db.execute("SELECT url, count(*) FROM attempts WHERE errors > 0 GROUP BY url")
             return {_text(url): int(count) for url, count in db.fetchall()}
 
     def forced(self) -> Counter[str]:
-        """URLs that seeds were to have fetched again, or that were released, and how often; not of
-        crawls that begin again, since each period does so.
+        """Return URLs that seeds forced, or that were released, and how often. Crawls that begin
+        again are left out, since each period forces their URLs.
 
-        A node that lost this as well asks for such a page once more if it was stored in the same
-        step of the store's clock: which came first nobody knows then.
+        If a node lost this as well, it requests such a page once more if the page was stored in the
+        same step of the store's clock: then the order is unknown.
         """
         with self.transaction() as db:
             db.execute(
@@ -201,7 +201,8 @@ class Sql:
             return Counter(url for (blob,) in db.fetchall() for url in _links(blob))
 
     def surplus(self) -> set[str]:
-        """URLs that were fetched when a limited crawl had all its pages: they are not settled."""
+        """Return URLs that were fetched when a limited crawl had all its pages: they are not
+        settled."""
         with self.transaction() as db:
             db.execute(
                 "SELECT DISTINCT a.url FROM attempts a JOIN crawls c ON c.id = a.crawl "
@@ -242,10 +243,11 @@ def _links(blob: bytes) -> list[str]:
 
 @dataclass
 class Sample:
-    """A node of Redis, read in the ``seconds`` from ``at`` (``time.monotonic()``) on.
+    """A Redis node; the reading began at ``at`` (``time.monotonic()``) and took ``seconds``.
 
-    ``sessions``: crawl's id by token; ``overdue``: seconds by which a host of an active crawl could
-    have been opened, by the node's own clock; ``hosts`` are those whose record it has.
+    ``sessions``: the crawl's id by token. ``overdue``: the seconds for which a host of an active
+    crawl could have been opened, by the node's own clock. ``hosts`` are the hosts with a record on
+    it.
     """
 
     node: str
@@ -254,19 +256,20 @@ class Sample:
     overdue: dict[str, float] = field(default_factory=dict)
     used_bytes: int = 0
     drift_seconds: float | None = None
-    """Its logical time less ours, where that could be read within a moment."""
+    """Its logical time minus ours, if that could be read within a moment."""
     seconds: float = 0.0
 
 
 def queues_of(record: bytes | None) -> dict[str, Any]:
-    """The queues by crawl in a host's record, if it has any: Lua writes a table of nothing, and so
-    a host of which nothing is known, as an empty list."""
+    """Return the queues by crawl in a host's record, if it has any. Lua writes an empty table as a
+    list, and so also a host without data."""
     known = msgspec.msgpack.decode(record) if record else {}
     return (known and known.get("q")) or {}
 
 
 def waiting(client: redis.Redis, crawls: set[int]) -> dict[int, set[str]]:
-    """URLs that wait for these crawls, but for those of long queues. Raises redis.RedisError."""
+    """Return URLs that wait for these crawls, except those of long queues. Raises
+    redis.RedisError."""
     at = client.connection_pool.connection_kwargs
     raw = redis.Redis(host=at["host"], port=at["port"], socket_timeout=READ_SECONDS)
     found: dict[int, set[str]] = {}
@@ -284,9 +287,9 @@ def waiting(client: redis.Redis, crawls: set[int]) -> dict[int, set[str]]:
 
 @dataclass(frozen=True)
 class Session:
-    """A session with a host and its tasks that are not finished, as places: address and path.
+    """A session with a host and its unfinished tasks, as places: address and path.
 
-    ``worker`` is the id of the worker, whichever process of it has the session.
+    ``worker`` is the id of the worker; any of its processes may have the session.
     """
 
     token: str
@@ -296,7 +299,7 @@ class Session:
 
 
 def sessions(client: redis.Redis) -> list[Session]:
-    """All of a node. Raises redis.RedisError."""
+    """Read all of a node. Raises redis.RedisError."""
     pipe = client.pipeline(transaction=False)
     for p in range(PARTITIONS):
         pipe.zrange(f"gc:{{{p}}}:sd", 0, -1)
@@ -315,7 +318,7 @@ def sessions(client: redis.Redis) -> list[Session]:
 
 
 def is_told(client: redis.Redis) -> bool:
-    """Whether a node has been told what it missed when it came back last. False if it is away."""
+    """Return whether a node has got what it missed when it came back last. False if it is away."""
     try:
         owner = client.hgetall("gc:owner")
         run = client.info("server")["run_id"]
@@ -325,7 +328,8 @@ def is_told(client: redis.Redis) -> bool:
 
 
 def unfinished(client: redis.Redis) -> set[str]:
-    """Places of all that waits, is leased or is to be tried later. Raises redis.RedisError."""
+    """Return the places of all tasks that wait, are leased or are to be tried later. Raises
+    redis.RedisError."""
     at = client.connection_pool.connection_kwargs
     raw = redis.Redis(host=at["host"], port=at["port"], socket_timeout=READ_SECONDS)
     found = {place for one in sessions(client) for place in one.places}
@@ -348,7 +352,8 @@ def unfinished(client: redis.Redis) -> set[str]:
 
 
 def retries_wait(client: redis.Redis) -> bool:
-    """Whether a task is to be tried again later by the node's time. Raises redis.RedisError."""
+    """Return whether a task is to be tried again later by the node's time. Raises
+    redis.RedisError."""
     for key in client.scan_iter("gc:{*}:later", count=2000):
         last: Any = client.zrange(key, -1, -1, withscores=True)
         (seconds, micros), offset = client.time(), client.hget("gc:owner", "offset")
@@ -363,7 +368,7 @@ def _place(host: str, value: str) -> str:
 
 
 def _path(value: str) -> str:
-    """Of a task: what stands behind its level, its counts and the letter of its origin."""
+    """Return the part of a task after its level, its counts and the letter of its origin."""
     return value[value.index("h/") + 1 :]
 
 

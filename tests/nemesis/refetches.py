@@ -1,9 +1,9 @@
-"""No fetch beyond what was leased: each second request for a URL needs a fault that may cause it.
+"""No fetch beyond the leased URLs: each second request for a URL needs a fault that may cause it.
 
-What is leased is read of Redis twice a second, with its URLs. A fault may have a URL fetched again,
-once, if a session that it concerns held it shortly before, while it lasted, or while recovery from
-it did; or if a node came back with it as unfinished, be it waiting, leased or to be tried later. So
-each fault explains at most as many requests as there were such URLs.
+The leases are read from Redis twice a second, with their URLs. A fault may cause one more fetch of
+a URL if a session that it concerns held the URL shortly before, during the fault, or during the
+recovery; or if a node came back with the URL as unfinished: waiting, leased or to be tried later.
+So each fault explains at most as many requests as there were such URLs.
 """
 
 from __future__ import annotations
@@ -27,30 +27,33 @@ from tests.nemesis.world import NODES, WORKERS, World
 
 LOOK_SECONDS = 0.5
 NEAR_SECONDS = 3 * LOOK_SECONDS
-"""A session that was seen so shortly before or after a request held its URL then."""
+"""A session that was seen this shortly before or after a request held its URL at that time."""
 BEFORE_SECONDS = 3.0
-"""What was finished so shortly before a fault may be forgotten: a node's file lags by up to two."""
+"""Tasks that finished this shortly before a fault may be forgotten: a node's file is up to two
+seconds old."""
 AFTER_SECONDS = 6.0
-"""And the life of a lease: so long after a fault what was leased may be lost by it."""
+"""In addition to the duration of a lease: this long after a fault leased tasks may be lost by
+it."""
 ANY_PORT = 1
 """The places of the site do not depend on its port."""
 
 
 @dataclass
 class Lease:
-    """A URL in a session: ``looks`` are first and last time of each run of looks that saw it."""
+    """A URL in a session: ``looks`` are the first and last time of each run of looks that saw
+    it."""
 
     node: str
     worker: str
     looks: list[tuple[float, float]] = field(default_factory=list)
 
     def during(self, begin: float, end: float) -> bool:
-        """Whether it was seen then."""
+        """Return whether it was seen then."""
         return any(first <= end and last >= begin for first, last in self.looks)
 
 
 class Leases:
-    """All that was seen to be leased, by place: address and path, as in the targets' log."""
+    """All leases that were seen, by place: address and path, as in the targets' log."""
 
     def __init__(self) -> None:
         self.by_place: dict[str, dict[str, Lease]] = defaultdict(dict)
@@ -58,7 +61,7 @@ class Leases:
         """Node by address."""
 
     def note(self, node: str, at: float, sessions: Iterable[Session]) -> None:
-        """What one look at a node saw."""
+        """Add the result of one look at a node."""
         for one in sessions:
             self.nodes[one.address] = node
             for place in one.places:
@@ -70,7 +73,7 @@ class Leases:
                     lease.looks.append((at, at))
 
     def of(self, place: str, before: float) -> list[Lease]:
-        """Leases of a place that began by then."""
+        """Return the leases of a place that began by then."""
         return [
             lease
             for lease in self.by_place.get(place, {}).values()
@@ -79,7 +82,7 @@ class Leases:
 
 
 class LeaseWatch:
-    """Keeps :class:`Leases` by looks at the present masters, in a thread a node."""
+    """Keeps :class:`Leases` by looks at the present masters, in one thread for each node."""
 
     def __init__(self, world: World) -> None:
         self.leases = Leases()
@@ -104,7 +107,7 @@ class LeaseWatch:
             try:
                 found = reading.sessions(self._world.master(node).client)
             except (redis.RedisError, OSError):
-                continue  # it is away: nothing is leased there
+                continue  # it is away: it has no leases
             with self._lock:
                 self.leases.note(node, monotonic(), found)
 
@@ -114,10 +117,10 @@ class LeaseWatch:
 
 @dataclass(frozen=True)
 class Harm:
-    """A fault, as far as it may cause a second fetch.
+    """A fault, in so far as it may cause a second fetch.
 
-    ``nodes``: only of hosts there; ``worker``: only what that one had leased, "" for any. ``held``:
-    places that a node came back with as unfinished, None: nobody knows; it was in that state at
+    ``nodes``: only of hosts there; ``worker``: only what this one had leased, "" for any. ``held``:
+    places that a node came back with as unfinished, None: unknown; it was in that state at
     ``since``. Faults of one ``stroke`` count as one.
     """
 
@@ -128,17 +131,18 @@ class Harm:
     held: frozenset[str] | None = frozenset()
     since: float = 0.0
     recovers: bool = False
-    """The node is met as another one, and told what it missed."""
+    """The time at which the node was found to be another process, and got what it missed."""
     stroke: str = ""
 
     def explains(self, place: str, first: float, second: float, leases: Leases) -> str:
-        """How it may have caused a request for a place at ``second`` after the one at ``first``:
-        ``held``, ``leased``, or ``unseen``, if that session fell between two looks; "" not at all.
-        """
+        """Return how it may have caused a request for a place at ``second`` after the one at
+        ``first``: ``held``, ``leased``, or ``unseen`` if that session was between two looks; "" if
+        it cannot."""
         node = leases.nodes.get(place.partition("/")[0], "")
         if second < self.begin or (node and node not in self.nodes):
             return ""
-        # What was settled before is not to wait in that state, or another fault has to say why.
+        # A URL that was settled before must not wait in that state, unless another fault explains
+        # it.
         forgotten = self.since - BEFORE_SECONDS <= first <= self.end
         if forgotten and (self.held is None or place in self.held):
             return "held"
@@ -148,7 +152,7 @@ class Harm:
         return "unseen" if self.begin - BEFORE_SECONDS <= first <= self.end else ""
 
     def concerns(self, lease: Lease) -> bool:
-        """Whether it may have lost this lease."""
+        """Return whether it may have lost this lease."""
         return (
             lease.node in self.nodes
             and self.worker in ("", lease.worker)
@@ -156,7 +160,7 @@ class Harm:
         )
 
     def most(self, leases: Leases) -> int:
-        """How many URLs that it concerns were leased at one moment, at most."""
+        """Return the most URLs that it concerns and that were leased at one moment."""
         edges = []
         for by_token in leases.by_place.values():
             for lease in filter(self.concerns, by_token.values()):
@@ -173,9 +177,8 @@ class Harm:
 def harms_of(
     strokes: Iterable[Done], ended: Mapping[str, Sequence[float]], lease_seconds: float
 ) -> list[Harm]:
-    """What faults were done. A copy and what was skipped do no harm; brokers and workers that ended
-    by themselves do: ``ended`` is when that was found of each part.
-    """
+    """Return the faults that were done. A copy, and events that were skipped, do no harm. Brokers
+    and workers that ended by themselves do: ``ended`` is when that was found of each part."""
     struck = [done for done in strokes if done.event.is_fault and not done.skipped]
     for name, times in ended.items():
         struck += [
@@ -211,25 +214,23 @@ def _harm(done: Done, struck: Sequence[Done], lease_seconds: float) -> Harm:
         if one is not done
     )
     if at_limit and recovers:
-        held = None  # marks of what is stored may be refused: at worst all is fetched again
+        held = None  # marks of stored pages may be refused: at worst all are fetched again
     since = done.since or begin
     return Harm(begin, end, (node,), held=held, since=since, recovers=recovers, stroke=stroke)
 
 
 def _keeps_away(done: Done, node: str) -> bool:
-    """Whether the node may not answer while it lasts; which of its two servers is the master at a
-    time is not known here.
-    """
+    """Return whether the node may not answer during the fault; which of its two servers is the
+    master at a time is unknown here."""
     given = done.event.arguments
     name = str(given.get("part") or given.get("node"))
     return name[:1] == node and done.event.kind in ("stop", "kill", "older", "promote")
 
 
 def with_links(harm: Harm, hits: Iterable[Hit]) -> Harm:
-    """A node that recovers goes on admitting, and takes a link for new if it has not been told yet
-    that this is settled: what pages link to that were asked for about then counts as held. Of a
-    usual place of sitemaps nothing may tell it.
-    """
+    """A recovering node goes on admitting, and treats a link as new if it has not yet heard that
+    the URL is settled. So the links of pages that were requested about then count as held. It may
+    never hear about a usual place of sitemaps."""
     if not harm.recovers or harm.held is None:
         return harm
     links, usual = set[str](), set[str]()
@@ -248,7 +249,7 @@ def with_links(harm: Harm, hits: Iterable[Hit]) -> Harm:
 
 @dataclass
 class Count:
-    """Second requests, and how many the faults could cause at most."""
+    """Second requests, and the most that the faults could cause."""
 
     asked_again: int = 0
     leased: int = 0
@@ -262,13 +263,13 @@ def judge(
     parked: Iterable[Hit] = (),
     turns: Mapping[str, Sequence[float]] | None = None,
 ) -> tuple[list[Finding], Count]:
-    """URLs that were asked for again though no fault explains it, one finding a node; and faults
-    that alone explain more than was leased at one moment.
+    """Find URLs that were requested again although no fault explains it, one finding a node; and
+    faults that alone explain more requests than URLs were leased at one moment.
 
-    ``allowed``: further requests by place, for what was forced or failed; 0 for what was never
-    settled. Of such places only the number is judged: one more for each fault in between.
+    ``allowed``: further requests by place, for forced or failed URLs; 0 for URLs that were never
+    settled. For such places only the number is judged: one more for each fault in between.
     ``parked``: when URLs were settled without a request, each of which counts as one. ``turns``:
-    from when on a place may be asked for once more, as a period begins.
+    when a place may be requested once more, as a period begins.
     """
     hits = list(hits)
     came_back = sum(len(one.held or ()) for one in harms)
@@ -319,7 +320,7 @@ def judge(
 
 
 def _pairs(log: Sequence[float], turns: Sequence[float]) -> list[tuple[float, float]]:
-    """Each request with the one before, where no turn lies in between."""
+    """Return each request with the one before, if no turn is in between."""
     return [
         (first, second)
         for first, second in pairwise(log)
@@ -328,9 +329,8 @@ def _pairs(log: Sequence[float], turns: Sequence[float]) -> list[tuple[float, fl
 
 
 def _times(hits: Iterable[Hit]) -> dict[str, list[float]]:
-    """When each page, requisite or sitemap was asked for that was so more than once, by place. That
-    a page led to the login first does not count.
-    """
+    """Return when each page, requisite or sitemap was requested that was requested more than once,
+    by place. A redirect to the login does not count."""
     times: dict[str, list[float]] = defaultdict(list)
     for hit in hits:
         login = hit.status == 302 and site.has_login(site.number_of(hit.host))

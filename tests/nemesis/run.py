@@ -1,4 +1,4 @@
-"""One run: the world, a schedule done to it, its healing, and the verdict."""
+"""One run: the world, its schedule, its healing, and the verdict."""
 
 from __future__ import annotations
 
@@ -29,28 +29,30 @@ from tests.nemesis.world import (
 )
 
 STOP_SECONDS = 120.0
-"""After healing; then crawls that begin again are stopped between two periods, or within one."""
+"""The time after healing; then crawls that begin again are stopped between two periods, or within
+one."""
 QUIET_SECONDS = 130.0
-"""After healing, with no request for so long, a crawl that is not done is not going to be; unless a
-task is to be tried later, as where a busy machine answered too late for robots.txt."""
+"""If there is no request for this long after healing, a crawl that is not done will not be done;
+unless a task is to be tried later, as when a busy machine answered too late for robots.txt."""
 END_SECONDS = 720.0
-"""After healing, at the latest then: what waits for robots.txt waits for ten minutes."""
+"""The longest time after healing: URLs that wait for robots.txt wait for ten minutes."""
 NEAR_SECONDS = 15.0
-"""What was broken so shortly before a finding is named with it."""
+"""A fault that ended this shortly before a finding is named with it."""
 LIFT_SECONDS = 10.0
-"""Between two rounds in which paused crawls are resumed and blocks lifted."""
+"""The time between two rounds in which paused crawls are resumed and blocks removed."""
 NODE_RECOVERS_SECONDS = REQUEST_SECONDS + 12 + 20
-"""And the life of a lease: so long a node that was taken over, or met again, may rest."""
+"""In addition to the duration of a lease: the time that a node may rest after it was taken over, or
+found again."""
 RECOVERS_SECONDS = 15.0
 EXPLAINED_DEATHS = ("timeout", "reset", "robots_unreachable", "process_death", "stalled", "login")
-"""What freezing and killing workers may do to URLs of targets that are well."""
+"""Effects of freezing and killing workers on URLs of healthy targets."""
 
 Say = Callable[[str], None]
 
 
 @dataclass
 class Report:
-    """What one run came to."""
+    """The result of one run."""
 
     seed: int
     findings: list[Finding] = field(default_factory=list)
@@ -74,7 +76,7 @@ class Report:
 
 
 def run(schedule: Schedule, folder: Path, root: Path, say: Say) -> Report:
-    """Raises CannotRun, and KeyboardInterrupt after everything was stopped."""
+    """Raises CannotRun; raises KeyboardInterrupt after everything was stopped."""
     with World(folder, root, schedule.store, schedule.lease_seconds) as world:
         world.start()
         return _Run(schedule, world, say).go()
@@ -95,7 +97,7 @@ class _Run:
         }
         self.watch.calendars.crawls = recrawls
         self.cut_short: set[str] = set()
-        """Crawls that were stopped in the midst of a period, since none ended for long."""
+        """Crawls that were stopped in the middle of a period, since no period ended for long."""
         for event in schedule.events:
             if limit := event.arguments.get("max_pages", 0):
                 self.watch.limits[event.arguments["crawl"]] = limit
@@ -136,7 +138,7 @@ class _Run:
         return time.monotonic()
 
     def _up_again(self, node: str) -> None:
-        """Wait for a node. One that refuses the file it wrote is started empty, by an operator."""
+        """Wait for a node. If it refuses its own file, an operator starts it empty."""
         part = self.world.master(node)
         try:
             part.until_up()
@@ -150,12 +152,12 @@ class _Run:
     # -- the end
 
     def _open(self) -> list[CrawlRow]:
-        """Crawls that are to end and have not."""
+        """Return crawls that must end and have not."""
         rows = self.world.sql().crawls()
         return [row for row in rows if not row.deleted and row.state != "done"]
 
     def _stop_resting(self, left: Sequence[CrawlRow], healed: float) -> None:
-        """Crawls that begin again are stopped as they rest after a period that nothing harmed."""
+        """Stop crawls that begin again when they rest after a period without a fault."""
         late = time.monotonic() - healed > STOP_SECONDS
         for row in left:
             if row.name not in self.watch.calendars.crawls:
@@ -175,7 +177,7 @@ class _Run:
             self.world.api.call(BROKERS[int(time.monotonic()) % len(BROKERS)], "stop", row.name)
 
     def _until_done(self, healed: float) -> bool:
-        """Resume and unblock what is held, as an operator does, and wait for all ends."""
+        """Resume and unblock whatever is held, as an operator does, and wait for all ends."""
         log = self.world.target_log
         moved, size, told, lifted = healed, 0, 0.0, 0.0
         while True:
@@ -255,7 +257,8 @@ class _Run:
         self._account(hits, snapshots)
 
     def _missing_end(self, snapshots: Sequence[Snapshot]) -> None:
-        """What a node holds then is kept, as ``end-A.rdb``: which hosts wait, and for what."""
+        """Keep a node's data at that time as ``end-A.rdb``: it shows which hosts wait, and for
+        what."""
         for node in NODES:
             self.world.master(node).copy(self.world.folder / f"end-{node}.rdb")
         for found in snapshots:
@@ -266,9 +269,9 @@ class _Run:
                 self.watch.find(Finding("missing end", text, time.monotonic()))
 
     def _judge_waiting(self) -> None:
-        """Nothing that is not settled waits for a crawl that is done, or the crawl is reopened.
+        """Find unsettled URLs that wait for a crawl that is done; otherwise it is reopened.
 
-        What was settled may wait in a node that was put back to an older copy.
+        Settled URLs may wait in a node that was set back to an older copy.
         """
         limit = time.monotonic() + CONFIRM_SECONDS
         while True:
@@ -342,7 +345,7 @@ class _Run:
     def _judge_periods(
         self, hits: Sequence[Hit], calls: Sequence[Call], names: set[str]
     ) -> tuple[dict[str, list[float]], list[Finding]]:
-        """When what may be asked for once more, and what was passed over."""
+        """Return when places may be requested once more, and what was passed over."""
         calendars = self.watch.calendars
         turns: dict[str, list[float]] = {}
         seeds: dict[str, list[str]] = {}
@@ -356,7 +359,7 @@ class _Run:
             last = periods.read(self.world.sql(), plan.id) or plan
             calendars.plans[name] = last
             turns |= periods.turns(last, seeds[name], all_pages=calendars.all_pages(name))
-            if name in self.cut_short:  # of its last period nothing can be said
+            if name in self.cut_short:  # nothing can be said about its last period
                 calendars.plans[name] = replace(last, periods=last.periods[:-1])
         self.report.figures |= {
             "periods": sum(len(plan.periods) for plan in calendars.plans.values()),
@@ -373,7 +376,7 @@ class _Run:
             self.watch.find(finding)
 
     def _allowed(self, calls: Sequence[Call]) -> dict[str, int]:
-        """Further requests by host and path: what was forced, released, or failed."""
+        """Return further requests by host and path: forced, released, or failed."""
         found: Counter[str] = Counter()
         for call in calls:
             if call.op == "seed":
@@ -382,7 +385,8 @@ class _Run:
         for url, count in self.world.sql().retried().items():
             found[_place(url)] += count
         found += self.watch.parkings.released(calls)
-        for url, count in self.world.sql().forced().items():  # some was parked between two looks
+        # some URLs were parked between two looks
+        for url, count in self.world.sql().forced().items():
             found[_place(url)] = max(found[_place(url)], count)
         for url in self.world.sql().surplus():
             found.setdefault(_place(url), 0)
@@ -413,7 +417,8 @@ class _Run:
         }
 
     def _placed(self, finding: Finding) -> Finding:
-        """With the time since the start, and what was broken then or shortly before."""
+        """Return findings with the time since the start, and the faults at that time or shortly
+        before."""
         at = round(finding.at - self.began, 1) if finding.at else 0.0
         near = [
             str(done.event).strip()
@@ -426,7 +431,7 @@ class _Run:
         return Finding(finding.kind, finding.text, at, tuple(near) if finding.at else ())
 
     def _spans(self) -> list[Span]:
-        """When what was broken, with the time that recovery may take."""
+        """Return when something was broken, with the time that recovery may take."""
         spans: list[Span] = []
         for done in self.strokes.done:
             if done.event.is_fault and not done.skipped:
@@ -440,7 +445,8 @@ def _place(url: str) -> str:
 
 
 def spans_of(done: Done, lease_seconds: float) -> list[Span]:
-    """What a fault concerns, and for how long. A full memory concerns nobody: leasing goes on."""
+    """Return what a fault concerns, and for how long. A full memory concerns nobody: leasing goes
+    on."""
     event, arguments = done.event, done.event.arguments
     end = done.over or float("inf")
     place = str(
@@ -458,7 +464,7 @@ def spans_of(done: Done, lease_seconds: float) -> list[Span]:
     client, _, server = place.partition("-")
     node = server[:1] if server[:1] in NODES else client[:1]
     if event.kind == "promote":
-        # A worker that is left with the minority has nobody else.
+        # A worker that is left with the minority has no other broker.
         return [span((arguments["node"],), node_recovers), span(NODES, 20, hosts_only=True)]
     if node in NODES:
         single = [span(NODES, RECOVERS_SECONDS, hosts_only=True)]

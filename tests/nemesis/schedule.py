@@ -1,7 +1,7 @@
-"""What is done when: a list of events, drawn from a seed, kept as JSON.
+"""The times and kinds of events: a list that is drawn from a seed and kept as JSON.
 
-Faults last ``seconds`` and are mended then; operations are calls of the API and last no time. A
-seed draws a *mix* first: which kinds of fault come often.
+Faults last ``seconds``, and then end; operations are calls of the API and take no time. A seed
+first draws a *mix*: which kinds of fault are frequent.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from tests.nemesis.site import SHARED_HOSTS, Graph, graph_of, mapped
 from tests.nemesis.world import BROKERS, NODES, WORKERS, Store
 
 DELAY_SECONDS = 0.3
-"""Of every crawl, so that the delay in force is known."""
+"""The delay of every crawl, so that the delay in force is known."""
 LEASE_SECONDS, LONG_LEASE_SECONDS = 4.0, 30.0
-"""Short, so that a run holds many; long where time itself is harmed, since what a node takes for an
-outage then is longer too.
-"""
+"""Short, so that a run has many leases; long if time itself is harmed, since then the time that a
+node treats as an outage is longer, too."""
 OPERATIONS = ("create", "pause", "resume", "delete", "seed", "requeue", "release")
 EXTRAS = {"s": ("sitemaps", 0.4), "q": ("requisites", 0.4), "t": ("traps", 0.4)}
-"""Option of a crawl that a letter of its graph's tag turns on, and the share of crawls with it."""
+"""The option of a crawl that a letter of its graph's tag turns on, and the share of crawls with
+it."""
 LIMITS = ("max_pages", "shape_pages", "recrawl")
 PERIODS_SECONDS = (12, 15, 18)
-"""Of crawls that begin again: long enough to rest in between where nothing is harmed."""
+"""The period of crawls that begin again: long enough for a rest in between if nothing is harmed."""
 PERIODS_FIRST = 15_000
-"""Hosts from that number on are theirs."""
+"""Hosts from this number on belong to them."""
 FAULTS = (
     "kill", "stop", "cut", "memory", "disk", "clock", "copy", "older", "promote", "lock", "twin",
 )  # fmt: skip
@@ -61,7 +61,8 @@ class Event:
 
 @dataclass
 class Schedule:
-    """A run. ``seconds``: how long events come; then all is mended and the end is waited for."""
+    """A run. ``seconds``: for how long events come; then everything is healed, and the end is
+    awaited."""
 
     seed: int
     store: Store
@@ -69,7 +70,7 @@ class Schedule:
     mix: list[str]
     events: list[Event]
     lease_seconds: float = 4.0
-    """Life of a lease; half of it is also the longest silence that is no outage to a node."""
+    """Duration of a lease; half of it is also the longest silence that is no outage to a node."""
 
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
@@ -84,7 +85,7 @@ MIXES = ("clocks", "split", "memory", "nodes", "ends", "workers", "brokers", "sq
 
 
 def make(seed: int, store: Store, minutes: float) -> Schedule:
-    """The schedule of a seed; the same for the same arguments."""
+    """Return the schedule of a seed; the same for the same arguments."""
     dice = random.Random(f"{seed} {store}")
     seconds = minutes * 60
     mix = dice.sample(MIXES, dice.choice((1, 2, 2, 3)))
@@ -95,8 +96,8 @@ def make(seed: int, store: Store, minutes: float) -> Schedule:
     while at < seconds - 3:
         stroke = faults.draw(at, dice.choice(mix))
         events += stroke
-        # Several at once at times; times of calm, and of one long fault alone, in which progress
-        # can be judged.
+        # Several faults at once at times; also calm times, and times of one long fault alone, in
+        # which progress can be judged.
         at += dice.choice((0.3, 1.0, 3.0, 5.0, 8.0, 12.0, 20.0))
         if dice.random() < 0.4:
             at = max(at, *(event.at + event.seconds for event in stroke))
@@ -115,7 +116,7 @@ class _Faults:
         self._floods = 0
 
     def draw(self, at: float, mix: str) -> list[Event]:
-        """One stroke of the nemesis, which may be several events."""
+        """Draw one stroke of the nemesis, which may be several events."""
         kinds: dict[str, list[Callable[[float], list[Event]]]] = {
             "clocks": [self._late_broker, self._late_broker, self._late_broker, self._clock],
             "split": [self._promote, self._promote, self._copy, self._stop_part],
@@ -139,7 +140,7 @@ class _Faults:
         return Event(round(at, 2), kind, round(seconds, 2), arguments)
 
     def _short(self, most: float) -> float:
-        """Seconds; each order of magnitude from 0.1 is as likely as the next."""
+        """Draw seconds; each order of magnitude from 0.1 on is equally likely."""
         return float(0.1 * (most / 0.1) ** self._dice.random())
 
     def _parts(self) -> list[str]:
@@ -163,7 +164,7 @@ class _Faults:
         return self._stop(at, self._parts())
 
     def _stop_for_long(self, at: float) -> list[Event]:
-        """So long that others do a worker's tasks, and crawls end, before it goes on."""
+        """Long enough that others do a worker's tasks, and crawls end, before it goes on."""
         seconds = self._dice.uniform(12, 40)
         return [self._event(at, "stop", seconds, part=self._dice.choice(WORKERS))]
 
@@ -174,7 +175,7 @@ class _Faults:
         return self._stop(at, list(WORKERS))
 
     def _twin_worker(self, at: float) -> list[Event]:
-        """A worker and a copy of its machine go by one name, while a broker dies now and then."""
+        """A worker and a copy of its machine use one name, while a broker dies now and then."""
         seconds = self._dice.uniform(8, 30)
         deaths = [at + seconds * self._dice.uniform(0.1, 0.9) for _ in range(2)]
         return [
@@ -202,7 +203,7 @@ class _Faults:
         return [self._event(at, "cut", seconds, link=one, how=self._how()) for one in chosen]
 
     def _late_broker(self, at: float) -> list[Event]:
-        """A broker hears a node late: it is held up in the line, or the broker stands."""
+        """A broker hears from a node late: the line holds data, or the broker is frozen."""
         broker, seconds = self._dice.choice(BROKERS), self._dice.uniform(2.2, 6.0)
         if self._dice.random() < 0.4:
             return [self._event(at, "stop", seconds, part=broker)]
@@ -211,7 +212,8 @@ class _Faults:
         return [self._event(at, "cut", seconds, link=link, how=how)]
 
     def _late_worker(self, at: float) -> list[Event]:
-        """A worker reaches SQL alone: links of what it stores come when others did its tasks."""
+        """A worker reaches only SQL: the links of its stored pages come when others have done its
+        tasks."""
         worker, how = self._dice.choice(WORKERS), self._dice.choice(("hold", "reset", "drop"))
         seconds = self._dice.uniform(8, 25)
         return [
@@ -220,7 +222,7 @@ class _Faults:
         ]
 
     def _memory(self, at: float) -> list[Event]:
-        """Just when many hosts are new; and with some room in between, else seeds are refused."""
+        """Just when many hosts are new; with some room, since otherwise seeds are refused."""
         if at < self._room_at:
             return self._dice.choice((self._stop_part, self._kill_part, self._cut))(at)
         nodes = self._dice.choice((["A"], ["B"], ["A", "B"], ["A", "B"]))
@@ -243,7 +245,7 @@ class _Faults:
         return [self._event(at, "clock", 0, node="A", offset=offset)]
 
     def _copy(self, at: float) -> list[Event]:
-        """A copy now, a restart from it later."""
+        """Make a copy now; restart from it later."""
         node = self._dice.choice(NODES)
         later = at + self._dice.uniform(3, 30)
         return [
@@ -255,7 +257,7 @@ class _Faults:
         return [self._event(at, "older", self._short(5), node=self._dice.choice(NODES))]
 
     def _promote(self, at: float) -> list[Event]:
-        """With the old master still up for a minority, which often is cut off from SQL."""
+        """The old master still serves a minority, which is often cut off from SQL."""
         node = self._dice.choice(NODES)
         broker, worker = self._dice.choice(BROKERS), self._dice.choice(WORKERS)
         minority = self._dice.choice(([], [broker], [broker, worker], [broker, worker]))
@@ -279,7 +281,7 @@ class _Faults:
         return events
 
     def _node_away(self, at: float) -> list[Event]:
-        """A node's server dies or stands still for long, or nobody reaches it."""
+        """A node's server dies or is frozen for long, or nobody reaches it."""
         node, seconds = self._dice.choice(NODES), self._dice.uniform(15, 40)
         how = self._dice.choice(("stop", "stop", "kill", "cut"))
         if how == "cut":
@@ -305,7 +307,7 @@ class _Faults:
 
 
 def _crawls(dice: random.Random, seconds: float, many_ends: bool) -> list[Event]:
-    """One crawl over all shared hosts, and others with what operators do to them."""
+    """Create one crawl over all shared hosts, and others with the actions of operators."""
     pages = 8 if many_ends else max(8, int(seconds / (DELAY_SECONDS + 0.1) / 10))
     base = Graph(0, 0, SHARED_HOSTS, pages)
     events = [_create(base, "base", 0.0, 12)]
@@ -332,9 +334,8 @@ def _create(graph: Graph, name: str, at: float, seeds: int, limit: int = 0) -> E
 
 
 def _with_extras(events: list[Event], seed: str, seconds: float) -> list[Event]:
-    """Some crawls have sitemaps, requisites or traps, by dice of their own: of what was drawn
-    before there were these nothing else changes. What is parked is often released.
-    """
+    """Some crawls have sitemaps, requisites or traps, from a random generator of their own: so the
+    draws from before these existed do not change. Parked URLs are often released."""
     releases = []
     for event in events:
         name = str(event.arguments["crawl"])
@@ -360,16 +361,15 @@ def _with_extras(events: list[Event], seed: str, seconds: float) -> list[Event]:
 
 
 def _with_periods(seed: str, seconds: float) -> list[Event]:
-    """Two crawls that begin again, by dice of their own: in one all that is known is asked for in
-    each period, in the other the seeds are. One has hosts of its own, the other shares them. They
-    are given more seeds, known ones by force, too, and are paused.
-    """
+    """Two crawls that begin again, from a random generator of their own: one asks for all known
+    URLs in each period, the other for the seeds. One has hosts of its own, the other shares them.
+    They get more seeds, also known ones by force, and are paused."""
     dice = random.Random(f"periods {seed}")
     shared = dice.random() < 0.5
     events = []
     for number, depth in enumerate(("all", 0)):
         name, hosts = f"r{number}", dice.randint(3, 5)
-        # from 8 to 26 nobody asks for a login
+        # no host from 8 to 26 asks for a login
         first = dice.randint(8, 20) if shared == bool(number) else PERIODS_FIRST + 10 * number
         graph = Graph(900 + number, first, hosts, dice.randint(2, 4), dice.choice(("", "", "q")))
         at = 1.0 + number
@@ -394,14 +394,13 @@ def _with_periods(seed: str, seconds: float) -> list[Event]:
 
 
 def _while_on_way(dice: random.Random, seconds: float) -> list[Event]:
-    """Strokes that wait until known pages are on their way: their node goes back to a copy that was
-    made before, or is killed; a broker is.
-    """
+    """Strokes that wait until known pages are on their way: their node goes back to an earlier copy
+    or is killed; or a broker is killed."""
     events, at = [], dice.uniform(14, 18)
     while at < seconds - 3:
         node, until = dice.choice(NODES), {"until": "r0"}
         what = dice.choice(("older", "older", "node", "broker"))
-        if what == "older" and dice.random() < 0.5:  # to what has them on their way
+        if what == "older" and dice.random() < 0.5:  # to the node that has them on their way
             where = {"node": node, "fresh": True, **until}
             events.append(Event(round(at, 2), "older", 0.3, where))
         elif what == "older":
@@ -416,7 +415,7 @@ def _while_on_way(dice: random.Random, seconds: float) -> list[Event]:
 
 
 def options_of(graph: Graph) -> dict[str, str]:
-    """Options of the crawl of a graph."""
+    """Return the options of the crawl of a graph."""
     return {EXTRAS[letter][0]: "on" for letter in graph.extras}
 
 

@@ -1,4 +1,4 @@
-"""A schedule that failed: how often it does, and which of its faults it takes."""
+"""A failed schedule: how often it fails, and which of its faults are needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 Attempt = Callable[[Schedule, str], Report]
 """Runs a schedule, under a label."""
 KEPT = ("create",)
-"""Kinds of events that are never taken out: without them there is nothing to crawl."""
+"""Kinds of events that are never removed: without them there is nothing to crawl."""
 
 
 def pursue(
@@ -27,9 +27,9 @@ def pursue(
     seconds: float,
     place: Path,
 ) -> None:
-    """Run ``plan`` ``again`` times, print the rate, then shrink it for ``seconds`` at most.
+    """Run ``plan`` ``again`` times, print the rate, then shrink it for at most ``seconds``.
 
-    What is smaller and still has a finding of ``kinds`` is kept beside ``place``.
+    A smaller schedule that still has a finding of ``kinds`` is stored beside ``place``.
     """
     failed = 0
     for number in range(again):
@@ -69,9 +69,8 @@ def pursue(
 
 
 def minimise(items: list[T], fails: Callable[[list[T]], bool], deadline: float) -> list[T]:
-    """A smaller list that still fails, by taking out ever smaller parts until ``deadline``
-    (``time.monotonic()``); delta debugging, https://doi.org/10.1109/32.988498.
-    """
+    """Return a smaller list that still fails, by removing ever smaller parts until ``deadline``
+    (``time.monotonic()``); delta debugging, https://doi.org/10.1109/32.988498."""
     parts = 2
     while len(items) >= 2 and time.monotonic() < deadline:
         size = -(-len(items) // parts)

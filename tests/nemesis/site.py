@@ -33,7 +33,7 @@ from urllib.parse import parse_qsl, urlsplit
 SHARED_HOSTS = 60
 """Hosts that all crawls share, those with lower numbers; fresh ones follow."""
 MAPPED_FIRST, MAPPED_STEP = 20_000, 10
-"""From that number on hosts have sitemaps, so many numbers for each graph."""
+"""Hosts from this number on have sitemaps; each graph has this many numbers."""
 ROBOTS_DELAY_SECONDS = 1.0
 USUAL_PLACE = "/sitemap.xml"
 SITEMAP_SECONDS = 0.8

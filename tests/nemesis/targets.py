@@ -2,8 +2,8 @@
 
 A line of the log a request, by tabs: arrived, ended (``time.monotonic()`` seconds), address,
 target, status (0: the peer had gone), the peer's port. ``arrived`` is the kernel's time of the
-first bytes; ``ended`` is taken just before the answer is handed to the kernel, so that no gap seems
-shorter than the crawler could have kept it.
+first bytes; ``ended`` is taken just before the answer is handed to the kernel: otherwise a gap
+could seem shorter than the one that the crawler kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.site_server import SO_TIMESTAMPNS, arrival
 NAME, PASSWORD = "nemesis", "open sesame"
 COOKIE = "member"
 MOST_CHANGES = 4
-"""So often a page changes: what begins again would grow for ever."""
+"""How often a page changes at most: otherwise a crawl that begins again would grow for ever."""
 _FORM = (
     "<!doctype html><title>Log in</title><form method=post action=/login>"
     "<input name=username><input type=password name=password><input type=submit></form>"
@@ -139,7 +139,7 @@ class Targets:
 def _tagged(
     there: site.Look, fields: dict[str, str], body: bytes, kind: str
 ) -> tuple[int, float, bytes]:
-    """An answer with an entity tag, or that nothing has changed."""
+    """Return an answer with an entity tag, or one that says that nothing has changed."""
     tag = ("ETag", f'"{hashlib.blake2b(body, digest_size=8).hexdigest()}"')
     if there.status == 200 and fields.get("if-none-match") == tag[1]:
         return 304, there.wait, _render(304, b"", tag)
@@ -148,7 +148,7 @@ def _tagged(
 
 
 def _shown(url: str) -> str:
-    """How a page needs a requisite: every other style sheet is imported."""
+    """Return how a page needs a requisite: every second style sheet is imported."""
     if not url.endswith(".css"):
         return f'<img src="{url}">'
     if url.endswith("0.css"):
@@ -157,7 +157,7 @@ def _shown(url: str) -> str:
 
 
 def _file(there: site.Look) -> tuple[bytes, str]:
-    """Body and type of what is no page."""
+    """Return body and type of a file that is no page."""
     if there.kind == "image":
         return b"\x89PNG\r\n\x1a\n" + bytes(64), "image/png"
     if there.kind == "font":
@@ -185,7 +185,7 @@ def _render(status: int, body: bytes, *more: tuple[str, str], kind: str = _HTML)
 
 
 def _end_with_parent() -> None:
-    """Our standard input ends when who started us does."""
+    """Our standard input ends when our parent ends."""
     gevent.get_hub().threadpool.apply(sys.stdin.read)
     os._exit(0)
 

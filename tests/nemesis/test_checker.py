@@ -1,4 +1,4 @@
-"""Each judge of the nemesis finds what it is for, and keeps silent about what is right."""
+"""Each judge of the nemesis finds its errors, and reports nothing if all is right."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_crawl_delay_of_robots_holds_once_they_were_read() -> None:
     assert kinds(checker.impolite([hit(0, host=host), second], 0.3)) == ["impolite"]
 
 
-# -- what must be settled
+# -- URLs that must be settled
 
 
 def settled(urls: set[str]) -> Snapshot:
@@ -100,7 +100,7 @@ def test_a_limit_is_an_upper_bound_and_excuses_who_reached_it() -> None:
     assert checker.owed(found, SEEDS, 0) == {leaf}
     assert checker.owed(found, SEEDS, found.stored + 1) == {leaf}
     assert checker.owed(found, SEEDS, found.stored) == set()
-    # What is no page does not count towards it.
+    # Files that are no pages do not count towards it.
     found.pages[next(url for url in urls if "/p/" in url)] = 404
     assert checker.owed(found, SEEDS, found.stored + 1) == {leaf}
     assert checker.beyond_limit("c", 10, 10) == []
@@ -109,7 +109,8 @@ def test_a_limit_is_an_upper_bound_and_excuses_who_reached_it() -> None:
 
 
 MAPPED = site.mapped(3)
-"""With sitemaps, requisites and traps; its first host's robots.txt names, its second has one."""
+"""A site with sitemaps, requisites and traps; its first host's robots.txt names sitemaps, its
+second host has one."""
 
 
 def test_all_that_sitemaps_and_requisites_lead_to_must_be_settled() -> None:
@@ -171,7 +172,7 @@ def test_a_session_that_opens_while_its_crawl_is_paused_is_found() -> None:
     assert kinds(checker.leased_while_paused(looks, {7: [(12, 99)]})) == ["promise"]
     assert checker.leased_while_paused(looks, {7: [(12, 21)]}) == []  # resumed by then
     assert checker.leased_while_paused(looks, {8: [(12, 99)]}) == []
-    looks[-1].seconds = 9  # it was resumed before that look was over
+    looks[-1].seconds = 9  # it was resumed before that look was finished
     assert checker.leased_while_paused(looks, {7: [(12, 30)]}) == []
     assert kinds(checker.leased_while_paused(looks, {7: [(12, 32)]})) == ["promise"]
 
@@ -232,7 +233,7 @@ def test_a_host_that_waits_for_long_is_found_though_others_go_on() -> None:
     assert any(site.address(1) in finding.text for finding in found)
     worker = Span(0, 99, ("A",), hosts_only=True)
     assert Stillness([worker]).judge(seen, asked, 99) == []
-    # What concerns single hosts does not excuse the whole node.
+    # A fault of single hosts does not excuse the whole node.
     assert any("node A" in one.text for one in Stillness([worker]).judge(seen, [], 99))
 
 

@@ -1,6 +1,6 @@
-"""Runs of the nemesis with fixed seeds on whatever is being changed: by night on MySQL, too.
+"""Runs of the nemesis with fixed seeds on the present code; by night on MySQL, too.
 
-By themselves: ``pytest -m nemesis``; the tests without them: ``-m 'not nemesis'``.
+To run only these: ``pytest -m nemesis``; to run the tests without them: ``-m 'not nemesis'``.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tests.support.effort import cases
 RUNS: tuple[tuple[Store, int], ...] = (("sqlite", 9072), ("mysql", 169))
 """Memory, older copies, a lock, a kill; and jumps of the clock, a full disk, cuts, SQL killed."""
 MINUTES = 0.5
-"""Of faults; starting, healing and the ends of all crawls come on top."""
+"""Seconds of faults; starting, healing and the ends of all crawls come in addition."""
 PATIENCE_SECONDS = 400.0
 STOP_SECONDS = 60.0
 FINDING_LETTERS = 300
-"""What is shown of a finding at the end; all of it stands above."""
+"""The shown end of a finding; everything is above."""
 
 
 class Run:
@@ -45,7 +45,7 @@ class Run:
             )
 
     def end(self) -> str:
-        """Wait for it; what is wrong with its end, "" if nothing."""
+        """Wait for it; return what is wrong with its end, "" if nothing."""
         try:
             code = self._process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -54,7 +54,7 @@ class Run:
         return f"exit code {code}" if code else ""
 
     def stop(self) -> None:
-        """If it still runs: it ends what it started, unless that takes long."""
+        """End it if it still runs: it ends its own processes, unless that takes long."""
         self._process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_SECONDS)
@@ -62,7 +62,7 @@ class Run:
         self._process.wait()
 
     def said(self) -> str:
-        """All that it printed; at the end once more its findings, some of each kind, cut."""
+        """Return its output; the end has its findings once more, some of each kind, cut."""
         text = (self.folder / "said").read_text(errors="replace")
         told: Counter[str] = Counter()
         for one in json.loads(self.report.read_text())["findings"] if self.report.exists() else ():
@@ -76,7 +76,7 @@ class Run:
 def runs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[Store, Run]]:
-    """Those that are asked for, all of them begun: most of the time each only waits."""
+    """Start all requested runs at once: most of the time each only waits."""
     names = [item.name for item in request.session.items]
     begun = {
         store: Run(store, seed, tmp_path_factory.mktemp(f"nemesis-{store}"))

@@ -1,4 +1,4 @@
-"""What was parked and is asked for, or is gone, is found; a release and a fault excuse it."""
+"""A parked URL that is requested or disappears is found; a release and a fault excuse it."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_request_for_what_was_parked_needs_a_fault_or_a_release() -> None:
     assert found(30, Harm(9, 15)) == []
     assert found(30, Harm(15, 20)) == ["refetched"]  # it was settled by then
     assert found(30, released=1) == []
-    assert found(5) == ["refetched"]  # it was asked for, and parked for all that
+    assert found(5) == ["refetched"]  # it was requested, and parked nevertheless
 
 
 def test_each_moment_at_which_it_was_parked_counts() -> None:
@@ -153,7 +153,7 @@ def final_of(crawl: int, number: int) -> Final:
 
 
 def replace_final(final: Final) -> Final:
-    """Another one, that is a dead letter."""
+    """Another URL, which is a dead letter."""
     return Final(
         crawl=final.crawl, fingerprint=2, url=f"{DAY}1", state="dead", kind="timeout", at_ms=1
     )

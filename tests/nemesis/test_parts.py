@@ -1,4 +1,4 @@
-"""What the parts that are harmed tell of themselves, and what is remembered of them."""
+"""The reports of the harmed parts about themselves, and what is remembered of them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_copy_of_a_node_that_was_not_told_what_it_missed_is_older_than_it_look
         return done
 
     def tell() -> None:
-        """What a broker writes that has given a node all that it missed."""
+        """The log of a broker that has given a node everything that it missed."""
         run = node.client.info("server")["run_id"]
         node.client.hset("gc:owner", mapping={"run": run, "state": "open"})
 
@@ -96,7 +96,7 @@ def test_a_node_with_a_dump_alone_comes_back_with_it(tmp_path: Path) -> None:
         node.kill()
         node.restore(tmp_path / "copy.rdb")
         node.kill()
-        for path in node.folder.glob("appendonly*"):  # as if it had not got so far
+        for path in node.folder.glob("appendonly*"):  # as if it had not got that far
             path.unlink()
         node.start()
         node.until_up()

@@ -1,4 +1,4 @@
-"""Each judge of crawls that begin again can fail; and what a real frontier holds is read."""
+"""Each judge of crawls that begin again can fail; and the data of a real frontier are read."""
 
 from __future__ import annotations
 

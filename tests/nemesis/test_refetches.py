@@ -1,4 +1,4 @@
-"""A second request is found unless a fault may have caused it: by what was leased then."""
+"""A second request is found unless a fault may have caused it, by the leases at that time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.redis_server import RedisServer
 
 GRAPH = Graph(3, 0, 4, 6)
 HOST = site.address(0)
-"""Of node A; the next is of B."""
+"""A place of node A; the next is of B."""
 OTHER = site.address(1)
 
 
@@ -36,7 +36,7 @@ def hit(at: float, n: int, host: str = HOST, status: int = 200) -> Hit:
 
 
 def leases(log: list[Hit], worker: str = "w1") -> Leases:
-    """What is seen where each URL is leased for a second before its request and one after."""
+    """The looks if each URL is leased for a second before its request and after it."""
     found = Leases()
     looks = [(one.arrived + step / 2, one) for one in log for step in range(-2, 3)]
     for at, one in sorted(looks, key=lambda look: look[0]):
@@ -58,7 +58,7 @@ def test_each_url_fetched_twice_with_one_brief_stop_in_between_is_found() -> Non
     (found,) = told(first + again, brief)
     assert found.kind == "refetched"
     assert "200 URLs" in found.text
-    # Those that were leased when it struck are explained, and no others.
+    # Those that were leased at its start are explained, and no others.
     found, many = told(first + again, Harm(50, 51, worker="w1", stroke="stop"))
     assert f" {200 - 13} URLs" in found.text  # leased from 47 to 51, requested from 46 to 52
     assert many.text == "stop: 13 URLs asked for again, at most 5 were leased"
@@ -82,7 +82,7 @@ def test_a_fault_explains_what_it_concerned_alone() -> None:
     assert told(log, Harm(11, 15, worker="w2")) != []
     assert told(log, Harm(31, 40)) != []  # it came after
     assert told(log, Harm(15, 40)) != []  # the URL was settled by then
-    # The second session does not explain that there is one.
+    # The second session does not explain its own existence.
     assert told(log, Harm(28, 40, worker="w1")) != []
 
 
@@ -109,8 +109,8 @@ def test_a_node_that_came_back_older_explains_what_it_has_as_unfinished() -> Non
     place = f"{HOST}/{GRAPH.tag}/p/1"
     assert told(log, Harm(30, 50, ("A",))) != []
     assert told(log, Harm(30, 50, ("A",), held=frozenset({place}))) == []
-    assert told(log, Harm(30, 50, ("A",), held=None)) == []  # nobody knows what it has
-    # It was settled when the copy was made: that it waits there is what has to be explained.
+    assert told(log, Harm(30, 50, ("A",), held=None)) == []  # its data are unknown
+    # It was settled when the copy was made: so something has to explain why it waits there.
     assert told(log, Harm(30, 50, ("A",), held=frozenset({place}), since=20)) != []
     assert told(log, Harm(30, 50, ("B",), held=frozenset({place}))) != []
     assert told(log, Harm(70, 80, ("A",), held=None)) != []
@@ -126,7 +126,7 @@ def test_a_node_that_recovers_may_take_links_that_come_meanwhile_for_new() -> No
     assert told([*log, source], older) == []
     assert told(log, older) != []
     assert told([*log, replace(source, arrived=50)], older) != []
-    assert told([*log, source], replace(older, since=20)) != []  # it knew of it
+    assert told([*log, source], replace(older, since=20)) != []  # it knew it
     assert told([*log, source], replace(older, recovers=False)) != []
 
 

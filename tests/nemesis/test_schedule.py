@@ -1,4 +1,4 @@
-"""A seed says all; what it says survives a file; what is not needed can be taken out."""
+"""A seed determines everything; a schedule survives a file; unneeded events can be removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watch tells an end that is too early from one that is about to be taken back."""
+"""The watch distinguishes an end that is too early from one that is about to be revoked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEEDS = GRAPH.seeds(1, 8000)
 
 
 class Store:
-    """A world that has nothing but a store with one crawl, and a ledger."""
+    """A world with only a store, which has one crawl, and a ledger."""
 
     def __init__(self, state: str) -> None:
         pages = dict.fromkeys(site.reachable(SEEDS), 200)
@@ -52,7 +52,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def kinds(store: Store, clock: list[float], *looks: set[str], limit: int = 0) -> list[str]:
-    """Findings after looks ten seconds apart, at each of which these URLs were missing."""
+    """Return findings after looks ten seconds apart, at each of which these URLs were missing."""
     seen = Watch(cast(World, store), lambda _: None)
     seen.limits["c"] = limit
     for missing in looks:

@@ -1,4 +1,4 @@
-"""Looks at everything every few seconds, and keeps what the checker needs."""
+"""Looks at everything every few seconds, and keeps the data that the checker needs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tests.nemesis.world import NODES, World
 
 EVERY_SECONDS = 2.0
 FULL_EVERY = 5
-"""Each so many looks, crawls that are done are read in full, and what is parked of others."""
+"""After this many looks, done crawls are read in full, and the parked URLs of others."""
 CONFIRM_SECONDS = 6.0
-"""An early end must be seen twice, so long apart, with the same URLs missing."""
+"""An early end must be seen twice, this far apart, with the same URLs missing."""
 
 ENDED = ("done", "resting")
-"""States in which all that is known is settled."""
+"""States in which all known URLs are settled."""
 ENDS = ("finished", "max_pages")
-"""Reasons of ends that a crawl comes to by itself."""
+"""Reasons of ends that a crawl reaches by itself."""
 
 
 class Watch:
-    """A thread. Findings and records may be read when it has stopped, or any time by copies."""
+    """A thread. Findings and records may be read after it has stopped, or at any time as copies."""
 
     def __init__(self, world: World, say: Callable[[str], None]) -> None:
         self.world = world
@@ -74,7 +74,7 @@ class Watch:
                 self._say(f"! the watch: {type(error).__name__}: {error}")
 
     def look(self) -> None:
-        """One round."""
+        """Look at everything once."""
         self.looks += 1
         at = monotonic()
         try:
@@ -117,7 +117,7 @@ class Watch:
                 self.sql_failures += 1
 
     def look_for_early_end(self, crawl: CrawlRow) -> None:
-        """Whether what is announced is so; raises OSError."""
+        """Check whether the announced states are right; raises OSError."""
         began = monotonic()
         calls = self.world.api.calls()
         found = self.world.sql().snapshot(crawl.id)

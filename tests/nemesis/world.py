@@ -1,9 +1,9 @@
 """The whole system under the nemesis: processes, links between them, disks, targets.
 
-Brokers ``b1``, ``b2``; workers ``w1`` … ``w3``; Redis nodes ``A`` and ``B``, of which each has two
-servers, ``A1`` and ``A2``, one a replica of the other; SQL, either a SQLite file or the part
-``sql``. Links are called by their ends, the client first: ``b1-A``, ``w2-b1``, ``w3-sql``, and
-``replica-A`` from a node's replica to its master.
+Brokers ``b1``, ``b2``; workers ``w1`` … ``w3``; Redis nodes ``A`` and ``B``, each with two servers,
+``A1`` and ``A2``, one a replica of the other; SQL, either a SQLite file or the part ``sql``. A link
+is named by its ends, the client first: ``b1-A``, ``w2-b1``, ``w3-sql``, and ``replica-A`` from a
+node's replica to its master.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from tests.support.redis_server import free_port
 BROKERS, WORKERS, NODES = ("b1", "b2"), ("w1", "w2", "w3"), ("A", "B")
 REQUEST_SECONDS = 2.0
 DISK_BYTES = 1 << 30
-"""Of each small disk, in memory, of which as much is taken as is used."""
+"""Size of each small disk, which is in memory and takes only what is used."""
 REDIS_FREE_BYTES = 96 * 1024
-"""What a server at its memory limit has left when it gets there."""
+"""The memory that a server has left at its limit."""
 
 Store = Literal["sqlite", "mysql"]
 
 
 class CannotRun(Exception):
-    """Raised when the world does not come up."""
+    """Raised when the world cannot be started."""
 
 
 class World:
@@ -109,7 +109,7 @@ class World:
         return self.folder / "targets.log"
 
     def _disk(self, name: str) -> Path:
-        """A folder on a small disk of its own, if this machine lets us mount one."""
+        """Return a folder on a small disk of its own, if this machine lets us mount one."""
         place = self.folder / name
         place.mkdir(parents=True, exist_ok=True)
         option = f"size={DISK_BYTES}"
@@ -179,7 +179,7 @@ class World:
         return sql.server.url
 
     def store_url(self) -> str:
-        """For the checker, which no cut concerns."""
+        """A reader of SQL for the checker, which no cut concerns."""
         sql = self.parts.get("sql")
         if isinstance(sql, MariaPart):
             return sql.server.url
@@ -258,13 +258,13 @@ class World:
         client.config_set("maxmemory", used + REDIS_FREE_BYTES)
 
     def roomy(self, node: str) -> None:
-        """No memory limit."""
+        """Remove the memory limit."""
         for part in (self.master(node), self.replica(node)):
             with suppress(redis.RedisError):
                 part.client.config_set("maxmemory", 0)
 
     def fill_disk(self, place: Path) -> None:
-        """Leave no byte on a small disk."""
+        """Leave no free byte on a small disk."""
         try:
             with (place / "ballast").open("wb", buffering=0) as ballast:
                 while True:
@@ -277,18 +277,18 @@ class World:
 
     @staticmethod
     def clear_disk(place: Path) -> None:
-        """Take the ballast away."""
+        """Remove the ballast."""
         for name in ("ballast", "ballast2"):
             (place / name).unlink(missing_ok=True)
 
     @property
     def sqlite(self) -> Path:
-        """The file of the store, if that is SQLite."""
+        """Return the file of the store, if that is SQLite."""
         return self.folder / "store" / "content.sqlite"
 
     @contextmanager
     def sql_locked(self) -> Iterator[None]:
-        """Nobody writes to SQLite meanwhile."""
+        """Let nobody write to SQLite meanwhile."""
         with closing(sqlite3.connect(self.sqlite, timeout=10, isolation_level=None)) as db:
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -298,9 +298,8 @@ class World:
 
     @contextmanager
     def twin(self, name: str) -> Iterator[None]:
-        """Start a worker anew, and at the same moment one from a copy of its folder. Afterwards the
-        copy is stopped, and the right one started again, since the copy may hold its name.
-        """
+        """Start a worker again, and at the same moment one from a copy of its folder. Afterwards
+        the copy is stopped, and the original is started again, since the copy may have its name."""
         part = self.parts[name]
         assert isinstance(part, Product)
         folder = self.folder / f"{name}-twin"
@@ -322,8 +321,8 @@ class World:
             del self._twins[name]
 
     def promote(self, node: str, minority: list[str]) -> tuple[RedisPart, float]:
-        """Make the node's replica its master for all but ``minority``; returns the old master, and
-        when the replica heard of it last.
+        """Make the node's replica its master for all but ``minority``; return the old master, and
+        when the replica heard from it last.
 
         Raises OSError while an earlier promotion has not ended.
         """
@@ -348,7 +347,7 @@ class World:
             return old, heard
 
     def rejoin(self, node: str, old: RedisPart) -> None:
-        """The old master becomes the replica of the present one, and everybody goes there."""
+        """Make the old master the replica of the present one, and lead everybody there."""
         with self._lock:
             old.kill()
             master = self.master(node)
@@ -361,7 +360,7 @@ class World:
             self._promoting.discard(node)
 
     def heal(self) -> None:
-        """Whatever is harmed is mended; twice is once."""
+        """Heal everything that is harmed; this may be done twice."""
         self.links.mend_all()
         for disk in self.disks:
             self.clear_disk(disk)
@@ -373,16 +372,15 @@ class World:
             self.roomy(node)
 
     def revive(self) -> None:
-        """Start what ended by itself."""
+        """Start parts that ended by themselves."""
         for part in list(self.parts.values()):
             if isinstance(part, Product):
                 part.revive()
 
 
 def raise_at_signals() -> None:
-    """SIGTERM and SIGINT raise KeyboardInterrupt in the main thread, once; later ones are ignored
-    while processes are stopped.
-    """
+    """Raise KeyboardInterrupt in the main thread at SIGTERM and SIGINT, once; later signals are
+    ignored while processes are stopped."""
 
     def handler(*_: object) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -394,5 +392,5 @@ def raise_at_signals() -> None:
 
 
 def now() -> float:
-    """Seconds by the clock of the targets' log."""
+    """Return seconds by the clock of the targets' log."""
     return time.monotonic()

@@ -1,4 +1,4 @@
-"""The servers that the acceptance tests of authentication log in to, driven by plain requests."""
+"""The servers of the acceptance tests of authentication, driven by plain requests."""
 
 from __future__ import annotations
 
@@ -111,11 +111,11 @@ def test_client_credentials_open_the_api_and_its_cursor_ends(site: DjangoSite) -
 
 
 def code_tokens(site: DjangoSite) -> dict[str, str]:
-    """The authorization code flow with PKCE, a person saying yes."""
+    """The authorization code flow with PKCE, with a person's consent."""
     session = admin(site)
     verifier = "v" * 64
     digest = hashlib.sha256(verifier.encode()).digest()
-    redirect = "http://127.0.0.1:54321/callback"  # any port, as RFC 8252 has it
+    redirect = "http://127.0.0.1:54321/callback"  # any port, as RFC 8252 says
     query = {
         "response_type": "code",
         "client_id": site.person_id,
@@ -160,7 +160,7 @@ def test_a_refresh_token_is_good_once(site: DjangoSite) -> None:
     second = refreshed(site, first["refresh_token"]).json()
     assert second["access_token"] != first["access_token"]
     assert refreshed(site, first["refresh_token"]).json()["error"] == "invalid_grant"
-    # Its second use gave away that it was stolen: the whole family is void.
+    # Its second use showed that it was stolen: the whole family becomes invalid.
     assert refreshed(site, second["refresh_token"]).json()["error"] == "invalid_grant"
 
 

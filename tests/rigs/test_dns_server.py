@@ -1,4 +1,4 @@
-"""The name server that tests of look-ups stand on, asked by dnspython's own client."""
+"""The name server for tests of look-ups, queried by dnspython's own client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Redis whose clock can be set goes on running when it jumps."""
+"""The Redis whose clock can be set goes on running when the clock jumps."""
 
 from __future__ import annotations
 

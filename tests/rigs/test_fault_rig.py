@@ -1,4 +1,4 @@
-"""The rig of ``make faults`` fails what it should: harm at nothing, loss, haste, an early end."""
+"""The rig of ``make faults`` finds its errors: harm to nothing, loss, haste, an early end."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_blow_at_too_little_fails(tmp_path: Path) -> None:
 
 
 def test_a_lost_page_and_an_end_before_it_was_stored_fail(tmp_path: Path) -> None:
-    """What a crawler that forgets a page would leave: the page's row is taken away."""
+    """The result of a crawler that forgets a page: the page's row is deleted."""
 
     def forget(rig: Rig) -> None:
         _one_blow(rig)
@@ -67,7 +67,7 @@ def test_a_lost_page_and_an_end_before_it_was_stored_fail(tmp_path: Path) -> Non
 
 
 def test_a_request_that_follows_the_end_too_soon_fails_thrice(tmp_path: Path) -> None:
-    """Asked again, so soon that the host's delay is not kept, and after the end."""
+    """A second request, so soon that it breaks the host's delay, and after the end."""
 
     def ask_again(rig: Rig) -> None:
         _one_blow(rig)

@@ -1,4 +1,5 @@
-"""The rows of what a crawl finds by itself fail what is parked wrongly, or not any more."""
+"""The rows about URLs that a crawl finds by itself fail if URLs are parked wrongly, or no longer
+parked."""
 
 from __future__ import annotations
 

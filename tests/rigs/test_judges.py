@@ -61,7 +61,7 @@ def test_the_log_holds_arrival_and_end_of_overlapping_requests() -> None:
 
     with SiteServer(site, ("127.0.0.2", "127.0.0.3")) as server:
         fetches = [gevent.spawn(http_fetch(), server.url("/slow", "127.0.0.2"))]
-        gevent.sleep(0.05)  # it has arrived when the next one leaves
+        gevent.sleep(0.05)  # it has arrived when the next one is sent
         fetches += [
             gevent.spawn(http_fetch(), server.url("/", address))
             for address in ("127.0.0.2", "127.0.0.3")

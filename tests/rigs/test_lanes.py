@@ -1,4 +1,4 @@
-"""The tests run side by side: each once, and what goes wrong is told."""
+"""The tests run side by side: each once, and errors are reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.system import wait_until
 from tests.support.worker_process import alive
 
 NOT_GIVEN = ("CI", "BUILD_NUMBER", "TESTS_LONG")
-"""With one of the first two pytest cuts no message short; with the last nothing is forgiven."""
+"""With one of the first two, pytest cuts no message short; with the last, nothing is forgiven."""
 
 
 class Checkout:
@@ -45,7 +45,7 @@ class Checkout:
             | more
             | {
                 "PYTHONPATH": f"{ROOT}{os.pathsep}{self.folder}",
-                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # they need a second to be loaded
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # loading them takes a second
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""The search for secrets finds what is planted, wherever and however it is hidden."""
+"""The search for secrets finds planted ones, wherever and however they are hidden."""
 
 from __future__ import annotations
 

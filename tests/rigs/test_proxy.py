@@ -1,4 +1,4 @@
-"""The proxies of the fault rig do to traffic what they say, and nothing else."""
+"""The proxies of the fault rig do to traffic what they promise, and nothing else."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_target_that_refuses_is_refused_to_the_client() -> None:
 
 
 class _Counting:
-    """Answers a body with itself and which of its copies it was."""
+    """Answers a body with the body itself and the number of its copy."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []

@@ -1,4 +1,4 @@
-"""The synthetic web of ``make faults`` is what it says, and its log tells what happened."""
+"""The synthetic web of ``make faults`` has the promised pages, and its log shows what happened."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from tests.support.web import ABANDONED, Web, WebSpec
 
 def test_exactly_the_expected_pages_can_be_reached_from_the_first(tmp_path: Path) -> None:
     with Web(WebSpec(hosts=7, pages=300), tmp_path / "log") as web:
-        hosts = [web.url(page) for page in range(7)]  # the walk stays on the hosts it starts at
+        hosts = [
+            web.url(page) for page in range(7)
+        ]  # the walk stays on the hosts at which it starts
         found = walk(hosts, http_fetch(), agent="walk")
         all_of_them = 300 + len(hosts)  # a robots.txt each
         wait_until(lambda: web.requests() == all_of_them, 5, "the requests are in the log")

@@ -1,4 +1,4 @@
-"""The import contracts in pyproject.toml, tried by breaking each of them."""
+"""The import contracts in pyproject.toml: each is tested by breaking it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def contracts() -> list[Contract]:
 
 
 def broken(graph: grimp.ImportGraph) -> set[str]:
-    """The first words of the contracts that do not hold."""
+    """Return the first words of the contracts that do not hold."""
     kept = {one.name: one.check(deepcopy(graph), verbose=False).kept for one in contracts()}
     return {name.split(":")[0] for name, holds in kept.items() if not holds}
 

@@ -1,4 +1,4 @@
-"""What a reader may count on: short folders, short modules, a docstring for each public name."""
+"""Rules that help a reader: short folders, short modules, a docstring for each public name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATH = re.compile(
 
 
 def modules(*kinds: str) -> list[Path]:
-    """Files of the folders, by the ends of their names, from the root."""
+    """Return files of the folders, by the ends of their names, from the root."""
     return sorted(
         path.relative_to(ROOT)
         for folder in FOLDERS
@@ -39,7 +39,7 @@ def modules(*kinds: str) -> list[Path]:
 
 
 def undocumented(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[str]:
-    """Public classes, functions and methods that have no docstring."""
+    """Return public classes, functions and methods that have no docstring."""
     for one in node.body:
         if not isinstance(one, (ast.ClassDef, ast.FunctionDef)) or one.name.startswith("_"):
             continue

@@ -1,4 +1,4 @@
-"""Events in logs have one form: words of lower case, joined by underscores."""
+"""Events in logs have one form: words in lower case, joined by underscores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVENT = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
 
 
 def events(source: str) -> list[str]:
-    """The literal first argument of each call of a logger."""
+    """Return the literal first argument of each call of a logger."""
     return [
         call.args[0].value
         for call in ast.walk(ast.parse(source))

@@ -1,4 +1,4 @@
-"""The targets of make: each is defined once, and each that a text names is there."""
+"""The targets of make: each is defined once, and each one that a text names exists."""
 
 from __future__ import annotations
 

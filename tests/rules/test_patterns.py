@@ -1,4 +1,4 @@
-"""Regular expressions mean the same to every Python that the project runs on."""
+"""Regular expressions mean the same in every Python version that the project supports."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)(?:[*+?]|\{\d+(?:,\d*)?\})\+")
 
 
 _PERHAPS = re.compile(r"[*+?}][\s\"'rRbBfFuU\\]*\+")
-"""What a source has somewhere that has such a group, be it in two texts side by side: to parse all
-others takes seconds."""
+"""Texts that occur in each source with such a group, even if it is split over two literals: parsing
+all other sources takes seconds."""
 
 
 def possessive_groups(source: str) -> Iterator[str]:
-    """Texts of a module that have a possessive group."""
+    """Return texts of a module that have a possessive group."""
     if not _PERHAPS.search(source):
         return
     for node in ast.walk(ast.parse(source)):

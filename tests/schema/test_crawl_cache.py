@@ -1,4 +1,4 @@
-"""What is used stays; the rest goes by time and by number."""
+"""Entries in use stay; the others are dropped by time and by number."""
 
 from __future__ import annotations
 

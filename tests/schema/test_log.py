@@ -1,4 +1,4 @@
-"""Logs, where they cannot be written."""
+"""Logs that cannot be written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person meets while a process imports: Ctrl-C, and a package that is not there."""
+"""Events while a process imports: Ctrl-C, and a package that is missing."""
 
 from __future__ import annotations
 

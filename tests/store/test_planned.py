@@ -1,4 +1,4 @@
-"""When a page is asked for next, by what was found of it: no store, no clock."""
+"""When a page is asked for next, by the last result: without store and clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def seen(at_ms: int, found: Literal["page", "gone", "excluded", "failed"] = "pag
 
 
 def after(row: Row | None, one: Observation, started_s: int = 1000, every_s: int = DAY) -> Row:
-    """The row then, be it as before."""
+    """Return the row after a result, whatever it was before."""
     plans = {1: Plan(started_s, every_s, 9)}
     changed = settle([one], {KEY: row} if row else {}, plans, 1).changed
     found = changed[0] if changed else row

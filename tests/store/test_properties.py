@@ -1,4 +1,4 @@
-"""Any order and any repetition of commits ends in the same rows, and no link is ever lost."""
+"""Any order and any repetition of commits leads to the same rows, and no link is lost."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def records(draw: st.DrawFn) -> Record:
 
 
 def _text(moment: int) -> str:
-    """Not the same of all that have the same body, and not told apart by it."""
+    """Return a text; pages with the same body may have different ones."""
     return "text" * (moment % 3)
 
 
@@ -44,7 +44,7 @@ commits = st.lists(st.lists(records(), max_size=6), max_size=6)
 
 
 class Model:
-    """What must be there after ``written``, in whatever order it came."""
+    """Return what must be there after ``written``, in any order."""
 
     def __init__(self, written: Sequence[Record]) -> None:
         self.pages: dict[int, int] = {}
@@ -66,7 +66,7 @@ class Model:
             if record.state != "parked" and at_ms > self.pages.get(number, -1):
                 self.finals[number] = max(at_ms, self.finals.get(number, 0))
         known = self.finals.keys() | self.pages.keys()
-        for record in finals:  # that it is parked says nothing beside what else is known
+        for record in finals:  # the state parked counts least of all states
             if record.state == "parked" and record.fingerprint not in known:
                 newest = max(record.at_ms, self.finals.get(record.fingerprint, 0))
                 self.finals[record.fingerprint] = newest

@@ -1,4 +1,4 @@
-"""What is dropped from a store by itself: nothing that a recovery needs, and enough."""
+"""The rows that a store drops by itself: none that a recovery needs, and enough of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BEGIN_MS = start_ms(month_of(1_900_000_000_000))
 
 @pytest.fixture(params=["sqlite", "mysql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of an empty store of either kind."""
+    """A rig over an empty store of either kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'c.sqlite'}"
     asked: Topology = request.getfixturevalue("topology")
@@ -65,7 +65,7 @@ def rig(tmp_path: Path, url: str) -> Iterator[Kept]:
 
 
 def fill(rig: Kept) -> None:
-    """URLs in every state, and batches of which some are needed no more."""
+    """URLs in every state, and batches, some of which are no longer needed."""
     rig.seed("h.example/")
     rig.seed("h.example/gone", "h.example/dead")
     rig.seed("h.example/fetched", "h.example/waiting")
@@ -128,7 +128,7 @@ def test_a_redis_that_came_back_older_is_given_the_same_whether_or_not_something
         drop(rig)
     rig.put_back(older)
     rig.refilled()
-    # What was forced in the window is queued again, though it was fetched since.
+    # URLs that were forced in the window are queued again, although they were fetched since.
     found = {*WAITING, "h.example/before", "h.example/fetched"}
     assert set(rig.waiting()) == found
 
@@ -176,7 +176,7 @@ def test_a_crawl_that_fetches_its_pages_again_and_again_stops_growing(
     counts = store.counts(crawl)
     service.duties.stop()
     store.close()
-    third = len(sizes) // 3  # 100 days, after which the oldest of all have gone
+    third = len(sizes) // 3  # 100 days; after that the oldest are gone
     assert (
         max(sizes[2 * third :])
         <= max(sizes[third : 2 * third])

@@ -26,7 +26,7 @@ from tests.support.system import System, wait_until
 PAGES, FEW_PAGES = 600, 150
 EVERY_SECONDS = 3
 LEAST_ON_WAY = 60
-"""At least so many pages are queued when the fault happens."""
+"""At least this many pages are queued when the fault happens."""
 LEASED = 64
 """Tasks that one worker process holds of one host at most: two sessions, while one closes."""
 

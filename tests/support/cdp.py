@@ -25,7 +25,7 @@ from gevent.os import make_nonblocking, nb_read, nb_write
 
 PROGRAMS = ("chromium-headless-shell", "chrome-headless-shell", "chromium")
 SECONDS = 20.0
-"""For an answer, and for what is waited for on a page."""
+"""The longest wait for an answer, and for a change on a page."""
 FLAGS = (
     "--remote-debugging-pipe", "--no-first-run", "--disable-gpu", "--disable-quic",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",

@@ -8,7 +8,7 @@ from greencrawl.schema.errors import Unavailable
 
 
 class CutStore:
-    """Passes calls to ``store`` while ``cut`` is false; otherwise every call of a method raises
+    """It passes calls to ``store`` while ``cut`` is false; otherwise every call of a method raises
     Unavailable."""
 
     def __init__(self, store: Any) -> None:

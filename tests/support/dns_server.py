@@ -32,18 +32,20 @@ _TRIES = 100
 
 @dataclass(frozen=True)
 class Zone:
-    """What the names at and under one name are, and how the server answers for them.
+    """The names at and below one name, and how the server answers for them.
 
-    ``addresses`` are those of each name; a mapping says those of some, and no others exist, while
-    one without any exists and has none. ``aliases`` are CNAMEs, which are followed into other
-    zones. Negative answers carry a SOA with ``negative_ttl``, or none where that is None.
+    ``addresses`` are those of each name; a mapping gives those of some names, and no other names
+    exist; a name with no addresses exists but has none. ``aliases`` are CNAMEs, which the server
+    follows into other zones. Negative answers carry a SOA with ``negative_ttl``, or none if that is
+    None.
 
-    ``delay``: seconds before each answer. ``silent``: none at all, or none about the types of
-    ``silent_for``; those of ``missing_for`` have NXDOMAIN. ``rcode``: this instead of records.
-    ``truncated``: the whole answer by TCP only. ``without_edns``: FORMERR to whoever uses EDNS;
-    ``drops_edns``: nothing to him.
-    ``forged``: before each UDP answer come some that nobody asked for, with these addresses: under
-    another id, and to another question.
+    ``delay``: seconds before each answer. ``silent``: it does not answer at all; ``silent_for``: it
+    does not answer about these types; ``missing_for``: it answers NXDOMAIN about these. ``rcode``:
+    this instead of records. ``truncated``: the whole answer comes only by TCP. ``without_edns``: it
+    answers FORMERR to queries with EDNS; ``drops_edns``: it does not answer them.
+
+    ``forged``: before each UDP answer it sends some that nobody asked for, with these addresses:
+    one with another id, and one to another question.
     """
 
     addresses: tuple[str, ...] | Names = ()
@@ -62,12 +64,12 @@ class Zone:
 
 
 class DnsServer:
-    """Answers for ``zones``, which may be changed while it runs; a context manager.
+    """It answers for ``zones``, which may change while it runs; use it as a context manager.
 
-    A name belongs to the zone with the longest name that it ends with, "" being the root; what is
-    in no zone is REFUSED. ``address`` is what ``GREENCRAWL_DNS_SERVERS`` takes. ``asked`` has each
-    question in order, as ``name type``; ``by_tcp`` those that came by TCP. ``waiting`` counts, by
-    zone, the questions that wait for their answer now, and ``most_waiting`` the most so far.
+    A name belongs to the zone with the longest name that it ends with, "" being the root; a name in
+    no zone is REFUSED. ``address`` is the value for ``GREENCRAWL_DNS_SERVERS``. ``asked`` has each
+    question in order, as ``name type``; ``by_tcp`` has those that came by TCP. ``waiting`` counts,
+    by zone, the questions that wait for their answer now, and ``most_waiting`` the most so far.
     """
 
     def __init__(self, zones: Mapping[str, Zone], *, host: str = "127.0.0.1") -> None:
@@ -211,7 +213,7 @@ class DnsServer:
 
 
 def _both(host: str) -> tuple[socket.socket, socket.socket]:
-    """Sockets for datagrams and for connections, at one free port."""
+    """Open sockets for datagrams and for connections at one free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for _ in range(_TRIES):
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -237,7 +239,7 @@ def _rendered(query: dns.message.Message, rcode: dns.rcode.Rcode, by_tcp: bool) 
 
 
 def _wire(answer: dns.message.Message, query: dns.message.Message, by_tcp: bool) -> bytes:
-    """The answer's bytes; by UDP without records, and marked, where they are too many."""
+    """Return the answer's bytes; if they are too many for UDP, without records and marked."""
     wire = answer.to_wire(max_size=65_535)
     most = max(query.payload, _PLAIN_UDP) if query.edns >= 0 else _PLAIN_UDP
     if by_tcp or len(wire) <= most:
@@ -248,7 +250,7 @@ def _wire(answer: dns.message.Message, query: dns.message.Message, by_tcp: bool)
 
 
 def _forged(query: dns.message.Message, name: str, addresses: tuple[str, ...]) -> list[bytes]:
-    """Answers with ``addresses`` that do not belong to the query."""
+    """Return answers with ``addresses`` that do not belong to the query."""
     if not addresses:
         return []
     made = []

@@ -1,5 +1,5 @@
-"""The rules that hold after each step of the state machine of duties, whoever stands still or
-dies."""
+"""The rules that hold after each step of the state machine of duties, whatever process stands still
+or dies."""
 
 from __future__ import annotations
 
@@ -76,8 +76,7 @@ class Laws:
         return self.logged(crawl) - {url for (url,) in self.sql.execute(sql, (crawl,))}
 
     def coming(self, crawl: int) -> set[str]:
-        """Return the links of pages that are just being settled: the sender of these opens the
-        crawl."""
+        """Return the links of pages that are just being settled: their sender opens the crawl."""
         found = set()
         for task in self.pace.living():
             if isinstance(task.owner, tuple) and task.owner[0].crawl == crawl:

@@ -60,10 +60,10 @@ ROUNDS = 30
 STEPS = st.sampled_from([999, 999, 1, 2, 3, 5, 8])
 COUNTS = st.sampled_from([1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 11])
 BETWEEN = st.sampled_from([*[{"set_state"}] * 3, {"redis"}])
-"""Calls before which something happens, in a process that finds crawls finished."""
+"""Something happens before these calls, in a process that finds crawls finished."""
 LATE = st.sampled_from([999, 999, 999, 2, 3])
 WHICH = st.integers(0, 41)
-"""An index into anything; drawn in this way, drawn values do not depend on what happened."""
+"""An index into anything; drawn like this, values do not depend on what happened."""
 EITHER = st.sampled_from([0, 1])
 
 
@@ -78,7 +78,7 @@ def seeds_of(which: int, count: int) -> list[Admission]:
 
 
 class World(Laws, RuleBasedStateMachine):
-    """Three crawls, two brokers and workers on two nodes; a cut link is a breaker that is open."""
+    """Three crawls, and two brokers and workers on two nodes; a cut link is an open breaker."""
 
     servers: ClassVar[list[RedisServer]]
     pace: ClassVar[Pace]
@@ -106,7 +106,7 @@ class World(Laws, RuleBasedStateMachine):
         for node in self.workers.nodes:
             self.pace.node(node)
         self.said: list[Crawl] = []
-        """Rows of crawls, as some process has read them."""
+        """The rows of crawls that some process has read."""
         self.spread: dict[int, int] = {}
         """Crawl → the latest version of which some process has told all partitions."""
         self.holders = {}
@@ -118,12 +118,12 @@ class World(Laws, RuleBasedStateMachine):
             self.make(name)
         self.held: list[Session] = []
         self.deadlines: dict[str, float] = {}
-        """Token → the time from which on its worker treats its results as late."""
+        """Token → the time after which its worker treats its results as late."""
         self.given: set[Key] = set()
         """Seeds that were acknowledged."""
         self.paused: set[int] = set()
         self.stopped: set[int] = set()
-        """Crawls that a person has stopped, and that were neither resumed nor seeded since."""
+        """Crawls that a person has stopped, and that nobody has resumed or seeded since."""
         self.note_seeds()
         self.versions: dict[tuple[int, int], int] = {}
         self.tokens = self.moment = 0
@@ -198,9 +198,11 @@ class World(Laws, RuleBasedStateMachine):
     # -- duties
 
     def kill(self, task: Paced) -> None:
-        """But not who was late after all to store a page, which it did not know when it began to.
+        """Kill a process, but let it finish first if it stores a page too late, which it did not
+        know when it began.
 
-        Another may have fetched the URL since, to another end, and nobody comes for it again.
+        Another process may have fetched the URL since, with another result, and nobody comes for it
+        again.
         """
         if isinstance(task.owner, tuple) and not self.is_current(*task.owner):
             self.mend_links()

@@ -1,4 +1,4 @@
-"""How much is tried in tests that could go on for ever: little by day, much in ``make nightly``."""
+"""How much tests try that could go on for ever: little by day, much in ``make nightly``."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ T = TypeVar("T")
 LONG = os.environ.get("TESTS_LONG") == "1"
 
 by_night = pytest.mark.skipif(not LONG, reason="tried in `make nightly`")
-"""Marks a test that is nearly covered by others by day."""
+"""It marks a test that others nearly cover by day."""
 
 
 def examples(by_day: int, by_night: int) -> int:
-    """Return on how many examples a property is tried: by day the same in each run, by night
+    """Return the number of examples for a property: by day the same ones in each run, by night
     others."""
     return by_night if LONG else by_day
 

@@ -48,9 +48,9 @@ class ClockedRedis(RedisServer):
         return super().start()
 
     def set_clock(self, offset_seconds: float) -> None:
-        """Let its wall clock be wrong by so much; return once the server shows it.
+        """Let its wall clock be wrong by this much; return when the server shows it.
 
-        Raises AssertionError if it does not within a few seconds.
+        Raises AssertionError if the server does not show it within a few seconds.
         """
         self._write(offset_seconds)
         until = time.monotonic() + 5 * CACHE_SECONDS

@@ -162,7 +162,7 @@ class Result:
 class Rig:
     """The parts under one fault: ``web``, ``redis``, ``system``. ``notes`` go into the result.
 
-    ``settings`` are what the processes run with, beside what ``System`` sets.
+    ``settings`` are settings of the processes, in addition to those of ``System``.
     """
 
     def __init__(self, fault: Fault, folder: Path, say: Say = print) -> None:
@@ -226,8 +226,8 @@ class Rig:
     def until_at_stake(
         self, times: float = 1.5, after: float | None = None, seconds: float = 60
     ) -> None:
-        """Wait until what :class:`Fault` says of ``after`` and ``least_leases`` holds: with
-        ``times`` so many leases, where some will be gone when the blow falls. A quarter of them
+        """Wait until ``after`` and ``least_leases`` of the :class:`Fault` are reached, with
+        ``times`` as many leases, because some will be gone when the blow falls. A quarter of them
         must not be in SQL, for the same reason.
         """
         pages = (self.fault.after if after is None else after) * self.fault.web.pages

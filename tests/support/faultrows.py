@@ -25,7 +25,7 @@ from tests.support.system import STOP_SECONDS, wait_until
 from tests.support.web import WebSpec
 
 LONG_LEASE = {"lease_seconds": "60", "request_seconds": "1"}
-"""Longer than the rows take: a host that is free before this did not wait for a lease."""
+"""This is longer than the rows take: a host that is free earlier did not wait for a lease."""
 QUICK = 5000
 """Number of pages with a smaller web."""
 

@@ -181,8 +181,8 @@ QUICK_REQUISITES = replace(
 
 LEAST_PARKED = 100
 KEPT = 0.75
-"""Share of the parked URLs that must be kept, at least, after Redis lost them; a page that was
-asked for meanwhile stays."""
+"""At least this share of the parked URLs must be kept after Redis lost them; a page that was
+fetched meanwhile stays."""
 
 
 class Trapped:

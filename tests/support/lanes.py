@@ -11,9 +11,9 @@ threads, and is ended.
 
 However it ends, all processes that came of it have ended: servers in sessions of their own, too.
 
-So much runs at once that a test may fail by that alone. Where one or two failed, each is run three
-times more with nothing beside it, once of these after the others of its file: one that passes then
-is told as unstable, and does not fail the run. It is to be mended. By night none is forgiven.
+A test may fail only because so much runs at once. If one or two failed, each runs three times more
+with nothing beside it, once of these after the others of its file: a test that passes then is
+reported as unstable, and does not fail the run. Somebody has to fix it. By night none is forgiven.
 
 ``--weigh`` writes how long each file took to tests/weights.json: by that they are ordered.
 """
@@ -48,7 +48,7 @@ SLOWEST = 15
 MESSAGE_LINES, LINE_LETTERS = 8, 300
 """The end of a failure's message that is shown at the end of the run."""
 FORGIVEN = 0 if LONG else 2
-"""So many tests may have failed, if they pass when they run alone."""
+"""This many tests may fail, if they pass when they run alone."""
 STUCK_SIGNALS = (SHOW, signal.SIGABRT, signal.SIGKILL)
 """Signals for the process of a stuck test, one after the other: its state goes to its log."""
 STUCK_STEP_SECONDS = 5.0

@@ -70,7 +70,7 @@ def leaks(secrets: Iterable[str], places: Iterable[Place]) -> list[str]:
 
 def told(system: System, crawl: str, urls: Sequence[str]) -> Iterator[Place]:
     """Yield the running broker's answers to every GET, the output of commands, and the command
-    lines of the processes; ``urls`` are some of the crawl's."""
+    lines of the processes; ``urls`` are some URLs of the crawl."""
     hosts = {url.split("/")[2] for url in urls}
     paths = ["/metrics", "/openapi.json", "/healthz", "/readyz", "/v1/stats", "/v1/crawls"]
     paths += [f"/v1/crawls/{crawl}", f"/v1/stats?crawl={crawl}", f"/v1/dead?crawl={crawl}"]

@@ -48,8 +48,7 @@ ADDRESSES = {"basic": "127.0.0.3", "MD5": "127.0.0.4", "SHA-256": "127.0.0.5"}
 
 class Lighttpd:
     """A context manager. Serves ``pages`` files, ``/1.html`` … linked from ``/``, on one port of
-    the :data:`ADDRESSES`, each asking for the same name and password in its own way.
-    """
+    the :data:`ADDRESSES`; each address asks for the same name and password in its own way."""
 
     def __init__(self, folder: Path, pages: int = 20) -> None:
         self.folder = folder
@@ -136,7 +135,7 @@ class Lighttpd:
         return f"http://{ADDRESSES[way]}:{self.port}{path}"
 
     def answers(self, way: str) -> list[tuple[str, int, str]]:
-        """(path, status, user or "") of each request that the log holds of one way."""
+        """Return (path, status, user or "") of each request in the log to one address."""
         lines = (self.folder / "access.log").read_text().splitlines()
         found = (line.split(" ", 5) for line in lines)
         return [
@@ -146,7 +145,8 @@ class Lighttpd:
         ]
 
     def digests(self, way: str) -> list[dict[str, str]]:
-        """The fields of each Authorization header of Digest that came, in the log's order."""
+        """Return the fields of each Authorization header of Digest that came, in the log's
+        order."""
         lines = (self.folder / "access.log").read_text().splitlines()
         headers = (line.split(" ", 5)[5] for line in lines if line.startswith(ADDRESSES[way]))
         return [

@@ -1,6 +1,6 @@
-"""An OAuth 1.0a provider (RFC 5849) on oauthlib's server side, with pages behind its signatures.
+"""An OAuth 1.0a provider (RFC 5849) with oauthlib's server side, and pages behind its signatures.
 
-Runs in the caller's gevent hub, as ``site_server`` does, on gevent's WSGI server.
+It runs in the caller's gevent hub, as ``site_server`` does, on gevent's WSGI server.
 """
 
 from __future__ import annotations

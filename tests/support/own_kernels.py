@@ -66,28 +66,28 @@ class Asking(Kernel):
 
 
 class Nameless(Kernel):
-    """It has no name."""
+    """A kernel without a name."""
 
 
 class Greedy(Kernel):
-    """It has the name of the default kernel."""
+    """A kernel with the name of the default kernel."""
 
     name = "http"
 
 
 class Twin(Plain):
-    """It has the name of another."""
+    """A kernel with the name of another."""
 
 
 class Unmade(Plain):
-    """It cannot be made."""
+    """A kernel that cannot be made."""
 
     def __init__(self) -> None:
         raise OSError("no browser here")
 
 
 class Narrow:
-    """Its ``read`` takes too little, and ``fetch`` is not there."""
+    """A kernel whose ``read`` takes too few arguments, and without ``fetch``."""
 
     name = "narrow"
 

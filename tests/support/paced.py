@@ -58,7 +58,7 @@ class Paced:
         self._go.clear()
 
     def step(self, steps: int) -> bool:
-        """Let up to so many calls run; return True when it has ended. Raises its exception."""
+        """Let up to this many calls run; return True when it has ended. Raises its exception."""
         for _ in range(steps):
             self._wait()
             if self.over:

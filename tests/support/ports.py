@@ -15,12 +15,12 @@ PORTS = range(10_000, 32_000)
 """Below the ports of outgoing connections: a port that is free now stays free."""
 KEPT = 100
 _UNUSABLE = BAD_PORTS | SERVICE_PORTS
-"""Nothing is fetched from these."""
+"""No page is fetched from these ports."""
 
 _tokens: deque[socket.socket] = deque()
-"""Of the last ports given out: UDP sockets of the same number, which nothing else uses. Another
-test process passes over such a port although its server does not listen yet, or is down just now.
-"""
+"""The last ports given out. Each is held by a UDP socket of the same number, which nothing else
+uses. So another test process passes over such a port even while its server does not listen yet, or
+is down."""
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,6 +1,6 @@
 """The world of the state machine of recovery: two brokers and two workers on one Redis and a store.
 
-Each process goes one call at a time (``tests/support/paced.py``). :meth:`World.holds` is looked at
+Each process goes one call at a time (``tests/support/paced.py``). :meth:`World.holds` is checked
 after each rule; at the end :meth:`World.heal` heals everything.
 """
 
@@ -74,7 +74,7 @@ NEAR_MS = 150.0
 
 
 WHICH = st.integers(0, 41)
-"""An index into anything; drawn in this way, drawn values do not depend on what happened."""
+"""An index into anything; drawn like this, values do not depend on what happened."""
 
 
 def some(things: Sequence[T], which: int) -> list[T]:
@@ -153,7 +153,7 @@ def calendar_now(at: Broker) -> None:
 
 
 class Unrested(PacedStore):
-    """Makes no crawl begin again by itself: a rule decides when."""
+    """It lets no crawl begin again by itself: a rule decides when."""
 
     def rest(self, crawl: int, every_ms: int, *, version: int) -> Crawl:
         self._pace.gate("rest")
@@ -192,7 +192,7 @@ class World(Laws, RuleBasedStateMachine):
             crawl = self.store.put_crawl(f"crawl{number}", options, HOSTS)
             self.brokers[0].frontier.put_crawl(crawl)
         self.said: list[Crawl] = list(self.store.crawls())
-        """Rows of crawls, as some process has read them."""
+        """The rows of crawls that some process has read."""
         self.paused: set[int] = set()
         self.held: list[Held] = []
         self.sent: list[Any] = []
@@ -231,10 +231,11 @@ class World(Laws, RuleBasedStateMachine):
         return task
 
     def kill(self, task: Paced) -> None:
-        """But not who is late to store a page, by a session that the node holds no more.
+        """Kill a process, but let it finish first if it stores a page by a session that the node no
+        longer holds.
 
-        Another may have fetched the URL since, to another end, and nobody comes for it again: what
-        such a worker stores is owed its links (``Commit.owes``), which nobody pays here.
+        Another process may have fetched the URL since, with another result, and nobody comes for it
+        again: the late page has a debt of links (``Commit.owes``), which nobody pays here.
         """
         if isinstance(task.owner, tuple) and not self.is_current(*task.owner):
             self.reopened(0)
@@ -438,7 +439,7 @@ class World(Laws, RuleBasedStateMachine):
         return dump(self.raw), rows
 
     def begin_period(self, days: int) -> None:
-        """Begin the next period of a crawl, whatever is still to do in the one before."""
+        """Begin the next period of a crawl, even if the last one is not finished."""
         self.period += days * 86_400 + 1
         sql = (
             "INSERT INTO periods (crawl, number, started_ms) SELECT :crawl, "
@@ -507,11 +508,11 @@ class World(Laws, RuleBasedStateMachine):
         self.move_clock(seconds * 1000, silent=not heard)
 
     def move_clock(self, ms: float, *, silent: bool) -> None:
-        """As if Redis' TIME went on by so much since the last script.
+        """Act as if Redis' TIME had gone on by this much since the last script.
 
-        Scripts know of time only TIME + ``offset`` and TIME − ``used`` (``lua/shared/clock.lua``),
-        so TIME need not be touched: adding to ``offset`` and, if no broker was heard meanwhile,
-        taking from ``used`` gives both the values that they would have.
+        Scripts use only TIME + ``offset`` and TIME − ``used`` (``lua/shared/clock.lua``), so TIME
+        itself need not change: ``offset`` is raised and, if no broker was heard meanwhile, ``used``
+        is lowered.
         """
         if not self.plain.exists(keys.OWNER):
             return

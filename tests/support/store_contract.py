@@ -95,7 +95,7 @@ def wait_ms(moment: int) -> None:
 
 
 def shift_duty(store: Store, name: str, seconds: float) -> None:
-    """Move the end of a duty, as if so much time had passed, or the clock been set."""
+    """Move the end of a duty, as if this much time had passed, or as if the clock had been set."""
     sql = "UPDATE duties SET until_ms = until_ms + {} WHERE name = {}"
     values = (round(seconds * 1000), name)
     if isinstance(store, SqliteStore):

@@ -67,7 +67,7 @@ class ParkedContract:
     def test_a_parked_url_gives_way_to_its_page_and_to_any_other_final_state(
         self, store: Store, crawl: int, at_ms: int, first: bool
     ) -> None:
-        """It was asked for before, or after: a Redis that came back older leases it once more."""
+        """It was requested before, or after: a Redis that came back older leases it once more."""
         park = Commit(finals=[parked(crawl, n, at_ms=at_ms) for n in range(3)])
         known = Commit([page(crawl, 0, 1000)], finals=[final(crawl, 1, 1000, "gone")])
         for work in (park, known) if first else (known, park):

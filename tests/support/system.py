@@ -35,11 +35,11 @@ MOST_SECONDS = 0.2
 def wait_until(
     holds: Callable[[], object], seconds: float, what: str, every: float = 0.02
 ) -> float:
-    """Wait until ``holds()`` is true; returns the seconds it took. Raises AssertionError after
-    ``seconds``, saying ``what`` did not happen.
+    """Wait until ``holds()`` is true; return the seconds that it took. Raises AssertionError after
+    ``seconds``; it says that ``what`` did not happen.
 
-    It looks ``every`` so many seconds, and less often the longer it waits: most looks are calls of
-    a broker, which took more CPU than what was waited for.
+    It looks after ``every`` seconds, and less often the longer it waits: most looks are calls of a
+    broker, and once they took more CPU than the event itself.
     """
     began = time.monotonic()
     while not holds():

@@ -328,7 +328,7 @@ def _unauthorized() -> Reply:
 
 
 def too_fast(seconds: int) -> Reply:
-    """Set a rate limit that ends in so many seconds."""
+    """Set a rate limit that ends in this many seconds."""
     until = str(round(time.time()) + seconds)
     body = {"errors": [{"code": 88, "message": "Rate limit exceeded"}]}
     made = reply(429, body)

@@ -44,7 +44,7 @@ ABANDONED = 0
 
 @dataclass(frozen=True)
 class WebSpec:
-    """What is served. Durations in seconds.
+    """The parts of the web that is served. Durations in seconds.
 
     ``hosts`` × some pages make ``pages`` in all. Every answer but robots.txt (404) comes after
     ``answer_seconds``, or what ``slow`` says for a page number. ``titles`` are of single pages
@@ -53,8 +53,8 @@ class WebSpec:
 
     ``sitemaps`` files list all pages, which then link to nothing; the first host's robots.txt names
     an index of them, and each answers after ``sitemap_seconds``. With ``requisites`` pages need
-    images, styles and fonts. Each host has so many ``traps``, which its first page leads to, and
-    its pages say something then (``tests.support.webfiles``).
+    images, styles and fonts. Each host has this many ``traps``; its first page links to them, and
+    then its pages have texts (``tests.support.webfiles``).
     """
 
     hosts: int = 100
@@ -130,8 +130,8 @@ class Web:
             self._process.wait()
 
     def throttle(self, hosts: Iterable[int], retry_after: int, requests: int = 1) -> None:
-        """From now on answer the next ``requests`` to each of these hosts (robots.txt apart) by
-        429 with Retry-After of so many seconds. In force when this returns.
+        """From now on answer the next ``requests`` to each of these hosts, except for robots.txt,
+        by 429 with a Retry-After of ``retry_after`` seconds. This is in force when it returns.
         """
         self._tell({"throttle": list(hosts), "retry_after": retry_after, "requests": requests})
         self._answer()
@@ -162,7 +162,7 @@ class Web:
         return f"http://{self.spec.addresses[host]}:{self.port}{path}"
 
     def tarpit_urls(self, pages: int = 1) -> list[str]:
-        """Return so many URLs on each tarpit."""
+        """Return this many URLs on each tarpit."""
         names = self.spec.addresses[self.spec.hosts :]
         return [f"http://{name}:{self.port}/p/{n}" for name in names for n in range(pages)]
 

@@ -1,4 +1,4 @@
-"""What the synthetic web has beside pages: sitemaps, what pages need to be shown, and traps.
+"""The synthetic web's files beside pages: sitemaps, requisites and traps.
 
 A file is known by its kind and a number; :func:`number_of` gives both as one number, as the web's
 log has it. Everything is a function of the kind, the number and the web's sizes.
@@ -23,7 +23,7 @@ from collections.abc import Iterable
 
 LETTERS = "pmrsft"
 KIND_STEP = 1 << 28
-"""A file's number in the log is so many times its kind's place, and its own number."""
+"""A file's number in the log is the place of its kind, times this, plus its own number."""
 USUAL_PLACE = 1 * KIND_STEP + KIND_STEP - 1
 """``/sitemap.xml``, where nothing exists."""
 STYLED_EVERY = 10

@@ -1,6 +1,6 @@
-"""Crawls behind logins, on real brokers, Redis, workers and sites.
+"""Crawls behind logins, with real brokers, Redis, workers and sites.
 
-What is claimed is counted by the sites: who asked, as whom, with which session or token.
+The sites count what the tests claim: who asked, as whom, and with which session or token.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Entry = dict[str, object]
 
 PROCESSES = 4
 SOME = examples(2, PROCESSES)
-"""Of processes, where the point is that there are several."""
+"""A few processes are enough where the test only needs several."""
 
 
 # -- what a crawl says
@@ -53,7 +53,7 @@ def form_entry(site: DjangoSite, name: str, path: str, address: str = "") -> Ent
 
 
 def admin_entry(site: DjangoSite, address: str = "") -> Entry:
-    """With the URL that a browser shows when the admin asks for a login."""
+    """Make an entry with the URL that a browser shows when the admin asks for a login."""
     return form_entry(site, "admin", "/admin/login/?next=/admin/", address)
 
 
@@ -62,7 +62,7 @@ def members_entry(site: DjangoSite, name: str = "club", address: str = "") -> En
 
 
 def secrets_of(site: DjangoSite, *names: str) -> dict[str, str]:
-    """Variables with the user's name and password, for entries of these names."""
+    """Return variables with the user's name and password, for entries of these names."""
     fields = {"username": USERNAME, "password": site.password}
     return {f"auth_{name}_{field}": value for name in names for field, value in fields.items()}
 
@@ -100,7 +100,7 @@ def source(site: DjangoSite, address: str = "") -> dict[str, str]:
 
 
 def stored_bodies(data: Path, name: str = "test", bodies: str = "sql") -> dict[str, bytes]:
-    """URL → body of each page that was stored with 200."""
+    """Return URL → body of each page that was stored with 200."""
     store = open_store(f"sqlite:///{data / 'content.sqlite'}", bodies)
     try:
         crawl = store.crawl(name).id
@@ -111,12 +111,12 @@ def stored_bodies(data: Path, name: str = "test", bodies: str = "sql") -> dict[s
 
 
 def login_pages(bodies: dict[str, bytes]) -> list[str]:
-    """Which of the pages ask for a password."""
+    """Return the pages that ask for a password."""
     return [url for url, body in bodies.items() if b'type="password"' in body]
 
 
 def by_strangers(log: list[Asked], paths: tuple[str, ...]) -> list[str]:
-    """Pages below ``paths`` that were asked for without being somebody, logins apart."""
+    """Return the pages below ``paths``, except logins, that were asked for without a login."""
     logins = ("/admin/login/", "/members/login", "/o/")
     return [
         one.path
@@ -126,7 +126,7 @@ def by_strangers(log: list[Asked], paths: tuple[str, ...]) -> list[str]:
 
 
 def articles(site: DjangoSite, path: str, address: str = "") -> set[str]:
-    """The URLs of all articles, by a path with {}."""
+    """Return the URLs of all articles; ``path`` contains {}."""
     return {site.url(path.format(n), address) for n in range(1, site.articles + 1)}
 
 
@@ -137,7 +137,7 @@ def test_four_processes_log_in_once_for_each_site_and_leave_no_secret_anywhere(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     warc = tmp_path / "warc"
-    spread = [f"127.0.3.{n}" for n in range(1, 17)]  # hosts whose first pages come at once
+    spread = [f"127.0.3.{n}" for n in range(1, 17)]  # the first pages of these hosts come at once
     addresses = ["127.0.0.1", "127.0.0.2", *spread]
     with (
         DjangoSite(tmp_path / "site", addresses=addresses, articles=12, sliding=True) as site,
@@ -194,7 +194,7 @@ def test_four_processes_log_in_once_for_each_site_and_leave_no_secret_anywhere(
         for folder in (system.folder, redis_server.folder, warc):
             places += in_files(folder)
 
-    # The admin: a form with its token, sent once; everybody else's pages by that one session.
+    # The admin: its form with the token was sent once; all pages came by that one session.
     assert [one.status for one in site.logins()] == [302]
     assert articles(site, "/admin/django_site/article/{}/change/") <= bodies.keys()
     assert articles(site, "/admin/django_site/article/{}/history/") <= bodies.keys()
@@ -204,16 +204,16 @@ def test_four_processes_log_in_once_for_each_site_and_leave_no_secret_anywhere(
     assert any(b"/delete/" in body for body in bodies.values())
     forbidden = re.compile(r"/(delete|logout|password_change)/")
     assert [one.path for one in log if forbidden.search(one.path)] == []
-    # OAuth 2.0: one token, fetched from a host other than the API's.
+    # OAuth 2.0: one token came from another host than the API's.
     assert [one.status for one in site.tokens()] == [200]
     items = {site.item_url(n, "127.0.0.2") for n in range(1, site.articles + 1)}
     assert items | set(first) <= bodies.keys()
     assert len({one.bearer for one in log if one.path.startswith("/api/")}) == 1
-    # OAuth 1.0a: each request signed anew.
+    # OAuth 1.0a: each request has a signature of its own.
     assert {signed.url(signed.page(n)) for n in range(1, signed.pages + 1)} <= bodies.keys()
     assert {one.status for one in signed.asked} == {200}
     assert len({one.nonce for one in signed.asked}) == len(signed.asked)
-    # Basic at once, Digest after a challenge to each process.
+    # Basic is sent at once, Digest after one challenge to each process.
     files = {f"/{n}.html" for n in range(1, archive.pages + 1)} | {"/"}
     for _, place in WAYS.values():
         assert {archive.url(place, path) for path in files} <= bodies.keys(), place
@@ -224,7 +224,7 @@ def test_four_processes_log_in_once_for_each_site_and_leave_no_secret_anywhere(
         refused = [path for path, status, _ in archive.answers(algorithm) if status == 401]
         assert len(refused) <= 2 * PROCESSES, refused
     assert stored.dead == set()
-    # And none of it can be read anywhere, where what is public can.
+    # No secret can be read anywhere; public texts can.
     assert leaks(secret, places) == []
     assert_searched(leaks([site.url("/")[7:-1]], places))
 
@@ -234,11 +234,11 @@ WAYS = {
     "digest_md5": ("digest", "MD5"),
     "digest_sha": ("digest", "SHA-256"),
 }
-"""Entry's name → (kind, where lighttpd has it)."""
+"""Entry's name → (kind, folder in lighttpd)."""
 
 
 def credentials(system: System, pairs: dict[str, tuple[str, str]]) -> Path:
-    """A credentials file of the worker, as a person makes it; replaced at once."""
+    """Write the worker's credentials file as a person does, and replace it in one step."""
     path = Path(system.variables["DATA"]) / "credentials.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(".new")
@@ -254,7 +254,7 @@ def credentials(system: System, pairs: dict[str, tuple[str, str]]) -> Path:
 
 
 def assert_searched(found: list[str]) -> None:
-    """The same search finds what is no secret, everywhere."""
+    """Check that the same search finds public texts everywhere."""
     text = "\n".join(found)
     for where in ("api /v1/crawls", "api /v1/pages", "export jsonl", "export warc", "redis gc:",
                   ".aof", "unpacked ", "table crawls", "table pages"):  # fmt: skip
@@ -297,7 +297,7 @@ def test_a_session_killed_at_the_server_is_renewed_once_and_no_login_page_is_kep
         alive = set(places)
 
         def killed() -> bool:
-            """Whether every host's session has been killed, each after some pages."""
+            """Kill each host's session after some pages; return whether all have been killed."""
             pages = Counter(one.host.partition(":")[0] for one in site.log() if one.user)
             for address in [one for one in alive if pages[one] > 20]:
                 assert site.kill_sessions(address) == 1
@@ -374,8 +374,10 @@ def test_an_expired_token_is_refreshed_once_while_a_hundred_pages_are_in_flight(
 
 
 def log_in_as_a_person(system: System, site: DjangoSite, entry: Entry, file: Path) -> bytes:
-    """``greencrawl login`` in a terminal, and what somebody does with the URL that it prints;
-    returns all that was printed."""
+    """Run ``greencrawl login`` in a terminal and use the URL that it prints as a person would.
+
+    Return all that it printed.
+    """
     lines = [f'name = "test"\nseeds = ["{site.url("/")}"]\n[[auth]]\n']
     lines += [f"{name} = {json.dumps(value)}\n" for name, value in entry.items()]
     file.write_text("".join(lines))
@@ -404,7 +406,7 @@ def log_in_as_a_person(system: System, site: DjangoSite, entry: Entry, file: Pat
 
 
 def allow(site: DjangoSite, url: str) -> None:
-    """In a browser: log in, look at what is asked, say yes, be redirected to the command."""
+    """In a browser: log in, look at the question, say yes, and be redirected to the command."""
     browser = requests.Session()
     page = browser.get(url)
     assert "/accounts/login/" in page.url
@@ -416,7 +418,7 @@ def allow(site: DjangoSite, url: str) -> None:
 
 
 def hidden(page: str) -> dict[str, str]:
-    """The hidden fields of a page's form."""
+    """Return the hidden fields of a page's form."""
     found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page)
     return {name: unescape(value) for name, value in found}
 
@@ -441,7 +443,7 @@ def test_two_worker_hosts_share_one_session_and_short_lived_tokens_through_the_f
         first.wait_done(60)
         first.wait_done(60, "api")
         assert len(site.logins()) == 1
-        # A host that has nothing of its own goes on with the session that the frontier keeps.
+        # A host without files of its own goes on with the session that the frontier keeps.
         stop_worker(second)
         stop_worker(first)
         shutil.rmtree(second.folder / "data" / "logins", ignore_errors=True)
@@ -456,7 +458,7 @@ def test_two_worker_hosts_share_one_session_and_short_lived_tokens_through_the_f
         for folder in (first.folder, second.folder, redis_server.folder):
             places += in_files(folder)
     assert by_strangers(log, ("/members",)) == []
-    # A token is replaced when its time is over, not before, and for all.
+    # A token is replaced when its time is over, not before, and for all hosts.
     asked = [one.time for one in log if one.path.startswith("/api/")]
     assert {one.status for one in site.tokens()} == {200}
     assert 2 <= len(site.tokens()) <= (max(asked) - min(asked)) / (0.8 * life) + 2
@@ -471,7 +473,7 @@ def test_two_worker_hosts_share_one_session_and_short_lived_tokens_through_the_f
 
 
 def stop_worker(system: System) -> None:
-    """In order: nothing is leased afterwards."""
+    """Stop the worker in order: afterwards nothing is leased."""
     assert system.worker is not None
     system.worker.terminate()
     assert system.worker.wait(30) == 0
@@ -482,7 +484,7 @@ def stop_worker(system: System) -> None:
 def two_hosts(
     folder: Path, redis_server: RedisServer, site: DjangoSite, key: str
 ) -> Iterator[tuple[System, System]]:
-    """A broker, and two workers with two processes each that share Redis and the store."""
+    """Start a broker, and two workers with two processes each that share Redis and the store."""
     secret = {
         **secrets_of(site, "club"),
         "auth_api_client_id": site.machine_id,
@@ -523,7 +525,7 @@ def test_the_file_of_a_login_is_always_whole_and_a_bad_one_is_named_and_replaced
         folder = system.folder / "data" / "logins"
 
         def crawl(name: str) -> dict[str, int]:
-            """Crawl everything; how often somebody logged in meanwhile, by entry."""
+            """Crawl everything; return how often somebody logged in meanwhile, by entry."""
             before = len(site.logins())
             auth = [members_entry(site, entry, address) for entry, address in hosts.items()]
             seeds = [site.url("/members/", address) for address in hosts.values()]
@@ -540,13 +542,13 @@ def test_the_file_of_a_login_is_always_whole_and_a_bad_one_is_named_and_replaced
             system.start()
             assert crawl("first") == {"whole": 1, "cut": 1, "shown": 1}
             site.kill_sessions()
-            # Written anew, while they are read.
+            # They are written again while they are read.
             assert crawl("second") == {"whole": 1, "cut": 1, "shown": 1}
         assert seen.problems == []
         assert seen.looks > 10
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
-        # New processes know nothing but what they find.
+        # New processes know only what they find.
         stop_worker(system)
         files = {entry: next(folder.glob(f"{entry}-*.json")) for entry in hosts}
         content = files["cut"].read_bytes()
@@ -568,7 +570,7 @@ def test_the_file_of_a_login_is_always_whole_and_a_bad_one_is_named_and_replaced
 
 
 class Watch:
-    """What was seen of a folder, again and again."""
+    """The results of many looks at a folder."""
 
     def __init__(self) -> None:
         self.looks = 0
@@ -577,7 +579,8 @@ class Watch:
 
 @contextmanager
 def watched(folder: Path) -> Iterator[Watch]:
-    """Read every login in ``folder`` all the time: whole JSON, for the owner only, each time."""
+    """Read every login in ``folder`` all the time; each must be whole JSON that only its owner may
+    read."""
     seen, over = Watch(), threading.Event()
 
     def look() -> None:
@@ -631,7 +634,7 @@ def test_a_refused_password_is_tried_once_the_host_is_blocked_and_a_mended_one_l
         assert by_strangers(site.log(), ("/members",)) == []
         why = str(system.call("GET", f"/v1/urls?url={url}"))
         assert "login" in why
-        assert "Name or password is wrong" in why  # what the site itself says
+        assert "Name or password is wrong" in why  # the site's own words
         places = [*told(system, "test", [url]), *in_redis(redis_server.url)]
 
         credentials(system, {"club": (USERNAME, site.password)})

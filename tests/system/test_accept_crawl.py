@@ -1,4 +1,4 @@
-"""Whole crawls on real processes, judged from the target's log and by an independent walk."""
+"""Whole crawls by real processes, judged by the target's log and by an independent walk."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_an_idle_system_leaves_redis_alone_and_wakes_at_once(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     addresses = tuple(f"127.0.1.{n}" for n in range(1, 31))
-    # A minute has sixty at most; what is said every fifteen seconds may be said in any five.
+    # A minute may have sixty commands; those sent every fifteen seconds may fall into any five.
     seconds, most = (60.0, 60) if LONG else (5.0, 12)
     with (
         SiteServer(graph_site(1), addresses) as server,
@@ -113,8 +113,8 @@ def test_an_idle_system_leaves_redis_alone_and_wakes_at_once(
     ):
         system.start().crawl([server.url("/p/0")], scope="any", depth=0, delay=0)
         system.wait_done(30)
-        commands_during(redis_server.client, 2.0)  # the end of a crawl is not idleness yet
+        commands_during(redis_server.client, 2.0)  # just after its end a crawl is not idle yet
         spent = commands_during(redis_server.client, seconds)
         waits = [seed_to_arrival(system, server, address) for address in addresses[1:]]
     assert sum(spent.values()) <= most, spent
-    assert sorted(waits)[-2] < 0.1  # all but the worst of 29: CI machines hiccup
+    assert sorted(waits)[-2] < 0.1  # without the slowest of 29: CI machines hiccup

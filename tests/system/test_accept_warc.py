@@ -1,4 +1,4 @@
-"""A small site as WARC, crawled into files and exported from SQL, replays byte for byte."""
+"""A small site, crawled into WARC files and exported from SQL, replays byte for byte."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ PICTURE = bytes(range(256)) * 40
 
 
 def site(request: Request) -> Answer:
-    """Pages in gzip and Chinese, two of them equal, a picture, a redirect, an empty page."""
+    """Answer with pages in gzip and Chinese, two equal pages, a picture, a redirect and an empty
+    page."""
     path = request.target
     if path == "/picture.png":
         return Answer(body=PICTURE, headers={"Content-Type": "image/png"})
@@ -66,7 +67,8 @@ def test_a_crawl_whose_workers_are_killed_between_file_and_sql_is_whole(
         system.start_broker()
         system.start_worker(fault="warc.after_sync:2")
         system.crawl([start], delay=0, slots=4)
-        # Each child dies with its second batch in the file and not in SQL; its successor mends.
+        # Each child dies when its second batch is in the file but not in SQL; its successor repairs
+        # that.
         wait_until(lambda: len(list(folder.glob("*"))) >= 3, 60, "three children wrote files")
         system.kill("worker")
         system.start_worker()

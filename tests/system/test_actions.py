@@ -1,4 +1,4 @@
-"""A crawl that is logged in changes nothing, in whatever language the site's links are."""
+"""A logged-in crawl changes nothing, whatever the language of the site's links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Many hosts on one machine: together they are asked no more than the crawl says, whatever dies."""
+"""Many hosts on one machine get no more requests together than the crawl allows, even after
+deaths."""
 
 from __future__ import annotations
 
@@ -45,6 +46,7 @@ def test_hosts_of_one_address_share_its_rate_over_processes_of_which_one_dies(
 
 
 def any_explained(system: System, servers: list[SiteServer]) -> bool:
-    """Whether a URL of some host is said to wait for the address's other hosts."""
+    """Return whether the explanation of some URL says that it waits for the address's other
+    hosts."""
     said = [str(system.call("GET", f"/v1/urls?url={one.url('/0')}")) for one in servers]
     return any(f"{RATE} requests in 1 s" in text for text in said)

@@ -1,4 +1,4 @@
-"""A login that leads over two hosts, by whole worker processes on a real broker and Redis."""
+"""A login that leads over two hosts, with whole worker processes, a real broker and Redis."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAGES = [f"/p/{number}" for number in range(8)]
 
 @dataclass(frozen=True)
 class Hit:
-    """A request: when it came and when it was answered, in seconds, and its cookies."""
+    """A request: when it came, when it was answered, in seconds, and its cookies."""
 
     line: str
     began: float
@@ -35,7 +35,7 @@ class Hit:
 
 
 class Host:
-    """Answers ``site(environ)``: (status, headers, body) on an address of its own."""
+    """It answers by ``site(environ)``: (status, headers, body), on an address of its own."""
 
     def __init__(self, address: str, site: Callable[[dict[str, Any]], Any]) -> None:
         self.hits: list[Hit] = []
@@ -57,7 +57,7 @@ class Host:
 
 
 class Pair:
-    """A shop whose pages are for those who were sent on by another host, which has the form."""
+    """A shop and a second host with the login form, which sends users on to the shop's pages."""
 
     def __init__(self) -> None:
         self.shop = Host("127.0.0.2", self._shop)

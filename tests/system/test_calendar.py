@@ -1,4 +1,4 @@
-"""Known pages are asked for again in each period: once, if they have changed, whoever dies."""
+"""Each period asks again for known pages: once, whatever process dies."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.support.system import System, wait_until
 
 PERIODS = examples(2, 10)
 DEPTH = 34
-"""Of the chain: deeper than there are priority levels."""
+"""The chain's depth: there are fewer priority levels."""
 
 
 class Site:
-    """A chain of pages, one that links to some others, and a sitemap; all say entity tags."""
+    """A chain of pages, a page with links to some others, and a sitemap; all send entity tags."""
 
     def __init__(self) -> None:
         self.gone: set[str] = set()

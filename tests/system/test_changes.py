@@ -1,4 +1,4 @@
-"""What has changed in a crawl, and in a page: by the commands, beside a broker and without one."""
+"""Changes in a crawl and in a page, by the commands, with a broker and without one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXT = "The old bridge over the river was closed for repairs in the year {year},
 
 
 class Town:
-    """``/`` leads to two pages; what each says may change, and one may go."""
+    """``/`` links to two pages; their texts may change, and one may go."""
 
     def __init__(self) -> None:
         self.year = 1990
@@ -87,7 +87,7 @@ def test_changes_versions_and_a_diff(
 def look(
     capsys: pytest.CaptureFixture[str], data: str, since: str, url: str
 ) -> tuple[dict[str, str], list[str], list[str]]:
-    """(URL → change, lines of its versions, lines of its diff)."""
+    """Return (URL → change, lines of its versions, lines of its diff)."""
     found = said(capsys, "changes", "test", "--since", since, "--json", "--data", data)
     items = [json.loads(line) for line in found.splitlines()]
     versions = said(capsys, "versions", url, "--data", data).splitlines()

@@ -1,4 +1,4 @@
-"""The coordinator's duty moves between real brokers: killed, frozen and continued, cut off."""
+"""The coordinator's duty moves between real brokers that are killed, frozen or cut off."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from tests.support.watched import told
 from tests.support.web import Web, WebSpec
 
 TAKEN_SECONDS = 20.0
-"""Within which another broker has the duty."""
+"""Another broker has the duty within this time."""
 
 
 class Brokers:
-    """Three of them, whose ids are in the order of their letters, on one store and one Redis."""
+    """Three brokers on one store and one Redis; their ids are in the order of their letters."""
 
     def __init__(self, folder: Path, redis: RedisServer, hook: RawServer) -> None:
         self._path = folder / "content.sqlite"
@@ -49,14 +49,14 @@ class Brokers:
         }  # fmt: skip
 
     def events(self, letter: str) -> list[dict[str, Any]]:
-        """What a broker said, a line each."""
+        """Return the events in a broker's log."""
         if not (self.of[letter].folder / "log").exists():
             return []
         return [json.loads(line) for line in self.of[letter].log().splitlines()]
 
     @property
     def coordinator(self) -> str:
-        """The letter of who has the duty now, "" while nobody has."""
+        """Return the letter of the broker that has the duty now, "" while none has."""
         taken = [
             (event["epoch"], letter) for letter in self.of for event in self.events(letter)
             if event["event"] == "duty_taken" and event["duty"] == "coordinator"
@@ -79,12 +79,12 @@ class Brokers:
         )  # fmt: skip
 
     def lose(self, node: str) -> None:
-        """A node is lost that was never there."""
+        """Let a node be lost that never existed."""
         self.store.put_member(Member(id=f"{node}-0", node=node, kind="worker", incarnation=1))
         self.store.member_left(f"{node}-0", 1, "lost", epoch_ms())
 
     def find(self, node: str) -> None:
-        """It is back, and is stopped in order."""
+        """Let the node come back and stop in order."""
         self.store.put_member(Member(id=f"{node}-0", node=node, kind="worker", incarnation=2))
         self.store.member_left(f"{node}-0", 2, "stopped", epoch_ms())
 
@@ -100,7 +100,7 @@ class Brokers:
         return process.pid
 
     def messages(self, subject: str) -> list[str]:
-        """What the webhook heard of a subject: the states of its messages."""
+        """Return the states of the webhook's messages about a subject."""
         return [state for _, about, state in told(self.hook.bodies) if about == subject]
 
     def hears(self, subject: str, state: str, seconds: float = 15.0) -> None:
@@ -152,7 +152,7 @@ def test_one_that_was_frozen_for_a_minute_before_a_write_writes_nothing(brokers:
     lock = sqlite3.connect(brokers._path, isolation_level=None)
     brokers.lose("w")
     lock.execute("BEGIN IMMEDIATE")
-    time.sleep(5.5)  # it comes to write the alert, and waits
+    time.sleep(5.5)  # it wants to write the alert, and waits
     brokers.freeze("c")
     lock.execute("ROLLBACK")
     lock.close()

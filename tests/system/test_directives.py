@@ -1,4 +1,4 @@
-"""A crawl of a site whose pages say how they may be used: what is kept, told and exported."""
+"""A crawl of a site with directives: what it keeps, tells and exports."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ SAID = {
     "/two": ("", {"X-Robots-Tag": "otherbot: nofollow", "x-robots-tag": "noindex"}),
     "/file.pdf": ("", {"X-Robots-Tag": "greencrawl: noindex", "Content-Type": "application/pdf"}),
 }
-"""Elements and headers of pages."""
+"""Path → (elements, headers) of each page."""
 WITHHELD = {"/noindex", "/none", "/over", "/two", "/file.pdf"}
 LEADS = SAID.keys() - {"/none", "/file.pdf"}
-"""Pages whose links are followed."""
+"""The links of these pages are followed."""
 
 
 def site(request: Request) -> Answer:
@@ -53,7 +53,7 @@ def site(request: Request) -> Answer:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    """Where bodies are in SQL."""
+    """A system that keeps bodies in SQL."""
     with shared_system(tmp_path_factory.mktemp("shared"), processes=2) as system:
         yield system
 

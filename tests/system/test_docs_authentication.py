@@ -1,4 +1,4 @@
-"""What ``docs/authentication.md`` begins with does what it says: a login in ten lines."""
+"""The beginning of ``docs/authentication.md`` is true: it makes a login in ten lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME, PASSWORD, COOKIE = "ann", "a-pass=word&more", "sid=a-cookie-of-a-member"
 
 
 class Members:
-    """Pages for who is logged in; a login that is a plain POST, as in the example."""
+    """Pages for users who logged in; the login is a plain POST, as in the example."""
 
     def __init__(self) -> None:
         self.logins: list[str] = []
@@ -47,7 +47,7 @@ class Members:
 
 
 def block(language: str, beginning: str) -> str:
-    """The first block of code of a language that begins so."""
+    """Return the first code block of a language that begins like this."""
     blocks: list[str] = re.findall(rf"```{language}\n(.*?)```", DOCS, re.DOTALL)
     return next(code for code in blocks if code.lstrip().startswith(beginning))
 
@@ -87,7 +87,7 @@ def test_the_login_in_ten_lines_logs_in_and_crawls(tmp_path: Path) -> None:
         assert (code, "wrong name or password" in said) == (1, True), said
         code, said = command("login", "mysite", "mysite.toml")
         assert (code, f"in: auth mysite as {NAME}" in said) == (0, True), said
-        # To whoever is not in the site answers all with a page, /sitemap.xml as well.
+        # To users without a login the site answers everything with a page, also /sitemap.xml.
         given = ("--delay", "0", "--processes", "2", "--sitemaps", "off")
         code, said = command("crawl", "mysite.toml", *given)
         assert code == 0, said

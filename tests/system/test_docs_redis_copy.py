@@ -1,4 +1,4 @@
-"""What docs/operations.md says to type to copy the embedded Redis and to put the copy back."""
+"""The commands in docs/operations.md copy the embedded Redis and put the copy back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BEGIN, END = "**The embedded Redis**", "**A Redis of your own.**"
 
 
 class Own(Rig):
-    """One on the embedded Redis of a data folder."""
+    """A rig on the embedded Redis of a data folder."""
 
     def __init__(self, folder: Path) -> None:
         self.embedded = self.redis(folder)
@@ -31,7 +31,7 @@ class Own(Rig):
 
     @staticmethod
     def redis(folder: Path) -> EmbeddedRedis:
-        """That of a broker which starts."""
+        """Start the embedded Redis, as a broker does."""
         started = EmbeddedRedis(folder / "data" / "redis")
         started.start()
         return started
@@ -45,7 +45,7 @@ class Own(Rig):
 
 
 def commands() -> list[str]:
-    """The shell blocks of the section, in their order."""
+    """Return the shell blocks of the section in their order."""
     text = (ROOT / "docs/operations.md").read_text()
     section = text[text.index(BEGIN) : text.index(END)]
     return re.findall(r"```sh\n(.*?)```", section, re.DOTALL)

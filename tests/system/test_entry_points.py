@@ -1,4 +1,4 @@
-"""The modules that processes start with: wrong arguments, and what is not imported."""
+"""The modules that start processes: wrong arguments, and what they do not import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels in real processes: the shipped ones, one that no worker can import, ones that harm."""
+"""Kernels in real processes: the shipped ones, one that no worker can import, and harmful ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ OWN = "tests.support.own_kernels"
 
 
 def site(request: Request) -> Answer:
-    """A JSON Feed of two pages, a list in CSV of two parts, and what they lead to."""
+    """Answer with a JSON Feed of two pages, a CSV list of two parts, and the pages that they link
+    to."""
     path, _, query = request.target.partition("?")
     if path == "/feed.json":
         items = [{"id": query, "url": f"/item-{query or 1}", "content_text": "x"}]
@@ -107,7 +108,7 @@ def test_a_crawl_whose_kernel_no_worker_can_import_says_so(system: System) -> No
 def test_a_kernel_that_harms_its_process_loses_its_page_alone(
     system: System, tmp_path: Path, kernel: str, mode: str, kind: str
 ) -> None:
-    """As with a page that harms: the second time it is alone, and that is the proof."""
+    """As with a harmful page: the second time the page is read alone, which proves the harm."""
     name = f"{kernel}-{mode}".lower()
     with SiteServer(site, ("127.0.0.4",)) as server:
         paths = [f"/own/{word}" for word in (mode, "good", "better")]

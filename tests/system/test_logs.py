@@ -1,6 +1,6 @@
-"""A system with two loggers: what its processes say is found at any broker, each line once.
+"""A system with two loggers: any broker finds each line of the processes, once.
 
-What they wrote to standard error is the oracle.
+The tests compare with what the processes wrote to standard error.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class Rig:
         self.system, self.loggers = system, loggers
 
     def order(self, **options: Any) -> None:
-        """Have all processes say something: they follow at once, and tell so."""
+        """Make all processes write a line: they follow the order at once and log it."""
         self.system.call("PATCH", "/v1/orders", {"member": "*", "options": options})
 
     def said(self, part: str, process: str) -> Counter[Said]:
-        """What a process wrote to standard error, from its first line on."""
+        """Return all that a process wrote to standard error."""
         text = (self.system.folder / f"{part}.log").read_text()
         found = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
         return Counter(name_of(one) for one in found if one["process"] == process)
 
     def kept(self, **query: object) -> list[dict[str, Any]]:
-        """What the loggers have, page by page."""
+        """Return what the loggers have, page by page."""
         found: list[dict[str, Any]] = []
         after = ""
         while True:
@@ -106,7 +106,7 @@ def test_each_line_is_kept_once_though_both_loggers_are_killed(rig: Rig) -> None
         logger.start()
     expected = rig.said("worker", worker)
     assert sum(event == "ordered" for _, _, event in expected) >= 5
-    # Meanwhile it may say more, such as that a logger takes its lines again.
+    # Meanwhile it may log more, for example that a logger takes its lines again.
     wait_until(
         lambda: rig.names(node=NODE) == rig.said("worker", worker), SECONDS, "all are kept, once"
     )
@@ -128,7 +128,7 @@ def test_a_broker_that_ends_leaves_nothing_unsaid(rig: Rig) -> None:
 
 
 def run(rig: Rig, *arguments: str) -> Any:
-    """The command, asking this system's broker."""
+    """Run the command; it asks this system's broker."""
     env = {k: "" for k in os.environ if k.startswith("GREENCRAWL_")}
     return CliRunner().invoke(
         logs, arguments, env={**env, "GREENCRAWL_BROKER": rig.system.variables["BROKER"]},

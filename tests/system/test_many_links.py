@@ -1,4 +1,4 @@
-"""A page with more links than are followed: whole processes, and what a person is told of it."""
+"""A page with more links than are followed, in whole processes; and what a person sees of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def listing(request: dict[str, Any], start: Any) -> list[bytes]:
         start("200 OK", [("Content-Type", "text/html"), ("Link", link)])
         return [b"<a href=/last>x</a>"]
     start("200 OK", [("Content-Type", "text/html")])
-    # The comment makes the page long: so many links take about as much CPU as a short page may.
+    # The comment makes the page long: these links take about as much CPU as a short page may.
     links = b"".join(b'<a href="/product-%d">p</a>\n' % i for i in range(MAX_LINKS + BEYOND))
     return [links, b"<!--", b" " * 1_000_000, b"-->"]
 
@@ -43,7 +43,7 @@ def test_the_rest_is_journalled_counted_and_explained(tmp_path: Path, site: str)
         wait_until(lambda: system.stats()["admitted"] == MAX_LINKS + 1, 10, "the rest is queued")
         assert system.stats()["failures"] == {"links": 1}
         [found] = system.call("GET", f"/v1/urls?url={site}")
-        said = f"{BEYOND} links were left out: of a page {MAX_LINKS:,} are followed"
+        said = f"{BEYOND} links were left out: only {MAX_LINKS:,} of a page are followed"
         assert found["why"].endswith(f"status 200; {said}")
         [note] = [one for one in found["attempts"] if one["kind"] == "links"]
         assert note["detail"] == said

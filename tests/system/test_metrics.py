@@ -1,4 +1,4 @@
-"""A real system that crawls, and what it tells Prometheus."""
+"""What a real system tells Prometheus while it crawls."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def ports() -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def system(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) -> Iterator[System]:
-    """After a crawl of a site."""
+    """Start a system and crawl a site."""
     folder, port = tmp_path_factory.mktemp("metrics"), free_port()
     with (
         shared_system(folder, metrics_bind=f"127.0.0.1:{port}") as system,
@@ -79,7 +79,8 @@ def test_what_a_worker_tells_is_what_it_did(system: System, ports: dict[str, int
     text, one = scrape(ports["greencrawl-worker"]), '{process="0"}'
     name = "greencrawl_worker_"
     assert value(text, f"{name}pages_total{one}") == PAGES + 1 == system.stats()["stored"]
-    assert value(text, f"{name}requests_total{one}") == PAGES + 3  # robots.txt, and what is gone
+    # Two more: robots.txt, and the page that is gone.
+    assert value(text, f"{name}requests_total{one}") == PAGES + 3
     assert value(text, f'{name}failures_total{{kind="gone"}}') == 1
     assert value(text, f'{name}tasks_total{{outcome="done"}}') == PAGES + 2
     assert value(text, f"{name}received_bytes_total{one}") >= system.stats()["bytes"] > 0
@@ -130,7 +131,7 @@ def test_promtool_finds_nothing_wrong(system: System, ports: dict[str, int], job
 
 
 def families(ports: dict[str, int]) -> dict[str, tuple[str, str, set[str]]]:
-    """Name as it is queried → (kind, meaning, labels that were seen)."""
+    """Return name in queries → (kind, meaning, labels that were seen)."""
     found = {}
     for port in ports.values():
         for family in text_string_to_metric_families(scrape(port, OPENMETRICS)):
@@ -183,12 +184,12 @@ def test_board_and_alerts_ask_for_what_is_served(system: System, ports: dict[str
 def test_no_query_of_the_board_is_empty_and_no_alert_fires(
     system: System, ports: dict[str, int], tmp_path: Path
 ) -> None:
-    """By day only the names of the metrics are compared."""
+    """By day the test compares only the names of the metrics."""
     with Prometheus(tmp_path / "prometheus", ports) as prometheus, SiteServer(site) as server:
         for n in range(4):
             system.crawl([server.url("/")], name=f"c{n}", delay=0)
             system.wait_done(30, name=f"c{n}")
-            time.sleep(2.5)  # a scrape or two
+            time.sleep(2.5)  # one or two scrapes
         empty = [
             (title, expression)
             for title, expression in board_queries()

@@ -1,4 +1,4 @@
-"""The alerts, the board and the example for Prometheus, as its own tools judge them."""
+"""The alerts, the board and the example for Prometheus, checked by its own tools."""
 
 from __future__ import annotations
 

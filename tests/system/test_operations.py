@@ -1,4 +1,4 @@
-"""Deletions and explanations, on a real broker, Redis and store."""
+"""Deletions and explanations, with a real broker, Redis and store."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def seed(system: System, host: str, number: int, crawl: str = "test") -> list[st
 def test_what_waits_of_a_host_is_excluded_and_nothing_else(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
-    """In memory, in the overflow, due later, and leased: each has its end, and the crawl its."""
+    """Tasks in memory, in the overflow, due later, and leased: each comes to an end, and so does
+    the crawl."""
     with System(tmp_path, [redis_server.url], host_bytes="65536") as system:
         system.start_broker()
         system.crawl([], scope="any", delay=0)
@@ -154,7 +155,7 @@ def test_every_reason_why_a_url_is_not_fetched_is_named(
             "/broken": ("later", "the next try is due in"),
             "/skip/me": ("unseen", "/skip/"),
             "/nowhere": ("unseen", "never seen"),
-            "/passed": ("unseen", "which links say nofollow is not noted"),
+            "/passed": ("unseen", "links with nofollow are not recorded"),
         }
         for path, (state, why) in expected.items():
             found = explain(system, server.url(path))

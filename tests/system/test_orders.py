@@ -1,4 +1,4 @@
-"""Orders to a worker that crawls are followed at once; nothing is lost or fetched twice."""
+"""A worker follows orders at once while it crawls, and loses and repeats nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NODE = "node"
 HOSTS = 30
 WEB = WebSpec(hosts=HOSTS, pages=20 * HOSTS, fan_out=HOSTS, cross_links=0, answer_seconds=0.1)
 SMALL = WebSpec(hosts=HOSTS, pages=5 * HOSTS, fan_out=HOSTS, cross_links=0)
-"""Which a worker that may would have read in a second."""
+"""Without a limit the worker would fetch it in a second."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def members(system: System, node: str = NODE) -> list[dict[str, Any]]:
 
 
 def facts(system: System, name: str) -> list[Any]:
-    """A fact of each process of the node that is there."""
+    """Return a fact of each live process of the node."""
     return [
         one["facts"].get(name, 0)
         for one in members(system)
@@ -55,7 +55,7 @@ def facts(system: System, name: str) -> list[Any]:
 
 
 def kept(system: System, option: str, value: object, source: str = "order") -> bool:
-    """Whether all of the node's processes keep an option like this."""
+    """Return whether all processes of the node have this value of an option."""
     wanted = {"value": value, "source": source}
     found = [one.get(option) for one in facts(system, "options")]
     return bool(found) and all(one == wanted for one in found)
@@ -126,7 +126,7 @@ def test_fewer_and_more_greenlets_and_processes_lose_no_lease_and_fetch_nothing_
         order(system, processes=1)
         wait_until(lambda: len(system.children()) == 1, 10, "there is one process")
         order(system, "greenlets", "processes")
-        system.wait_done(40, "load")  # what was lost would wait for the end of its lease
+        system.wait_done(40, "load")  # a lost task would wait for the end of its lease
         assert set(pages(web).values()) == {1}
         assert pages(web).keys() == web.expected()
         assert oracle.impolite(web.hits(), 0.05) == []
@@ -144,7 +144,8 @@ def test_a_drained_node_hands_all_back_and_asks_for_nothing_until_it_may(
         wait_until(lambda: not any(facts(system, "held")), 5, "nothing is held")
         assert system.stats("drained")["leased"] == 0
         before = web.requests()
-        time.sleep(0.7)  # longer than the delay: whoever had not stopped would have asked
+        # Longer than the delay: a session that had not stopped would send a request.
+        time.sleep(0.7)
         assert web.requests() == before
         system.call("PATCH", "/v1/crawls/drained", {"options": {"delay": 0.0, "slots": 2}})
         order(system, "drain")
@@ -171,7 +172,7 @@ def test_requests_a_second_are_those_of_all_processes_together(
 
 
 def pages(web: Web) -> Counter[str]:
-    """How often each page was asked for."""
+    """Return how often each page was asked for."""
     return Counter(
         f"http://{hit.address}:{web.port}{hit.target}"
         for hit in web.hits()

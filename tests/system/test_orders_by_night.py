@@ -1,4 +1,4 @@
-"""Orders where they are tried for minutes: all brokers away, and hundreds of sessions."""
+"""Orders in tests of some minutes: all brokers away, and hundreds of sessions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOSTS = 400
 MANY = WebSpec(hosts=HOSTS, pages=30 * HOSTS, fan_out=HOSTS, cross_links=0, answer_seconds=0.1)
 DELAY, WINDOW_SECONDS = 1.0, 10.0
 MOST = 50 * WINDOW_SECONDS / DELAY
-"""Requests of fifty sessions in the window."""
+"""The requests of fifty sessions in the window."""
 
 
 @by_night
@@ -65,7 +65,7 @@ def test_all_brokers_away_for_two_minutes_leave_orders_as_they_are_and_list_nobo
         assert system.call("GET", "/v1/orders") == before
         every = system.call("GET", "/v1/members?gone=true")["members"]
         assert len({one["id"] for one in every}) == len(every) == 4, "each once"
-        time.sleep(75)  # who was not heard of in a minute would be lost
+        time.sleep(75)  # a member is lost after a minute without news
         assert here() == ["broker", "broker", "worker", "worker"]
         assert other.client().alerts() == []
 

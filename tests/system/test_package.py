@@ -1,7 +1,7 @@
-"""The package as its users get it: built, installed into an empty environment, and at work there.
+"""The package as users get it: built, installed into an empty environment, and at work there.
 
-Nothing is downloaded: the environment borrows the libraries of the one that the tests run in, but
-for Greencrawl itself and its compiled part.
+Nothing is downloaded: the environment borrows the tests' libraries, except Greencrawl and its
+compiled part.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.support.system import wait_until
 SECONDS = 120
 ROOMS = ("broker", "cli", "logger", "monitor", "schema", "store", "worker")
 OWN = ("greencrawl.pth", "greencrawl_speedups_*", "__pycache__")
-"""What of our own environment the new one does not get."""
+"""The parts of our own environment that the new one does not get."""
 
 STAND_IN = """
 [build-system]
@@ -58,7 +58,7 @@ def on_page(page, fetched):
 
 @dataclass
 class Installed:
-    """An environment with the wheel, and what was built."""
+    """An environment with the installed wheel, and the built files."""
 
     venv: Path
     sdist: Path
@@ -69,14 +69,14 @@ class Installed:
         return str(self.venv / "bin" / "python")
 
     def environ(self, **settings: str) -> dict[str, str]:
-        """Of a user: nothing leads to the checkout."""
+        """Return a user's environment: nothing leads to the checkout."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("GREENCRAWL_", "PYTHON"))}
         return kept | {f"GREENCRAWL_{name.upper()}": value for name, value in settings.items()}
 
     def run(
         self, *command: str, cwd: Path, environ: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """A command of the environment."""
+        """Run a command of the environment."""
         program, *arguments = command
         return subprocess.run(
             [str(self.venv / "bin" / program), *arguments],
@@ -89,7 +89,7 @@ class Installed:
         )
 
     def said(self, *command: str, cwd: Path, **settings: str) -> str:
-        """What a command prints that succeeds."""
+        """Run a command that must succeed; return what it prints."""
         done = self.run(*command, cwd=cwd, environ=self.environ(**settings))
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -98,7 +98,7 @@ class Installed:
     def process(
         self, part: str, folder: Path, **settings: str
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """``python -m greencrawl.PART``, which has to end well when it is told to."""
+        """Run ``python -m greencrawl.PART``; it must end well when it is told to."""
         log = folder / f"{part}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -142,7 +142,7 @@ def install(python: str, wheel: Path) -> None:
 
 
 def libraries(folder: Path) -> Path:
-    """A folder with links to all that is installed beside these tests, but what is our own."""
+    """Make a folder with links to all installed packages of the tests, except our own."""
     folder.mkdir()
     hidden = {found for name in OWN for place in sites() for found in place.glob(name)}
     for place in sites():
@@ -153,7 +153,7 @@ def libraries(folder: Path) -> Path:
 
 
 def sites() -> list[Path]:
-    """The folders of installed packages."""
+    """Return the folders of installed packages."""
     return [Path(path) for path in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}]
 
 
@@ -168,7 +168,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     for pattern in ("pyproject.toml", "README.md", "LICENSE*", "NOTICE*", "MANIFEST.in"):
         for file in ROOT.glob(pattern):
             shutil.copy(file, checkout)
-    build(checkout, dist)  # the wheel is made of the sdist
+    build(checkout, dist)  # the wheel is made from the sdist
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     (packages,) = venv.glob("lib/python3*/site-packages")
     (packages / "borrowed.pth").write_text(f"{libraries(folder / 'libraries')}\n")
@@ -179,7 +179,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 
 def shipped() -> set[str]:
-    """Every file of the package in the checkout, as ``greencrawl/…``."""
+    """Return every file of the package in the checkout, as ``greencrawl/…``."""
     home = ROOT / "src" / "greencrawl"
     return {
         str((Path(top) / name).relative_to(home.parent))
@@ -265,7 +265,7 @@ def test_the_part_in_c_is_compiled_when_it_is_asked_for(
     compiling = ("python", "-m", "greencrawl.worker.extract.compile")
     without = installed.run(*compiling, cwd=tmp_path, environ=installed.environ() | {"CC": "false"})
     assert without.returncode == 1
-    assert "all works without it, slower" in without.stderr
+    assert "everything works without it, but slower" in without.stderr
     assert installed.said(*read, cwd=tmp_path) == f"{text}None\n"
     if shutil.which("cc") is None:
         pytest.skip("there is no compiler")

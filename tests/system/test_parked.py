@@ -1,6 +1,6 @@
-"""Parked URLs over a real broker, Redis and store: the end of a crawl, a release.
+"""Parked URLs with a real broker, Redis and store: the end of a crawl, and a release.
 
-The test goes as a worker over HTTP: it commits, then finishes.
+The test acts as a worker over HTTP: it commits, then finishes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KNOWN = bytes(range(256))
 
 
 class HttpWorker:
-    """Parks what is of the shape, and stores all else, as its session's crawl has it."""
+    """It parks URLs of the shape and stores all others, as its session's crawl says."""
 
     def __init__(self, system: System, store: Store) -> None:
         self.system, self.store = system, store
@@ -31,14 +31,14 @@ class HttpWorker:
         self.secret = identity.secret
         self.sequence, self.moment = count(1), count(1000)
         self.traps: list[bytes] = []
-        """What each session began with."""
+        """The record of traps with which each session began."""
 
     def lease(self) -> list[dict[str, Any]]:
         body = {"worker": "w", "incarnation": 1, "wait": 1, "sequence": next(self.sequence)}
         return list(self.system.call("POST", "/v1/lease", body)["sessions"])
 
     def work(self, tasks: int) -> None:
-        """Do so many tasks."""
+        """Do this many tasks."""
         while tasks > 0:
             for session in self.lease():
                 self.traps.append(base64.b64decode(session["traps"]))

@@ -1,4 +1,4 @@
-"""Crawls that begin again: in periods, whoever dies, until somebody stops them."""
+"""Periodic crawls: they begin again, whatever process dies, until somebody stops them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.support.system import System, wait_until
 PERIODS = examples(3, 10)
 EVERY_SECONDS = 2
 MOST_OF_A_CORE = 0.01
-"""Of broker, worker and Redis together."""
+"""The share of broker, worker and Redis together."""
 
 
 class News:
-    """A front page that leads to one new page each time, and to all of before."""
+    """A front page that links to one more page each time, and to all earlier ones."""
 
     def __init__(self) -> None:
         self.issues = 0
@@ -32,7 +32,7 @@ class News:
     def __call__(self, request: Request) -> Answer:
         if request.target == "/robots.txt":
             return Answer(404)
-        if request.target == "/start":  # as of one who gave the site's old name
+        if request.target == "/start":  # as if somebody gave the site's old name
             return Answer(301, headers={"Location": "/"})
         if request.target == "/":
             self.issues += 1
@@ -75,19 +75,19 @@ def test_each_period_asks_for_its_seeds_once_and_follows_what_is_new(
         assert (ended["reason"], ended["leased"]) == (STOPPED, 0)
         begun = len(system.call("GET", "/v1/crawls/test/periods"))
         asked = Counter(hit.target for hit in server.hits)
-        again = 0 if harm == "none" else PERIODS  # what was leased at a kill
+        again = 0 if harm == "none" else PERIODS  # tasks that were leased at a kill
         assert begun <= asked["/"] + 1
         assert asked["/"] <= begun + again
         issues = {path: n for path, n in asked.items() if path.startswith("/issue/")}
         assert len(issues) >= PERIODS - 1
         assert sum(issues.values()) <= len(issues) + again
         count = len(server.hits)
-        time.sleep(EVERY_SECONDS + 0.5)  # nothing tells of a period that does not begin
+        time.sleep(EVERY_SECONDS + 0.5)  # no event shows that a period does not begin
         assert len(server.hits) == count
 
 
 def test_between_periods_nearly_nothing_is_spent(tmp_path: Path, redis_server: RedisServer) -> None:
-    # Sixty commands a minute; what is said every fifteen seconds may be said in any five.
+    # A minute may have sixty commands; those sent every fifteen seconds may fall into any five.
     seconds, most = (60.0, 60) if LONG else (5.0, 12)
     assert redis_server.process is not None
     redis_process = psutil.Process(redis_server.process.pid)
@@ -97,19 +97,19 @@ def test_between_periods_nearly_nothing_is_spent(tmp_path: Path, redis_server: R
     ):
         system.crawl([server.url("/")], delay=0, recrawl={"every": "1h", "depth": "all"})
         wait_until(lambda: system.stats()["state"] == "resting", 30, "it rests")
-        commands_during(redis_server.client, 2.0)  # the end of a period is no rest yet
+        commands_during(redis_server.client, 2.0)  # just after its end a period is not at rest yet
 
         def spent() -> float:
             return sum(system.cpu_seconds().values()) + sum(redis_process.cpu_times()[:2])
 
-        for _ in range(2):  # the coordinator counts once more what has ended: in one of both
+        for _ in range(2):  # the coordinator counts ended crawls once more, during one of the two
             before = spent()
             commands = commands_during(redis_server.client, seconds)
             share = (spent() - before) / seconds
             if sum(commands.values()) <= most:
                 break
     assert sum(commands.values()) <= most, commands
-    if LONG:  # by day others are at work, and clocks of processes go by ticks
+    if LONG:  # by day other tests run beside this one, and CPU time comes in ticks
         assert share <= MOST_OF_A_CORE, f"{share:.2%} of a core"
 
 

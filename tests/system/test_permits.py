@@ -1,7 +1,7 @@
-"""A broker without tokens: strangers' crawls do nothing with the operator's modules and secrets.
+"""A broker without tokens: crawls of strangers cannot use the operator's modules and secrets.
 
-Whole processes. Broker and worker are told different things where it is to be seen that the worker
-does not rely on the broker.
+The tests run whole processes. Broker and worker get different settings where a test shows that the
+worker does not rely on the broker.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def entry(site: LoginSite) -> dict[str, Any]:
 
 
 def problem(system: System, body: dict[str, Any]) -> str:
-    """What is wrong with a crawl that the broker refuses to create."""
+    """Return why the broker refuses to create a crawl."""
     broker = BrokerClient((system.variables["BROKER"],))
     with pytest.raises(Refused) as refused:
         broker.put_crawl(msgspec.convert(body, CreateCrawl))
@@ -71,7 +71,7 @@ def test_the_broker_refuses_modules_and_hosts_that_the_operator_does_not_name(
 def test_the_worker_imports_and_sends_nothing_that_is_not_its_own_operators_word(
     tmp_path: Path, site: LoginSite, evil: LoginSite
 ) -> None:
-    """As with a broker that was deceived, or is not the operator's."""
+    """For example, the broker was deceived or belongs to somebody else."""
     permissive = System(tmp_path, hooks="*", auth_shop_hosts="*")
     strict = {"HOOKS": "mine", "AUTH_SHOP_HOSTS": site.origin}
     with permissive as system:

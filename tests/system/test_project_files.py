@@ -1,4 +1,5 @@
-"""The files that a stranger expects: whole, fresh, and accepted by the tools that read them."""
+"""The files that a newcomer expects: they are complete and up to date, and their tools accept
+them."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def text(name: str) -> str:
 
 
 def questions() -> list[tuple[str, str, str, str]]:
-    """Rows of the table of CONTRIBUTING.md: (question, file, what to look for, what else)."""
+    """Return the rows of the table of CONTRIBUTING.md: (question, file, what to look for, what
+    else)."""
     table = text("CONTRIBUTING.md").partition("## Where is it?")[2].partition("\n## ")[0]
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()]
     rows = [row for row in cells if len(row) == 4][2:]
@@ -140,8 +142,8 @@ def seconds_of(span: str) -> float:
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
-    # Both at once, since one names the other. What it starts must exist: this checkout stands for
-    # the place where it is installed.
+    # Check both at once, because one names the other. The programs must exist: this checkout stands
+    # for the installed one.
     for file in (DEPLOY / "systemd").glob("*.service"):
         where = file.read_text(encoding="utf-8").replace("/opt/greencrawl", str(ROOT))
         (tmp_path / file.name).write_text(where, encoding="utf-8")
@@ -150,7 +152,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     done = subprocess.run(
         ["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False
     )
-    # It says a word about units of this machine, too.
+    # It also comments on this machine's own units.
     assert [line for line in done.stderr.splitlines() if "greencrawl-" in line] == []
     assert done.returncode == 0
 
@@ -188,7 +190,7 @@ def test_examples_of_settings_are_accepted(name: str, least: int) -> None:
 
 
 def filled(settings: dict[str, str]) -> dict[str, str]:
-    """Each empty one with a text of its own."""
+    """Give each empty setting a text of its own."""
     return {name: value or f"{name}-".ljust(40, "x") for name, value in settings.items()}
 
 
@@ -198,7 +200,7 @@ VARIABLE = re.compile(r"\$\{(\w+):\?\}")
 
 
 def compose() -> dict[str, Any]:
-    """deploy/compose.yaml with the variables of the example filled in."""
+    """Return deploy/compose.yaml with the variables of the example filled in."""
     said = (DEPLOY / "compose.env.example").read_text(encoding="utf-8")
     given = filled(dict(line.split("=", 1) for line in said.splitlines() if line[:1] != "#"))
     raw = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
@@ -214,7 +216,7 @@ def settings_of(service: str) -> Settings:
 def test_broker_and_worker_of_the_compose_file_accept_their_settings() -> None:
     services = compose()["services"]
     assert set(services) == {"broker", "worker", "logger", "redis", "mariadb"}
-    assert services["logger"]["profiles"] == ["logger"]  # only where it is asked for
+    assert services["logger"]["profiles"] == ["logger"]  # only on request
     logger_main.check_settings(settings_of("logger"))
     assert settings_of("logger").broker == settings_of("worker").broker
     assert settings_of("logger").worker_token == settings_of("broker").worker_token
@@ -261,7 +263,7 @@ def answers(client: redis.Redis) -> bool:
 
 
 def ignored() -> tuple[list[str], list[str]]:
-    """Of .dockerignore: what is copied in spite of ``*``, and what else is not."""
+    """Return from .dockerignore: what is copied despite ``*``, and what else is not."""
     lines = [line for line in text(".dockerignore").splitlines() if line[:1] not in ("#", "")]
     assert lines[0] == "*"
     return (
@@ -271,7 +273,8 @@ def ignored() -> tuple[list[str], list[str]]:
 
 
 def test_the_image_has_all_that_the_set_up_and_the_processes_need(tmp_path: Path) -> None:
-    """What the build copies is enough to make an environment's link and to start each process."""
+    """The files that the build copies are enough to install the package and to start each
+    process."""
     taken, left = ignored()
     assert left == ["**/__pycache__"]
     for name in taken:
@@ -281,7 +284,7 @@ def test_the_image_has_all_that_the_set_up_and_the_processes_need(tmp_path: Path
             shutil.copytree(source, target, symlinks=True, ignore=leave)
         else:
             shutil.copy(source, target)
-    # An import of it all, with the environment of this checkout and none of its sources.
+    # The import uses the environment of this checkout, but none of its sources.
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path / "src")}
     for module in ("greencrawl.broker", "greencrawl.worker", "greencrawl.cli.main"):
         done = subprocess.run(

@@ -1,4 +1,5 @@
-"""The README and its Chinese twin: the same commands, headings and figures, which hold."""
+"""The README and its Chinese twin have the same commands, headings and figures, and all are
+true."""
 
 from __future__ import annotations
 
@@ -26,29 +27,30 @@ def prose(path: Path) -> str:
 
 
 def code(path: Path) -> list[str]:
-    """The lines of all blocks of code; comments behind a blank are in the page's language."""
+    """Return the lines of all code blocks without comments, which are in the page's language."""
     blocks = re.findall(r"^```\w+\n(.*?)^```$", read(path), re.MULTILINE | re.DOTALL)
     return [re.sub(r"\s{2,}# .*", "", line) for block in blocks for line in block.splitlines()]
 
 
 def headings(path: Path) -> list[str]:
-    """The marks before each heading, in order."""
+    """Return the marks before each heading, in order."""
     return re.findall(r"^(#+) \S", prose(path), re.MULTILINE)
 
 
 def commands(path: Path) -> list[str]:
-    """The first cells of the table of commands."""
+    """Return the first cells of the table of commands."""
     return re.findall(r"^\| (`.*?`) \| ", read(path), re.MULTILINE)
 
 
 def options(path: Path) -> list[list[str]]:
-    """The options and commands that each row of that table names beside its first cell."""
+    """Return the options and commands that each row of that table names beside its first cell."""
     rows = re.findall(r"^\| `.*?` \| (.*) \|$", read(path), re.MULTILINE)
     return [re.findall(r"`([^`]+)`", row) for row in rows]
 
 
 def links(path: Path) -> list[str]:
-    """Where its links lead, from the root of the checkout, each once, but for the twin."""
+    """Return the targets of its links, without the twin, each once, from the root of the
+    checkout."""
     found = re.findall(r"\]\(([^)#]+)", read(path))
     places = [(path.parent / one).resolve().relative_to(ROOT.resolve()) for one in found]
     return [str(one) for one in dict.fromkeys(places) if not one.name.startswith("README.zh")]

@@ -1,4 +1,4 @@
-"""Pages that are asked for again: unchanged, changed, gone, and back."""
+"""Pages that are fetched again: unchanged, changed, gone, and back."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ DATE = "Wed, 21 Oct 2015 07:28:00 GMT"
 
 
 class Site:
-    """``/tag`` and ``/date`` say by which they may be asked for again, ``/plain`` does not."""
+    """``/tag`` and ``/date`` send a validator each, ``/plain`` sends none."""
 
     def __init__(self) -> None:
         self.version = 1
         self.gone: set[str] = set()
         self.asked: list[tuple[str, str, int]] = []
-        """(path, condition that was sent, status)"""
+        """(path, condition in the request, status)"""
 
     def __call__(self, request: Request) -> Answer:
         path = request.target
@@ -50,7 +50,7 @@ class Site:
         return Answer(body=html(path, ["/tag", "/date", "/plain"]), headers=said)
 
     def took(self) -> list[tuple[str, str, int]]:
-        """What was asked since the last call, in order of path."""
+        """Return the requests since the last call, in order of path."""
         asked, self.asked = self.asked, []
         return sorted(asked)
 
@@ -62,7 +62,7 @@ def page(system: System, url: str) -> dict[str, Any]:
 
 
 def again(system: System, urls: list[str]) -> None:
-    """Ask for them again if they have changed, and wait until all is done."""
+    """Ask for them again if they have changed, and wait until all are done."""
     finished = system.stats()["finished"] + len(urls)
     system.call("POST", "/v1/crawls/test/urls", {"urls": urls, "if_changed": True})
     wait_until(lambda: system.stats()["finished"] >= finished, 30, "all are asked for again")

@@ -1,4 +1,4 @@
-"""An archive with what its pages need: whole processes, and a loss of Redis half-way."""
+"""An archive with its pages' requisites: whole processes, and a loss of Redis in the middle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ IMAGE = bytes(range(256))
 
 
 class Site:
-    """Two pages at one host; what they need stands at another, which answers once it may."""
+    """Two pages on one host; their requisites are on another, which answers when the test lets
+    it."""
 
     def __init__(self) -> None:
         self.cdn = ""

@@ -1,4 +1,4 @@
-"""A finished crawl that is extended or had anew, with the log of a real server."""
+"""A finished crawl is extended or started again, with the log of a real server."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from tests.support.stored import read_stored
 from tests.support.system import System, wait_until
 
 LEASED = 32
-"""URLs that a session has at most."""
+"""A session has at most this many URLs."""
 DEEP = [f"/{n}" for n in range(1, 6)]
 _numbers = count(1)
-"""Of crawls."""
+"""Numbers of crawls."""
 
 
 class Site:
-    """``/`` leads to ``/1``, that to ``/2`` and so on, and each to a page of another host."""
+    """``/`` links to ``/1``, ``/1`` to ``/2`` and so on; each also links to a page of another
+    host."""
 
     def __init__(self) -> None:
         self.elsewhere = ""
@@ -68,7 +69,7 @@ class Rig:
         self.system.crawl([self.server.url(path) for path in seeds], self.name, **given)
 
     def crawl(self, seeds: tuple[str, ...] = ("/",), **options: Any) -> None:
-        """The same, and wait until it is done."""
+        """Create or update the crawl, and wait until it is done."""
         self.put(seeds, tries=1, **options)
         self.wait_done()
 
@@ -76,7 +77,7 @@ class Rig:
         self.system.wait_done(seconds, self.name)
 
     def post(self, path: str, body: object = None) -> Any:
-        """A call of what is below the crawl."""
+        """Call a path below the crawl."""
         return self.system.call("POST", f"/v1/crawls/{self.name}/{path}", body)
 
     def stats(self) -> dict[str, Any]:
@@ -111,7 +112,7 @@ def rig(shared: System) -> Iterator[Rig]:
 def own_rig(
     tmp_path: Path, redis_server: RedisServer, request: pytest.FixtureRequest
 ) -> Iterator[Rig]:
-    """With processes of its own."""
+    """A rig with processes of its own."""
     site, settings = Site(), dict(request.param)
     if "bodies" in settings:
         settings["bodies"] = f"warc:{tmp_path / settings['bodies']}"
@@ -227,7 +228,7 @@ def test_a_stopped_crawl_is_reopened_by_new_seeds_and_not_by_known_ones(rig: Rig
     rig.site.took()
     known = {"urls": [rig.server.url("/"), rig.server.url("/1")]}
     assert rig.post("urls", known)["duplicate"] == 2
-    rig.crawl(depth=3)  # is done
+    rig.crawl(depth=3)  # it ends at once
     stats = rig.stats()
     assert (stats["state"], stats["reason"], rig.site.took()) == ("done", STOPPED, {})
     new = {"urls": [rig.server.url("/5")]}

@@ -1,4 +1,4 @@
-"""Sitemaps over whole processes: found by themselves, as a seed, and under kills."""
+"""Sitemaps with whole processes: found by themselves, given as a seed, and under kills."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def urlset(urls: list[str]) -> bytes:
 
 
 def site(request: Request) -> Answer:
-    """Pages that lead nowhere, and an index of files, gzipped and not, that robots.txt names."""
+    """Answer with pages without links, and with an index of files, some gzipped; robots.txt names
+    it."""
     path = request.target
     if path == "/robots.txt":
         return Answer(body=ROBOTS, headers={"Content-Type": "text/plain"})
@@ -97,7 +98,7 @@ def test_sitemaps_and_what_they_list_come_back_when_redis_has_lost_all(
         redis_server.client.flushall()
 
         def done() -> bool:
-            with suppress(HTTPError):  # 503 while the node is filled again
+            with suppress(HTTPError):  # 503 while the node is being filled again
                 return bool(system.stats()["state"] == "done")
             return False
 
@@ -129,7 +130,7 @@ def test_a_place_that_has_no_sitemap_is_no_failure(shared: System) -> None:
 
     with SiteServer(bare) as server:
         given = {"name": "bare", "seeds": [server.url("/")], "delay": 0}
-        shared.call("POST", "/v1/crawls", given)  # by default
+        shared.call("POST", "/v1/crawls", given)  # with default options
         shared.wait_done(30, "bare")
         assert targets(server) == {"/": 1, "/robots.txt": 1, "/sitemap.xml": 1}
         stats = shared.stats("bare")

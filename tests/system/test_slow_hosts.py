@@ -1,4 +1,4 @@
-"""Hosts that crawl along beside good ones: the good ones must not notice."""
+"""Good hosts do not notice slow hosts beside them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SILENT = send_then_stall(b"", 600)
 
 
 def tarpits(stack: ExitStack, behaviour: Behaviour, count: int) -> Sequence[RawServer]:
-    """Servers that answer everything like this, robots.txt too."""
+    """Start servers that answer everything like this, also robots.txt."""
     return [
         stack.enter_context(RawServer(behaviour, host=f"127.0.2.{number}"))
         for number in range(1, count + 1)
@@ -48,9 +48,10 @@ def tarpits(stack: ExitStack, behaviour: Behaviour, count: int) -> Sequence[RawS
 def test_good_hosts_are_fetched_while_others_hardly_answer(
     tmp_path: Path, redis_server: RedisServer, behaviour: Behaviour, count: int
 ) -> None:
-    """With a dozen such hosts for eight greenlets good ones are let in though nobody knows them.
+    """With a dozen slow hosts for eight greenlets, good hosts are admitted although nobody knows
+    them.
 
-    With eighty they have to be known before: there is no telling strangers apart.
+    With eighty they must be known before, because the engine cannot tell unknown hosts apart.
     """
     with (
         ExitStack() as stack,

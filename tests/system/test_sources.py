@@ -1,4 +1,4 @@
-"""Whole crawls of JSON APIs: the shipped examples against local providers, by the command."""
+"""Whole crawls of JSON APIs by the command: the shipped examples with local providers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def weibo() -> Iterator[Weibo]:
 
 
 def example(command: Command, name: str, origin: str, *changes: tuple[str, str]) -> str:
-    """The shipped file, with a local provider in place of the real one and shorter pages."""
+    """Return the shipped file, with a local provider instead of the real one and with shorter
+    pages."""
     text = (EXAMPLES / f"{name}.toml").read_text()
     host = re.search(r'hosts = \["(.*)"\]', text)
     assert host is not None
@@ -59,7 +60,7 @@ def example(command: Command, name: str, origin: str, *changes: tuple[str, str])
 
 
 def crawl(command: Command, file: str, processes: int = 1, **settings: str) -> dict[str, Any]:
-    """Crawl to the end; returns the summary."""
+    """Crawl to the end; return the summary."""
     arguments = ("crawl", file, "--processes", str(processes), "--summary", "s.json")
     code, out, err = command.run(*arguments, **settings)
     assert code == 0, err
@@ -77,7 +78,7 @@ def stored(command: Command, name: str) -> list[StoredPage]:
 
 
 def consent(command: Command, *arguments: str, answer: bool, **settings: str) -> None:
-    """``greencrawl login``: open the address that it prints, and bring the answer back."""
+    """Run ``greencrawl login``: open the address that it prints, and bring the answer back."""
     process: subprocess.Popen[str] = command.start("login", *arguments, **settings)
     assert process.stdout is not None
     line = ""
@@ -103,7 +104,7 @@ def test_list_is_followed_to_its_end_and_each_page_is_asked_for_once(command: Co
         start = int(call.given.get("from", "0"))
         more = start + 7 if start + 7 < len(names) else None
         listed = [{"url": name} for name in names[start : start + 7]]
-        return reply(200, {"found": listed, "more": more or 7})  # at the end it begins anew
+        return reply(200, {"found": listed, "more": more or 7})  # at the end it starts again
 
     with ApiServer("127.0.0.9") as api:
         item = reply(200, {"a": 1})

@@ -1,4 +1,4 @@
-"""Whole worker processes, on a real broker, Redis and site."""
+"""Whole worker processes, with a real broker, Redis and site."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ DEADLY = ["/kill", "/hang", "/wait"]
 
 
 def menu_site(request: Request) -> Answer:
-    """A page that links to twelve others, and to some that are called by what a hook does there."""
+    """Answer with a page that links to twelve others, and to some named after what a hook does
+    there."""
     if request.target == "/":
         return Answer(body=html("menu", [*PAGES, *DEADLY]))
     if request.target == "/robots.txt":
@@ -42,9 +43,9 @@ def targets(server: SiteServer) -> Counter[str]:
 def test_page_that_kills_its_process_is_charged_alone(
     tmp_path: Path, redis_server: RedisServer, mode: str, kind: str
 ) -> None:
-    """Its first strike takes the process along, the second one only the process it is read in.
+    """The page first kills its worker process, then only the process that reads it alone.
 
-    tries = 1: the death in company is no proof, the death alone is the last word.
+    With tries = 1, a death among other pages proves nothing, and a death alone is final.
     """
     others = [f"{path}$" for path in DEADLY if path != f"/{mode}"]
     with (
@@ -76,7 +77,8 @@ def test_page_that_kills_its_process_is_charged_alone(
 def test_a_crawl_that_is_stopped_at_once_gives_back_what_it_has_and_goes_on_when_resumed(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
-    """A session has thirty tasks of a host at a pause of a second; it is ended within two."""
+    """A session has thirty tasks of a host and pauses a second after each; it must end within
+    two."""
     with (
         SiteServer(menu_site) as server,
         System(tmp_path, [redis_server.url], lease_seconds="6").start() as system,
@@ -124,7 +126,7 @@ def test_request_hook_that_kills_is_charged_alone(
 def test_page_at_which_a_login_class_dies_is_charged_alone(
     tmp_path: Path, redis_server: RedisServer, mode: str, kind: str
 ) -> None:
-    """``logged_out`` looks at every page; what it does there is the page's matter."""
+    """``logged_out`` looks at every page; the page decides what it does there."""
     secrets = {"auth_shop_username": "ann", "auth_shop_password": "1"}
     others = [f"{path}$" for path in DEADLY if path != f"/{mode}"]
     with (
@@ -155,13 +157,13 @@ def test_page_at_which_a_login_class_dies_is_charged_alone(
 def test_hosts_without_a_request_under_way_go_on_at_once_when_a_page_kills(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
-    """The longest request is a minute, and so is the rest of hosts that had one under way."""
+    """The longest request takes a minute, and hosts with an open request rest as long."""
     hosts = tuple(f"127.0.0.{number}" for number in range(2, 8))
 
     def site(request: Request) -> Answer:
         if request.target == "/" and request.address == hosts[0]:
             return Answer(body=html("menu", ["/kill"]))
-        if request.target == "/kill":  # so that the others are between two requests by then
+        if request.target == "/kill":  # by then the others are between two requests
             return Answer(body=html("kill", []), wait=1.0)
         return menu_site(request)
 
@@ -211,9 +213,9 @@ def test_sigterm_hands_back_what_was_not_fetched(tmp_path: Path, redis_server: R
 
 
 def test_worker_stops_soon_when_its_broker_stops_with_it(tmp_path: Path) -> None:
-    """As honcho stops them: both at once, and the embedded Redis with the broker.
+    """honcho stops both at once, and the broker stops the embedded Redis.
 
-    Without this it would wait for the longest request, and some more: 70 s.
+    Otherwise the worker would wait for the longest request and a little more: 70 s.
     """
     with SiteServer(menu_site) as server, System(tmp_path).start() as system:
         system.crawl([server.url("/")], delay=0.1)
@@ -244,7 +246,7 @@ def test_worker_outlives_its_broker(tmp_path: Path, redis_server: RedisServer) -
 def test_robots_on_another_host_rule_the_host_that_redirects_there(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
-    """The other host is out of scope: its robots.txt is asked for, and nothing else."""
+    """The other host is out of scope: only its robots.txt is asked for."""
     here, there = "127.0.0.2", "127.0.0.3"
     moved: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What a worker's process is made of."""
+"""The parts of a worker process."""
 
 from __future__ import annotations
 

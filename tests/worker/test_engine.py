@@ -1,4 +1,4 @@
-"""The engine's loops against a broker of a few lists."""
+"""The engine's loops, with a broker made of a few lists."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def session(number: int, robots_known: bool = True) -> Session:
 
 @dataclass
 class Broker:
-    """Gives out ``sessions``; ``away`` calls in a row fail; ``log`` has every call."""
+    """It gives out ``sessions``; ``away`` calls in a row fail; ``log`` has every call."""
 
     sessions: list[Session] = field(default_factory=list)
     away: int = 0
@@ -106,7 +106,7 @@ class Broker:
 
 @dataclass
 class Runner:
-    """Sessions that last until ``release`` is set; then they report what ``report`` says."""
+    """Its sessions last until ``release`` is set; then they report ``report``."""
 
     release: Event = field(default_factory=Event)
     running: dict[str, Held] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class Heartbeat:
 
 
 class Rig:
-    """An engine with a broker and a runner that a test turns."""
+    """An engine; the test controls its broker and its runner."""
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ def test_a_node_that_was_away_is_told_later_and_leasing_goes_on(
     rig.broker.log.clear()
     rig.broker.add(1)
     rig.until(lambda: rig.runner.running)
-    rig.broker.away = 1  # an answer that is lost
+    rig.broker.away = 1  # one answer is lost
     rig.broker.add(2)
     rig.until(lambda: len(rig.runner.running) == 2)
     told = len(rig.broker.calls(ReconcileRequest))
@@ -414,7 +414,7 @@ def test_held_sessions_are_extended(rig: Rig) -> None:
 
 
 def crawl_along(rig: Rig) -> None:
-    """Whoever runs has been waiting for an answer for longer than a good host takes."""
+    """Let all running sessions wait for an answer for longer than a good host takes."""
     for held in rig.runner.running.values():
         held.since = held.since or 100.0 - 3.0
 
@@ -430,7 +430,7 @@ def test_place_of_a_session_that_crawls_is_lent_to_another_host(rig: Rig) -> Non
 
 
 def test_strangers_find_room_for_twice_the_greenlets_and_good_hosts_go_on(rig: Rig) -> None:
-    """Five hundred hosts that never answer, four greenlets, and a few good hosts."""
+    """There are five hundred hosts that never answer, four greenlets and a few good hosts."""
     rig.broker.add(*range(1000, 1500), robots_known=False)
     rig.until(lambda: len(rig.runner.running) == 4)
     crawl_along(rig)
@@ -612,7 +612,7 @@ def test_a_pause_that_ends_as_it_is_roused_is_ended_once() -> None:
 
     def goes_on() -> str:
         held.pause(wait, 0.5)
-        gevent.sleep(0.02)  # in which nothing may reach it any more
+        gevent.sleep(0.02)  # nothing may reach it any more during this time
         return "whole"
 
     going = gevent.spawn(goes_on)

@@ -1,4 +1,4 @@
-"""Links of a page that no hook sees are taken a shorter way, which must lead to the same."""
+"""Links of a page without hooks take a shorter path, which must give the same result."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def markup(tag: str, reference: str, rel: str | None) -> str:
 
 
 def plainly(context: CrawlContext, page: Page, depth: int) -> list[Admission]:
-    """What is to be admitted of a page's links, one after the other, nothing remembered."""
+    """Return the admissions for a page's links, one after the other, without any memory."""
     order = context.options.order
     if not page.follow or depth + 1 > context.options.depth:
         return []
@@ -76,10 +76,11 @@ def plainly(context: CrawlContext, page: Page, depth: int) -> list[Admission]:
 
 
 def merged(references: list[tuple[str, str]], base: str) -> list[Link]:
-    """Links by ``collect``'s own words: the first stays, and keeps of its rel what all have."""
+    """Merge links as ``collect`` does: the first one stays and keeps the rel words that all
+    have."""
     rels: dict[str, list[list[str]]] = {}
     for reference, rel in references:
-        with suppress(InvalidUrl):  # it is no link
+        with suppress(InvalidUrl):  # it is not a link
             rels.setdefault(canonicalise(reference, base), []).append(rel.lower().split())
     return [
         Link(url, rel=" ".join(word for word in first if all(word in rest for rest in others)))
@@ -135,6 +136,6 @@ def test_links_are_those_of_a_parser_one_by_one(
     body = f'<base href="{base}">' if base else ""
     body += "".join(markup("a", *anchor) for anchor in anchors)
     page = extract(body.encode(), URL, "text/html; charset=utf-8", anchors=False)
-    # The parser of HTML, too, drops some characters: a tab at the end, for one.
+    # The HTML parser drops some characters, too: for example, a tab at the end.
     wanted = [(text, rel or "") for text, rel in anchors if base or text[:1] not in ("", "#")]
     assert page.links == merged(wanted, canonicalise(base or URL, URL))

@@ -1,4 +1,4 @@
-"""A hook is run again on stored pages: what is stored of it, and what is left."""
+"""Hooks run again on stored pages: what is stored and what stays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BODY = b"<title>T</title><a href=/one>1</a><a href=/two>2</a>"
 
 
 class Here:
-    """Reads in this process; a URL in ``deadly`` is one that hangs."""
+    """It reads in this process; a URL in ``deadly`` hangs."""
 
     def __init__(self) -> None:
         self.read_: list[str] = []
@@ -66,7 +66,8 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def fill(store: SqliteStore, crawl: Crawl, numbers: range, **more: Any) -> None:
-    """Pages on which ``on_page`` and ``links`` failed; the first link of each was followed."""
+    """Store pages on which ``on_page`` and ``links`` failed; the first link of each was
+    followed."""
     known = links("http://example.org/one")
     more = {"body": BODY, "headers": {"content-type": "text/html"}, "links": known, **more}
     made = [page(crawl.id, number, **more) for number in numbers]

@@ -1,4 +1,4 @@
-"""The user's own functions: loading, calling, and what happens when they misbehave."""
+"""The user's own functions: loading, calling, and bad behaviour."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TASK = Task(1, "http://h/")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current directory, from which a user's module is imported."""
+    """Make the current directory a place from which a user's module is imported."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
@@ -120,7 +120,7 @@ OLD_IMPORTS = [
 def test_an_import_by_an_old_name_is_told_the_new_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch, where: str, source: str, name: str
 ) -> None:
-    """In a checkout the folder of that name is found, elsewhere nothing is."""
+    """A checkout has a folder of that name; elsewhere nothing is found."""
     others = [path for path in sys.path if Path(path or ".").resolve() not in (ROOT, folder)]
     monkeypatch.setattr(sys, "path", [*others, str(ROOT)] if where == "checkout" else others)
     (folder / "older.py").write_text(f"{source}\ndef on_page(page, fetched): ...\n")
@@ -197,7 +197,8 @@ def test_what_a_hook_changes_in_its_arguments_changes_nothing() -> None:
 
 
 def test_fields_are_taken_as_they_were_returned() -> None:
-    """One dict for all pages, say, that the next call changes before the first is stored."""
+    """For example, all pages share one dict, and the next call changes it before the first is
+    stored."""
     shared: dict[str, Any] = {"seen": [1]}
     fields = Hooks(on_page=lambda *_: shared).page_fields(PAGE, FETCHED)
     shared["seen"].append(object())
@@ -222,7 +223,7 @@ def test_without_a_record_there_is_nothing(function: Any) -> None:
 
 
 def test_records_are_taken_as_they_were_yielded() -> None:
-    """One dict that is filled anew for each, say."""
+    """For example, one dict is filled again for each record."""
 
     def filled(page: Page) -> Iterator[dict[str, int]]:
         one: dict[str, int] = {}

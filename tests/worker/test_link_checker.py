@@ -114,7 +114,7 @@ def test_links_that_change_something_are_skipped_and_noted_once() -> None:
 
 @pytest.mark.parametrize("follow", [False, True])
 def test_no_rule_rewrites_a_link_into_one_that_is_followed(follow: bool) -> None:
-    """Where the link as it was written changes something."""
+    """Here the original link would change something."""
     rules = ("tracking", "index", "query-order", "session-ids")
     club = Basic(name="club", hosts=("http://h",), skip=("utm_id=7",))
     given = [
@@ -177,7 +177,7 @@ def test_depth_ends_at_its_limit() -> None:
 
 def test_page_with_too_many_links_is_cut_off() -> None:
     found = page(*(f"http://h/{i}" for i in range(MAX_LINKS + 5)))
-    found.omitted_links = 2  # extraction did not look at
+    found.omitted_links = 2  # extraction did not look at 2 links
     found.links.append(Link("http://elsewhere/"))
     assert len(checker().check(found, found.links, 0)) == MAX_LINKS
     assert found.omitted_links == 7

@@ -1,4 +1,4 @@
-"""The life of a task, from lease to result, on a fetcher and stores of dictionaries."""
+"""The life of a task, from lease to result, on a fetcher and stores made of dictionaries."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _set() -> Event:
 
 @dataclass
 class Site:
-    """Answers by URL, and what was asked with which headers; 404 for the rest."""
+    """It answers by URL, otherwise with 404, and notes all requests with their headers."""
 
     answers: dict[str, Answer] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
@@ -122,7 +122,7 @@ class Site:
 
 @dataclass
 class Stores:
-    """Store, frontier and writer at once."""
+    """Store, frontier and writer in one."""
 
     crawl_: Crawl
     robots: dict[str, bytes] = field(default_factory=dict)
@@ -193,7 +193,7 @@ class Stores:
 
 
 class Stopping(Event):
-    """The event that a visit waits on; it keeps how long, and does not wait."""
+    """The event on which a visit waits; it notes how long, but does not wait."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -206,7 +206,8 @@ class Stopping(Event):
 
 @dataclass
 class QuarantineDouble:
-    """Reads like the process of its own does, in this one; ``error`` is raised instead."""
+    """It reads as the separate process does, but in this one; it raises ``error`` if there is
+    one."""
 
     read_: list[str] = field(default_factory=list)
     error: Exception | None = None
@@ -249,7 +250,7 @@ class QuarantineDouble:
 
 @dataclass
 class Anonymous:
-    """Proves nothing to anybody, and has requests of logins that wait for any host, by URL."""
+    """It has no credentials, but holds requests of logins that wait for any host, by URL."""
 
     waiting: list[str] = field(default_factory=list)
     looks: int = 0
@@ -270,7 +271,7 @@ class Anonymous:
 
 
 class World:
-    """A pipeline on doubles. ``run`` leases URLs of host ``h`` and returns the close."""
+    """A pipeline on doubles; ``run`` leases URLs of host ``h`` and returns the close."""
 
     def __init__(self, folder: Path) -> None:
         self.site = Site()
@@ -283,12 +284,12 @@ class World:
         self.set(scope="host")
 
     def set(self, **options: Any) -> None:
-        """Another crawl; of pages that say nothing, which traps are judged by, so without these."""
+        """Make another crawl, without traps: its pages are too empty to be judged."""
         made = CrawlOptions(**{"delay": 0.0, "sitemaps": "off", "traps": "off", **options})
         self.stores = Stores(Crawl(id=1, name="t", state="active", options=made, roots=("h",)))
 
     def pipeline(self) -> Pipeline:
-        """That of a process which knows nothing yet."""
+        """Make the pipeline of a process that knows nothing yet."""
         return Pipeline(
             store=self.stores,
             frontier=self.stores,
@@ -349,7 +350,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Make the crawl's hook module these functions."""
+    """Return a function that makes these functions the crawl's hook module."""
 
     def make(**functions: Any) -> None:
         monkeypatch.setattr(hooks, "load", lambda _: Hooks(**functions))
@@ -483,7 +484,7 @@ def test_robots_redirect_is_followed_on_the_same_host(world: World) -> None:
 
 
 def test_robots_redirect_to_another_host_is_asked_of_its_session(world: World) -> None:
-    """RFC 9309, section 2.3.1.2: the rules found there hold in the context of the first host."""
+    """RFC 9309, section 2.3.1.2: rules found there are valid for the first host."""
     world.site.answers["http://h/robots.txt"] = status(301, location="http://o/robots.txt")
     world.site.answers["http://o/robots.txt"] = html("User-agent: *\nDisallow: /a")
     world.site.answers["http://h/b"] = html("b")
@@ -532,7 +533,7 @@ def test_robots_elsewhere_that_cannot_be_asked_for_hold_up_nobody(
 def test_question_whose_answer_cannot_be_kept_goes_back_uncharged(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The Redis node of its host is away: the session does not wait for it as long as it may."""
+    """The Redis node of its host is away, and the session does not use its whole patience."""
     monkeypatch.setattr("greencrawl.worker.session.fetcher.AWAY_PATIENCE_SECONDS", 0.2)
     world.site.answers["http://o/robots.txt"] = html("User-agent: *\nDisallow: /a")
     world.stores.refuses = "away"
@@ -544,7 +545,7 @@ def test_question_whose_answer_cannot_be_kept_goes_back_uncharged(
 
 
 def test_question_about_rules_that_only_this_process_knows_is_read_again(world: World) -> None:
-    """Who asks looks into the shared cache, which had no room for them at first."""
+    """The asking host looks into the shared cache, which had no room for the rules at first."""
     world.site.answers["http://o/robots.txt"] = html("User-agent: *\nDisallow: /a")
     world.stores.crawl_ = msgspec.structs.replace(world.stores.crawl_, roots=("h", "o"))
     pipeline = world.pipeline()
@@ -652,7 +653,7 @@ def test_robots_with_long_comments_take_no_room(
 def test_robots_that_the_shared_cache_does_not_take_are_fetched_once(
     world: World, why: str
 ) -> None:
-    """Near its memory limit, or away: the pages go on by the rules that were just read."""
+    """The cache is near its memory limit or away; the pages use the rules that were just read."""
     world.site.answers["http://h/robots.txt"] = html("User-agent: *\nDisallow: /b")
     world.stores.refuses = why
     close = world.run("http://h/a", "http://h/b", "http://h/c")
@@ -824,7 +825,7 @@ def test_a_host_is_not_given_up_for_what_the_operator_has_to_mend(world: World) 
 
 
 def test_errand_of_a_login_is_done_and_is_no_page(world: World) -> None:
-    """It comes before robots.txt, which is not asked for it, and before the scope's judgement."""
+    """It comes before robots.txt, which does not apply to it, and before the check of the scope."""
     world.set(scope="host", exclude=("errand",))
     world.errands = Anonymous(["http://h/login"])
     close = world.run(Task(1, "http://h/.well-known/greencrawl-errand", kind=TaskKind.ERRAND))
@@ -955,7 +956,7 @@ def test_redirect_is_recorded_and_its_target_admitted_at_the_same_depth(world: W
 
 
 def test_redirect_to_an_equivalent_spelling_is_followed_at_once(world: World) -> None:
-    """As a task of its own it would be known already, and the page lost."""
+    """As a task of its own it would be known already, and the page would be lost."""
     world.site.answers["http://h/%7Eme/"] = status(301, location="/~me/")
     world.site.answers["http://h/~me/"] = html('<a href="x">x</a>')
     world.run(Task(1, "http://h/%7Eme/", depth=2, level=2))
@@ -1007,7 +1008,7 @@ def test_links_that_the_rules_of_the_crawl_rewrite_are_counted(world: World) -> 
 
 
 def test_redirect_keeps_bytes_that_are_not_ascii(world: World) -> None:
-    """As browsers do, whatever encoding they are in."""
+    """Browsers keep them, too, in every encoding."""
     for path, raw in (("/u", "/é?é".encode()), ("/g", "/中?中".encode("gbk"))):
         world.site.answers[f"http://h{path}"] = status(302, location=raw.decode("latin-1"))
     world.run("http://h/u", "http://h/g")

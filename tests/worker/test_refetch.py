@@ -27,7 +27,7 @@ DATE = "Wed, 21 Oct 2015 07:28:00 GMT"
 
 
 class Pages:
-    """The store's answer; ``asked`` are the fingerprints of each question."""
+    """The store's answer; ``asked`` has the fingerprints of each question."""
 
     def __init__(self, known: dict[int, Validators]) -> None:
         self.known = known

@@ -1,4 +1,4 @@
-"""What pages need to be shown: kept with them, and read for nothing but what style sheets need."""
+"""Requisites of pages: they are kept, and read only for what style sheets need."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def needed(url: str, depth: int = 0, redirects: int = 0) -> Task:
 
 
 def page_of(world: World) -> StoredPage:
-    """The page of the last run."""
+    """Return the page of the last run."""
     page = world.stores.results[-1].page
     assert page is not None
     return page
@@ -100,7 +100,7 @@ def test_style_sheet_leads_to_what_it_needs(world: World, kind: TaskKind) -> Non
 
 
 def test_style_sheets_that_import_ever_more_come_to_an_end(world: World) -> None:
-    """Each has new ones, as a trap would have it."""
+    """Each one has new ones, as in a trap."""
     page = html("<link rel=stylesheet href=/0.css>")
     world.site.answers["http://h/"] = page
     pipeline, asked = world.pipeline(), [Task(1, "http://h/", 0, 0)]
@@ -126,7 +126,7 @@ def test_style_sheet_has_what_it_needs_within_a_bound(world: World) -> None:
     links = page_of(world).links
     assert len(links) == MAX_NEEDED
     noted = next(a.detail for a in world.result.attempts if a.kind == "links")
-    assert noted == "25 URLs were left out: of a style sheet 500 are kept"
+    assert noted == "25 URLs were left out: only 500 of a style sheet are kept"
     read = [link.url for link in links if link.redirects // INDEX_STEP < MAX_SHEETS]
     assert read == [f"http://h/{n}.css" for n in range(MAX_IMPORTS)]
 
@@ -171,7 +171,7 @@ def test_style_sheet_is_not_read_without_the_option(world: World) -> None:
 
 
 def test_page_that_was_met_as_a_requisite_is_read_as_one(world: World) -> None:
-    """As a link it would be known already, so nobody else reads it."""
+    """As a link it would be known already, so no other task would read it."""
     world.site.answers["http://h/o"] = html("<title>T</title><a href=/b><img src=i>")
     world.run(needed("http://h/o", 2))
     page = page_of(world)

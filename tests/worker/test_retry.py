@@ -1,4 +1,4 @@
-"""The table of failures, and what is decided from it."""
+"""The table of failures, and the decisions from it."""
 
 from __future__ import annotations
 

@@ -28,12 +28,12 @@ REFUSED_SECONDS = 3600.0
 PATIENCE_SECONDS = 30.0
 PATIENCE_MOST_SECONDS = 3600.0
 OUTS_IN_A_ROW = 5
-"""So many logged-out pages in a row are believed, even after logins that did not help."""
+"""This many logged-out pages in a row are believed, even after logins that did not help."""
 REJECTIONS = 3
-"""The host is blocked after so many pages in a row whose credentials were refused."""
+"""The host is blocked after this many pages in a row whose credentials were refused."""
 SHORT_LIFE_MS = 60_000
 SHORT_LIVES = 10
-"""After so many short-lived logins in a row, the next ones wait like those that did not help."""
+"""After this many short-lived logins in a row, the next ones wait like those that did not help."""
 
 
 @dataclass(eq=False)
@@ -55,7 +55,7 @@ class Account:
     busy: bool = False
     done: Event = field(default_factory=Event)
     accepted: bool = False
-    """Whether any answer showed that we are logged in."""
+    """Whether an answer showed that we are logged in."""
     outs: int = 0
     """How many answers in a row showed that we are logged out."""
     in_vain: int = 0
@@ -106,7 +106,7 @@ class Account:
         self.soonest = now + PATIENCE_SECONDS * self.in_vain
         self.outs = 0
         log.warning("login_did_not_help", auth=self.entry.name, url=answer.url)
-        return self.logged_out(answer, "though it was just made anew")
+        return self.logged_out(answer, "although a new login was just made")
 
     def logged_out(self, answer: Fetched, how: str) -> Failure:
         """Return the page's own failure: its answer asks for a login."""

@@ -27,13 +27,14 @@ _GRANTS = 4
 _SIGNS = 10_000
 _JUST_MADE_MS = 120_000
 MAX_COOKIE = 4096
-"""Most characters of a cookie's name and value; browsers accept no more (RFC 6265bis, 5.6)."""
+"""The name and value of a cookie may have this many characters; browsers accept no more (RFC
+6265bis, 5.6)."""
 MAX_COOKIES = 300
 MAX_COOKIES_CHARACTERS = 65_536
-"""Most characters of all cookies of a login: no request could carry more, and answers add to
-them."""
+"""All cookies of a login may have this many characters: no request could carry more, and answers
+add to them."""
 _DIGITS = 15
-"""Most digits of a Max-Age that are read: more would be beyond any clock."""
+"""At most this many digits of a Max-Age are read: more would be beyond any clock."""
 
 _SENDABLE = re.compile(r"[\x20-\x7e\x80-\xff]*")
 

@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ASK_SECONDS = 60.0
-"""How long a session waits for the answer to a request that another session is to send."""
+"""A session waits this long for the answer to a request that another session sends."""
 ASK_AGAIN_SECONDS = 30.0
 PATH = "/.well-known/greencrawl-errand"
 """The URL of the task that asks for a session; never fetched."""
 _LOOK_SECONDS = 0.1
 _MOST = 100
-"""Most errands in a row before the session's own tasks have their turn."""
+"""After this many errands in a row the session's own tasks have their turn."""
 
 log = logger("worker")
 
@@ -75,7 +75,7 @@ class _Answer(Struct, frozen=True):
 
 
 _UNREADABLE = b""
-"""Stands in place of an answer: the request could not be unsealed."""
+"""It replaces an answer: the request could not be unsealed."""
 
 
 class Errands:
@@ -154,7 +154,8 @@ class Errands:
                 return last
 
     def _last(self, host: str, errand_id: str, limit: float) -> Fetched | Failure | None:
-        """Return the answer to a request that was already sent, though its session ends; else None.
+        """Return the answer to a request that was already sent, although its session ends;
+        otherwise None.
 
         A refresh token in this answer is the only one that is still valid.
         """

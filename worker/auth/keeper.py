@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from greencrawl.worker.session.fetcher import Visit
 
 _CONTEXTS, _IDLE_SECONDS = 1000, 86_400.0
-"""Most crawls whose accounts are kept, and how long after their last use.
+"""The accounts of at most this many crawls are kept, and for this long after their last use.
 
 So a login that a site has refused is not tried again soon.
 """
@@ -177,7 +177,7 @@ class Keeper:
             if renewed:
                 return account.not_helped(answer, self._clock())
             if not account.believed(self._clock()):
-                return account.logged_out(answer, "as before a login that changed nothing")
+                return account.logged_out(answer, "as it did before, when a login changed nothing")
             if account.too_short(grant):
                 return account.not_helped(answer, self._clock())
             account.void = max(account.void, grant.generation)

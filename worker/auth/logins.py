@@ -6,7 +6,7 @@ and the others wait. Meanwhile they send requests of logins to the hosts that th
 
 A login that was refused is not tried again before a wait, which doubles from
 :data:`REFUSED_SECONDS`, unless the secrets have changed. The hosts are blocked until then, with the
-reason. Their pages wait without a failure, until a host has failed so often in a row that it is
+reason. Their pages wait without a failure, until a host has failed this often in a row that it is
 given up.
 """
 
@@ -51,14 +51,14 @@ AMISS_SECONDS = 60.0
 """Seconds before the secrets of this machine are read again, after some were missing."""
 REFUSED_MOST_SECONDS = 86_400.0
 DEATHS = 5
-"""So many logins in a row that ended with the death of their process count as refused."""
+"""This many logins in a row that ended with the death of their process count as refused."""
 OUTAGE_SECONDS = 2 * AWAY_REST_SECONDS
-"""If the vault fails again after so long, that is a new outage, and sessions wait again."""
+"""If the vault fails again after this long, that is a new outage, and sessions wait again."""
 MARGIN = 0.1
 MARGIN_MOST_SECONDS = 60.0
 """A grant is renewed before it expires: by a tenth of its life, a minute at most."""
 MAX_BODY_BYTES = 2 * 1024 * 1024
-"""Most bytes of an answer to a login's request."""
+"""An answer to a login's request may have this many bytes."""
 
 
 class LoginParts(NamedTuple):
@@ -142,7 +142,7 @@ class Logins:
             account.done.set()
 
     def _wait(self, visit: Visit, event: Event, seconds: float) -> None:
-        """Wait for ``event`` for at most so long, and do errands for our host."""
+        """Wait for ``event`` for at most this time, and do errands for our host."""
         gevent.wait([event, self._stopping], seconds, count=1)
         visit.rest(0.0)
         self.parts.errands.serve(visit)

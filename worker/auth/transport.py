@@ -33,14 +33,14 @@ Send = Callable[[str, str, Mapping[str, str], bytes], Fetched | Failure]
 """Sends one request: method, canonical URL, header fields, body."""
 
 MAX_BODY_BYTES = 2 * 1024 * 1024
-"""Most bytes of a login's request and of its answer, the latter after content-encoding."""
+"""A login's request and its decoded answer may have this many bytes."""
 MAX_REDIRECTS = 10
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "te", "upgrade"})
 """Header fields that the download sets itself."""
 _UNDONE = frozenset({"set-cookie", "content-encoding", "content-length", "transfer-encoding"})
-"""Fields of an answer that do not describe its decoded body; cookies are handled apart."""
+"""Fields of an answer that do not describe its decoded body; cookies are handled separately."""
 _UNREAD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 _SLOW_DOWN = (FailureKind.RATE_LIMITED, FailureKind.UNAVAILABLE)
 
@@ -125,7 +125,8 @@ class _Session(requests.Session):
         origin = origin_of(target)
         self._over_tls |= (response.request.url or "").startswith("https:")
         if self._over_tls and target.startswith("http:") and not self._trusted(target):
-            # Also if one http page leads to another: the jar has what came over TLS.
+            # This also applies if one http page leads to another: the jar has cookies that came
+            # over TLS.
             prepared_request.headers.pop("Cookie", None)
         if origin == origin_of(_canonical(response.request.url or "")) or self._trusted(target):
             return

@@ -12,8 +12,9 @@ def recall(store: RootStore, writer: Writer, crawl: int, fingerprint: int) -> No
     """Admit the links of the stored page of a task.
 
     The task's earlier process may have died between storing and admitting, and this fetch may bring
-    other links, or none. The page is stored again as it was, so it is read with its body; without
-    it if that is away, since the links must not be lost. It waits while the store is away.
+    other links, or none. The page is stored again as it was, so it is read with its body. If the
+    body is away, it is read without it, because the links must not be lost. It waits while the
+    store is away.
     """
     try:
         page = until_available(lambda: store.page(crawl, fingerprint), "store")

@@ -19,9 +19,10 @@ TOGETHER = 80_000
 """URLs of all crawls together; many crawls have fewer each."""
 CRAWLS = 40
 IDLE_SECONDS = 300.0
-"""A crawl that brought no page for so long is over, or waits: its URLs are forgotten."""
+"""A crawl that brought no page for this long is over, or waits: its URLs are forgotten."""
 _LONG = 500
-"""Most characters of a URL that is remembered: a trap's long URLs would take hundreds of MB."""
+"""A remembered URL has at most this many characters: a trap's long URLs would take hundreds of
+MB."""
 
 
 _WORTH = {

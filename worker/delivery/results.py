@@ -41,13 +41,13 @@ ACTION = "action"
 UNCHANGED = "unchanged"
 """The kind of a refetch that found the page unchanged."""
 SURPLUS_SECONDS = 60.0
-"""How long a task waits whose page was one too many; by then the crawl is done at its limit."""
+"""A task whose page was beyond the limit waits this long; by then the crawl is done."""
 RELEASED_SECONDS = 2.0
-"""How long a task waits that was parked while its shape was released; by then workers know."""
+"""A task that was parked while its shape was released waits this long; by then workers know."""
 _TASK_BYTES = 2048
 _URL_OF = attrgetter("url")
 _SHOWN = 300
-"""Most characters of a shape, and of the reason why its URLs are parked."""
+"""A shape, and the reason why its URLs are parked, have at most this many characters."""
 
 
 class Result(Struct, kw_only=True):
@@ -74,7 +74,7 @@ class Result(Struct, kw_only=True):
         return _TASK_BYTES + len(page.body) + len(page.text) + len(page.items) + links
 
     def mark_unstorable(self, error: Unstorable) -> bool:
-        """Make a dead letter of it if it is what the store refused; return False if it is not."""
+        """Make it a dead letter if the store refused it; otherwise return False."""
         page = self.page
         if page is None or page.url != error.url:
             return False

@@ -61,7 +61,7 @@ BATCHES = 4
 LINGER_SECONDS = 0.02
 """Least time that a result waits for others."""
 PATIENCE = 0.1
-"""The part of its host's delay that a result waits for others."""
+"""A result waits for others for this part of its host's delay."""
 PATIENCE_SECONDS = 0.2
 """The longest wait: the host's pages may lead to other hosts."""
 BACKLOG_BYTES = 16 * 1024 * 1024

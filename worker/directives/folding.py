@@ -2,11 +2,11 @@
 
 The canonical URL that a page names is a hint, and often wrong: whole sites name their home page,
 lists name their first page. So the text of a page is left out only if this crawl stores the text of
-its canonical URL, and that text has all of the page's words but a twentieth. The order of words
-does not matter, as in a list with another order. A page that itself names another URL never counts
-as an original; so chains and loops lose no text. All other text is kept: that of pages which name a
-URL that is not fetched yet, or never can be, that is gone, out of scope or not to be kept. The
-canonical URL is admitted like a link, at the depth of the page that names it. Pages could name
+its canonical URL, and that text has at least nineteen twentieths of the page's words. The order of
+words does not matter, as in a list with another order. A page that itself names another URL never
+counts as an original; so chains and loops lose no text. All other text is kept: that of pages which
+name a URL that is not fetched yet, or never can be, that is gone, out of scope or not to be kept.
+The canonical URL is admitted like a link, at the depth of the page that names it. Pages could name
 others without end, so it counts as a redirect: after :data:`MAX_REDIRECTS` in a row the next is not
 admitted.
 """
@@ -34,7 +34,7 @@ from greencrawl.worker.session.backoff import until_available
 from greencrawl.worker.session.fetcher import Visit
 
 NEW_SHARE = 20
-"""A copy may have one part in so many that its original lacks."""
+"""The original may lack one part in this many of a copy."""
 MOST_CHARS = 128 * 1024
 """Longer texts must be equal: counting the words of two takes some 20 ms."""
 WAIT_SECONDS = 2.0

@@ -8,7 +8,8 @@ from greencrawl.schema.records import CrawlOptions, Directives, Fetched, StoredP
 
 
 def judged(said: Directives | None, options: CrawlOptions, fetched: Fetched) -> Directives | None:
-    """Return ``said`` of an answer, with the directive for which its content is not kept."""
+    """Return what an answer ``said``, with the directive because of which its content is not
+    kept."""
     if said is None:
         return None
     why = _why(said, options, fetched)

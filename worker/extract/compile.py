@@ -79,8 +79,9 @@ def main() -> int:
     problem = compile(Path(sysconfig.get_path("platlib")))
     if problem:
         print(
-            f"the part in C was not compiled ({problem}): all works without it, slower; "
-            "for it, install a compiler and Python's headers (apt-get install gcc python3-dev) "
+            f"the part in C was not compiled ({problem}): everything works without it, but "
+            f"slower; to get it, install a compiler and Python's headers (apt-get install gcc "
+            f"python3-dev) "
             "and run: make setup, or in an environment that has greencrawl installed: "
             "python -m greencrawl.worker.extract.compile",
             file=sys.stderr,

@@ -26,7 +26,7 @@ from greencrawl.schema.text.declared import policy_url
 from greencrawl.worker.extract.sources.headers import relations
 
 MAX_CHARS = 8192
-"""Most characters of directives that are read."""
+"""At most this many characters of directives are read."""
 KEPT = ("noindex", "nofollow", "noarchive", "nosnippet", "noimageindex", "noai", "noimageai")
 """Words that are kept, in this order."""
 _MEANS = {"none": ("noindex", "nofollow"), **{word: (word,) for word in KEPT}}
@@ -96,7 +96,8 @@ def with_metas(said: Directives | None, metas: Iterable[tuple[str, str]]) -> Dir
     """Return ``said`` by headers together with what meta elements (name in lower case, content)
     say.
 
-    They are those of the names ``robots``, our agent's, ``tdm-reservation`` and ``tdm-policy``.
+    These meta elements have the names ``robots``, our agent's, ``tdm-reservation`` and
+    ``tdm-policy``.
     """
     told: list[str] = []
     tdm: dict[str, str] = {}

@@ -26,10 +26,10 @@ READ = ("a", "area", "base", "frame", "iframe", "link", "meta", "title")
 """Elements that extraction reads."""
 
 MAX_ANCHOR = 200
-"""Most characters of a link's text that are kept."""
+"""At most this many characters of a link's text are kept."""
 
 MAX_BYTES = 32 * 1024 * 1024
-"""About the most memory for the links of one page; a page that needs more is a trap.
+"""The links of one page may take about this much memory; a page that needs more is a trap.
 
 Otherwise a long base before many short references would make gigabytes of a small page.
 """
@@ -48,8 +48,8 @@ class References(NamedTuple):
 
     ``texts`` are the references as written, ``rels`` the rel of each (None without one),
     ``elements`` their elements, if their texts are wanted. ``more`` are URLs from other sources,
-    with their rels; ``requisites`` are those that the page needs to be shown. ``said`` are those of
-    ``more`` that are links with texts, and the texts, if they are wanted; ``forms`` are the URLs of
+    with their rels; ``requisites`` are those that the page needs to be shown. ``said`` has the
+    links of ``more`` that have texts, with the texts, if they are wanted; ``forms`` are the URLs of
     forms.
     """
 
@@ -98,14 +98,14 @@ def walked(
     texts: bool = False,
     samples: bool = True,
 ) -> Walked | None:
-    """Return text and links of a page at a canonical ``url``, by one walk in C: in half of the
-    time.
+    """Return text and links of a page at a canonical ``url`` by one walk in C, which takes half of
+    the time.
 
     None if nothing was compiled, and for a page with a base or with more than :data:`FEW`
     references. ``others`` are its elements ``title``, frames with a document in ``srcdoc``, and
     those ``meta`` and ``link`` that may hold directives for robots or ``agent``, a language or a
-    canonical URL. ``texts``: those of links are wanted. Without ``samples`` none are taken, which
-    saves a tenth.
+    canonical URL. With ``texts`` it also reads the texts of links. Without ``samples`` it takes
+    none, which saves a tenth of the time.
     """
     if compiled is None:
         return None

@@ -22,13 +22,13 @@ from greencrawl.schema.text.expressions import Expression
 from greencrawl.worker.extract.charset import sniff
 
 MAX_BYTES = 8 * 1024 * 1024
-"""Most bytes of one page of a list; decoded it can take twenty times as much memory."""
+"""One page of a list may have this many bytes; decoded it can take twenty times as much memory."""
 MAX_ITEMS = 10_000
-"""Most URLs that are taken from one page, as many as links of a page."""
+"""At most this many URLs are taken from one page, as many as links of a page."""
 _VALUES = 100_000
-"""Most values that are searched for URLs, lists included."""
+"""At most this many values are searched for URLs, lists included."""
 _CURSOR = 2048
-"""Most characters of a cursor."""
+"""A cursor has at most this many characters."""
 _END = ("", "0")
 _OVER = object()
 

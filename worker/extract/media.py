@@ -24,7 +24,8 @@ _XML_ROOT = re.compile(rb"<([A-Za-z][\w.:-]*)")
 
 
 _SHORT = 80
-"""Most characters of a Content-Type that is cached: those of real servers are few and shorter."""
+"""A cached Content-Type has at most this many characters: those of real servers are few and
+shorter."""
 
 
 def media_type(content_type: str | None) -> str:

@@ -41,7 +41,7 @@ from greencrawl.worker.extract.sources.wanted import USUAL, Wanted
 from greencrawl.worker.extract.text import compiled, html_parser, read_text, squeeze
 
 MAX_TITLE = 1000
-"""Most characters of a title that are kept."""
+"""At most this many characters of a title are kept."""
 
 _HEAD_BYTES = 1024
 
@@ -172,16 +172,17 @@ def outline(
 ) -> tuple[Page, References | Resolved]:
     """Read a page as :func:`extract` does; return it, and the references that become its links.
 
-    ``said`` is what the answer's headers say to robots; the page's own directives are added. With
+    ``said`` has the directives in the answer's headers; the page's own ones are added. With
     ``seconds`` it raises TooDear if its parse takes more CPU than that; only a pool can stop it
     (:func:`pool_trees`). With ``brief`` it also raises TooDear if the page is long and has to be
     flattened, or its tree is larger than the pool. Without ``anchors`` the texts of links cannot be
-    read afterwards, ``url`` has to be canonical, and references that are few (:data:`FEW`) come
-    resolved. ``texts``: the texts of links are wanted, too, beside the resolved references, or from
-    :func:`add_links`. ``samples``: those of its text are wanted. ``spans``: those of its main text
-    are wanted; they are b"" if nothing was compiled, or if they would take more CPU than
-    ``main_seconds``, unless these are 0. ``headers`` are those of the answer, with lower-case
-    names, ``wanted`` the sources of its links. ``roots`` gets the root of the tree if there is one.
+    read afterwards, ``url`` has to be canonical, and a few references (up to :data:`FEW`) come
+    resolved. With ``texts`` it also reads the texts of links, beside the resolved references, or
+    for :func:`add_links`. With ``samples`` it takes samples of the text. With ``spans`` it finds
+    the spans of the main text; they are b"" if nothing was compiled, or if they would take more CPU
+    than ``main_seconds``, unless these are 0. ``headers`` are the answer's header fields with
+    lower-case names; ``wanted`` has the sources of links. ``roots`` gets the root of the tree if
+    there is one.
     """
     if not is_html(content_type, body[:_HEAD_BYTES]):
         return _no_html(body, url, content_type, said, spans), References([], [])
@@ -318,10 +319,10 @@ def _parse(body: bytes, seconds: float = 0.0, brief: bool = False) -> etree._Ele
 
 
 def _open_templates(root: etree._Element) -> None:
-    """Mark templates as shown if one may have swallowed what follows it.
+    """Mark templates as shown if one of them may contain the rest of the page by mistake.
 
-    An element that is open in it, such as a ``td``, hides its end from the parser, which reports
-    that.
+    An open element in a template, such as a ``td``, hides the template's end from the parser, which
+    reports that.
     """
     said = "Opening and ending tag mismatch: template "
     if any(error.message.startswith(said) for error in _parser.error_log):

@@ -26,8 +26,8 @@ PREFIX = "greencrawl_speedups_"
 def name_of(blocks: Sequence[str], hidden: Sequence[str]) -> str:
     """Return the name of the module made of the sources, these lists, this lxml and its libxml2.
 
-    One release of lxml comes with several of libxml2: the one it was compiled for and the one that
-    it runs on both count.
+    A release of lxml comes with different releases of libxml2, so two count: the one for which lxml
+    was compiled, and the one on which it runs.
     """
     made_of = [
         *(source.read_text() for source in SOURCES),

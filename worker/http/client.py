@@ -146,13 +146,13 @@ class Downloader:
 
         Any status comes back as ``Fetched``; ``greencrawl.worker.retry.classify`` judges it. Once
         the head of an answer other than 2xx is there, its status is the answer: if the body then
-        breaks off, what came of it is kept, marked as truncated. ``headers`` are sent besides Host,
+        breaks off, its first part is kept, marked as truncated. ``headers`` are sent besides Host,
         Accept-Encoding and, with a ``body``, Content-Length. ``deadline`` is a value of the
-        monotonic clock. ``caps`` are those of the gate, if there is one. ``watch`` gets a function
-        that ends the request while no part of its answer has come. ``pack``: a large body may come
-        back gzipped, whatever its own encoding was. Raises LeaseExpired when the deadline has
-        passed, InvalidUrl when ``url`` is not canonical http(s), Crowded when there is no memory
-        for the body, and what the gate raises.
+        monotonic clock. ``caps`` are the limits for the gate, if there is one. ``watch`` gets a
+        function that ends the request while no part of its answer has come. ``pack``: a large body
+        may come back gzipped, whatever its own encoding was. Raises LeaseExpired when the deadline
+        has passed, InvalidUrl when ``url`` is not canonical http(s), Crowded when there is no
+        memory for the body, and what the gate raises.
         """
         origin, target = _split(url)
         if origin.port in self._refused_ports:

@@ -19,7 +19,8 @@ import zstandard
 
 MAX_STACKED = 2
 MAX_MEMBERS = 16
-"""Most members of one gzip body: a million empty ones would cost seconds and yield nothing."""
+"""A gzip body has at most this many members: a million empty ones would cost seconds and yield
+nothing."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")

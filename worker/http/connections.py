@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STOOD_SECONDS, EXCUSED_SECONDS = 0.5, 1.0
 """A timer that is so late shows that the process was frozen, or busy with one thing. Data that the
-peer sent meanwhile may be read for so long; the request does not wait longer for the rest."""
+peer sent meanwhile may be read for this long; the request does not wait longer for the rest."""
 IDLE_SECONDS = 15.0
 CONNECT_SECONDS = 10.0
 READ_BYTES = 64 * 1024

@@ -26,7 +26,7 @@ from greencrawl.worker.http.codings import (
 SMALL_BYTES = 1024 * 1024
 """A body of at most this size is kept as it is."""
 MAX_CAME_BYTES = 16 * 1024 * 1024
-"""Most bytes of an encoded body, or of a gzip file, that are received; ten times as much
+"""At most this many bytes of an encoded body, or of a gzip file, are received; ten times as much
 decoded."""
 
 GZIP_MAGIC = b"\x1f\x8b"

@@ -9,17 +9,19 @@ from geventhttpclient._parser import HTTPParseError, HTTPResponseParser
 from greencrawl.worker.http.odd import NotHttp, Tidier
 
 MAX_HEAD_BYTES = 64 * 1024
-"""Most bytes of status line and headers, interim (1xx) answers included."""
+"""Status line and headers have at most this many bytes, interim (1xx) answers included."""
 MAX_LINK_BYTES = 48 * 1024
-"""Most bytes of these in all Link fields: the rest of them is received, and left out."""
+"""At most this many of these bytes are in Link fields: the rest of them is received, but left
+out."""
 MAX_LONG_HEAD_BYTES = 256 * 1024
-"""Most bytes of a head with what is left out of it: as many as Chromium accepts."""
+"""A head has at most this many bytes, with those that are left out: as many as Chromium accepts."""
 MAX_HEADERS = 200
-"""Most fields, without Link fields."""
+"""There are at most this many fields, without Link fields."""
 _LINK_FIELD_BYTES = 32
-"""Each Link field counts as so many bytes more."""
+"""Each Link field counts as this many bytes more."""
 MAX_FRAMING_BYTES = 128 * 1024
-"""Most bytes of framing: with more than this, and than the body, an answer has tiny chunks."""
+"""The framing has at most this many bytes: if it has more, and more than the body, the answer has
+tiny chunks."""
 
 _SHORT_HEAD = 4096
 _HEAD_END = b"\r\n\r\n"
@@ -37,7 +39,7 @@ class Answer(HTTPResponseParser):
     joined by ", ", bytes read as Latin-1. ``body`` is as transferred, after chunking, before
     content-encoding. ``received`` counts every byte fed. ``status`` is 0 until ``head_done``.
     ``cookies`` are the Set-Cookie values one by one: joined they could not be separated.
-    ``robots_tags`` are those of X-Robots-Tag one by one, if there are several. ``bodiless``: it
+    ``robots_tags`` has the fields X-Robots-Tag one by one, if there are several. ``bodiless``: it
     answers a HEAD, so no body follows whatever its headers say. ``links_cut``: some links in Link
     fields were left out, since these have more than :data:`MAX_LINK_BYTES`.
 
@@ -217,7 +219,7 @@ class Answer(HTTPResponseParser):
         counted = self.received - self._left_out
         if counted > MAX_FRAMING_BYTES + 2 * len(self.body) and self.head_done:
             self.violation = f"{counted - len(self.body)} bytes around a body of " + (
-                f"{len(self.body)}: its chunks are next to empty"
+                f"{len(self.body)}: its chunks are almost empty"
             )
         elif not self.head_done and counted > MAX_HEAD_BYTES:
             self.violation = f"headers beyond {MAX_HEAD_BYTES} bytes"

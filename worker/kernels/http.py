@@ -40,9 +40,9 @@ are its bytes as they came, and its bytes decoded, each times its rate. Honest p
 byte."""
 
 HUB_SECONDS = 0.25
-"""Most CPU seconds of a parse if all other sessions wait for it."""
+"""A parse may take this many CPU seconds if all other sessions wait for it."""
 ALONE_SECONDS = 2.0
-"""Most CPU seconds of a parse if none waits, or twice the grant if that is more."""
+"""A parse may take this many CPU seconds if none waits, or twice the grant if that is more."""
 
 _METERED_BYTES = 32 * 1024
 """A smaller page cannot exceed its grant, except by attributes, which end its parse."""

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from greencrawl.worker.session.fetcher import Visit
 
 MOST_REQUESTS = 20
-"""Most requests of a kernel for one task."""
+"""A kernel sends at most this many requests for one task."""
 MOST_SENT_BYTES = 2 * 1024 * 1024
-"""Most bytes of the body of one request."""
+"""The body of one request has at most this many bytes."""
 METHODS = frozenset({"GET", "HEAD", "POST"})
 
 
@@ -40,7 +40,7 @@ class Mark(Protocol):
 
 
 class Unmarked:
-    """For code that runs in a process of its own."""
+    """It replaces the record for code that runs in a separate process."""
 
     def enter(self) -> None:
         """Do nothing: nothing is recorded."""
@@ -124,13 +124,15 @@ class JudgedVisit(TaskVisit):
         if method not in METHODS:
             return _refused(f"{method!r} is none of {', '.join(sorted(METHODS))}")
         if len(body) > MOST_SENT_BYTES or not isinstance(body, bytes):
-            return _refused(f"a request may have {MOST_SENT_BYTES:,} bytes")
+            return _refused(f"a request may have at most {MOST_SENT_BYTES:,} bytes")
         if host_of(url) != self.host:
             return _refused(f"{url} is at another host than {self.host}: let it be a link")
         if self._sent >= MOST_REQUESTS:
-            return _refused(f"{MOST_REQUESTS} requests were made for one page: no more are")
+            return _refused(f"{MOST_REQUESTS} requests were made for one page: no more are allowed")
         if self._kept >= self.max_body_bytes:
-            return _refused(f"answers of {self._kept:,} bytes are in hand: no more are asked for")
+            return _refused(
+                f"answers of {self._kept:,} bytes are in hand: no more requests are made"
+            )
         if url == self.task.url:  # this URL was judged before
             return None
         needed = replace(self.task, kind=TaskKind.REQUISITE)

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from greencrawl.worker.kernels.visit import TaskVisit
 
 MOST_FURTHER = 100
-"""Most further pages of a list that one page may name."""
+"""One page of a list may name this many further pages."""
 MOST_BYTES = 32 * 1024 * 1024
-"""Most bytes of what is read in one page, its links included."""
+"""The reading of one page has at most this many bytes, its links included."""
 _NAME = re.compile(r"[a-z][a-z0-9_.-]{0,31}")
 _DETAIL = 1000
 

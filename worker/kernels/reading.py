@@ -11,7 +11,7 @@ from greencrawl.schema.records import Admission, Directives, FailureKind, Link, 
 from greencrawl.worker.link_checker import MAX_LINKS
 
 MAX_NEEDED = 500
-"""Most URLs that one style sheet needs."""
+"""At most this many URLs of one style sheet are kept."""
 
 
 class Reading(Struct, kw_only=True, omit_defaults=True):
@@ -90,10 +90,10 @@ class Reading(Struct, kw_only=True, omit_defaults=True):
     def _left_out(self) -> list[str]:
         said = []
         if self.omitted:
-            followed = f"of a page {MAX_LINKS:,} are followed"
+            followed = f"only {MAX_LINKS:,} of a page are followed"
             said.append(f"{self.omitted:,} links were left out: {followed}")
         if self.unneeded:
-            kept = f"of a style sheet {MAX_NEEDED:,} are kept"
+            kept = f"only {MAX_NEEDED:,} of a style sheet are kept"
             said.append(f"{self.unneeded:,} URLs were left out: {kept}")
         if self.links_cut:
             said.append("its header Link is too long: links at its end were left out")

@@ -30,7 +30,8 @@ SECONDS_PER_URL = 40e-6
 """CPU seconds that each URL of a sitemap is granted, besides the grant of any page."""
 
 MAX_NESTED = 3
-"""Most indexes above a sitemap. The protocol allows one, and some sites have two."""
+"""A sitemap has at most this many indexes above it. The protocol allows one, and some sites have
+two."""
 
 _URLS_A_STEP = 500
 

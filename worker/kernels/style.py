@@ -18,7 +18,8 @@ MAX_SHEETS = 3
 Real ones are one or two.
 """
 MAX_IMPORTS = 20
-"""Most imports of one style sheet that are read; its other files are kept, and lead to nothing."""
+"""At most this many imports of one style sheet are read; its other files are kept, and lead to
+nothing."""
 
 
 def read_style(context: CrawlContext, task: Task, fetched: Fetched) -> Reading:

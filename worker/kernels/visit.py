@@ -45,7 +45,7 @@ class TaskVisit:
         return self._visit.max_body_bytes
 
     def allow(self, size: int) -> None:
-        """Allow so many bytes of a body, more than for a page."""
+        """Allow this many bytes of a body, more than for a page."""
         self._visit.least_cap = size
 
     def get(self, url: str, headers: Mapping[str, str]) -> Fetched | Failure:

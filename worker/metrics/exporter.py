@@ -66,7 +66,7 @@ class Exporter:
         """Start the process if there is none.
 
         It dies with its parent, and holds the parent's lock on the worker's id, as all its children
-        do: who waits for that, in place of a supervisor that was killed, finds the address free.
+        do. So when the successor of a killed supervisor gets the lock, the address is free.
         """
         if self._pid and os.waitpid(self._pid, os.WNOHANG)[0]:
             log.error("exporter_died", pid=self._pid)

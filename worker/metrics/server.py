@@ -24,7 +24,7 @@ from greencrawl.worker.metrics.families import exposition
 log = logger("metrics")
 
 MOST_CONNECTIONS = 8
-"""Most connections at once; further ones are closed."""
+"""There are at most this many connections at once; further ones are closed."""
 SECONDS = 5.0
 """Seconds after which a connection is cut."""
 

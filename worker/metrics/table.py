@@ -21,7 +21,8 @@ COMMIT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 @dataclass(frozen=True)
 class Family:
-    """One metric. ``values`` are those of its ``label``, ``buckets`` upper bounds in seconds.
+    """One metric. ``values`` are the values of its ``label``; ``buckets`` are upper bounds in
+    seconds.
 
     Without a label, and unless it is a histogram, it is served for each process; otherwise as the
     sum of all.

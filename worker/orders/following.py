@@ -24,11 +24,12 @@ from greencrawl.worker.session.backoff import delays
 log = logger("orders")
 
 WAIT_SECONDS = 15.0
-"""Most seconds that a call waits: so a report is never older."""
+"""A call waits for at most this many seconds: so a report is never older."""
 DRAIN_SECONDS = 0.5
-"""Most seconds that it waits while a process hands back what it holds, which people wait for."""
+"""It waits for at most this many seconds while a process hands back its sessions, because people
+wait for that."""
 SETTLE_SECONDS = 5.0
-"""For so long after an order it reports often, while it has more sessions than it may."""
+"""For this long after an order it reports often, while it has more sessions than it may."""
 UNKNOWN_SECONDS = 30.0
 """Seconds before a broker of an earlier version, which does not know the call, is asked again."""
 LEAVE_SECONDS = 2.0
@@ -90,7 +91,7 @@ class Follower:
             wait = DRAIN_SECONDS if soon else WAIT_SECONDS
 
     def _hands_back(self) -> bool:
-        """Whether sessions end by an order, as far as it has told of itself."""
+        """Whether sessions end by an order, as far as it has reported."""
         facts = self._request.facts
         settling = self._clock() - self._ordered < SETTLE_SECONDS
         return bool(self._options.drain and facts.held) or (

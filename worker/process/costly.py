@@ -19,13 +19,13 @@ from greencrawl.schema.records import Failure, Fetched
 from greencrawl.worker.http.addresses import address_name
 
 PARKED_AFTER = 5
-"""Most pages of a host that may exceed their grant."""
+"""At most this many pages of a host may exceed their grant."""
 PARKED_SECONDS = 1.0
-"""Most CPU seconds that these may take."""
+"""These may take at most this many CPU seconds."""
 CHEAP_AGAIN = 20
-"""After so many pages in a row within their grant, a host is trusted again."""
+"""After this many pages in a row within their grant, a host is trusted again."""
 BAD_NEIGHBOURS = 3
-"""If a machine (an address, or a /64 of IPv6) has so many such domains, all its hosts are
+"""If a machine (an address, or a /64 of IPv6) has this many such domains, all its hosts are
 suspected.
 
 A platform's machine has thousands of honest hosts beside a bad one.

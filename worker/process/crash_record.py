@@ -111,8 +111,8 @@ class CrashRecord:
     def parsing(self, suspect: Suspect) -> Parsing:
         """Name ``suspect`` for as long as the body runs; one body at a time in a process.
 
-        Bodies are serial because a user's hook may yield to the hub: with two under way nobody
-        could say which of them killed the process.
+        Bodies are read one after the other because a user's hook may yield to the hub: with two at
+        once, nobody could say which of them killed the process.
         """
         return Parsing(self, suspect, self._blocked)
 

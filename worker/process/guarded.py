@@ -40,14 +40,13 @@ _LONG_BYTES = 32 * 1024
 _LARGE_BYTES = 1024 * 1024
 _GZIP, _GZIP_MAGIC = 31, b"\x1f\x8b"
 SITEMAP_SECONDS = 5.0
-"""Most CPU seconds of a sitemap; one of 50 MB with 50,000 URLs takes two."""
+"""A sitemap may take this many CPU seconds; one of 50 MB with 50,000 URLs takes two."""
 
 
 def _pack(visit: Visit, fetched: Fetched) -> None:
     """Pack a large body, which sitemaps are read from as well.
 
-    It may wait for its turn, which then takes a while, and all fetching sessions would wait for its
-    memory.
+    It may wait long for its turn, and all fetching sessions would wait for its memory.
     """
     if len(fetched.body) <= _LARGE_BYTES or fetched.body.startswith(_GZIP_MAGIC):
         return
@@ -224,8 +223,8 @@ class Guarded:
         """Read a sitemap or feed, with turns for others.
 
         One long sitemap is read at a time, which saves memory. If a crawl's patterns may backtrack
-        for ever, it is read alone. Sitemaps that take too long count against their host. Only what
-        is kept of a page is left of ``fetched``.
+        for ever, it is read alone. Sitemaps that take too long count against their host.
+        ``fetched`` is reduced to the parts that are kept of a page.
         """
         if task.suspect or visit.context.backtracks:
             with visit.held.waiting(request=False):
@@ -250,7 +249,7 @@ class Guarded:
         return reading
 
     def unpack(self, visit: Visit, fetched: Fetched) -> None:
-        """Reduce a body to what is kept of a page."""
+        """Reduce a body to the parts that are kept of a page."""
         fetched.unpack(visit.context.options.max_body_bytes)
         visit.repacked(len(fetched.body))
 

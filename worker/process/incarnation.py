@@ -21,7 +21,7 @@ _SINCE_SECONDS = 1_577_836_800
 """2020: so until 2051 an incarnation has no more than fourteen digits."""
 _CHANCES = 100_000
 _KEPT = 16
-"""So many are remembered: some may have died before they reached a broker."""
+"""This many are remembered: some may have died before they reached a broker."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -54,10 +54,10 @@ def begin(path: Path) -> Incarnation:
 def next_incarnation(path: Path, *, boot: str | None = None, alone: bool = True) -> Incarnation:
     """Note a start in the file at ``path``, durably; its number is above all before.
 
-    It is made of the clock's seconds and five random digits. By the seconds a worker that lost its
-    folder does not look like an older incarnation of itself. The digits tell two machines apart
-    that use one name and started in the same second or from copies of one folder. Lua can write
-    fourteen digits.
+    It is made of the clock's seconds and five random digits. Because of the seconds, a worker that
+    lost its folder does not look like an older incarnation of itself. The digits tell two machines
+    apart that use one name and started in the same second or from copies of one folder. Lua can
+    write fourteen digits.
 
     ``boot`` names the boot of the machine; by default the kernel is asked. ``alone``: all that
     began in this folder before are over. Raises OSError.

@@ -41,7 +41,7 @@ EX_NO_ROOM = 74
 """Exit status of a child that found its disk full: it is started again until there is room."""
 
 MAX_FALSE_STARTS = 5
-"""After so many deaths in a row before ready, the supervisor gives up."""
+"""After this many deaths in a row before ready, the supervisor gives up."""
 
 _BACKOFF_SECONDS = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0)
 _LOCK_SECONDS = 3.0
@@ -200,8 +200,7 @@ class Supervisor:
         absent = [child.start_at for child in self._children if child.process is None]
         until_start = min(absent, default=inf) - self._clock()
         received = signal.sigtimedwait(_WATCHED, max(0.0, min(self._look, until_start)))
-        # Thawed after longer than it was to wait, CPython returns a record that nothing has filled
-        # in.
+        # After a freeze that is longer than the wait, CPython returns a record without values.
         if received is None or received.si_signo not in (signal.SIGTERM, signal.SIGINT):
             return
         if self._stopping_since is None:

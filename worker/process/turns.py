@@ -13,7 +13,7 @@ from greencrawl.worker.process.steps import Budget, Steps, T
 
 _SLICE_SECONDS = 0.002
 _REST = 3.0
-"""After a slice other greenlets have so many times as long; with 0 no timer and no socket would
+"""After a slice other greenlets have this many times as long; with 0 no timer and no socket would
 become ready."""
 
 

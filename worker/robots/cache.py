@@ -55,11 +55,11 @@ SHARED_SECONDS = 23 * 3600
 LOCAL_SECONDS = 3600
 """Together with the shared cache 24 hours, after which RFC 9309 (2.4) allows no copy."""
 ASK_SECONDS = 10.0
-"""How long a session waits for an answer from another host's session."""
+"""A session waits this long for an answer from another host's session."""
 ASK_AGAIN_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
 _AT_ONCE = 16
-"""Most sessions that ask the shared cache at the same time.
+"""At most this many sessions ask the shared cache at the same time.
 
 Each needs a connection to Redis. A thousand that began together opened some 300, for one query each
 and 20 KB.

@@ -43,12 +43,12 @@ _FEW = 2
 """Up to this number, rules with the same start are tried one by one; if there are more, only those
 that may match."""
 _MANY = 500
-"""More than so many are not even tried: the budget would not suffice."""
+"""More than this many are not even tried: the budget would not suffice."""
 _LOOKED_UP = 22
-"""Units, for each octet of a URL, of looking up which parts of four octets are in it."""
+"""The look-up of parts of four octets in a URL costs this many units an octet."""
 _COUNTED, _SPLIT = 0.5, 90
-"""Units for each octet of a URL, to count a letter in it; and for each match, to note what
-follows."""
+"""To count a letter in a URL costs this many units an octet; to note what follows a match costs the
+second number."""
 _SORTED = 50
 """Units for each wildcard that was found in this way."""
 _CUT = 1 << 31
@@ -91,7 +91,7 @@ class _Head:
             self.worst += above.worst
             self.worst_octet += above.worst_octet
         self.fours: dict[int, list[int]] = {}
-        """By four octets within one piece."""
+        """Four octets within one piece → indexes of wildcards."""
         self._short: dict[str, dict[str, list[int]]] = {}
         """Wildcards with shorter pieces: by the first letter of their key, then by its others."""
         if len(wildcards) > _FEW:
@@ -151,7 +151,7 @@ class _Seen:
         self._after: dict[str, set[str]] = {}
 
     def fours(self) -> set[int]:
-        """Return those parts of four octets in the URL by which wildcards are indexed."""
+        """Return the parts of four octets in the URL that are keys of the index of wildcards."""
         if self._fours is None:
             self._fours = set()
             length = len(self._target)
@@ -165,7 +165,7 @@ class _Seen:
     def after(self, letter: str, rests: Mapping[str, object]) -> Iterable[str]:
         """Return those of ``rests``, of two letters at most, that follow ``letter`` somewhere.
 
-        ``letter`` is in none of them, so that each ends before it comes again.
+        None of them contains ``letter``, so each ends before ``letter`` comes again.
         """
         known = self._after.get(letter)
         if known is not None:

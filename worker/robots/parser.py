@@ -26,8 +26,8 @@ from greencrawl.worker.robots.matching import MAX_STARS, Group, Line
 from greencrawl.worker.robots.prefixes import STEP
 
 MAX_BODY_BYTES = 500 * 1024
-"""Most bytes of a file that are read, the least that RFC 9309 section 2.5 requires; the rest is
-ignored."""
+"""At most this many bytes of a file are read, the least that RFC 9309 section 2.5 requires; the
+rest is ignored."""
 
 Verdict = Literal["parse", "allow_all", "disallow_all_for_now"]
 Kind = Literal["rules", "allow", "deny"]
@@ -273,7 +273,8 @@ def verdict_for(status: int) -> Verdict:
     """Return what the final HTTP status of robots.txt means, RFC 9309 section 2.3.1.
 
     2xx: read it. 4xx ("unavailable"), and redirects beyond those that are followed: anything may be
-    fetched. 429, 5xx and no answer at all (0), "unreachable": nothing may, until it is tried again.
+    fetched. 429, 5xx and no answer at all (0), "unreachable": nothing may be fetched until the next
+    try.
     """
     if 200 <= status < 300:
         return "parse"

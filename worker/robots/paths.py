@@ -18,10 +18,10 @@ _PLAIN = re.compile(rb"[/*][!&-;=?-Z\[\]_a-z~]*\$?")
 _STARS = re.compile(rb"\*+")
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _NO_URL = 100_000
-"""A rule's path of more octets matches no URL of up to 24,576.
+"""A rule's path of more octets matches no URL, because URLs have at most 24,576.
 
-Four octets, ``*%41``, stand for at least one of the URL. A canonical URL has at most 8,192
-characters, each up to three octets when encoded.
+Four octets of a rule, such as ``*%41``, match at least one octet of the URL. A canonical URL has at
+most 8,192 characters, each up to three octets when encoded.
 """
 
 

@@ -7,7 +7,7 @@ CALL, SEARCHED, _COMPARED = 100, 1.5, 2.5
 _PLACED = 200
 """Units of finding a piece at a place, and of checking that the whole piece is there."""
 _PART = 16
-"""Most octets of a piece that are searched for."""
+"""At most this many octets of a piece are searched for."""
 
 
 class Wildcard:

@@ -71,7 +71,7 @@ class Visit:
         self.told_to_wait = False
         """Whether the host failed by an answer that says when to come back."""
         self.least_cap = 0
-        """The present page may have so many bytes, even if the crawl's pages may not."""
+        """The present page may have this many bytes, even if the crawl's pages may not."""
         self.conditions: Mapping[int, dict[str, str]] = {}
         """Number of a task → header fields that ask only for a changed page."""
         self.judge = NO_JUDGE
@@ -184,17 +184,17 @@ class Visit:
         self._holds = 0
 
     def hold(self, size: int) -> None:
-        """Count from now on only one answer of so many bytes as in hand."""
+        """Count from now on only one answer of this many bytes as in hand."""
         self.let_go()
         self.repacked(size)
 
     def repacked(self, size: int) -> None:
-        """Count so many bytes for the last answer from now on."""
+        """Count this many bytes for the last answer from now on."""
         self._in_hand.add(size - self._holds)
         self._holds = size
 
     def rest(self, seconds: float) -> None:
-        """Send nothing for so long. Raises VisitOver when the session must end, or has failed."""
+        """Send nothing for this long. Raises VisitOver when the session must end, or has failed."""
         if self._failed:
             raise VisitOver(self._failed)
         if seconds > 0 and not self.held.ended:
@@ -231,7 +231,7 @@ class Visit:
         raise AssertionError("delays never end")
 
     def put_off(self, by: PutOff, seconds: float, why: str) -> NoReturn:
-        """End the visit through no fault of its host, which rests for so long; raises VisitOver.
+        """End the visit through no fault of its host, which rests for this long; raises VisitOver.
 
         Its tasks go back without a failure, and the host does not count as failing.
         """

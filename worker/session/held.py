@@ -49,7 +49,7 @@ class Held:
     """The greenlet that waits until the next request may be sent."""
 
     def pause(self, wait: Callable[[float | None], object], seconds: float | None) -> None:
-        """Call ``wait`` for so long, unless it is roused before."""
+        """Call ``wait`` for this long, unless it is roused before."""
         self.resting = gevent.getcurrent()
         try:
             wait(seconds)
@@ -77,8 +77,8 @@ class Held:
 
     @property
     def lost(self) -> bool:
-        """Return whether another worker may hold the host: then nothing more is asked or reported
-        of it."""
+        """Return whether another worker may hold the host: then this one sends no more requests and
+        reports for it."""
         return self.ended == "stale"
 
 

@@ -29,7 +29,7 @@ RESERVE_BYTES = 22 * 1024 * 1024
 bodies."""
 SMALL_BYTES = 256 * 1024
 LITTLE_BYTES = 16 * 1024
-"""So much is received before anything is known of a body; no request is ended for less."""
+"""This much is received before anything is known about a body; no request is ended for less."""
 WAKE_SECONDS = 0.05
 LOOK_SECONDS = 0.5
 """How long a request is watched before it is judged."""
@@ -80,7 +80,7 @@ class InHand:
         self._looker: gevent.Greenlet[[], None] | None = None
 
     def add(self, size: int) -> None:
-        """Count so many more bytes in hand, or fewer if ``size`` is negative."""
+        """Count this many more bytes in hand, or fewer if ``size`` is negative."""
         self.bytes += size
         self.taken += size
 
@@ -159,7 +159,7 @@ class Part:
         self._interrupt = interrupt
 
     def hold(self, size: int, missing: int | None) -> None:
-        """Note that it holds ``size`` bytes now; so many are ``missing``, None if unknown."""
+        """Note that it holds ``size`` bytes now; this many are ``missing``, None if unknown."""
         in_hand = self._in_hand
         if not self._listed:
             self._listed = True

@@ -52,8 +52,8 @@ class Pace:
     """When the next request of a session may start; it neither waits nor locks.
 
     ``delay`` seconds are in force when the session opens and ``floor`` is the least they may come
-    down to (``greencrawl.schema.records.Session`` has both). At a floor of 0 latency brings no
-    delay; strain does, and it decays again.
+    down to (``greencrawl.schema.records.Session`` has both). If the floor is 0, latency causes no
+    delay; strain causes one, which decays again.
     """
 
     def __init__(self, delay: float, floor: float, *, clock: Clock = monotonic) -> None:
@@ -115,7 +115,7 @@ class Pace:
             self._succeeded(answer.elapsed_ms / 1000)
 
     def slow_down(self, seconds: float) -> None:
-        """Wait so much longer between requests, up to :data:`MAX_ADAPTIVE_DELAY`.
+        """Wait this much longer between requests, up to :data:`MAX_ADAPTIVE_DELAY`.
 
         Successes reduce it again, as they reduce the effect of strain.
         """

@@ -37,7 +37,7 @@ PATIENCE_SECONDS = 1.0
 """How long a session waits for its start; then its place is of use to others."""
 LONGEST_TURN_SECONDS = 300.0
 TOGETHER_SECONDS = 0.005
-"""Requests within so long are put into one call."""
+"""Requests within this long are put into one call."""
 TICK_SECONDS = 0.02
 """Seconds between two checks of waiting sessions, while there are any."""
 AGAIN_SECONDS = 0.5
@@ -231,8 +231,8 @@ class Shares:
         connecting: _Place | None = None
         try:
             for name, shown, starts, most in wanted:
-                # Not before its turn: a place that nobody has or waits for is forgotten, and two of
-                # one name would each have its share.
+                # Do not do it before its turn: a place that nobody has or waits for is forgotten,
+                # and then two places of one name would have a share each.
                 place = self._place(name, shown, starts, most)
                 opens = connect and not name.startswith("d:")
                 self._enter(place, make_room if opens else None, deadline, starts)

@@ -26,12 +26,12 @@ from greencrawl.worker.session.held import Held
 SLOW_SECONDS = 2.0
 """A host whose answers take longer is slow."""
 SILENT_SECONDS = 1.0
-"""An unknown host that has been silent for so long delays no others.
+"""An unknown host that has been silent for this long delays no others.
 
 From then on its session is not counted among the greenlets.
 """
 SLOW_SHARE = 2
-"""Most slow sessions per greenlet."""
+"""There are at most this many slow sessions for each greenlet."""
 FRESH_SHARE = 0.5
 """The share of the greenlets for unknown hosts that replace silent ones."""
 REST_SECONDS = 20.0
@@ -40,11 +40,9 @@ REST_SECONDS = 20.0
 An unknown host rests for less if few others wait.
 """
 STRAINED_SECONDS = 1.0
-"""A host whose delay exceeds the least one by so much has been slow, or has failed."""
+"""A host whose delay exceeds the least one by this much has been slow, or has failed."""
 _MOST_HOSTS = 10_000
-_NO_ROOM = (
-    "it found no room: too many hosts that are slow, or not known yet, are being fetched from"
-)
+_NO_ROOM = "it found no room: too many slow or unknown hosts are being fetched from"
 
 
 def never(_: float) -> float:

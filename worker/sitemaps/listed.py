@@ -13,9 +13,9 @@ from greencrawl.worker.sitemaps.unpacking import MAX_BYTES, Unpacked
 from greencrawl.worker.sitemaps.xml import Broken, XmlReader
 
 MAX_URLS = 50_000
-"""Most URLs, and sitemaps, of one file that count, by sitemaps.org."""
+"""At most this many URLs, and sitemaps, of one file count, by sitemaps.org."""
 MAX_URL_BYTES = 16 * 1024 * 1024
-"""Most characters of all of them.
+"""All of them have at most this many characters.
 
 Short references beside a long URL would make 400 MB of a few.
 """

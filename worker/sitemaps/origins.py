@@ -17,9 +17,10 @@ from greencrawl.schema.net.urls import SITEMAP_PLACE, canonicalise, host_of, ori
 from greencrawl.schema.records import Admission, Crawl, Task, TaskKind
 
 MAX_NAMED = 1000
-"""Most sitemaps of one robots.txt that count."""
+"""At most this many sitemaps of one robots.txt count."""
 MAX_ELSEWHERE = 20
-"""Most of these at other sites: a host must not make us send requests to any number of others."""
+"""At most this many of them are at other sites: a host must not make us send requests to any number
+of others."""
 _ORIGINS = 20_000
 """Origins that a process remembers: some 6 MB."""
 

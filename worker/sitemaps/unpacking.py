@@ -11,11 +11,11 @@ from greencrawl.schema.text.encodings import standard_name
 from greencrawl.worker.sitemaps.forms import GZIP
 
 MAX_BYTES = 50 * 1024 * 1024
-"""Most bytes of a sitemap, its gzip undone, that are read, by sitemaps.org."""
+"""At most this many bytes of a sitemap, its gzip undone, are read, by sitemaps.org."""
 SLICE_BYTES = 16 * 1024
 """Bytes at a time, between which others have their turn."""
 MAX_MEMBERS = 64
-"""Most members of one gzip file."""
+"""A gzip file has at most this many members."""
 
 _MARKS = (
     (b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"),

@@ -12,11 +12,12 @@ import re
 from xml.parsers import expat
 
 MAX_DEPTH = 64
-"""Most nested elements; real files have seven."""
+"""At most this many elements are nested; real files have seven."""
 MAX_TOKEN = 128 * 1024
-"""Most characters of an open tag or comment, which expat reads again with every slice."""
+"""An open tag or comment has at most this many characters, because expat reads it again with every
+slice."""
 MAX_TEXT = 64 * 1024
-"""Most characters of one reference."""
+"""A reference has at most this many characters."""
 
 # An "&" that begins no reference of XML, and none that the next slice completes.
 _BARE = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9a-fA-F]{1,6});)")

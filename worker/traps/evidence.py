@@ -1,4 +1,4 @@
-"""The evidence of one page, and what is known of other pages with the same text."""
+"""The evidence of one page, and facts about other pages with the same text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HINTS = {
     "search": "it is a search of the site",
     "session": "its URLs differ in a session's id",
 }
-"""Unusual signs of a shape before any of its URLs was fetched."""
+"""Unusual features of a shape, known before any of its URLs was fetched."""
 HINT_SCORES = {
     "repeats": 4.5,
     "far": 3.0,
@@ -96,7 +96,7 @@ class Evidence(Struct, gc=False):
 
 
 def count_text(texts: dict[int, Same], text: int, shape: int, name: str) -> Same:
-    """Count a page without anything new by its text, a hash, and its shape; return what is known of
+    """Count a page without anything new by its text (a hash) and its shape; return the facts about
     such pages.
 
     ``name`` is the name of the shape.

@@ -26,10 +26,10 @@ _LABELS = 256
 """Blocks with figures on plain pages that are remembered for a host, with their least number of
 figures."""
 _CHAIN, _RICH = 2, 3
-"""A page with so few new links to its own shape may be one of a chain, as days are; then it needs
-so many figures."""
+"""A page with at most the first number of new links to its own shape may be part of a chain, as
+days are; then it needs the second number of figures."""
 _CHOICES = 8
-"""From so many new links to its own shape on, a page's name does not count."""
+"""From this many new links to its own shape on, a page's name does not count."""
 _NUMBERS = re.compile(r"\d+").findall
 _NUMBERED = re.compile(r"\{(?:n|id|date|far)\}(?:\.[A-Za-z0-9]{1,5})?/?$").search
 _LONGEST = 200

@@ -19,14 +19,14 @@ program was given; found on a page of its own shape; figures of a page; the own 
 
 
 WARM = 8
-"""After so many pages of a host this process knows its texts."""
+"""After this many pages of a host this process knows its texts."""
 
 
 PROVEN, PROVEN_TEXT = 64, 0.9
 """Yields after which a shape has proved its yield, and the share of its last pages that yielded:
 one page without new text ends this, until several have new text again."""
 LOOKED_AT = 4
-"""One of so many pages of such a shape is judged."""
+"""One of this many pages of such a shape is judged."""
 
 
 class HostTraps(Struct, gc=False):
@@ -44,9 +44,9 @@ class HostTraps(Struct, gc=False):
     packed: int = 0
     """Pages in the record that was last handed on, or taken over."""
     shift: int = 0
-    """How many samples its longer pages have; see ``Novelty.look``."""
+    """The number of samples of its longer pages; see ``Novelty.look``."""
     changed: bool = False
-    """Whether something was ``learnt`` since, or something that parks or releases shapes."""
+    """Whether anything was ``learnt`` since, or anything that parks or releases shapes."""
     learnt: bool = False
     asks: bool = False
     """Whether a link with a query was met: such a host may have a page at several URLs."""

@@ -34,7 +34,7 @@ FILE = "shown-5"
 MOST_SHIFT = 7
 """The largest shift.
 
-A sample is taken for so many bytes, as a power of 2: pages beyond 8 KB have fewer.
+A sample is taken for this many bytes, as a power of 2: pages beyond 8 KB have fewer.
 """
 _HEAD = 3
 """Bytes of samples before the tags: their shift, how many are of images, how many blocks have

@@ -16,10 +16,10 @@ from greencrawl.worker.traps.queries import LIST_PAGES, SHOWN, without
 from greencrawl.worker.traps.shapes import Shape
 
 _TESTS, _GENERIC_TESTS = 3.0, 4.0
-"""After so many equal pages without a parameter of this value, or without the parameter at all, it
-makes no difference."""
+"""After this many equal pages without a parameter of this value, or without the parameter at all,
+it makes no difference."""
 _KEY_TESTS, _NEVER = 4.0, 6.0
-"""After so many pages with a known number and nothing new, such pages count as one.
+"""After this many pages with a known number and nothing new, such pages count as one.
 
 The second number speaks against this when one has something new.
 """
@@ -33,7 +33,7 @@ _FIRST = ("0", "1")
 def plain_of(state: HostTraps, novelty: Novelty, shape: Shape, url: str) -> tuple[str, str]:
     """Return a URL without parameters that make no difference, and their names.
 
-    Two times "" if it has none, or if the shorter URL is not known.
+    Return ("", "") if it has none, or if the shorter URL is not known.
     """
     sums = state.yields
     if not sums.parameters:
@@ -148,7 +148,8 @@ def _generic(shape: Shape, name: str) -> str:
 
 
 def _is_idle(generic: float, special: float, value: str) -> bool:
-    """Return whether a parameter makes no difference, by what is known of it and of its value."""
+    """Return whether a parameter makes no difference, as far as the evidence about it and its value
+    says."""
     if generic >= _GENERIC_TESTS:
         return True
     if value.isdigit() and generic < 0:  # the first page of several

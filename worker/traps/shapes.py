@@ -19,7 +19,7 @@ from zlib import crc32
 from greencrawl.worker.traps.queries import LIST_PAGES, SEARCHES, params_of, plain, repeated
 
 LONGEST = 300
-"""Most characters of a shape's name."""
+"""The name of a shape has at most this many characters."""
 
 _LIMITS = (20, 10, 6, 4, 4, 4, 4)
 """Number of words of one folder that are kept separate, by its depth; deeper folders are all
@@ -73,7 +73,8 @@ _YEARS = frozenset(("ano", "annee", "date", "jahr", "y", "year", "yr"))
 class Shape(NamedTuple):
     """``path`` is the part before the query, ``section`` is what it is summed up with.
 
-    ``params`` are those of the URL that it was made from, ``hint`` is of :data:`HINTS`, or "".
+    ``params`` are the parameters of the URL that it was made from; ``hint`` is one of
+    :data:`HINTS`, or "".
     """
 
     name: str

@@ -33,13 +33,14 @@ The least recently used host makes room.
 _LEAST = 4
 """Pages of a host before a record is handed on."""
 _REPACK = 1.5
-"""A host without traps hands its record on when it has so many times more pages."""
+"""A host without traps hands its record on when it has this many times more pages."""
 
 
 _YOUNG, _REPACK_LEARNT = 256, 0.125
 """When the record of a host is handed on with what was learnt, before anything is parked.
 
-First after so many pages, then whenever they are more by this share.
+The first time is after the first number of pages, then whenever there are more by the second, a
+share.
 """
 
 
@@ -241,7 +242,7 @@ class Traps:
     def _variant(self, state: HostTraps, shape: Shape, url: str) -> Parked | None:
         """Say whether its URL differs from a known one only by parameters that make no difference.
 
-        Do not if the URL itself was fetched: that process may have died.
+        A URL that was fetched itself does not count: its process may have died.
         """
         if self._novelty.met(url, state.seed + DONE):
             return None
@@ -387,7 +388,7 @@ NO_JUDGE: Judge = _NoJudge()
 def _beyond_host_pages(
     state: HostTraps, fetched: int, url: str, which: str = "host_pages"
 ) -> Parked | None:
-    """Park a URL of a host if so many were ``fetched``; return None once that was released."""
+    """Park a URL of a host if this many were ``fetched``; return None once that was released."""
     shape = f"{url[: url.index('/', 8)]}/{{all}}"
     if shape in state.released:
         return None

@@ -41,27 +41,28 @@ _RANKED = 200
 """Links of a page that are ranked by their shapes, if some are to come last."""
 _KINDS = 64
 _FRESH, _FEW, _ASKED = 32, 4, 8
-"""New links of one page that are read. If there are more links, only every second, third … is read,
-and fewer for a page with new text, which proves enough; so many others with a query are also
-read."""
+"""The number of new links of one page that are read. If there are more links, only every second,
+third … is read. For a page with new text the second number is enough. In addition, the third number
+of links with a query are read."""
 _EVERY = 128
 """How often the links of a settled shape's pages are read, if no shape of the host is poor. Links
 that lead to a new query are always read."""
 _CLAIMS = 20
-"""After so many pages credited for leading to a shape of which nothing was fetched since, one of
+"""After this many pages credited for leading to a shape of which nothing was fetched since, one of
 its URLs is fetched early."""
 _FADES = 0.8
-"""A shape that leads to shapes that lead on counts so much less; otherwise shapes that lead to each
-other would support each other for ever."""
+"""A shape that leads to shapes that lead on counts less by this factor; otherwise shapes that lead
+to each other would support each other for ever."""
 _TRIES = 4
 """Pages of a host in which marks of software are searched for, once it shows its links."""
 _SAME_ASKED, _SAME, _DEPTHS = 2, 4, 5
-"""Limits of pages with the same text, beyond which the text is no page's own. They are: pages if
-the last has a query, pages if it has none, depths of their folders."""
+"""Limits for pages with the same text; beyond them the text does not belong to one page. They are:
+pages if the last has a query, pages if it has none, depths of their folders."""
 _BOTTOM = 7
 """The number of depths beyond which not even a name of its own counts for a page."""
 _LONG_TEXT, _BRED = 512, 3
-"""Bytes of a text that is no list's, and pages with it, found on others of it, that tell."""
+"""A text of this many bytes is not that of a list; this many pages with it, found on each other,
+are a trap."""
 _PATTERNS = 2
 """Queries of a path that are judged like unknown ones."""
 _FIRST = 3
@@ -86,7 +87,7 @@ class Witness:
     ) -> None:
         """Run :meth:`note` for a page of a settled shape.
 
-        If it has new text it is counted, and that is all, except for one page in so many.
+        If it has new text, it is only counted, except for one page in :data:`_EVERY`.
         """
         links = row.links
         known = state.yields.sums.get(shape.name)
@@ -115,7 +116,7 @@ class Witness:
         reading: Reading | None,
         met: tuple[Found, list[int]] | None,
     ) -> None:
-        """Learn from a page; ``met`` is what was new of it, if that was checked already."""
+        """Learn from a page; ``met`` says what was new of it, if that was checked already."""
         sums, novelty = state.yields, self._novelty
         shape = state.shape(task.url)
         url = plain(task.url) if state.shaper.sessions else task.url
@@ -221,7 +222,7 @@ class Witness:
 
     def _bred(self, url: str, links: list[str], seed: int) -> bool:
         """Return whether a page was found on another with the same text, that of ``seed``, like a
-        trap's. From now on its ``links`` were."""
+        trap's. From now on its ``links`` count as found there."""
         if links:
             self._novelty.fresh(links, seed)
         return self._novelty.met(url, seed)
@@ -350,9 +351,9 @@ class Witness:
     ) -> None:
         """Fetch a few URLs of each unknown kind before the rest of them.
 
-        ``first`` are links, with the patterns of their paths, ``own`` is that of the page's.
-        Otherwise all pages of an archive's days would be fetched before the first article, and it
-        would not be known whether they are a trap.
+        ``first`` has links, with the patterns of their paths; ``own`` is the pattern of the page's
+        path. Otherwise all pages of an archive's days would be fetched before the first article,
+        and it would not be known whether they are a trap.
         """
         wanted = set()
         asked = state.asked

@@ -35,15 +35,15 @@ _CHOICES = 8
 _LEAST, _TRUSTED = 4.0, 12.0
 """The lowest score, and the lowest one of a shape with many yields."""
 _ODD_LEAST = 0.0
-"""The lowest score of a shape with odd signs in its URL: it is never trusted."""
+"""The lowest score of a shape with odd characters in its URL: it is never trusted."""
 GOOD = 0.25
-"""About what share of its last fetches must have yielded for a shape to be good."""
+"""A shape is good if about this share of its last fetches yielded."""
 _PACE = 0.25
 KNOWN_AFTER = 3
-"""After so many fetches it is known whether a shape yields."""
+"""After this many fetches it is known whether a shape yields."""
 
 SHAPES, PACKED_SHAPES = 160, 56
-"""Shapes of one host that are remembered, and that go along to other workers."""
+"""Shapes of one host that are remembered, and that go to other workers with the host."""
 SECTIONS, PACKED_SECTIONS = 128, 32
 PARAMETERS = 128
 """Parameters, and values of them, of one host that are remembered."""
@@ -65,10 +65,10 @@ _SETTLED = 8
 _GRANTED = -1.0
 """A shape with a lower score has yielded, lately or often."""
 _DROUGHT = 6
-"""After so many pages without new text, pages of a shape that ends in a number count against it. It
-does not matter whether they lead anywhere."""
+"""After this many pages without new text, pages of a shape that ends in a number count against it.
+It does not matter whether they lead anywhere."""
 _OFTEN, _OFTEN_WEIGHT = 8, 2.5
-"""From so many pages of several shapes with one text – a form, an error – on, another counts
+"""From this many pages of several shapes with one text – a form, an error – on, another counts
 more."""
 _STEPS = 4
 """Pages on the way to an article that are credited: years lead to months, days, articles."""
@@ -85,7 +85,7 @@ class Sum(Struct, gc=False):
     text, to shapes that led there, and to unknown ones. ``feeder`` is the shape, by hash, on whose
     pages most of its pages were found, ``votes`` by how much. ``inner`` and ``inners`` are about
     pages whose URL was found on a page of the shape itself: the share with new text, and how many
-    were fetched, up to a limit. ``figures`` are those of the last page."""
+    were fetched, up to a limit. ``figures`` are the figures of the last page."""
 
     name: str
     score: float = 0.0
@@ -188,7 +188,7 @@ class Yields:
             del self._feeders[next(iter(self._feeders))]
 
     def sum_of(self, name: str) -> Sum | None:
-        """Return what is known of a shape; None if nothing is."""
+        """Return the sum of a shape; None if nothing is."""
         found = self.sums.get(name)
         if found is None and self.packed:
             found = self.packed.pop(key_of(name), None)
@@ -353,7 +353,7 @@ class Yields:
         return known
 
     def _make_room(self, name: str) -> None:
-        """Forget the shape of which least is known; not a parked one, if there is another."""
+        """Forget the shape with the least evidence; a parked one only if there is no other."""
         if self.packed:
             key = next(iter(self.packed))
             del self.packed[key], self.by_key[key]
@@ -365,7 +365,8 @@ class Yields:
     # -- parameters that do not matter
 
     def parameter(self, key: str) -> float:
-        """Return how much suggests that a parameter, or a value of it, makes no other page."""
+        """Return the weight of the evidence that a parameter, or a value of it, makes no
+        difference."""
         return self.parameters.get(crc32(key.encode("utf-8", "replace")), 0.0)
 
     def weigh_parameter(self, key: str, weight: float) -> float:

@@ -74,7 +74,7 @@ def tried(
     if compiled is not None:
         command += ["--compiled", str(compiled)]
         path.insert(0, str(compiled))
-        # Python frees nothing when it ends; its own allocator would hide what is beyond an end.
+        # Python's own allocator would hide accesses beyond the end of a piece
         environ |= {"LD_PRELOAD": sanitizer(), "ASAN_OPTIONS": "detect_leaks=0"}
         environ["PYTHONMALLOC"] = "malloc"
     began = time.monotonic()

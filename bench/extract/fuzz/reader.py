@@ -47,7 +47,7 @@ def read(body: bytes, *, whole: bool = True) -> float:
 
 
 def main(arguments: list[str]) -> int:
-    """Read pages until so many seconds are over or so many pages are read."""
+    """Read pages for this many seconds, or this many pages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--seconds", type=float, default=float("inf"))
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
         print(f"not what was compiled for this: {where}", file=sys.stderr)
         return 2
     if given.compiled is None:
-        pool_trees()  # as a worker does; of its own memory no sanitizer could tell
+        pool_trees()  # as a worker does; sanitizers cannot check memory of the pool
     count, dearest, end = 0, 0.0, time.monotonic() + given.seconds
     for body in islice(pages.broken(pages.read(given.folders), given.seed), given.pages):
         dearest = max(dearest, read(body, whole=given.compiled is not None))

@@ -38,7 +38,7 @@ class Discuz(Site):
         }
 
     def reply(self, path: str, query: Query) -> Reply:
-        """Return a page under its short address or that of its script."""
+        """Return a page under its short address or under the address of its script."""
         name = path.strip("/")
         if name in ("", "forum.php", "index.php") and "mod" not in query:
             dress = "gid" if query else ""

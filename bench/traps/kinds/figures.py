@@ -1,4 +1,4 @@
-"""Sites whose pages have the same words, and differ in whole numbers alone: none is a trap."""
+"""Sites whose pages have the same words and differ only in whole numbers; none is a trap."""
 
 from __future__ import annotations
 

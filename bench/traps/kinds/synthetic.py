@@ -17,7 +17,8 @@ from bench.traps.kinds.text import slug
 
 SECTIONS = ("news", "travel", "food", "science", "culture", "people")
 ARTICLES = 44
-"""Of a section; with its lists, the start page and five pages about the site they are 300."""
+"""Articles of a section; with the lists, the start page and five pages about the site these make
+300 pages."""
 PER_LIST = 9
 ABOUT = ("about", "contact", "imprint", "privacy", "authors")
 TRAPS = ("calendar", "growth", "session", "soft404", "equal", "facets")
@@ -67,7 +68,7 @@ class Synthetic(Site):
         return -(-ARTICLES // PER_LIST)
 
     def reply(self, path: str, query: Query) -> Reply:
-        """A good page, or one of the traps that this site has."""
+        """Return a good page, or a page of one of the traps that this site has."""
         if path in self.content:
             return Reply("content", "good", path, self._good(path))
         way = self._ways.get(path.split("/")[1].partition(";")[0])

@@ -1,7 +1,7 @@
-"""Sentences without an author: made of word lists by a seed, in English and in Chinese.
+"""Generated sentences in English and Chinese: made from word lists and a seed.
 
 The same seed and key give the same text in every process. Names of people and places are made of
-syllables, so that a site has a few thousand different words, as real ones have.
+syllables, so that a site has a few thousand different words, like a real one.
 """
 
 from __future__ import annotations
@@ -156,15 +156,15 @@ class Prose:
         }
 
     def chance(self, *key: object) -> random.Random:
-        """Random numbers that follow from the seed and ``key`` alone."""
+        """Return random numbers that depend only on the seed and ``key``."""
         return random.Random(repr((self.seed, key)))
 
     def text(self, sentences: int, *key: object) -> str:
-        """So many sentences; the same ``key`` brings the same."""
+        """Return this many sentences; the same ``key`` gives the same ones."""
         return self._sentences(self.chance(*key), sentences)
 
     def paragraphs(self, least: int, most: int, *key: object) -> str:
-        """HTML of paragraphs of three to seven sentences, ``least`` to ``most`` in all."""
+        """Return HTML of paragraphs of three to seven sentences, ``least`` to ``most`` in all."""
         chance = self.chance(*key)
         left, parts = chance.randint(least, most), []
         while left > 0:
@@ -174,7 +174,7 @@ class Prose:
         return "\n".join(parts)
 
     def title(self, *key: object) -> str:
-        """Three to six words."""
+        """Return three to six words."""
         chance = self.chance("title", *key)
         pick = chance.choice
         lists = self._lists
@@ -183,11 +183,11 @@ class Prose:
         return made[:1].upper() + made[1:]
 
     def word(self, *key: object) -> str:
-        """One noun."""
+        """Return one noun."""
         return self.chance("word", *key).choice(self._lists["n"])
 
     def person(self, *key: object) -> str:
-        """A full name."""
+        """Return a full name."""
         return self.chance("person", *key).choice(self.people)
 
     def _sentences(self, chance: random.Random, count: int) -> str:
@@ -216,5 +216,5 @@ class Prose:
 
 
 def slug(title: str) -> str:
-    """A title as it stands in a path."""
+    """Return a title in the form that it has in a path."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "topic"

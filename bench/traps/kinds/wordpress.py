@@ -62,7 +62,7 @@ class WordPress(Site):
         return max(1, -(-self._comments[n] // COMMENTS_A_PAGE))
 
     def reply(self, path: str, query: Query) -> Reply:
-        """An article, a list, or what WordPress makes of all the rest."""
+        """Return an article, a list, or what WordPress shows for all other paths."""
         if "feed" in path.split("/") or query.get("feed"):
             titles = "".join(f"<item><title>{one}</title></item>" for one in self._titles[:10])
             body = f'<rss version="2.0"><channel>{titles}</channel></rss>'
@@ -97,7 +97,7 @@ class WordPress(Site):
         return Reply("trap", "short link", status=301, location=self._paths[n])
 
     def _article(self, n: int, page: int, query: Query) -> Reply:
-        page = page or self._pages(n)  # the newest comments stand on the article itself
+        page = page or self._pages(n)  # the newest comments are on the article itself
         if not 0 < page <= self._pages(n):
             return missing()
         path, first = self._paths[n], (page - 1) * COMMENTS_A_PAGE
@@ -158,6 +158,7 @@ class WordPress(Site):
 
 
 def _cut(path: str, mark: str) -> tuple[str, int]:
-    """A path without its last part, and the number in that if it begins with ``mark``; 0: none."""
+    """Return a path without its last part, and the number in that part if it begins with ``mark``,
+    else 0."""
     where, found, rest = path.partition(mark)
     return (where, number(rest.strip("/"), -1)) if found else (path, 0)

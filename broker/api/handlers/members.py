@@ -45,11 +45,11 @@ def patch_orders(service: Service, body: OrderRequest) -> Ordered:
     and loggers accept only ``log_level``. With a ``revision`` the answer is 409 if the node's
     orders have another one by now.
 
-    ``forget`` stands alone: it forgets the members of a node and its orders, which ends the alert
-    that the node is lost. The answer is 409 unless all of them have left or are lost.
+    ``forget`` must be the only option: it forgets the members of a node and its orders, which ends
+    the alert that the node is lost. The answer is 409 unless all of them have left or are lost.
     """
     if body.forget and body != OrderRequest(body.member, by=body.by, forget=True):
-        raise InvalidConfig([("forget", "stands alone: order nothing with it")])
+        raise InvalidConfig([("forget", "must be the only order in a request")])
     try:
         if body.forget:
             return service.members.forget(body.member, body.by)
@@ -61,7 +61,7 @@ def patch_orders(service: Service, body: OrderRequest) -> Ordered:
     except NodeStays as error:
         raise HttpProblem(409, str(error)) from error
     if found is None:
-        raise HttpProblem(409, f"the orders of {body.member} are of another revision by now")
+        raise HttpProblem(409, f"the orders of {body.member} have another revision by now")
     return found
 
 

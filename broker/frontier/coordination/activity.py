@@ -21,9 +21,9 @@ QUOTA = b"quota"
 ORDERS = b"orders"
 """The message that there are new orders: all orders must be read again."""
 ANY, NONE = 0, -1
-"""In place of a crawl's id: an unknown crawl; no crawl."""
+"""These replace the id of a crawl: an unknown crawl; no crawl."""
 MOST = 100
-"""Most crawls in a message; if there are more, it names :data:`ANY`."""
+"""A message names at most this many crawls; if there are more, it names :data:`ANY`."""
 
 
 class ActivityEvent(Event):

@@ -32,9 +32,9 @@ ASK_SECONDS = 0.25
 """Seconds between two attempts of :meth:`Duties.take` at a duty that another holds."""
 
 KEPT_SECONDS = 10.0
-"""One that was given up a moment ago is said to be taken when it was kept for so long."""
+"""A duty that was given up a moment ago is logged as taken only when it was kept for this long."""
 ENDED_SECONDS = 0.25
-"""How late a caller that waits for a duty may see that the wait is over."""
+"""A caller that waits for a duty may see the end of its wait this much later."""
 
 UPKEEP = "upkeep"
 """The store's clock, pending seeds, scans and the end of crawls."""
@@ -42,7 +42,7 @@ QUOTAS = "quotas"
 """Sharing out what may be leased under ``max_pages``."""
 REFILL = "refill"
 CALENDAR = "calendar"
-"""Queueing what is due to be asked for again."""
+"""Queueing pages that are due to be fetched again."""
 PURGE = "purge"
 RETENTION = "retention"
 REPLAY = "replay"
@@ -240,15 +240,15 @@ class Duties:
 
 
 class _Told:
-    """Reports about duties. One that is given up and taken again and again, since a Redis node is
-    away, has a line a minute, and one when it is kept."""
+    """Reports about duties. If a duty is given up and taken again and again because a Redis node is
+    away, there is a line a minute, and one when it is kept."""
 
     def __init__(self) -> None:
         self._given_up: dict[str, float] = {}
-        """Name → when that was last, said or not."""
+        """Name → when it was last given up, logged or not."""
         self._said: dict[str, float] = {}
         self._taken: dict[str, float] = {}
-        """Name → when it was taken, of those of which that was not said."""
+        """Name → when it was taken, for duties whose taking was not logged."""
 
     def given_up(self, name: str, seconds: float) -> None:
         self._given_up[name] = now = monotonic()

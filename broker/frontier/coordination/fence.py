@@ -30,11 +30,11 @@ WAIT_SECONDS = 2.0
 
 
 class StoreSilent(Unavailable):
-    """Raised when the store did not answer lately: what needs its answer is not done."""
+    """Raised when the store did not answer lately: actions that need its answer do not happen."""
 
 
 class StoreContact:
-    """The epochs as the store told them last. ``told`` is called with each answer."""
+    """The epochs in the store's last answer. ``told`` is called with each answer."""
 
     def __init__(
         self,

@@ -36,8 +36,8 @@ else
 end
 return put and 1 or 0
 """
-"""ARGV: what to write, for how many ms; NX: only if nothing is there, XX: only if something is, or
-nothing. At the memory limit, too."""
+"""ARGV: the note, its life in ms, and a condition: NX (only if there is no note), XX (only if there
+is one), or none. It also works at the memory limit."""
 
 
 class Outage(Struct, frozen=True):

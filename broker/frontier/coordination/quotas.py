@@ -96,7 +96,7 @@ def plan(limit: int, rows: Mapping[int, Row], *, half: bool = False) -> dict[int
 
 
 def _drawn(sources: Mapping[int, int], wanted: int) -> dict[int, int]:
-    """Take ``wanted`` from the sources, if there is so much, the largest first."""
+    """Take ``wanted`` from the sources, the largest first, as far as they have it."""
     drawn: dict[int, int] = {}
     for p in sorted(sources, key=lambda p: -sources[p]):
         some = min(sources[p], wanted)
@@ -200,7 +200,7 @@ class Quotas:
         away = sum(sums[p] for p in sums.keys() - rows.keys())
         if set(self._partitions) - rows.keys() - sums.keys():
             # Only the stored pages of partitions that are away are known: others do not wait for
-            # them. At worst too much is fetched; the store takes no page too many.
+            # them. At worst too many pages are fetched; the store takes none beyond the limit.
             away = max(away, self._store.stored(crawl.id) - sum(r.stored for r in rows.values()))
         sums |= {p: row.sum for p, row in rows.items()}
         self._known[crawl.id] = (duty.epoch, sums)  # from now on they are kept as upper bounds

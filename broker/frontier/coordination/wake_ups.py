@@ -36,11 +36,11 @@ BEATS = 3
 CUT_SECONDS = 5.0
 """How long a broker that cannot reach a node leaves the node's clock to others."""
 SAME_SECONDS = 1.0
-"""Two brokers that learnt the time within so long count as having known it equally long."""
+"""If two brokers learnt the time within this time, they have known it equally long."""
 LEFT_SECONDS = 60.0
-"""After so long, a broker that could not take the duty left to it is told who has it."""
+"""After this long, a broker that could not take the duty left to it is told who has it."""
 OUT_MOST = 1000
-"""Most crawls with sessions out that are counted apart."""
+"""At most this many crawls with sessions out are counted separately."""
 UNKNOWN = 0
 """Stands for the crawls of sessions that were out before this process started."""
 
@@ -169,8 +169,8 @@ class WakeUps:
             raise
 
     def _asked(self, node: Node, on: list[int], seconds: float = 0.0) -> None:
-        """Confirm a node's time, if that is our duty, to a broker that knew another time for so
-        long.
+        """Confirm a node's time, if that is our duty, to a broker that has known another time for
+        ``seconds``.
 
         If that broker has known the time for longer than we have, leave the duty to it, unless it
         was left to such a broker lately.

@@ -5,11 +5,11 @@ Its error is the time between these two. Several readings reduce the error. So t
 as exact as the quickest recent exchanges, plus the drift of the two clocks since. The expected time
 advances by our monotonic clock.
 
-A reading may contradict the expected time. Then one side is wrong: the node's clock was set, by
-however little, or our process was suspended while our clock went on. Only the holder of the node's
-clock duty sets the clock. This raises the node's *jumps*, and then all processes accept its time.
-All others report their doubt and wait, until the holder has *vouched* for the node's time again by
-a beat of its own; then they accept it. So if two disagree, one corrects, and always the same one.
+A reading may contradict the expected time. Then one side is wrong: the node's clock was set, or our
+process was suspended while our clock went on. Only the holder of the node's clock duty sets the
+clock. This raises the node's *jumps*, and then all processes accept its time. All others report
+their doubt and wait, until the holder has *vouched* for the node's time again by a beat of its own;
+then they accept it. So if two disagree, one corrects, and always the same one.
 
 A script does nothing if it finds a time that is later than the caller expects by more than
 :data:`LATE_MS`, or earlier. This proves no error, since the call may have been late. It may be
@@ -34,8 +34,8 @@ log = logger("frontier")
 LATE_MS = 100
 """How far ahead of the expected time a call may find the node's time.
 
-If it finds more, it is repeated with a larger allowance by what the clock shows then, at last with
-:data:`TOLERANCE_MS`.
+If it finds more, it is repeated with a larger allowance, which depends on the clock, and at last
+with :data:`TOLERANCE_MS`.
 """
 TOLERANCE_MS = 2000
 """No call may be later than this."""
@@ -44,7 +44,7 @@ SLACK_MS = 20
 DRIFT_MS_PER_SECOND = 0.5
 """How fast two clocks may drift apart, at most, while a time server adjusts one of them."""
 LONG_SECONDS = 60.0
-"""After so long without a reading the time is read, even without another call to the node."""
+"""After this long without a reading the time is read, even without another call to the node."""
 SLOW_SECONDS = 0.5
 """Seconds from sending to reading; after a slower exchange a clock is rather set too far back."""
 READINGS = 3
@@ -123,7 +123,7 @@ class Reading(NamedTuple):
         return self.error_ms + min(drift_ms, TOLERANCE_MS)
 
     def apart_ms(self, later: Reading) -> float:
-        """Return by how much the other differs beyond both errors and the drift; else 0."""
+        """Return the difference to the other beyond both errors and the drift, or 0."""
         off_ms = later.base_ms - self.base_ms
         explained_ms = self.error_ms_at(later.at) + later.error_ms
         return max(off_ms - explained_ms, 0.0) + min(off_ms + explained_ms, 0.0)
@@ -223,7 +223,7 @@ class NodeClock:
         return True
 
     def settle(self, told: Reading | None = None) -> float:
-        """Agree with the node, which has refused a call of ours and ``told`` its time with that.
+        """Agree with the node, which refused our call and ``told`` its time.
 
         Returns how many ms late the next call may be. Raises Unavailable as long as another broker
         must decide.

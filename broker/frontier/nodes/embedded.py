@@ -110,7 +110,7 @@ class EmbeddedRedis:
             if monotonic() > limit:
                 raise Unavailable(
                     f"the redis-server that an earlier broker left in {self.folder}, process "
-                    f"{pid.decode()}, does not answer: let it go on, or end it"
+                    f"{pid.decode()}, does not answer: continue it (kill -CONT), or end it"
                 )
             if not told:
                 told = True

@@ -21,7 +21,7 @@ UNTIMED = WRITES_AT_LIMIT | {
 NO_SIGN = UNTIMED | {"shares"}
 """Scripts that workers call, too, so they are no sign that a broker lives.
 
-Shares must not be given by a wrong time: others' shares would have ended in it.
+Shares must not be given at a wrong time, when the shares of others seem to have ended.
 """
 _INCLUDE = re.compile(r"^-- include ([\w ]+)\n")
 

@@ -25,7 +25,7 @@ from greencrawl.schema.records import Duty
 log = logger("frontier")
 
 HOST_BYTES = 16 * 1024 * 1024
-"""Most bytes of one host's waiting tasks: some 150,000 URLs."""
+"""The waiting tasks of one host may have this many bytes: about 150,000 URLs."""
 TASK_SHARE = 0.5
 ROBOTS_SHARE = 0.05
 TRAPS_SHARE = 0.05
@@ -34,9 +34,9 @@ IDLE_BYTES = 450
 """Bytes of an idle host, with its entry in the index."""
 FORCED_SHARE = 0.02
 FORCED_BYTES = 80
-"""Most bytes of a fingerprint of a forced batch."""
+"""A fingerprint of a forced batch takes at most this many bytes."""
 LEAST = 16
-"""Idle hosts, and fingerprints, that any partition may have at least."""
+"""Each partition may have at least this many idle hosts, and fingerprints."""
 FULL_SHARE, ROOM_SHARE = 0.80, 0.75
 FULL_SECONDS = 1.0
 

@@ -47,7 +47,7 @@ REPEATS = 2
 """How often a call is repeated that found an unexpected time. The first time with the allowance for
 how late calls are, then for how late they may be."""
 TIMEOUT_SECONDS = 3.0
-"""Seconds for an answer, and for a connection: what a node that hangs costs, once."""
+"""Seconds for an answer, and for a connection: a node that hangs costs this once."""
 
 
 class Node:
@@ -329,7 +329,7 @@ class Node:
         for _ in calls:
             try:
                 replies.append(connection.read_response())
-            # this call's own error; those behind it still get their answers
+            # this call's own error; the calls after it still get their answers
             except ResponseError as error:
                 replies.append(error)
         return replies, Exchange(sent, monotonic(), jumps)

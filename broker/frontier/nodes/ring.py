@@ -168,8 +168,8 @@ def _vacant(
     owners: Sequence[dict[str, str] | None],
     met: Mapping[str, str],
 ) -> dict[Node, str]:
-    """Return ids for nodes that are empty or away: by where they were last seen, or the last one
-    left.
+    """Return ids for nodes that are empty or away: by their last known addresses, or because only
+    one is left.
 
     Raises Unavailable if two nodes cannot be distinguished.
     """
@@ -183,7 +183,7 @@ def _vacant(
     silent = [node for node, owner in zip(nodes, owners, strict=True) if owner is None]
     if len(rest) > 1 and not set(rest).isdisjoint(silent):
         names = " and ".join(node.shown for node in rest)
-        raise Unavailable(f"which of {names} is which is not known: waiting until they answer")
+        raise Unavailable(f"it is not known which nodes {names} are: waiting until they answer")
     return found | dict(zip(rest, left, strict=False))
 
 

@@ -6,8 +6,8 @@ and offers it all links since. This is idempotent. If it is cut off, the broker 
 starts again. Links that are added meanwhile keep the debt open. A node that came back under another
 run_id gets all this from its recovery.
 
-While a debt is replayed, the node's tick stays where the debt began. So a node that then loses what
-it was given gets it again; no scan of it counts. Sessions go on.
+While a debt is replayed, the node's tick stays where the debt began. So if a node then loses these
+data, it gets them again; its scans do not count. Sessions go on.
 """
 
 from __future__ import annotations

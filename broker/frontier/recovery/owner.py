@@ -7,7 +7,7 @@ from greencrawl.broker.frontier.nodes.lua_scripts import CLOCK
 from greencrawl.broker.frontier.nodes.node import Node
 
 STALLED_MS = 10_000
-"""Another broker takes over a replay that put nothing in for so long."""
+"""Another broker takes over a replay that put nothing in for this long."""
 
 _FIELDS = "'state', 'epoch', 'clean', 'owed', 'offset', 'used', 'gap', 'jumps', 'parts', 'run'"
 _NOW = f"""{CLOCK}
@@ -43,10 +43,10 @@ return how
 """Claims a node. Epochs only rise.
 
 ARGV: run_id, epoch, epoch before it, longest hold ms, ms after which it is taken over, gap ms,
-partitions, the latest time by what the caller knows or ''. Nothing was lost in two cases: that
-epoch was shut down (clean), or another broker opened the node under it since the caller looked
-(taken; owed: its replay is to be continued). A copy from before, or a machine whose clock is ahead,
-may tell a time in the future: it is set back.
+partitions, the latest time by what the caller knows or ''. Nothing was lost in two cases: the node
+was shut down under that epoch (clean), or another broker opened it under this epoch since the
+caller looked (taken; owed: its replay must go on). An earlier copy, or a machine whose clock is
+ahead, may show a time in the future: it is set back.
 """
 
 _HOLD = f"""{_NOW}

@@ -118,7 +118,7 @@ class Replay:
         found = set().union(*told)
         if not self._everything and not self._node.command("HGET", keys.OWNER, "listed"):
             found |= self._records()
-        # Read last: what the node knew by then was in the store before.
+        # This is read last: all that the node knew was in the store before.
         for crawl in found - {crawl.id for crawl in self._store.crawls()}:
             self._parts.crawls.drop_crawl(crawl, self._node, self._progress.hold)
 
@@ -143,8 +143,8 @@ class Replay:
         know a waiting row as spilled, as queued, or not at all; if it is queued, the seen-set
         refuses it when it is brought again. See decision 24.
 
-        In the same way, all rows of a calendar that were on their way under an earlier epoch are
-        due again. The node knows those that it remembers, and queues them no second time.
+        Likewise, all rows of a calendar that were on their way under an earlier epoch are due
+        again. The node knows those that it remembers, and queues them no second time.
         """
         for p in self._parts.placement.partitions_on(self._node):
             self._store.free_overflow(p, 0 if self._everything else self._since)

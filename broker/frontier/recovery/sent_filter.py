@@ -13,7 +13,7 @@ from greencrawl.schema.net.urls import CANONICALISER, fingerprint
 from greencrawl.schema.records import Admission
 
 MOST_BYTES = 256 * 1024 * 1024
-"""Most bytes of a process: nodes that are refilled at the same time share them."""
+"""A process uses at most this many bytes: nodes that are refilled at the same time share them."""
 LEAST_SLOTS = 1 << 12
 SLOTS_A_PAGE = 16
 """Slots for each page: for the URLs that it is the first to link to, and some room.
@@ -41,7 +41,8 @@ class SentFilter:
         """Make an empty set; ``pages`` is about how many the replay log has: a small log takes
         little memory.
 
-        ``version`` is that of the frontier's rules for URLs; the secret is the frontier's, too.
+        ``version`` is the version of the frontier's rules for URLs; ``secret`` is the secret of the
+        frontier.
         """
         wanted = min(pages * SLOTS_A_PAGE, most_bytes // _SLOT_BYTES)
         slots = max(1 << max(wanted, 1).bit_length() - 1, LEAST_SLOTS)

@@ -25,7 +25,7 @@ BATCH = 128
 FEW = 32
 """Sessions and hosts of a script call, which may bring dozens of tasks each."""
 PIPELINED = 512
-"""Most calls of a round trip to a node."""
+"""A round trip to a node has at most this many calls."""
 NEED_WORD = frozenset({"open", "extend", "tend", "beat"})
 """Scripts that are not run unless the store answered lately."""
 
@@ -48,7 +48,7 @@ class Scripts:
     ) -> None:
         """Build it; ``create`` is for a broker, which opens nodes; a worker waits until one has."""
         self.duty: Duty | None = None
-        """The duty of calls that name no other."""
+        """Calls have this duty unless they name another."""
         self._placement = placement
         self._node_numbers = placement.identity.placement
         self._nodes = placement.nodes

@@ -261,7 +261,7 @@ def host_state(
 ) -> HostState:
     """Return a host's record for an operator; ``delay`` is the host's own, without its crawls'.
 
-    ``kept`` is only told of one host, and not of a list.
+    ``kept`` is only in the answer about one host, not in a list.
     """
 
     def ms(key: str) -> float:

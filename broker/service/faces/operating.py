@@ -33,7 +33,7 @@ class Missing(HttpProblem):
 
 
 AGAIN = 1000
-"""Most pages that are asked for again at once."""
+"""At most this many pages are asked for again at once."""
 
 
 def pause(service: Service, name: str) -> Crawl:
@@ -103,7 +103,7 @@ def release(service: Service, name: str, shape: str | None) -> SeedReply:
 def fetch_failed(service: Service, name: str, function: str, message: str) -> SeedReply:
     """Fetch pages again on which a function of the crawl's hook failed with this message.
 
-    So the hook runs on them once more. A thousand of them at most; ``items`` is empty. Each keeps
+    So the hook runs on them once more. At most a thousand of them; ``items`` is empty. Each keeps
     its depth. Raises UnknownCrawl.
     """
     crawl = service.store.crawl(name)

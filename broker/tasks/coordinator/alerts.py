@@ -23,23 +23,22 @@ LASTS_SECONDS: dict[AlertKind, float] = {
     "node_lost": 0.0, "links_owed": 300.0, "store_not_writable": 0.0, "crawl_stuck": 900.0,
     "disk_full": 0.0, "hook_failing": 0.0,
 }  # fmt: skip
-"""How long each has to last before it is told."""
+"""Each alert has to last this long before it is reported."""
 CALM_SECONDS = 30.0
-"""An alert is over if its reason was not seen for so long."""
+"""An alert is over if its reason was not seen for this long."""
 OPEN = 500
-"""Most alerts that are open at once: further ones are only logged."""
+"""At most this many alerts are open at once: further ones are only logged."""
 FULL = 0.9
 """The used share of a disk from which it counts as full."""
 FORGOTTEN_MS = 7 * 86_400_000
-"""A node that has been lost for so long is not reported any more."""
+"""A node that has been lost for this long is not reported any more."""
 REPLACED_MS = 120_000
-"""A broker that started so long before another was noted as lost may have replaced it."""
+"""A broker that started this long before another was noted as lost may have replaced it."""
 HOOK_PAGES = 10
-"""How many pages are judged together to tell whether a hook fails; fewer if a crawl has ended with
-no more."""
+"""This many pages together show whether a hook fails; fewer if the crawl has ended with fewer."""
 HOOK_SHARE = 0.5
 SUBJECT, TEXT = 300, 1000
-"""Most characters."""
+"""It has at most this many characters."""
 
 Found = Mapping[AlertKind, Mapping[str, str | None] | None]
 """Kind → subject → text; None if that is not known now."""
@@ -139,7 +138,7 @@ def lost_nodes(members: Sequence[Member], now_ms: int) -> dict[str, str]:
         )
         news = last.why == "lost" and now_ms - last.left_ms < FORGOTTEN_MS
         if news and not here and not replaced:
-            found[node] = f"The {last.kind} {node} sends no sign of life any more."
+            found[node] = f"The {last.kind} {node} does not report any more."
     return found
 
 
@@ -180,7 +179,7 @@ class CrawlWatch:
         first: Collection[int] = (),
         unmended: Collection[str] = (),
     ) -> None:
-        """Compare the counters that were ``seen`` with those of the look before.
+        """Compare the ``seen`` counters with those of the last look.
 
         ``crawls`` are all crawls: for active ones that were not counted now, nothing changes. No
         coordinator has seen the crawls in ``first`` (ids) yet: all that they did counts. One that

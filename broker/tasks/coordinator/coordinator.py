@@ -50,11 +50,11 @@ The broker that should have it sees that before the next one has waited for a se
 RANK_SECONDS = 1.0
 """How much longer each broker waits than the one before it."""
 RANKS = 8
-"""A broker waits for at most so many others."""
+"""A broker waits for at most this many others."""
 CHECK_SECONDS = 15.0
 """Seconds between two checks of the members, and of possible alerts."""
 LOST_SECONDS = 60.0
-"""A silent member counts as lost after so long."""
+"""A silent member counts as lost after this long."""
 CUT_SECONDS = 10.0
 """How long the duty is left to others if Redis nodes do not answer here."""
 HOUR_SECONDS = 3600.0
@@ -64,16 +64,16 @@ TOGETHER = 32
 ROWS = 100
 """Samples in one transaction."""
 STILL_MINUTES = 5
-"""After so many minutes a still crawl is counted again.
+"""After this many minutes a crawl without changes is counted again.
 
 Still means: nothing is leased, and nothing has changed since the last count. To count a hundred of
-them every minute would cost Redis as much as all else in an idle system.
+them every minute would cost Redis as much as everything else in an idle system.
 """
 SAME_MINUTES = 15
 """A crawl in which nothing changes has one row in this many minutes."""
 ENDED_MS = 2 * MINUTE_MS
-"""A crawl with a hook is counted once more after it has ended: if it did so between two looks, or,
-by another clock, so long before."""
+"""A crawl with a hook is counted once more if it ended since the last look, or up to this long
+before it, because clocks differ."""
 NEW_MS = 60 * MINUTE_MS
 """A crawl that was made longer ago does not count as one that nobody has counted."""
 STEPS = 20
@@ -196,7 +196,7 @@ class Coordinator:
         """Crawl → the minute in which it is counted again."""
         self._looked_ms = 0
         self._ends: dict[int, int] = {}
-        """Crawl → the end of it (epoch ms) after which it was counted."""
+        """Crawl → the time of its end (epoch ms) for which it was counted again."""
         self._silent: dict[str, float] = {}
         """Member → since when it is silent, by our clock."""
         self._away: frozenset[str] = frozenset()
@@ -354,8 +354,8 @@ class Coordinator:
 class Samples:
     """Selects the samples that are worth a row.
 
-    These are: those that differ from the one before; the last of those that did not, so that plots
-    keep their edges; and now and then one of a crawl that does not change.
+    These are: samples that differ from the last one; the last one of a row of equal samples, so
+    that plots keep their edges; and now and then one of a crawl that does not change.
     """
 
     def __init__(self) -> None:
@@ -366,7 +366,7 @@ class Samples:
         """Crawls whose latest sample equals the one before."""
 
     def due(self, seen: Sequence[Counted], known: Collection[int]) -> list[Counted]:
-        """Return which samples of this minute, and of earlier ones, are to be written.
+        """Return the samples of this minute, and of earlier ones, that must be written.
 
         ``known`` are all crawls that are under way, with or without a sample.
         """

@@ -27,9 +27,9 @@ log = logger("alerts")
 
 LOOK_SECONDS = 1.0
 FAILING_SECONDS = 20.0
-"""A broker that could not write for so long says so, if no other can write either."""
+"""A broker that could not write for this long says so, if no other can write either."""
 REASON = 500
-"""Most characters."""
+"""It has at most this many characters."""
 
 
 class OutageWatch:

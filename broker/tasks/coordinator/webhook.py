@@ -37,9 +37,9 @@ FIRST_SECONDS = 1.0
 MOST_SECONDS = 300.0
 """Pauses after a failure: twice as long each time, from the first to the longest."""
 FAILURES = 16
-"""Most failures in a row that are counted: the pause is the longest long before."""
+"""At most this many failures in a row are counted: the pause has reached its limit long before."""
 LATE_MS = 86_400_000
-"""Messages of an alert that is over are dropped after so long, if they cannot be delivered."""
+"""Messages of an alert that is over are dropped after this long, if they cannot be delivered."""
 ANSWER_BYTES = 4096
 REFUSED = frozenset(range(400, 500)) - {408, 425, 429}
 """Statuses by which a webhook refuses this one message: the others overtake it."""
@@ -48,7 +48,7 @@ REFUSED = frozenset(range(400, 500)) - {408, 425, 429}
 class Message(Struct, frozen=True, kw_only=True):
     """The JSON object that is posted. ``id`` is the same each time the same message is sent.
 
-    ``kind``, ``subject`` and ``text`` are those of the :class:`Alert`; moments are epoch ms.
+    ``kind``, ``subject`` and ``text`` come from the :class:`Alert`; moments are epoch ms.
     """
 
     id: str

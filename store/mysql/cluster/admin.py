@@ -33,7 +33,7 @@ ACT_SECONDS = 20.0
 """How long an action on a server may take under the lock: stopping a fetch from a dead server takes
 seconds."""
 SILENT_SECONDS = 4
-"""A server takes the connection to its leader for lost if it hears nothing for so long.
+"""A server gives up the connection to its leader if it hears nothing for this long.
 
 The leader sends something every second. This time decides a takeover, so it must be short.
 """

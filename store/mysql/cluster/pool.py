@@ -17,7 +17,7 @@ from greencrawl.store.mysql.cluster.topology import Server, Topology
 from greencrawl.store.mysql.connection import ANSWER_SECONDS, connect
 
 CONNECTIONS = 8
-"""Most connections from one process to one server."""
+"""A process has at most this many connections to one server."""
 IDLE_SECONDS = 30.0
 """A connection that was idle for longer is tested before it is used."""
 

@@ -45,7 +45,7 @@ T = TypeVar("T")
 LOOK_SECONDS = 2.0
 """A server that is silent for longer is no candidate when the writer is looked for."""
 CAUGHT_UP_SECONDS = 1.0
-"""A replica that did not lag is taken not to lag for so long."""
+"""A replica that did not lag is trusted for this long."""
 TRIES = 8
 """How often a transaction is run if it meets others' locks."""
 APART_SECONDS = 0.002
@@ -290,7 +290,8 @@ class Cluster:
             if isinstance(one, BaseException) and not isinstance(one, GreencrawlError):
                 raise one
         mistakes = [one for one in found if isinstance(one, InvalidConfig)]
-        # A master that is being set up is no wrong configuration while the other is merely away.
+        # While the other master is only away, a master that is being set up is not a wrong
+        # configuration.
         if len(mistakes) == len(found):
             raise mistakes[0]
         raise Unavailable(

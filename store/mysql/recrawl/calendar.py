@@ -1,7 +1,8 @@
 """The calendar on MySQL; each function runs in a caller's transaction.
 
 Rows are locked in the order of their keys, after those of pages and final states. A row that is not
-there yet cannot be locked: of two who insert it the second replaces what the first has written.
+there yet cannot be locked: if two processes insert it, the second one replaces the row of the
+first.
 """
 
 from __future__ import annotations

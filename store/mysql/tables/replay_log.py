@@ -24,15 +24,15 @@ class Begun(NamedTuple):
 
     stamp: Stamp
     alive: frozenset[int]
-    """Those of the crawls that are not deleted."""
+    """The crawls that are not deleted."""
     finished: frozenset[int]
-    """Those of them that are done because nothing was left to do."""
+    """The crawls that are done because nothing was left to do."""
     recurring: frozenset[int]
-    """Those of them that begin again."""
+    """The crawls that begin again."""
     limits: dict[int, int]
     """``max_pages`` of those that have it."""
     most_bytes: int
-    """Most bytes of a statement, by ``max_allowed_packet``."""
+    """A statement may have this many bytes, by ``max_allowed_packet``."""
     connection: int
 
 

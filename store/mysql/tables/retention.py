@@ -2,8 +2,8 @@
 transaction.
 
 Tables are searched along their primary keys, one crawl after another. Attempts that brought a page
-are dropped with their month's partition, when the whole month is old enough. So no row is read that
-may not be dropped, but rows may stay up to a month longer than the setting says.
+are dropped with their month's partition, when the whole month is old enough. So only rows are read
+that may be dropped, but rows may stay up to a month longer than the setting says.
 """
 
 from __future__ import annotations

@@ -16,10 +16,11 @@ STEP = 2000
 """Rows that one step reads."""
 
 DELETED = 400
-"""Most rows that one step deletes: it takes some milliseconds, since each is in an index."""
+"""A step deletes at most this many rows: it takes some milliseconds, because each is in an
+index."""
 
 PATIENCE = 50_000
-"""After so many young rows in a row the search for older ones ends.
+"""After this many young rows in a row the search for older ones ends.
 
 A row that came so late is deleted with the next month, or the next day.
 """

@@ -22,7 +22,7 @@ from greencrawl.store.tables.sql import LAST
 
 CHUNK_ROWS = 500
 CHUNK_BYTES = 8 * 1024 * 1024
-"""Most compressed bytes of a streamed chunk, whose rows are limited, too."""
+"""A streamed chunk has at most this many compressed bytes; its rows are limited, too."""
 
 WINDOW = STEP_ROWS
 """Rows that a filtered step reads."""

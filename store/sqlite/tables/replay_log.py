@@ -1,4 +1,4 @@
-"""The log that a Redis node is refilled from: reading a window.
+"""Reads a window of the replay log, from which a Redis node is refilled.
 
 Each function runs in a caller's transaction. A window is all that was stamped since some value of
 the clock. It is read by (stamp, id), a chunk at a time. So a row that gets a new stamp during the
@@ -22,7 +22,7 @@ MARKS = {
         "WHERE (stamp, id) > (?, ?) ORDER BY stamp, id"
     ),
 }
-"""Queries for what is settled, each table in order of its stamps."""
+"""Queries for settled rows, each table in order of its stamps."""
 
 LINKS = (
     "SELECT stamp, id, crawl, links FROM pages "

@@ -1,4 +1,4 @@
-"""The HTTP face on a double of the frontier and a real store: guards, bodies, problems, answers."""
+"""The HTTP API on a double of the frontier and a real store: guards, bodies, problems, answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FINISH = {
 
 
 class Api:
-    """A face with its parts, and one short call."""
+    """An API with its parts, and one short call."""
 
     def __init__(self, folder: Path, worker: str = "", admin: str = "") -> None:
         self.queue = QueueDouble()

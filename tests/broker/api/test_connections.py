@@ -1,4 +1,4 @@
-"""Peers that send half a request, or a byte now and then: each ends, and others are served."""
+"""Clients that send half a request, or a byte now and then: their connections end, others work."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def connected(port: int) -> socket.socket:
 
 
 def trickle(sock: socket.socket, text: bytes) -> None:
-    """A byte at a time, for as long as the other side lets us."""
+    """Send a byte at a time, as long as the other side accepts them."""
     try:
         for byte in text:
             sock.sendall(bytes([byte]))
@@ -74,7 +74,7 @@ def trickle(sock: socket.socket, text: bytes) -> None:
 
 
 def ended(sock: socket.socket) -> tuple[float, bytes]:
-    """(seconds until the other side ends the connection, what it said before)."""
+    """Return the seconds until the other side ends the connection, and what it sent before."""
     began, said = time.monotonic(), b""
     try:
         while piece := sock.recv(65536):
@@ -255,7 +255,7 @@ def test_of_too_many_connections_the_oldest_that_said_nothing_makes_room(
 
 
 def test_no_more_connections_are_taken_than_the_process_may_open_files() -> None:
-    """In a process of its own: the hard limit that it lowers stays low."""
+    """This runs in a process of its own, because it cannot raise its lowered hard limit again."""
     reading, writing = os.pipe()
     if not (child := forked()):
         try:

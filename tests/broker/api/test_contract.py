@@ -1,4 +1,4 @@
-"""A real broker, fuzzed from its own OpenAPI document: it keeps what the document promises."""
+"""A real broker is fuzzed from its own OpenAPI document: it keeps the promises of the document."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FUZZED = [operation for operation in OPERATIONS if operation.method != "DELETE"]
 TOKEN = "admin-secret"
 
 LONGEST_QUERY = 6000
-"""Beyond 8 KiB of request line the server itself answers 414, whatever is wrong besides."""
+"""For a request line beyond 8 KiB the server itself answers 414, whatever else is wrong."""
 
 PAGE = StoredPage(
     crawl=1, fingerprint=-1, url="https://a.example/", status=200, body=b"<p>Hi", text="Hi"
@@ -93,7 +93,7 @@ def test_every_operation_keeps_its_contract(
         )
 
     fuzz()
-    assert client.crawl("kept").name == "kept"  # whatever was sent, it lives
+    assert client.crawl("kept").name == "kept"  # it lives, whatever was sent
 
 
 def _takes_anything(described: Any) -> bool:

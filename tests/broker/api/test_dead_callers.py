@@ -1,4 +1,4 @@
-"""Workers that die while they wait for hosts: what is due afterwards goes to the others at once."""
+"""Workers that die while they wait for hosts: hosts that become due go to the others at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.redis_server import RedisServer
 
 HOSTS = 20
 
-# It asks for hosts, and waits for the answer for ever.
+# It asks for hosts, and waits for the answer without end.
 ASKER = """
 import socket, ssl, sys, time
 port, trust, message, how = int(sys.argv[1]), sys.argv[2], sys.argv[3].encode(), sys.argv[4]
@@ -101,9 +101,9 @@ def broker(
 
 
 def asker(broker: Broker, how: str = "") -> subprocess.Popen[str]:
-    """A process that waits for hosts; the largest of all, so that it would be served first.
+    """A process that waits for hosts. It has most room, so it would be served first.
 
-    With ``how`` it closes the connection when it is told to, with something unread before the end.
+    With ``how`` it closes the connection on request, with unread data before the end.
     """
     body = json.dumps(
         {"worker": "dead", "incarnation": 1, "sequence": 1, "max_sessions": 1000, "wait": 20}

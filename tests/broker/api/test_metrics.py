@@ -1,4 +1,4 @@
-"""What a broker tells Prometheus, on a double of the frontier and a real store."""
+"""A broker's metrics for Prometheus, on a double of the frontier and a real store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_openmetrics_is_for_those_who_ask_for_it(parts: Parts) -> None:
 
 
 def test_counters_of_crawls_are_left_out_while_a_node_is_not_counted(parts: Parts) -> None:
-    """A sum without that node would look like a counter that began anew, and then jumped."""
+    """A sum without that node would look like a counter that was reset, and then jumped."""
     parts.store.put_crawl("news", CrawlOptions(), [])
     shown = Metrics(parts.service)
     counter, gauge = 'greencrawl_crawl_stored_pages_total{crawl="news"} 0.0', "_waiting_urls{"

@@ -1,4 +1,4 @@
-"""Parked URLs over the HTTP API: listed by shape, explained, and let go."""
+"""Parked URLs over the HTTP API: listed by shape, explained, and released."""
 
 from __future__ import annotations
 

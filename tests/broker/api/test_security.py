@@ -1,4 +1,4 @@
-"""Who may listen where, and with which tokens."""
+"""On which addresses a broker may listen, and with which tokens."""
 
 from __future__ import annotations
 

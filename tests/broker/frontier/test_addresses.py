@@ -1,4 +1,4 @@
-"""Shares of addresses: what all hold is never above the cap, and nobody waits for ever."""
+"""Shares of addresses: their sum is never above the cap, and nobody waits for ever."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_records_go_when_nothing_of_them_counts_any_more(
     ((_, end),) = redis_server.client.zrange(ends, 0, -1, withscores=True)
     now = frontier.nodes[0].now_ms()
     assert SHARE_SECONDS * 1000 < end - now < 1000 * (SHARE_SECONDS + 10)
-    redis_server.client.rename(key, key + "-of-another")  # which is asked for no more
+    redis_server.client.rename(key, key + "-of-another")  # no holder asks for it any more
     redis_server.client.zadd(ends, {f"{NAME}-of-another": now - 1})
     ask(frontier, "a", 10, 10)
     assert redis_server.client.keys("gc:{*}:ad:*") == [key]
@@ -161,7 +161,7 @@ def test_records_go_when_nothing_of_them_counts_any_more(
 
 @pytest.mark.parametrize("seed", cases(range(3), range(3, 60)))
 def test_what_all_hold_in_a_window_is_never_above_the_cap(frontier: Frontier, seed: int) -> None:
-    """Holders come, pause and die; each judges by its own clock, from before it asked."""
+    """Holders come, pause and die; each uses its own clock, from before it asked."""
     draw = random.Random(seed)
     cap, window = draw.choice([1, 2, 5, 10]), draw.choice([0.5, 1.0, 4.0])
     now, starts_of = 0.0, defaultdict(list)
@@ -194,8 +194,8 @@ def test_what_all_hold_in_a_window_is_never_above_the_cap(frontier: Frontier, se
 def test_connections_that_are_open_are_never_more_than_the_cap(
     frontier: Frontier, seed: int
 ) -> None:
-    """Holders open as many as they may, close idle ones beyond their share, and say which are in
-    use; one that falls silent closes its own when its share ends."""
+    """Holders open as many connections as they may, close idle ones beyond their share, and report
+    those in use. A holder that stops calling closes its own when its share ends."""
     draw = random.Random(seed)
     cap = draw.choice([1, 3, 10])
     now, most = 0.0, 0

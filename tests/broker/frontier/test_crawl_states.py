@@ -1,4 +1,4 @@
-"""The state of a crawl over two brokers: its end, what comes late, and what is said too late."""
+"""The state of a crawl over two brokers: its end, late events, and late messages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FOUND = "http://d.example/found"
 
 
 class Broker:
-    """A broker but for its greenlets."""
+    """A broker without its greenlets."""
 
     def __init__(self, server: RedisServer, store: Store) -> None:
         self.store = store
@@ -65,12 +65,12 @@ class Broker:
             self.look()
 
     def look(self) -> None:
-        """At all crawls, without a step of the store's clock."""
+        """Scan all crawls, without a step of the store's clock."""
         self.upkeep._next.clear()
         self.upkeep.step(())
 
     def lease(self) -> list[str]:
-        """What waits and may be leased."""
+        """Return the tasks that wait and may be leased."""
         self.sequence += 1
         request = LeaseRequest(
             worker="w", incarnation=1, sequence=self.sequence, max_sessions=9, wait=0.3
@@ -83,7 +83,7 @@ class Broker:
         return sorted(task.url for session in sessions for task in session.tasks)
 
     def states(self, crawl: Crawl) -> frozenset[str]:
-        """Of the crawl in all partitions, which have it at the version of the store."""
+        """Return the state in all partitions, which must have the version of the store."""
         found = self.frontier.look(self.store.crawl(crawl.id))
         assert found is not None
         return found.states
@@ -125,7 +125,7 @@ def page(frontier: Frontier, crawl: Crawl, *links: str) -> StoredPage:
 def test_links_of_a_late_worker_are_fetched_though_the_crawl_was_done(
     broker: Broker, store: Store, crawl: Crawl
 ) -> None:
-    """It stood still for longer than its lease; another was given its task and settled it."""
+    """This worker stopped for longer than its lease; another got its task and settled it."""
     seeding.seed(broker.service, "c", [PAGE], False)
     assert broker.lease() == [PAGE]
     (session,) = _sessions(broker)
@@ -144,7 +144,7 @@ def test_links_of_a_late_worker_are_fetched_though_the_crawl_was_done(
 
 
 def _sessions(broker: Broker) -> list[tuple[str, str]]:
-    """(session, token) of what is leased."""
+    """Return (session, token) of the leases."""
     found = []
     for p in broker.frontier.partitions:
         for key in broker.frontier.nodes[0].command("KEYS", f"gc:{{{p}}}:s:*"):
@@ -176,7 +176,7 @@ def test_seeds_that_are_acknowledged_while_another_broker_ends_the_crawl_are_fet
 def test_what_is_taken_in_by_a_done_crawl_is_reopened_in_the_store_first(
     broker: Broker, store: Store, crawl: Crawl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing waits in a crawl that is done in the store, wherever the admitter dies."""
+    """Nothing waits in a crawl that is done in the store, wherever the admitting process dies."""
     broker.end()
 
     def dies(*_: object) -> None:
@@ -358,7 +358,7 @@ def test_a_late_link_wakes_a_crawl_that_rests_and_its_period_goes_on(
 
 
 def settle(broker: Broker, crawl: Crawl, *links: str) -> None:
-    """Store what is leased as pages with these links, close its sessions and finish it."""
+    """Store the leased tasks as pages with these links, close their sessions and finish them."""
     for session, token in _sessions(broker):
         for task in broker.leased.pop(token):
             number = broker.frontier.fingerprint(task.url)
@@ -408,7 +408,7 @@ def test_a_tell_that_comes_late_changes_nothing(
 def test_a_crawl_that_a_broker_made_known_to_no_partition_is_told_before_it_can_be_done(
     broker: Broker, store: Store
 ) -> None:
-    """A count that does not know a crawl voids the scan."""
+    """If a count does not know a crawl, the scan is void."""
     crawl = store.put_crawl("untold", CrawlOptions(scope="any"), ())
     assert broker.frontier.look(crawl) is None
     assert broker.states(crawl) == {"active"}

@@ -46,7 +46,7 @@ from tests.support.redis_server import RedisServer, binaries
 
 @pytest.fixture(autouse=True)
 def no_margin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that was taken over rests no longer than the sessions that it forgot may last."""
+    """A node that was taken over rests only as long as the sessions that it forgot may last."""
     monkeypatch.setattr(StoreContact, "margin_ms", 0)
 
 
@@ -76,7 +76,7 @@ def urls(host: str, count: int, **fields: int) -> list[Admission]:
 
 
 class Worker:
-    """Counts its lease calls as a worker does."""
+    """Counts its lease calls like a worker."""
 
     def __init__(self, frontier: Frontier, name: str = "w", incarnation: int = 1) -> None:
         self.frontier, self.name, self.incarnation, self.sequence = frontier, name, incarnation, 0
@@ -90,7 +90,7 @@ class Worker:
         return self.frontier.lease(request).sessions
 
     def reconcile(self, *holding: str, idle: tuple[str, ...] = ()) -> int:
-        """All before it are dead."""
+        """All earlier ones are dead."""
         request = ReconcileRequest(
             worker=self.name,
             incarnation=self.incarnation,
@@ -121,7 +121,7 @@ PASS_TIME = """
 redis.call('HINCRBY', KEYS[1], 'offset', ARGV[1])
 redis.call('HSET', KEYS[1], 'moved', redis.call('HINCRBY', KEYS[1], 'jumps', 1))
 """
-"""In one step: everybody takes over such a change."""
+"""In one step: every broker takes over such a change."""
 
 
 def pass_time(frontier: Frontier, seconds: float) -> None:
@@ -260,7 +260,7 @@ def test_operator_slows_blocks_and_frees_a_host(frontier: Frontier, store: Store
 def test_no_slot_opens_beside_a_session_that_keeps_a_delay(
     frontier: Frontier, store: Store
 ) -> None:
-    """Though the crawl that asks for the delay has nothing waiting there any more."""
+    """Although the crawl with this delay has nothing waiting there any more."""
     slow = new_crawl(frontier, store, "slow", delay=5)
     fast = new_crawl(frontier, store, "fast", delay=0, slots=3)
     frontier.admit(slow.id, urls("h.example", 1))
@@ -406,7 +406,7 @@ def test_reconcile_frees_what_a_dead_worker_held_and_rests_its_hosts(
 def test_what_an_older_worker_holds_stays_with_it_unless_it_is_known_to_be_dead(
     frontier: Frontier, store: Store
 ) -> None:
-    """Two machines go by one name, and the older one may hear from no broker for a while."""
+    """Two machines use one name, and no broker may hear from the older one for a while."""
     crawl = new_crawl(frontier, store, delay=0)
     frontier.admit(crawl.id, urls("h.example", 3))
     (held,) = Worker(frontier, incarnation=3).lease()
@@ -511,7 +511,8 @@ def test_name_goes_to_whoever_is_left_when_several_had_it(frontier: Frontier) ->
 def test_one_that_begins_below_another_that_has_left_is_not_taken_for_it(
     frontier: Frontier, store: Store
 ) -> None:
-    """A twin whose clock was ahead came and left; who had the name was killed, and begins again."""
+    """A twin whose clock was ahead came and left; the owner of the name was killed, and starts
+    again."""
     crawl = new_crawl(frontier, store, delay=0)
     frontier.admit(crawl.id, [a for n in range(2) for a in urls(f"h{n}.example", 1)])
     assert ask(frontier, 5, 1).superseded == 0
@@ -543,7 +544,8 @@ def test_of_many_that_left_the_latest_are_remembered(
 
 
 def test_late_leave_of_another_releases_nothing(frontier: Frontier, store: Store) -> None:
-    """Where its first words did not arrive. Whose the name is goes on leasing."""
+    """It starts again when its first calls did not arrive. The owner of the name goes on
+    leasing."""
     crawl = new_crawl(frontier, store, delay=0)
     frontier.admit(crawl.id, [a for n in range(2) for a in urls(f"h{n}.example", 1)])
     worker = Worker(frontier, incarnation=1)
@@ -790,7 +792,7 @@ def test_waiting_lease_is_woken_by_an_admission_elsewhere(
     frontier: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0)
-    other = Frontier([redis_server.url], store, partitions=8)  # as a worker holds it
+    other = Frontier([redis_server.url], store, partitions=8)  # as a worker has it
     waiting = gevent.spawn(Worker(frontier).lease, wait=5)
     gevent.sleep(0.1)
     begun = time.monotonic()
@@ -944,7 +946,7 @@ def test_block_that_an_operator_lifted_is_not_brought_back(
 def test_of_two_delays_set_at_once_redis_keeps_that_of_the_store(
     frontier: Frontier, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one who was first in the store is the last to tell Redis."""
+    """The process that is first in the store is the last to tell Redis."""
     real = store.put_delay
 
     def overtaken(host: str, delay_ms: int) -> None:
@@ -1066,7 +1068,7 @@ def test_clock_that_jumps_is_set_right_before_anything_happens(
     p = frontier.partition_of("h.example")
     ((_, reap),) = [
         (t, at) for t, at in _zset(frontier, f"gc:{{{p}}}:sd")
-    ]  # the lease was neither reaped nor lengthened by the jump
+    ]  # the jump neither ended the lease nor made it longer
     assert reap == pytest.approx(before + 65_000, abs=3000)
 
 
@@ -1109,7 +1111,7 @@ def test_emptied_redis_is_refilled_from_the_store(tmp_path: Path, store: Store) 
         store.commit(Commit(pages=[page]))
         server.client.flushall()
         with pytest.raises(Unavailable):
-            frontier.admit(crawl.id, links)  # notices, and reopens the node
+            frontier.admit(crawl.id, links)  # notices it, and opens the node again
         totals = until(lambda: frontier.scan(crawl.id))
         assert frontier.admit(crawl.id, links) == [False, False]
         assert totals.waiting == 2, "the seed not fetched yet and the link found; not the page"
@@ -1136,13 +1138,13 @@ def test_replay_that_was_cut_short_is_begun_again_and_no_crawl_ends_before(
     with monkeypatch.context() as patch:
         patch.setattr(store, "replay_seeds", away)
         with pytest.raises(Unavailable):
-            frontier.stats(crawl)  # notices, reopens the node, and cannot fill it
+            frontier.stats(crawl)  # notices it, opens the node again, and cannot fill it
         until(lambda: owed)
         assert frontier.scan(crawl.id) is None, "an empty node must not look like a finished crawl"
         assert frontier.stats(crawl).waiting == 0
-        frontier.recovery.stop()  # as if this broker were killed at it
+        frontier.recovery.stop()  # as if this broker were killed meanwhile
     assert all(owed), "a broker that is killed at it must leave word"
-    assert frontier.scan(crawl.id) is None  # begins the replay again
+    assert frontier.scan(crawl.id) is None  # starts the replay again
     totals = until(lambda: frontier.scan(crawl.id))
     assert totals.waiting == 2
 
@@ -1245,7 +1247,7 @@ def test_worker_of_another_program_version_is_refused(
         Frontier([redis_server.url], store)
 
 
-# -- what two crawls, an operator and a lasting session may not bring about
+# -- two crawls, an operator and a long session together may not break the rules
 
 
 def test_delay_of_a_crawl_that_comes_later_counts_from_the_last_request(

@@ -1,7 +1,7 @@
-"""The frontier on a real Redis against a model in memory, step by step.
+"""The frontier on a real Redis, compared with a model in memory, step by step.
 
-After every step what Redis holds is read out and held to five properties: conservation,
-politeness, fencing, end, accounts. Logical time is turned by the node's offset, not by waiting.
+After every step the data of Redis are compared with five properties: conservation, politeness,
+fencing, end, accounts. Logical time moves by the node's offset, not by waiting.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ LIMITED, MAX_PAGES = 2, 30
 """The crawl that has a limit."""
 HOST_BUDGET, PARTITION_BUDGET = 500, 1600
 LEAST_BYTES = 32 * 35
-"""Of the tasks that a crawl may have back in a partition whatever the budget."""
+"""The number of tasks that a crawl may have back in a partition whatever the budget."""
 TASK_BYTES, HOST_BYTES = 24, 240
 """As in ``lua/shared/common.lua``."""
 
@@ -117,12 +117,12 @@ class FrontierMachine(RuleBasedStateMachine):
             self.crawls[number] = crawl
         self.paused: set[int] = set()
         self.halted: set[int] = set()
-        """Of those: what is leased of them is to be given back."""
+        """Of those: their leased tasks have to be given back."""
         self.said: list[Crawl] = list(self.crawls.values())
-        """Rows of crawls as they were told, or read by somebody who tells them later."""
+        """Rows of crawls as they were sent, or read by a process that sends them later."""
         self.epoch = 1
         self.sums: dict[int, int] = dict.fromkeys(self.frontier.partitions, 0)
-        """Partition → what the limited crawl has there in quota, leased and stored."""
+        """Partition → the limited crawl's quota, leased tasks and stored pages there."""
         self.place: dict[tuple[int, str], str] = {}
         self.later: dict[tuple[int, str], float] = {}
         self.held: dict[str, Held] = {}
@@ -135,18 +135,18 @@ class FrontierMachine(RuleBasedStateMachine):
         self.operator: dict[str, float] = dict.fromkeys(HOSTS, 0.0)
         self.spilled: set[tuple[int, str]] = set()
         self.marked: set[tuple[int, str]] = set()
-        """What is on its way to be fetched again."""
+        """Tasks on their way to be fetched again."""
         self.parked: set[tuple[int, str]] = set()
-        """Of what is final."""
+        """URLs that are final."""
         self.parks: Counter[int] = Counter()
-        """Crawl → how often something of it was parked."""
+        """Crawl → how often a URL of it was parked."""
         self.again: Counter[int] = Counter()
-        """Crawl → what was queued again by force."""
+        """Crawl → URLs that were queued again by force."""
         self.batches = 0
         self.forced_bytes = 0
-        """Of tasks that came by force, whatever the budget."""
+        """Tasks that came by force, whatever the budget."""
         self.traps: dict[tuple[int, str], bytes] = {}
-        """(crawl, host) → what a session's report said last of its shapes."""
+        """(crawl, host) → the last report of a session about its shapes."""
         self.sequence: Counter[str] = Counter()
         self.incarnation: Counter[str] = Counter()
         self.dead: dict[str, set[int]] = {"v": set(), "w": set()}
@@ -161,7 +161,7 @@ class FrontierMachine(RuleBasedStateMachine):
             self.store.close()
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    # -- what the model knows
+    # -- the data of the model
 
     def now(self) -> float:
         return self.node.now_ms()
@@ -183,7 +183,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.ended.append(self.held.pop(token))
 
     def pick(self, data: st.DataObject) -> Held | None:
-        """A live session, or one that ended long ago: then nothing may change."""
+        """A live session, or one that ended long ago, for which nothing may change."""
         candidates = [*self.held.values(), *self.ended[-2:]]
         return data.draw(st.sampled_from(candidates)) if candidates else None
 
@@ -232,7 +232,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(crawl=st.sampled_from([1, 2]), host=st.sampled_from(HOSTS))
     def refill(self, crawl: int, host: str) -> None:
-        """What comes back is the best of the overflow, and no more than there is room for."""
+        """The best tasks of the overflow come back, as many as there is room for."""
         p = self.frontier.partition_of(host)
         rows = self.store.overflow(crawl, p, host, 1000)
         brought = self.frontier.refill(crawl, p, host)
@@ -261,7 +261,7 @@ class FrontierMachine(RuleBasedStateMachine):
         ]  # fmt: skip
         now, sessions, _, _ = self.calls("open", p, args)
         lost = data.draw(st.sampled_from([False, False, True]))
-        if lost:  # the answer was lost: the same call again is answered with the same sessions
+        if lost:  # the answer was lost: the same call again gets the same sessions
             args[7] = 1
             again = self.calls("open", p, args)[1]
             given = {row[0]: row for row in again}
@@ -334,7 +334,7 @@ class FrontierMachine(RuleBasedStateMachine):
         level=st.sampled_from([0, 2, 25, 26, 29, 31]), full=st.sampled_from([False] * 4 + [True]),
     )  # fmt: skip
     def ask_again(self, crawl: int, host: str, level: int, full: bool) -> None:
-        """What is final is due to be fetched again: queued once, as far as there is room."""
+        """Final URLs are due to be fetched again: they are queued once, as far as there is room."""
         p = self.frontier.partition_of(host)
         some = sorted(k for k, at in self.place.items() if at == "final" and f"//{host}/" in k[1])
         keys_ = [key for key in some if key[0] == crawl]
@@ -363,7 +363,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(crawl=st.sampled_from([1, 2]), host=st.sampled_from(HOSTS), repeat=st.booleans())
     def release_parked(self, crawl: int, host: str, repeat: bool) -> None:
-        """What is parked of a host is queued by force, however often the batch is sent."""
+        """Parked URLs of a host are queued by force, however often the batch is sent."""
         some = {key for key in self.parked if key[0] == crawl and f"//{host}/" in key[1]}
         items = [Admission(page) for _, page in sorted(some)]
         if not items:
@@ -473,7 +473,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), delay=st.sampled_from([7.0, 1.0, 0.0]))
     def slow_down(self, data: st.DataObject, delay: float) -> None:
-        """An operator sets a host's least delay, and sessions there hear of it."""
+        """An operator sets a host's least delay, and its sessions hear of it."""
         fetched = [held.session.host for held in self.held.values() if held.open]
         host = data.draw(st.sampled_from([*fetched, *HOSTS]))
         state = self.frontier.patch_host(host, HostPatch(delay=delay))
@@ -488,7 +488,8 @@ class FrontierMachine(RuleBasedStateMachine):
         restart=st.sampled_from(["", "", "dead", "dead", "twin"]),
     )  # fmt: skip
     def reconcile(self, data: st.DataObject, worker: str, restart: str) -> None:
-        """A twin begins elsewhere under the same name: who had it may be at work still."""
+        """A twin starts elsewhere under the same name, while the owner of the name may still
+        work."""
         now_is, dead = self.incarnation[worker], self.dead[worker]
         mine = [
             token for token, held in self.held.items()
@@ -539,25 +540,26 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(crawl=st.sampled_from([1, 2]), host=st.sampled_from(HOSTS))
     def hint_goes_stale(self, crawl: int, host: str) -> None:
-        """`due` is a hint: whatever it says of a host, open looks at the host's own record."""
+        """`due` is a hint: whatever it has for a host, open reads the host's own record."""
         p = self.frontier.partition_of(host)
         self.client.zadd(f"gc:{{{p}}}:due:{crawl}", {host: 1})
 
     @rule(data=st.data(), crawl=st.sampled_from([2, 2, 1]))
     def block_against_a_hint(self, data: st.DataObject, crawl: int) -> None:
-        """A host that is blocked, and said to be due: at delay 0 nothing but the block holds it."""
+        """A host is blocked, and the hint says that it is due: at delay 0 only the block holds
+        it."""
         live = [h for h in self.held.values() if h.open and h.session.crawl == crawl]
         if live:
             held = data.draw(st.sampled_from(live))
             self.end(held, failed=True, robots=False, adaptive=0.0, numbers=tuple(held.tasks))
             for number in DELAYS:
                 self.hint_goes_stale(number, held.session.host)
-            self.time_passes(5.0)  # every delay is over, the block is not
+            self.time_passes(5.0)  # every delay has passed, the block has not
             self.lease_all(crawl, held.session.host)
 
     @rule(host=st.sampled_from(HOSTS), number=st.integers(0, 30))
     def slow_crawl_joins(self, host: str, number: int) -> None:
-        """A crawl with a delay comes to a host that one without has just left."""
+        """A crawl with a delay comes to a host that a crawl without one has just left."""
         before = set(self.held)
         self.lease_all(2, host)
         for held in [h for t, h in self.held.items() if t not in before]:
@@ -568,7 +570,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(crawl=st.sampled_from([1, 2]), host=st.sampled_from(HOSTS))
     def drain_and_hand_back(self, crawl: int, host: str) -> None:
-        """All tasks of a host go out and come back after its close: it must be due again."""
+        """All tasks of a host are leased and come back after its close: it must be due again."""
         before = set(self.held)
         self.lease_all(crawl, host)
         mine = [h for t, h in self.held.items() if t not in before and h.session.host == host]
@@ -577,7 +579,7 @@ class FrontierMachine(RuleBasedStateMachine):
             self.hand_back(held, ())
 
     def lease_all(self, crawl: int, host: str) -> None:
-        """As many tasks as a session may hold, of each host of a partition that is due."""
+        """Lease as many tasks as a session may hold from each due host of a partition."""
         self.sequence["v"] += 1
         args = [
             "v", self.incarnation["v"], self.sequence["v"], TTL_S * 1000, LIFE_MS,
@@ -605,7 +607,7 @@ class FrontierMachine(RuleBasedStateMachine):
             if at <= now - 5:
                 self.place[key] = "waiting"
                 del self.later[key]
-            elif at <= now + 5:  # on the edge: take Redis's word
+            elif at <= now + 5:  # exactly at the limit: the answer of Redis counts
                 where = self.frontier.where(self.crawls[key[0]], key[1]).state
                 if where == "waiting":
                     self.place[key] = "waiting"
@@ -621,7 +623,7 @@ class FrontierMachine(RuleBasedStateMachine):
         ),
     )  # fmt: skip
     def put_state(self, crawl: int, state: tuple[CrawlState, str]) -> None:
-        """Somebody pauses, stops or resumes a crawl; what is leased may be so still."""
+        """A person pauses, stops or resumes a crawl; tasks may still be leased."""
         self.said.append(self.store.crawl(crawl))
         changed = self.store.set_state(crawl, *state)
         self.frontier.put_crawl(changed)
@@ -632,7 +634,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), afresh=st.booleans())
     def tell_late(self, data: st.DataObject, afresh: bool) -> None:
-        """What somebody read before a change arrives after it; or a node was refilled."""
+        """A row that was read before a change arrives after it; or a node was refilled."""
         old = data.draw(st.sampled_from(self.said[-4:]))
         self.frontier.tell_node([old], self.node, afresh=afresh)
         if afresh and old.id == LIMITED:
@@ -640,7 +642,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(taken_over=st.booleans())
     def share(self, taken_over: bool) -> None:
-        """A round of who shares quotas out."""
+        """A round of the broker that distributes quotas."""
         self.epoch += taken_over
         quotas = self.frontier._quotas
         quotas.share(self.store.crawl(LIMITED), Duty(names.QUOTAS, self.epoch))
@@ -648,9 +650,10 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(by=st.sampled_from([-3, 5]), taken_over=st.booleans(), reads=st.booleans())
     def gift_comes_late(self, by: int, taken_over: bool, reads: bool) -> None:
-        """One of a round before, or of a holder of before: the next has read what is there.
+        """A call of an earlier round, or of an earlier holder, which is late; the next round has
+        read the result.
 
-        ``reads``: that round comes late as a whole, and first reads under its number.
+        ``reads``: that round is late as a whole, and first reads under its number.
         """
         quotas = self.frontier._quotas
         self.epoch += taken_over
@@ -669,7 +672,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @invariant()
     def told_and_limited(self) -> None:
-        """No word of an older version counts, and the limit is kept in every partition."""
+        """A message with an older version has no effect, and every partition keeps the limit."""
         if not hasattr(self, "sums"):
             return
         rows = self.rows()
@@ -688,7 +691,7 @@ class FrontierMachine(RuleBasedStateMachine):
         return self.frontier._calls(script, {p: to_msgpack(args)})[p]
 
     def dump(self) -> dict[str, Any]:
-        """All keys and values but the expiries."""
+        """Return all keys and values without the expiries."""
         names = sorted(self.client.keys("gc:{*"))
         pipe = self.raw.pipeline(transaction=False)
         for key in names:
@@ -750,7 +753,8 @@ class FrontierMachine(RuleBasedStateMachine):
         self.due_sets(dump)
 
     def bytes(self, dump: dict[str, Any], where: dict[tuple[int, str], str]) -> None:
-        """The partition's bytes equal a recount, and stay within budget and what is in flight."""
+        """The partition's bytes equal a recount, and stay within the budget and the tasks in
+        flight."""
         for p in self.frontier.partitions:
             tasks = [
                 (crawl, url, at)
@@ -788,7 +792,7 @@ class FrontierMachine(RuleBasedStateMachine):
                 assert sorted(found) == sorted(expected)
 
     def due_sets(self, dump: dict[str, Any]) -> None:
-        """Every servable host is in `due` of each crawl that waits there, at its time."""
+        """Every host that may be served is in `due` of each crawl that waits there, at its time."""
         for (crawl, url), at in self.place.items():
             if at != "waiting":
                 continue

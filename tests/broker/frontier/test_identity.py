@@ -1,4 +1,4 @@
-"""Which URLs are one: what a frontier takes for known, under both versions of its rules."""
+"""Equal URLs: which URLs a frontier treats as known, under both versions of its rules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture(params=[1, 2])
 def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """What a new frontier gets."""
+    """The version that a new frontier gets."""
     monkeypatch.setattr(ring, "CANONICALISER", request.param)
     return int(request.param)
 
@@ -60,7 +60,7 @@ def test_a_frontier_of_either_version_is_opened_again_and_stays_what_it_is(
     redis_server: RedisServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.undo()  # this program makes the newest
+    monkeypatch.undo()  # this program makes the newest version
     try:
         again = Frontier([redis_server.url], store, partitions=8, request_seconds=5)
     except FrontierMismatch as error:
@@ -90,7 +90,7 @@ def test_a_new_frontier_has_the_newest_rules() -> None:
 def test_the_first_spelling_is_queued_and_asked_for_as_it_is(
     version: int, frontier: Frontier, crawl: Crawl
 ) -> None:
-    """In one batch, in a later one, and beside what is not equivalent."""
+    """In one batch, in a later one, and together with URLs that are not equivalent."""
     one = version == 2
     assert frontier.admit(crawl.id, admissions(*SPELLINGS, *DIFFERENT)) == [
         True, not one, not one, *[True] * len(DIFFERENT),

@@ -1,4 +1,4 @@
-"""The leasing greenlet on scripted answers: nothing due is forgotten, no call waits for ever."""
+"""The leasing greenlet on scripted answers: no due host is forgotten, no call waits for ever."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def now_ms() -> float:
 
 
 class Rig:
-    """Leasing over partitions that answer each ``open`` by ``opens(partition, arguments)``."""
+    """Leasing over partitions; ``opens(partition, arguments)`` is the answer to each ``open``."""
 
     def __init__(self) -> None:
         self.opens: Callable[[int, list[Any]], list[Any]] = self.one_session
@@ -208,7 +208,7 @@ def test_what_is_due_brings_those_who_wait_level(
 
 
 def one_host_each(rig: Rig) -> None:
-    """Each partition has one host, and no other afterwards."""
+    """Each partition has one host, and no other one later."""
     rig.opens = lambda p, args: [now_ms(), rig.one_session(p, args)[1], [0], 0]
 
 
@@ -264,7 +264,7 @@ def test_who_comes_while_others_are_served_or_has_waited_long_is_served_at_once(
 
 
 def test_who_reads_its_answer_counts_as_one_that_waits(rig: Rig) -> None:
-    """Else what comes due in these milliseconds would all go to the other."""
+    """Otherwise all hosts that become due in these milliseconds would go to the other worker."""
     one_host_each(rig)
     first, second = (gevent.spawn(rig.lease, room=100, worker=name) for name in "ab")
     gevent.sleep(0.01)
@@ -290,7 +290,7 @@ def test_what_is_due_waits_for_who_has_far_more_room_and_not_for_long(rig: Rig) 
 
 
 def test_who_has_waited_for_long_may_have_all_room_by_now(rig: Rig) -> None:
-    """All of its sessions may have ended: it is given one host, with which it comes back."""
+    """All of its sessions may have ended: it gets one host, with which it comes back."""
     one_host_each(rig)
     waiting = gevent.spawn(rig.lease, room=50, worker="a")
     others = gevent.spawn(rig.lease, room=100, worker="b")
@@ -406,7 +406,7 @@ def test_of_two_crawls_the_one_that_is_refused_stays_due(rig: Rig) -> None:
 
 
 def test_notes_that_earlier_ones_outdid_do_not_pile_up() -> None:
-    """A host that is blocked for days is noted anew with each look at its partition."""
+    """A host that is blocked for days is noted again with each look at its partition."""
     due, days = DueTimes(), monotonic() + 1e6
     for number in range(10_000):
         due.note((1, 1), days + number)

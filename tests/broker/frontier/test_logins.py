@@ -1,4 +1,4 @@
-"""What workers share of a login: one claim at a time, the newest state, and errands to a host."""
+"""The shared data of a login: one claim at a time, the newest state, and errands to a host."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisServ
 
 @pytest.fixture
 def pair(server: RedisServer, tmp_path: Path) -> Iterator[tuple[Frontier, Frontier]]:
-    """A broker's view, and that of a worker in another process."""
+    """A broker's frontier, and that of a worker in another process."""
     store = open_store(f"sqlite:///{tmp_path / 'c.sqlite'}")
     broker = Frontier([server.url], store, partitions=8, create=True)
     worker = Frontier([server.url], store, partitions=8)

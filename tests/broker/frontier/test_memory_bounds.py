@@ -1,4 +1,4 @@
-"""What grows in Redis stays within its budget, and a cache that is refused is no failure."""
+"""All growing data in Redis stay within their budgets, and a refused cache entry is no failure."""
 
 from __future__ import annotations
 
@@ -51,21 +51,21 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def frontier(server: RedisServer, store: Store) -> Iterator[Frontier]:
-    """Not started: what a test does not ask for does not happen."""
+    """Not started, so that nothing happens by itself."""
     frontier = Frontier([server.url], store, partitions=PARTITIONS, request_seconds=5, create=True)
     yield frontier
     frontier.stop()
 
 
 def fill(server: RedisServer) -> None:
-    """Give it less memory than it has in use, so that it refuses the next byte."""
+    """Give it less memory than it uses, so that it refuses the next byte."""
     server.client.config_set("maxmemory", server.client.info("memory")["used_memory"] // 2)
     with pytest.raises(OutOfMemoryError):
         server.client.set("one", "more")
 
 
 def kept(server: RedisServer, partition: int) -> int:
-    """Bytes of the files of robots.txt that a partition holds now."""
+    """Return the bytes of the robots.txt files that a partition holds now."""
     names = server.client.scan_iter(f"gc:{{{partition}}}:r:*", count=1000)
     return sum(server.client.strlen(name) for name in names)
 
@@ -137,7 +137,7 @@ SMALL = 6 * 1024 * 1024
 
 @pytest.fixture
 def small(redis_server: RedisServer, store: Store) -> Iterator[Frontier]:
-    """On a Redis that may have little, and started."""
+    """On a Redis with little memory, and started."""
     redis_server.client.config_set("maxmemory", SMALL)
     frontier = Frontier(
         [redis_server.url], store, partitions=PARTITIONS, request_seconds=5, create=True
@@ -154,13 +154,13 @@ def new_crawl(frontier: Frontier, store: Store, name: str = "c", **options: Any)
 
 
 class Visitor:
-    """Leases, closes and finishes whatever waits."""
+    """Leases, closes and finishes all waiting tasks."""
 
     def __init__(self, frontier: Frontier) -> None:
         self.frontier, self.sequence = frontier, 0
 
     def visit(self, hosts: int, **report: Any) -> None:
-        """Fetch one page each of so many hosts, that have no more."""
+        """Fetch one page each from ``hosts`` hosts that have no other page."""
         seen = 0
         while seen < hosts:
             self.sequence += 1
@@ -188,7 +188,7 @@ def records(server: RedisServer) -> int:
 def pass_time(frontier: Frontier, seconds: float) -> None:
     for node in frontier.nodes:
         node.command("EVAL", PASS_TIME, 1, keys.OWNER, round(seconds * 1000))
-    frontier.scan(1)  # which hears of it
+    frontier.scan(1)  # it is told of this
 
 
 def test_idle_hosts_are_kept_up_to_their_number_the_longest_rested_go(

@@ -1,4 +1,4 @@
-"""Beyond the memory budget: URLs wait in SQL, come back the best first, and none is lost."""
+"""Beyond the memory budget URLs wait in SQL and come back, the best first; none is lost."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_an_emptied_redis_learns_of_the_overflow_again(
 
 
 def test_refill_that_was_overtaken_is_harmless(frontier: Frontier, store: Store) -> None:
-    """Marks that were refused, and rows of URLs that came another way since."""
+    """Marks were refused, and the URLs of some rows came in another way since."""
     crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
     item = Admission(f"http://{HOST}/a", level=1)
     row = Overflow(frontier.fingerprint(item.url), p, item)
@@ -167,7 +167,7 @@ def test_refill_that_was_overtaken_is_harmless(frontier: Frontier, store: Store)
 def test_a_page_of_what_waits_in_sql_leaves_no_count_behind(
     frontier: Frontier, store: Store
 ) -> None:
-    """Of a session that Redis forgot when it came back older: its worker may commit any time."""
+    """Redis forgot the session when it came back older; its worker may commit at any time."""
     crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
     frontier.admit(crawl.id, urls(12))
     late = waiting(store, crawl.id, p)
@@ -240,7 +240,8 @@ def test_a_crawl_with_little_memory_stores_every_page(
         beyond: list[str] = []
 
         def engages() -> list[str]:
-            """URLs of pages with a row, waiting or queued: it goes when the page is stored."""
+            """URLs of pages with a row, waiting or queued: the row is deleted when the page is
+            stored."""
             for partition in range(PARTITIONS):
                 for _, rows in content.overflow_of(partition):
                     beyond.extend(row.item.url for row in rows if "/p/" in row.item.url)
@@ -299,7 +300,7 @@ def test_seeds_are_answered_429_near_the_memory_limit_and_finishing_goes_on(
 def test_what_waits_of_a_host_is_deleted_though_no_room_is_left_for_a_refill(
     frontier: Frontier, store: Store
 ) -> None:
-    """Nobody refills here: rows of what was let go of have to go by the deletion itself."""
+    """Nobody refills here, so the deletion itself has to delete the rows."""
     crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
     frontier.admit(crawl.id, [item for n in range(4) for item in urls(90, level=n)])
     assert len(waiting(store, crawl.id, p)) > 2 * BATCH
@@ -335,7 +336,7 @@ def test_a_mark_that_comes_when_its_row_was_purged_already_leaves_no_count_behin
 def test_a_mark_that_comes_when_its_crawl_was_deleted_says_so_and_leaves_nothing(
     frontier: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
-    """Whoever put the row has nothing more to do: it is not to try again for ever."""
+    """The process that put the row has nothing more to do: it must not try again for ever."""
     crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
     item = Admission(f"http://{HOST}/a", level=1)
     row = Overflow(frontier.fingerprint(item.url), p, item)
@@ -352,7 +353,8 @@ def test_a_mark_that_comes_when_its_crawl_was_deleted_says_so_and_leaves_nothing
 def test_what_a_crawl_at_rest_left_in_memory_stops_no_other(
     frontier: Frontier, store: Store, redis_server: RedisServer, share: float, state: CrawlState
 ) -> None:
-    """Most of the memory, or all of it, is another's, and all of this crawl waits in SQL."""
+    """Most of the memory, or all of it, belongs to another crawl, and all of this crawl waits in
+    SQL."""
     resting = new_crawl(frontier, store, "resting", delay=0)
     crawl, p = new_crawl(frontier, store, "b", delay=0), frontier.partition_of(HOST)
     other = next(f"o{n}.example" for n in range(99) if frontier.partition_of(f"o{n}.example") == p)
@@ -390,7 +392,7 @@ def test_what_a_crawl_at_rest_has_in_the_overflow_stays_there(
 def test_a_host_that_ran_low_while_there_was_no_room_is_refilled_once_there_is(
     frontier: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
-    """Above half of the budget, and with other hosts to lease: nobody else would think of it."""
+    """Above half of the budget, and with other hosts to lease: nothing else would bring it back."""
     crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
     redis_server.client.hset(keys.OWNER, "host_budget", 3000)
     others = [f"o{n}.example" for n in range(99) if frontier.partition_of(f"o{n}.example") == p]

@@ -1,4 +1,5 @@
-"""What crawls know of hosts' shapes goes with the sessions, within its budget, on a real Redis."""
+"""Crawls' statistics of hosts' shapes go with the sessions, within their budget, on a real
+Redis."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ class Visitor:
         assert self.frontier.finish([FinishItem(**names, task=1, outcome=done)]) == ["ok"]
 
     def visit(self, host: str, traps: bytes = b"") -> bytes:
-        """Visit a host, and leave that; what the session began with."""
+        """Visit a host, and report that; return the statistics with which the session began."""
         session = self.lease(host)
         self.close(session, traps)
         return session.traps
@@ -94,7 +95,8 @@ def kept(server: RedisServer) -> dict[str, int]:
 
 
 def accounted(frontier: Frontier, server: RedisServer) -> list[int]:
-    """The sum of each partition, which is that of its index; records are those of the index."""
+    """Return the sum of each partition, which must be that of its index; records must be those of
+    the index."""
     sums = []
     for p in frontier.partitions:
         prefix = keys.partition(p)

@@ -1,4 +1,4 @@
-"""A broker asks all loggers: what is missing is said, and none of them is waited for too long."""
+"""A broker asks all loggers: it names the missing ones, and waits for none of them too long."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def member(address: str, **more: object) -> Member:
 
 @contextmanager
 def answering(answer: bytes, seconds: float = 0.0) -> Iterator[str]:
-    """A server that answers whatever it is asked so."""
+    """A server that gives this answer to every request."""
 
     def handle(sock: object, _: object) -> None:
         sock.recv(10_000)  # type: ignore[attr-defined]

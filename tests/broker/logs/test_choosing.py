@@ -1,4 +1,4 @@
-"""Rendezvous hashing: the same everywhere, even, and few move."""
+"""Rendezvous hashing: equal everywhere, even, and with few moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ring keeps the last lines, and gives away the older half where there are too many."""
+"""The ring keeps the last lines, and gives away the older half when there are too many."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def test_threads_lose_no_line() -> None:
 
 
 def test_a_line_costs_next_to_nothing() -> None:
-    """Beside what it costs to say it, some 20 µs: to keep it, and to look whether anybody does."""
+    """The cost of keeping a line and of the check for loggers, in addition to some 20 µs for
+    writing it."""
     ring, line = Ring(), json.dumps({"event": "a", "text": "x" * 250})
     began = time.process_time()
     for _ in range(20_000):

@@ -56,7 +56,8 @@ def say(sender: Sender, numbers: range, **more: object) -> None:
 
 
 def as_processes_say_it() -> Any:
-    """A logger as in processes: tests/conftest.py keeps their configuration from this one."""
+    """Configure the log as processes do; tests/conftest.py keeps their configuration from this
+    process."""
     return structlog.wrap_logger(
         structlog.PrintLogger(sys.stderr),
         processors=[
@@ -68,7 +69,7 @@ def as_processes_say_it() -> Any:
 
 
 def numbers(items: list[LogLine]) -> Counter[int]:
-    """How often each line is there that a test has said."""
+    """Return how often each line of a test is there."""
     return Counter(one.said["number"] for one in items if "number" in one.said)
 
 
@@ -77,7 +78,7 @@ def all_once(last: int) -> Counter[int]:
 
 
 def kept(intake: Intake) -> list[LogLine]:
-    """All lines of a logger in this process."""
+    """Return all lines of a logger in this process."""
     found: list[LogLine] = []
     query = LogsQuery(since="1d", limit=1000)
     while True:
@@ -205,7 +206,7 @@ def test_of_two_loggers_the_other_takes_over_and_no_line_is_told_twice(tmp_path:
         with logger_here(tmp_path / "b", port=ports[1]) as (_, first):
             say(sender, range(1, 101))
             wait_until(lambda: first.taken_lines >= 100, SECONDS, "taken by its first")
-            first.flush()  # on disk, and the sender does not know
+            first.flush()  # they are on disk, and the sender does not know that
         say(sender, range(101, 201))
         wait_until(lambda: other.taken_lines >= 200, SECONDS, "taken by the other")
         with logger_here(tmp_path / "b", port=ports[1]) as (_, again):
@@ -226,7 +227,7 @@ def test_one_that_ends_while_it_sends_leaves_its_lines_in_order(tmp_path: Path) 
             sender.tell([hanging])
             wait_until(lambda: list(tmp_path.glob("spool/*/*.claimed")), SECONDS, "it sends them")
             say(sender, range(101, 111))
-            sender.tell([url])  # it would take the last ones at once
+            sender.tell([url])  # it would take the last lines at once
         with sending(tmp_path, url, member="w-1"):
             wait_until(lambda: len(numbers(kept(intake))) >= 110, SECONDS, "all are taken")
         assert numbers(kept(intake)) == all_once(110)
@@ -303,7 +304,7 @@ def test_a_node_keeps_lines_for_loggers_it_knew_until_none_was_named_for_a_day(
 
 def test_a_logger_that_refuses_a_post_holds_up_nothing(tmp_path: Path) -> None:
     with logger_here(tmp_path / "logs") as (url, intake):
-        with sending(tmp_path, url, member="no member!") as sender:  # a name that nobody has
+        with sending(tmp_path, url, member="no member!") as sender:  # a name without an address
             say(sender, range(1, 4))
             wait_until(lambda: sender.dropped >= 3, SECONDS, "they are given up")
         assert intake.taken_lines == 0

@@ -1,4 +1,5 @@
-"""The spool: what no logger takes, each line once, and the oldest dropped and counted."""
+"""The spool has the lines that no logger takes: each line once; the oldest are dropped and
+counted."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from tests.logger.test_archive import no_file_beyond
 
 LINE = "x" * 1023
 A_FILE = FILE_BYTES // 1024
-"""Lines of a whole file."""
+"""Return the lines of a whole file."""
 
 
 DIES = f"""
@@ -28,11 +29,11 @@ spool.claim()
 spool.append({10 * A_FILE + 1}, ["the last"])
 os._exit(0)
 """
-"""Of its lines some are dropped, and some are being sent when it dies."""
+"""It dies while some of its lines are dropped, and some are being sent."""
 
 
 def drained(spool: Spool) -> list[int]:
-    """The numbers of all lines that are in it, in the order in which they come out."""
+    """Return the numbers of all lines in it, in the order in which they come out."""
     found: list[int] = []
     while batch := spool.claim():
         assert len(batch.lines) <= A_FILE + 2
@@ -46,7 +47,7 @@ def test_lines_come_out_in_order_and_once(tmp_path: Path) -> None:
     assert (bool(spool), spool.claim(), list(tmp_path.iterdir())) == (False, None, [])
     spool.append(1, ["a", "b"])
     spool.append(3, [LINE] * (2 * A_FILE))
-    spool.append(1000, ["c"])  # a gap: what is between was sent
+    spool.append(1000, ["c"])  # a gap: the lines between were sent
     assert spool
     batch = spool.claim()
     assert batch is not None
@@ -109,7 +110,7 @@ def test_a_line_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / f"{5:020}.open").write_text('{"a": 1}\n{"b": ')
     (folder / f"{9:020}.123.claimed").write_text('{"c": 1}\n')
-    (tmp_path / "..@x").mkdir()  # of nobody
+    (tmp_path / "..@x").mkdir()  # of no process
     (left,) = Spool.left(tmp_path)
     assert drained(left) == [5, 9]
 

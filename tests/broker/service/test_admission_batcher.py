@@ -1,4 +1,5 @@
-"""Batches of requests in flight travel to the frontier together, and part again."""
+"""Batches of concurrent requests go to the frontier together, and their answers are separated
+again."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def urls(*names: str) -> list[Admission]:
 
 
 class Frontier:
-    """Rounds in the order in which they came; each waits for ``gate`` and fails with ``error``."""
+    """Rounds in their order; each waits for ``gate`` and fails with ``error``."""
 
     def __init__(self) -> None:
         self.rounds: list[tuple[int, list[str]]] = []
@@ -47,7 +48,7 @@ def frontier() -> Frontier:
 
 
 def busy(frontier: Frontier, gathered: AdmissionBatcher) -> list[gevent.Greenlet[..., Admitted]]:
-    """As many rounds under way as there may be, one batch each."""
+    """As many rounds under way as are allowed, one batch each."""
     jobs = [gevent.spawn(gathered.admit, 1, urls("first"))]
     gevent.sleep(0.01)
     for number in range(1, ROUNDS):

@@ -1,4 +1,4 @@
-"""Crawls whose hook cannot be imported: what a worker refuses, and what a broker tells of it."""
+"""Crawls whose hook cannot be imported: what a worker refuses, and how a broker reports it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from greencrawl.worker.crawls import TRY_AGAIN_SECONDS, Crawls, Refused
 
 
 class Hands:
-    """A clock that a test turns."""
+    """A clock that the test sets."""
 
     now = 0.0
 
@@ -79,7 +79,7 @@ def test_a_module_that_was_put_there_meanwhile_is_found(folder: Path) -> None:
     assert (refusal.crawl, refusal.hook) == (1, "own_module")
     (folder / "own_module.py").write_text("def on_page(page, fetched): ...\n")
     asked = source.asked
-    with pytest.raises(Refused):  # it is not tried with each session
+    with pytest.raises(Refused):  # it is not tried for each session
         crawls.get(1, 1)
     assert source.asked == asked
     hands.now += TRY_AGAIN_SECONDS

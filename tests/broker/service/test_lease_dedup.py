@@ -1,4 +1,4 @@
-"""Copies of a lease: one of them is carried out, and the others harm nothing."""
+"""Copies of a lease: one of them is executed, and the others do no harm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members and orders at brokers that share a store: joining, following, and who is shown how."""
+"""Members and orders at brokers that share a store: joining, following, and their display."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HERE = MemberRequest(id="w-0", node="w", kind="worker", incarnation=5, version="
 
 
 class Rig:
-    """Two brokers over one store, which hear of each other what ``tell`` passes on."""
+    """Two brokers over one store; each is told of the other's changes that ``tell`` passes on."""
 
     def __init__(self, folder: Path) -> None:
         self.store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
@@ -53,7 +53,7 @@ class Rig:
         return one, other
 
     def tell(self) -> None:
-        """What the first has announced comes to the second."""
+        """Pass what the first has announced to the second."""
         for _, crawls in self.queues[0].announced:
             self.queues[1].ordering.hear(crawls)
         self.queues[0].announced.clear()
@@ -149,7 +149,7 @@ def test_a_node_is_not_ordered_what_its_kind_does_nothing_about(rig: Rig) -> Non
     one, _ = rig.members
     for kind in ("broker", "logger"):
         one.follow(replace(HERE, id=kind, node=kind, kind=kind))
-        with pytest.raises(InvalidConfig, match=f"a {kind} follows log_level only"):
+        with pytest.raises(InvalidConfig, match=f"a {kind} accepts only log_level"):
             one.order(kind, NodeOptions(processes=3, log_level="debug"))
         assert one.options_of(kind)[1] == NodeOptions(), "nothing of it holds"
         assert one.order(kind, NodeOptions(log_level="debug")) is not None
@@ -275,7 +275,7 @@ def test_a_node_is_forgotten_once_it_is_gone_for_good_and_joins_anew_if_it_is_no
     one.follow(HERE)
     rig.store.member_left("w-0", 5, "lost", 1000)
     with pytest.raises(HttpProblem, match="409"):
-        handlers.patch_orders(service, forget)  # it is heard, so that mark is about to go
+        handlers.patch_orders(service, forget)  # it reports, so that mark is about to be removed
     rig.queues[0].beats.known.clear()
     with pytest.raises(InvalidConfig, match="stands alone"):
         handlers.patch_orders(service, replace(forget, options=NodeOptions(drain=True)))

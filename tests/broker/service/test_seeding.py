@@ -1,4 +1,4 @@
-"""Seeding over the HTTP face: every way to send URLs, and what becomes of each."""
+"""Seeding over the HTTP API: every way to send URLs, and the result for each URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is due in calendars is queued once, as far as there is room, whoever is away or dies."""
+"""Due URLs of calendars are queued once, as far as there is room, whatever is away or dies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tests.support.two_nodes import TwoNodes, hosts_on
 
 
 class Rig:
-    """A broker's parts on a real Redis and a store, and who leases there."""
+    """A broker's parts on a real Redis and a store, and a worker that leases there."""
 
     def __init__(self, frontier: Frontier, store: Any) -> None:
         self.frontier, self.store = frontier, store
@@ -93,7 +93,7 @@ class Rig:
         return self.frontier.lease(request).sessions
 
     def fetch(self, crawl: Crawl) -> Counter[str]:
-        """All that is waiting, to its end; URL → how often."""
+        """Fetch everything that waits; return how often each URL was fetched."""
         asked: Counter[str] = Counter()
         while sessions := self.lease():
             for session in sessions:
@@ -129,7 +129,7 @@ def rig(tmp_path: Path, redis_server: RedisServer) -> Iterator[Rig]:
 
 
 def beside(rig: Rig, host: str, count: int) -> list[str]:
-    """A host, and so many others of its partition."""
+    """Return a host, and ``count`` others of its partition."""
     partition = rig.frontier.partition_of(host)
     names = (f"h{n}.example{n}.org" for n in range(1000))
     return [host, *[name for name in names if rig.frontier.partition_of(name) == partition][:count]]
@@ -239,7 +239,7 @@ def test_a_blocked_host_waits_and_one_that_is_down_is_left_to_the_next_period(
 
 
 def fail(rig: Rig, host: str, redis_server: RedisServer, times: int) -> None:
-    """A session of a host is refused, as if it were the last of so many."""
+    """Let a session of a host be refused, as if it were the last of ``times``."""
     session = next(one for one in rig.lease() if one.host == host)
     report = HostReport(failed="refused", block=7200.0, requests=1)
     item = CloseItem(

@@ -1,4 +1,5 @@
-"""A node that comes back older, with tasks of pages that were fetched since and are due by now."""
+"""A node comes back as an older copy, with tasks of pages that were fetched since and are due by
+now."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ URLS = [f"http://a.example/{n}" for n in range(12)]
 
 @pytest.fixture
 def always_saved(tmp_path: Path) -> Iterator[RedisServer]:
-    """A copy of its disk holds all that was answered before."""
+    """A copy of its disk has everything that was answered before."""
     running = RedisServer(tmp_path / "redis", None, "--appendfsync", "always").start()
     yield running
     running.stop()
@@ -63,7 +64,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path, always_saved: RedisServe
 
 
 def copied(rig: Rig, node: RedisServer) -> Path:
-    """The node as it is now."""
+    """Return a copy of the present node."""
     rig.frontier.tick(rig.store.clock())
     copy = node.folder.parent / "copy"
     shutil.copytree(node.folder, copy)
@@ -71,7 +72,7 @@ def copied(rig: Rig, node: RedisServer) -> Path:
 
 
 def put_back(rig: Rig, node: RedisServer, copy: Path) -> None:
-    """The node dies, and comes back as it was; it was given what it missed, and what is due."""
+    """The node dies and comes back as that copy; it gets what it missed, and the due pages."""
     epoch = rig.frontier.under(0)[1]
     node.kill()
     shutil.rmtree(node.folder)
@@ -90,7 +91,7 @@ def put_back(rig: Rig, node: RedisServer, copy: Path) -> None:
 
 
 def places(node: RedisServer) -> Counter[Key]:
-    """How many tasks each URL has."""
+    """Return how many tasks each URL has."""
     raw = redis.Redis(port=node.port, decode_responses=True, encoding="latin-1")
     return contents(dump(raw)).places
 
@@ -116,7 +117,7 @@ def test_what_waits_as_new_in_an_older_copy_is_asked_for_once(
     found = contents(dump(raw))
     assert found.places == Counter((crawl.id, url) for url in URLS), "a URL has one task"
     assert sorted(found.marks[crawl.id]) == sorted(found.again[crawl.id])
-    always_saved.client.hdel(keys.OWNER, "rest")  # else it opens nothing for the life of a lease
+    always_saved.client.hdel(keys.OWNER, "rest")  # otherwise it opens no session for a while
     assert rig.fetch(crawl) == Counter(URLS)
     assert not on_way(always_saved, crawl)
     known = [rig.store.planned(crawl.id, rig.frontier.fingerprint(url)) for url in URLS]

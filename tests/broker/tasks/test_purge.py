@@ -1,4 +1,4 @@
-"""Deletions that wait for a node: how long the duty is kept, and what is said of them."""
+"""Deletions that wait for a node: how long a broker keeps the duty, and what is reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.queue_double import Parts
 
 
 class Rig(Parts):
-    """Purging with its parts; ``given_up`` is when the duty was left."""
+    """Purging with its parts; ``given_up`` is when the broker gave the duty up."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -45,7 +45,7 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     monkeypatch.setattr("greencrawl.broker.frontier.coordination.duties.ASK_SECONDS", 0.0)
     monkeypatch.setattr(
         "greencrawl.broker.tasks.duty_task.CUT_SECONDS", 0.0
-    )  # and nobody else takes it
+    )  # and no other broker takes it
     monkeypatch.setattr(made.service.duties, "give_up", noted)
     yield made
     made.service.duties.stop()

@@ -1,4 +1,4 @@
-"""Which hosts a round of refilling brings tasks back to."""
+"""The hosts to which a round of refilling brings tasks back."""
 
 from __future__ import annotations
 

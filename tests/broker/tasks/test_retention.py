@@ -1,4 +1,5 @@
-"""What a broker drops from the store by itself, when, and under which duty; without a Redis."""
+"""The rows that a broker drops from the store by itself, when, and under which duty; without a
+Redis."""
 
 from __future__ import annotations
 
@@ -222,7 +223,7 @@ def test_a_pass_ends_when_the_duty_is_lost_and_the_next_holder_finishes_it(
     real, dropped = type(rig.store).drop_seeds, list[int]()
 
     def drop(self: Any, batches: Any) -> int:
-        if len(dropped) == 1:  # it stood still, and another took it
+        if len(dropped) == 1:  # it stopped, and another broker took it
             rig.store.release_duties(duties.holder, [RETENTION])
             assert rig.services[1].duties.take(RETENTION) is not None
         dropped.append(real(self, batches))

@@ -1,4 +1,5 @@
-"""A round over a store with more than a step takes: each URL once, and never too many at a time."""
+"""A round over a store with more pages than a step takes: each URL once, and never too many at a
+time."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def sums(waiting: int) -> Any:
 
 
 def taken(store: SqliteStore) -> list[SeedBatch]:
-    """Batches that are pending, which are settled by that."""
+    """Settle the pending batches, and return them."""
     found = store.pending_seeds()
     for batch in found:
         store.seeds_admitted(batch.id)

@@ -270,10 +270,10 @@ def test_a_crawl_that_was_stopped_when_it_was_nearly_over_is_looked_at_twice_aga
     crawl = rig.crawl()
     rig.see(crawl)
     rig.store.set_state(crawl.id, "paused", STOPPING)
-    rig.see(crawl, leased=1)  # which tells it
+    rig.see(crawl, leased=1)  # which sends a message
     rig.see(crawl, leased=1)
     rig.store.set_state(crawl.id, "active")
-    rig.see(crawl)  # which tells it
+    rig.see(crawl)  # which sends a message
     rig.see(crawl)
     assert rig.state() == ("active", "")
     rig.see(crawl)
@@ -329,7 +329,7 @@ def test_a_crawl_that_shall_begin_no_more_is_done_when_it_would(rig: Rig) -> Non
 
 
 def test_a_crawl_ends_when_the_store_takes_no_more_whatever_was_counted(rig: Rig) -> None:
-    """A page is in the store whose task was never finished, and is given back for ever."""
+    """A page is in the store whose task was never finished, and comes back for ever."""
     crawl = rig.crawl(max_pages=2)
     rig.store.commit(Commit([page(crawl.id, 1), page(crawl.id, 2)]))
     rig.see(crawl, stored=1, leased=1)
@@ -400,7 +400,7 @@ def test_the_tick_is_a_value_read_before_the_clock_is_raised(rig: Rig) -> None:
 
 
 def test_a_crawl_that_ended_unheard_of_is_looked_at_by_its_note(rig: Rig) -> None:
-    """The broker that took the last finish died before it could say so."""
+    """The broker that took the last finish died before it could send the message."""
     crawl = rig.crawl()
     rig.see(crawl, admitted=1, finished=0, waiting=1)
     clock, scans = rig.store.clock().clock, rig.queue.scans
@@ -422,7 +422,7 @@ def test_a_crawl_that_ended_unheard_of_is_looked_at_by_its_note(rig: Rig) -> Non
 def test_a_note_is_not_used_up_by_a_step_that_is_cut_short(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
-    """SQL or Redis are away for a moment, and the next look is minutes away."""
+    """SQL or Redis is away for a moment, and the next scan is minutes away."""
     crawls = [rig.crawl(), rig.store.put_crawl("other", CrawlOptions(), ["b.example"])]
     for crawl in crawls:
         rig.queue.put_crawl(crawl)
@@ -449,7 +449,7 @@ def test_a_note_is_not_used_up_by_a_step_that_is_cut_short(
 
 
 def test_a_holder_that_reaches_no_redis_leaves_the_duty_to_others(rig: Rig) -> None:
-    """Nothing is heard of crawls, and none is due to be scanned."""
+    """No message names the crawls, and none is due to be scanned."""
     crawl = rig.crawl()
     rig.see(crawl, admitted=1, waiting=1)
     clock = rig.store.clock().clock
@@ -464,7 +464,8 @@ def test_a_holder_that_reaches_no_redis_leaves_the_duty_to_others(rig: Rig) -> N
 
 @pytest.fixture
 def given_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """When upkeep was left to others, each time; nobody takes it, and it may be taken at once."""
+    """Return when upkeep was left to others, each time; no broker takes it, though one could at
+    once."""
     times: list[float] = []
     give_up = rig.service.duties.give_up
 
@@ -605,7 +606,7 @@ def test_a_batch_that_a_request_is_admitting_is_left_to_it(rig: Rig) -> None:
 def test_a_batch_is_its_requests_own_from_the_moment_it_can_be_found(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the commit and the requester's turn the upkeep may look."""
+    """The upkeep may look between the commit and the requester's turn."""
     crawl = rig.crawl()
     add_seeds = rig.store.add_seeds
 

@@ -1,4 +1,5 @@
-"""Upkeep, refill and purge of two brokers: one does it, and hears of what goes on at the other."""
+"""Upkeep, refill and purge of two brokers: one does the work, and is told of events at the
+other."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ from tests.support.store_contract import shift_duty
 
 
 class Broker:
-    """One with all its greenlets, but for the HTTP face."""
+    """A broker with all its greenlets, but without the HTTP API."""
 
     def __init__(self, redis_url: str, store: SqliteStore) -> None:
         self.frontier = Frontier([redis_url], store, partitions=8, create=True)
@@ -121,7 +122,7 @@ def test_a_crawl_ends_though_the_broker_that_took_its_last_finish_died_at_once(
     dying.admit(crawl.id, urls("h.example", 3))
     dying.start()
     until(lambda: crawl.id in holder.works[0]._next, 5)
-    gevent.sleep(1.0)  # what its scripts have published was looked at
+    gevent.sleep(1.0)  # its scripts have published messages, and these were read
     assert holder.works[0]._next[crawl.id] - monotonic() > 100
     fetch_all(dying)
     dying.stop()
@@ -133,7 +134,7 @@ def test_a_crawl_ends_though_the_broker_that_took_its_last_finish_died_at_once(
 def test_a_holder_that_is_cut_off_from_redis_alone_leaves_the_duty_to_one_that_is_not(
     redis_server: RedisServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With nothing to do for an idle crawl, nothing but the notes tells it."""
+    """An idle crawl causes no messages; only the notes in Redis tell the holder."""
     monkeypatch.setattr("greencrawl.broker.tasks.upkeep.QUIET_SECONDS", 1.0)
     monkeypatch.setattr("greencrawl.broker.tasks.duty_timeout.FIRST_SECONDS", 1.0)
     with TcpProxy(address_of(redis_server.url)) as line:
@@ -183,7 +184,7 @@ def test_idle_crawls_cost_redis_nothing_however_many_brokers_there_are(
         return len(nexts) == 5 and all(at - monotonic() > 100 for at in nexts)
 
     until(looked_at_seldom, 5)
-    gevent.sleep(1.2)  # what was published meanwhile is heard
+    gevent.sleep(1.2)  # messages that were published meanwhile are read
     client = redis_server.client
     before = client.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
     gevent.sleep(1.5)
@@ -293,7 +294,7 @@ def test_a_holder_that_stood_still_changes_neither_redis_nor_the_store(
             write()
     held.frontier.watch_memory()
     with pytest.raises(DutyLost):
-        stale.works[0].step()  # as far as it knows it has the duty
+        stale.works[0].step()  # it still believes that it has the duty
     assert redis_server.client.hgetall(keys.OWNER) == before
     assert (store.clock(), store.delay("h.example")) == (clock, delay)
     assert fresh.frontier.stats(store.crawl(crawl.id)).waiting == 2

@@ -1,4 +1,4 @@
-"""Nodes: the line that starts one more worker elsewhere, and what is said while Redis is away."""
+"""Nodes: the line that starts one more worker elsewhere, and the output while Redis is away."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_what_only_this_machine_reaches_is_named(
 
 
 def _redis_is_away(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-    """A broker that answers, and from which Redis is away: it has heard of nobody."""
+    """A broker that answers while Redis is away, so it knows no members."""
     silent = MemberState(id="w-0", node="w", kind="worker", incarnation=1, status="silent")
     answers = {
         "/healthz": b'{"status": "ok"}',
@@ -89,7 +89,7 @@ def test_while_redis_is_away_nodes_are_shown_and_none_is_said_to_be_drained(
     drained = CliRunner().invoke(drain, ["w"])
     assert "drained" not in drained.output
     assert isinstance(drained.exception, GreencrawlError)
-    assert "nothing is heard of w-0" in str(drained.exception)
+    assert "w-0 does not report" in str(drained.exception)
     server.stop()
     with pytest.raises(reach.NoBroker):
         reach.living(reach.load())

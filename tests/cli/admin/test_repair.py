@@ -1,4 +1,4 @@
-"""How ``greencrawl repair`` says how far a node is."""
+"""How ``greencrawl repair`` shows the progress of a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``greencrawl repair`` against a real broker: the command, the API, and what they say."""
+"""``greencrawl repair`` against a real broker: the command, the API, and their output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ URLS = 40_000
 
 
 class Scene:
-    """A broker on a Redis, and the command beside it."""
+    """A broker on a Redis, and the command that uses it."""
 
     def __init__(self, folder: Path, redis: RedisServer) -> None:
         self.folder = folder / "data"
@@ -88,7 +88,7 @@ def test_ctrl_c_ends_the_command_and_not_the_repair(scene: Scene) -> None:
     server = scene.redis.process
     assert server is not None
     until(lambda: client.repairs().nodes[0].phase == "seeds", 20)
-    server.send_signal(signal.SIGSTOP)  # or it would be through too soon
+    server.send_signal(signal.SIGSTOP)  # otherwise it would be finished too soon
     gevent.sleep(1.0)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)

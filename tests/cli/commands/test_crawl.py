@@ -67,13 +67,13 @@ sys.meta_path.insert(0, Nothing())
 
 
 class Command:
-    """Runs ``greencrawl`` in a folder of its own; whatever it started is gone in the end."""
+    """Runs ``greencrawl`` in a folder of its own; at the end all of its processes have ended."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.started: list[subprocess.Popen[str]] = []
         self.path = [str(ROOT / "src")]
-        """Where its processes find modules."""
+        """The folder in which its processes find modules."""
 
     def start(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
         plain = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
@@ -99,7 +99,7 @@ class Command:
         return end(self.start(*arguments, **settings), text)
 
     def here(self, *arguments: str, text: str = "") -> tuple[int, str, str]:
-        """The same within this process, for commands that start none: much quicker."""
+        """The same in this process, for commands that start none: much faster."""
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             patch.setattr(sys, "stdin", io.StringIO(text))
@@ -116,7 +116,7 @@ class Command:
 
 
 def end(process: subprocess.Popen[str], text: str = "") -> tuple[int, str, str]:
-    """(exit code, standard output, standard error) of a command that ends by itself."""
+    """Return (exit code, standard output, standard error) of a command that ends by itself."""
     out, err = process.communicate(text, timeout=60)
     return process.returncode, out, err
 
@@ -143,7 +143,7 @@ def _family(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def _ours(folder: Path) -> list[psutil.Process]:
-    """Processes that a command in ``folder`` started, whoever is their parent now."""
+    """Return processes that a command in ``folder`` started, whoever is their parent now."""
     found = []
     for process in psutil.process_iter(["environ"]):
         data = (process.info["environ"] or {}).get("GREENCRAWL_DATA", "")
@@ -160,7 +160,7 @@ def until(holds: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
 
 
 def main_texts(command: Command, name: str) -> list[str | None]:
-    """Of the pages of a crawl that have a text: there are some."""
+    """Return the texts of a crawl's pages; there are some."""
     with closing(open_store(f"sqlite:///{command.folder / 'data' / 'content.sqlite'}")) as store:
         pages = [page for _, page in store.pages(store.crawl(name).id)]
     found = [page.main for page in pages if page.status == 200 and page.text]
@@ -206,7 +206,7 @@ def test_crawl_ends_with_a_summary_and_fetches_every_url_once(
 
     code, _, err = command.run("crawl", root, *FAST, "--crawl", "x", "--fresh")
     assert code == 0, err
-    # What is known stays so: robots.txt, and that there is no sitemap.
+    # Known URLs stay known: robots.txt, and that there is no sitemap.
     assert len(site.requests) == 2 * before - 2
 
 
@@ -232,7 +232,8 @@ def test_where_nothing_was_compiled_a_crawl_says_once_that_it_stores_no_main_tex
     assert code == 0, err
     assert err.count(f"no main text is stored: {NO_MAIN_TEXT}") == 1
     assert set(main_texts(command, "x")) == {None}
-    for option, times in (("on", 1), ("off", 0)):  # it is said before the broker is waited for
+    # the message comes before the broker is waited for
+    for option, times in (("on", 1), ("off", 0)):
         code, _, err = command.run("crawl", root, "--main-text", option, redis=NOWHERE)
         assert (code, err.count(NO_MAIN_TEXT)) == (1, times)
 

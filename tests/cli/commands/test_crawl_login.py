@@ -1,4 +1,5 @@
-"""``greencrawl crawl`` of a site behind a login form: what a person sees when it lets nobody in."""
+"""``greencrawl crawl`` of a site with a login form: the output for a person when the login
+fails."""
 
 from __future__ import annotations
 
@@ -59,13 +60,13 @@ def test_an_entry_that_no_url_of_the_beginning_is_under_is_named(
     secrets = {"auth_shop_username": NAME, "auth_shop_password": PASSWORD}
     code, _, err = command.run("crawl", str(file), "--processes", "1", **secrets)
     assert code == 0
-    assert f"auth shop: the crawl begins nowhere under its hosts ({bare})" in err
+    assert f"auth shop: no seed is on its hosts ({bare})" in err
 
 
 def test_a_wrong_password_is_said_and_the_right_one_resumes(
     command: Command, site: LoginSite
 ) -> None:
-    # The site answers whatever it is asked for with a page, /sitemap.xml as well.
+    # The site answers every request with a page, also for /sitemap.xml.
     given = ("--processes", "1", "--sitemaps", "off")
     arguments = ("crawl", described(command.folder, site), *given)
     process = command.start(
@@ -73,7 +74,7 @@ def test_a_wrong_password_is_said_and_the_right_one_resumes(
     )
     assert process.stderr is not None
     said = ""
-    while "mend that" not in said:
+    while "correct that" not in said:
         line = process.stderr.readline()
         assert line, f"it ended: {said}"
         said += line

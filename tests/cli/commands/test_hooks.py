@@ -31,7 +31,7 @@ def links(page, links):
 
 
 def fill(folder: Path) -> None:
-    """Pages on which a hook failed in one way or another."""
+    """Pages on which a hook failed in different ways."""
     with_store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
     identity = FrontierIdentity(
         id="f", secret=7, partitions=64, suffixes=SUFFIXES, canonicaliser=CANONICALISER,
@@ -67,7 +67,7 @@ def fill(folder: Path) -> None:
 def source(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    """A data folder with a crawl, read as it is or through a broker over it; where its hook is."""
+    """A data folder with a crawl, read directly or through a broker; and the folder of its hook."""
     for name in ("DATA", "BIND", "BROKER", "STORE", "REDIS", "ADMIN_TOKEN"):
         monkeypatch.delenv(f"GREENCRAWL_{name}", raising=False)
     folder = tmp_path / "data"

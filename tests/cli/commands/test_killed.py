@@ -1,4 +1,4 @@
-"""A command that was killed with -9, and the same command again: its broker is an orphan by then.
+"""A command that was killed with -9, and the same command again, when its broker is an orphan.
 
 Redis is bundled with the broker, and blocks while it reads a file that is a pipe.
 """
@@ -39,24 +39,25 @@ from tests.support.store_records import page
 __all__ = ["command", "root", "site"]
 
 ENDS_SECONDS = 5.0
-"""It takes a tenth of that on a machine with nothing else to do."""
+"""On an idle machine it takes a tenth of that."""
 LINKS = 40_000
 
 
 def broker_of(command: Command) -> int:
-    """Process id of the broker that has the embedded Redis of the folder, 0 if there is none."""
+    """Return the process id of the broker that has the embedded Redis of the folder, 0 if there is
+    none."""
     return int(file_lock.holder(command.folder / "data" / "redis" / "lock") or 0)
 
 
 def first_line(process: subprocess.Popen[str]) -> str:
-    """What a command says first on standard error; "" where it says nothing for long."""
+    """Return the first message of a command on standard error; "" if there is none for long."""
     assert process.stderr is not None
     ready, _, _ = select.select([process.stderr], [], [], 60)
     return process.stderr.readline() if ready else ""
 
 
 def ended(command: Command) -> float:
-    """How long it takes until no broker has the folder, in seconds."""
+    """Return the seconds until no broker uses the folder."""
     began = monotonic()
     until(lambda: not broker_of(command), "the orphan has ended")
     return monotonic() - began
@@ -130,7 +131,7 @@ def test_a_command_that_waits_for_a_broker_can_be_stopped(command: Command, root
     (data / "redis").mkdir(parents=True)
     descriptor = file_lock.take(data / "redis" / "lock", b"")
     (data / "content.sqlite").touch()
-    with opening(data / "content.sqlite"):  # it may be frozen in that, too
+    with opening(data / "content.sqlite"):  # it may be frozen at that point, too
         process = command.start("crawl", root, *FAST)
         assert "waiting for the broker of another command to end" in first_line(process)
         process.send_signal(signal.SIGINT)
@@ -139,7 +140,7 @@ def test_a_command_that_waits_for_a_broker_can_be_stopped(command: Command, root
 
 
 def _fill(data: Path, root: str) -> None:
-    """A crawl with so many URLs in the store that it takes a while to give them to Redis."""
+    """Make a crawl with many URLs in the store: it takes a while to send them to Redis."""
     store = open_store(f"sqlite:///{data / 'content.sqlite'}")
     options = CrawlOptions(seeds=(root,), delay=0.0, slots=4)
     crawl = store.put_crawl("x", options, [root.split("/")[2]]).id

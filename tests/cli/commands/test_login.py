@@ -1,4 +1,4 @@
-"""``greencrawl login``: in, or refused and why; a person's consent; what is kept and forgotten."""
+"""``greencrawl login``: success, or refusal and its reason; consent; what is kept and deleted."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Terminal:
             self.environ[f"GREENCRAWL_AUTH_{name.upper()}"] = value
 
     def login(self, *arguments: str, typed: str = "") -> int:
-        """Run the command in this process; what it prints is in ``said``."""
+        """Run the command in this process; its output is in ``said``."""
         out = io.StringIO()
         with (
             pytest.MonkeyPatch.context() as patch,
@@ -76,7 +76,7 @@ class Terminal:
         return code
 
     def begun(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start the command; what it prints and reads is in pipes."""
+        """Start the command; its output and input are pipes."""
         return subprocess.Popen(
             self._command(*arguments),
             cwd=ROOT,
@@ -220,7 +220,7 @@ def test_what_needs_no_login_is_tried_on_a_page(
 def test_an_entry_that_no_seed_is_for_is_told_so_rather_than_in(
     terminal: Terminal, site: DjangoSite
 ) -> None:
-    bare = site.origin().removeprefix("http://")  # https, by what `hosts` means
+    bare = site.origin().removeprefix("http://")  # https, since `hosts` says so
     terminal.entry([site.url("/")], kind="basic", name="old", hosts=[bare])
     terminal.secret(old_username="a-name", old_password="a-password")
     assert terminal.login("old", str(terminal.file)) == 1
@@ -275,7 +275,7 @@ def test_a_site_that_is_away_is_no_refusal(terminal: Terminal, site: DjangoSite)
 
 
 def consent(site: DjangoSite, url: str, follow: bool = True) -> str:
-    """Log in at the provider and say yes; returns where the browser ends."""
+    """Log in at the provider and give consent; return the URL at which the browser ends."""
     browser = requests.Session()
     page = browser.get(url)
     form = {"username": USERNAME, "password": site.password, **hidden(page.text)}
@@ -296,7 +296,7 @@ def hidden(page: str) -> dict[str, str]:
 
 
 def asked_url(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """The address that a person is to open, and all that was printed so far."""
+    """Return the address that a person has to open, and everything printed so far."""
     assert process.stdout is not None
     said = ""
     with gevent.Timeout(30):
@@ -441,13 +441,13 @@ def test_a_login_that_works_again_wakes_the_hosts_that_were_blocked(
             terminal.secret(club_username=USERNAME, club_password="wrong too")
             assert terminal.login("club", "--status") == 0
             assert "refused" in terminal.said
-            assert terminal.login("club") == 1  # a broker's word is not the operator's
+            assert terminal.login("club") == 1  # a message of the broker is not the operator's
             assert "GREENCRAWL_AUTH_CLUB_HOSTS" in terminal.said
             terminal.secret(club_hosts=site.origin())
             assert terminal.login("club") == 1
             terminal.secret(club_password=site.password)
             assert terminal.login("club") == 0, terminal.said
-            assert f"{host} was blocked since the login failed" in terminal.said
+            assert f"{host} was blocked because the login failed" in terminal.said
             assert system.call("GET", f"/v1/hosts/{host}")["blocked_in"] == 0
             system.wait_done(60)
         assert [one.status for one in site.logins()] == [200, 200, 302], "workers take what it got"
@@ -456,7 +456,7 @@ def test_a_login_that_works_again_wakes_the_hosts_that_were_blocked(
 def test_a_redis_that_should_answer_and_does_not_is_an_error(
     tmp_path: Path, redis_server: RedisServer, site: DjangoSite
 ) -> None:
-    """Or workers of this or another host could log in at the same time."""
+    """Otherwise workers of this or another host could log in at the same time."""
     terminal = Terminal(tmp_path)
     members(terminal, site)
     with System(tmp_path / "host", [redis_server.url]) as system:

@@ -65,9 +65,8 @@ def fill(folder: Path) -> None:
 def source(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Path, dict[str, str]]]:
-    """A data folder with a crawl, read as it is or through a broker over it, with the settings for
-    that. It is only looked at.
-    """
+    """A data folder with a crawl, read directly or through a broker, with the settings for that.
+    Tests only read it."""
     folder = tmp_path_factory.mktemp("source") / "data"
     if request.param == "store":
         fill(folder)
@@ -271,7 +270,7 @@ def _in_terminal(folder: Path, *arguments: str, columns: int = 100) -> str:
     )  # fmt: skip
     os.close(theirs)
     shown = b""
-    while True:  # a plain read would hold up the hub, which is still to close the other end
+    while True:  # a plain read would block the hub, which still has to close the other end
         try:
             some = tp_read(ours, 65536)
         except OSError:  # the other end is closed

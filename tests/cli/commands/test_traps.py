@@ -20,7 +20,7 @@ DAYS, TAGS = "https://example.org/cal/{n}?day={n}&m={n}", "https://example.org/t
 
 
 def fill(folder: Path) -> None:
-    """A page; three days that are parked, and a tag with a reason that is not to be trusted."""
+    """A page; three parked days; and a parked tag with a reason that cannot be trusted."""
     store = open_store(f"sqlite:///{folder / 'content.sqlite'}")
     identity = FrontierIdentity(
         id="f", secret=7, partitions=64, suffixes=SUFFIXES, canonicaliser=CANONICALISER,
@@ -114,4 +114,4 @@ def test_shapes_are_listed_explained_and_let_go(
 def test_one_shape_or_all_of_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for wrong in (["--all", "--release", TAGS], ["--release", ""]):
         assert main(["traps", "--data", str(tmp_path), *wrong]) == 2
-        assert "lets one shape go" in capsys.readouterr().err
+        assert "releases one shape" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""URLs that were refused for their address, and are allowed by now."""
+"""URLs that were refused for their address, and are allowed now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A browser's way back: one answer that belongs to the question, whoever else knocks."""
+"""The browser's way back: one answer that belongs to the request; all other requests are
+ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command lets the processes that it starts use."""
+"""The modules and secrets that a command permits to its own processes."""
 
 from __future__ import annotations
 

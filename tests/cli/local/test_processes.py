@@ -1,4 +1,4 @@
-"""Child processes: started, restarted, stopped, and what is said when they will not live."""
+"""Child processes: started, restarted, stopped, and the messages when they do not survive."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ STUBBORN = OBEDIENT.replace("sys.exit(0)", "pass")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder to run in, in which a test puts a broker and a worker of its own."""
+    """An empty current folder, in which a test puts a broker and a worker of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "greencrawl").mkdir()
-    (tmp_path / "greencrawl" / "__init__.py").touch()  # else the installed one counts
+    (tmp_path / "greencrawl" / "__init__.py").touch()  # otherwise the installed one counts
     yield tmp_path
     for child in psutil.Process().children():
         if str(tmp_path) in child.environ().get("PYTHONPATH", ""):
@@ -223,7 +223,7 @@ def test_child_is_stopped_when_its_parent_is_killed(folder: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 def test_workers_of_a_killed_command_do_not_linger(folder: Path) -> None:
-    """They have no broker left to hand back to, and would keep the next command out."""
+    """They have no broker left to give leases back to, and would block the next command."""
     module(folder, "broker", OBEDIENT)
     module(folder, "worker", STUBBORN)
     parent = subprocess.Popen(
@@ -291,7 +291,7 @@ def test_a_call_that_waits_is_broken_off_some_time_after_somebody_asks_to_stop()
     assert stop.within(lambda: gevent.sleep(10), grace_seconds=0.05) is None
     assert monotonic() - began < 5
     assert stop.within(lambda: gevent.sleep(0.01) or 4, grace_seconds=5.0) == 4, "it may end"
-    gevent.sleep(0.1)  # nothing is thrown later
+    gevent.sleep(0.1)  # no exception comes later
 
 
 def test_first_signal_asks_and_second_is_impatient() -> None:

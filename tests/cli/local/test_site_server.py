@@ -1,4 +1,4 @@
-"""The shipped site: what its server answers, and that it holds what it promises."""
+"""The shipped site: its server's answers, and its content."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_why_it_is_that(file: str, capfdbinary: pytest.CaptureFixture[bytes]) ->
 @needs_compiled
 def test_why_as_a_picture(file: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "why.html"
-    for _ in range(2):  # over a picture of before
+    for _ in range(2):  # over an earlier picture
         assert main(["extract", file, "--why", str(out)]) == 0
         assert capfd.readouterr().err == f"{out}: open it in a browser\n"
     assert STORY[1] in out.read_text()

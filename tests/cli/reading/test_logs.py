@@ -1,4 +1,4 @@
-"""``greencrawl logs``: how a line is shown. What it finds: tests/system/test_logs.py."""
+"""``greencrawl logs``: how a line is shown. tests/system/test_logs.py tests the search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``greencrawl page --text`` and ``export --text``: main text of pages that are stored."""
+"""``greencrawl page --text`` and ``export --text``: main text of stored pages."""
 
 from __future__ import annotations
 

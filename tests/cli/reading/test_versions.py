@@ -1,4 +1,4 @@
-"""``greencrawl diff``: its exit code tells a change from a failure."""
+"""``greencrawl diff``: its exit code distinguishes a change from a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that messages advise: they name the data folder where it is not the default one."""
+"""Commands that messages advise: they name the data folder if it is not the default one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ URL = "https://example.org/"
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An empty folder to work in, and no settings from outside."""
+    """An empty current folder, and no settings from outside."""
     monkeypatch.chdir(tmp_path)
     for name in ("DATA", "BIND", "BROKER", "STORE", "REDIS"):
         monkeypatch.delenv(f"GREENCRAWL_{name}", raising=False)

@@ -39,7 +39,7 @@ HOSTS = (
 
 
 class Hands:
-    """A clock that a test turns."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -87,8 +87,8 @@ def test_sessions_that_were_put_off_are_told_where_there_are_any() -> None:
     assert "put off" not in _text(status.table(Stats((STATS,))), 400)
     stats = msgspec.structs.replace(STATS, put_off={"look_up": 2, "slow": 1200, "unheard_of": 1})
     said = (
-        "put off: 1,203 sessions, their URLs went back (no room among slow hosts 1,200, "
-        "slow look-ups of DNS 2, unheard_of 1)"
+        "put off: 1,203 sessions, their URLs went back (too many slow hosts 1,200, "
+        "slow DNS look-ups 2, unheard_of 1)"
     )
     assert display.line(stats, 0.0, 1.0).endswith(f"; {said}")
     assert said in _text(display.panel(stats, 0, 1, HOSTS), 400)
@@ -250,12 +250,12 @@ def test_it_says_that_nobody_works_and_that_hosts_share_an_id() -> None:
     text = display.workers_text
     assert text(Stats((waits,))) == "", "not known"
     assert text(Stats((waits,), workers=2)) == ""
-    assert "no worker is at work" in text(Stats((waits,), workers=0))
+    assert "no worker is running" in text(Stats((waits,), workers=0))
     for quiet in ({"leased": 1}, {"state": "paused"}, {"waiting": 0}):
         other = msgspec.structs.replace(waits, **quiet)
         assert text(Stats((other,), workers=0)) == ""
     both = text(Stats((waits,), workers=0, claimed_twice=("w-0", "w-1")))
-    assert both.startswith("no worker is at work")
+    assert both.startswith("no worker is running")
     assert "worker id claimed twice: w; give" in both
 
 

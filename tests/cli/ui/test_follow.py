@@ -1,4 +1,4 @@
-"""Following a crawl: what the display says while nothing can be fetched."""
+"""Following a crawl: the display while nothing can be fetched."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WANTED = CreateCrawl(name="x", seeds=("https://example.org/",))
 
 
 def broker(*looks: dict[str, Any]) -> BrokerClient:
-    """A broker whose counters are those ``looks``, one after the other."""
+    """A broker that returns ``looks`` as its counters, one after the other."""
     rest: Iterable[dict[str, Any]] = iter(looks)
 
     def stats(name: str) -> Stats:
@@ -107,7 +107,7 @@ def test_a_login_that_was_refused_is_named_once_and_its_block_lifted_at_the_star
     follow(made, wanted, Stop(), None, fresh=False)
     assert patched == [("example.org", HostPatch(block=0.0))]
     said = capsys.readouterr().err
-    assert "example.org is blocked until 01:00 UTC: auth shop: no such name; mend that" in said
+    assert "example.org is blocked until 01:00 UTC: auth shop: no such name; correct that" in said
     assert said.count("blocked") == 1
     assert "`greencrawl login shop`" in said
 

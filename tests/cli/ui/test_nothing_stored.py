@@ -1,4 +1,4 @@
-"""What is said of a crawl that stored nothing."""
+"""The message for a crawl that stored nothing."""
 
 from __future__ import annotations
 

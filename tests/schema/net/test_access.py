@@ -1,4 +1,4 @@
-"""A crawl's auth and sources: what is refused, and what is not fetched by somebody logged in."""
+"""A crawl's auth and sources: what is refused, and which links are skipped when logged in."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_source_is_given_once_and_a_right_one_has_no_problem() -> None:
     assert list(found(sources=(source, source))) == ["sources[1].url"]
 
 
-# -- what is not fetched
+# -- links that are skipped
 
 
 def rules(*entries: Auth, **options: Any) -> Rules:

@@ -1,4 +1,5 @@
-"""Words and URLs by which links are known that log out or change something; and what is not one."""
+"""Words and URLs by which links are recognised that log out or change something; and harmless
+ones."""
 
 from __future__ import annotations
 
@@ -157,7 +158,7 @@ def test_urls_that_only_look_like_it(tail: str) -> None:
 
 @pytest.mark.parametrize("tail", ["/serie/123/folgen", "/wanted/3/bestellen", "/visa/3/votar"])
 def test_words_in_ascii_that_change_something_are_english(tail: str) -> None:
-    """A language's own may be something else in another."""
+    """A word of one language may mean something else in another."""
     assert by_url(tail) is None
 
 
@@ -205,7 +206,7 @@ def test_an_article_titled_delete_is_known_by_its_neighbours() -> None:
     with_buttons = [*urls, f"{H}/o/55-1", f"{H}/o/56-2"]
     found = by_texts(with_buttons, ["Cut", "Delete", "Paste", "Delete", "Delete"])
     assert found.keys() == set(with_buttons[3:])
-    # Those that stand beside every article are none; nor are those beside other buttons.
+    # Links that are beside every article are none; nor are links beside other buttons.
     assert by_texts(urls, ["Delete", "Delete", "Cut"]).keys() == set(urls[:2])
     assert by_texts(urls, ["Edit", "Delete", "Reply"]).keys() == {urls[1]}
     assert by_texts(urls, ["编辑", "删除", "查看"]).keys() == {urls[1]}
@@ -226,7 +227,7 @@ def test_one_url_is_an_action_if_any_of_its_links_says_that_it_logs_out() -> Non
 
 
 def test_a_url_that_is_shown_too_is_no_action() -> None:
-    """As a script makes a deletion of a link to the page itself."""
+    """As if a script made a link to the page itself delete the page."""
     shown, edit = f"{H}/posts/3", f"{H}/posts/3/edit"
     assert by_texts([shown, edit, shown], ["Show", "Edit", "Destroy"]) == {}
     assert by_texts([shown, shown], ["A title", "Delete"]) == {}

@@ -1,4 +1,4 @@
-"""Rules that take URLs for one: what each rewrites, and what none of them touches."""
+"""Rules by which URLs count as one: what each rewrites, and what none of them changes."""
 
 from __future__ import annotations
 

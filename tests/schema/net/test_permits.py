@@ -1,4 +1,4 @@
-"""What crawls may name of the operator's: modules, and secrets."""
+"""What crawls may use of the operator: modules and secrets."""
 
 from __future__ import annotations
 

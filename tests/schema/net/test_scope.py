@@ -1,4 +1,4 @@
-"""Scope: what a crawl follows, why not, and how soon."""
+"""Scope: which links a crawl follows, why not, and how soon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public suffix list as tldextract reads it: a partition must not change under a frontier."""
+"""The public suffix list as tldextract reads it: a domain's partition must not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Properties of URL identity over arbitrary, nasty input."""
+"""Properties of URL identity over arbitrary and unusual input."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_one_spelling_is_idempotent_and_says_the_same(url: str, bits: int) -> No
     assert host_of(spelling) == host_of(once)
     origin = origin_of(once)
     units = re.findall("%[0-9A-Fa-f]{2}|.", once.removeprefix(origin))
-    if "%" in units:  # encodes nothing, and may not begin to
+    if "%" in units:  # it encodes nothing, and must not begin to
         return
     odd = [
         f"%{ord(unit):02x}" if bits >> at % 20 & 1 and re.fullmatch(r"[\w.~-]", unit) else unit
@@ -179,7 +179,7 @@ def test_plain_references_agree_with_the_parser(reference: str) -> None:
 )
 @settings(max_examples=examples(200, 10_000), deadline=None)
 def test_plain_urls_agree_with_the_parser(url: str) -> None:
-    """Beside a base every URL goes through the parser."""
+    """Together with a base every URL goes through the parser."""
     assert canonical_or_none(url) == canonical_or_none(url, "https://example.org/a")
 
 

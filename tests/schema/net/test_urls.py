@@ -101,7 +101,7 @@ def test_length_is_capped_after_encoding() -> None:
         with pytest.raises(InvalidUrl, match="too long"):
             canonicalise(too_long)
         assert urls.resolved([longest, too_long], stem) == [longest, ""]
-    fragment = "#" + "x" * 100_000  # it goes anyway
+    fragment = "#" + "x" * 100_000  # it is removed anyway
     given = [longest + fragment, longest + "a" + fragment, "b" + fragment, fragment]
     assert urls.resolved(given, stem) == [longest, "", stem + "b", stem]
 
@@ -167,7 +167,7 @@ def test_query_is_encoded_in_the_encoding_of_the_page(
     ],
 )
 def test_bytes_of_a_link_come_back_as_they_stood_in_the_page(encoding: str, raw: str) -> None:
-    """Where Python's codecs depart from the standard's; checked against Chromium."""
+    """Cases in which Python's codecs differ from the standard's; checked against Chromium."""
     text = decode(bytes.fromhex(raw), encoding)
     assert "\N{REPLACEMENT CHARACTER}" not in text
     query = encode_query(text, encoding)
@@ -207,7 +207,7 @@ def test_equivalent_spellings_share_a_fingerprint(url: str, same: str) -> None:
 
 
 def test_frontier_of_the_first_version_keeps_its_fingerprints() -> None:
-    """Else all that it has fetched would be fetched again."""
+    """Otherwise it would fetch everything again that it has fetched."""
     assert urls.fingerprint("http://example.org/~a", 5, 1) == -6488108868788577665
     assert urls.fingerprint("http://example.org/%7Ea", 5, 1) == 2488705831924416465
     assert urls.fingerprint("http://example.org/~a", 5) == urls.fingerprint(

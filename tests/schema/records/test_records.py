@@ -1,4 +1,4 @@
-"""Records as they are kept."""
+"""Records in the form in which they are stored."""
 
 from __future__ import annotations
 

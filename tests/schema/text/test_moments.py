@@ -1,4 +1,4 @@
-"""What people may write for a moment and for statuses."""
+"""The forms in which people may write a time and statuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Main text as it is stored: what it is read as, and what is none."""
+"""Stored main text: how it is read, and which data are invalid."""
 
 from __future__ import annotations
 

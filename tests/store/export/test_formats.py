@@ -1,4 +1,4 @@
-"""What each format makes of a crawl, read back by other programs."""
+"""The output of each format for a crawl, read back by other programs."""
 
 from __future__ import annotations
 

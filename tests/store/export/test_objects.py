@@ -1,4 +1,4 @@
-"""What an export says, line by line."""
+"""The content of an export, line by line."""
 
 from __future__ import annotations
 

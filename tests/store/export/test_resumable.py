@@ -1,4 +1,4 @@
-"""Exports that are killed, interrupted, or meet a full disk, and are asked for again."""
+"""Exports that are killed, interrupted, or stopped by a full disk, and are called again."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 def killed_export(
     data: Path, *arguments: object, fault: str, every: float = 0.0
 ) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, which dies at ``fault``."""
+    """Export in a process of its own, which dies at ``fault``."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
     return subprocess.run(
         [sys.executable, "-c", EXPORT, "--data", str(data), *map(str, arguments)],
@@ -94,7 +94,7 @@ def killed_export(
 
 
 def export(data: Path, *arguments: object) -> tuple[int, str]:
-    """In this process: (exit code, standard error)."""
+    """Export in this process; return (exit code, standard error)."""
     said = io.StringIO()
     with redirect_stderr(said):
         code = main(["export", "--data", str(data), *map(str, arguments)])
@@ -123,7 +123,7 @@ def test_a_killed_export_goes_on_and_is_as_if_nothing_had_happened(
     assert not out.exists()
     assert out.with_name(f"out.{kind}.part.state").exists()
     with out.with_name(f"out.{kind}.part").open("ab") as part:
-        part.write(b"half a record" * 10_000)  # of which no state speaks
+        part.write(b"half a record" * 10_000)  # which no state describes
     code, said = export(data, "--format", kind, "-o", out)
     assert code == 0
     assert "continuing after" in said
@@ -200,7 +200,7 @@ def test_a_restart_that_dies_early_is_not_mixed_with_what_was(data: Path, tmp_pa
 
 
 class Spoilt(Jsonl):
-    """Fails at a page, as an interrupt does."""
+    """Fails at a page, as at an interrupt."""
 
     def __init__(self, at: int, error: BaseException) -> None:
         super().__init__()
@@ -289,7 +289,7 @@ def test_a_full_disk_is_said_and_the_same_command_goes_on(store: Store, tmp_path
 def test_a_body_that_is_away_is_left_out_and_counted(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: Format
 ) -> None:
-    """As when a WARC file is missing: the other pages and their bodies are there."""
+    """As if a WARC file were missing: the other pages and their bodies are exported."""
     streamed, asked = store.pages, store.page
 
     def pages(*arguments: object, **more: object) -> Iterator[object]:

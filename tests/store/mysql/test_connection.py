@@ -1,4 +1,4 @@
-"""What is said when a connection cannot be opened for a reason of our own."""
+"""Messages for connections that cannot be opened for a reason of our own."""
 
 from __future__ import annotations
 

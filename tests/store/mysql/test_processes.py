@@ -1,4 +1,4 @@
-"""Processes on one database: several at once, killed half-way, and a server killed under them."""
+"""Processes on one database: several at once, killed half-way, or with a killed server."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def store(url: str) -> Iterator[MysqlStore]:
 
 def test_processes_that_write_at_once_lose_nothing(store: MysqlStore, url: str) -> None:
     crawl = store.put_crawl("news", CrawlOptions(), []).id
-    writers = [run(url, crawl, n, 20) for n in (0, 1, 1)]  # two write the same
+    writers = [run(url, crawl, n, 20) for n in (0, 1, 1)]  # two write the same rows
     for writer in writers:
         printed, _ = writer.communicate(timeout=60)
         assert writer.returncode == 0

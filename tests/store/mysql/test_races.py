@@ -1,4 +1,4 @@
-"""Two transactions side by side on a real MariaDB, one of them stopped half-way by a lock."""
+"""Two transactions side by side on a real MariaDB; a lock stops one of them half-way."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def open_store(topology: Topology) -> Iterator[Opener]:
 
 
 def stopped(work: Callable[..., Any], *values: Any) -> gevent.Greenlet[..., Any]:
-    """``work`` under way, having come as far as a lock lets it."""
+    """``work`` under way, as far as a lock lets it come."""
     job = gevent.spawn(work, *values)
     gevent.sleep(0.2)
     assert not job.ready(), "it waits"
@@ -241,7 +241,7 @@ def test_a_page_that_two_insert_at_once_is_one_page(
 def test_a_stamp_read_early_does_not_lower_one_written_meanwhile(
     open_store: Opener, topology: Topology, store: Store, crawl: int
 ) -> None:
-    """Who reads the log by stamps would pass over a row that moved back."""
+    """A reader of the log by stamps would pass over a row that moved back."""
     store.commit(Commit([page(crawl, 1, 1000), page(crawl, 2, 1000)]))
     connection = connect(topology, topology.masters[0])
     with connection.cursor() as db:
@@ -267,7 +267,7 @@ def test_a_deadlock_runs_the_transaction_again(
     before = int(rows_of(topology, "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'")[0][1])
     connection = connect(topology, topology.masters[0])
     with connection.cursor() as db:
-        db.execute("BEGIN")  # with more to undo than the other: that one is given up
+        db.execute("BEGIN")  # with more to undo than the other one, which is given up
         db.execute("INSERT INTO ballast VALUES " + ", ".join(["(1)"] * 500))
         db.execute("SELECT 1 FROM pages WHERE crawl = %s AND fingerprint = 2 FOR UPDATE", (crawl,))
         works = Commit([page(crawl, n, 2000) for n in (1, 2)], [attempt(crawl, 1)])
@@ -302,7 +302,7 @@ def test_batches_of_seeds_that_come_together_share_a_commit(
 def test_batches_of_seeds_that_met_a_deadlock_are_written_again(
     store: Store, crawl: int, topology: Topology
 ) -> None:
-    """The first is refused with all that came along; what counts them is not undone."""
+    """The first one is refused with its whole transaction; its counter (MyISAM) is not undone."""
     rows_of(topology, "CREATE TABLE met (times INT) ENGINE = MyISAM")
     rows_of(topology, "INSERT INTO met VALUES (0)")
     rows_of(
@@ -395,7 +395,7 @@ def test_deadlocks_without_end_blame_no_record(
 def test_a_server_that_is_opened_while_it_is_looked_at_is_not_seen_open_with_an_old_domain(
     topology: Topology,
 ) -> None:
-    """A steward would take it for one that was started anew, and begin another term."""
+    """A steward would treat it as a server that was started anew, and begin another term."""
 
     class Opened(Admin):
         """Opened for epoch 9, in the order of a steward, after the first of our questions."""
@@ -434,7 +434,7 @@ def test_a_server_that_was_told_of_no_master_yet_follows_nobody(topology: Topolo
 def test_of_two_ballots_that_a_server_is_asked_for_at_once_it_promises_the_higher(
     topology: Topology,
 ) -> None:
-    """Having promised both it could accept two terms, each by a majority of its own."""
+    """After promises to both it could accept two terms, each by a majority of its own."""
     admin = Admin(topology, topology.masters[0])
     admin.prepare()
     admin.enrol(Vote())
@@ -453,7 +453,7 @@ def test_of_two_ballots_that_a_server_is_asked_for_at_once_it_promises_the_highe
 def test_a_list_does_not_end_when_the_last_row_of_a_window_moves_while_it_is_sought(
     store: Store, crawl: int, topology: Topology
 ) -> None:
-    """Rows 2 to 4 are one window; between its count and its end 4 is stored anew."""
+    """Rows 2 to 4 are one window; 4 is stored again between the window's count and its end."""
     store.commit(Commit([page(crawl, n, status=404) for n in (1, 2, 3, 4)]))
     store.tick()
     wanted = PageFilter(status=(404, 404))

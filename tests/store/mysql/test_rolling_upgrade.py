@@ -1,4 +1,4 @@
-"""Workers of this version go on while the database becomes that of the next one, and after it.
+"""Workers of this version go on while the database changes to the next version, and after it.
 
 The next version is made here: an additive first part, and a second part for later. This version's
 workers are processes of their own, which commit without a pause.

@@ -1,4 +1,4 @@
-"""The contract on a real MariaDB, and what is MySQL's own."""
+"""The contract on a real MariaDB, and the particularities of MySQL."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_store_that_opens_amid_a_set_up_waits_for_its_end(
     sets_up.close()
     if done:
         opens.get(timeout=30).close()
-    else:  # whoever set it up died
+    else:  # the process that was setting it up died
         with pytest.raises(InvalidConfig, match="is missing\\): run `greencrawl migrate`"):
             opens.get(timeout=30)
 
@@ -91,7 +91,7 @@ def test_a_store_that_opens_amid_a_set_up_waits_for_its_end(
 def test_an_earlier_database_is_refused_until_it_is_migrated(
     topology: Topology, store: Store, tmp_path: Path
 ) -> None:
-    """By the newer version; this one goes on with what it does not know."""
+    """Applied by the newer version; this one goes on with the unknown migration."""
     newer = tmp_path / "mysql"
     shutil.copytree(FOLDER, newer)
     more = newer / "9002_pre_more.sql"
@@ -153,7 +153,7 @@ def test_no_server_is_unavailable_and_a_wrong_password_a_mistake(topology: Topol
         MysqlStore(nobody)
 
 
-# -- what a row can hold
+# -- the capacity of a row
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_way_to_log_in_that_is_not_there_is_a_mistake(monkeypatch: pytest.Monk
     )  # fmt: skip
 
     def serve(client: gevent.socket.socket, _: object) -> None:
-        """A server that wants the whole password, under its key: MySQL 8 without TLS."""
+        """A server that needs the whole password, encrypted with its key: MySQL 8 without TLS."""
         for number, answer in ((0, greeting), (2, b"\x01\x04"), (4, b"\x01" + KEY)):
             client.sendall(len(answer).to_bytes(3, "little") + bytes([number]) + answer)
             client.recv(4096)
@@ -254,7 +254,7 @@ def test_a_record_larger_than_a_packet_is_named_and_fails_alone(
     ((before,),) = rows_of(topology, "SELECT @@global.max_allowed_packet")
     rows_of(topology, "SET GLOBAL max_allowed_packet = 1048576")
     try:
-        other = MysqlStore(topology)  # a session keeps what it began with
+        other = MysqlStore(topology)  # a session keeps the mode with which it began
         noise = random.Random(1).randbytes(1_200_000)
         big = page(crawl, 2, body=noise)
         small = [page(crawl, n, body=noise[n : n + 90_000]) for n in range(10, 40)]
@@ -326,7 +326,7 @@ def test_what_the_version_before_has_queued_is_freed_by_every_window(
 
 
 def test_a_window_costs_what_happened_in_it(store: Store, topology: Topology) -> None:
-    """Neither rows of the overflow, nor pages, nor crawls outside of it."""
+    """It reads no rows of the overflow, of pages or of crawls outside of the window."""
 
     def rows_read() -> int:
         found = rows_of(topology, "SHOW GLOBAL STATUS LIKE 'Handler_read%'")

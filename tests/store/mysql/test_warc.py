@@ -1,6 +1,7 @@
 """The contract on MariaDB with bodies in WARC files.
 
-By day what concerns bodies: the rest is tried on MariaDB without files, and with them on SQLite.
+By day only the tests about bodies run: the others run on MariaDB without files, and with files on
+SQLite.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How rows are divided among statements."""
+"""The division of rows among statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of a SQLite store in files: what SQL keeps of them, and what is told to the files."""
+"""Bodies of a SQLite store in files: what SQL has about them, and the calls to the files."""
 
 from __future__ import annotations
 

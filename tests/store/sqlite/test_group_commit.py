@@ -35,7 +35,7 @@ def test_batches_of_seeds_that_come_together_share_a_commit(store: SqliteStore) 
     gevent.joinall(jobs, raise_error=True)
     assert len({job.get() for job in jobs}) == 20
     assert len(store.pending_seeds()) == 20
-    assert statements.count("COMMIT") <= 3  # the first goes alone, the others wait for it
+    assert statements.count("COMMIT") <= 3  # the first one goes alone, the others wait for it
     jobs = [gevent.spawn(store.seeds_admitted, job.get()) for job in jobs]
     gevent.joinall(jobs, raise_error=True)
     assert store.pending_seeds() == []
@@ -83,7 +83,7 @@ def test_a_write_that_raises_is_undone_alone(grouped: Grouped) -> None:
 
 def test_a_full_disk_fails_all_that_travel_together(grouped: Grouped) -> None:
     def fills(db: sqlite3.Connection) -> int:
-        db.execute("PRAGMA max_page_count = 1")  # SQLite raises it to what the file has
+        db.execute("PRAGMA max_page_count = 1")  # SQLite raises it to the size of the file
         return insert(db, "x" * 100_000)
 
     grouped.run(lambda db: insert(db, "first"))

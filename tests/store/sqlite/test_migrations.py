@@ -1,4 +1,4 @@
-"""Migrations: once each, in order, whoever comes first; and databases that are not for us."""
+"""Migrations: once each, in order, whichever process comes first; and foreign databases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several processes on one file: all at once, and killed in the middle."""
+"""Several processes on one file: all at once, and killed during their work."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_process_killed_at_a_commit_leaves_all_it_acknowledged(path: Path, poi
 
     stored = {row.fingerprint for _, row in store.pages(crawl)}
     assert set(range(50)) | set(range(200, 400)) <= stored
-    # The sixth commit is there as a whole or not at all, by where the kill fell.
+    # The sixth commit is there completely or not at all, depending on the time of the kill.
     assert len(stored & set(range(50, 200))) == (10 if "after" in point else 0)
     assert run(WRITER, path, crawl, 0, 20).communicate(timeout=60)[0].split()[-1] == "19"
     assert store.counts(crawl)["pages"] == store.counts(crawl)["attempts"] == 400
@@ -141,7 +141,8 @@ def test_a_process_without_gevents_patches_reads_writes_and_ends(path: Path) -> 
     crawl = store.put_crawl("news", CrawlOptions(), []).id
     store.commit(Commit([page(crawl, n) for n in range(3)]))
     expected = store.tick() + 1
-    plain = run(PLAIN, path)  # it does not close the store: its threads must not keep it alive
+    # It does not close the store: the threads of the store must not keep the process alive.
+    plain = run(PLAIN, path)
     assert plain.communicate(timeout=20)[0].split() == [str(expected), "3"]
     assert plain.returncode == 0
     store.close()

@@ -1,4 +1,5 @@
-"""The contract on a real file, and what is SQLite's own: full disks, damage, other processes."""
+"""The contract on a real file, and the particularities of SQLite: full disks, damage, other
+processes."""
 
 from __future__ import annotations
 
@@ -115,7 +116,8 @@ def test_a_full_disk_is_unavailable_and_loses_nothing_acknowledged(
     lane = store._commits.lane
 
     def allow(pages: int) -> None:
-        # Of this connection: the next one has no limit. A limit below the size means "no growth".
+        # This concerns this connection: the next one has no limit. A limit below the size means "no
+        # growth".
         lane.run(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").fetchone())
 
     allow(1)
@@ -435,13 +437,13 @@ def test_a_step_deletes_few_rows_of_the_journal_and_others_write_before_the_next
 ) -> None:
     monkeypatch.setattr(attempts, "DELETED", 20)
     january, february = (start_ms(month_of(0) + 12 * 61 + n) for n in range(2))
-    kinds = ("ok", "timeout", "ok")  # of which one that is passed over has to be met but once
+    kinds = ("ok", "timeout", "ok")  # one that is passed over must be met only once
     tries = [attempt(crawl, n, january + n, kind=kinds[n % 3]) for n in range(90)]
     store.commit(Commit(attempts=tries))
     left = [len(rows_left(store))]
     with closing(sqlite3.connect(store.path, timeout=0, isolation_level=None)) as other:
         for _ in getattr(store, drop)(february):
-            other.execute("BEGIN IMMEDIATE")  # raises if the lock were held
+            other.execute("BEGIN IMMEDIATE")  # it raises if the lock is held
             other.execute("COMMIT")
             left.append(len(rows_left(store)))
     steps = [before - after for before, after in itertools.pairwise(left)]
@@ -451,7 +453,7 @@ def test_a_step_deletes_few_rows_of_the_journal_and_others_write_before_the_next
 
 
 def rows_left(store: SqliteStore) -> list[int]:
-    """Fingerprints of the journal's rows."""
+    """Return the fingerprints of the journal's rows."""
     sql = "SELECT fingerprint FROM attempts ORDER BY id"
     return [number for (number,) in store._questions.run(lambda db: db.execute(sql).fetchall())]
 

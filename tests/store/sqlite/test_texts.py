@@ -1,4 +1,4 @@
-"""Texts of a SQLite store, which are kept in one frame with their page's body."""
+"""Texts of a SQLite store, which are in one frame with their page's body."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def frames(store: SqliteStore) -> list[bytes]:
 
 
 def texts(store: SqliteStore, crawl: int) -> dict[int, str]:
-    """As both ways of reading have them."""
+    """Return the texts as both ways of reading have them."""
     details: tuple[Detail, Detail] = ("text", "body")
     streams = [
         {one.fingerprint: one.text for _, one in store.pages(crawl, detail=detail)}
@@ -127,7 +127,7 @@ def test_a_refetch_of_the_same_body_keeps_the_frame_and_may_bring_another_text(
 def test_a_frame_that_a_late_page_made_is_not_taken_for_that_of_the_page_that_is_kept(
     store: SqliteStore, crawl: int
 ) -> None:
-    """Of two pages with a body that is new, the frame is that of the first, which is left out."""
+    """Two pages have one new body: the frame is that of the first page, which is left out."""
     store.commit(Commit([page(crawl, 1, 2000, body=b"newer", text="newer")]))
     late = page(crawl, 1, 1000, body=BODY, text=OTHER)
     store.commit(Commit([late, page(crawl, 2, 1000, body=BODY, text=TEXT)]))

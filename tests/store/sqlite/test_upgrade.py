@@ -1,4 +1,4 @@
-"""Databases of every earlier version, opened by today's; and both versions on one file at once."""
+"""Databases of every earlier version, opened by this one; and both versions on one file at once."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def fill(path: Path, version: int) -> None:
 
 
 def check(store: SqliteStore, version: int) -> None:
-    """All of :func:`fill` reads right."""
+    """Check that all rows of :func:`fill` are read correctly."""
     assert store.clock() == Stamp(7, {"n0": 4} if version >= 2 else {})
     assert store.frontier() == old_store.IDENTITY
     assert [(c.id, c.name, c.roots) for c in store.crawls()] == [(1, "news", ("example.org",))]
@@ -113,7 +113,7 @@ def check(store: SqliteStore, version: int) -> None:
     assert store.blocks(0) == [("a.org", 5000, "429")]
     waiting = [row.item.url for row in store.overflow(1, 7, "a.org", 5)]
     assert waiting == (["http://a.org/50"] if version >= 3 else [])
-    store.free_overflow(7, since=store.clock().clock)  # nobody knows when it was queued
+    store.free_overflow(7, since=store.clock().clock)  # it is unknown when it was queued
     freed = [row.item.url for row in store.overflow(1, 7, "a.org", 5)]
     assert freed == (["http://a.org/50", "http://a.org/51"] if version >= 3 else [])
     asked = [(purge.crawl, purge.host) for purge in store.purges()]
@@ -148,7 +148,7 @@ def hashed(body: bytes) -> bytes:
 
 @pytest.fixture(params=["alone", "beside another"])
 def other(request: pytest.FixtureRequest, path: Path) -> Iterator[list[OldProcess]]:
-    """Whether an old process has the file open while it is upgraded."""
+    """Whether an old process has the file open during the upgrade."""
     opened: list[OldProcess] = []
     if request.param != "alone":
         opened.append(None)  # type: ignore[arg-type]

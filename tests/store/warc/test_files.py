@@ -1,4 +1,4 @@
-"""Bodies in WARC files: real files, real kills, real full disks; warcio is the judge."""
+"""Bodies in WARC files: real files, real kills, real full disks; warcio judges."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def start(folder: Path, writer: int, appends: int, size: int = 10**9, fault: str
 
 
 def outcome(process: object) -> tuple[int, list[tuple[bytes, Place]]]:
-    """Exit code, and the bodies that were reported with their places."""
+    """Return the exit code, and the reported bodies with their places."""
     assert isinstance(process, subprocess.Popen)
     out, _ = process.communicate(timeout=60)
     told = [line for line in out.splitlines() if line.startswith("[[")]  # and not a log
@@ -94,7 +94,7 @@ def test_bodies_come_back_from_their_places(folder: Path, files: WarcFiles) -> N
     pages = [page(1, n, body=body, digest=digest(body)) for n, body in enumerate(bodies)]
     places = files.append(pages, {})
     assert [files.read(place) for place in places] == bodies
-    assert WarcFiles(folder).read(places[3]) == bodies[3]  # while it is written, and elsewhere
+    assert WarcFiles(folder).read(places[3]) == bodies[3]  # while it is written, and from elsewhere
     assert len(unfinished(folder)) == 1
     files.close()
     assert unfinished(folder) == []
@@ -123,7 +123,7 @@ def test_a_body_met_before_is_a_revisit_of_its_record(folder: Path, files: WarcF
     twice = [page(1, n, 6000, body=b"new") for n in (4, 5)]
     files.append(twice, {})
     files.close()
-    again = WarcFiles(folder)  # which remembers nothing: the record itself says what it is
+    again = WarcFiles(folder)  # which remembers nothing: the record itself describes it
     again.append([page(1, 6, 7000, body=b"same")], {(1, digest(b"same")): place})
     again.close()
     assert check(finished(folder)) == ""
@@ -159,7 +159,7 @@ def test_files_are_rotated_between_pages(folder: Path) -> None:
     files = WarcFiles(folder, segment_bytes=3000)
     noise = random.Random(1)
     pages = [page(1, n, body=noise.randbytes(700)) for n in range(20)]
-    pages.append(page(1, 99, body=noise.randbytes(9000)))  # longer than a file is to be
+    pages.append(page(1, 99, body=noise.randbytes(9000)))  # longer than a file may be
     places = files.append(pages[:10], {}) + files.append(pages[10:], {})
     files.close()
     assert len(finished(folder)) >= 6
@@ -192,7 +192,7 @@ POINTS = {
     "warc.before_rename": 1,
     "warc.after_rename": 1,
 }
-"""Point → appends that were reported at least, of four with a file each."""
+"""Point → the least number of reported appends, of four with a file each."""
 
 
 @pytest.mark.parametrize(("point", "least"), POINTS.items())
@@ -204,7 +204,7 @@ def test_a_kill_at_any_stage_loses_nothing_that_was_reported(
     assert code == -signal.SIGKILL
     assert len(told) >= 10 * least
     reader = WarcFiles(folder)
-    assert all(reader.read(place) == body for body, place in told)  # before anything is mended
+    assert all(reader.read(place) == body for body, place in told)  # before anything is repaired
     code, more = outcome(start(folder, 2, 1))
     assert code == 0
     assert unfinished(folder) == []
@@ -319,7 +319,7 @@ def test_files_of_other_hosts_are_finished_after_a_day(folder: Path, files: Warc
 
 
 def _survives_a_full_disk(folder: Path, files: WarcFiles, room: Callable[[], None]) -> None:
-    """``room`` makes room again."""
+    """``room`` frees space again."""
     noise = random.Random(1)
     kept: list[tuple[StoredPage, Place]] = []
 
@@ -462,7 +462,7 @@ def test_closed_files_take_nothing_and_close_again(files: WarcFiles) -> None:
 
 
 def test_a_new_file_is_not_taken_for_a_dead_writers(folder: Path) -> None:
-    """Between its creation and its lock another process may look at it."""
+    """Another process may look at the file between its creation and its lock."""
     folder.mkdir()
     taken: list[int | None] = []
     real = fcntl.flock
@@ -483,7 +483,7 @@ def test_a_new_file_is_not_taken_for_a_dead_writers(folder: Path) -> None:
 
 
 def test_a_new_file_that_another_process_looks_at_is_not_waited_for(folder: Path) -> None:
-    """That process may be frozen; it deletes the file later, if it lives."""
+    """That process may be frozen; it deletes the file later, if it survives."""
     folder.mkdir()
     looked: list[BinaryIO] = []
     real = fcntl.flock

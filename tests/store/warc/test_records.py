@@ -1,4 +1,4 @@
-"""What a page is as a WARC record, read back by warcio."""
+"""A page as a WARC record, read back by warcio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store whose bodies are in WARC files keeps the same contract, and what is its own of it."""
+"""A store with bodies in WARC files keeps the same contract; and its particularities."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_url_and_a_setting_open_both(tmp_path: Path, folder: Path) -> None:
     archive = Archive(finished(folder))
     assert archive.kinds == {"warcinfo": 1, "response": 2, "revisit": 3, "request": 5}
     assert archive.answers["http://example.org/3"].body == b"same"
-    for no_place in ("zip:x", "warc:"):  # the current folder is not meant by none
+    for no_place in ("zip:x", "warc:"):  # none of them means the current folder
         with pytest.raises(InvalidConfig):
             open_url(f"sqlite:///{tmp_path / 'c.sqlite'}", no_place)
 
@@ -98,7 +98,7 @@ def test_bodies_kept_in_sql_before_are_read_and_written_anew_to_files(
     assert bodies == [b"same", b"same", b"new"]
     after.close()
     archive = Archive(finished(folder))
-    assert archive.kinds["response"] == 2  # the file is whole by itself
+    assert archive.kinds["response"] == 2  # the file is complete by itself
 
 
 def test_a_page_without_its_body_takes_none_from_its_equal(tmp_path: Path, folder: Path) -> None:

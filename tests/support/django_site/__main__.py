@@ -24,13 +24,13 @@ class _Server(ThreadingMixIn, WSGIServer):
     request_queue_size = 512
 
     def server_bind(self) -> None:
-        TCPServer.server_bind(self)  # without HTTPServer's look-up of each address's name
+        TCPServer.server_bind(self)  # HTTPServer would look up the name of each address
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
         self.setup_environ()
 
 
 class _Handler(WSGIRequestHandler):
-    """Keeps connections, and leaves logging to ``access``."""
+    """It keeps connections and leaves logging to ``access``."""
 
     protocol_version = "HTTP/1.1"
     timeout = 30

@@ -1,4 +1,4 @@
-"""The access log: who asked for what, with which credentials; and the gate that holds requests."""
+"""The access log: each request and its credentials; and the gate that holds requests."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Answer = Callable[[HttpRequest], HttpResponse]
 
 
 class Who:
-    """Notes the user on the request.
+    """It notes the user on the request.
 
-    It is inside of Django's own middleware, so that the user is known.
+    It runs inside of Django's own middleware, so the user is known.
     """
 
     def __init__(self, answer: Answer) -> None:
@@ -35,12 +35,12 @@ class Who:
 
 
 class AccessLog:
-    """One JSON line a request. Outermost, so that it sees everything.
+    """It writes one JSON line for each request; it is outermost, so it sees everything.
 
-    While ``FOLDER/hold`` exists, holding ``{"path": PREFIX, "count": N, "sql": STATEMENT}``,
-    requests below PREFIX wait until N of them are there, or for ``HOLD_SECONDS``. The one that
-    completes them carries the statement out – tokens expire, say – before anybody goes on, and
-    renames the file to ``held``.
+    While ``FOLDER/hold`` exists and contains ``{"path": PREFIX, "count": N, "sql": STATEMENT}``,
+    requests below PREFIX wait until N of them are there, or for ``HOLD_SECONDS``. The last one runs
+    the statement before the others go on – for example, it lets tokens expire – and renames the
+    file to ``held``.
     """
 
     def __init__(self, answer: Answer) -> None:

@@ -1,5 +1,4 @@
-"""The Django site as a test uses it: it is started, asked for its log, and loses sessions and
-tokens."""
+"""The rig of the Django site: it starts the site, reads its log, and ends sessions and tokens."""
 
 from __future__ import annotations
 
@@ -25,11 +24,11 @@ USERNAME = "crawler"
 class Asked:
     """One line of the access log.
 
-    ``time`` in seconds since 1970 when the request came, ``seconds`` how long it took. ``session``
-    is the session cookie that came, ``made`` one that was given back; ``bearer`` the token.
-    ``user`` is who it was for the site, "" for nobody. ``grant`` is that of a request for a token;
-    ``asks_password`` whether the answer has a password field; ``at_once`` how many requests were
-    being answered; ``held`` whether the gate held it.
+    ``time`` is when the request came, in seconds since 1970; ``seconds`` is how long it took.
+    ``session`` is the session cookie in the request, ``made`` the one in the answer; ``bearer`` is
+    the token. ``user`` is the user as the site saw it, "" for nobody. ``grant`` is the grant type
+    of a request for a token; ``asks_password`` says whether the answer has a password field;
+    ``at_once`` is how many requests were being answered; ``held`` says whether the gate held it.
     """
 
     time: float
@@ -49,11 +48,13 @@ class Asked:
 
 
 class DjangoSite:
-    """A context manager. ``addresses`` are loopback ones that share a port; the secrets are new
-    with every site. ``access_seconds`` and ``session_seconds`` are the lives of OAuth 2.0 tokens
-    and of members' sessions; articles link to ``foreign`` + ``from-N``. The API
-    spreads its items over ``item_addresses`` (none: they are where their list is). ``sliding``:
-    every answer sets the session's cookie anew.
+    """A running site; use it as a context manager.
+
+    ``addresses`` are loopback ones that share a port; each site has new secrets. ``access_seconds``
+    and ``session_seconds`` are the lives of OAuth 2.0 tokens and of members' sessions; articles
+    link to ``foreign`` + ``from-N``. The API spreads its items over ``item_addresses``; if there
+    are none, the items are on the address of their list. If ``sliding``, every answer sets the
+    session's cookie again.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class DjangoSite:
         return f"http://{address or self.addresses[0]}:{self.port}"
 
     def item_url(self, number: int, listed_at: str = "") -> str:
-        """Where an item of the API is, for a list that was asked for at one address."""
+        """Return the URL of an API item, for a list that was asked for at one address."""
         there = self.item_addresses
         address = there[number % len(there)] if there else listed_at
         return self.url(f"/api/items/{number}", address)
@@ -132,22 +133,23 @@ class DjangoSite:
     # -- what it saw
 
     def log(self) -> list[Asked]:
-        """All requests so far, by when they were answered."""
+        """Return all requests so far, in order of their answers."""
         path = self.folder / "access.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
         return [Asked(**json.loads(line)) for line in lines]
 
     def logins(self) -> list[Asked]:
-        """Names and passwords that were sent by any form, right or wrong."""
+        """Return the requests that sent a name and password by any form, right or wrong."""
         paths = ("/admin/login/", "/members/login", "/accounts/login/")
         return [one for one in self.log() if one.method == "POST" and one.path.startswith(paths)]
 
     def tokens(self, grant: str = "") -> list[Asked]:
-        """Requests for a token, of one grant type or of any."""
+        """Return the requests for a token, of one grant type or of any."""
         return [one for one in self.log() if one.grant and grant in ("", one.grant)]
 
     def secrets(self) -> set[str]:
-        """Everything secret that the site gave out or was told, also what no longer is good."""
+        """Return all secrets that the site gave out or received, also those that are no longer
+        valid."""
         with closing(self._database()) as db:
             rows = [
                 *db.execute("SELECT token FROM oauth2_provider_accesstoken"),
@@ -164,8 +166,8 @@ class DjangoSite:
     # -- what is done to it
 
     def kill_sessions(self, address: str = "") -> int:
-        """Sessions end, those made at one address or all, as when an operator clears the table;
-        returns how many."""
+        """End the sessions that were made at one address, or all, as if an operator cleared the
+        table; return their number."""
         if not address:
             return self._execute("DELETE FROM django_session")
         made = {one.made for one in self.log() if one.host.partition(":")[0] == address}
@@ -173,14 +175,15 @@ class DjangoSite:
         return self._execute(f"DELETE FROM django_session WHERE session_key IN ({keys})")
 
     def hold(self, path: str, count: int, sql: str) -> None:
-        """Hold requests below ``path`` until ``count`` are there; then ``sql``, then go on."""
+        """Hold requests below ``path`` until ``count`` are there; then run ``sql`` and let them go
+        on."""
         text = json.dumps({"path": path, "count": count, "sql": sql})
         (self.folder / "hold.new").write_text(text)
         (self.folder / "hold.new").rename(self.folder / "hold")
 
     @property
     def held(self) -> bool:
-        """Whether as many as the gate waited for were there."""
+        """Return whether as many requests came as the gate waited for."""
         return (self.folder / "held").exists()
 
     def _execute(self, sql: str) -> int:
@@ -203,4 +206,4 @@ class DjangoSite:
 
 
 EXPIRE = "UPDATE oauth2_provider_accesstoken SET expires = '2020-01-01 00:00:00'"
-"""For :meth:`DjangoSite.hold`."""
+"""A statement for :meth:`DjangoSite.hold`: all access tokens expire."""

@@ -1,10 +1,10 @@
-"""Members' pages in Chinese, Russian and Arabic, where a link is enough to delete or to log out.
+"""Members' pages in Chinese, Russian and Arabic; a link is enough to delete or to log out.
 
-Each language has a list at ``/<language>/``, in an encoding of its own, and a page an article.
-Beside an article stand links that delete it: by the path, by a query in the page's encoding, and
-some whose URL says nothing, so that only what they say does: their text, the alternative text of
-an image, a title or an aria-label. One article is titled by the word itself, and links that a
-script makes something else of lead to articles.
+Each language has a list at ``/<language>/``, in an encoding of its own, and a page for each
+article. Beside an article there are links that delete it. Some show that in the path, some in a
+query in the page's encoding. The URLs of others show nothing, only their words do: their text, the
+alternative text of an image, a title or an aria-label. The title of one article is the word for
+deleting itself. Links that a script turns into something else lead to articles.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.django_site.models import Article
 
 
 class Tongue(NamedTuple):
-    """Words of one language, and the encoding of its list."""
+    """The words of one language, and the encoding of its list."""
 
     encoding: str
     articles: str
@@ -46,7 +46,7 @@ TONGUES = {
 }  # fmt: skip
 
 TITLED = 4
-"""The article that is titled by the word that deletes; the next one contains it."""
+"""The title of this article is the word for deleting; the next one's title contains it."""
 
 
 def _answer(title: str, body: str, encoding: str) -> HttpResponse:
@@ -69,7 +69,7 @@ def _titled(language: str, article: Article) -> str:
 
 
 def everything(request: WSGIRequest, language: str) -> HttpResponse:
-    """The list; with a query that says so, in its encoding, it deletes an article."""
+    """Return the list; if the query says so in the list's encoding, delete an article."""
     said = TONGUES[language]
     if not request.user.is_authenticated:
         return HttpResponseRedirect("/members/login")
@@ -89,7 +89,7 @@ def everything(request: WSGIRequest, language: str) -> HttpResponse:
 
 
 def one_article(request: WSGIRequest, language: str, number: int) -> HttpResponse:
-    """An article, and what may be done with it."""
+    """Return an article with the links to its actions."""
     said = TONGUES[language]
     if not request.user.is_authenticated:
         return HttpResponseRedirect("/members/login")
@@ -111,12 +111,12 @@ def one_article(request: WSGIRequest, language: str, number: int) -> HttpRespons
 
 
 def delete(request: WSGIRequest, language: str, number: int) -> HttpResponse:
-    """By GET, as it must not be."""
+    """Delete by GET, which is wrong."""
     return _deleted(language, number if request.user.is_authenticated else 0)
 
 
 def opaque(request: WSGIRequest, language: str, code: str) -> HttpResponse:
-    """What it does its URL does not say: a number and a dash deletes."""
+    """The URL does not show the action: a number and a dash delete."""
     number, dash, _ = code.partition("-")
     if dash:
         return delete(request, language, int(number))
@@ -126,7 +126,7 @@ def opaque(request: WSGIRequest, language: str, code: str) -> HttpResponse:
 
 
 def leave(request: WSGIRequest, language: str) -> HttpResponse:
-    """By GET."""
+    """Log out by GET."""
     logout(request)
     return HttpResponseRedirect(f"/{language}/")
 
@@ -137,7 +137,7 @@ def _deleted(language: str, number: int) -> HttpResponse:
 
 
 def patterns() -> list[URLPattern]:
-    """Where what is."""
+    """Return the URL patterns."""
     found = []
     for language, said in TONGUES.items():
         given = {"language": language}

@@ -1,4 +1,4 @@
-"""Where what is."""
+"""The URL patterns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The members' pages, which answer 200 with a login form to strangers, and the API."""
+"""The members' pages, which answer strangers with 200 and a login form, and the API."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ PER_PAGE = 20
 
 
 def front(request: WSGIRequest) -> HttpResponse:
-    """Public."""
+    """Return the public page."""
     return HttpResponse('<title>Front</title><a href="/members/">Members</a>')
 
 
 def members(request: WSGIRequest, number: int = 0) -> HttpResponse:
-    """All articles, or one of them, for members; for others the login form, with status 200."""
+    """Return all articles or one of them to members, and the login form, with status 200, to
+    others."""
     if not request.user.is_authenticated:
         return _login_form(request, request.get_full_path())
     if not number:
@@ -34,7 +35,7 @@ def members(request: WSGIRequest, number: int = 0) -> HttpResponse:
 
 
 def members_login(request: WSGIRequest) -> HttpResponse:
-    """A login form of the site's own: with a hidden field beside the token, and a tick."""
+    """Return the site's own login form, with a hidden field beside the token, and a checkbox."""
     if request.method != "POST":
         return _login_form(request, request.GET.get("next", "/members/"))
     if request.POST.get("came") != "from the form":
@@ -50,13 +51,13 @@ def members_login(request: WSGIRequest) -> HttpResponse:
 
 
 def members_logout(request: WSGIRequest) -> HttpResponse:
-    """By GET, as many sites have it: whoever follows every link ends his session here."""
+    """Log out by GET, as many sites do: a crawler that follows every link ends its session here."""
     logout(request)
     return HttpResponse("<title>Good-bye</title>You are out.")
 
 
 def members_delete(request: WSGIRequest, number: int) -> HttpResponse:
-    """By GET, as it must not be: whoever follows every link empties the site."""
+    """Delete by GET, which is wrong: a crawler that follows every link empties the site."""
     if request.user.is_authenticated:
         Article.objects.filter(pk=number).delete()
     return HttpResponseRedirect("/members/")
@@ -64,7 +65,8 @@ def members_delete(request: WSGIRequest, number: int) -> HttpResponse:
 
 @protected_resource_metadata(scopes=["read"])
 def api_list(request: WSGIRequest) -> HttpResponse:
-    """``{"data": [{"id", "href"}, …], "meta": {"next": CURSOR or null}}``, by ``?cursor=``."""
+    """Return ``{"data": [{"id", "href"}, …], "meta": {"next": CURSOR or null}}``, by
+    ``?cursor=``."""
     begin = int(request.GET.get("cursor") or 0)
     found = list(Article.objects.order_by("pk")[begin : begin + PER_PAGE + 1])
     data = [{"id": one.pk, "href": _href(one.pk)} for one in found[:PER_PAGE]]
@@ -74,7 +76,7 @@ def api_list(request: WSGIRequest) -> HttpResponse:
 
 @protected_resource_metadata(scopes=["read"])
 def api_item(request: WSGIRequest, number: int) -> HttpResponse:
-    """One article as JSON."""
+    """Return one article as JSON."""
     article = Article.objects.filter(pk=number).first()
     if article is None:
         raise Http404

@@ -1,4 +1,4 @@
-"""Cookies of a login: where they go, and what answers make of them."""
+"""Cookies of a login: where they go, and how answers change them."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def answer(*cookies: str, url: str = "https://a.example/dir/page") -> Fetched:
         ("s=2; Path=/; Expires=nonsense", "s=2", []),
         ("s=2; Path=/; Max-Age=nonsense", "s=2", []),
         ("s=2; Path=/; Max-Age=" + "9" * 5000, "s=2", []),
-        ("s=2", "s=1", []),  # path /dir: another cookie
+        ("s=2", "s=1", []),  # it has the path /dir: another cookie
         ("t=2; Path=/", "s=1", []),  # not the login's
         ("s=2; Path=/; Domain=evil.example", "s=1", []),
         ("s=2; Path=/; Domain=www.a.example", "s=1", []),
@@ -203,7 +203,7 @@ def test_changed_value_is_sent_from_then_on_and_stands_in_the_grant() -> None:
     assert not wallet.lost(answer("s=2; Path=/"), given)
     assert wallet.prove("https://a.example/", {"x": "y"}, given) == {"x": "y", "Cookie": "s=2"}
     assert [kept.value for kept in given.cookies] == ["2"]
-    again = grant(made_ms=given.made_ms)  # read once more from where it is kept
+    again = grant(made_ms=given.made_ms)  # read once more from the vault
     assert wallet.prove("https://a.example/", {}, again) == {"Cookie": "s=2"}
 
 
@@ -237,7 +237,8 @@ def test_session_of_requests_is_collected_with_all_that_matters() -> None:
 
 
 def test_header_of_a_url_is_cheap() -> None:
-    """Made once an origin, not once a page: by counting how often the origins are asked."""
+    """The header is made once per origin, not once per page; the test counts the look-ups of
+    origins."""
     asked: list[str] = []
 
     class Counted(Origins):
@@ -286,7 +287,7 @@ def test_what_is_kept_of_the_origins_of_a_jar_is_bounded(monkeypatch: pytest.Mon
 
 
 def test_a_cookie_for_everybody_below_a_public_suffix_is_not_kept() -> None:
-    """A neighbour that a login leads to could choose our session by it."""
+    """If a login leads to a neighbour, it could set our session by such a cookie."""
     held = RequestsCookieJar()
     for domain in (".co.uk", ".github.io", ".bank.co.uk"):
         held.set_cookie(create_cookie("s", "1", domain=domain))

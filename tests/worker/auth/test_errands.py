@@ -1,4 +1,4 @@
-"""Requests of logins that lead over several hosts: real hosts, a real Redis, sessions of both."""
+"""Requests of logins that lead over several hosts, with real hosts, a real Redis and sessions."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
 
 
 def ask(rig: Rig, visit: Visit, url: str, **more: Any) -> gevent.Greenlet[..., Any]:
-    """A POST to ``url`` by ``visit``, under way."""
+    """Start a POST to ``url`` by ``visit``."""
     asked = rig.errands(rig.mine, **more)
     body = b"password=sesame"
     return gevent.spawn(asked.send, visit, "POST", url, {"x-csrf": "7"}, body)
@@ -160,7 +160,7 @@ def test_own_host_is_asked_at_once(rig: Rig) -> None:
 
 
 def test_whole_login_over_two_hosts(rig: Rig) -> None:
-    """The form is elsewhere, and sends one back: each host sees its own requests alone."""
+    """Another host has the form and sends the login back; each host sees only its own requests."""
     with RawServer({"/back?t=1": answer(b"welcome", Set_Cookie="in=1")}) as home:
         back = answer(b"", "302 Found", Location=home.url("/back?t=1"))
         with other_host({"/form": answer(b"<form>", Set_Cookie="csrf=1"), "/go": back}) as away:
@@ -193,7 +193,7 @@ def test_two_hosts_that_need_each_other_do_not_wait_for_ever(rig: Rig) -> None:
     with RawServer(answer(b"one")) as one, other_host(answer(b"two")) as two:
         visits = [rig.visit(one), rig.visit(two)]
         jobs = [ask(rig, visits[0], two.url("/")), ask(rig, visits[1], one.url("/"))]
-        # the first that is through goes on with its session, which looks before each task
+        # the first one to finish goes on with its session, which looks before each task
         first = gevent.wait(jobs, timeout=5, count=1)[0]
         rig.errands(rig.mine).serve(visits[jobs.index(first)])
         gevent.joinall(jobs, timeout=5)
@@ -236,14 +236,14 @@ def test_errand_is_withdrawn_when_its_asker_must_leave(rig: Rig) -> None:
 
 
 def test_asker_that_must_leave_takes_the_answer_to_what_was_sent(rig: Rig) -> None:
-    """It may hold a refresh token in the place of the one that was sent."""
+    """The answer may hold a refresh token that replaces the one that was sent."""
     with RawServer(answer()) as home, other_host(answer(b"late")) as away:
         stopping = Event()
         job = ask(rig, rig.visit(home, stopping), away.url("/"))
         slow = rig.visit(away, delay=1.0)
         assert isinstance(slow.get(away.url("/first"), {}, 1000), Fetched)
         serving = gevent.spawn(lambda: until(lambda: rig.errands(rig.theirs).serve(slow) == 1))
-        gevent.sleep(0.4)  # taken, and waiting for the host's pace
+        gevent.sleep(0.4)  # taken; it waits for the host's pace
         stopping.set()
         assert job.get(timeout=5).body == b"late"
         serving.get(timeout=5)
@@ -322,7 +322,7 @@ def test_workers_with_different_keys_say_what_to_do(rig: Rig) -> None:
 
 
 def test_request_for_one_host_is_not_sent_by_another(rig: Rig, redis_server: RedisServer) -> None:
-    """Whoever can write to Redis cannot have a login sent elsewhere."""
+    """Somebody who can write to Redis cannot send a login elsewhere."""
     with RawServer(answer()) as home, other_host(answer()) as away:
         job = ask(rig, rig.visit(home), away.url("/"))
         until(lambda: redis_server.client.keys("gc:{*}:eq:*"))
@@ -366,7 +366,7 @@ def test_connections_to_redis_that_break_while_asking_cost_nothing(
 def test_a_login_to_a_host_whose_redis_is_away_is_made_again_later(
     rig: Rig, redis_server: RedisServer
 ) -> None:
-    """The asker's own node is another one, so its lease goes on."""
+    """The asker is on another node, so its lease goes on."""
     with RawServer(answer()) as home, other_host(answer()) as away:
         redis_server.kill()
         visit = rig.visit(home)

@@ -1,4 +1,4 @@
-"""When a login is made and by whom, on a vault of dictionaries and a site that counts."""
+"""When the keeper logs in and for whom, on a vault of dictionaries and a site that counts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Claim:
 
 
 class Vault:
-    """Like ``greencrawl.worker.auth.state.vault.Vault``, for one name."""
+    """One name's vault, like ``greencrawl.worker.auth.state.vault.Vault``."""
 
     def __init__(self) -> None:
         self.kept: Grant | None = None
@@ -110,8 +110,11 @@ class Secrets:
 
 
 class Site:
-    """A site with one login; ``token`` is the one it accepts. What it answers to a page is ``in``
-    or the login page, by the token sent."""
+    """A site with one login; it accepts ``token``.
+
+    It answers a page with ``in`` if it accepts the token that was sent, otherwise with the login
+    page.
+    """
 
     def __init__(self) -> None:
         self.token = "none"
@@ -371,7 +374,7 @@ def test_a_page_that_asks_for_a_login_all_the_same_fails_alone(world: World) -> 
 def test_many_in_a_row_are_believed_whatever_was_in_vain(world: World) -> None:
     keeper = world.keeper()
     world.site.closed = {f"{PAGE}0"}
-    for _ in range(8):  # the wait for a single page is long by now
+    for _ in range(8):  # by now it waits long for a single page
         get(keeper, world.visit(), f"{PAGE}0", {})
         world.now += account.PATIENCE_MOST_SECONDS
     get(keeper, world.visit(), f"{PAGE}0", {})
@@ -428,7 +431,7 @@ def test_missing_secrets_are_this_hosts_own_matter(world: World) -> None:
 
 
 class PlainKind(TokenKind):
-    """One that the secrets alone prove."""
+    """A kind that needs only the secrets."""
 
     logs_in = False
 
@@ -460,7 +463,7 @@ def test_a_page_that_does_not_accept_what_others_did_is_answered_as_it_is(world:
 
 
 class AwayKind(TokenKind):
-    """Its login asks ``url``, and fails as that does."""
+    """Its login asks ``url``, and fails if that fails."""
 
     url = "http://shop.test/login"
 
@@ -603,7 +606,7 @@ def test_a_grant_is_renewed_before_it_expires_and_from_the_old_one(world: World)
     keeper = world.keeper()
     get(keeper, world.visit(), PAGE, {})
     assert world.vault.kept is not None
-    world.vault.kept.made_ms -= 950_000  # of its 1000 s a twentieth is left
+    world.vault.kept.made_ms -= 950_000  # a twentieth of its 1000 s is left
     world.vault.kept.expires_ms -= 950_000
     get(keeper, world.visit(), PAGE, {})
     assert world.site.logins == ["ann None", "ann 1"]
@@ -698,7 +701,7 @@ def test_an_outage_in_which_a_visit_ended_counts_for_nothing_later(
         visit.held.ended = "its lease is over"
     with within(5), pytest.raises(VisitOver):
         waiting.get()
-    world.now += AWAY_REST_SECONDS  # the same outage: no patience anew
+    world.now += AWAY_REST_SECONDS  # the same outage: its patience does not start again
     with within(5), pytest.raises(VisitOver):
         get(keeper, world.visit(), PAGE, {})
     world.now += 3600

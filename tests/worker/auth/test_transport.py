@@ -1,4 +1,4 @@
-"""A login's requests: made by ``requests``, sent by our own downloads, to a real server."""
+"""A login's requests: ``requests`` makes them, our own downloads send them to a real server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Sent = tuple[str, str, dict[str, str], bytes]
 
 
 class Way:
-    """A visit's way of sending, which remembers what was sent; ``delay`` seconds between two."""
+    """A visit's way to send; it remembers what it sent and waits ``delay`` seconds between two."""
 
     def __init__(self, downloader: Downloader, delay: float = 0.0) -> None:
         session = Session(
@@ -61,7 +61,7 @@ def way(downloader: Downloader) -> Way:
 
 
 def fields(head: str) -> dict[str, str]:
-    """The header fields of a request, names lowered; one that came twice fails."""
+    """Return a request's header fields with lowered names; fail if one came twice."""
     found: dict[str, str] = {}
     for line in head.split("\r\n")[1:-2]:
         name, _, value = line.partition(": ")
@@ -184,7 +184,7 @@ def test_body_is_not_taken_along_to_another_origin(way: Way) -> None:
             with pytest.raises(LoginRefused, match=rf"sent on to {thief.url('')}, which"):
                 session_over(way, HEADERS).post(server.url("/"), data={"password": "sesame"})
             assert thief.requests == []
-            # without a body there is nothing to take along
+            # it has no body that it could take along
             assert session_over(way, HEADERS).get(server.url("/")).text == "thanks"
         with RawServer({"/": answer(b"", "308 P", Location="/b"), "/b": answer(b"in")}) as server:
             found = session_over(way, HEADERS).post(server.url("/"), data={"password": "sesame"})

@@ -1,4 +1,4 @@
-"""What was admitted of late, and which of several admissions of a URL counts."""
+"""Recent admissions, and which of several admissions of a URL counts."""
 
 from __future__ import annotations
 

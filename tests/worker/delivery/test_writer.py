@@ -1,4 +1,4 @@
-"""Outbox, sessions and writer: nothing finished before it is stored, nothing dropped."""
+"""Outbox, sessions and writer: they finish nothing before it is stored, and drop nothing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def page(url: str, *links: str, body: bytes = b"", crawl: int = 1) -> StoredPage
 
 @dataclass
 class World:
-    """Store, frontier and broker at once, with one log of what they were asked in which order."""
+    """Store, frontier and broker in one, with one log of all calls in order."""
 
     log: list[Any] = field(default_factory=list)
     away: dict[str, int] = field(default_factory=dict)
@@ -77,17 +77,17 @@ class World:
     statuses: ItemStatus = "ok"
     clock: int = 0
     clock_then: int = 0
-    """What the clock is when a debt is noted, if not what it was at the last commit."""
+    """The clock when a debt is noted, if it is not that of the last commit."""
     epoch: int = 1
     ticks: list[int] = field(default_factory=list)
     known_away: set[str] = field(default_factory=set)
-    """Nodes that do not answer, as the frontier knows; all links belong there too."""
+    """Nodes that do not answer, as the frontier knows; all links belong to them, too."""
     missing: dict[str, int] = field(default_factory=dict)
-    """Node → admissions that it still takes no part in, though it answers."""
+    """Node → number of admissions in which it still does not take part, though it answers."""
     owed: list[set[str]] = field(default_factory=list)
-    """By each commit."""
+    """The URLs owed by each commit."""
     surplus: set[str] = field(default_factory=set)
-    """URLs of pages that are beyond the crawl's limit, or that are parked by a released shape."""
+    """URLs of pages beyond the crawl's limit, or parked ones whose shape is released."""
 
     def _meet(self, part: str) -> None:
         if self.away.get(part, 0) > 0:
@@ -218,7 +218,7 @@ def test_what_the_store_retires_is_forgotten(rig: Rig) -> None:
 
 
 def rig_final(results: Results, held: Held) -> Final:
-    """The row of a parked URL."""
+    """Return the row of a parked URL."""
     (final,) = results.parked(held, 1, Task(1, "http://h/p", 3, 2), "s" * 400, "d" * 400).finals
     assert (final.state, final.kind, final.depth, final.level) == ("parked", "trap", 3, 2)
     assert (final.shape, final.detail) == ("s" * 300, "d" * 300)
@@ -238,7 +238,7 @@ def test_a_page_beyond_the_limit_is_left_out_when_the_others_are_committed_again
 
 @pytest.mark.parametrize("how", ["over", "lost", "held"])
 def test_links_of_who_is_late_are_owed_in_the_commit(rig: Rig, how: str) -> None:
-    """Should it die before it admits them: others have done its task, and end the crawl."""
+    """The process may die before it admits them; others have done its task and end the crawl."""
     if how == "over":
         rig.held.deadline = monotonic()
     elif how == "lost":
@@ -254,7 +254,7 @@ def test_links_of_who_is_late_are_owed_in_the_commit(rig: Rig, how: str) -> None
 def test_what_is_owed_is_judged_when_the_commit_succeeds_not_when_it_is_tried_first(
     rig: Rig, what: str
 ) -> None:
-    """While SQL is away a lease ends and others do the task, or a node goes or comes back."""
+    """While SQL is away, a lease ends and others do the task, or a node goes or comes back."""
     rig.world.away = {"store": 10**6}
     rig.world.known_away = {"b"} if what == "back" else set()
     rig.put(1, page("http://h/p", "http://h/a"))
@@ -294,7 +294,8 @@ def test_a_node_that_is_found_away_is_owed_the_links_before_the_task_is_finished
 
 @pytest.mark.parametrize("passed", [MARGIN, MARGIN + 1])
 def test_what_is_owed_long_after_it_was_stored_is_stored_again(rig: Rig, passed: int) -> None:
-    """The node's tick may be so far by then: a copy of it from before would never be given it."""
+    """By then the node's tick may be so high that a copy of the node would never be given these
+    links."""
     rig.world.missing = {"b": 4}
     rig.world.clock_then = 1 + passed
     rig.put(1, page("http://h/p", "http://h/a"))
@@ -443,7 +444,7 @@ def test_writer_that_is_full_holds_up_who_fetches() -> None:
 
 @dataclass
 class Resting:
-    """A rig whose clock we turn, with a result of a host that rests for hours."""
+    """A rig with a clock that the test turns, and a result of a host that rests for hours."""
 
     now: float = 0.0
     rig: Rig = field(init=False)
@@ -589,7 +590,7 @@ def test_items_wait_while_the_token_is_wrong() -> None:
 
 
 class Nodes:
-    """Answers for items, of which those in ``away`` are at a node that does not."""
+    """Answers for items; those in ``away`` are at a node that does not answer."""
 
     def __init__(self, *away: int) -> None:
         self.away = set(away)
@@ -686,7 +687,7 @@ def test_what_crawls_brought_goes_with_them_and_has_a_bound() -> None:
 
 
 def test_links_are_sent_again_once_a_node_was_opened_anew(rig: Rig) -> None:
-    """It may have forgotten them, and the store that refills it may have lost their rows."""
+    """The node may have forgotten them, and the store that refills it may have lost their rows."""
     rig.put(1, page("http://h/a", "http://h/x"))
     rig.drain()
     rig.put(2, page("http://h/b", "http://h/x"))

@@ -90,7 +90,7 @@ class Rig:
         )  # fmt: skip
 
     def feed(self, tasks: range, greenlets: int = 8) -> list[gevent.Greenlet[..., None]]:
-        """Greenlets that put these tasks, as those that fetch do."""
+        """Start greenlets that put these tasks, as fetching greenlets do."""
 
         def put(some: range) -> None:
             for task in some:
@@ -110,7 +110,7 @@ class Rig:
 
 
 def rows_of(server: MariaDb, store_url: str) -> set[int]:
-    """Fingerprints that another connection finds committed."""
+    """Return the fingerprints that another connection finds committed."""
     other = open_store(store_url)
     try:
         crawl = other.crawl("test").id
@@ -215,7 +215,7 @@ def test_an_older_result_that_was_held_up_does_not_overwrite_a_newer_one(
     rig = Rig(near)
     with TcpProxy(("127.0.0.1", mariadb.port)) as proxy:
         slow = open_store(mariadb.url.replace(f":{mariadb.port}/", f":{proxy.port}/"))
-        slow.frontier()  # a connection is there
+        slow.frontier()  # it opens a connection
         proxy.hold()
         old, new = rig.page(7, at=1), rig.page(7, at=2)
         late = gevent.spawn(slow.commit, Commit([old]))
@@ -260,7 +260,7 @@ def test_a_crawl_fetches_no_more_than_it_can_hold_while_the_store_stands_still(
 
             wait_until(quiet, 25, "no more is fetched")
             more = len(server.hits) - before
-            # Text is kept beside the body: a page counts twice. Each slot may hold one more.
+            # The text is kept beside the body, so a page counts twice; each slot may hold one more.
             assert more <= 1.2 * BACKLOG_BYTES / page_bytes + 2 * slots
             (child,) = system.children()
             held = psutil.Process(child.pid).memory_info().rss

@@ -1,4 +1,4 @@
-"""Which pages are folded into the one that they name as canonical, and which never are."""
+"""Which pages are folded into their canonical page, and which never are."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def body(text: str = WORDS, canonical: str = "/", more: str = "") -> str:
 
 
 def named(url: str, redirects: int = 1) -> Admission:
-    """What is admitted for a canonical URL of a page at depth 3."""
+    """Return the admission for the canonical URL of a page at depth 3."""
     return Admission(url, 3, 3, redirects, TaskKind.CANONICAL)
 
 
 def keep(world: World, url: str = "http://h/", **more: Any) -> StoredPage:
-    """A page that is in the store."""
+    """Put a page into the store."""
     number = world.stores.fingerprint(url)
     page = StoredPage(
         crawl=1, fingerprint=number, url=url, **{"status": 200, "text": WORDS, **more}

@@ -1,4 +1,4 @@
-"""What pages say about their use, in the pipeline: what is kept of them, and what is followed."""
+"""Directives of pages in the pipeline: what it keeps of them, and what it follows."""
 
 from __future__ import annotations
 

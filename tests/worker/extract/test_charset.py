@@ -1,4 +1,4 @@
-"""Which encoding a page is read in, declared or not, and that wrong bytes lose nothing else."""
+"""The encoding of a page, declared or not; wrong bytes lose nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pages write for robots: separators, agents, dates, TDMRep; and what hostile ones cost."""
+"""Directives for robots: separators, agents, dates and TDMRep, and the cost of hostile ones."""
 
 from __future__ import annotations
 

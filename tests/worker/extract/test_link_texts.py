@@ -1,4 +1,4 @@
-"""Short texts of links, as the part in C reads them and as Python does."""
+"""Short texts of links; the C part and Python read the same ones."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SILENT = ["/7", "/9", "/23", "/17"]
 
 
 def said(found: LinkTexts) -> tuple[dict[str, str], list[str], list[str]]:
-    """Words by URL, URLs with other texts, and those without any."""
+    """Return words by URL, URLs with other texts, and URLs without a text."""
     paths = [url.removeprefix(URL[:17]) for url in found.urls]
     kinds = list(zip(paths, found.kinds, strict=True))
     words = {paths[place]: text for place, text in found.words.items()}
@@ -166,7 +166,7 @@ PAGE = """{}<a href=/a/1>One</a><a href=/a/2>删除</a><a href=/a/3>Three</a>
 
 @pytest.mark.parametrize("base", ["", "<base href=/list/>"])
 def test_a_page_is_read_alike_with_and_without_the_part_in_c(base: str) -> None:
-    """With a base the page is Python's."""
+    """Python reads a page with a base."""
     context = crawl(auth=CLUB)
     found = reading(context, PAGE.format(base))
     assert [link.url for link in found.links] == [f"https://h.example/a/{n}" for n in (1, 2, 3)]
@@ -193,7 +193,7 @@ def test_links_of_a_document_in_a_page_are_skipped_by_what_they_say(base: str) -
 
 
 def test_neighbours_in_the_page_tell_of_titles_in_its_documents() -> None:
-    """As those of the same document do."""
+    """Links of the page itself tell as much as links of the same document."""
     titles = "".join(f"<a href=/t/{number}>Title</a>" for number in range(4))
     body = f'{titles}<iframe srcdoc="<a href=/t/9>Delete</a>"></iframe>'
     assert reading(crawl(auth=CLUB), body).skipped == {}

@@ -1,4 +1,4 @@
-"""Which links a page has, in which order, with which text."""
+"""A page's links, their order and their texts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_links_are_followed_in_document_order() -> None:
 
 
 def test_long_base_before_many_links_does_not_multiply_without_bound() -> None:
-    """Half a megabyte that would be 240 MB of URLs."""
+    """Half a megabyte would become 240 MB of URLs."""
     base = "https://example.org/" + "a" * 8000 + "/"
     found = urls(f"<base href={base}>" + "".join(f"<a href={i}>" for i in range(30_000)))
     assert 3900 < len(found) < 4200
@@ -33,7 +33,7 @@ def test_long_base_before_many_links_does_not_multiply_without_bound() -> None:
 
 
 def test_that_bound_holds_where_links_are_not_made() -> None:
-    """Few references are not counted; so many have to be."""
+    """A few references are not counted; this many have to be."""
     context = context_of(
         Crawl(id=1, name="t", state="active", options=CrawlOptions(), roots=("example.org",))
     )

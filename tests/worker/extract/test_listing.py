@@ -1,4 +1,4 @@
-"""JSON sources: which pages are a list's, what they name, and what hostile ones may not do."""
+"""JSON sources: which pages belong to a list, which URLs they name, and bounds on hostile ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extraction: title, text, language, directives, and bodies that are no pages."""
+"""Extraction: title, text, language and directives, and bodies that are not pages."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ def test_only_a_tag_can_be_a_bomb(before: bytes, after: bytes, bomb: bool) -> No
         (b"<p", b" a%d='>'", b">", True),
         (b"<p", b' a%d = "<p>"', b">", True),
         (b"<p", b"/a%d='>'", b"/>", True),
-        (b'<p x=y"', b" a%d='>'", b' z=">', True),  # a quote within a value that has none
+        (b'<p x=y"', b" a%d='>'", b' z=">', True),  # a quote within an unquoted value
         (b'<p "', b" a%d='>'", b' z=">', True),
         (b"<p>", b"<i a%d='>'>", b"</p>", False),
         (b"<p title='", b' a%d=">"', b"'>", False),
@@ -397,7 +397,7 @@ def test_flattened_page_keeps_inline_words_together() -> None:
 
 @pytest.mark.parametrize("tag", ["main", "article", "section", "header", "nav", "x-page"])
 def test_text_is_read_where_the_parser_takes_it_for_the_heads(tag: str) -> None:
-    """Neither head nor body has to be written, and libxml2 knows no element of HTML 5."""
+    """Pages may leave out head and body, and libxml2 knows no element of HTML 5."""
     for head in ("<title>x</title>", "<meta charset=utf-8><title>x</title>"):
         body = f"<!doctype html>{head}<{tag}><p>one</p></{tag}><p>two".encode()
         page = extract(body, "http://h/", "text/html")

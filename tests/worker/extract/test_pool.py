@@ -1,4 +1,4 @@
-"""The pool that pages' trees are taken from. One for a process, so each test has its own."""
+"""The memory pool for the trees of pages; a process has one, so each test starts its own."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ print(faults() < 200)
 
 
 def test_trees_of_others_are_not_touched(compiled_at: Path) -> None:
-    """lxml.objectify has a libxml2 of its own, which knows nothing of the pool."""
+    """lxml.objectify has a libxml2 of its own, which does not know the pool."""
     program = """
 from lxml import html, objectify
 for _ in range(50):
@@ -210,7 +210,8 @@ hub = {"seconds": 0.1, "brief": True}
 
 
 def test_a_parse_that_takes_too_long_is_ended_and_the_next_page_is_read(compiled_at: Path) -> None:
-    """A second of CPU for 290 KB: a tag of 40,000 attributes, some with a ">" in the value."""
+    """The page takes a second of CPU for 290 KB: a tag of 40,000 attributes, some with ">" in
+    them."""
     program = """
 told, took = seconds(hidden + b">", **hub)
 assert told == "after 0.1", told
@@ -239,7 +240,7 @@ assert took < 0.5, took
 def test_a_tree_larger_than_the_pool_is_ended_where_others_would_have_to_wait(
     compiled_at: Path,
 ) -> None:
-    """Ten megabytes of links would be some 400 MB of tree, in a tenth of a second."""
+    """Ten megabytes of links would become about 400 MB of tree in a tenth of a second."""
     program = """
 import resource
 body = b"".join(b'<a href="/%x">x</a> ' % n for n in range(400_000))

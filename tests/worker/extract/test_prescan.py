@@ -1,4 +1,4 @@
-"""What a document declares of its encoding, as the HTML standard has it found."""
+"""The encoding that a document declares, found as the HTML standard says."""
 
 from __future__ import annotations
 
@@ -196,6 +196,6 @@ def test_each_type_declares_in_its_own_way(content_type: str | None, name: str) 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join))
 def test_what_is_remembered_of_a_beginning_is_what_the_whole_declares(head: bytes) -> None:
-    head = b"x" + head  # or an XML declaration might stand there
+    head = b"x" + head  # otherwise it may begin with an XML declaration
     assert prescan(head) == prescan(b"x" * 256 + head), "so far behind nothing is remembered"
     assert prescan(head) == prescan(head), "and now it is"

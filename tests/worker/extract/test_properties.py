@@ -1,4 +1,4 @@
-"""Whatever the bytes, extraction returns a well-formed page."""
+"""Extraction returns a well-formed page from any bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part in C: it says what the style sheet and Python say, and nobody needs it."""
+"""The C part: it agrees with the style sheet and with Python, and nothing depends on it."""
 
 from __future__ import annotations
 
@@ -105,13 +105,13 @@ AGENT = "agent"
 def read_twice(
     compiled: ModuleType, monkeypatch: pytest.MonkeyPatch, body: bytes, encoding: str = "utf-8"
 ) -> tuple[object, ...]:
-    """What :func:`outline` makes of a page, in C and in Python; the same, or it fails."""
+    """Return what :func:`outline` makes of a page; fail if C and Python differ."""
 
     def read(module: ModuleType | None) -> tuple[object, ...]:
         monkeypatch.setattr(links, "compiled", module)
         monkeypatch.setattr(text, "compiled", module)
         page, found = outline(body, URL, f"text/html; charset={encoding}", agent=AGENT)
-        page.samples = b""  # Python alone takes others, where they are needed
+        page.samples = b""  # Python alone takes other samples, where they are needed
         return page, found._replace(rels=[rel or None for rel in found.rels])
 
     found = read(compiled)

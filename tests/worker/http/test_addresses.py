@@ -1,4 +1,4 @@
-"""Judging addresses."""
+"""Rules for addresses."""
 
 from __future__ import annotations
 

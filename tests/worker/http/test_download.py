@@ -402,7 +402,7 @@ def test_time_in_which_the_process_stood_still_is_not_the_peers(size: int) -> No
 
     def frozen(seconds: float) -> None:
         gevent.sleep(0.1)
-        plain_sleep(seconds)  # of the whole process
+        plain_sleep(seconds)  # it freezes the whole process
 
     with RawServer(behaviours) as server:
         gevent.spawn(frozen, 1.0)
@@ -580,7 +580,7 @@ def test_refused_connection_is_told_with_its_address(downloader: Downloader) -> 
 
 @contextmanager
 def deaf(host: str, port: int = 0) -> Iterator[int]:
-    """A port where the queue of connections waiting to be accepted is full."""
+    """Serve a port whose queue of waiting connections is full."""
     with socket.socket() as listener:
         listener.bind((host, port))
         listener.listen(0)

@@ -1,4 +1,4 @@
-"""The downloader against broken and hostile peers: every failure as a value, under every cap."""
+"""The downloader against broken and hostile peers: it returns every failure and keeps every cap."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FIELDS = b"".join(b"X-%d: y\r\n" % number for number in range(201))
 
 @pytest.fixture
 def downloader() -> Iterator[Downloader]:
-    """What ends does so by itself, also on a busy machine."""
+    """Give it plenty of time: each fetch ends by itself, also on a busy machine."""
     made = Downloader(LOOPBACK, request_seconds=30)
     yield made
     made.close()
@@ -58,7 +58,7 @@ def hasty() -> Iterator[Downloader]:
 
 
 def fetch(downloader: Downloader, behaviour: Behaviour, cap: int = CAP) -> Fetched | Failure:
-    """One fetch; asserts that exactly one request arrived and no connection was kept."""
+    """Fetch once; check that exactly one request arrived and no connection was kept."""
     with RawServer(behaviour) as server:
         found = downloader.fetch(server.url(), {}, max_body_bytes=cap, deadline=monotonic() + 60)
         assert len(server.requests) == 1
@@ -75,7 +75,7 @@ def failure(downloader: Downloader, behaviour: Behaviour) -> Failure:
 
 
 def drip_then_stall(data: bytes, interval: float) -> Behaviour:
-    """Sends until the client's time is nearly over: one more full time-out would be too long."""
+    """Send until the client's time is nearly over: one more full time-out would be too long."""
 
     def behave(sock: socket.socket) -> None:
         drip(data, interval)(sock)
@@ -213,7 +213,7 @@ def test_body_without_end_is_cut_exactly_at_the_cap(
     assert isinstance(found, Fetched)
     assert found.body == b"z" * CAP
     assert found.truncated
-    assert found.wire_bytes < CAP + 64 * 1024  # and no more was downloaded than one read beyond
+    assert found.wire_bytes < CAP + 64 * 1024  # it downloaded at most one read more
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_answer_that_never_grows_is_cut_too(
         assert found.truncated
         assert found.body == b""
     else:
-        # cut by its size and not by its time, which is another kind
+        # it was cut by its size; a cut by time is another kind
         assert found.kind in (FailureKind.DECODE, FailureKind.PROTOCOL)
 
 
@@ -270,8 +270,10 @@ def test_fast_endless_peer_does_not_keep_other_greenlets_from_running() -> None:
             ticks.append(time.monotonic())
             gevent.sleep(0.005)
 
-    # A process of its own: a peer in this one could only send while the hasty waits. Chunks of
-    # eight bytes are read more slowly than they are sent, so that there always are more.
+    # The peer is a process of its own: one in this process could only send while the hasty one
+    # waits.
+
+    # Chunks of eight bytes are read more slowly than they are sent, so there are always more.
     with subprocess.Popen([sys.executable, "-c", FAST_PEER], stdout=subprocess.PIPE) as peer:
         assert peer.stdout is not None
         url = f"http://127.0.0.1:{int(peer.stdout.readline())}/"
@@ -413,7 +415,7 @@ def test_a_connection_that_was_closed_while_it_waited_at_the_gate_is_not_used() 
             hang_up.wait()
 
     class Gate:
-        """Lets everybody through; who comes for a second request waits until the peer is gone."""
+        """Let every first request through; a second one waits until the peer is gone."""
 
         def __init__(self) -> None:
             self.under_way = 0

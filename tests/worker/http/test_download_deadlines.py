@@ -1,4 +1,4 @@
-"""Time as a budget: no peer gets more of it by doing a little at a time."""
+"""Time is a budget: a peer gets no more of it if it does a little at a time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def downloader(ca: Path) -> Iterator[Downloader]:
 
 
 def failure(downloader: Downloader, url: str, body: bytes = b"") -> tuple[Failure, float]:
-    """What it failed by, and after how many seconds."""
+    """Return the failure, and the seconds until it came."""
     began = monotonic()
     found = downloader.fetch(
         url, {}, max_body_bytes=10**6, deadline=began + 60, method="POST", body=body
@@ -59,7 +59,7 @@ def failure(downloader: Downloader, url: str, body: bytes = b"") -> tuple[Failur
 
 
 def shake_hands_slowly(serving: ssl.SSLContext, interval: float) -> StreamServer:
-    """A server of TLS at 127.0.0.1 and 127.0.0.2 that sends its part a byte at a time."""
+    """Make a TLS server at 127.0.0.1 and 127.0.0.2 that sends its part byte by byte."""
 
     def serve(sock: socket.socket, _peer: object) -> None:
         came, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -71,7 +71,7 @@ def shake_hands_slowly(serving: ssl.SSLContext, interval: float) -> StreamServer
                     tls.do_handshake()
                 drip(to_send.read(), interval)(sock)
         except OSError:
-            pass  # the client gave up: that is what this is for
+            pass  # the client gave up, as the test wants
         finally:
             sock.close()
 
@@ -150,7 +150,7 @@ def test_peer_that_does_not_answer_the_end_of_tls_is_not_waited_for(
 
 
 def rated(behaviour: Behaviour, size: int = 10**6) -> tuple[Fetched | Failure, float]:
-    """A fetch that wants 1,000 bytes a second after 0.3 s, and how long it took."""
+    """Fetch with a least rate of 1,000 bytes a second after 0.3 s; also return how long it took."""
     downloader = Downloader(LOOPBACK, 5, least_rate=1000, rate_seconds=0.3)
     began = monotonic()
     with RawServer(behaviour) as server:
@@ -208,7 +208,7 @@ def test_body_that_came_fast_may_rest_for_as_long_as_it_gained() -> None:
 
 
 def test_answers_that_are_mostly_framing_take_a_tenth_of_a_core() -> None:
-    """Chunks of eight bytes, each a call of the parser's: some ten times the CPU of other bytes."""
+    """Each chunk of eight bytes is a call of the parser: about ten times the CPU of other bytes."""
     body = b"8\r\n01234567\r\n" * 30_000
     patient = Downloader(LOOPBACK, 30)
     with RawServer(send(CHUNKED + body + b"0\r\n\r\n")) as server:
@@ -231,4 +231,4 @@ def test_chunks_of_next_to_nothing_are_refused() -> None:
     patient.close()
     assert isinstance(found, Failure)
     assert found.kind is FailureKind.PROTOCOL
-    assert "its chunks are next to empty" in found.detail
+    assert "its chunks are almost empty" in found.detail

@@ -1,4 +1,4 @@
-"""The downloader over TLS: names are checked against certificates, whatever the address."""
+"""The downloader over TLS: it checks names against certificates, whatever the address."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a self-signed certificate for site.example, and its key."""
+    """Make a folder with a self-signed certificate for site.example, and its key."""
     folder = tmp_path_factory.mktemp("tls")
     command = f"""openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2
         -subj /CN=site.example -addext subjectAltName=DNS:site.example
@@ -40,7 +40,7 @@ def serving(certificates: Path) -> ssl.SSLContext:
 
 @pytest.fixture
 def trusting(certificates: Path) -> Iterator[Downloader]:
-    """A downloader that trusts the certificate, and resolves every name to 127.0.0.1."""
+    """Make a downloader that trusts the certificate and resolves every name to 127.0.0.1."""
     context = ssl.create_default_context(cafile=str(certificates / "cert.pem"))
     made = Downloader(
         LOOPBACK, 60, connect_seconds=5, resolver=lambda name: ["127.0.0.1"], tls=context
@@ -166,7 +166,7 @@ def test_handshake_that_stalls_is_a_connect_timeout() -> None:
     downloader = Downloader(LOOPBACK, 5, connect_seconds=0.2)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        listener.listen(1)  # accepted by the kernel, answered by nobody
+        listener.listen(1)  # the kernel accepts, nobody answers
         found = fetch(downloader, f"https://127.0.0.1:{listener.getsockname()[1]}/")
     downloader.close()
     assert isinstance(found, Failure)

@@ -1,4 +1,4 @@
-"""Bodies that are being received count: who sits on them neither fills nor stops the process."""
+"""Bodies count while they are received: slow peers neither fill nor stop the process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GOOD = answer(b"g" * 5000)
 
 
 class Watched(InHand):
-    """Notes what was in hand at most."""
+    """It notes the largest amount in hand."""
 
     peak = 0
 
@@ -55,7 +55,7 @@ def fetch(downloader: Downloader, url: str) -> Fetched | Failure | Crowded:
 
 
 def sit_on(size: int) -> Behaviour:
-    """All of a body but for its last bytes, and then nothing."""
+    """Send all of a body except its last bytes, then nothing."""
     head = OK + b"Content-Length: %d\r\n\r\n" % size
     return send_then_stall(head + bytes(size - 100), 30)
 
@@ -72,7 +72,7 @@ def test_peers_that_sit_on_their_bodies_are_ended_and_small_pages_go_on(
         assert monotonic() - began < 0.5
         gevent.wait(bad, timeout=9, count=4)
         ended = [one.value for one in bad if one.ready()]
-        gevent.killall(bad)  # nobody ends the last of them, for whom none has to wait
+        gevent.killall(bad)  # nobody ends the last ones, because nobody has to wait for them
     assert len(ended) >= 4
     for found in ended:
         assert isinstance(found, Failure)
@@ -141,7 +141,7 @@ def test_bombs_count_in_their_decoded_size(downloader: Downloader, in_hand: Watc
         found = fetch(downloader, url)
         assert isinstance(found, Fetched), found
         in_hand.add(len(found.body))
-        gevent.sleep(0.1)  # it waits to be read
+        gevent.sleep(0.1)  # it waits for its reader
         in_hand.add(-len(found.body))
         return len(found.body)
 

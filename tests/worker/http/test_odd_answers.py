@@ -1,4 +1,4 @@
-"""Answers that depart from the standard: what browsers read is read, what is dangerous is not."""
+"""Answers that break the standard: read as browsers do, unless that is dangerous."""
 
 from __future__ import annotations
 

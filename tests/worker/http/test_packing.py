@@ -1,4 +1,4 @@
-"""Large bodies are gzipped while they are decoded: the same bytes, never all of them at once."""
+"""Large bodies are gzipped while they are decoded: the same bytes, never all in memory at once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ENCODED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
 
 
 def whole(found: Decoded) -> Decoded:
-    """What was packed, as it is."""
+    """Unpack a body, if it was packed."""
     if not found.packed:
         return found._replace(cpu=0.0)
     body = gzip.decompress(found.body)
@@ -85,12 +85,12 @@ def test_what_is_broken_or_ends_too_early_is_told_as_ever(coding: str) -> None:
     broken = data[:2000] + bytes(500) + data[2500:]
     for one in (early, broken):
         found, wanted = packed(one, header, 9 * MEGABYTE), decode(one, header, 9 * MEGABYTE)
-        assert wanted.error or one is broken  # not all of them have a sum
+        assert wanted.error or one is broken  # not all encodings have a checksum
         assert found.error.partition(":")[0] == wanted.error.partition(":")[0]
 
 
 def test_of_nothing_that_decodes_there_is_no_body() -> None:
-    named = b"\x1f\x8b\x08\x08" + bytes(6) + b"x" * 5000  # gzip that ends in its file name
+    named = b"\x1f\x8b\x08\x08" + bytes(6) + b"x" * 5000  # the gzip data ends within its file name
     found = packed(named, "gzip", 10**6, complete=False)
     assert (found.body, found.packed) == (decode(named, "gzip", 10**6, complete=False).body, 0)
     assert found.body == b""

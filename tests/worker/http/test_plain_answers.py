@@ -1,4 +1,4 @@
-"""A plain answer, which is read without the parser, is what the parser would have made of it."""
+"""Plain answers are read without the parser; the parser would read them alike."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.effort import examples
 
 
 class Parsed(Answer):
-    """An answer that never is plain."""
+    """An answer that is never plain."""
 
     def _take_plain(self, data: bytes) -> bool:
         return False

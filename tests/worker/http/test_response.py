@@ -41,7 +41,7 @@ ANSWERS = {
 
 
 def told(pieces: Iterable[bytes], *, bodiless: bool = False) -> tuple[object, ...]:
-    """What an answer says of itself once ``pieces`` and then the end have come."""
+    """Return all facts of an answer after ``pieces`` and the end."""
     answer = Answer(bodiless=bodiless)
     for piece in [*(piece for piece in pieces if piece), b""]:
         if not answer.complete:

@@ -1,4 +1,4 @@
-"""Which kernel is for a URL and for an answer, and how rules are matched."""
+"""Which kernel handles a URL and an answer, and how rules match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels of examples/, which docs/kernels.md tells how to write."""
+"""The kernels in examples/; docs/kernels.md explains how to write them."""
 
 from __future__ import annotations
 

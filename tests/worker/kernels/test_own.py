@@ -1,4 +1,4 @@
-"""A user's own kernel, whatever it does, in the pipeline: harmed is its page alone."""
+"""A user's own kernel in the pipeline: whatever it does, it harms only its page."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rules(kind: str, match: str = "http://h/own/*") -> tuple[KernelRule, ...]:
 
 
 class Own(World):
-    """A world in which one kernel is for all below ``http://h/own/``."""
+    """A world in which one kernel handles all URLs below ``http://h/own/``."""
 
     def use(self, kind: str, **options: Any) -> None:
         self.set(kernels=rules(kind), **options)
@@ -217,7 +217,7 @@ def test_reading_names_the_page_in_the_crash_record(
         ("text", "must return Fetched or Failure, not str"),
         ("body", "fetch: "),
         ("status", "a status of 0"),
-        ("header", "header 'x' cannot be sent so"),
+        ("header", "header 'x' cannot be sent like this"),
         ("foreign", "is at another host than h: let it be a link"),
         ("other?get=http://h.evil/", "is at another host than h"),
         ("other?get=http://h:8080/", "is at another host than h"),
@@ -342,7 +342,7 @@ def test_answers_that_it_keeps_are_in_hand_until_it_returns(world: Own) -> None:
     assert held == [0, 0, 5, 405, 805, 0]
     refused = [one for one in Asking.answers if isinstance(one, Failure)]
     assert [one.detail for one in refused] == [
-        "answers of 1,205 bytes are in hand: no more are asked for"
+        "answers of 1,205 bytes are in hand: no more requests are made"
     ] * 2
     assert isinstance(world.outcomes[0], Retry)
     assert world.outcomes[0].kind == "timeout"

@@ -1,4 +1,4 @@
-"""Metrics of a real supervisor, whose processes count and die."""
+"""Metrics of a real supervisor; its processes count and die."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Scraped:
         self._address = f"http://127.0.0.1:{port}/metrics"
 
     def text(self) -> str:
-        """ "" where nobody answers."""
+        """Return the metrics, or "" if nobody answers."""
         try:
             with urllib.request.urlopen(self._address, timeout=10) as answer:
                 return str(answer.read().decode())
@@ -52,7 +52,7 @@ class Scraped:
 
 
 def exporter_of(worker: SupervisorProcess) -> psutil.Process:
-    """It is a fork: its command is the supervisor's."""
+    """Find the exporter; it is a fork, so its command is the supervisor's."""
     assert worker.process
     supervisor = psutil.Process(worker.process.pid)
     (found,) = [one for one in supervisor.children() if one.cmdline() == supervisor.cmdline()]
@@ -86,7 +86,7 @@ def test_counters_go_on_through_deaths_of_processes_and_of_who_serves_them(tmp_p
 
         serving = exporter_of(worker)
         before = scraped.value("pages_total", '{process="1"}')
-        serving.terminate()  # as a service manager may: it goes on until the worker has ended
+        serving.terminate()  # a service manager may do this; it goes on until the worker has ended
         serving.send_signal(signal.SIGINT)
         assert scraped.value("processes") == 2
         assert exporter_of(worker).pid == serving.pid
@@ -109,7 +109,8 @@ def test_who_serves_dies_with_a_supervisor_that_is_killed_and_the_next_begins_an
     port = free_port()
     scraped = Scraped(port)
     for _ in range(2):
-        tallies.create(tallies.file_of(tmp_path / "data" / "worker", "w", 7))  # it had more
+        # An earlier run had more processes.
+        tallies.create(tallies.file_of(tmp_path / "data" / "worker", "w", 7))
         with SupervisorProcess(tmp_path, COUNTS, metrics_bind=f"127.0.0.1:{port}") as worker:
             wait_until(lambda: scraped.value("pages_total", '{process="0"}') > 3, 10, "it counts")
             assert scraped.value("process_starts_total", '{process="0"}') == 1
@@ -142,7 +143,8 @@ for _ in range(2):
 
 
 def test_the_next_supervisor_waits_until_the_address_is_free(tmp_path: Path) -> None:
-    """It would end with wrong settings, and not be started again, did it find the address taken."""
+    """If the address were taken, it would end as with wrong settings, and nobody would restart
+    it."""
     given = {
         "GREENCRAWL_DATA": str(tmp_path),
         "GREENCRAWL_METRICS_BIND": f"127.0.0.1:{free_port()}",

@@ -1,4 +1,4 @@
-"""The little server of metrics: who is served, what, and for how long."""
+"""The small server of metrics: whom it serves, what, and for how long."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Answer = tuple[int, dict[str, str], bytes]
 def served(
     folder: Path, *tokens: str, tls: ssl.SSLContext | None = None, seconds: float = 5.0
 ) -> Iterator[int]:
-    """The port of a server of one worker's metrics."""
+    """Serve one worker's metrics; yield the port."""
     tallies.create(tallies.file_of(folder / "worker", "w", 0))
     collector = WorkerCollector(load({}, worker_id="w", data=str(folder)), folder / "worker")
     listening = socket.create_server(("127.0.0.1", 0))

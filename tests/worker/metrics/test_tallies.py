@@ -1,4 +1,4 @@
-"""Numbers that outlive their process, and what is made of them."""
+"""Tallies outlive their process; the collector makes metrics of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def killed(path: Path) -> None:
-    """A process that counts seven pages, and is killed in the midst of the eighth."""
+    """Fork a process that counts seven pages and is killed during the eighth."""
     pid = os.fork()
     if pid == 0:
         counted = tallies.joined(path)

@@ -1,4 +1,4 @@
-"""Following a broker that answers, is away, or says that options of crawls were changed."""
+"""The follower, while the broker answers, is away, or reports changed options of crawls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HERE = MemberRequest(id="w-0", node="w", kind="worker", incarnation=7)
 
 
 class Broker:
-    """Answers what a test puts in, one after the other; an exception is raised."""
+    """It gives the answers that a test puts in, one after the other; it raises exceptions."""
 
     def __init__(self) -> None:
         self.asked: list[MemberRequest] = []
@@ -75,7 +75,7 @@ class Rig:
         self.life = gevent.spawn(self.follower.run)
 
     def answer(self, answer: MemberReply | Exception) -> MemberRequest:
-        """Answer the call under way; returns the one that follows."""
+        """Answer the open call; return the next one."""
         count = len(self.broker.asked)
         self.broker.answers.put(answer)
         with gevent.Timeout(5):
@@ -121,7 +121,7 @@ def test_what_comes_of_an_order_is_told_soon_and_not_for_long(rig: Rig) -> None:
     rig.process.sessions = 3
     told = [rig.answer(fewer) for _ in range(2)]
     assert [(one.wait, one.facts.sessions) for one in told] == [(0.5, 3), (WAIT_SECONDS, 3)]
-    rig.process.sessions = 5  # some that are slow may be beyond
+    rig.process.sessions = 5  # slow ones may be beyond the limit
     rig.answer(MemberReply(revision=6, options=NodeOptions(greenlets=2), next=7))
     rig.now += SETTLE_SECONDS
     assert rig.answer(MemberReply(revision=6, options=NodeOptions(greenlets=2))).wait > 1

@@ -1,4 +1,4 @@
-"""The file of orders: what is read of it whatever happened to it."""
+"""The file of orders: what a worker reads from it, whatever happened to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rate for a whole worker: turns of all its processes in one row, handed out in order."""
+"""A rate for a whole worker: its processes share one row of turns, handed out in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this process did is taken from the time of answers that came meanwhile; real sockets."""
+"""Work of this process is not counted as waiting time of answers that came meanwhile."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ plain_socket = get_original("socket", "socket")
 
 @contextmanager
 def serving(*pauses: float) -> Iterator[str]:
-    """The URL of a server in a thread, which no busy hub holds up; it sends the answer in pieces,
-    a pause before each."""
+    """Serve an answer in pieces, with a pause before each; yield the URL.
+
+    The server is in a thread, so a busy hub does not hold it up.
+    """
     listener = plain_socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(1)
@@ -62,7 +64,8 @@ def crash_record(tmp_path: Path) -> CrashRecord:
 def fetch_beside(
     crash_record: CrashRecord, url: str, stretches: Sequence[tuple[float, float]]
 ) -> int:
-    """Milliseconds that an answer took, beside pages that take the hub: (after, for) seconds."""
+    """Return the milliseconds that an answer took beside pages that hold the hub: (after, for)
+    seconds."""
 
     def read_pages() -> None:
         for pause, seconds in stretches:

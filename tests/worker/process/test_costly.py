@@ -1,4 +1,5 @@
-"""Hosts whose pages take too much CPU: a real server, downloader, pages, and separate reader."""
+"""Hosts whose pages take too much CPU, with a real server, downloader, pages and separate
+reader."""
 
 from __future__ import annotations
 
@@ -51,12 +52,12 @@ HTML = {"content-type": "text/html"}
 CONTEXT = context_of(Crawl(id=1, name="t", state="active", options=CrawlOptions(), roots=("h",)))
 
 DEAR = b"<b><i><u><p>x" * 40_000
-"""Half a megabyte that some dozens of bytes bring, and that takes some 60 ms."""
+"""Half a megabyte from a few dozen bytes; it takes about 60 ms."""
 CHEAP = b"<title>cheap</title>" + b"<p>word" * 3_000
 
 
 class Worker:
-    """What reads the pages of hosts; hosts are names only, of one server or none."""
+    """It reads the pages of hosts; a host is only a name, of one server or of none."""
 
     def __init__(self, folder: Path) -> None:
         self.alone = Quarantine(60.0)
@@ -71,7 +72,7 @@ class Worker:
         return Visit(Held(session, 1e12), CONTEXT, self.downloader, Event())
 
     def read(self, visit: Visit, body: bytes, address: str = "", wire: int = 100) -> str:
-        """How a page went beyond what it was granted, "" if it did not."""
+        """Return how a page went beyond its grant, or "" if it did not."""
         fetched = Fetched("http://h/", 200, HTML, body, wire_bytes=wire, address=address)
         return self.guarded.read(visit, Task(1, "http://h/"), fetched).costly
 
@@ -79,8 +80,9 @@ class Worker:
 @pytest.fixture
 def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(reading, "BASE_SECONDS", 0.005)  # or each page would have to take so long
-    monkeypatch.setattr(guarded, "stops", lambda: True)  # as where the reader is compiled
+    # Otherwise each page would have to take that long.
+    monkeypatch.setattr(reading, "BASE_SECONDS", 0.005)
+    monkeypatch.setattr(guarded, "stops", lambda: True)  # as if the reader were compiled
     monkeypatch.setattr(costly, "PARKED_SECONDS", 0.05)
     made = Worker(tmp_path)
     yield made
@@ -111,7 +113,7 @@ def test_a_host_pays_for_a_page_beyond_its_grant_and_no_other_does(worker: Worke
 def test_after_some_bad_domains_on_a_machine_its_others_are_read_alone_and_not_charged(
     worker: Worker, addresses: tuple[str, ...]
 ) -> None:
-    """One of them does not suffice: a platform's machine has thousands of honest ones."""
+    """One bad domain is not enough: a platform's machine has thousands of honest ones."""
     *bad, last = addresses
     for n, address in enumerate(bad):
         worker.read(worker.visit(f"good{n}.example"), CHEAP, address=address)
@@ -190,7 +192,7 @@ def test_an_answer_that_may_ask_for_a_login_is_judged_alone_if_it_is_in_doubt(
         fetched = Fetched("http://h/a", 200, HTML, body)
         assert worker.guarded.verdict(visit, Task(1, "http://h/a"), kind, fetched, grant) == verdict
     assert worker.alone.pid is None
-    monkeypatch.setattr(form_page, "HUB_SECONDS", 0.005)  # so that it takes too long anywhere
+    monkeypatch.setattr(form_page, "HUB_SECONDS", 0.005)  # every machine takes longer
     monkeypatch.setattr(form_page, "_alone", False)
     fetched = Fetched("http://h/a", 200, HTML, b"<p>x" * 60_000 + form)
     assert worker.guarded.verdict(visit, Task(1, "http://h/a"), kind, fetched, grant) == "out"
@@ -209,7 +211,7 @@ def test_the_users_own_functions_are_not_the_hosts_fault(
 
 
 def on_page(page: object, fetched: object) -> dict[str, bool]:
-    """A hook that takes its time."""
+    """A slow hook."""
     from time import thread_time
 
     until = thread_time() + 0.2
@@ -219,7 +221,7 @@ def on_page(page: object, fetched: object) -> dict[str, bool]:
 
 
 def test_bombs_that_hit_the_bound_are_charged_whatever_their_type(worker: Worker) -> None:
-    """27 bytes that take 30 ms of CPU, and others that are honest."""
+    """A bomb of 27 bytes takes 30 ms of CPU; others are honest."""
     zeros, page = brotli.compress(bytes(12_000_000)), brotli.compress(CHEAP * 30)
     kinds = {"Content_Encoding": "br", "Content_Type": "image/png"}
     pages = {"/": answer(zeros, **kinds), "/honest": answer(page, **kinds)}
@@ -256,8 +258,10 @@ def test_pages_that_are_cheap_again_are_forgiven() -> None:
 
 
 def test_a_bomb_of_attributes_holds_up_nobody_and_its_page_is_read(worker: Worker) -> None:
-    """Some 100 KB on the wire, 20 s of one tag; here nothing stops the parse, so the look finds it
-    and leaves it to the separate reader."""
+    """About 100 KB on the wire become one tag that takes 20 s of CPU.
+
+    Nothing stops the parse here, so the look finds it and leaves it to the separate reader.
+    """
     names = (b" a%x%s" % (n, b"='>'" if n % 500 == 0 else b"") for n in range(150_000))
     body = b"<title>T</title><p" + b"".join(names) + b">end"
     headers = {"Content-Type": "text/html", "Content-Encoding": "br"}

@@ -1,4 +1,4 @@
-"""The shared page between a worker process and its supervisor."""
+"""The page of memory that a worker process shares with its supervisor."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_moment_of_a_death_is_told_to_the_next_process_alone(path: Path) -> None
 def test_suspect_without_verdict_is_forgotten_at_the_next_start(path: Path) -> None:
     child = CrashRecord(path)
     body = child.parsing(PAGE)
-    body.__enter__()  # never left: the process died with its supervisor
+    body.__enter__()  # it never leaves: the process died with its supervisor
     CrashRecord(path).rearm()
     assert child.suspect() is None
     assert child.verdict() is None
@@ -99,7 +99,7 @@ def test_page_that_is_parsed_for_ever_beats_once_though_the_hub_turns(path: Path
     for _ in range(2):
         before = crash_record.beats
         with crash_record.parsing(PAGE):
-            for _ in range(3):  # a hook that sleeps lets the heartbeat's greenlet run
+            for _ in range(3):  # while a hook sleeps, the heartbeat's greenlet runs
                 crash_record.beat()
         assert crash_record.beats == before + 1
     crash_record.beat()

@@ -1,4 +1,4 @@
-"""Numbers that rise, and whose deaths are known."""
+"""Numbers of incarnations rise, and the deaths of earlier ones are known."""
 
 import json
 import shutil
@@ -52,14 +52,14 @@ def test_an_incarnation_of_an_earlier_version_is_below_all_that_come(path: Path)
 
 
 def test_starts_from_copies_of_one_folder_differ(tmp_path: Path) -> None:
-    """A machine that was cloned; and any two that start in the same second."""
+    """For example, a machine was cloned, or two processes start in the same second."""
     found = set()
     for number in range(5):
         path = tmp_path / f"{number}" / "w-0.incarnation"
         path.parent.mkdir()
-        path.write_text("179535843099999")  # the clock is behind: it was set back
+        path.write_text("179535843099999")  # the clock was set back
         found.add(next_incarnation(path).number)
-    assert len(found) >= 4  # by chance two are the same, once in ten thousand runs
+    assert len(found) >= 4  # two are the same by chance once in ten thousand runs
     assert min(found) > 179535843099999
 
 
@@ -73,7 +73,7 @@ def test_those_that_began_in_the_same_folder_before_are_dead(path: Path) -> None
 
 
 def test_of_those_in_a_copy_of_the_folder_nothing_is_known(path: Path, tmp_path: Path) -> None:
-    """They may be at work where it was copied from."""
+    """They may be at work where the folder was copied from."""
     first = next_incarnation(path, boot="b")
     copy = tmp_path / "copy"
     shutil.copytree(path.parent, copy)
@@ -85,7 +85,7 @@ def test_of_those_in_a_copy_of_the_folder_nothing_is_known(path: Path, tmp_path:
 
 @pytest.mark.parametrize("boot", ["another", ""])
 def test_nothing_is_known_after_another_boot_or_where_none_is_named(path: Path, boot: str) -> None:
-    """A machine that was cloned has the same folder, but boots by itself."""
+    """A cloned machine has the same folder, but its own boot id."""
     next_incarnation(path, boot="one" if boot else "")
     assert next_incarnation(path, boot=boot).dead == ()
 
@@ -102,7 +102,8 @@ sys.stdin.read()
 
 @pytest.fixture
 def start(path: Path) -> Iterator[Callable[[], tuple[list[int], subprocess.Popen[str]]]]:
-    """Starts a process that begins a life there: its number and the dead, and the process."""
+    """Return a function that starts a process in the folder: (its number and the dead, the
+    process)."""
     with ExitStack() as stack:
 
         def started() -> tuple[list[int], subprocess.Popen[str]]:
@@ -123,7 +124,7 @@ def start(path: Path) -> Iterator[Callable[[], tuple[list[int], subprocess.Popen
 def test_who_lives_in_the_folder_is_not_dead_whoever_else_begins_there(
     start: Callable[[], tuple[list[int], subprocess.Popen[str]]],
 ) -> None:
-    """The supervisor's lock was removed by hand, or a child is started by itself."""
+    """The supervisor's lock was removed by hand, or a child was started by itself."""
     (first,), lives = start()
     (second, *dead), another = start()
     assert dead == []

@@ -1,4 +1,4 @@
-"""The process in which suspects are read: a real one, with pages that kill and hang it."""
+"""The process that reads suspects: a real one, with pages that kill it or make it hang."""
 
 from __future__ import annotations
 
@@ -59,14 +59,15 @@ def context(hook: str = "tests.support.deadly_hook") -> CrawlContext:
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Quarantine]:
     monkeypatch.chdir(ROOT)
-    made = Quarantine(60.0)  # what does not hang is read in that, however busy the machine is
+    # A page that does not hang is read in that time, also on a busy machine.
+    made = Quarantine(60.0)
     yield made
     made.close()
 
 
 @contextmanager
 def impatient(alone: Quarantine) -> Iterator[None]:
-    """For what hangs until it is killed."""
+    """Shorten the time until a hanging page is killed."""
     patience, alone._stall_seconds = alone._stall_seconds, 1.0
     yield
     alone._stall_seconds = patience
@@ -119,7 +120,7 @@ def test_page_that_kills_or_hangs_it_is_named_and_the_next_is_read(
 
 @pytest.mark.skipif(compiled is None, reason="nothing stops a parse")
 def test_a_parse_that_no_look_foresees_is_ended_there(alone: Quarantine) -> None:
-    """The comment is over at once, for a parser."""
+    """For a parser the comment ends at once."""
     names = b"".join(b" a%x" % n for n in range(200_000))
     body = b"<!--><p a='>'" + names + b">-->"
     found = alone.read(context(""), Task(1, "http://h/x"), Fetched("http://h/x", 200, HTML, body))
@@ -163,7 +164,7 @@ def test_a_visit_that_is_over_ends_a_kernel_there(alone: Quarantine) -> None:
 
 
 class Requests(TaskVisit):
-    """A visit that answers with what it was asked for."""
+    """A visit that answers each request with the request."""
 
     def __init__(self, over: Exception | None = None) -> None:
         self.asked: list[tuple[str, str, int]] = []
@@ -227,7 +228,7 @@ def test_hook_error_and_unforeseen_error_come_back(alone: Quarantine) -> None:
     given = context("tests.worker.process.test_quarantine")
     with pytest.raises(HookError, match=r"^request: ValueError: no such host$"):
         alone.request_headers(given, page("")[0], {})
-    options = CrawlOptions(exclude=("(",))  # which no check has seen
+    options = CrawlOptions(exclude=("(",))  # no check has seen this
     with pytest.raises(RaisedInQuarantine, match="missing \\)"):
         alone.read(
             replace(given, crawl=Crawl(id=2, name="t", state="active", options=options)), *page("")
@@ -259,7 +260,7 @@ def test_a_page_is_not_charged_for_time_in_which_all_stood_still(alone: Quaranti
     with impatient(alone):
         os.kill(pid, signal.SIGSTOP)
         reading = gevent.spawn(alone.read, context(), *page("harmless"))
-        gevent.sleep(0.05)  # it is asked
+        gevent.sleep(0.05)  # the request is sent
         get_original("time", "sleep")(2.0)
         gevent.sleep(0.1)
         os.kill(pid, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""The supervisor, with real processes that die, hang, refuse to start and refuse to stop."""
+"""The supervisor with real processes that die, hang, refuse to start and refuse to stop."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ def test_child_that_beats_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_supervisor_that_was_frozen_goes_on(tmp_path: Path) -> None:
-    """Its wait for a signal is over when it thaws, without one."""
+    """When it thaws, its wait for a signal ends without one."""
     with SupervisorProcess(tmp_path, BEAT, stall_seconds="0.5") as worker:
         worker.wait_starts(1)
         for _ in range(3):
             worker.process.send_signal(signal.SIGSTOP)
-            time.sleep(0.4)  # longer than it waits between two looks
+            time.sleep(0.4)  # longer than its wait between two looks
             worker.process.send_signal(signal.SIGCONT)
             time.sleep(0.3)
         assert worker.process.poll() is None
@@ -117,7 +117,7 @@ def test_child_that_was_frozen_with_the_supervisor_in_a_long_page_is_not_killed(
     with SupervisorProcess(tmp_path, READS_FOR_LONG + BEAT, stall_seconds="1.5") as worker:
         wait_until((worker.data / "reading").exists, 10, "it reads")
         pid = worker.starts()[0][0]
-        time.sleep(0.5)  # the last beat before the page was seen
+        time.sleep(0.5)  # it saw the last beat before the page
         assert worker.process
         _signal(signal.SIGSTOP, [worker.process.pid, pid])
         time.sleep(2.0)
@@ -147,7 +147,7 @@ def test_grace_does_not_run_while_all_are_frozen(
     settings = load({"GREENCRAWL_DATA": str(tmp_path), "GREENCRAWL_REQUEST_SECONDS": "1"})
     supervisor = Supervisor(settings, clock=lambda: now)
     supervisor._stop(0)
-    now += 1000.0  # frozen
+    now += 1000.0  # it was frozen
     supervisor._look_after()
     assert "children_killed_after_grace" not in capsys.readouterr().err
     for _ in range(20):
@@ -173,7 +173,7 @@ def test_a_child_that_finds_its_disk_full_is_started_until_there_is_room(tmp_pat
     supervisor = Supervisor(load({"GREENCRAWL_DATA": str(tmp_path)}), clock=lambda: now)
     child = Child(0, CrashRecord(tmp_path / "marker"))
     page = Suspect("1/h", "token", 1, 1, "http://h/", 0, 0, 0)
-    child.crash_record.parsing(page).__enter__()  # in which the first one was killed
+    child.crash_record.parsing(page).__enter__()  # this page killed the first one
     child.crash_record.note_death(FailureKind.STALLED)
     for _ in range(12):
         child.process, child.started = subprocess.Popen(["sh", "-c", f"exit {EX_NO_ROOM}"]), now
@@ -197,7 +197,7 @@ def test_a_supervisor_without_room_for_one_process_more_keeps_those_it_has(
     file.write(Kept(1, NodeOptions(processes=1)))
 
     def children(no_room: bool = False) -> list[int]:
-        """Look after them; return the ids of those that run."""
+        """Look after the children; return the ids of those that run."""
         with files_end_at(4096) if no_room else nullcontext():
             try:
                 supervisor._look_after()
@@ -229,7 +229,7 @@ def test_a_supervisor_without_room_for_one_process_more_keeps_those_it_has(
 
 @contextmanager
 def files_end_at(most_bytes: int) -> Iterator[None]:
-    """No file of this process can grow beyond this."""
+    """Let no file of this process grow beyond this size."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, before[1]))
     try:
@@ -261,7 +261,7 @@ def test_deaths_that_lie_long_apart_do_not_add_up(tmp_path: Path) -> None:
     child.crash_record.set_ready()
 
     def dies_after(seconds: float) -> float:
-        """Seconds until its successor starts."""
+        """Let the child die after this time; return the seconds until its successor starts."""
         nonlocal now
         child.process, child.started = subprocess.Popen(["false"]), now
         child.process.wait()
@@ -368,7 +368,7 @@ def test_a_child_that_does_not_end_when_it_is_one_too_many_is_killed_and_comes_b
     file = OrdersFile(tmp_path / "worker" / "w.orders")
     try:
         supervisor._follow()
-        time.sleep(0.3)  # it does as if it had not heard
+        time.sleep(0.3)  # it ignores the signal
         file.write(Kept(1, NodeOptions(processes=1)))
         supervisor._follow()
         second = supervisor._children[1].process
@@ -379,7 +379,7 @@ def test_a_child_that_does_not_end_when_it_is_one_too_many_is_killed_and_comes_b
             supervisor._look_after()
         assert "child_killed_after_grace" in capsys.readouterr().err
         second.wait(5)
-        supervisor._look_after()  # it is found dead
+        supervisor._look_after()  # it finds the child dead
         supervisor._look_after()
         again = supervisor._children[1].process
         assert again is not None

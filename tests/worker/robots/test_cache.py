@@ -1,4 +1,4 @@
-"""robots.txt fetched from real servers: told to wait, redirected, or a long file."""
+"""robots.txt from real servers that ask to wait, redirect, or send long files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRIES = 5
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    """One whose pages and robots.txt come over the network, as from a host of any name."""
+    """A world that fetches pages and robots.txt over the network, as from any host."""
     made = World(tmp_path)
     made.set(tries=TRIES)
     downloader = Downloader(LOOPBACK, 5)
@@ -41,7 +41,7 @@ def host_of(server: RawServer) -> str:
 
 
 def crawl(world: World, server: RawServer, **more: Any) -> None:
-    """A session of the server's host, with one task."""
+    """Run a session of the server's host with one task."""
     crawl = world.stores.crawl_
     host = host_of(server)
     world.stores.crawl_ = msgspec.structs.replace(crawl, roots=(*crawl.roots, host))
@@ -53,7 +53,7 @@ def crawl(world: World, server: RawServer, **more: Any) -> None:
 
 @pytest.mark.parametrize("status", ["503 Service Unavailable", "429 Too Many Requests"])
 def test_seed_outlives_robots_that_say_when_to_come_back(world: World, status: str) -> None:
-    """A server that starts up, say, and asks for a second's patience more often than the tries."""
+    """For example, a server starts up and asks to wait a second more often than there are tries."""
     left = TRIES + 3
 
     def starting(sock: Any) -> object:
@@ -115,7 +115,8 @@ def test_redirect_to_a_page_counts_as_no_rules_and_fetches_nothing(world: World,
     ["/robots.txt?q=1", "/robots.html", "/robots.txt/x", "/ROBOTS/7.TXT", "/?robots=1", "/a.txt"],
 )
 def test_rules_that_are_not_fetched_forbid_all_for_now(world: World, path: str) -> None:
-    """A redirect leads to what may have rules, on another host, and does not look like them."""
+    """A redirect leads to another host; the URL may have rules but does not look like
+    robots.txt."""
     with RawServer(PAGE) as other:
         target = other.url(path)
         with RawServer({"/robots.txt": moved(target), "/a": PAGE}) as server:
@@ -177,7 +178,7 @@ def test_redirect_on_the_own_host_fetches_no_page(world: World) -> None:
 def test_redirects_lead_to_two_other_hosts_at_most(
     world: World, redirects: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is a server of its own; the first question is that of a host before them."""
+    """Each is its own server; the host before them asks the first question."""
     monkeypatch.setattr(cache, "ASK_SECONDS", 0.0)
     with (
         RawServer(answer(b"User-agent: *\nDisallow: /")) as third,

@@ -1,4 +1,4 @@
-"""Many rules and wildcards: the same verdicts as tried one by one, within bounds of work."""
+"""Many rules and wildcards: the same verdicts as rule by rule, within bounds of work."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def body_of(rules: list[Rule]) -> bytes:
 
 
 def plain(rules: list[Rule], path: str) -> bool:
-    """Whether a URL's path is allowed, rule by rule, as RFC 9309 says it."""
+    """Decide rule by rule, as RFC 9309 says, whether a URL's path is allowed."""
     best = (0, True)
     for allow, written in rules:
         pattern = re.sub(r"\*+", "*", f"/{written}")
@@ -58,7 +58,7 @@ def test_compiled_rules_decide_as_rules_tried_one_by_one(rules: list[Rule], url:
 @settings(max_examples=examples(60, 3000))
 @given(st.integers(0, 10**9), st.sampled_from([3, 40, 200]))
 def test_many_wildcards_decide_as_tried_one_by_one(seed: int, count: int) -> None:
-    """On the way that counts its work, which few rules do not need."""
+    """This tests the path that counts its work; a few rules do not need it."""
     made = random.Random(seed)
     words = ["a", "b", "ab", "ba", "aab", "shop", "?sort=", "&dir=", ".gif", "/", "aaaa", "abcabd"]
 
@@ -163,14 +163,14 @@ PARTS = {
 
 PAIRS = [(rules, part) for rules in SITES for part in PARTS]
 BY_DAY = [pair for n, pair in enumerate(PAIRS) if n % len(PARTS) == n // len(PARTS) % len(PARTS)]
-"""Each of the sites, and each of the parts twice."""
+"""Each site once, and each part twice."""
 
 
 @pytest.mark.parametrize(
     ("rules", "part"), cases(BY_DAY, [pair for pair in PAIRS if pair not in BY_DAY])
 )
 def test_urls_of_up_to_2000_octets_are_decided_exactly(rules: str, part: str) -> None:
-    """By counted work; each takes up to 0.1 ms."""
+    """The bound is counted work; each takes up to 0.1 ms."""
     written = [(False, path) for path in SITES[rules]]
     compiled = parse(body_of(written)).of("bot")
     for length in range(40, 2001, 140):
@@ -182,7 +182,7 @@ def test_urls_of_up_to_2000_octets_are_decided_exactly(rules: str, part: str) ->
 
 
 def filled(line: Callable[[int], str]) -> bytes:
-    """A file of as many lines as are read of one."""
+    """Make a file with as many lines as are read of one."""
     lines, size = ["User-agent: *"], 14
     while size < MAX_BODY_BYTES:
         lines.append(line(len(lines)))
@@ -234,7 +234,7 @@ TARGETS = [
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_url_costs_little_whatever_the_file(name: str) -> None:
-    """Up to 0.15 ms here; without the bounds 1 to 100 ms."""
+    """It takes up to 0.15 ms here; without the bounds it would take 1 to 100 ms."""
     group = parse(HOSTILE[name]).of("bot")
     for path in TARGETS:
         took = []
@@ -260,7 +260,7 @@ def test_hostile_file_is_compiled_in_slices_and_stays_small(name: str) -> None:
             finally:
                 slices.append(time.thread_time() - began)
 
-    gc.disable()  # its pauses grow with what the tests have in memory
+    gc.disable()  # its pauses grow with the tests' memory
     try:
         rules = taken(parser.parse_steps(HOSTILE[name]))
         taken(rules.of_steps("bot"))

@@ -1,4 +1,4 @@
-"""robots.txt against RFC 9309: groups, matching, limits, and hostile files."""
+"""robots.txt by RFC 9309: groups, matching, limits, and hostile files."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def test_line_that_names_nobody_is_nobodys(line: str) -> None:
 
 @pytest.mark.parametrize("written", ["bot2", "bot2.1", "bot,", "bot; x", "bot*"])
 def test_line_names_the_product_token_that_it_begins_with(written: str) -> None:
-    """RFC 9309 has letters, - and _ only; who goes by another name is named by that."""
+    """RFC 9309 allows only letters, - and _; a crawler with another name is matched by that
+    name."""
     body = f"User-agent: {written}\nDisallow: /"
     assert not allowed(body, "/", "bot")
     assert not allowed(body, "/", written)

@@ -1,4 +1,4 @@
-"""Properties of robots.txt over arbitrary, nasty URLs."""
+"""Properties of robots.txt for arbitrary, nasty URLs."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ RULES = parse(
 @example("http://\ud800/", "A")
 @given(BEGINNINGS, st.lists(PIECES, max_size=4).map("".join))
 def test_fragment_changes_nothing(beginning: str, rest: str) -> None:
-    """What has a fragment goes the long way; a URL that is normal as it stands a short one."""
+    """URLs with fragments take the long path through the code, normal URLs a short one."""
     url = (beginning + rest).replace("#", "")
     assert RULES.line_for(url, "bot") == RULES.line_for(f"{url}#", "bot")

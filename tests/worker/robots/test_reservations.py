@@ -1,4 +1,4 @@
-"""tdmrep.json from real servers: when it is asked for, what is kept of it, what may go wrong."""
+"""tdmrep.json from real servers: when it is fetched, what is kept, and what may go wrong."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ RESERVED = Directives(tdm="reserved", withheld="tdm_reservation")
 
 
 class Server:
-    """A site whose answers can be changed while it serves."""
+    """A site whose answers can change while it serves."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.answers: dict[str, Answer] = {tdmrep.PATH: Answer(body=FILE, headers=JSON)}
         self.server = SiteServer(self.site)
         self.failures = 0
-        """Sessions in a row in which the host failed, as the next is told."""
+        """The number of sessions in a row in which the host failed, as the next one is told."""
         self.close: CloseItem | None = None
 
     def site(self, request: Request) -> Answer:
@@ -58,17 +58,17 @@ class Server:
 
     @property
     def report(self) -> HostReport:
-        """How the last session was closed."""
+        """Return how the last session was closed."""
         assert self.close is not None
         return self.close.report
 
     @property
     def asked(self) -> list[str]:
-        """Paths, in order, robots.txt apart."""
+        """Return the paths that were asked for, in order, without robots.txt."""
         return [hit.target for hit in self.server.hits if hit.target != "/robots.txt"]
 
     def run(self, *paths: str, pipeline: Pipeline | None = None) -> list[StoredPage]:
-        """Pages of a session."""
+        """Run a session; return its pages."""
         before = len(self.world.stores.results)
         self.close = self.world.run(
             *map(self.server.url, paths), host=self.host, failures=self.failures, pipeline=pipeline
@@ -148,7 +148,7 @@ def test_one_that_cannot_be_had_is_asked_for_again_later(server: Server) -> None
     (page,) = server.run("/closed/a", pipeline=pipeline)
     assert page.directives is None
     assert not server.report.failed, "the table says that of the URL, not of its host"
-    server.world.stores.robots.clear()  # as Redis forgets it
+    server.world.stores.robots.clear()  # Redis forgets it
     server.answers[tdmrep.PATH] = Answer(body=FILE, headers=JSON)
     now = reservations.AGAIN_SECONDS - 1
     assert [one.directives for one in server.run("/closed/b", pipeline=pipeline)] == [None]
@@ -161,7 +161,7 @@ def test_one_that_cannot_be_had_is_asked_for_again_later(server: Server) -> None
 
 
 def _blocked(server: Server, *paths: str, pipeline: Pipeline | None = None) -> HostReport:
-    """How a session ended in which nothing was stored; all its tasks went back."""
+    """Run a session that stores nothing and returns all its tasks; return how it ended."""
     assert server.run(*paths, pipeline=pipeline) == []
     assert server.world.outcomes == [], "nobody is charged"
     assert server.close is not None

@@ -1,4 +1,4 @@
-"""Files of TDMRep: which rule counts, what is no rule, and what hostile ones may cost."""
+"""Files of TDMRep: which rule counts, which are none, and how much hostile ones may cost."""
 
 from __future__ import annotations
 

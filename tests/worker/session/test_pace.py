@@ -1,4 +1,4 @@
-"""Pacing and the adaptive delay, on a clock of the tests' own."""
+"""Pacing and the adaptive delay, on a clock that the test turns."""
 
 from __future__ import annotations
 
@@ -109,7 +109,8 @@ def test_robots_crawl_delay_is_kept_up_to_its_bound() -> None:
 
 
 def test_crawl_delay_that_the_frontier_did_not_know_is_kept_before_the_first_request() -> None:
-    """A session that died, and could not tell of it, may have asked a moment ago."""
+    """An earlier session may have sent a request a moment ago; it died before it could report
+    it."""
     now = 100.0
     pace = Pace(1.0, 1.0, clock=lambda: now)
     assert pace.wait_seconds() == 0

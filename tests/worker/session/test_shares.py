@@ -1,4 +1,4 @@
-"""Shares of addresses in worker processes, on a real Redis: caps, turns, what is exempt."""
+"""Worker processes share addresses on a real Redis: caps, turns and exemptions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def frontier(redis_server: RedisServer, tmp_path: Path) -> Iterator[Frontier]:
 
 @pytest.fixture
 def pair(frontier: Frontier) -> Iterator[tuple[Shares, Shares]]:
-    """Of two processes."""
+    """Make the shares of two processes."""
     made = [Shares(partial(frontier.shares, name)) for name in "ab"]
     yield made[0], made[1]
     for shares in made:
@@ -46,7 +46,7 @@ def pair(frontier: Frontier) -> Iterator[tuple[Shares, Shares]]:
 
 
 def busiest(times: list[float], window: float) -> int:
-    """The most that began within any window."""
+    """Return the largest number that began within any window."""
     times = sorted(times)
     return max(sum(at <= other < at + window for other in times) for at in times)
 
@@ -82,7 +82,7 @@ def test_two_processes_together_stay_within_the_rate_and_use_it(
 
 
 class Process:
-    """Hosts of one address, each with a delay of a second, whose connections are kept for long."""
+    """Hosts of one address, each with a delay of a second; their connections stay open for long."""
 
     def __init__(self, frontier: Frontier, name: str, hosts: int) -> None:
         self.shares = Shares(partial(frontier.shares, name))
@@ -129,7 +129,8 @@ class Process:
 def test_processes_with_many_names_at_an_address_have_about_as_much_each(
     frontier: Frontier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first kept all connections, idle ones; the others had starts, and could not use them."""
+    """Once the first kept all connections, idle ones; the others had starts but could not use
+    them."""
     for module in (addresses, shares_module):
         monkeypatch.setattr(module, "SHARE_SECONDS", 1.0)
     processes, most = [Process(frontier, "a", 20)], 0
@@ -147,7 +148,7 @@ def test_processes_with_many_names_at_an_address_have_about_as_much_each(
     rates = [sum(at > until - 3 for at in one.times) / 3 for one in processes]
     assert min(rates) > 1, rates
     assert max(rates) < 5, rates
-    assert sum(rates) > 6, rates  # of 10: who has its share late has less to do in the last seconds
+    assert sum(rates) > 6, rates  # of 10: a process with a late share has less to do at the end
     assert busiest([at for one in processes for at in one.times], 1.0) <= 10
     assert most <= 10
 
@@ -155,7 +156,7 @@ def test_processes_with_many_names_at_an_address_have_about_as_much_each(
 def test_who_waits_for_the_domain_first_takes_from_the_same_share_of_the_address(
     pair: tuple[Shares, Shares],
 ) -> None:
-    """A share that nobody used while they waited was forgotten, and asked for twice."""
+    """Once a share that nobody used while they waited was forgotten, and requested twice."""
     caps = Caps(address_rate=8, address_connections=8, domain_rate=100)
     times: list[float] = []
 

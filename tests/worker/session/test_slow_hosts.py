@@ -1,4 +1,4 @@
-"""Hosts that nobody has heard of and that send nothing: a real server, downloader and visits."""
+"""Unknown hosts that send nothing, with a real server, downloader and visits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GREENLETS = 3
 
 
 class Rig:
-    """One process's sessions, asked for a page each at ``server``."""
+    """One process's sessions; each asks for one page at ``server``."""
 
     def __init__(self, server: RawServer) -> None:
         self.server = server
@@ -36,7 +36,7 @@ class Rig:
         self.visits: list[Visit] = []
 
     def begin(self, host: str, path: str, *, known: bool = False) -> gevent.Greenlet | None:
-        """A session, if there is room: what became of it."""
+        """Start a session, if there is room; return its greenlet."""
         session = Session(
             session=f"1/{host}", token=host, crawl=1, revision=1, host=host, ttl=60,
             delay=0.0, floor=0.0, robots_known=known, tasks=(),

@@ -1,4 +1,4 @@
-"""Sitemaps in the life of a task: who brings them, what they lead to, and what becomes of them."""
+"""Sitemaps in the pipeline: which tasks fetch them, where they lead, and how they end."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_first_page_of_an_origin_brings_what_robots_txt_names(world: World) 
     ]
     world.run("http://h/b", pipeline=pipeline)
     assert links(world) == []
-    world.run("http://h/b")  # another process knows nothing of that
+    world.run("http://h/b")  # another process does not know that
     assert len(links(world)) == 2
 
 
@@ -120,13 +120,13 @@ def test_an_origin_brings_a_bounded_number() -> None:
     assert len(found) == MAX_ELSEWHERE + 1
     assert found[-1].url == "http://h/last.xml"
     origins = Origins()
-    assert origins.links(crawl, Task(1, "http://h/"), lambda _: None) == []  # not known just now
+    assert origins.links(crawl, Task(1, "http://h/"), lambda _: None) == []  # not known yet
     assert len(origins.links(crawl, Task(1, "http://h/"), lambda _: ())) == 1
     assert origins.links(crawl, Task(2, "http://h/other"), lambda _: ()) == []
 
 
 def test_sitemaps_come_again_with_the_page_that_they_came_with() -> None:
-    """Its row may have been one too many, and be stored once the limit was raised."""
+    """The page may have been beyond the limit; it is stored after somebody raised the limit."""
     crawl, origins = Crawl(id=1, name="t", state="active", options=CrawlOptions()), Origins()
     first = origins.links(crawl, Task(1, "http://h/"), lambda _: ("http://h/s.xml",))
     assert origins.links(crawl, Task(2, "http://h/x"), lambda _: ("http://h/s.xml",)) == []

@@ -1,4 +1,4 @@
-"""What sitemaps, feeds and lists of URLs say: odd ones, broken ones, and those beyond a bound."""
+"""Odd and broken sitemaps, feeds and lists of URLs, and ones beyond a bound."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def test_short_references_beside_a_long_url_make_no_gigabytes() -> None:
 
 
 def test_no_more_than_fifty_mebibytes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound is tried at a hundredth, but for the bomb below."""
+    """Except for the bomb below, the tests use a hundredth of the bound."""
     monkeypatch.setattr(unpacking, "MAX_BYTES", 500_000)
     body = b"<urlset>" + entry("/a") + b" " * 500_000 + entry("/b") + b"</urlset>"
     for given in (body, gzip.compress(body)):

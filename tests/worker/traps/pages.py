@@ -1,4 +1,4 @@
-"""Pages of sites that exist as functions alone: their text in blocks, and where they lead."""
+"""Pages of sites that are only functions: the text in blocks, and the links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ORIGIN = "https://site.example"
 
 @dataclass
 class Answer:
-    """A page. ``kind`` says what it is for whoever counts: "trap…", or something that is wanted."""
+    """A page; ``kind`` tells the count what it is: "trap…", or something wanted."""
 
     kind: str
     blocks: list[str]
@@ -28,7 +28,7 @@ class Answer:
 
 
 Site = Callable[[str, dict[str, str]], Answer | None]
-"""From a path and the parameters of a query to a page; None: 404."""
+"""It makes a page from a path and the parameters of a query; None means 404."""
 
 
 _SYLLABLES = [a + b for a in "bcdfghklmnprstvwz" for b in ("a", "e", "i", "o", "u", "an", "er")]
@@ -36,7 +36,7 @@ _SYLLABLES = [a + b for a in "bcdfghklmnprstvwz" for b in ("a", "e", "i", "o", "
 
 @cache
 def words(language: str) -> tuple[list[str], list[float]]:
-    """A vocabulary, and how often each word comes."""
+    """Return a vocabulary, and how often each word comes."""
     chance = random.Random(language)
     if language == "en":
         found = ["".join(chance.choices(_SYLLABLES, k=chance.randint(1, 4))) for _ in range(3000)]
@@ -52,7 +52,7 @@ def words(language: str) -> tuple[list[str], list[float]]:
 
 
 def prose(key: object, count: int = 120, language: str = "en") -> list[str]:
-    """Some paragraphs that ``key`` alone decides."""
+    """Make some paragraphs that depend only on ``key``."""
     chance = random.Random(repr(key))
     found, weights = words(language)
     picked = chance.choices(found, cum_weights=weights, k=count)
@@ -63,7 +63,7 @@ def prose(key: object, count: int = 120, language: str = "en") -> list[str]:
 def page(
     kind: str, title: str, text: Iterable[str], links: Iterable[str], **more: object
 ) -> Answer:
-    """A page with what all pages of a site have: a menu and a foot."""
+    """Make a page with the parts that all pages of a site have: a menu and a foot."""
     menu = ["Home", "News", "Shop", "About us", "Contact", "Search this site", "Log in"]
     foot = ["All rights reserved by the makers of this site.", "Imprint", "Privacy", "Terms of use"]
     return Answer(
@@ -79,7 +79,7 @@ def page(
 
 
 def good(articles: int = 300, language: str = "en", links: tuple[str, ...] = ()) -> Site:
-    """Sections with paged lists of articles; its home also leads to ``links``."""
+    """A site of sections with paged lists of articles; its home also links to ``links``."""
     sections = 6
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
@@ -113,7 +113,7 @@ def good(articles: int = 300, language: str = "en", links: tuple[str, ...] = ())
 
 
 def calendar(path: str, query: dict[str, str]) -> Answer | None:
-    """/calendar/2026/5/14: months and days for ever, with no entries."""
+    """/calendar/2026/5/14: months and days without end and without entries."""
     parts = [int(part) for part in path.strip("/").split("/")[1:] or ["2026", "11"]]
     months = "January February March April May June July August September October November December"
     year, month = parts[0], parts[1]
@@ -130,7 +130,7 @@ def calendar(path: str, query: dict[str, str]) -> Answer | None:
 
 
 def events(path: str, query: dict[str, str]) -> Answer | None:
-    """/events?month=5&year=2026: the next month for ever."""
+    """/events?month=5&year=2026: each month links to the next one, without end."""
     year, month = int(query.get("year", "2026")), int(query.get("month", "11"))
     there = [
         f"/events?month={month % 12 + 1}&year={year + (month == 12)}",
@@ -140,7 +140,7 @@ def events(path: str, query: dict[str, str]) -> Answer | None:
 
 
 def growth(path: str, query: dict[str, str]) -> Answer | None:
-    """/browse/…: each folder has folders, named by chance."""
+    """/browse/…: each folder has folders with random names."""
     chance = random.Random(path)
     there = [f"{path.rstrip('/')}/{chance.choice(_SYLLABLES)}{chance.choice(_SYLLABLES)}/"
              for _ in range(5)]  # fmt: skip
@@ -148,7 +148,7 @@ def growth(path: str, query: dict[str, str]) -> Answer | None:
 
 
 def sessions(path: str, query: dict[str, str]) -> Answer | None:
-    """/member/7?sid=…: each page leads to all twelve, with a new id."""
+    """/member/7?sid=…: each page links to all twelve, with a new id."""
     number = int(path.strip("/").split("/")[1])
     chance = random.Random(f"{path}{query}")
     there = [f"/member/{n}?sid={chance.randbytes(8).hex()}" for n in range(12)]
@@ -157,14 +157,14 @@ def sessions(path: str, query: dict[str, str]) -> Answer | None:
 
 
 def soft_404(path: str, query: dict[str, str]) -> Answer | None:
-    """/old/…: whatever is asked for is "not found", with relative links."""
+    """/old/…: every page says "not found" and has relative links."""
     there = [urljoin(ORIGIN + path, name) for name in ("contact/", "team/", "history/", "jobs/")]
     text = [f"Sorry, we could not find {path} on this server.", "Try the search."]
     return page("trap soft 404", "Not found", text, there)
 
 
 def equal(path: str, query: dict[str, str]) -> Answer | None:
-    """/item/123: all the same, with ten links to others."""
+    """/item/123: all pages are the same, with ten links to others."""
     chance = random.Random(path)
     there = [f"/item/{chance.randrange(10**6)}" for _ in range(10)]
     text = ["This item is out of stock.", "See other items", *[f"Item {one[6:]}" for one in there]]
@@ -194,7 +194,7 @@ def facets(path: str, query: dict[str, str]) -> Answer | None:
 
 
 def six_traps(articles: int = 300, language: str = "en") -> Site:
-    """The good site with all of these beside it."""
+    """The good site, with all of these traps beside it."""
     begins = (
         "/calendar/2026/11/", "/events", "/browse/", "/member/1?sid=0123456789abcdef", "/old/",
         "/item/1", "/finder",
@@ -215,7 +215,7 @@ def six_traps(articles: int = 300, language: str = "en") -> Site:
 
 
 def wiki(content: int = 60, private: int = 30, marked: bool = True) -> Site:
-    """A wiki like MediaWiki, for somebody who is logged in."""
+    """A wiki like MediaWiki, as a user sees it after logging in."""
     names = [f"Topic_{n}" for n in range(content)] + [f"Private:Note_{n}" for n in range(private)]
     generator = "MediaWiki 1.39.7" if marked else ""
 
@@ -281,7 +281,7 @@ def wiki(content: int = 60, private: int = 30, marked: bool = True) -> Site:
 
 
 def board(topics: int = 150) -> Site:
-    """A forum like phpBB, without a mark."""
+    """A forum like phpBB, without its mark."""
 
     def pages_of(topic: int) -> int:
         return 1 + topic % 4
@@ -359,7 +359,7 @@ def board(topics: int = 150) -> Site:
 
 
 def discussions(topics: int = 120) -> Site:
-    """A forum like Discourse, without a mark: each post of a topic has a URL with all of it."""
+    """A forum like Discourse, without its mark: each post has a URL that shows the whole topic."""
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
         parts = path.strip("/").split("/")
@@ -447,7 +447,7 @@ def shop(products: int = 200) -> Site:
 
 
 def reference(classes: int = 400) -> Site:
-    """Documentation of an API: pages of alike text, and pages that say next to nothing."""
+    """Documentation of an API: pages with similar texts, and pages with almost no text."""
 
     def name(n: int) -> str:
         return "".join(one.title() for one in prose(("c", n), 2)[0].strip(".").split()) + str(n)
@@ -489,7 +489,8 @@ def reference(classes: int = 400) -> Site:
 
 
 def manual(parts: int = 60, chapters: int = 15) -> Site:
-    """Documentation in many folders: their indexes, links alone, come before all chapters."""
+    """Documentation in many folders: their indexes, which are only links, come before all
+    chapters."""
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
         if path == "/":
@@ -505,7 +506,7 @@ def manual(parts: int = 60, chapters: int = 15) -> Site:
 
 
 def archive(articles: int = 1000) -> Site:
-    """Articles by date: years, months, days, all with links alone."""
+    """Articles by date: the pages of years, months and days are only links."""
 
     def date(n: int) -> tuple[int, int, int]:
         return 1998 + n % 27, 1 + n // 27 % 12, 1 + n // 324 % 28
@@ -535,7 +536,7 @@ def archive(articles: int = 1000) -> Site:
 
 
 def catalogue(items: int = 800) -> Site:
-    """Items with ids that lead to the next ones, and have little text of their own."""
+    """Items with ids; each links to the next ones and has little text of its own."""
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
         if path == "/":
@@ -550,7 +551,7 @@ def catalogue(items: int = 800) -> Site:
 
 
 def forum(topics: int = 60, language: str = "en") -> Site:
-    """A forum with page numbers: each page leads to the next alone."""
+    """A forum with page numbers: each page links only to the next one."""
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
         if path == "/":
@@ -571,7 +572,7 @@ def forum(topics: int = 60, language: str = "en") -> Site:
 
 
 def photos(count: int = 300) -> Site:
-    """Photos, one after the other, with no text."""
+    """Photos in a row, without text."""
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
         n = 0 if path == "/" else int(path.split("/")[2])
@@ -582,7 +583,7 @@ def photos(count: int = 300) -> Site:
 
 
 def weather(days: int = 300) -> Site:
-    """A page of measurements for each day, and a link to the next."""
+    """A page of measurements for each day, with a link to the next day."""
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
         n = 0 if path == "/" else int(path.split("/")[2])
@@ -595,8 +596,10 @@ def weather(days: int = 300) -> Site:
 
 
 def screws(items: int = 400, figures: int = 3, listed: bool = False) -> Site:
-    """Articles in lists of twenty, whose pages differ in whole numbers alone: so many ``figures``
-    beside the number in the URL. ``listed``: lists have them, too."""
+    """Articles in lists of twenty; their pages differ only in whole numbers.
+
+    Each page has ``figures`` numbers beside the one in its URL; if ``listed``, so have the lists.
+    """
 
     def facts(n: int) -> list[str]:
         chance = random.Random(n)
@@ -618,8 +621,10 @@ def screws(items: int = 400, figures: int = 3, listed: bool = False) -> Site:
 
 
 def days(number: int = 400, chain: bool = True) -> Site:
-    """The weather of each day in whole numbers. Months lead to days; or the first day of each to
-    the next alone, as a ``chain``."""
+    """The weather of each day in whole numbers.
+
+    Months link to days; in a ``chain``, the first day of each month links only to the next.
+    """
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
         parts = path.strip("/").split("/")
@@ -644,7 +649,7 @@ def days(number: int = 400, chain: bool = True) -> Site:
 
 
 def with_clock(inner: Site) -> Site:
-    """A site that says on each page which visitor one is, and when it is."""
+    """Add the number of the visitor and the time to each page of a site."""
     asked = count(1)
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
@@ -659,6 +664,6 @@ def with_clock(inner: Site) -> Site:
 
 
 def split(url: str) -> tuple[str, dict[str, str]]:
-    """Path and parameters of a URL."""
+    """Return the path and the parameters of a URL."""
     parts = urlsplit(url)
     return parts.path, dict(parse_qsl(parts.query))

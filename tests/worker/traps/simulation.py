@@ -30,7 +30,7 @@ SESSION = 16
 
 @dataclass
 class Run:
-    """What became of a crawl."""
+    """The result of a crawl."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     fetched: list[tuple[str, str]] = field(default_factory=list)
@@ -74,9 +74,12 @@ def crawl(
     shown: Novelty | None = None,
     created_ms: int = 0,
 ) -> Run:
-    """Fetch ``budget`` URLs at most in ``slots`` sessions at a time, which take turns; workers
-    share what was shown if they are ``near``. ``twice``: each page is fetched again, as after a
-    loss."""
+    """Fetch at most ``budget`` URLs in ``slots`` sessions at a time, which take turns.
+
+    Workers share what was shown if they are ``near``.
+
+    If ``twice``, each page is fetched again, as after a loss.
+    """
     run = Run()
     began = time.process_time()
     row = Crawl(

@@ -1,4 +1,4 @@
-"""Shapes that are settled, so that nothing is asked of their URLs."""
+"""Settled shapes: the judge need not look at their URLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks of a trap in the pipeline: no request, a row that says why, a record that goes along."""
+"""Tasks of a trap in the pipeline: no request, a row that says why, and the host's record."""
 
 from __future__ import annotations
 

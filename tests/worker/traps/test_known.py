@@ -1,4 +1,4 @@
-"""Links of known software: they are named where its mark was seen, and guessed with care."""
+"""Links of known software: named where its mark was seen, and guessed with care."""
 
 from __future__ import annotations
 

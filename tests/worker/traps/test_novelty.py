@@ -1,4 +1,4 @@
-"""What a page shows that its host has not shown yet."""
+"""Novelty: what a page shows that its host has not shown yet."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_glance_says_of_much_that_is_new_what_a_look_says(
 
 @compiled
 def test_links_of_any_kind_are_read(shown: Novelty) -> None:
-    """Where one type has its URL says nothing of another."""
+    """Each type of link has its URL in a different place."""
     links = [Admission(f"{URL}/1", 1, 1), SimpleNamespace(url=f"{URL}/2"), Admission(f"{URL}/3")]
     assert shown.fresh_links(links, 1) == [0, 1, 2]  # type: ignore[arg-type]
     assert [shown.met(f"{URL}/{n}", 1) for n in (1, 2, 3, 4)] == [True] * 3 + [False]
@@ -301,7 +301,7 @@ def test_what_is_no_link_is_refused() -> None:
 
 @compiled
 def test_samples_of_one_byte_leave_it_as_it_is() -> None:
-    """Python has each such bytes once."""
+    """Python has only one object for each such byte."""
     assert speedups is not None
     speedups.sample(b"\n", "https://h.example/x/y")
     assert bytes([10])[0] == 10
@@ -338,7 +338,7 @@ def test_line_feeds_between_blocks_are_blanks_in_the_end(text: str) -> None:
 def test_a_short_page_without_the_words_of_its_url_is_no_newer_than_a_long_one(
     shown: Novelty, language: str
 ) -> None:
-    """What is left of a short page, its URL's words taken out, are pieces of the whole text."""
+    """A short page without its URL's words is only pieces of the whole text."""
     text = prose(1, 400, language)
     words = "-".join(dict.fromkeys(text[0].strip(".").lower().split()[:4]))
     long = [*text, *(line for n in range(2, 8) for line in prose(n, 160, language))]

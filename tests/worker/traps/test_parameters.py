@@ -1,4 +1,4 @@
-"""Parameters that make no difference, and those that do."""
+"""Parameters that make a difference, and those that make none."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_what_leads_on_makes_a_difference() -> None:
 
 
 class Keys(World):
-    """Programs that are asked by number."""
+    """Programs that are called by number."""
 
     def fetch(self, path: str, seen: Evidence = SAME) -> None:
         url = SHOP + path

@@ -1,4 +1,4 @@
-"""Ids of sessions: what is one, and that a page is fetched with one of them alone."""
+"""Ids of sessions: what counts as one; each page is fetched with only one of them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_else_has_such_a_name_stays(path: str) -> None:
 
 
 class World:
-    """A judge of one host; ``text`` is what the page fetched next says."""
+    """A judge of one host; the next page that it fetches has the text ``text``."""
 
     def __init__(self) -> None:
         self.traps = Traps(Novelty(None, 1 << 12, 1 << 12))

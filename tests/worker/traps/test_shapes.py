@@ -1,4 +1,4 @@
-"""URLs and their shapes: what is a hole, what is learnt, and what is odd."""
+"""URLs and their shapes: which part is a hole, what is learnt, and what is odd."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ LEAVES = """7 08 7.html a.html a-b.html a_b.html b7.html 2026 13 a 2026-11-25 7.
 
 
 def test_a_shape_that_is_remembered_for_a_folder_is_what_it_would_be() -> None:
-    """Files of a folder that have one shape are told by their names alone."""
+    """Where all files of a folder have one shape, their names are enough."""
     quick, slow = Shaper(2026), Shaper(2026)
     folders = ("", "/a", "/a/a", "/a/2026", "/2099", "/2099/1", "/a.html/b/a.html", "/a/b/c/d")
     for _ in range(3):

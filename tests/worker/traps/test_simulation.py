@@ -1,4 +1,5 @@
-"""Whole crawls without a network: traps cost little; sites that look like traps lose nothing."""
+"""Whole crawls without a network: traps cost little, and sites that look like traps lose
+nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def unjudged(name: str) -> Run:
 
 
 WAYS = [(1, True, 16), (3, False, 1), (1, False, 1), (3, True, 1), (3, True, 16)]
-"""How many workers take turns, whether links nearby come first, requests to the host at once."""
+"""(number of workers that take turns, whether near links come first, requests to the host at
+once)"""
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_indexes_of_one_shape_may_come_before_all_that_they_lead_to() -> None:
 
 
 SEVERAL = {
-    # name: (site, share of requests on traps at most)
+    # name: (site, largest share of requests on traps)
     "six traps": (pages.six_traps(400), 0.25),
     "six traps in Chinese": (pages.six_traps(400, "zh"), 0.25),
     "six traps in Thai": (pages.six_traps(400, "th"), 0.25),
@@ -139,7 +141,7 @@ def test_a_clock_is_no_figure_where_there_are_few_pages_beside_the_trap() -> Non
 
 
 def real(path: str) -> int:
-    """The number of one of 300 pages that lead to two further ones each, and ask for nothing."""
+    """Return the number of one of 300 pages; each links to two more and has no query."""
     last = path.rsplit("/", 1)[1]
     return int(last.removesuffix(".html")) if last else 0
 
@@ -164,7 +166,7 @@ def test_a_shape_that_has_proved_its_yield_and_then_says_nothing_is_parked(worke
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_copies_of_pages_that_nobody_looked_at_are_new_once(workers: int) -> None:
-    """Prints of prints, each in a folder of its own: they lead to each other for ever."""
+    """Each print is in its own folder and links to other prints, without end."""
 
     def site(path: str, query: dict[str, str]) -> pages.Answer | None:
         n, folder = real(path), path.split("/")[1] if path != "/" else "p"

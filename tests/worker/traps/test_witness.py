@@ -1,4 +1,4 @@
-"""What pages and redirects show of their shapes, whatever kind of task asked for them."""
+"""What pages and redirects tell about their shapes, for every kind of task."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class World:
         self.state: HostTraps = state
 
     def redirect(self, path: str, to: str, kind: TaskKind) -> None:
-        """A task of ``kind`` is answered by a redirect."""
+        """Let a redirect answer a task of ``kind``."""
         task = Task(1, AT + path, 1, 1, kind=kind)
         row = StoredPage(
             crawl=1, fingerprint=1, url=task.url, status=301, text="", title="", body=b"",
@@ -43,7 +43,7 @@ class World:
         self.traps.note(self.state, CRAWL, task, row)
 
     def fetch(self, path: str, text: str, *links: str) -> None:
-        """A page is read."""
+        """Let a page be read."""
         row = StoredPage(
             crawl=1, fingerprint=1, url=AT + path, status=200, text=text, title="", body=b"",
             links=[Admission(AT + link, 2, 2) for link in links],
@@ -72,7 +72,7 @@ def test_a_redirect_counts_against_its_shape_only_where_it_leads_to_what_was_met
 
 @pytest.mark.parametrize(("words", "apart"), [(200, True), (40, False)])
 def test_a_long_text_whose_pages_lead_to_each_other_is_a_trap_s(words: int, apart: bool) -> None:
-    """A short one is an index', which says nothing but where it leads."""
+    """A short text belongs to an index, which only says where it leads."""
     worlds = World(), World()
     names = [f"/go/{chr(97 + n // 2) * 2}-{n}" for n in range(30)]
     text = "\n".join(prose("tip", words))

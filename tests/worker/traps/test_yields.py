@@ -1,4 +1,4 @@
-"""Sums of shapes, and the record in which they go along with their host."""
+"""Sums of shapes, and the record of a host that keeps them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Sites whose pages say next to nothing and are none the less worth a request, and traps that no
-list names.
+"""Sites whose pages have almost no text but are worth a request, and traps on no list.
 
-Made without regard to how the judge works: what is thin of a page – a name, a price, a picture, one
-character – is all that its reader came for.
+They do not depend on how the judge works: the reader came for the little that a page has – a name,
+a price, a picture, one character.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def _home(path: str, there: Sequence[str]) -> Answer | None:
 
 
 def genealogy(people: int = 400) -> Site:
-    """/person/7: a name and two years; its links are parents, children and a spouse."""
+    """/person/7: a name and two years; it links to parents, children and a spouse."""
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
         if (found := _home(path, ["/person/1"])) is not None:
@@ -45,7 +44,7 @@ def genealogy(people: int = 400) -> Site:
 
 
 def thesaurus(terms: int = 500) -> Site:
-    """/term/word: a word, its broader and narrower ones, which are links."""
+    """/term/word: a word, and links to its broader and narrower ones."""
     names = list(dict.fromkeys(_word("term", n) + _word("end", n) for n in range(terms)))
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
@@ -63,7 +62,7 @@ def thesaurus(terms: int = 500) -> Site:
 
 
 def stubs(articles: int = 300) -> Site:
-    """/wiki/Title: a sentence that all stubs have, with the name of the thing in it."""
+    """/wiki/Title: the sentence of all stubs, with the name of the thing in it."""
     names = list(dict.fromkeys(f"{_name(n).replace(' ', '_')}" for n in range(articles)))
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
@@ -81,7 +80,7 @@ def stubs(articles: int = 300) -> Site:
 
 
 def characters(count: int = 500) -> Site:
-    """/zi/1234: one Chinese character and its reading; leads to the next ones by radical."""
+    """/zi/1234: one Chinese character and its reading; it links to the next ones by radical."""
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
         if (found := _home(path, ["/zi/0"])) is not None:
@@ -97,7 +96,7 @@ def characters(count: int = 500) -> Site:
 
 
 def prices(items: int = 400) -> Site:
-    """/item/7: a short name and a price; leads to four others."""
+    """/item/7: a short name and a price; it links to four others."""
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
         if (found := _home(path, ["/item/0"])) is not None:
@@ -114,7 +113,7 @@ def prices(items: int = 400) -> Site:
 
 
 def table(stations: int = 400) -> Site:
-    """/station/7: a table whose cells are short words."""
+    """/station/7: a table with short words in its cells."""
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
         if (found := _home(path, ["/station/0"])) is not None:
@@ -130,7 +129,7 @@ def table(stations: int = 400) -> Site:
 
 
 def pictures(count: int = 300) -> Site:
-    """/photo/7: a picture, the next one and the one before."""
+    """/photo/7: a picture, with links to the next and the last one."""
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
         if (found := _home(path, ["/photo/0"])) is not None:
@@ -145,7 +144,7 @@ def pictures(count: int = 300) -> Site:
 
 
 def hubs(subjects: int = 360) -> Site:
-    """/subjects/a/b/c/: a heading; nothing else but what is below it."""
+    """/subjects/a/b/c/: a heading, and links to the subjects below it."""
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
         if (found := _home(path, ["/subjects/"])) is not None:
@@ -160,7 +159,7 @@ def hubs(subjects: int = 360) -> Site:
 
 
 def tags(posts: int = 300) -> Site:
-    """Posts by tag alone, whose lists have nothing but titles, as links."""
+    """Posts that only their tags link to; the lists of the tags have only titles, as links."""
     names = [f"{_word('tag', n)}{n}" for n in range(60)]
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
@@ -177,7 +176,7 @@ def tags(posts: int = 300) -> Site:
 
 
 def filters(items: int = 240) -> Site:
-    """Products that are found by one choice of two properties, and nowhere else."""
+    """Products that appear under one choice of two properties, and nowhere else."""
     colors, sizes = [f"c{n}" for n in range(12)], [f"s{n}" for n in range(10)]
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
@@ -198,7 +197,7 @@ def filters(items: int = 240) -> Site:
 
 
 def late_text(count: int = 300) -> Site:
-    """/case/7: forty paragraphs that all have, and a sentence of its own behind them."""
+    """/case/7: forty paragraphs that all pages have, then a sentence of its own."""
     shared = prose("law", 800)
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
@@ -214,7 +213,7 @@ def late_text(count: int = 300) -> Site:
 
 
 def forms(count: int = 300) -> Site:
-    """/form/7: one word in a sentence that all pages have."""
+    """/form/7: one word of its own in a sentence that all pages have."""
 
     def site(path: str, query: dict[str, str]) -> Answer | None:
         if (found := _home(path, ["/form/0"])) is not None:
@@ -244,7 +243,7 @@ def _beside(name: str, trap: Site, start: str) -> Site:
 
 
 def tokens() -> Site:
-    """/club?zx=…: each link has a new value of a parameter that no session has as its name."""
+    """/club?zx=…: each link has a new value of a parameter whose name no session has."""
 
     def trap(path: str, query: dict[str, str]) -> Answer | None:
         chance = random.Random(repr(query))
@@ -255,7 +254,7 @@ def tokens() -> Site:
 
 
 def token_folders() -> Site:
-    """/s/…/list: the same as a folder."""
+    """/s/…/list: as ``tokens``, with the value as a folder."""
 
     def trap(path: str, query: dict[str, str]) -> Answer | None:
         chance = random.Random(path)
@@ -282,7 +281,7 @@ def facet_folders() -> Site:
 
 
 def soft_missing() -> Site:
-    """/pages/…: whatever is asked for leads to three further names, and is not there."""
+    """/pages/…: every page is missing, and links to three further names."""
 
     def trap(path: str, query: dict[str, str]) -> Answer | None:
         chance = random.Random(path)

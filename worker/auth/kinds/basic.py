@@ -59,7 +59,7 @@ class Basic:
 class BasicKind:
     """HTTP Basic for the origins of a crawl's entry. Secrets: username, password.
 
-    Raises LoginRefused for a name or a password that cannot be sent so.
+    Raises LoginRefused for a name or a password that cannot be sent in this way.
     """
 
     logs_in = False

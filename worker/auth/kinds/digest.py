@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import requests
 
 _ROUNDS = 3
-"""Most challenges in a row that are answered for one URL."""
+"""At most this many challenges in a row are answered for one URL."""
 _UNDER_WAY = 10_000
 _ORIGINS = 10_000
 

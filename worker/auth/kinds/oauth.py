@@ -39,7 +39,7 @@ _LATER = frozenset(
     }
 )
 _SAID = 200
-"""Most characters of a provider's error message."""
+"""A provider's error message is cut to this many characters."""
 _READ = 65_536
 _TOKEN = re.compile(r"[\x21-\x7e]{1,8192}")
 

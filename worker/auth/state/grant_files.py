@@ -26,7 +26,7 @@ from greencrawl.worker.auth.state.private_files import (
 log = logger("worker")
 
 MAX_BYTES = 1024 * 1024
-"""Most bytes of a file that is read; a larger one is not used."""
+"""A file may have this many bytes; a larger one is not used."""
 
 UNUSED = "kept_login_not_used"
 """Event of the log: a stored grant cannot be used."""

@@ -22,7 +22,8 @@ from greencrawl.worker.session.backoff import delays
 log = logger("worker")
 
 TRY_SECONDS = 0.5
-"""Most seconds between two tries: other machines try no more often, and so come later."""
+"""At most this many seconds pass between two tries: other machines try no more often, and so come
+later."""
 _SUFFIX = ".late"
 
 

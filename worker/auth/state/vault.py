@@ -36,16 +36,16 @@ log = logger("worker")
 
 CLAIM_SECONDS = 90.0
 SPARE_SECONDS = 30.0
-"""A claim is renewed before each request, and lasts so long after the longest request."""
+"""A claim is renewed before each request, and lasts this long after the longest request."""
 PURPOSE = "logins"
 KEEP_SECONDS = 90 * 24 * 3600
 """How long the frontier keeps a grant; files keep it longer, and put it back."""
 
 _ALIKE = "set GREENCRAWL_SESSION_KEY alike on all machines"
 _APART = b"local:"
-"""Stands in the frontier in place of a grant that stays on its host; a token follows."""
+"""The frontier has this in place of a grant that stays on its host; a token follows."""
 _FORGOTTEN = b""
-"""Stands in the frontier in place of a dropped grant."""
+"""The frontier has this in place of a dropped grant."""
 
 
 class Vault:

@@ -78,7 +78,8 @@ _RARE = frozenset(
 # only one; ten such letters share that.
 _AGAINST_RARE, _FOR_USUAL = 16.0, 0.5
 _FEW = 6
-"""Fewer such bytes show neither whether letters stand together, nor a Macintosh encoding."""
+"""With fewer such bytes, one cannot see whether letters are side by side, nor a Macintosh
+encoding."""
 _HIGH_RUNS = re.compile(rb"[\x80-\xff]{2,}")
 
 _Detect = Callable[[bytes], list[tuple[str, float, str]]]

@@ -15,8 +15,8 @@ from greencrawl.schema.text.encodings import standard_name
 PRESCAN_BYTES = 1024
 LATE_BYTES = 65_536
 _EARLY_BYTES = 512
-"""A meta that ends within so many bytes is cached with all that is before it: pages of a site begin
-alike."""
+"""A meta that ends within this many bytes is cached with all that is before it: pages of a site
+begin alike."""
 
 # A tag that is cut off matches nothing, and so ends the search. "(@" marks the wanted group.
 _ATTRIBUTE = (

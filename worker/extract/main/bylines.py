@@ -13,17 +13,17 @@ from lxml import etree
 from greencrawl.worker.extract.text import text_of
 
 LONGEST = 1000
-"""Most characters of a value that are kept."""
+"""At most this many characters of a value are kept."""
 MOST_SEARCHED = 20_000
-"""Most elements of a page that are searched."""
+"""At most this many elements of a page are searched."""
 MOST_TEXT = 400_000
-"""Most characters of a page that are read for values; each piece of text counts :data:`PIECE`
-more."""
+"""At most this many characters of a page are read for values; each piece of text counts
+:data:`PIECE` more."""
 PIECE = 20
 
 _MOST_FOUND = 20
 _MOST_HOLDERS = 100
-"""Most elements that are checked for paragraphs."""
+"""At most this many elements are checked for paragraphs."""
 _NAMED = re.compile("author-name|author__name|byline-name")
 _BYLINE = re.compile("byline|author")
 _DATED = re.compile("publish|date|posted|byline|meta|time")

@@ -24,9 +24,9 @@ from greencrawl.worker.extract.main.names import fold
 from greencrawl.worker.extract.text import html_parser
 
 MOST_DATA = 2 * 1024 * 1024
-"""Most characters of a page's scripts that are read, and of the tree's source."""
+"""At most this many characters of a page's scripts are read, and of the tree's source."""
 MOST_VALUES = 20_000
-"""Most texts, objects and lists of a page that are read."""
+"""At most this many texts, objects and lists of a page are read."""
 _BETWEEN_LOOKS = 16
 """Values between two checks of the clock."""
 DEEPEST = 40
@@ -73,7 +73,7 @@ _ELEMENTS = {
 }  # fmt: skip
 """Elements for the types of nodes that rich text editors write."""
 _LONG_TEXT = 200
-"""An object with so long a text is an article; another one with a URL is a link to it."""
+"""An object with a text of this length is an article; another one with a URL is a link to it."""
 _PLACES = ("url", "href", "link", "path", "slug", "permalink", "uri", "canonicalUrl")
 
 
@@ -87,8 +87,8 @@ class Data(NamedTuple):
 def data_of(root: etree._Element, title: str, until: float = 0.0) -> Data | None:
     """Return the tree of the data in a page's scripts; None if they hold no text.
 
-    ``title`` is the page's. Raises TimeoutError if the thread's CPU time exceeds ``until``, unless
-    that is 0.
+    ``title`` is the title of the page. Raises TimeoutError if the thread's CPU time exceeds
+    ``until``, unless that is 0.
     """
     title = title[:_LONGEST_TITLE]
     source = _Source(fold(title), until)

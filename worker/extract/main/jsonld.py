@@ -9,9 +9,9 @@ import msgspec
 from lxml import etree
 
 MOST_JSON = 1024 * 1024
-"""Most characters of a page's JSON-LD that are read."""
+"""At most this many characters of a page's JSON-LD are read."""
 MOST_OBJECTS = 10_000
-"""Most objects of a page that are read, nested ones too."""
+"""At most this many objects of a page are read, nested ones too."""
 
 
 def blocks(root: etree._Element) -> Iterator[Any]:

@@ -21,7 +21,7 @@ from greencrawl.worker.extract.main.names import author_of
 from greencrawl.worker.extract.text import squeeze, text_of
 
 MOST_ELEMENTS = 2000
-"""Most elements of each sort that are read: headings, times, bylines, links of the head."""
+"""At most this many elements of each sort are read: headings, times, bylines, links of the head."""
 MOST_FEEDS = 20
 _SITES = ("og:site_name", "application-name")
 _TITLES = ("og:title", "twitter:title", "dc.title", "parsely-title", "sailthru.title")
@@ -240,4 +240,4 @@ def _date(
 
 
 _TEXT = 3000
-"""Most characters of a page's text in which a date is searched."""
+"""A date is searched in this many characters of a page's text."""

@@ -34,7 +34,7 @@ def fold(text: str) -> str:
 
 
 def parts_of(title: str) -> list[str]:
-    """Split a title at signs that join parts."""
+    """Split a title at characters that join its parts."""
     return [part.strip() for part in _JOINTS.split(title) if part.strip()]
 
 

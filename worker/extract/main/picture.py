@@ -188,7 +188,7 @@ def _colour(block: Judged) -> str:
 
 def _said(block: Judged) -> str:
     what = "main text" if block.chosen else "a comment" if block.comment else "left out"
-    about = f"{block.tag}, {block.length:,} signs"
+    about = f"{block.tag}, {block.length:,} characters"
     return f"{block.score:.2f}, {what}: {about}{', ' if block.reason else ''}{block.reason}"
 
 

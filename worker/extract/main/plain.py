@@ -11,7 +11,7 @@ from greencrawl.worker.extract.media import PLAIN, is_binary, media_type
 from greencrawl.worker.extract.text import compiled, squeeze
 
 LONGEST_TITLE = 120
-"""Most characters of a title: a longer first line is a paragraph."""
+"""A title has at most this many characters: a longer first line is a paragraph."""
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _HEAD_CHARACTERS = 1024

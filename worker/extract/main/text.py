@@ -19,7 +19,7 @@ MODEL = Path(__file__).with_name("model.bin")
 """The file that ``python -m greencrawl.worker.extract.train`` wrote."""
 
 MOST_BLOCKS = 16384
-"""Most blocks of a page that are read; reading also ends at its 65,536th element."""
+"""At most this many blocks of a page are read; reading also ends at its 65,536th element."""
 
 
 NO_MAIN_TEXT = "that needs the part in C: `python -m greencrawl.worker.extract.compile` makes it"
@@ -30,7 +30,7 @@ SHELL_SIGNS = 600
 _LEAST_SIGNS = 200
 _LEAST_SECONDS = 1e-6
 _TIMES_SHOWN = 2
-"""Main text from data must be at least so many times as long as all that the page shows."""
+"""Main text from data must be at least this many times as long as all that the page shows."""
 _DENSE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 """Characters of Han, kana and Hangul, which count three: they are words, or half words."""
 
@@ -42,12 +42,12 @@ _MAIN_TEXT, _COMMENT_TEXT = 1, 2
 class Judged(NamedTuple):
     """A block of a page.
 
-    ``tag``: that of its element. ``length``: characters that are no white space. ``first``: the
+    ``tag``: the tag of its element. ``length``: characters that are not white space. ``first``: the
     index of the first block with the same text. ``score``: how likely it is main text, from 0 to 1.
     ``chosen``: it counts as main text; ``comment``: as a reader's comment. ``element``: the index
     of its element in the tree. ``reason``: what the score is based on, as far as words can say.
-    ``embedded``: the block is from data that the page carries, in the scripts and attributes of
-    these names; ``element`` is one of the data's tree then.
+    ``embedded``: the block is from data of the page, in scripts and attributes with these names;
+    then ``element`` is one of the data's tree.
     """
 
     text: str
@@ -110,8 +110,8 @@ def comments_text(root: etree._Element) -> str:
 def markdown(root: etree._Element, base: str, encoding: str = "utf-8") -> str:
     """Return the main text as Markdown.
 
-    Its links are resolved against ``base``; ``encoding`` is the page's. A link that leads to no
-    http(s) URL stays as it is.
+    Its links are resolved against ``base``; ``encoding`` is the encoding of the page. A link to any
+    other URL than http(s) stays as it is.
     """
     if compiled is None:
         return ""
@@ -148,12 +148,12 @@ def data_instead(root: etree._Element) -> Data | None:
 def remark(root: etree._Element | None) -> str:
     """Say why a page has no block of text, or that its blocks are from embedded data; else ""."""
     if root is None:
-        return "it is no HTML: nothing is read of it"
+        return "it is not HTML, so nothing is read from it"
     if compiled is None:
         return ""
     data = data_instead(root)
     if data is not None:
-        return f"the page shows next to nothing: this is of its embedded data ({data.sources})"
+        return f"the page shows almost no text: this comes from its embedded data ({data.sources})"
     if compiled.main_blocks(root, None)[0]:
         return ""
     scripts = sum(1 for _ in root.iter("script"))

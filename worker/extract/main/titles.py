@@ -17,8 +17,9 @@ _ALIKE = 0.6
 def choose(title: str, said: Sequence[str], site: str, headings: Sequence[str]) -> str:
     """Return the title of a page.
 
-    ``title``: of its ``title`` element; ``said``: those of its metadata; ``site``: its site's name,
-    "" if unknown; ``headings``: of the first level, in order.
+    ``title`` is the text of its ``title`` element; ``said`` has the titles in its metadata;
+    ``site`` is the name of its site, "" if unknown; ``headings`` has its headings of the first
+    level, in order.
 
     A heading that the titles repeat as a whole is best, above all one that begins the ``title``.
     Next is a heading that shares most of its words with them, then a title without the site's name.

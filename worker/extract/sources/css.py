@@ -16,9 +16,9 @@ from greencrawl.schema.text.encodings import decode, standard_name
 from greencrawl.worker.extract.charset import declared
 
 MOST_BYTES = 1024 * 1024
-"""Most bytes of a style sheet that are read."""
+"""At most this many bytes of a style sheet are read."""
 MOST_TOKENS = 100_000
-"""Most comments, strings and URLs of a style sheet that are read."""
+"""At most this many comments, strings and URLs of a style sheet are read."""
 
 _QUOTED = r"\"(?>(?:[^\"\\\n]++|\\.)*)\"?|'(?>(?:[^'\\\n]++|\\.)*)'?"
 _UNQUOTED = r"(?>(?:[^\"'()\s\\]++|\\[0-9a-f]{1,6}+\s?|\\.)+)"
@@ -70,7 +70,8 @@ def needs_in(sheet: str) -> Iterator[Need]:
 def needs_of(body: bytes, content_type: str | None) -> Iterator[Need]:
     """Yield the references of a style sheet as it was sent, as far as it is read.
 
-    Its encoding is that of a byte order mark, the header or ``@charset``, in this order, or UTF-8.
+    Its encoding is given by a byte order mark, the header or ``@charset``, in this order; otherwise
+    it is UTF-8.
     """
     name, skipped = declared(body, content_type)
     if name is None and (said := _CHARSET.match(body)) is not None:

@@ -17,8 +17,8 @@ MOST_ELSEWHERE = 2000
 MOST_CONTROLS = 10_000
 """A page with more forms, and a form with more fields or buttons, is a trap: its rest is not read.
 
-No form is read of a page with more fields that name their form, or with more fields at all: then it
-is not known what they send.
+If a page has more fields that name their form, or more fields in all, none of its forms is read:
+nobody can know what they send.
 """
 
 _OWN = frozenset({"hidden", "submit", "image", "button", "reset"})

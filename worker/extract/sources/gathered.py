@@ -11,13 +11,15 @@ from greencrawl.schema.net.urls import resolved
 from greencrawl.worker.extract.links import live
 
 MOST_REFERENCES = 20_000
-"""Most references of a page that are read, all sources together."""
+"""At most this many references of a page are read, all sources together."""
 MOST_CHARACTERS = 4 * 1024 * 1024
-"""Most characters of their URLs: otherwise a long base would make 160 MB of a small page."""
+"""Their URLs have at most this many characters: otherwise a long base would make 160 MB of a small
+page."""
 MOST_ELEMENTS = 50_000
-"""Most elements of a page that one reader reads: 0.1 s of CPU if each of them has nothing."""
+"""One reader reads at most this many elements of a page: 0.1 s of CPU if none of them has a URL."""
 MOST_STYLE_CHARACTERS = 1024 * 1024
-"""Most characters of all ``style`` elements and attributes of a page: 0.1 s of CPU at worst."""
+"""All ``style`` elements and attributes of a page have at most this many characters: 0.1 s of CPU
+at worst."""
 _TOGETHER = 500
 
 
@@ -28,10 +30,11 @@ def elements(root: etree._Element, *tags: str) -> Iterator[etree._Element]:
 
 
 class Gathered:
-    """URLs of one page: ``links`` with the rel of each, and what it needs to be shown.
+    """URLs of one page: ``links``, with the rel of each, and ``requisites``, which it needs to be
+    shown.
 
-    Each is canonical, and comes once. ``encoding`` is the page's; queries are sent in it. ``said``
-    are links whose texts are wanted, and the texts; ``forms`` are the links of forms.
+    Each is canonical, and comes once. ``encoding`` is the encoding of the page; queries are sent in
+    it. ``said`` are links whose texts are wanted, and the texts; ``forms`` are the links of forms.
     ``style_characters`` is how much may still be read of styles.
     """
 

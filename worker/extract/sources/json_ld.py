@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 MOST_CHARACTERS = 1024 * 1024
-"""Most characters of all blocks of a page that are read."""
+"""At most this many characters of all blocks of a page are read."""
 _NAMES = frozenset(
     {"@id", "url", "sameAs", "item", "mainEntityOfPage", "relatedLink", "significantLink"}
 )

@@ -11,7 +11,7 @@ from greencrawl.worker.extract.text import html_parser
 
 MOST_DOCUMENTS = 50
 MOST_BYTES = 128 * 1024
-"""Most bytes of all such documents of a page, which may take 0.1 s of CPU at worst.
+"""All such documents of a page have at most this many bytes; they may take 0.1 s of CPU at worst.
 
 The rest is not read, nor is a document with a tag of thousands of attributes, nor one nested in
 another.

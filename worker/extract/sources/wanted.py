@@ -22,7 +22,7 @@ ELEMENTS = {
 class Wanted:
     """The names of ``sources``, and whether requisites of pages are wanted.
 
-    The names are those of ``greencrawl.schema.text.link_sources``.
+    The names are defined in ``greencrawl.schema.text.link_sources``.
     """
 
     sources: frozenset[str] = DEFAULT

@@ -16,7 +16,7 @@ from greencrawl.worker.extract.main.text import MODEL
 from greencrawl.worker.extract.train import samples
 
 MOST_BYTES = 60_000
-"""Most bytes of a model, which is part of the package."""
+"""A model has at most this many bytes, because it is part of the package."""
 
 
 def main(arguments: list[str]) -> int:

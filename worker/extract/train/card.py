@@ -14,7 +14,7 @@ NAME = "MODEL.md"
 _TEXT = """\
 # The model of main text
 
-`model.bin` says of each block of a page how likely it is main text. It was written by
+`model.bin` gives for each block of a page the probability that it is main text. It was written by
 `python -m greencrawl.worker.extract.train FOLDER` on {day}, with LightGBM {lightgbm}; neither is
 needed to use it. It holds {size:,} bytes of thresholds and weights, {trees} trees over {features}
 numbers a block, and no text of any page. `trees.c` says how they are packed.
@@ -25,7 +25,7 @@ numbers a block, and no text of any page. `trees.c` says how they are packed.
 
 * WCXB, Web Content eXtraction Benchmark, development split, by Murrough Foley, 2026, CC-BY-4.0:
   {marked} pages with all of their main text marked. Changes: the pages were read as blocks, and
-  labels of these derived.
+  labels were derived from these.
 * The evaluation set of trafilatura, by Adrien Barbaresi, Apache-2.0: {snippets} articles with
   snippets that are main text and snippets that are not.
 

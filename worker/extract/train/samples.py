@@ -46,7 +46,7 @@ class Sample:
     date: str
 
     def fold(self, count: int) -> int:
-        """Return its part of so many; all pages of a site are in the same."""
+        """Return the number of its part, of ``count``; all pages of a site are in the same part."""
         return zlib.crc32(self.site.encode()) % count
 
 

@@ -1,7 +1,7 @@
 """Limits on concurrent look-ups: a share for each domain, and a lane for slow ones.
 
 Only host sessions ask for names, so there are never more look-ups than sessions. Still one zone
-could take all of them: whoever makes links decides which names are looked up. So a registrable
+could take all of them: the author of a link decides which name is looked up. So a registrable
 domain has at most :data:`DOMAIN_LOOKUPS` under way; further ones wait for a moment. A look-up that
 takes longer than :data:`SLOW_SECONDS` also needs one of :data:`SLOW_LOOKUPS` places, whatever its
 domain is. Only the recursive server knows the server of a zone, and a thousand domains may have the
@@ -24,7 +24,7 @@ DOMAIN_LOOKUPS = 8
 SLOW_LOOKUPS = 64
 SLOW_SECONDS = 1.0
 CROWDED_SECONDS = 0.3
-"""A look-up is slow after so long, if it began when there was no place for slow ones.
+"""A look-up is slow after this long, if it began when there was no place for slow ones.
 
 If the recursive server finds the answer later, it has it at the look-up's next turn.
 """
@@ -65,7 +65,7 @@ class Lane:
         return True
 
     def wait(self, seconds: float) -> bool:
-        """Take the first place that becomes free within so long; return False if that is
+        """Take the first place that becomes free within this long; return False if that is
         unlikely."""
         if self.take():
             return True
@@ -85,12 +85,12 @@ class Lane:
         return mine.is_set()
 
     def leave(self, took: float) -> None:
-        """Free a place that was taken for so long."""
+        """Free a place that was taken for this long."""
         self._seconds += _NEWEST * (max(took, 0.001) - self._seconds)
         self._pass_on()
 
     def lasts(self, seconds: float) -> None:
-        """Note that a place is held, or waited for, for so long already."""
+        """Note that a place has been held, or waited for, for this long."""
         self._seconds = max(self._seconds, seconds)
 
     def next_turn(self, now: float) -> float:

@@ -22,7 +22,7 @@ UDP_BYTES = 1232
 """The longest answer by UDP that a server may send: no link fragments it."""
 MOST_RECORDS = 200
 MOST_BYTES = 8192
-"""Most bytes of an answer that are read; only the first part of a longer one."""
+"""At most this many bytes of an answer are read; only the first part of a longer one."""
 MOST_ALIASES = 16
 A, AAAA = int(dns.rdatatype.A), int(dns.rdatatype.AAAA)
 TYPES = (A, AAAA)

@@ -43,9 +43,9 @@ from greencrawl.worker.session.caps import NoShare
 
 _LOOKUPS, _LOOKUP_SECONDS = SLOT["dns_lookups"], SLOT["dns_lookup_seconds"]
 MAX_NAMES = 10_000
-"""Most names that are kept; the least recently used are dropped first."""
+"""At most this many names are kept; the least recently used are dropped first."""
 MAX_ADDRESSES = 8
-"""Most addresses of a name that are kept, and tried."""
+"""At most this many addresses of a name are kept, and tried."""
 LOOKUP_SECONDS = 20.0
 """The longest look-up."""
 

@@ -42,7 +42,7 @@ these."""
 UNANSWERED_SECONDS = 10.0
 """How long it is kept that no server could answer."""
 AGAIN_SECONDS = 0.5
-"""After so long without an answer servers are asked again, then after twice as long each time."""
+"""After this long without an answer servers are asked again, then after twice as long each time."""
 OTHER_SECONDS = 0.3
 """How long an answer with addresses waits for those of the other version."""
 TCP_SECONDS = 5.0
@@ -224,7 +224,7 @@ class _Exchange:
         self._why.update(dict.fromkeys(kinds, f"{line.server[0]}: {why}"))
 
     def _ready(self, seconds: float) -> list[_Line]:
-        """Return lines that have something to read, or one that may have within so long."""
+        """Return lines that have something to read, or one that may have within this long."""
         lines = {line.socket: line for line in self._lines if not self._failed(line)}
         if len(lines) < 2:
             for one in lines:  # there is nothing else to wait for: the read itself waits

@@ -33,7 +33,7 @@ LOOKUP_THREADS = 8
 SYSTEM_THREADS = 32
 """Threads if the system's resolver is asked for all names."""
 LOOKUPS_WAITING = 64
-"""Most look-ups that wait for a thread; one more fails at once."""
+"""At most this many look-ups wait for a thread; one more fails at once."""
 ANSWER_SECONDS = 300.0
 NO_ANSWER_SECONDS = 30.0
 """How long an answer of the system's resolver is kept, or its failure: it tells no TTL."""

@@ -27,7 +27,7 @@ from greencrawl.store.mysql.cluster.local.options import Options
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 SOCKET_PATH_BYTES = 107
-"""Most bytes of a Unix socket's path."""
+"""The path of a Unix socket may have this many bytes."""
 
 _NOT_FOUND = re.compile(r"^FATAL ERROR: Could not find (.*)$", re.MULTILINE)
 """The error of mariadb-install-db if a program or a file is missing."""

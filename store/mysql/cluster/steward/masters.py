@@ -28,9 +28,9 @@ log = logger("store")
 DRAIN_SECONDS = 60.0
 """How long a round waits for a server to apply what it has fetched."""
 QUIET_SECONDS = 0.5
-"""A server that has read all that it fetched, and applies nothing for so long, is finished."""
+"""A server that has read all that it fetched, and applies nothing for this long, is finished."""
 JOIN_SECONDS = 2.0
-"""How long a new partner may take to acknowledge: commits wait for so long."""
+"""How long a new partner may take to acknowledge: commits wait for this long."""
 FLUSHED = 3
 """``innodb_flush_log_at_trx_commit``: durable in the engine before the client is told.
 

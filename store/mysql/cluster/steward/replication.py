@@ -7,7 +7,7 @@ from greencrawl.store.mysql.cluster.observe import Observation
 from greencrawl.store.mysql.cluster.register import WriterTerm
 
 MAX_MISSING = 1000
-"""Most transactions that a server may lack when it is tried as a partner."""
+"""A server may lack at most this many transactions when it is tried as a partner."""
 JOINED = 3_000_000_000
 """A partner's GTID domain since it joined: its epoch above this number.
 

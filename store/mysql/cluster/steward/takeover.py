@@ -17,11 +17,12 @@ from greencrawl.store.mysql.cluster.steward.replication import copies, stray, ta
 from greencrawl.store.mysql.cluster.topology import Topology
 
 DOWN_SECONDS = 5.0
-"""A server that was away for so long is lost."""
+"""A server that was away for this long is lost."""
 PATIENCE_SECONDS = 20.0
-"""A restarted writer is opened again without its partner only after so long."""
+"""A restarted writer is opened again without its partner only after this long."""
 HANDING_SECONDS = 5.0
-"""A writer that a hand-over has closed is opened again after so long: who closed it may be dead."""
+"""A writer that a hand-over has closed is opened again after this long: the process that closed it
+may be dead."""
 
 
 class Takeovers:

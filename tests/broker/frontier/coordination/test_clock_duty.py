@@ -1,4 +1,4 @@
-"""Who sets a node's clock, and who waits: late replies, jumps of TIME, and two brokers."""
+"""The duty of setting a node's clock: late replies, jumps of TIME, and two brokers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.broker.frontier.test_frontier import close, finish_all, until
 from tests.support.redis_server import RedisServer
 
 stand_still = monkey.get_original("time", "sleep")
-"""Of the whole process, as under SIGSTOP."""
+"""Stop the whole process, as SIGSTOP does."""
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def brokers(redis_server: RedisServer, store: Store) -> Iterator[tuple[Frontier, Frontier]]:
-    """The first has the duty of setting the node's clock; both know its time."""
+    """Two brokers; the first has the duty of setting the node's clock, and both know its time."""
     first, second = broker(redis_server, store), broker(redis_server, store)
     assert first.duties.wait(names.clock(first.nodes[0].id), 2.0)
     for one in (first, second):
@@ -50,13 +50,14 @@ def brokers(redis_server: RedisServer, store: Store) -> Iterator[tuple[Frontier,
 
 
 def clock(server: RedisServer) -> tuple[int, int]:
-    """Offset and jumps."""
+    """Return offset and jumps."""
     offset, jumps = server.client.hmget(keys.OWNER, "offset", "jumps")
     return int(offset or 0), int(jumps or 0)
 
 
 def shifted(node: Node, ms: float) -> float:
-    """This machine's clock went on by so much less, as when it stood still; what it knew before."""
+    """Let this machine's clock go on by that much less, as after a stop; return the earlier
+    value."""
     expected = node.clock._expected
     assert expected is not None
     node.clock._expected = expected._replace(base_ms=expected.base_ms + ms)
@@ -68,7 +69,7 @@ def look(frontier: Frontier) -> Any:
 
 
 def late(node: Node, monkeypatch: pytest.MonkeyPatch, *, sent: float = 0, read: float = 0) -> None:
-    """The node's next exchange is late: stands still before it is sent, or before it is read."""
+    """The node's next exchange is late: it stops before it is sent, or before its reply is read."""
     plain = node.connection
 
     class Late:
@@ -160,7 +161,8 @@ def test_a_jump_that_a_late_call_may_hide_is_undone_with_the_next(
 def test_no_rest_is_shortened_by_a_jump_that_is_shorter_than_calls_may_be_late(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer, store: Store, ms: int
 ) -> None:
-    """Whichever of the two leases next, and though the holder of the duty has not called since."""
+    """It does not matter which of the two leases next, nor that the holder of the duty has not
+    called since."""
     session = leased(brokers[0], store)
     finish_all(brokers[0], session)
     close(brokers[0], session, delay=2.5)
@@ -173,7 +175,7 @@ def test_no_rest_is_shortened_by_a_jump_that_is_shorter_than_calls_may_be_late(
 def test_what_was_known_for_longer_counts_where_the_holder_has_just_come(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer, store: Store
 ) -> None:
-    """The clock jumped while nobody had the duty; who takes it then knows no other time."""
+    """The clock jumped while nobody had the duty; the next holder knows no other time."""
     first, second = brokers
     look(second)
     before = second.nodes[0].now_ms() - time.monotonic() * 1000
@@ -197,7 +199,7 @@ def test_what_was_known_for_longer_counts_where_the_holder_has_just_come(
 def test_a_holder_that_knows_its_time_badly_reads_it_before_a_jump_can_hide(
     brokers: tuple[Frontier, Frontier],
 ) -> None:
-    """Two clocks drift apart while nothing is asked of the node."""
+    """Two clocks drift apart while the node gets no calls."""
     node = brokers[0].nodes[0]
     expected = node.clock._expected
     assert expected is not None
@@ -242,7 +244,7 @@ def test_a_worker_is_given_a_word_and_no_duty(
 def test_a_clock_that_is_set_stays_set_though_somebody_agreed_with_the_jump(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer
 ) -> None:
-    """As a replay does, which asks no time: ``used`` is on the scale of the jump then."""
+    """As a replay does, which asks no time: Then ``used`` counts in the time of the jump."""
     holder, _ = brokers
     look(holder)
     redis_server.client.hincrby(keys.OWNER, "offset", HOUR)

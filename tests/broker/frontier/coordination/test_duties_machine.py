@@ -1,10 +1,11 @@
 """Duties, versions, quotas and debts: two brokers that stand still between any two calls.
 
-Two real Redis nodes and a real store; a holder of a duty goes one call at a time, another takes the
-duty meanwhile, and it goes on with its next write, which must change nothing. Crawls are seeded,
-paused, resumed, deleted, made anew and finished among that, and told in any order; nodes are cut
-off while pages with links to them are committed. When all is calm again nothing may be lost, no
-crawl may have ended early or not at all, and no page be stored beyond a limit.
+There are two real Redis nodes and a real store. A holder of a duty goes one call at a time; another
+takes the duty meanwhile; then the first goes on with its next write, which must change nothing.
+Between them crawls are seeded, paused, resumed, deleted, made again and finished, and nodes hear of
+that in any order; nodes are cut off while pages with links to them are committed. When all is calm
+again, nothing may be lost, each crawl must have ended, none of them early, and no page may be
+stored beyond a limit.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class DutiesMachine(World):
     def stand_still(
         self, stalls: list[tuple[str, set[str], int]], broker: int, which: int, other: int
     ) -> None:
-        """A holder believes that it has what another took since, and goes on where it stood."""
+        """A holder believes that it still has a duty which another has taken since, and goes on."""
         for name, calls, count in stalls:
             self.stall(name, calls, count, broker, which, other)
 
@@ -108,7 +109,7 @@ class DutiesMachine(World):
     def stand_still_before_a_node(
         self, stall: tuple[str, str], count: int, broker: int, which: int, other: int
     ) -> None:
-        """Under these duties each call of a node is fenced; a batch of seeds comes to its end."""
+        """Under these duties each call of a node is fenced; a batch of seeds is completed."""
         name, call = stall
         self.stall(name, {call}, count, broker, which | 1, other)
 
@@ -124,7 +125,7 @@ class DutiesMachine(World):
         taker = self.job(name, 1 - broker, 1)
         self.fences.advance_to(taker, {"redis", *WRITES}, other)
         self.fences.advance(task, 999)
-        self.job(name, broker, 999)  # it may not free what it has no more
+        self.job(name, broker, 999)  # it may not free a duty that it no longer has
         self.holds()
 
     def something_to_do(self, name: str, which: int) -> None:
@@ -151,11 +152,12 @@ class DutiesMachine(World):
 
     @rule(which=WHICH, broker=EITHER)
     def settle_what_another_drops(self, which: int, broker: int) -> None:
-        """Who deletes a host stands before the rows of what waited there; another begins anew."""
+        """The broker that deletes a host stops just before it settles the tasks that wait there;
+        another one starts again."""
         self.end_all(names.PURGE)
         self.mend()
         self.pass_time(DUTY_SECONDS + 1)
-        self.job(names.PURGE, broker, 999)  # what others left behind
+        self.job(names.PURGE, broker, 999)  # left by other brokers
         for crawl in self.known(PLAIN):
             self.give(PLAIN, self.fresh(HOSTS[which % 4], 6), broker, 999)
             self.brokers[broker].service.purge(crawl, HOSTS[which % 4])
@@ -168,19 +170,19 @@ class DutiesMachine(World):
         self.fences.advance(task, 999)
 
     def end_all(self, name: str) -> None:
-        """Who was at it dies."""
+        """The process that was doing this dies."""
         for task in self.pace.living():
             if task.name == name:
                 self.kill(task)
 
     @rule(broker=EITHER)
     def restart(self, broker: int) -> None:
-        """One stops in order, and gives its duties back; another comes in its place."""
+        """One broker stops in order and gives its duties back; another one starts."""
         old = self.brokers[broker]
         try:
             new = self.made(broker)
         except Unavailable:
-            return  # a node that it meets is being opened by the other: it is started again later
+            return  # the other broker is opening that node: it starts again later
         for task in self.pace.living():
             if task.owner is old:
                 task.kill()
@@ -205,7 +207,7 @@ class DutiesMachine(World):
 
     @rule(name=st.sampled_from(NAMES), pause=st.booleans(), broker=EITHER, steps=STEPS)
     def pause(self, name: str, pause: bool, broker: int, steps: int) -> None:
-        """The store knows at once; partitions are told, perhaps late, or never."""
+        """The store knows at once; partitions are told later, or never."""
         for crawl in self.known(name):
             self.said.append(crawl)
             if (crawl.ended and (pause or crawl.finished)) or (crawl.stopping and pause):
@@ -222,7 +224,7 @@ class DutiesMachine(World):
 
     @rule(name=st.sampled_from(NAMES), now=st.booleans(), broker=EITHER, steps=STEPS)
     def stop(self, name: str, now: bool, broker: int, steps: int) -> None:
-        """Partitions are told, perhaps late, or never; the end is the duty holder's."""
+        """Partitions are told later, or never; the holder of the duty ends the crawl."""
         for crawl in self.known(name):
             self.said.append(crawl)
             if crawl.state == "done" and not crawl.finished:
@@ -236,7 +238,7 @@ class DutiesMachine(World):
     def stop_before_something_comes(
         self, name: str, which: int, broker: int, calls: set[str], late: int
     ) -> None:
-        """It is about to be set done, and a person comes, or a page that is late."""
+        """The crawl is about to be set done when a person acts, or a late page comes."""
         self.mend()
         self.resume(name, broker)
         self.seed(name, which, 3, broker, 999)
@@ -258,7 +260,7 @@ class DutiesMachine(World):
 
     @rule(which=WHICH, broker=EITHER, steps=STEPS)
     def tell_late(self, which: int, broker: int, steps: int) -> None:
-        """What was read before a change is told after it."""
+        """A process reads a row before a change, and sends it after the change."""
         for crawl in some(self.said[-6:], which):
             self.tell(crawl, broker, steps)
 
@@ -268,7 +270,7 @@ class DutiesMachine(World):
             self.look(crawl, broker)
 
     def look(self, crawl: Crawl, broker: int) -> None:
-        """Who looks with a row of before, or before all nodes know what others do, saw nothing."""
+        """A scan with an old row, or before all nodes have got what they missed, does not count."""
         known = [int(self.record(p, crawl.id).get("ver", 0)) for p in (0, 1)]
         paid = [p for p in (0, 1) if self.raw[p].hexists(keys.OWNER, "debt")]
         look = partial(self.brokers[broker].frontier.look, crawl)
@@ -279,7 +281,7 @@ class DutiesMachine(World):
 
     @rule(broker=EITHER)
     def delete(self, broker: int) -> None:
-        """One crawl is deleted, or made anew under its name."""
+        """One crawl is deleted, or made again under its name."""
         for crawl in self.known(PASSING):
             self.brokers[broker].service.purge(crawl)
             return
@@ -297,7 +299,7 @@ class DutiesMachine(World):
         for crawl in self.known(LIMITED):
             options = CrawlOptions(delay=0.0, slots=2, max_pages=self.limit)
             self.store.put_crawl(LIMITED, options, HOSTS)
-            if crawl.state == "done":  # who raises a limit resumes, whatever ended the crawl
+            if crawl.state == "done":  # a person who raises a limit also resumes the crawl
                 self.store.set_state(crawl.id, "active")
                 self.stopped.discard(crawl.id)
             self.tell(self.store.crawl(crawl.id), broker, steps)
@@ -306,7 +308,7 @@ class DutiesMachine(World):
 
     @rule(who=st.sampled_from([0, 1, None]), node=EITHER)
     def cut(self, who: int | None, node: int) -> None:
-        """A broker, or the workers, do not reach a node."""
+        """A broker, or the workers, cannot reach a node."""
         if who is None:
             self.workers.nodes[node].breaker.since_ms = 1
         else:
@@ -320,7 +322,8 @@ class DutiesMachine(World):
 
     @rule(node=EITHER, broker=EITHER, which=WHICH, count=st.integers(1, 6), steps=STEPS)
     def lose_and_recover(self, node: int, broker: int, which: int, count: int, steps: int) -> None:
-        """What was queued, leased and told since a copy is lost, and quotas of before come back."""
+        """A node comes back as an older copy: later tasks and leases are lost, and old quotas come
+        back."""
         self.mend()
         self.recover(node, broker, 999)
         copy = self.copy(node)
@@ -331,7 +334,7 @@ class DutiesMachine(World):
         self.lose(node, copy)
         self.recover(node, broker, 999)
         if self.raw[node].hexists(keys.OWNER, "owed"):
-            return  # another is at it
+            return  # another broker is doing it
         for crawl in self.known(LIMITED):
             assert not self.record(node, crawl.id).get("quota"), "a quota of before a loss counts"
 
@@ -342,7 +345,7 @@ class DutiesMachine(World):
     def lose_what_was_paid(
         self, node: int, broker: int, which: int, ticks: int, steps: int, after: int, late: bool
     ) -> None:
-        """A node is given what it missed, and loses it again."""
+        """A node gets what it missed, and loses it again."""
         ticker = None
         if late:
             ticker = self.come_to_owe_late(node, broker)
@@ -365,7 +368,7 @@ class DutiesMachine(World):
 
     @rule(node=EITHER, broker=EITHER, call=st.sampled_from(["replay_links", "eval", "end_replay"]))
     def owe_more(self, node: int, broker: int, call: str) -> None:
-        """While a node is given what it missed, it misses more."""
+        """While a node gets what it missed, it misses more."""
         task = self.begin_to_pay(node, broker)
         self.fences.advance_to(task, {call}, 2 if call == "eval" else 1)
         for crawl in self.known(PLAIN):
@@ -377,7 +380,7 @@ class DutiesMachine(World):
 
     @rule(node=EITHER, broker=EITHER, ticks=st.integers(1, 3))
     def owe_more_and_die(self, node: int, broker: int, ticks: int) -> None:
-        """Who was to give a node what it missed dies, and it had missed more since."""
+        """The broker that gives a node what it missed dies, and the node has missed more since."""
         task = self.begin_to_pay(node, broker)
         self.fences.advance_to(task, {"replay_links"}, 1)
         self.tick(broker, ticks)
@@ -392,8 +395,8 @@ class DutiesMachine(World):
         before=st.sampled_from([("eval", 1), ("eval", 2), ("end_replay", 1), ("end_replay", 1)]),
     )
     def pay_late(self, node: int, broker: int, before: tuple[str, int]) -> None:
-        """Who pays a debt stands still before he says that it begins, or to the node or the store
-        that it is paid."""
+        """The broker that pays a debt stops before it tells the node or the store that it begins,
+        or that the debt is paid."""
         call, count = before
         first = before == ("eval", 1)
         task = self.begin_to_pay(node, broker)
@@ -407,7 +410,7 @@ class DutiesMachine(World):
 
     @rule(name=st.sampled_from(NAMES), node=EITHER, broker=EITHER)
     def tell_in_vain(self, name: str, node: int, broker: int) -> None:
-        """A node that does not hear that a crawl is paused, or goes on, is told when it is back."""
+        """A node does not hear that a crawl is paused or resumed; it is told when it is back."""
         self.mend()
         self.recover(node, broker, 999)
         self.cut(broker, node)
@@ -425,7 +428,7 @@ class DutiesMachine(World):
         return self.job(names.REPLAY, broker, 1)
 
     def come_to_owe(self, node: int, broker: int) -> None:
-        """Pages are stored whose links a node cannot be told of."""
+        """Pages are stored whose links cannot be sent to a node."""
         self.mend()
         self.resume(PLAIN, broker)
         self.recover(node, broker, 999)
@@ -439,10 +442,10 @@ class DutiesMachine(World):
         self.mend()
 
     def come_to_owe_late(self, node: int, broker: int) -> Paced:
-        """A page is stored, and only long after it turns out that its link cannot be told.
+        """A page is stored, and only much later its link turns out to be undeliverable.
 
-        Nobody could know of the debt meanwhile: who writes the tick has just seen that there is
-        none, and is returned as he stands before the node.
+        Nobody could know of the debt meanwhile. The broker that writes the tick has just seen that
+        there is none; it is returned in the state in which it stops before the node.
         """
         self.mend()
         self.recover(node, broker, 999)
@@ -468,7 +471,7 @@ class DutiesMachine(World):
         page=st.sampled_from([True, True, True, False]),
     )  # fmt: skip
     def fetch(self, which: int, broker: int, p: int, most: int, steps: int, page: bool) -> None:
-        """Sessions are opened, and what they fetched is on its way for long, or not at all."""
+        """Sessions are opened; their results are sent much later, or never."""
         self.fetched(which, broker, p, most, steps, page)
 
     def fetched(
@@ -484,7 +487,8 @@ class DutiesMachine(World):
 
     @rule(which=WHICH, broker=EITHER, steps=STEPS, page=st.booleans())
     def commit_late(self, which: int, broker: int, steps: int, page: bool) -> None:
-        """Of a session that may be over long since, in a crawl that may be done, or deleted."""
+        """Act for a session that may have ended long ago, in a crawl that may be done or
+        deleted."""
         for session in some(self.held[-12:], which):
             for task in session.tasks[:2]:
                 self.deliver(broker, session, task.number, steps, page)
@@ -498,7 +502,7 @@ class DutiesMachine(World):
     def end_meanwhile(
         self, which: int, broker: int, calls: set[str], count: int, comes: str, late: int
     ) -> None:
-        """Crawls are about to be found finished, and something comes between two looks."""
+        """Crawls are about to be found finished, and something comes between the two scans."""
         self.end(which, broker, calls, count, comes, late)
 
     @rule(
@@ -508,12 +512,13 @@ class DutiesMachine(World):
     def end_before_a_page_comes(
         self, which: int, broker: int, calls: set[str], count: int, comes: str, late: int
     ) -> None:
-        """The same, and it comes from who was fetching all the while."""
+        """The same, and it comes from a worker that was fetching all the time."""
         self.end(which, broker, calls, count, comes, late)
 
     @rule(node=EITHER, broker=EITHER)
     def owe_after_the_end(self, node: int, broker: int) -> None:
-        """A page is stored when its crawl is done, and leads to nothing but a node that is away."""
+        """A page is stored when its crawl is done, and all of its links lead to a node that is
+        away."""
         self.mend()
         self.resume(PLAIN, broker)
         self.moment += 1
@@ -532,12 +537,13 @@ class DutiesMachine(World):
 
     @rule(which=WHICH, broker=EITHER)
     def end_before_a_debt_comes(self, which: int, broker: int) -> None:
-        """The same, and it leads to nothing but a node that is away."""
+        """The same, and all of its links lead to a node that is away."""
         self.end(which, broker, {"set_state"}, 1, "debt", 999)
 
     @rule(which=WHICH, broker=EITHER, count=COUNTS)
     def end_before_an_old_word_comes(self, which: int, broker: int, count: int) -> None:
-        """The same, and who has read of a crawl before tells that it goes on."""
+        """The same, and a process that read an old row of the crawl says that the crawl is
+        active."""
         self.end(which, broker, {"set_state"}, count, "word", 999)
 
     def end(
@@ -547,7 +553,8 @@ class DutiesMachine(World):
         for name in NAMES:
             self.resume(name, broker)
             self.moment += 1
-            # A page leads to both nodes, or only to its own: then no other hears of its links.
+            # A page leads to both nodes, or only to its own: then no other node is told of its
+            # links.
             path = f"s{self.moment}" if which // 2 % 2 else str(SEEDS + self.moment)
             hosts = HOSTS[:2]
             if comes == "debt":
@@ -560,7 +567,7 @@ class DutiesMachine(World):
         tasks = []
         if which % 2 or comes == "word":  # they look at the clock in time, and commit late
             tasks = [self.deliver(1 - broker, *one, 1, True) for one in late_ones]
-        self.pass_time(31.0)  # whoever has these stands still, and others have them next
+        self.pass_time(31.0)  # the holders of these stop, and others take them next
         if not self.quiet(broker):
             return
         rows = self.store.crawls()
@@ -574,7 +581,7 @@ class DutiesMachine(World):
                 self.pause(name, True, 1 - broker, late)
         if comes in ("cut", "debt"):
             self.cut(None, which % 2)
-        if comes == "word":  # of what was so a moment ago
+        if comes == "word":  # to the state of a moment ago
             for crawl in rows:
                 self.tell(crawl, 1 - broker, 999)
         if comes in ("page", "cut", "debt", "word"):
@@ -597,7 +604,7 @@ class DutiesMachine(World):
         late=st.sampled_from([999, 999, 2]),
     )  # fmt: skip
     def take_in_before_told(self, node: int, broker: int, told: int, seed: bool, late: int) -> None:
-        """A crawl is done; a node that came back as it was before takes something in for it."""
+        """A crawl is done; a node that came back in an older state admits something for it."""
         self.mend()
         self.recover(node, broker, 999)
         self.moment += 1
@@ -622,7 +629,8 @@ class DutiesMachine(World):
         self.recover(node, broker, 999)
 
     def quiet(self, broker: int) -> bool:
-        """Whether all is fetched, and a broker has seen once that nothing is left to do."""
+        """Return whether everything is fetched, and a broker has scanned once since and found
+        nothing to do."""
         for seconds in (0.0, 31.0, 31.0):  # hosts may rest
             self.pass_time(seconds)
             self.settle_all(1, page=False)

@@ -1,4 +1,4 @@
-"""Without the store's word no session is opened or kept; what that costs is charged to nobody."""
+"""Without an answer of the store no session is opened or kept, and this counts as no failure."""
 
 from __future__ import annotations
 

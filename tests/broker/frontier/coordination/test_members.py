@@ -1,4 +1,5 @@
-"""Beats of members on a real Redis: whose counts, for how long, and at the memory limit."""
+"""Heartbeats of members on a real Redis: which one counts, for how long, and at the memory
+limit."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def test_a_beat_counts_for_a_while_and_the_latest_life_alone(node: Node) -> None
     assert beats.life("w") == 5
     assert [beat.facts for beat in beats.heard(["w", "v"]).values()] == [Facts(pages=2)]
     assert 0 < node.command("PTTL", keys.beat("w")) <= 1000 * BEAT_SECONDS
-    node.command("PEXPIRE", keys.beat("w"), 0)  # so long nothing was heard of it
+    node.command("PEXPIRE", keys.beat("w"), 0)  # its silence lasted that long
     assert beats.heard(["w"]) == {}
     assert beats.beat("w", 5, Facts()) == "new"
 

@@ -1,4 +1,4 @@
-"""That the store takes no writes, as brokers say it by a real Redis; at the memory limit, too."""
+"""Brokers note in a real Redis that the store takes no writes, also at the memory limit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_one_broker_notes_an_outage_unless_somebody_has_just_written(
     one.writable()
     assert not other.begin(FIRST)
     assert 0 < redis_server.client.pttl(keys.WRITABLE) <= 1000 * WRITABLE_SECONDS
-    redis_server.client.delete(keys.WRITABLE)  # as it is after some seconds
+    redis_server.client.delete(keys.WRITABLE)  # the state after some seconds
     assert other.begin(FIRST)
     assert not one.begin(LATER)
     assert one.open() == FIRST

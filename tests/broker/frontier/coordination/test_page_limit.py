@@ -1,4 +1,4 @@
-"""``max_pages`` over brokers and nodes: never more leased and stored than that, and all of it."""
+"""``max_pages`` over brokers and nodes: exactly that many pages are leased and stored, no more."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 class Rig:
-    """Some brokers and a crawl with a limit; ``sequence`` is the worker's of each."""
+    """Some brokers and a crawl with a limit; ``sequence`` is the number of each worker's last
+    call."""
 
     def __init__(self, server: RedisServer, store: Store, brokers: int) -> None:
         self.store = store
@@ -143,7 +144,7 @@ def test_a_crawl_of_one_host_has_all_of_it_at_once_when_its_first_task_comes(rig
 
 
 def quotas(rig: Rig, crawl: Crawl) -> dict[int, int]:
-    """Partitions that have some."""
+    """Return the partitions that have quota."""
     broker = rig.brokers[0]
     replies = broker._calls("count", dict.fromkeys(broker.partitions, to_msgpack([crawl.id])))
     rows = {p: row_of(reply).quota for p, reply in replies.items()}
@@ -176,7 +177,7 @@ def test_what_was_not_stored_may_be_leased_again(rig: Rig, outcome: Any) -> None
 
 
 def test_quota_follows_what_waits_to_the_last_page(rig: Rig) -> None:
-    """Hosts of all partitions; what fails in one is given to another."""
+    """Hosts of all partitions: quota of a failed task goes to another partition."""
     crawl = rig.crawl(max_pages=50, hosts=40, pages=2)
     rig.start()
     stored = 0
@@ -242,7 +243,7 @@ def test_what_was_given_by_a_holder_of_before_or_late_is_refused(rig: Rig) -> No
 def test_no_more_is_given_than_could_be_taken(
     redis_server: RedisServer, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tasks are leased between the look at the quotas and the change."""
+    """Tasks are leased between reading the quotas and changing them."""
     rig = Rig(redis_server, store, 2)
     try:
         broker, holder = rig.brokers
@@ -288,14 +289,14 @@ def test_a_node_that_came_back_begins_with_no_quota(rig: Rig, redis_server: Redi
 def test_who_scans_tells_who_shares_out_that_quota_is_needed(
     redis_server: RedisServer, store: Store
 ) -> None:
-    """The broker of that duty may not have been able to give any when it was told."""
+    """The broker with the duty may not have been able to give any quota when it was told."""
     rig = Rig(redis_server, store, 2)
     try:
         other = rig.brokers[1]
         assert other.duties.take(names.QUOTAS)
         crawl = rig.crawl(max_pages=10, hosts=1)
         rig.start()
-        assert quotas(rig, crawl) == {}  # nobody asks for tasks, so nobody is told
+        assert quotas(rig, crawl) == {}  # nobody asks for tasks, so no message is sent
         wait_until(lambda: bool(other._wake_ups._heard), 5, "listening")
         rig.brokers[0].scan(crawl.id)
         wait_until(lambda: sum(quotas(rig, crawl).values()) == 10, 5, "quota is given")
@@ -322,6 +323,6 @@ def test_quota_that_is_away_is_asked_for_again_until_it_is_there(
         f"h{n}.example" for n in range(1, 99) if broker.partition_of(f"h{n}.example") not in away
     )
     broker.admit(crawl.id, [Admission(f"http://{other}/{n}") for n in range(3)])
-    assert rig.lease() == []  # here it is heard of, once
+    assert rig.lease() == []  # this broker is told once
     away.clear()
     wait_until(lambda: quotas(rig, crawl).get(broker.partition_of(other)), 5, "quota is given")

@@ -1,4 +1,4 @@
-"""Where quota goes, by numbers alone."""
+"""The distribution of quota, by numbers alone."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_limit_is_kept_and_who_waits_is_served(
 
 @pytest.mark.parametrize("hosts", [2, 64])
 def test_a_crawl_ends_after_few_rounds(hosts: int) -> None:
-    """As quotas are used up, rounds come that leave no partition with work and without quota."""
+    """When quotas are used up, rounds leave no partition that has work without quota."""
     rows = {p: row(waiting=1000) for p in range(hosts)}
     rounds = 0
     while (left := 5000 - sum(one.stored for one in rows.values())) > 0:

@@ -1,4 +1,4 @@
-"""Who is at work: across brokers, restarts of workers, and the memory limit."""
+"""Which workers are running: across brokers, restarts of workers, and the memory limit."""
 
 from __future__ import annotations
 

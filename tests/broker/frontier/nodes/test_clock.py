@@ -1,9 +1,9 @@
-"""Logical time: it stands still for an outage while sessions are out, and jumps of Redis' clock are
-made up for.
+"""Logical time: it stands still in an outage while sessions are open, and corrects jumps of Redis'
+clock.
 
-The longest pause that is no outage is a second here, and a session is reaped after three. What a
-jump of the machine's clock does to the owner record is done to it directly: logical time and the
-time since the last call both move by the jump.
+Here the longest pause that is no outage is a second, and a session is reaped after three. A jump of
+the machine's clock is simulated in the owner record: logical time and the time since the last call
+both move by the jump.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.support.redis_server import RedisServer
 HOUR = 3_600_000
 OUTAGE_SECONDS = 4.0
 REAP_SECONDS = 3.0
-"""Lease and longest request."""
+"""Duration of a lease, and of the longest request."""
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def extends(frontier: Frontier, session: Session) -> bool:
 
 
 def uncharged(frontier: Frontier, session: Session) -> bool:
-    """Whether the session's tasks come back as if they had never been leased."""
+    """Return whether the session's tasks come back as if they had never been leased."""
     close(frontier, session, *(task.number for task in session.tasks))
     worker = Worker(frontier, "other")
     found: list[Session] = []
@@ -131,7 +131,7 @@ def test_sessions_outlive_a_broker_that_was_away_though_workers_went_on_admittin
 def test_a_frozen_broker_is_an_outage_too(
     redis_server: RedisServer, frontier: Frontier, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It comes back with the time that it expects, and goes by the node's."""
+    """A broker comes back with the time that it expects, and takes the node's."""
     session = leased(frontier, store)
     frozen = [gevent.spawn(lambda: None)]
     monkeypatch.setattr(frontier._wake_ups, "beat", lambda *_, **__: frozen.append(None) or 0)
@@ -199,7 +199,7 @@ def test_a_jump_ends_no_rest_of_an_idle_node(
     session = leased(frontier, store)
     finish_all(frontier, session)
     close(frontier, session, failed="http_429", block=600.0)
-    gevent.sleep(1.2)  # no beats any more: nothing is out
+    gevent.sleep(1.2)  # no heartbeats any more, since no session is open
     jump(redis_server, ms)
     assert 590 < frontier.host("h.example").blocked_in <= 600
 
@@ -208,7 +208,7 @@ def test_a_jump_ends_no_rest_of_an_idle_node(
 def test_nothing_of_politeness_goes_when_redis_own_clock_jumps(
     tmp_path: Path, store: Store
 ) -> None:
-    """Redis drops what has an end by its clock, whatever time the node is set to."""
+    """Redis drops expired data by its own clock, whatever logical time the node has."""
     server = ClockedRedis(tmp_path / "redis")
     server.start()
     try:
@@ -265,8 +265,8 @@ def test_what_is_admitted_while_the_clock_is_ahead_does_not_wait_until_then(
     monkeypatch: pytest.MonkeyPatch,
     met: bool,
 ) -> None:
-    """By a worker, whose calls expect no time; ``met``: a broker has seen the jump that may not
-    set the clock."""
+    """A worker calls, whose calls expect no time; ``met``: a broker without the duty has seen the
+    jump."""
     crawl = new_crawl(frontier, store, delay=0)
     worker, node = Frontier([redis_server.url], store), frontier.nodes[0]
     monkeypatch.setattr(frontier._wake_ups, "beat", lambda *_, **__: 0)

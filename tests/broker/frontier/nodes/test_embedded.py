@@ -1,4 +1,4 @@
-"""The embedded Redis: what is started is ended."""
+"""The embedded Redis: a server that was started is ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EMBEDDED = "greencrawl.broker.frontier.nodes.embedded"
 
 
 def servers(folder: Path) -> list[int]:
-    """Processes that have that folder as theirs."""
+    """Return the processes that use that folder."""
     found = []
     for pid in psutil.pids():
         try:
@@ -44,7 +44,7 @@ def left_server(folder: Path) -> psutil.Process:
 
 @pytest.mark.parametrize("switches", [0, 1, 2])
 def test_a_start_that_is_broken_off_leaves_no_server(tmp_path: Path, switches: int) -> None:
-    """It is told so in the very moment at which the server's process begins, or soon after."""
+    """The signal comes just when the server's process begins, or soon after."""
     folder = tmp_path / "redis"
     embedded, stop = EmbeddedRedis(folder), Event()
 
@@ -89,7 +89,7 @@ def test_a_start_that_is_broken_off_ends_the_server_that_it_takes_over(
 def test_a_server_that_was_left_and_is_silent_gets_no_second_one_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two would write the same files. It may be frozen, or have much to read."""
+    """Two servers would write the same files. The first may be frozen, or have much to read."""
     monkeypatch.setattr(f"{EMBEDDED}.ANSWER_SECONDS", 0.1)
     folder = tmp_path / "redis"
     left = left_server(folder)

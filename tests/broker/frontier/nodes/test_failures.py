@@ -1,4 +1,4 @@
-"""What a node's errors say to a person."""
+"""The messages for a node's errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One of two Redis nodes is away: what the other holds goes on, and nothing is lost."""
+"""One of two Redis nodes is away: the other's hosts go on, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def rig(tmp_path: Path) -> Iterator[TwoNodes]:
 
 
 def seeded(rig: TwoNodes, frontier: Frontier, hosts: int = 2, pages: int = 3) -> Crawl:
-    """A crawl with pages on as many hosts of either node."""
+    """A crawl with pages on equally many hosts of both nodes."""
     crawl = new_crawl(frontier, rig.store, delay=0)
     for node in frontier.nodes:
         for host in hosts_on(frontier, node, hosts):
@@ -245,14 +245,14 @@ def reconcile(
 
 
 def test_a_name_is_free_though_a_node_heard_nothing_of_those_who_had_it(rig: TwoNodes) -> None:
-    """While it was away one began anew after a crash, and left."""
+    """While it was away a worker started again after a crash, and left."""
     frontier = rig.open()
     ask = partial(reconcile, frontier)
     away = frontier.nodes[0]
     assert ask(1, 1).superseded == 0
     assert ask(5, 1).superseded == 0
     rig.freeze(away)
-    with pytest.raises(Unavailable):  # known to be away: it will not hear of this later
+    with pytest.raises(Unavailable):  # known to be away, so it will not hear of this later
         away.command("PING")
     assert ask(7, 1).away
     ask(7, 2, leaving=True)
@@ -268,7 +268,7 @@ def test_a_name_is_free_though_nodes_heard_of_different_ones_that_left(rig: TwoN
     for incarnation in (1, 5):
         assert ask(incarnation, 1).superseded == 0
     rig.freeze(away)
-    with pytest.raises(Unavailable):  # known to be away: it will not hear of this later
+    with pytest.raises(Unavailable):  # known to be away, so it will not hear of this later
         away.command("PING")
     assert ask(7, 1).away
     ask(7, 2, leaving=True)
@@ -313,7 +313,7 @@ def test_both_away_is_an_error(rig: TwoNodes) -> None:
 
 
 class Pages:
-    """A worker's writer on a frontier of its own, whose finishes are noted."""
+    """A worker's writer on a frontier of its own, which notes the finishes."""
 
     def __init__(self, rig: TwoNodes, crawl: Crawl) -> None:
         self.crawl = crawl.id
@@ -420,7 +420,7 @@ def test_a_debt_is_paid_once_by_one_broker_however_often_it_is_cut_off(
         seen.append((int(node.owner()["tick"]), second.scan(crawl.id) is None))
         if len(seen) == 1:
             raise Unavailable("cut off")
-        if len(seen) == 2:  # more comes to be owed
+        if len(seen) == 2:  # more is owed
             rig.store.owe([node.id])
         links(replay, put)
 
@@ -439,7 +439,7 @@ def test_a_debt_is_paid_once_by_one_broker_however_often_it_is_cut_off(
 def test_what_a_node_loses_again_that_it_was_owed_is_in_the_window_of_its_recovery(
     rig: TwoNodes,
 ) -> None:
-    """It is put back to before its debt was paid, after the debt was paid."""
+    """The node is set back to before its debt was paid, after the debt was paid."""
     frontier = rig.open()
     frontier.recovery.rest_ms = 0
     _, away = frontier.nodes
@@ -487,11 +487,11 @@ def test_links_of_a_worker_that_is_late_and_dies_before_it_admits_them_are_queue
 def test_a_node_that_only_workers_do_not_reach_keeps_its_tick_until_it_has_what_it_missed(
     rig: TwoNodes,
 ) -> None:
-    """Else a copy from before that, put back afterwards, would not be given it."""
+    """Otherwise a copy from before that, restored later, would not get it."""
     frontier = rig.open(start=False)
     up, cut = frontier.nodes
     since = rig.store.clock().clock
-    rig.store.owe([cut.id])  # the broker reaches it all the while
+    rig.store.owe([cut.id])  # the broker reaches it all the time
     for _ in range(3 * MARGIN):
         rig.store.tick()
     now = rig.store.clock()
@@ -506,7 +506,7 @@ def test_a_node_that_only_workers_do_not_reach_keeps_its_tick_until_it_has_what_
 def test_the_tick_goes_back_to_where_a_debt_began_until_it_is_paid(
     rig: TwoNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One may be noted late, by a commit that was long under way; and a tick may come late."""
+    """A debt may be noted late, by a commit that took long; and a tick may come late."""
     frontier = rig.open(start=False)
     node = frontier.nodes[1]
     since = rig.store.clock().clock
@@ -554,7 +554,7 @@ def test_a_debt_is_paid_by_a_broker_that_reaches_the_node_when_its_payer_does_no
     until(lambda: not rig.store.debts(), 10)
     assert frontier.duties.get(f"{duties.REPLAY}:{away.id}"), "it pays what is owed to that node"
     away.breaker.stop()
-    away.breaker.since_ms = 1  # cut off from it, and from nothing else
+    away.breaker.since_ms = 1  # cut off from this node only
     other.start()
     frontier.put_crawl(rig.store.set_state(crawl.id, "paused"))
     assert rig.store.debts()
@@ -577,7 +577,7 @@ def test_a_payer_whose_duty_is_over_offers_no_more(
     links = Replay.links
 
     def paying(replay: Replay, put: ReplaySender) -> None:
-        frontier.duties.lost(duty.name)  # as its own clock says: nobody has taken it yet
+        frontier.duties.lost(duty.name)  # by its own clock; nobody has taken it yet
         links(replay, put)
 
     monkeypatch.setattr(Replay, "links", paying)
@@ -680,7 +680,7 @@ def test_a_worker_that_began_while_a_node_was_away_leaves_its_replay_to_brokers(
     worker = rig.open(create=False, start=False)
     rig.thaw(away)
     owed = rig.server_of(away).client
-    owed.hset(keys.OWNER, "owed", 1)  # by a broker that has been gone for long
+    owed.hset(keys.OWNER, "owed", 1)  # by a broker that ended long ago
     until(lambda: admitted_all(worker, crawl, links), 10)
     assert not worker.recovery._jobs
     assert owed.hget(keys.OWNER, "owed") == "1"
@@ -718,7 +718,7 @@ def test_an_empty_server_is_not_taken_for_the_node_that_is_away(tmp_path: Path) 
         rig.server_of(first.nodes[0]).kill()
         rig.empty(first.nodes[0])
         rig.store.put_addresses({i: f"redis://elsewhere{i}" for i in ids[:2]})
-        with pytest.raises(Unavailable, match="is which is not known"):
+        with pytest.raises(Unavailable, match="it is not known which nodes"):
             rig.open(start=False)
 
 
@@ -728,7 +728,7 @@ def test_a_frontier_is_not_made_while_a_node_is_away(rig: TwoNodes) -> None:
         rig.open(start=False)
 
 
-# -- what is said of it
+# -- the messages
 
 
 def test_a_broker_says_which_node_is_away_and_since_when(

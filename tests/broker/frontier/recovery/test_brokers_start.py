@@ -1,4 +1,4 @@
-"""Brokers that start at the same moment: both serve, and neither takes the other for a loss."""
+"""Brokers that start at the same moment: both serve, and neither treats the other as a loss."""
 
 from __future__ import annotations
 

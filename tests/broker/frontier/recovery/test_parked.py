@@ -1,6 +1,6 @@
-"""What was parked stays parked and what was released is fetched, whoever dies and whatever is lost.
+"""Parked URLs stay parked and released ones are fetched, whatever dies or is lost.
 
-Real Redis, store and frontier; workers go as ``greencrawl.worker.delivery.writer`` does: commit,
+Redis, store and frontier are real; workers act like ``greencrawl.worker.delivery.writer``: commit,
 then finish.
 """
 
@@ -32,11 +32,12 @@ from tests.broker.frontier.test_frontier import Worker, _lease_or_nothing, close
 
 SHAPE = "http://h.example/{n}"
 DAYS = [f"h.example/{n}" for n in range(5)]
-"""Of the shape; the other URLs are not parked."""
+"""URLs of the shape; the other URLs are not parked."""
 
 
 class Rig(Recovered):
-    """With a worker that parks what is of the shape, as long as it does not know of a release."""
+    """A crawl with a worker that parks URLs of the shape, as long as it does not know of a
+    release."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -44,12 +45,12 @@ class Rig(Recovered):
         self.fetched: list[str] = []
 
     def knows(self, revision: int) -> bool:
-        """Whether a worker that is told of this revision knows that the shape was released."""
+        """Return whether a worker that gets this revision knows that the shape was released."""
         crawl = self.store.crawl(self.crawl.id)
         return bool(crawl.released) and revision >= crawl.revision
 
     def settle(self, session: Session, task: Task) -> Outcome:
-        """Commit what comes of a task; what is to be reported."""
+        """Commit the result of a task; return what is to be reported."""
         name = task.url.removeprefix("http://")
         self.at_ms += 1
         if name not in DAYS or self.knows(session.revision):
@@ -67,7 +68,7 @@ class Rig(Recovered):
         return Done(kind="parked")
 
     def work(self, *, dies: bool = False) -> list[Session]:
-        """Do all there is; ``dies``: after each commit, and before it is reported."""
+        """Do all tasks; with ``dies`` the worker dies after each commit, before it reports."""
         worker, done = Worker(self.frontier), []
         sessions = until(lambda: _lease_or_nothing(worker), 10)
         while sessions:
@@ -94,7 +95,7 @@ class Rig(Recovered):
         return self.store.counts(self.crawl.id)["parked"]
 
     def over(self) -> bool:
-        """Nothing of the crawl is left to do, in Redis or in the store."""
+        """Check that nothing of the crawl is left to do, in Redis or in the store."""
         totals = self.frontier.scan(self.crawl.id)
         assert totals is not None
         return totals.open == 0 and not self.store.pending_seeds()
@@ -102,7 +103,7 @@ class Rig(Recovered):
 
 @pytest.fixture(autouse=True)
 def no_margin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that was taken over rests no longer than the sessions that it forgot may last."""
+    """A node that was taken over rests only as long as the sessions that it forgot may last."""
     monkeypatch.setattr(StoreContact, "margin_ms", 0)
 
 

@@ -1,4 +1,5 @@
-"""Redis older, empty or elsewhere, and a store that lost data: what a broker makes of each."""
+"""A Redis that comes back older, empty or elsewhere, and a store that lost data: recovery by a
+broker."""
 
 from __future__ import annotations
 
@@ -49,11 +50,11 @@ from tests.support.redis_server import RedisServer
 
 
 class Rig:
-    """A store, a Redis and a broker's frontier; the store's clock goes only by :meth:`tick`."""
+    """A store, a Redis and a broker's frontier; only :meth:`tick` advances the store's clock."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # "always": a copy of the disk holds all that was answered before it.
+        # "always": a copy of the disk has everything that was answered before it.
         self.server = RedisServer(folder / "redis", None, "--appendfsync", "always").start()
         self.store = self.open_store()
         self.frontier = self.broker()
@@ -73,13 +74,13 @@ class Rig:
             self.store.tick()
 
     def saved(self) -> Path:
-        """A copy of what Redis has on its disk now."""
+        """Return a copy of the present disk of Redis."""
         copy = self.folder / f"copy{time.monotonic_ns()}"
         shutil.copytree(self.server.folder, copy)
         return copy
 
     def put_back(self, copy: Path) -> None:
-        """Let Redis die and come back with an older disk."""
+        """Kill Redis, and start it with an older disk."""
         self.server.kill()
         shutil.rmtree(self.server.folder)
         shutil.copytree(copy, self.server.folder)
@@ -102,18 +103,18 @@ class Rig:
         )  # fmt: skip
 
     def store_page(self, name: str, *links: str, **more: Any) -> None:
-        """What a worker does, but for finishing."""
+        """Act like a worker, except for finishing."""
         page = self.page(name, *links, **more)
         stamp = self.store.commit(Commit([page]))
         self.frontier.admit(self.crawl.id, page.links, stamp=stamp)
 
     def refilled(self, frontier: Frontier | None = None) -> Any:
-        """Counters of the crawl, once a scan counts again."""
+        """Return the counters of the crawl, once a scan counts again."""
         at = frontier or self.frontier
         return until(lambda: _quietly(lambda: at.scan(self.crawl.id)), 30)
 
     def waiting(self) -> list[str]:
-        """URLs that a worker is leased, once it may be; they are finished."""
+        """Return the URLs that a worker leases, once it may; they are finished."""
         worker, found = Worker(self.frontier), []
         sessions = until(lambda: _lease_or_nothing(worker), 10)
         while sessions:
@@ -139,7 +140,7 @@ def _quietly(ask: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def no_margin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that was taken over rests no longer than the sessions that it forgot may last."""
+    """A node that was taken over rests only as long as the sessions that it forgot may last."""
     monkeypatch.setattr(StoreContact, "margin_ms", 0)
 
 
@@ -166,7 +167,7 @@ def test_redis_that_came_back_older_is_given_what_it_missed_and_no_more(rig: Rig
     rig.seed("seed.example/")
     rig.put_back(copy)
     totals = rig.refilled()
-    # Redis may know a moment before this process does.
+    # Redis may be ready a moment before this process notices
     until(lambda: rig.frontier.repairs()[0].phase == "done")
     report = rig.frontier.repairs()[0]
     assert not report.everything
@@ -273,7 +274,8 @@ def test_operators_delays_hold_on_a_redis_that_forgot_them(rig: Rig) -> None:
 def test_a_delay_that_is_lifted_while_a_replay_gives_it_back_stays_lifted(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lifted after the replay has read it, and before it has told Redis."""
+    """The block is removed after the replay has read it, and before the replay sends it to
+    Redis."""
     rig.seed("h.example/")
     rig.frontier.patch_host("h.example", HostPatch(delay=30))
     rig.frontier.patch_host("g.example", HostPatch(delay=30))
@@ -296,7 +298,7 @@ def test_a_delay_that_is_lifted_while_a_replay_gives_it_back_stays_lifted(
 
 
 def test_rows_stamped_within_the_margin_of_the_tick_are_replayed(rig: Rig) -> None:
-    """Committed some steps before they were admitted, which is allowed up to MARGIN."""
+    """These were committed some steps before they were admitted, which is allowed up to MARGIN."""
     rig.tick(MARGIN + 3)
     page = rig.page("h.example/", "h.example/late")
     stamp = rig.store.commit(Commit([page]))
@@ -370,7 +372,7 @@ def test_settled_forced_seeds_are_forced_again_only_if_they_were_not_fetched_sin
 def test_what_is_written_into_an_emptied_redis_keeps_it_closed_to_nobody(
     rig: Rig, who: str
 ) -> None:
-    """A budget, or a sign of life of a replay, on its way while Redis came back empty."""
+    """A budget, or a heartbeat of a replay, is on its way while Redis comes back empty."""
     rig.seed("h.example/a")
     node = rig.frontier.nodes[0]
     job = rig.frontier.recovery._jobs[node.id]
@@ -413,7 +415,7 @@ def test_it_is_said_until_when_a_node_rests_that_lost_what_it_knew(rig: Rig) -> 
     rig.server.client.hset(keys.OWNER, "rest", round(till_ms + 60_000))
     before = datetime.now(UTC) + timedelta(seconds=left + 60)
     said = rig.frontier.where(rig.store.crawl(rig.crawl.id), "http://h.example/").why
-    found = re.search(r"nothing of its hosts is fetched until (\d\d):(\d\d):(\d\d) UTC", said)
+    found = re.search(r"its hosts are not fetched until (\d\d):(\d\d):(\d\d) UTC", said)
     assert found, said
     hour, minute, second = map(int, found.groups())
     told = 3600 * hour + 60 * minute + second
@@ -424,7 +426,7 @@ def test_it_is_said_until_when_a_node_rests_that_lost_what_it_knew(rig: Rig) -> 
     assert "fetched until" not in rig.frontier.where(crawl, "http://h.example/").why
 
 
-# -- while it goes on
+# -- during a recovery
 
 
 def test_sessions_wait_for_the_replay_while_admitting_and_finishing_go_on(
@@ -451,7 +453,7 @@ def test_sessions_wait_for_the_replay_while_admitting_and_finishing_go_on(
     assert close(rig.frontier, held) == "ok"
     before = rig.frontier.nodes[0].tick
     rig.tick(3)
-    gevent.sleep(2.2)  # the longest lease and request are over
+    gevent.sleep(2.2)  # the longest lease and request have passed
     assert worker.lease(wait=0.5) == ()
     assert rig.frontier.scan(rig.crawl.id) is None
     assert rig.frontier.nodes[0].tick == before, "a tick would shorten the next replay"
@@ -493,7 +495,7 @@ def test_a_crawl_that_a_node_was_not_told_of_yet_is_not_taken_for_deleted(
     rig.server.client.flushall()
     _quietly(lambda: rig.frontier.scan(rig.crawl.id))
     taken: list[bool] = []
-    for _ in range(3):  # it waits, or tells the node itself; what it raises otherwise is at fault
+    for _ in range(3):  # it waits, or tells the node itself; any other exception is an error
         with suppress(Unavailable):
             taken += rig.frontier.admit(rig.crawl.id, urls("h.example", 1))
     go_on.set()
@@ -517,8 +519,8 @@ def test_a_replay_that_its_broker_left_is_taken_over(
     other = rig.broker()
     other.start()
     try:
-        # If the one that was left had just renewed its hold, for ten seconds, that has to pass.
-        # Nothing is out, so that nothing but its beats tells a broker that the node is still owed.
+        # The former broker may just have renewed its hold, for ten seconds; these have to pass. No
+        # session is open, so only the broker's own heartbeats tell it that the node is still owed.
         until(lambda: not rig.server.client.hexists(keys.OWNER, "owed"), 30)
         assert rig.refilled(other).waiting == 1
     finally:
@@ -529,7 +531,7 @@ def test_a_replay_that_its_broker_left_is_taken_over(
 
 
 def test_links_are_never_acknowledged_by_a_server_whose_epoch_is_over(rig: Rig) -> None:
-    """A worker is still connected to the old master when its copy was promoted."""
+    """A worker is still connected to the old master when the replica was promoted."""
     rig.tick(MARGIN + 3)
     copy = RedisServer(rig.folder / "replica")
     shutil.copytree(rig.server.folder, copy.folder)
@@ -537,7 +539,7 @@ def test_links_are_never_acknowledged_by_a_server_whose_epoch_is_over(rig: Rig) 
     worker = Frontier([rig.server.url], rig.store)
     other = rig.broker(copy.url)
     try:
-        rig.refilled(other)  # or the replay brings what is committed now
+        rig.refilled(other)  # otherwise the replay brings what is committed now
         page = rig.page("h.example/", "h.example/link")
         stamp = rig.store.commit(Commit([page]))
         assert stamp.epochs == {worker.nodes[0].id: 2}
@@ -548,7 +550,7 @@ def test_links_are_never_acknowledged_by_a_server_whose_epoch_is_over(rig: Rig) 
         assert admitted == [True]
         rig.frontier.tick(rig.store.clock())
         with pytest.raises(Unavailable, match="epoch 2"):
-            rig.frontier.stats(rig.crawl)  # nor does its broker go on there
+            rig.frontier.stats(rig.crawl)  # nor does its broker continue there
     finally:
         worker.nodes[0].close()
         other.stop()
@@ -609,7 +611,7 @@ def test_seeds_that_were_admitted_too_long_after_their_stamp_are_stamped_again(
 
 @pytest.fixture
 def behind(rig: Rig) -> Rig:
-    """Redis knows of two URLs and of ten ticks that an older copy of the store does not."""
+    """Redis knows two URLs and ten ticks that an older copy of the store does not know."""
     rig.seed("h.example/kept")
     rig.tick(3)
     rig.frontier.stop()
@@ -701,7 +703,7 @@ def test_who_looked_at_a_node_before_another_broker_claimed_it_raises_no_epoch(
     first.repair(node, everything=True)
     gevent.sleep(0)
     gevent.killall([job.greenlet for job in first._jobs.values() if job.greenlet])
-    behind.server.client.hset(keys.OWNER, "owed", 0)  # nobody has been at it for a while
+    behind.server.client.hset(keys.OWNER, "owed", 0)  # nobody has worked on it for a while
     refuse, claimed = Recovery._refuse_older_store, []
 
     def claim_meanwhile(recovery: Recovery, *given: Any) -> None:
@@ -725,7 +727,7 @@ def test_who_looked_at_a_node_before_another_broker_claimed_it_raises_no_epoch(
 
 
 def make_outdated(rig: Rig) -> None:
-    """What an older version left: the same log, and records of another shape in Redis."""
+    """Data of an older version: the same log, and records of another layout in Redis."""
     redis = rig.server.client
     for key in redis.keys("gc:{*"):
         redis.delete(key)
@@ -780,7 +782,7 @@ def test_a_redis_put_back_to_before_the_upgrade_is_emptied_too(rig: Rig) -> None
     assert rig.server.client.hget(keys.OWNER, "layout") == str(keys.LAYOUT)
 
 
-# -- on demand
+# -- on request
 
 
 @pytest.mark.parametrize("everything", [False, True])
@@ -807,7 +809,8 @@ def test_repair_of_a_healthy_node_changes_nothing(rig: Rig, everything: bool) ->
 def test_a_repair_goes_on_with_the_replay_under_way_or_ends_the_lesser_one(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, first: bool, second: bool, replays: list[str]
 ) -> None:
-    """Beside another it would open the node while that one is not through."""
+    """If another broker opens the node at the same time, it must not do so before that one is
+    finished."""
     rig.seed("h.example/a")
     rig.tick(MARGIN + 5)
     go_on, real = Event(), rig.store.replay_links
@@ -852,7 +855,7 @@ def test_a_redis_at_its_memory_limit_is_refilled_as_far_as_it_goes_and_opens(
 def test_an_older_redis_at_its_memory_limit_waits_for_nothing_that_was_settled_since(
     rig: Rig,
 ) -> None:
-    """It knew of URLs in the overflow that were brought back and fetched after the copy."""
+    """The copy has URLs in the overflow that were brought back and fetched after the copy."""
     owner = rig.server.client
     owner.hset("gc:owner", "full", 1)
     names = [f"h{n}.example/" for n in range(300)]
@@ -879,7 +882,7 @@ def test_an_older_redis_at_its_memory_limit_waits_for_nothing_that_was_settled_s
 def test_what_is_queued_again_is_fetched_though_an_older_redis_has_it_in_the_overflow(
     rig: Rig, how: str, limit: str
 ) -> None:
-    """Its row there went when it was settled, and that it was settled is told by nothing now."""
+    """The row was deleted when the URL was settled, and nothing now says that it was settled."""
     owner = rig.server.client
     owner.hset("gc:owner", "full", 1)
     rig.seed("h.example/")
@@ -921,14 +924,14 @@ def test_what_is_forced_while_it_waits_in_the_overflow_is_fetched_once(rig: Rig)
 
 
 def _admit(rig: Rig, batch: Any) -> None:
-    """Queue a batch of the log again, as upkeep does."""
+    """Queue a batch of the log again, like upkeep."""
     items = list(batch.urls)
     admitted = rig.frontier.admit(rig.crawl.id, items, mode=Mode.FORCE, batch=batch.id)
     assert rig.store.seeds_admitted(batch.id, admitted.tick, admitted.epochs)
 
 
 def _overflowing(rig: Rig) -> list[tuple[int, str]]:
-    """(partition, host) of hosts with URLs that wait in the store."""
+    """Return (partition, host) of hosts with URLs that wait in the store."""
     return [
         (partition, host)
         for crawl, partition in rig.store.overflow_places()

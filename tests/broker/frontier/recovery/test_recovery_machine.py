@@ -1,8 +1,8 @@
-"""Recovery, roll-back, overflow, crashes and clock jumps among the moves of two brokers.
+"""Recovery, roll-back, overflow, crashes and clock jumps during the work of two brokers.
 
-Everything real but for two things: time is turned, and each process goes one call at a time
-(``tests/support/paced.py``), so that hypothesis draws the interleavings and the crashes. After
-each step what Redis and SQL hold is read out and held to the properties of the design:
+Everything is real except for two things: the test sets the time, and each process runs one call at
+a time (``tests/support/paced.py``), so that hypothesis draws the interleavings and the crashes.
+After each step the data of Redis and SQL are compared with the properties of the design:
 conservation, politeness in true time, fencing, end, accounts. At the end everything is healed, and
 every URL of the log must become final in a bounded number of rounds.
 """
@@ -61,7 +61,7 @@ class RecoveryMachine(World):
 
     @rule(which=WHICH)
     def die(self, which: int) -> None:
-        """A process dies between two calls; the message under way is lost, or its answer."""
+        """A process dies between two calls; the message under way, or its answer, is lost."""
         for task in some(self.pace.living(), which):
             self.kill(task)
 
@@ -122,7 +122,7 @@ class RecoveryMachine(World):
         steps=STEPS,
     )  # fmt: skip
     def settle(self, which: int, broker: int, outcome: str, steps: int) -> None:
-        """Commit, admit, finish: of a session that may be over long since."""
+        """Commit, admit and finish for a session that may have ended long ago."""
         for held in some(self.fetching(), which):
             (task,) = some(held.session.tasks, which // 7)
             self.settling(broker, held, task.number, outcome, steps)
@@ -132,7 +132,7 @@ class RecoveryMachine(World):
         release=st.booleans(), steps=STEPS,
     )  # fmt: skip
     def close(self, which: int, broker: int, block: float, release: bool, steps: int) -> None:
-        """Its fetching ends now; the message goes out in time or late."""
+        """Its fetching ends now; the message is sent in time or late."""
         if not self.fetching():
             return
         (held,) = some(self.fetching(), which)
@@ -178,7 +178,7 @@ class RecoveryMachine(World):
 
     @rule(which=WHICH, broker=st.sampled_from([0, 1]))
     def repeat(self, which: int, broker: int) -> None:
-        """A message that was sent once comes again, over either broker."""
+        """A message that was sent once comes again, through either broker."""
         for item in some(self.sent, which):
             self.work("repeat", 999, partial(self.deliver, broker, item))
 
@@ -187,7 +187,7 @@ class RecoveryMachine(World):
         self.incarnation[worker] += 1
         now = self.pace.now_ms()
         for held in self.held:
-            if held.worker == worker:  # the server may be at its last request
+            if held.worker == worker:  # the server may still be busy with its last request
                 held.stop(now, at_once=False)
         request = ReconcileRequest(
             worker=worker, incarnation=self.incarnation[worker], sequence=self.sequence[worker],
@@ -216,7 +216,8 @@ class RecoveryMachine(World):
     def park_amid_a_release(
         self, which: int, broker: int, first: int, then: int, lost: bool
     ) -> None:
-        """A worker parks what is released; or it is, and Redis goes back to before."""
+        """A worker parks URLs of a shape that is being released; or it is released, and Redis goes
+        back to before."""
         for held in some(self.fetching(), which):
             (task,) = some(held.session.tasks, which // 7)
             self.copy()
@@ -242,7 +243,7 @@ class RecoveryMachine(World):
 
     @rule(broker=st.sampled_from([0, 1]), steps=STEPS)
     def upkeep(self, broker: int, steps: int) -> None:
-        """Pending batches, two scans, and perhaps the end of a crawl."""
+        """Run upkeep: pending batches, two scans, and perhaps the end of a crawl."""
         at = self.brokers[broker]
 
         def step() -> None:
@@ -263,7 +264,7 @@ class RecoveryMachine(World):
 
     @rule(broker=st.sampled_from([0, 1]), days=st.sampled_from([0, 0, 2]), steps=STEPS)
     def ask_again(self, broker: int, days: int, steps: int) -> None:
-        """A period begins, and what is due is queued."""
+        """A period begins, and due pages are queued."""
         self.begin_period(days)
         at = self.brokers[broker]
         self.work("tell", 999, lambda: at.frontier.put_crawl(self.store.crawl(PLANNED)), at)
@@ -276,7 +277,7 @@ class RecoveryMachine(World):
 
     @rule(broker=st.sampled_from([0, 1]), steps=STEPS)
     def recover(self, broker: int, steps: int) -> None:
-        """Whoever speaks to the node next finds it restarted, or its replay left."""
+        """The next caller of the node finds it restarted, or its replay unfinished."""
         at = self.brokers[broker]
         self.work("recover", steps, lambda: at.frontier.recovery.reopen(at.node), at)
 
@@ -285,7 +286,7 @@ class RecoveryMachine(World):
         steps=STEPS,
     )  # fmt: skip
     def pause(self, crawl: int, broker: int, pause: bool, steps: int) -> None:
-        """The store knows at once; the node is told, perhaps late, or never."""
+        """The store knows at once; the node is told later, or never."""
         known = self.store.crawl(crawl)
         self.said.append(known)
         if known.state == "done":
@@ -297,7 +298,8 @@ class RecoveryMachine(World):
 
     @rule(which=WHICH, broker=st.sampled_from([0, 1]), steps=STEPS)
     def tell_late(self, which: int, broker: int, steps: int) -> None:
-        """What was read before a change is told after it, or to a node that forgot the change."""
+        """A process reads a row before a change, and sends it after the change, or to a node that
+        forgot the change."""
         at = self.brokers[broker]
         for crawl in some(self.said[-6:], which):
             self.work("tell", steps, partial(at.frontier.put_crawl, crawl), at)
@@ -310,10 +312,10 @@ class RecoveryMachine(World):
 
     @rule(which=WHICH, nothing=st.sampled_from([False, False, False, True]))
     def roll_back(self, which: int, nothing: bool) -> None:
-        """Redis comes back as it was at some time, or empty.
+        """Redis comes back in an earlier state, or empty.
 
-        That it is another process is told by the owner's run, which is not this one's any more:
-        of the two that differ then it is the one that can be set.
+        The owner's run shows that this is another process, since it differs from the present one.
+        Of these two values the test can only set the owner's.
         """
         if nothing or not self.copies:
             self.plain.flushall()
@@ -340,17 +342,17 @@ class RecoveryMachine(World):
 
     @rule(seconds=st.sampled_from([0.5, 3.5, 12.0, 31.0, 70.0, 400.0]), heard=st.booleans())
     def time_passes(self, seconds: float, heard: bool) -> None:
-        """``heard``: brokers called all the while; else it was an outage."""
+        """With ``heard`` brokers called all the time; otherwise this was an outage."""
         self.pass_time(seconds, heard=heard)
 
     @rule(seconds=st.sampled_from([3600, -3600, 1.5, -1.5, 0.3]))
     def clock_jumps(self, seconds: float) -> None:
-        """The clock of Redis' machine is set; nobody else's. Much looks like an outage
-        to a script, a little like a call that was late.
+        """The clock of Redis' machine is set; other clocks are not. To a script a large jump looks
+        like an outage, and a small one like a late call.
 
-        Brokers that expect another time are what it is noticed by. One that has just come, or that
-        has just met the node restarted, expects none: a jump then is not told from time that
-        passed, so here each has spoken to the node before, and one does next.
+        Brokers that expect another time notice it. A broker that has just started, or has just
+        found the node restarted, expects no time: it cannot tell a jump from time that passed. So
+        here each broker has called the node before, and one calls it next.
         """
         for at in self.brokers:
             self.work("look", 999, partial(at.frontier.host, HOSTS[0]), at)
@@ -370,7 +372,7 @@ class RecoveryMachine(World):
         after=st.sampled_from([0.0, 12.0, 29.0, 31.0]),
     )  # fmt: skip
     def forget_sessions(self, broker: int, p: int, order: bool, after: float) -> None:
-        """What was leased is forgotten, and asked for again while it may be fetched."""
+        """Leases are forgotten, and the hosts are leased again while they may still be fetched."""
         self.reopened(broker)
         self.copy()
         crawls = [1, 2] if order else [2, 1]
@@ -388,7 +390,7 @@ class RecoveryMachine(World):
     def crawl_on(
         self, which: int, broker: int, p: int, close: bool, copy: bool, steps: int
     ) -> None:
-        """What workers do all the time; the last message may be on its way for long."""
+        """The usual work of workers; the last message may be on its way for long."""
         at = self.brokers[broker]
         self.reopened(broker)
         self.time_passes(31.0, True)
@@ -438,7 +440,7 @@ class RecoveryMachine(World):
         self, crawl: int, host: int, broker: int, first: int, then: int, steps: int,
         before: int, after: int, noted: bool,
     ) -> None:  # fmt: skip
-        """More than fits, brought back in part, and forgotten on the way.
+        """More URLs than there is room for; some are brought back, and forgotten on the way.
 
         Rows may have been queued long before the copy, or be queued long after it.
         """
@@ -455,7 +457,7 @@ class RecoveryMachine(World):
         self.tick(broker, after, 999)
         again = self.work("refill", first, lambda: self.refill_now(at), at)
         while not (noted or again.over or again.before == "overflow_taken"):
-            again.step(1)  # the node has some, and that is about to be noted
+            again.step(1)  # the node has some, and this is about to be noted
         self.holds()
         self.roll_back(0, False)
         self.reopened(1 - broker)
@@ -469,9 +471,9 @@ class RecoveryMachine(World):
         lost=st.sampled_from(["", "new", "before", "after", "all"]), forced=st.booleans(),
     )  # fmt: skip
     def forget_what_is_on_its_way(self, broker: int, first: int, lost: str, forced: bool) -> None:
-        """Pages are stored, asked for again, and their tasks forgotten, or their broker dies
-        between queueing and noting; another asks again, and somebody forces some. Or a copy comes
-        back in which what is asked for again waits as new."""
+        """Pages are stored and asked for again, and their tasks are forgotten, or their broker dies
+        between queueing and noting. Another broker asks again, and a person forces some. Or a copy
+        comes back in which pages that are asked for again wait as new."""
         at = self.brokers[broker]
         if lost == "new":
             self.copy()
@@ -498,7 +500,7 @@ class RecoveryMachine(World):
 
     @rule(broker=st.sampled_from([0, 1]), p=st.sampled_from([0, 1]), steps=STEPS)
     def forget_a_block(self, broker: int, p: int, steps: int) -> None:
-        """Of which SQL knows; a replay that is slow may not have come to it yet."""
+        """Return the URLs that SQL knows; a slow replay may not have reached them yet."""
         self.reopened(broker)
         self.time_passes(70.0, True)
         self.copy()

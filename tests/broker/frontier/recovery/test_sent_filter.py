@@ -1,4 +1,4 @@
-"""What was sent already: at worst forgotten, never made up."""
+"""The filter of sent links may forget some, but never invents one."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_nothing_is_known_that_was_not_met_though_far_more_is_met_than_fits() ->
 
 
 def test_at_first_no_slot_holds_what_belongs_there() -> None:
-    """A fingerprint of 0 would else be taken for known."""
+    """Otherwise a fingerprint of 0 would count as known."""
     known = SentFilter(SECRET, 1)
     mask = len(known._slots) - 1
     assert all(key & mask != slot for slot, key in enumerate(known._slots))

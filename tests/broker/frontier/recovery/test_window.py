@@ -1,4 +1,4 @@
-"""What a Redis that came back older costs: as much as happened in its window, and no more."""
+"""The cost of a Redis that came back older depends only on what happened in its window."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOST = "h.example"
 
 
 class Reading:
-    """Counts what SQLite does, in instructions of its machine; a row read is some of them."""
+    """Counts SQLite's work in instructions of its machine; a read row takes some of them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.instructions = 0
@@ -71,13 +71,14 @@ def refill(rig: Rig) -> int:
 
 
 def overflow(rig: Rig) -> list[str]:
-    """What waits in SQL."""
+    """Return the rows that wait in SQL."""
     found = rig.store.overflow(rig.crawl.id, rig.frontier.partition_of(HOST), HOST, 9999)
     return [row.item.url.rpartition("/")[2] for row in found]
 
 
 def recovered(rig: Rig) -> None:
-    """The node is met, given what it is owed, and nothing goes on any more."""
+    """The broker opens the node and gives it what it is owed; then nothing is under way any
+    more."""
     rig.refilled()
     job = rig.frontier.recovery._jobs[rig.frontier.nodes[0].id]
     assert job.greenlet is not None
@@ -85,7 +86,7 @@ def recovered(rig: Rig) -> None:
 
 
 def test_what_lies_outside_of_the_window_is_not_read(rig: Rig, reading: Reading) -> None:
-    """Neither rows that are queued, nor rows that wait, nor keys of Redis."""
+    """The cost must not depend on queued rows, waiting rows or keys of Redis."""
     read, waiting = [], []
     for count in (100, 1000):
         beyond(rig, *(f"queued{n}-{count}" for n in range(count)))
@@ -149,7 +150,7 @@ def test_what_began_to_wait_in_the_window_is_known_again(rig: Rig) -> None:
 def test_a_row_whose_page_came_long_before_it_was_taken_is_waited_for_by_nobody(
     rig: Rig,
 ) -> None:
-    """The copy is from before the row went; its page was stored before the copy's window."""
+    """The copy is from before the row was deleted; the page was stored before the copy's window."""
     beyond(rig, "a")
     rig.store.commit(Commit([rig.page(f"{HOST}/a")]))
     rig.tick(2 * MARGIN)
@@ -266,7 +267,7 @@ def test_all_blocks_in_force_hold_again(rig: Rig) -> None:
 
 
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """URLs that Redis is asked for from now on."""
+    """Return the URLs that Redis is asked about from now on."""
     asked: list[str] = []
     real = partition.admit_args
 
@@ -280,9 +281,9 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def pages_apart(rig: Rig, *others: str) -> list[str]:
-    """Twenty pages of which, and of ``others``, no two have one slot of what is known as sent: they
-    would displace each other. Which do goes by the frontier's secret.
-    """
+    """Return twenty pages of which, also together with ``others``, no two have the same slot in the
+    filter of sent links, where they would displace each other. The slots depend on the frontier's
+    secret."""
     identity = rig.frontier.identity
     for first in itertools.count(0, 20):
         pages = [f"{HOST}/{n}" for n in range(first, first + 20)]

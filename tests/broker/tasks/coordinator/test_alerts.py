@@ -1,4 +1,4 @@
-"""What there is an alert of, and that each is told once, whoever is the coordinator."""
+"""The reasons for alerts; each alert is sent once, whichever broker is the coordinator."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     made.stop()
 
 
-# -- from what was found to what is open
+# -- from findings to open alerts
 
 
 def looked(found: dict[Any, Any], known: list[Alert], book: Alerts, now: float) -> list[Alert]:
@@ -98,7 +98,7 @@ def test_only_so_many_alerts_are_open_at_once(monkeypatch: pytest.MonkeyPatch) -
     assert len(looked(many, [], Alerts(), 1.0)) == 3
 
 
-# -- what is looked for
+# -- the findings
 
 
 def member(name: str, node: str, left_ms: int = 0, why: str = "", **facts: Any) -> Member:
@@ -262,7 +262,7 @@ class Crawling:
         return failing(pages, failed, crawl)[0][1]
 
     def run(self, name: str, pages: int, failed: int) -> None:
-        """It is made, if it is new, and has ended by now: ``pages`` in all."""
+        """Make the crawl, if it is new, and end it with ``pages`` in all."""
         options = CrawlOptions(hook="hooks.mine")
         id_ = self.rig.store.put_crawl(name, options, ["a.example"]).id
         self.rig.store.set_state(id_, "active")
@@ -353,7 +353,7 @@ def test_the_next_coordinator_does_not_judge_anew_what_the_one_before_has_judged
     assert failing == [], "though it failed on most of all pages"
 
 
-# -- each is told once, whoever is the coordinator
+# -- each is sent once, whichever broker is the coordinator
 
 
 def test_each_alert_is_told_once_when_it_begins_and_once_when_it_is_over(rig: Rig) -> None:

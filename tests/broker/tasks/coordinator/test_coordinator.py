@@ -1,4 +1,5 @@
-"""Who is the coordinator, what it keeps, and that one of before changes nothing."""
+"""Which broker is the coordinator, what it stores, and that a former coordinator changes
+nothing."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def test_the_broker_with_the_highest_id_takes_a_vacancy_at_once(rig: Rig) -> Non
 def test_where_the_highest_has_died_the_next_one_waits_a_second_and_the_third_two(rig: Rig) -> None:
     lower, highest, middle = (rig.broker(name) for name in ("b-1", "b-3", "b-2"))
     highest.look()
-    rig.vacate(highest)  # its beat is still there
+    rig.vacate(highest)  # its heartbeat is still there
     steps = 0
     while not middle.holds:
         lower.look()
@@ -128,7 +129,7 @@ def test_a_coordinator_that_does_not_reach_a_node_leaves_the_duty_to_others(rig:
     other.look()
     assert other.holds
     rig.vacate(other)
-    one.service.duties.give_up("x", 0)  # its own clock is the true one, and has not moved
+    one.service.duties.give_up("x", 0)  # its own clock is right, and has not moved
     rig.now += CUT_SECONDS
     assert one.coordinator._not_before < rig.now
 
@@ -158,7 +159,7 @@ def test_one_of_before_that_wakes_up_writes_nothing(rig: Rig) -> None:
     other.look()
     assert other.holds
     before = dump(rig)
-    rig.now += 3 * MINUTE_MS / 1000  # all is due: a sample, a member lost, an alert
+    rig.now += 3 * MINUTE_MS / 1000  # everything is due: a sample, a lost member, an alert
     rig.store.owe(["n1"])
     assert frozen.service.duties.get(COORDINATOR) == duty, "it believes that it has it"
     for _ in range(3):
@@ -173,7 +174,7 @@ def test_one_of_before_that_wakes_up_writes_nothing(rig: Rig) -> None:
 
 
 def all_due(rig: Rig, frozen: Broker, turn: int) -> None:
-    """A sample, a member that is lost and one that is back, alerts that begin and end, old rows."""
+    """A sample, a lost member and one that is back, alerts that begin and end, old rows."""
     coordinator, now_ms = frozen.coordinator, rig.now_ms
     rig.now += MINUTE_MS / 1000
     for name in (f"lost-{turn}", f"back-{turn}", f"long-{turn}"):
@@ -249,7 +250,7 @@ def test_one_that_was_cut_off_from_the_store_has_lost_the_duty_when_it_is_back(
 
 
 class Counting:
-    """What the frontier has counted: ``now`` may be changed at any time."""
+    """The frontier's counters: ``now`` may be changed at any time."""
 
     def __init__(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now: dict[str, Any] = {}
@@ -341,7 +342,7 @@ def test_there_is_no_sample_while_a_node_is_away_and_one_after_a_crawl_has_ended
     rig.queue.lost_node = "n1"
     counting.now["stored"] = 1
     rig.passed(150, broker)
-    monkeypatch.setattr(rig.queue, "count", lambda _: {})  # it ceased to answer just then
+    monkeypatch.setattr(rig.queue, "count", lambda _: {})  # it had just stopped answering
     rig.passed(60, broker)
     assert minutes(rig) == [0]
     rig.queue.lost_node = ""
@@ -389,7 +390,7 @@ def test_a_member_that_was_not_heard_of_for_a_minute_is_lost_and_comes_back(rig:
     rig.join("w-0")
     rig.join("w-1")
     broker.look()
-    rig.silence("w-0")  # which is so half a minute after its last beat
+    rig.silence("w-0")  # this is the case half a minute after its last heartbeat
     rig.passed(LOST_SECONDS - BEAT_SECONDS, broker)
     assert lost(rig) == []
     rig.passed(CHECK_SECONDS, broker)
@@ -403,7 +404,7 @@ def test_nobody_is_lost_where_not_even_our_own_beat_is_heard(rig: Rig) -> None:
     broker = rig.broker("b-1")
     rig.join("w-0")
     broker.look()
-    rig.queue.beats.away = True  # as a Redis that has lost all of them
+    rig.queue.beats.away = True  # as with a Redis that has lost all of them
     rig.passed(300, broker)
     assert lost(rig) == []
     rig.queue.beats.away = False

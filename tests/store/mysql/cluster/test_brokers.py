@@ -1,4 +1,4 @@
-"""Brokers look after the cluster: also when it is away as they start."""
+"""Brokers look after the cluster, also if it is away when they start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far behind a replica is, as the notes of the writer's position tell it."""
+"""How far a replica is behind, by the notes of the writer's position."""
 
 from __future__ import annotations
 

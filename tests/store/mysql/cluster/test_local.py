@@ -1,4 +1,4 @@
-"""The five servers of ``make cluster``, and what MariaDB does that the takeover relies on."""
+"""The five servers of ``make cluster``, and features of MariaDB on which the takeover relies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.system import wait_until
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """Formed; m1 takes writes, m2 acknowledges."""
+    """A formed cluster; m1 takes writes, m2 acknowledges."""
     made = local_cluster(tmp_path / "c")
     try:
         made.start()
@@ -38,7 +38,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 def application(
     cluster: LocalCluster, name: str
 ) -> pymysql.connections.Connection[pymysql.cursors.Cursor]:
-    """A connection as what GREENCRAWL_STORE names."""
+    """Return a connection for an account of GREENCRAWL_STORE."""
     password = cluster.url().split(":")[2].partition("@")[0]
     return pymysql.connect(
         host="127.0.0.1", port=cluster.ports[name], user=DATABASE, password=password,
@@ -146,7 +146,7 @@ def test_what_is_missing_is_named_with_the_package(
 def test_a_part_that_is_missing_is_named_with_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The script itself, as on a machine that has the server's core and not the clients'."""
+    """Run the script itself, as on a machine that has the server's core and not the clients'."""
     installer = tmp_path / "bin" / "mariadb-install-db"
     installer.parent.mkdir()
     text = Path(program("mariadb-install-db")).read_text()
@@ -162,7 +162,7 @@ def test_a_part_that_is_missing_is_named_with_the_package(
 def test_whoever_starts_a_server_as_root_needs_no_name_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the environment calls the user may be an account that this machine does not have."""
+    """The environment may name a user whose account this machine does not have."""
     monkeypatch.setenv("LOGNAME", "nobody-of-this-name")
     server = LocalServer(tmp_path / "one", free_ports(1)[0], PLAIN)
     try:

@@ -1,4 +1,4 @@
-"""The register of who takes writes: many proposers, lost messages, never two that both won."""
+"""The register of who takes writes: many proposers, lost messages, never two winners."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ def test_value_accepted_by_a_minority_is_finished_or_replaced_but_never_forgotte
     register.change(next_epoch("a"))
     for voter in voters[3:]:
         voter.up = False
-    register.change(next_epoch("b"))  # on the first three alone
+    register.change(next_epoch("b"))  # on the first three only
     for voter in voters:
         voter.up = not voter.up
-    voters[2].up = True  # the one server that both majorities share
+    voters[2].up = True  # the one server that is in both majorities
     assert register.change(lambda now: None) == WriterTerm(2, "b")
     assert voters[4].kept.term == WriterTerm(2, "b")
 

@@ -1,4 +1,4 @@
-"""Which master takes writes, as a worker finds it, when there is none or none can tell."""
+"""Which master takes writes, as a worker finds it; also if there is none, or none can say so."""
 
 from __future__ import annotations
 

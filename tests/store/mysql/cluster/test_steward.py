@@ -1,4 +1,4 @@
-"""Which term follows from what a steward sees, case by case, without servers."""
+"""The term that follows from a steward's observations, case by case, without servers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def gone(one: Observation) -> Observation:
 
 
 class Watch:
-    """Takeovers that are shown observations, at times of a clock that is turned by hand."""
+    """Takeovers that get observations, at times of a clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -52,7 +52,7 @@ class Watch:
     def due(
         self, term: WriterTerm, writer: Observation, other: Observation, after: float = 0
     ) -> WriterTerm:
-        """What is due when it has been so for ``after`` seconds."""
+        """Return the due action after it has been so for ``after`` seconds."""
         seen = {one.name: one for one in (writer, other)}
         found = self.takeovers.due(term, seen)
         for _ in range(round(after)):
@@ -93,7 +93,7 @@ def test_partner_that_follows_by_itself_after_a_start_does_not_take_over() -> No
 
 
 def test_writer_that_still_reaches_its_partner_is_not_taken_over() -> None:
-    """It is this steward that is cut off."""
+    """This steward itself is cut off."""
     reached = replace(PARTNER, following=replace(COPY, fetching=True))
     assert Watch().due(RING, gone(WRITER), reached, after=60) == RING
 
@@ -128,7 +128,7 @@ def test_partner_that_is_up_and_acknowledges_nothing_is_left() -> None:
     stuck = replace(WRITER, hanging=2)
     assert Watch().due(RING, stuck, PARTNER, after=6) == ALONE
     watch = Watch()
-    for acks in range(20):  # commits wait at every look, but never the same
+    for acks in range(20):  # commits wait at every look, but never the same ones
         assert watch.due(RING, replace(stuck, acks=acks), PARTNER, after=0) == RING
         watch.now += 1
 
@@ -154,7 +154,7 @@ def test_lone_writer_has_no_successor_and_rules_anew_after_a_start() -> None:
 
 def test_writer_that_is_being_handed_over_is_opened_again_only_when_that_does_not_go_on() -> None:
     ended = replace(WRITER, open=False, epoch=4)
-    older = replace(PARTNER, following=replace(COPY, fetched={3: 98}))  # a look of just before
+    older = replace(PARTNER, following=replace(COPY, fetched={3: 98}))  # a look from just before
     assert Watch().due(RING, ended, older, after=4) == RING
     assert Watch().due(RING, ended, older, after=5) == WriterTerm(4, A)
     assert Watch().due(RING, ended, PARTNER) == WriterTerm(4, B)
@@ -167,7 +167,7 @@ def test_writer_that_is_being_handed_over_is_opened_again_only_when_that_does_no
 
 
 class Rivalled(Memory):
-    """A voter whom another proposer asks between our first promise and what we would accept."""
+    """A voter that another proposer asks between our first promise and our acceptance."""
 
     rival = 2**60
 
@@ -179,7 +179,7 @@ class Rivalled(Memory):
 
 
 def handing(kept: WriterTerm, kind: type[Memory] = Memory) -> Steward:
-    """A steward over a register that holds ``kept``."""
+    """A steward over a register that has ``kept``."""
     steward = Steward(parse(URL), clock=lambda: 0.0)
     voters = [kind(number) for number in range(3)]
     for voter in voters:

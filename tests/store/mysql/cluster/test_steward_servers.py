@@ -36,7 +36,7 @@ WRITERS = 2
 
 
 class Ring:
-    """A formed cluster with a steward that works, and commits that do not stop."""
+    """A formed cluster with a working steward, and commits that go on."""
 
     def __init__(self, folder: Path) -> None:
         self.local = local_cluster(folder)
@@ -53,7 +53,7 @@ class Ring:
         self.writers = [gevent.spawn(self._write) for _ in range(WRITERS)]
 
     def look_after(self) -> list[gevent.Greenlet[..., None]]:
-        """Two stewards side by side, as two brokers have them."""
+        """Two stewards side by side, as in two brokers."""
         return [gevent.spawn(one.run) for one in (self.steward, self.second)]
 
     def new_steward(self) -> Steward:
@@ -162,7 +162,7 @@ def ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ring]:
 
 @pytest.fixture(autouse=True)
 def _nothing_lost(ring: Ring) -> Iterator[None]:
-    """Before and after each fault: two masters, and every acknowledged row on the writer."""
+    """Check before and after each fault: two masters, and every acknowledged row on the writer."""
     ring.settled()
     ring.progress(5)
     yield
@@ -210,10 +210,10 @@ def test_frozen_writer_acknowledges_nothing_under_its_old_epoch(ring: Ring) -> N
     ring.local.servers[writer].freeze()
     ring.progress()
     assert ring.term()[:2] == (epoch + 1, partner)
-    gevent.killall(ring.looking)  # nobody closes the old master before it is written to
+    gevent.killall(ring.looking)  # nobody closes the old master before others write to it
     ring.local.servers[writer].thaw()
     lonely = Cluster(topology.parse(ring.local.url({partner: "127.0.0.1:1"})))
-    with pytest.raises(Unavailable):  # it reaches the old master only, whose commits hang
+    with pytest.raises(Unavailable):  # it reaches only the old master, whose commits hang
         lonely.write(lambda db: db.execute("INSERT INTO t VALUES (-1)"), seconds=4)
     lonely.close()
     assert ring.ask(partner, "SELECT a FROM t WHERE a = -1") == []
@@ -281,7 +281,7 @@ def test_hand_over_loses_nothing_and_is_refused_to_who_may_lack_something(ring: 
     ring.becomes((epoch + 1, partner, writer))
     ring.local.servers[writer].kill()
     ring.until(lambda report: bool(report.term and not report.term.partner))
-    gevent.killall(ring.looking)  # nobody takes it as a partner again meanwhile
+    gevent.killall(ring.looking)  # nobody makes it a partner again meanwhile
     ring.local.servers[writer].start()
     with pytest.raises(Unavailable, match="may lack"):
         by_hand.hand_over(steward)
@@ -310,7 +310,7 @@ def test_a_migration_goes_on_where_writes_are_taken_after_a_hand_over_between_tw
         if begun == [1, 2]:
             gevent.killall(ring.looking)  # two hand-overs, and nothing else
             with gevent.Timeout(90):
-                for _ in range(2):  # to the same server again, of a later epoch
+                for _ in range(2):  # to the same server again, in a later epoch
                     by_hand.hand_over(steward)
                     while not ((term := steward.round().term) and term.partner):
                         gevent.sleep(0.1)
@@ -336,8 +336,8 @@ def test_stray_transactions_of_a_returning_master_are_reported_and_not_copied(ri
     epoch, writer, partner = ring.term()
     ring.local.servers[partner].kill()
     ring.until(lambda report: bool(report.term and not report.term.partner))
-    gevent.sleep(3)  # replicas are told to stand, too
-    gevent.killall(ring.looking)  # it is not to be followed before
+    gevent.sleep(3)  # replicas must stop, too
+    gevent.killall(ring.looking)  # nobody should follow it before
     ring.local.servers[partner].start()
     with ring.local.root(partner) as connection, connection.cursor() as db:
         db.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
@@ -346,14 +346,14 @@ def test_stray_transactions_of_a_returning_master_are_reported_and_not_copied(ri
         report = ring.until(lambda report: any("has not" in note for note in report.notes), 20)
         assert ring.term() == (epoch, writer, "")
         assert any("stays out" in note for note in report.notes), report.notes
-        gevent.sleep(3)  # replicas look for whom they followed once a second
+        gevent.sleep(3)  # replicas look once a second whom to follow
         for name in (writer, "r1", "r2", "r3"):
             assert ring.ask(name, "SELECT a FROM t WHERE a = -2") == []
     make_anew(ring, partner)
 
 
 class Stalled(Takeovers):
-    """Its steward has looked, and stops for as long as ``go`` is not set before it does a thing."""
+    """Its steward has looked, and waits until ``go`` is set before it acts."""
 
     def __init__(self, ring: Ring) -> None:
         super().__init__(ring.steward.topology, down_seconds=1.5, patience_seconds=4.0)
@@ -375,15 +375,15 @@ def test_a_steward_that_stalled_does_nothing_to_who_took_over_meanwhile(ring: Ri
     steward = ring.new_steward()
     steward.takeovers = stalled = Stalled(ring)
     acting = gevent.spawn(steward.round)
-    stalled.looked.wait()  # the partner is to follow the writer
+    stalled.looked.wait()  # the partner should follow the writer
     ring.looking = ring.look_after()
     ring.becomes((epoch, writer, partner))
     ring.local.servers[writer].kill()
     ring.progress()
     ring.local.servers[writer].start()
     ring.becomes((epoch + 1, partner, writer))
-    gevent.killall(ring.looking)  # nobody mends what it does
-    gevent.killall(ring.writers)  # both masters hold the same
+    gevent.killall(ring.looking)  # nobody corrects what it does
+    gevent.killall(ring.writers)  # both masters have the same data
     gevent.sleep(1)
     stalled.go.set()
     acting.join(timeout=30)
@@ -411,14 +411,14 @@ def test_a_writer_without_a_free_connection_is_not_lost(ring: Ring) -> None:
     def there_is_room() -> bool:
         try:
             ring.ask(writer, "SET GLOBAL max_connections = 151")
-        except OperationalError:  # the server still counts those that have just left
+        except OperationalError:  # the server still counts those that have just ended
             return False
         return True
 
     try:
         with pytest.raises(Unavailable, match="Too many connections"):
             take_all()
-        with contextlib.suppress(Unavailable):  # the one that is kept for administrators
+        with contextlib.suppress(Unavailable):  # the one that is reserved for administrators
             taken.append(connect(where, name))
         fresh = ring.new_steward()
         end = monotonic() + 5.0
@@ -441,7 +441,7 @@ def test_a_partner_that_was_started_anew_never_takes_over_though_it_follows_by_i
     epoch, writer, partner = ring.term()
     servers = ring.local.servers
     with ring.local.root(partner) as connection, connection.cursor() as db:
-        db.execute(f"LOCK TABLES {ring.local_database}.t WRITE")  # it acknowledges, and applies not
+        db.execute(f"LOCK TABLES {ring.local_database}.t WRITE")  # it only acknowledges
         ring.progress()
         gevent.killall(ring.looking)
         servers[partner].kill()
@@ -458,7 +458,7 @@ def test_a_partner_that_was_started_anew_never_takes_over_though_it_follows_by_i
 
 
 def make_anew(ring: Ring, name: str) -> None:
-    """As docs/operations.md says: an empty server, a dump of the writer's, and a vote."""
+    """The procedure of docs/operations.md: an empty server, a dump of the writer's, and a vote."""
     server, database = ring.local.servers[name], ring.local_database
     server.kill()
     shutil.rmtree(server.folder / "data")

@@ -37,7 +37,7 @@ def server(folder: Path, ca: Path) -> Iterator[MariaDb]:
 
 
 def cipher(topology: Topology) -> str:
-    """What the server says of the connection; "" without TLS."""
+    """Return the server's TLS version of the connection; "" without TLS."""
     connection = connect(topology, topology.masters[0])
     with connection, connection.cursor() as db:
         db.execute("SHOW SESSION STATUS LIKE 'Ssl_cipher'")

@@ -1,4 +1,4 @@
-"""Credentials: to their origin and to no other, and never shown."""
+"""Basic authentication: the credentials go to their origin only and are never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens and API keys: where they go, and that they do not come back."""
+"""Tokens and API keys: they go to their origin only and do not come back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP Digest: by the examples of the RFC, and against a real server."""
+"""HTTP Digest: the examples of the RFC, and a real server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_first_example_of_the_rfc(algorithm: str, response: str) -> None:
 
 
 def test_second_example_of_the_rfc_hashes_the_name() -> None:
-    """Its response is that of erratum 4897: the RFC's own is of another hash."""
+    """The response is that of erratum 4897; the RFC prints one of another hash."""
     challenge = strongest(
         'Digest realm="api@example.org", qop="auth", algorithm=SHA-512-256, '
         'nonce="5TsQWLVdgBdmrQ0XsxbDODV+57QdFR34I9HAbC/RVvkK", '
@@ -136,7 +136,7 @@ def test_strongest_challenge_that_can_be_answered_is(header: str, found: str | N
 
 @pytest.mark.parametrize("filling", [" ", ",", " ,", '"', "\\", "a ", "a= ", 'a="', "=", "a=b "])
 def test_hostile_header_is_read_in_linear_work(filling: str) -> None:
-    """What is quadratic takes minutes here; the session's own bound on headers is 64 KiB."""
+    """Quadratic work would take minutes here; sessions allow only 64 KiB of headers."""
     for header in (f"Digest {filling * 60_000}", f"Digest a{filling * 60_000}=", filling * 60_000):
         list(challenges(header[:200_000]))
 
@@ -268,12 +268,12 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lighttpd]:
 
 
 def visits(given: Kind, urls: list[str]) -> list[tuple[Verdict, int]]:
-    """Each URL as the keeper asks for it: once more after a challenge."""
+    """Ask for each URL as the keeper does: once more after a challenge."""
     found = []
     for url in urls:
         for _ in range(2):
             target, headers = given.prove(url, {}, None)
-            # As the download sends it; requests would encode the header by itself.
+            # The download sends the header like this; requests would encode it by itself.
             raw = {name: value.encode("latin-1") for name, value in headers.items()}
             got = requests.get(target, headers=raw, timeout=10)
             names = {name.lower(): value for name, value in got.headers.items()}

@@ -1,4 +1,4 @@
-"""Form logins, against a real HTTP server over the crawler's own download."""
+"""Form logins against a real HTTP server, through the crawler's own download."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def entry(site: LoginSite, **given: Any) -> Form:
 
 
 def send(method: str, url: str, headers: Mapping[str, str], body: bytes) -> Fetched | Failure:
-    """One request as a crawl makes it, without its pace."""
+    """Send one request as a crawl does, without its pace."""
     downloader = Downloader(LOOPBACK, 10)
     try:
         deadline = monotonic() + 60
@@ -72,7 +72,7 @@ def session() -> requests.Session:
 
 
 def log_in(kind: FormKind, generation: int = 1) -> Grant:
-    """What the keeper does with a login."""
+    """Log in as the keeper does."""
     grant = kind.log_in(session(), None)
     grant.generation = generation
     grant.made_ms = generation
@@ -80,7 +80,7 @@ def log_in(kind: FormKind, generation: int = 1) -> Grant:
 
 
 def get(kind: FormKind, url: str, grant: Grant) -> Fetched:
-    """A page as the crawl gets it."""
+    """Get a page as the crawl does."""
     asked, headers = kind.prove(url, {"user-agent": "test"}, grant)
     answer = send("GET", asked, headers, b"")
     assert isinstance(answer, Fetched)
@@ -206,7 +206,7 @@ def test_session_that_the_login_page_began_is_kept(site: LoginSite) -> None:
 def test_form_that_must_not_be_sent_is_not_sent(
     site: LoginSite, page: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(form_page, "HUB_SECONDS", 0.005)  # so that one page takes too long anywhere
+    monkeypatch.setattr(form_page, "HUB_SECONDS", 0.005)  # every machine takes too long for a page
     monkeypatch.setattr(form_page, "_alone", False)
     site.pages["/login"] = lambda asked: html(page)
     with pytest.raises(LoginRefused, match=said):
@@ -277,7 +277,7 @@ def test_password_is_sent_to_another_origin_only_if_hosts_names_it(
 def test_redirect_that_repeats_the_password_elsewhere_is_not_followed(
     site: LoginSite, other: LoginSite, status: int, made: Callable[[], requests.Session]
 ) -> None:
-    """Neither the session's own guard nor the login's lets it through."""
+    """The session's own guard and the login's both stop it."""
     site.pages["/login"] = lambda asked: (
         redirect(other.url("/login"), status=status) if asked.method == "POST" else site.form()
     )
@@ -391,8 +391,9 @@ def test_page_that_asks_for_the_login_is_out_and_others_with_passwords_are_not(
 
 
 def test_page_full_of_blanks_is_judged_in_linear_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is quadratic takes hours here."""
-    monkeypatch.setattr(form_page, "stops", lambda: True)  # or large pages are left to others
+    """Quadratic work would take hours here."""
+    # Otherwise the separate reader gets large pages.
+    monkeypatch.setattr(form_page, "stops", lambda: True)
     blanks = " " * 2_000_000
     for body in (f"password type={blanks}", f"password type{blanks}", "password type= " * 100_000):
         assert kind_of().judge(fetched(URL, body), grant_of(**KNOWN)) == "in"
@@ -476,7 +477,7 @@ def test_patterns_say_nothing_of_what_is_no_page() -> None:
 
 
 def test_login_stays_out_of_the_log_of_what_was_asked(site: LoginSite) -> None:
-    """No request but the form's own carries the password."""
+    """Only the form's own request carries the password."""
     log_in(FormKind(entry(site, check_url=site.url("/in/1")), SECRETS))
 
     def holds(asked: Asked) -> bool:

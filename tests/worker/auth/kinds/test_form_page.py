@@ -1,4 +1,4 @@
-"""Login forms as sites write them, and what is sent for them."""
+"""Login forms as sites write them, and what the crawler sends for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from greencrawl.worker.auth.kinds.form_page.login_form import LoginForm, login_f
 
 @pytest.fixture(autouse=True)
 def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where the reader is compiled, so that pages in doubt are read here, too."""
+    """Behave as if the reader were compiled, so that this process reads doubtful pages, too."""
     monkeypatch.setattr(form_page, "stops", lambda: True)
 
 
@@ -376,7 +376,7 @@ def test_tag_with_a_hundred_thousand_attributes_is_not_parsed() -> None:
 
 
 def test_a_disabled_fieldset_of_thousands_of_legends_is_read_at_once() -> None:
-    """No crash record names the login page: what is slow here holds up the whole process."""
+    """A crash record never names the login page, so a slow one would hold up the whole process."""
     many = 20_000
     html = (
         "<form method=post><fieldset disabled>"
@@ -385,7 +385,7 @@ def test_a_disabled_fieldset_of_thousands_of_legends_is_read_at_once() -> None:
         + "<input name=off>" * many
         + "</fieldset><input type=password name=p></form>"
     )
-    signal.alarm(60)  # it took minutes, and gave nobody else a turn
+    signal.alarm(60)  # it took minutes, and blocked all greenlets
     made = found(html)
     signal.alarm(0)
     assert made.values == (("first", ""), ("p", ""))

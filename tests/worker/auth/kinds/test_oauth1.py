@@ -1,4 +1,4 @@
-"""OAuth 1.0a: every request signed as a server checks it; the three legs; what is refused."""
+"""OAuth 1.0a: a server checks each signed request; the three legs; refusals."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_wrong_secret_is_out_and_protected_tweets_are_not(twitter: Twitter) -> N
 
 
 def test_timeline_without_a_cursor_of_its_own_is_read_to_its_end(twitter: Twitter) -> None:
-    """As docs/sources.md has it for version 1.1: the last tweet of a page is the next's first."""
+    """In version 1.1 (docs/sources.md) the next page begins with the last tweet of this one."""
     kind = OAuth1Kind(entry(twitter), entry_secrets(twitter))
     url = twitter.url(f"/1.1/statuses/user_timeline.json?user_id={USER}&count=10")
     items = "[*].join('', ['/1.1/statuses/show.json?id=', id_str])"
@@ -229,7 +229,7 @@ def test_twitters_documented_endpoints() -> None:
 
 
 def test_signing_follows_the_specification() -> None:
-    """Against oauthlib itself, which its authors test by RFC 5849's own examples."""
+    """Compare with oauthlib; its authors test it with RFC 5849's own examples."""
     kind = OAuth1Kind(
         OAuth1(name="x", hosts=("a.example",)),
         {"client_key": "k", "client_secret": "s", "token": "t", "token_secret": "u"},

@@ -1,4 +1,4 @@
-"""OAuth 2.0 against providers that check what they get; consent, refresh, and errors told."""
+"""OAuth 2.0 against providers that check requests: consent, refresh and reported errors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def of_weibo(api: Weibo, **given: Any) -> OAuth2Kind:
 
 
 def consent(kind: OAuth2Kind, redirect_uri: str = BACK) -> tuple[Asked, str]:
-    """A person says yes: what was asked, and the URL to which the browser is sent back."""
+    """Let a person say yes; return what was asked, and the URL that the browser is sent to."""
     asked = kind.authorize(requests.Session(), redirect_uri)
     came = requests.get(asked.url, allow_redirects=False, timeout=10)
     assert came.status_code == 302, came.text
@@ -181,7 +181,7 @@ def test_consent_with_pkce_then_refresh_with_rotation(twitter: Twitter, public: 
     assert ask(kind, tweets(twitter), newest).status == 200
     assert not twitter.complaints
     with pytest.raises(LoginRefused, match=r"cannot be refreshed.*`greencrawl login tw`"):
-        kind.log_in(requests.Session(), grant)  # a refresh token is good once
+        kind.log_in(requests.Session(), grant)  # a refresh token works only once
 
 
 def test_refresh_without_a_new_refresh_token_keeps_the_old(twitter: Twitter) -> None:
@@ -361,7 +361,7 @@ def test_weibo_gets_what_its_documentation_names_and_nothing_else(weibo: Weibo) 
     found = ask(kind, timeline(weibo), grant)
     assert found.status == 200
     assert len(found.body) < providers.ERROR_BYTES
-    assert kind.judge(found, grant) == "in"  # though a status speaks of error codes
+    assert kind.judge(found, grant) == "in"  # although a status names error codes
     assert not weibo.complaints
     assert weibo.asked("/2/statuses/user_timeline.json")[0].authorization.startswith("OAuth2 2.00")
 

@@ -1,4 +1,4 @@
-"""Logins of the user's own, in a module of theirs, against a real HTTP server."""
+"""The user's own logins, from a module of theirs, against a real HTTP server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Write = Callable[[str], str]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """A module beside the worker, under a name that no other test has."""
+    """Write a module beside the worker; no other test has a module of this name."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     name = f"own_{abs(hash(tmp_path))}"

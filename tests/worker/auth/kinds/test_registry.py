@@ -1,4 +1,4 @@
-"""From an entry and its secrets to a kind."""
+"""The registry makes a kind from an entry and its secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sealing, and the key of a host: private, made once, replaced when it is no good."""
+"""Sealing, and the key of a host: it is private, made once, and replaced when it is bad."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets of entries: found by name, read anew, and never shown."""
+"""Secrets of entries: found by name, read again, and never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What logins leave behind: kept, shared, and never overwritten by who came too late."""
+"""Grants: the vault keeps and shares them, and late writers never overwrite them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ SEALING = Sealing(b"k" * 32, "logins")
 
 
 class Shared:
-    """The frontier's leases as its scripts keep them, with a clock to turn, and outages:
-    ``lost`` answers are those of calls that were carried out; while it is ``away`` none are."""
+    """The frontier's leases as its scripts keep them, with a clock to turn and with outages.
+
+    The frontier carries out ``lost`` calls, but their answers are lost; while it is ``away``, it
+    carries out none.
+    """
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -100,7 +103,7 @@ def grant(generation: int = 1, value: str = SECRET) -> Grant:
 
 
 class Host:
-    """A host's folder; each ``vault()`` is another process."""
+    """A host's folder; each ``vault()`` acts as another process."""
 
     def __init__(self, folder: Path, frontier: Shared | LocalClaims, *, shared: bool) -> None:
         self.folder, self.frontier, self.shared = folder, frontier, shared
@@ -204,7 +207,7 @@ def test_who_was_frozen_overwrites_nothing(host: Host, frontier: Shared) -> None
 def test_a_grant_whose_claim_redis_forgot_is_kept_unless_another_came(
     host: Host, frontier: Shared
 ) -> None:
-    """The refresh token in it is the only one that is still good."""
+    """Only the refresh token in it is still good."""
     claim = host.vault().claim(NAME)
     assert claim is not None
     frontier.holders.clear()
@@ -233,7 +236,7 @@ def test_a_grant_is_in_the_file_before_redis_is_back(host: Host, frontier: Share
 
 
 def test_a_file_is_not_replaced_by_an_older_grant(host: Host) -> None:
-    """Frozen between the frontier, which took its grant, and the file."""
+    """A process froze after the frontier took its grant, and before it wrote the file."""
     vault = host.vault()
     vault._files.save(NAME, grant(5, "newer"))
     vault._files.save(NAME, grant(4, "older"))
@@ -453,7 +456,7 @@ def test_nothing_is_put_back_while_somebody_logs_in(
 
 @pytest.fixture
 def renewed(two: tuple[Host, Host], frontier: Shared) -> Vault:
-    """Of host a, which renewed what both have. The frontier, back by now, could not be told."""
+    """Return host a's vault; it renewed the shared grant while the frontier was away."""
     a, b = two
     put(a.vault(), grant(1, "spent"))
     b.vault().read(NAME)
@@ -524,7 +527,7 @@ def test_a_grant_that_is_put_at_the_second_try_is_not_late(
 def test_the_next_process_puts_what_the_last_one_could_not(
     two: tuple[Host, Host], frontier: Shared, how: str
 ) -> None:
-    """It died; its claim stands for a while."""
+    """The last process died; its claim stands for a while."""
     a, b = two
     put(b.vault(), grant(1, "spent"))
     dead = a.vault()
@@ -553,7 +556,7 @@ def test_the_next_process_puts_what_the_last_one_could_not(
 def test_a_late_grant_waits_for_the_host_that_took_the_claim_over(
     two: tuple[Host, Host], renewed: Vault, frontier: Shared, made: bool
 ) -> None:
-    """What that one puts stands; if it puts nothing, the late grant is put."""
+    """That host's grant stands; if it puts none, the late grant is put."""
     a, b = two
     frontier.now += 1000
     claim = b.vault().claim(NAME)

@@ -1,4 +1,4 @@
-"""Logins shared by real processes on a real frontier: one at a time, and none from the past."""
+"""Real processes share logins on a real frontier: one at a time, and never an old one."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def joined(folder: Path, url: str, *, create: bool = False) -> Frontier:
 
 
 class Worker:
-    """Another process with a vault, told what to do."""
+    """Another process with a vault; the test tells it what to do."""
 
     def __init__(self, folder: Path, url: str, *, shared: bool, seconds: float = 60.0) -> None:
         arguments = [str(folder), url, str(int(shared)), str(seconds)]
@@ -115,7 +115,7 @@ class Worker:
         self.process.communicate()
 
 
-# By day the elder one runs the scripts of logins in ``test_logins``.
+# By day ``test_logins`` runs the scripts of logins on the older one.
 @pytest.fixture(params=cases(binaries()[-1:], binaries()[:-1]))
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisServer]:
     server = RedisServer(tmp_path / "redis", request.param).start()
@@ -204,7 +204,7 @@ def test_a_redis_that_comes_back_empty_is_given_the_login_again(tmp_path: Path) 
 def test_no_host_uses_a_token_that_was_spent_while_redis_was_down(
     tmp_path: Path, server: RedisServer
 ) -> None:
-    """Nor when the process that renewed it is dead, and another takes its place."""
+    """This also holds when the process that renewed it is dead and another takes its place."""
     url = server.url
     other = vault(tmp_path / "b", url)
     with Worker(tmp_path / "a", url, shared=True, seconds=1.0) as first:
@@ -228,7 +228,7 @@ def test_no_host_uses_a_token_that_was_spent_while_redis_was_down(
 
 
 def account(vault: Vault) -> str | None:
-    """Whose grant the vault has; None while Redis is not up."""
+    """Return whose grant the vault has; None while Redis is not up."""
     try:
         kept = vault.read(NAME)
     except Unavailable:

@@ -1,4 +1,4 @@
-"""What main text, Markdown and metadata of pages that are made to be dear take of the CPU."""
+"""How much CPU main text, Markdown and metadata of expensive pages take."""
 
 from __future__ import annotations
 

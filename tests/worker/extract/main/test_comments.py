@@ -1,4 +1,4 @@
-"""What readers wrote of a page, apart from its main text."""
+"""Readers' comments, apart from the main text of the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How chosen blocks are written down, by a model that chooses everything."""
+"""Chosen blocks are written as a document; here a model chooses everything."""
 
 from __future__ import annotations
 

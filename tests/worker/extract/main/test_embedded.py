@@ -1,4 +1,4 @@
-"""Main text of pages that show nothing: it is in the data that they carry."""
+"""Main text of pages that show nothing: their data contains it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TEASERS = [{"title": f"Storms of {year}", "url": f"/{year}", "tag": "news"} for 
 
 
 def post(body: object) -> dict[str, object]:
-    """The state of a page, as frameworks have it."""
+    """Return the state of a page, as frameworks write it."""
     return {
         "props": {"pageProps": {"post": {"title": "When the harbour froze", "content": body},
                                 "related": TEASERS, "messages": {"offer": PLAIN.upper()}}},
@@ -131,7 +131,7 @@ def test_a_page_without_text_says_why(body: str, expected: str) -> None:
 
 
 def test_what_is_no_html_says_so() -> None:
-    assert main.remark(None).startswith("it is no HTML")
+    assert main.remark(None).startswith("it is not HTML")
 
 
 TEXT = "Who had thought of that?"

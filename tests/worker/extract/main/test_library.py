@@ -1,4 +1,4 @@
-"""A page as programs get it."""
+"""The library: programs get a page through it."""
 
 from __future__ import annotations
 

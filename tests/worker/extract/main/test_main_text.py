@@ -1,4 +1,4 @@
-"""What is main text of pages, and what hostile ones cost."""
+"""The main text of pages, and the cost of hostile ones."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ HOSTILE = {
 @needs_compiled
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_pages_cost_a_bounded_time(kind: str) -> None:
-    """Pages of up to 1.8 MB; parsed before, so that main text alone is timed."""
+    """Pages have up to 1.8 MB and are parsed before, so that only main text is timed."""
     root, _ = tree_of(HOSTILE[kind].encode())
     assert root is not None
     began = time.process_time()

@@ -1,4 +1,4 @@
-"""What a page says of itself."""
+"""The metadata that a page states about itself."""
 
 from __future__ import annotations
 

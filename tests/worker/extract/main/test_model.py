@@ -1,4 +1,4 @@
-"""Packed trees: they say what they were made of, and broken ones are refused."""
+"""Packed trees: they name their source, and broken ones are refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if compiled is None:
 module: ModuleType = compiled
 
 HOPELESS = -3.5
-"""As in trees.c: of blocks that a quarter of the trees hold for less, no more are asked."""
+"""A block whose sum is below this after a quarter of the trees is given up, as in trees.c."""
 
 NAMES, DIGEST = module.main_features()
 PAGE = "".join(f"<p>{'word ' * i}<li><a href=/{i}>{'link ' * i}</a>" for i in range(1, 40))
@@ -113,7 +113,8 @@ def test_the_package_has_a_model_of_at_most_60_kilobytes() -> None:
 def test_blocks_are_chosen_for_which_f1_is_expected_to_be_highest(
     probabilities: list[float],
 ) -> None:
-    """Of all choices, by the formula: twice what is hit, by what is taken and all there is."""
+    """The best of all choices by the formula: twice the hits, over what is taken plus all there
+    is."""
     sizes = (5, 20, 80)
     root, _ = tree_of(
         "".join(f"<h{i}>{chr(97 + i) * n}</h{i}>" for i, n in enumerate(sizes, 1)).encode()

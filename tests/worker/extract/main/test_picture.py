@@ -1,4 +1,4 @@
-"""A page in its own layout, with what its blocks were judged."""
+"""A picture shows a page in its own layout, with the judgement of each block."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def drawn(body: str) -> str:
 
 
 def spans(picture: str) -> dict[str, str]:
-    """Text of each painted piece → what is said of it."""
+    """Return the text of each painted piece → what the picture says of it."""
     root = etree.HTML(picture)
     return {
         "".join(one.itertext()): one.get("title") for one in root.iter("span") if one.get("title")
@@ -46,7 +46,7 @@ def test_blocks_of_one_element_and_their_inline_parts_are_told_apart() -> None:
     first = f"{STORY[0]} <b>bold</b><br><br>{STORY[1]}"
     body = f"<div>{first}<p>{STORY[2]}</p>{STORY[3]} <i>at last</i></div>"
     page = extract(body.encode(), "http://h/")
-    said = {block.text: f"{block.length:,} signs" for block in page.blocks}
+    said = {block.text: f"{block.length:,} characters" for block in page.blocks}
     found = spans(picture_of(page))
     assert [*found] == [f"{STORY[0]} ", "bold", *STORY[1:3], f"{STORY[3]} ", "at last"]
     assert said[f"{STORY[0]} bold"] in found["bold"]
@@ -102,7 +102,7 @@ def test_a_style_sheet_cannot_end_before_its_end() -> None:
 
 
 def test_what_is_no_html_says_so_and_the_tree_is_gone_afterwards() -> None:
-    assert "<b>It is no HTML" in picture_of(extract(b"%PDF-1.7", "http://h/", "application/pdf"))
+    assert "<b>It is not HTML" in picture_of(extract(b"%PDF-1.7", "http://h/", "application/pdf"))
     page = extract(ARTICLE.encode(), "http://h/")
     assert STORY[1] in picture_of(page)
     with pytest.raises(RuntimeError, match="its picture is made"):

@@ -1,4 +1,4 @@
-"""Places in tables of the part in C: who makes a page cannot foresee them."""
+"""Places in hash tables of the C part: the maker of a page cannot foresee them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(compiled is None, reason="nothing was compiled")
 
 
 def places(seed: str | None) -> list[int]:
-    """Those of some keys in a new process."""
+    """Return the places of some keys in a new process."""
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
     done = subprocess.run(
         [sys.executable, "-c", _READ.format(size=SIZE, keys=KEYS)],

@@ -1,4 +1,4 @@
-"""Documents of plain text: all of one is its text and its main text."""
+"""Documents of plain text: the whole document is its text and its main text."""
 
 from __future__ import annotations
 

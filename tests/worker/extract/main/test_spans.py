@@ -1,4 +1,4 @@
-"""Main text that is told as a page is read: the same as what is read on demand, in few bytes."""
+"""Spans of main text, kept as a page is read: the same as those read on demand, in few bytes."""
 
 from __future__ import annotations
 

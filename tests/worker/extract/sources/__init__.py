@@ -1,1 +1,1 @@
-"""Tests of where links come from beside the plain ones."""
+"""Tests of the link sources beside plain links."""

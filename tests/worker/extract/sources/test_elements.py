@@ -1,4 +1,4 @@
-"""Links that a crawl has to ask for: each source alone, and none by default."""
+"""Links for which a crawl has to ask: each source alone, and none by default."""
 
 from __future__ import annotations
 

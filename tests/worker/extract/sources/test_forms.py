@@ -1,4 +1,4 @@
-"""Forms: sent as they come, and never where a person is asked for something."""
+"""Forms: sent as they are, and never where a person has to enter something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links in headers: which are read, what they are relative to, and what is passed over."""
+"""Links in headers: which are read, their base URL, and which are skipped."""
 
 from __future__ import annotations
 

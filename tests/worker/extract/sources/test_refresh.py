@@ -1,4 +1,4 @@
-"""Where a refresh leads, in all the ways in which browsers read it."""
+"""The target of a refresh, in all the ways in which browsers read it."""
 
 from __future__ import annotations
 

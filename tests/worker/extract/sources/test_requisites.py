@@ -1,4 +1,4 @@
-"""What pages and style sheets need to be shown."""
+"""Requisites: what pages and style sheets need to be shown."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_styles_of_a_page_are_read_to_a_bound_in_all(tag: str) -> None:
 
 
 def test_styles_by_the_megabyte_take_little_time() -> None:
-    """What they refer to is nothing, so that no other bound ends it."""
+    """They refer to nothing, so no other bound ends the reading."""
     html = ("<style>" + 'url("")' * 20_000 + "</style>") * 50
     _, took = timed(html, requisites=False)
     found, more = timed(html, requisites=True)
@@ -215,7 +215,7 @@ def test_styles_by_the_megabyte_take_little_time() -> None:
 
 
 def timed(html: str, *, requisites: bool) -> tuple[list[str], float]:
-    """What is needed, and the CPU that it took in seconds: the best of three."""
+    """Return the requisites, and the CPU seconds that they took: the best of three."""
     took = []
     for _ in range(3):
         began = process_time()

@@ -1,4 +1,4 @@
-"""Documents in ``srcdoc``: their links are the page's, within bounds."""
+"""Documents in ``srcdoc``: their links count as the page's, within bounds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def urls(html: str) -> list[str]:
 
 
 def quick(html: str, wanted: Wanted | None = None) -> list[str]:
-    """The same of a page whose links are not made, as pages usually are read."""
+    """Return the links of a page as pages are usually read, without making link objects."""
     _, found = outline(html.encode(), URL, "text/html", wanted=wanted or Wanted())
     assert isinstance(found, Resolved)
     return [*found.urls, *found.more]

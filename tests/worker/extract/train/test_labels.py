@@ -1,4 +1,4 @@
-"""What of a page is main text, by what people marked."""
+"""Labels: which parts of a page belong to its main text, as people marked them."""
 
 from __future__ import annotations
 

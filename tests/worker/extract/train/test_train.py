@@ -1,4 +1,4 @@
-"""``python -m greencrawl.worker.extract.train``: it writes a model, or says why not."""
+"""``python -m greencrawl.worker.extract.train``: it writes a model, or explains why not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ NAV = "<ul class=menu>" + "<li><a href=/x>Some topic</a>" * 20 + "</ul>"
 
 
 def fill(folder: Path, pages: int) -> None:
-    """Pages of as many sites, each a menu and a text; every third is known by snippets alone."""
+    """Write pages of as many sites, each a menu and a text; every third has only snippets as
+    labels."""
     (folder / "pages").mkdir(parents=True)
     lines = []
     for i in range(pages):

@@ -1,4 +1,4 @@
-"""What a slow zone, or many behind one slow server, may hold."""
+"""How many places a slow zone, or many zones behind one slow server, may take."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOCAL = ("127.0.0.7",)
 
 @pytest.fixture(autouse=True)
 def shorter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test takes less than two seconds."""
+    """Shorten the patience, so that a test takes less than two seconds."""
     monkeypatch.setattr(lanes, "PATIENCE_SECONDS", 0.5)
 
 
@@ -49,7 +49,7 @@ def outcome(asked: Resolver, name: str, timeout: float = 20) -> Any:
 
 
 def good_ones(asked: Resolver, count: int) -> float:
-    """Seconds that look-ups of good names took, which are all to have an answer."""
+    """Look up good names, which must all have an answer; return the seconds that it took."""
     began = time.monotonic()
     asking = [gevent.spawn(outcome, asked, f"www.good{n}.test") for n in range(count)]
     gevent.joinall(asking, timeout=10)
@@ -71,7 +71,7 @@ def test_a_slow_zone_holds_its_share_and_nobody_else(group: Group) -> None:
         assert len(server.names()) == lanes.DOMAIN_LOOKUPS + 30
         turns = sorted(value.seconds for value in given_up if value is not None)
         assert turns[0] > 0
-        assert turns[-1] > turns[0] + 1  # one after the other, and not all at once
+        assert turns[-1] > turns[0] + 1  # one after the other, not all at once
         asked.close()
 
 
@@ -84,7 +84,7 @@ def test_many_domains_behind_a_slow_server_hold_the_slow_places_only(group: Grou
         assert good_ones(asked, 30) < 3
         gevent.joinall(slow, timeout=10, count=150 - lanes.SLOW_LOOKUPS)
         began = time.monotonic()
-        assert isinstance(outcome(asked, "other.slow1.test"), NoShare)  # it is not waited for long
+        assert isinstance(outcome(asked, "other.slow1.test"), NoShare)  # it does not wait long
         assert time.monotonic() - began < (lanes.SLOW_SECONDS + lanes.CROWDED_SECONDS) / 2
         assert sum(not greenlet.ready() for greenlet in slow) == lanes.SLOW_LOOKUPS
         assert good_ones(asked, 40) < 3
@@ -171,7 +171,7 @@ def test_the_table_of_domains_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert list(made._domains) == ["kept.test"]
     for n in range(50):
         places = [made.enter(f"h{k}.b{n}.test") for k in range(lanes.DOMAIN_LOOKUPS)]
-        made._domains[f"b{n}.test"].next_turn(monotonic())  # one who came too late
+        made._domains[f"b{n}.test"].next_turn(monotonic())  # one that came too late
         for place in places:
             place.end()
     assert len(made._domains) == 10
@@ -191,4 +191,4 @@ def test_turns_are_as_far_apart_as_places_are_taken_for() -> None:
     lane.take()
     lane.leave(0.001)
     lane.leave(0.001)
-    assert lane.next_turn(1000.0) < 10  # what is quick again is soon believed
+    assert lane.next_turn(1000.0) < 10  # a domain that is quick again is soon trusted

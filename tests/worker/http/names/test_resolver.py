@@ -1,4 +1,4 @@
-"""Resolving names to judged addresses: what is kept, joined and ended, whoever is asked."""
+"""The resolver turns names into checked addresses: what it keeps, joins and ends."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_hanging_resolver_fails_in_time_and_lets_other_greenlets_run() -> None:
     ticks: list[int] = []
 
     def lookup(name: str) -> Sequence[str]:
-        # A thread of the pool has no hub of its own: this blocks the thread, and it alone.
+        # A thread of the pool has no hub, so this blocks only the thread.
         release.wait(5)
         return ["8.8.8.8"]
 
@@ -294,7 +294,7 @@ def test_a_name_that_dns_cannot_have_is_the_systems_but_for_named_servers(tmp_pa
 def test_all_names_are_the_systems_where_the_settings_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A search list, say, that the system's resolver goes by and DNS knows nothing of."""
+    """For example a search list, which the system's resolver follows and DNS does not know."""
     asked: list[str] = []
     answers = answering(["127.0.0.9"], asked)
     monkeypatch.setattr("greencrawl.worker.http.names.resolver.system_lookup", answers)
@@ -325,7 +325,7 @@ def test_look_ups_by_threads_are_bounded() -> None:
 
 
 def test_a_look_up_that_is_known_costs_next_to_nothing(tmp_path: Path) -> None:
-    """Two microseconds at most; the best of some rounds, for other tests run beside this one."""
+    """It takes two microseconds at most, in the best of some rounds: other tests run beside it."""
     with DnsServer({"": Zone(("127.0.0.9",))}) as server:
         asked = by_dns(server, tmp_path)
         asked.resolve("a.test", 5)

@@ -75,7 +75,7 @@ def test_what_is_missing_is_missing_for_as_long_as_its_zone_says(
 def test_a_server_that_fails_says_nothing_of_the_name_and_the_next_is_asked(
     code: dns.rcode.Rcode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(servers, "AGAIN_SECONDS", 60.0)  # it does not wait for that
+    monkeypatch.setattr(servers, "AGAIN_SECONDS", 60.0)  # it does not wait that long
     with (
         DnsServer({"a.test": Zone(rcode=code)}) as broken,
         DnsServer({"a.test": Zone(LOCAL)}) as good,
@@ -124,7 +124,7 @@ def test_a_late_answer_to_the_first_question_counts(monkeypatch: pytest.MonkeyPa
         asking = gevent.spawn(ask, [slow.address], "a.test")
         while len(slow.asked) < 2:
             gevent.sleep(0.01)
-        slow.zones[""] = Zone(LOCAL, silent=True)  # to all further ones
+        slow.zones[""] = Zone(LOCAL, silent=True)  # to all further questions
         assert asking.get().addresses == LOCAL
         assert slow.asked.count("a.test A") > 1
 
@@ -139,12 +139,12 @@ def test_a_cut_answer_is_asked_for_again_by_tcp() -> None:
         assert sorted(found.addresses) == sorted(many)
         assert asking.ask("b.test", 5, math.inf, lambda: turned.append(1)).addresses == LOCAL
         assert server.by_tcp == ["a.test A", "b.test A", "b.test AAAA"]
-        assert turned  # TCP is for those with a place among the slow
+        assert turned  # only those with a slow place may use TCP
 
 
 @pytest.mark.parametrize("count", [300, 700])
 def test_of_an_answer_of_many_records_the_first_are_taken(count: int) -> None:
-    """700 are more than 8 KiB."""
+    """700 records are more than 8 KiB."""
     many = tuple(f"10.0.{n // 250}.{n % 250}" for n in range(count))
     with DnsServer({"a.test": Zone(many)}) as server:
         found = NameServers([server.address]).ask("a.test", 5, math.inf, lambda: None)
@@ -243,7 +243,7 @@ def test_aliases_that_go_round_have_no_addresses() -> None:
 
 
 def test_the_worst_answer_that_is_read_costs_little() -> None:
-    """Names of 120 labels in each record. It takes a millisecond; 20 if each name is read."""
+    """Each record has names of 120 labels; it takes a millisecond, or 20 if each name is read."""
     labels = b"\1a" * 120 + b"\0"
     record = struct.pack("!HHIH", A, 1, 60, 4) + bytes(4)
     first = labels + record

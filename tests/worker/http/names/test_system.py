@@ -1,4 +1,4 @@
-"""What the files of this machine say about names."""
+"""What this machine's files say about names."""
 
 from __future__ import annotations
 

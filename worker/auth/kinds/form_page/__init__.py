@@ -24,12 +24,12 @@ from greencrawl.worker.extract.media import is_html
 from greencrawl.worker.extract.page import parsed, stops
 
 MAX_BYTES = 2 * 1024 * 1024
-"""Most bytes of a page in which a form is searched; a login page is not longer."""
+"""A form is searched in pages of at most this many bytes; a login page is not longer."""
 
 HUB_SECONDS = 0.25
-"""Most CPU seconds of a parse if all other sessions wait for it."""
+"""A parse may take this many CPU seconds if all other sessions wait for it."""
 ALONE_SECONDS = 2.0
-"""Most CPU seconds in a process of its own."""
+"""It may take this many CPU seconds in a separate process."""
 
 _alone = False
 

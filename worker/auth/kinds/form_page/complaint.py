@@ -11,9 +11,9 @@ from lxml import etree
 from greencrawl.worker.auth.kinds.form_page.document import Document
 
 MAX_SAID = 200
-"""Most characters of a page's message that are shown."""
+"""At most this many characters of a page's message are shown."""
 _NOTICES = 100
-"""Most elements that are searched for a complaint."""
+"""At most this many elements are searched for a complaint."""
 _COMPLAINT = re.compile(r"error|alert|invalid|fail|warn|danger|fehler|erreur", re.IGNORECASE)
 _NOTICE = re.compile(r"message|notice|flash|feedback|help-block|info", re.IGNORECASE)
 _INVISIBLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
