@@ -12,6 +12,7 @@ import pytest
 
 from greencrawl.broker.logs.records import LoggerSilent, LogLine, LogsQuery, LogsReply
 from greencrawl.broker.service.members import LOST
+from greencrawl.monitor.words import words
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.net.urls import fingerprint
@@ -306,8 +307,8 @@ def test_who_only_looks_is_told_of_orders_to_all_and_of_nothing_to_press(
     state = HostState(host="example.org", partition=1, blocked_in=60.0)
     monkeypatch.setattr(desk.queue, "host", lambda name: state)
     html = desk.get("/monitor/hosts/example.org").text
-    assert "Blocked for 1 minute more" in html
-    assert "below" not in html
+    assert words("en")("host.is_blocked", span="1 minute") in html
+    assert words("en")("host.is_blocked_todo") not in html
 
 
 def test_a_page_that_fails_keeps_the_menu_of_who_is_logged_in(admin: Desk) -> None:
