@@ -277,7 +277,7 @@ def test_a_node_is_forgotten_once_it_is_gone_for_good_and_joins_anew_if_it_is_no
     with pytest.raises(HttpProblem, match="409"):
         handlers.patch_orders(service, forget)  # it reports, so that mark is about to be removed
     rig.queues[0].beats.known.clear()
-    with pytest.raises(InvalidConfig, match="stands alone"):
+    with pytest.raises(InvalidConfig, match="must be the only order"):
         handlers.patch_orders(service, replace(forget, options=NodeOptions(drain=True)))
     gone = handlers.patch_orders(service, forget)
     assert rig.store.members() == []
