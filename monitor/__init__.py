@@ -17,7 +17,8 @@ How a page is added
    Everything is escaped; never mark as safe what was crawled. No attribute ``style``, no ``on…``,
    no ``<script>``: browsers are told to refuse them.
 3. Its texts: in ``texts/en.toml`` and ``texts/zh.toml``, under a table with the page's name. The
-   name in the menu is ``nav.<name>``.
+   name in the menu is ``nav.<name>``. A sentence of another part goes through ``t.reason``, which
+   translates it by ``texts/reasons/``.
 4. Its actions: an ``Action`` in a tuple ``ACTIONS`` of the module. It calls a function of
    ``broker/service/`` and returns where to go (``Goto``) with a key of ``said.…``, or a page in
    place (``Shown``). Its form is written by ``{% call m.form(path) %}``, which adds the token.

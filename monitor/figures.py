@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import pairwise
 
 import gevent
 from msgspec import Struct
+from msgspec.structs import replace
 
 from greencrawl.broker.service.service import Service
 from greencrawl.broker.service.watching import points
@@ -34,8 +36,18 @@ KEPT = 720
 LOOKED_SECONDS = 900.0
 SPANS = {"hour": 3600, "day": 86_400, "month": 30 * 86_400}
 """How far plots go back, in seconds."""
+MOST_POINTS = 1000
+"""Most points of one crawl in a plot."""
 STORED_SECONDS = 30.0
 """Seconds between two reads of the samples that are stored once a minute."""
+SETTLED_SECONDS = 30.0
+"""So long after a minute began all crawls have their sample of it."""
+RATE_SECONDS = 30.0
+"""The span of a rate: workers store pages in batches, so a shorter one would be restless."""
+STEADY_SECONDS = 5.0
+"""A rate over less is drawn only if there is nothing else."""
+GAP_MS = 60_000
+"""Nobody looked between samples that are further apart."""
 ENDED_SECONDS = 10.0
 """How long counters of a crawl that is not running are kept."""
 LEASED_MS = 300_000
@@ -50,7 +62,9 @@ class Sample(Struct, frozen=True):
     at_ms: int
     stored: dict[str, int]
     rates: dict[str, float] = {}
-    """Pages a second since the sample before, of those that are in both."""
+    """Pages a second, of those that are in an earlier sample as well."""
+    seconds: float = 0.0
+    """The span of the rates, ``RATE_SECONDS`` at most while somebody looks."""
 
 
 class Figures:
@@ -161,35 +175,44 @@ class Figures:
         They go back an hour, a day or a month: a broker notes them each minute, and this one also
         within the last hour. Raises Unavailable.
         """
-        last = self._samples[-1].at_ms if self._samples else 0
+        last = self._samples[-1].at_ms if self._samples and span == "hour" else 0
         key = "plot", span, tuple(crawl.id for crawl in crawls), last
         return self._shared.get(key, lambda: self._plot(crawls, span), STORED_SECONDS)
 
     def _plot(self, crawls: Sequence[Crawl], span: str) -> tuple[list[int], list[float]]:
-        found: dict[int, float] = {}
-        since_ms = epoch_ms() - SPANS[span] * 1000
+        now_ms = epoch_ms()
+        since_ms = now_ms - SPANS[span] * 1000
+        until_ms = now_ms - (SETTLED_SECONDS + STORED_SECONDS) * 1000  # or some would be missing
+        noted: dict[int, float] = {}
         for crawl in crawls:
             if crawl.state == "done" and 0 < crawl.finished_ms < since_ms:
                 continue  # of a hundred crawls most are done for long
             for point in self._stored(crawl, span):
-                at = point.at_ms // 1000
-                found[at] = found.get(at, 0.0) + point.pages / max(point.seconds, 1)
+                if point.at_ms <= until_ms:
+                    at, rate = point.at_ms // 1000, point.pages / max(point.seconds, 1)
+                    back = min(point.seconds, at - since_ms // 1000) if span == "hour" else 1
+                    for moment in range(at, at - max(back, 1), -60):  # seldom are there gaps
+                        noted[moment] = noted.get(moment, 0.0) + rate
+        names = {crawl.name for crawl in crawls}
+        found = dict(noted)
         own = list(self._samples) if span == "hour" else []
-        if len(own) > 1:
-            began = own[0].at_ms // 1000
-            found = {at: rate for at, rate in found.items() if at < began}
-            names = {crawl.name for crawl in crawls}
-            for one in gently(own[1:]):
-                rates = [rate for name, rate in one.rates.items() if name in names]
-                found[one.at_ms // 1000] = sum(rates)
+        for before, after in gently(pairwise(own)):
+            if after.at_ms - before.at_ms > GAP_MS:
+                continue
+            for at in range(before.at_ms // 1000 + 1, after.at_ms // 1000 + 1):
+                found.pop(at, None)
+            if after.seconds >= STEADY_SECONDS or not noted:
+                rates = [rate for name, rate in after.rates.items() if name in names]
+                found[after.at_ms // 1000] = sum(rates)
         moments = sorted(found)
-        return moments, [round(found[one], 2) for one in moments]
+        return moments, [float(f"{found[one]:.3g}") for one in moments]
 
     def _stored(self, crawl: Crawl, span: str) -> list[Point]:
         since_ms = epoch_ms() - SPANS[span] * 1000
 
         def read() -> list[Point]:
-            return points(self._service.store.samples(crawl.id, since_ms))
+            found = points(self._service.store.samples(crawl.id, since_ms, MOST_POINTS))
+            return joined(found, SPANS[span] / MOST_POINTS / 2)
 
         return self._shared.get(("samples", crawl.id, span), read, STORED_SECONDS)
 
@@ -200,22 +223,42 @@ class Figures:
                 going = [crawl for crawl in self.crawls() if _goes_on(crawl)]
                 found = self.counters(going)
                 stored = {one.name: found[one.name].stored for one in going if one.state == ACTIVE}
-                before = self._samples[-1] if self._samples else Sample(0, {})
-                self._samples.append(_sample(before, epoch_ms(), stored))
+                self._samples.append(sampled(list(self._samples), epoch_ms(), stored))
             except GreencrawlError as error:
                 log.info("no_sample", reason=str(error))
             gevent.sleep(first.pop(0) if first else EVERY_SECONDS)
 
 
-def _sample(before: Sample, at_ms: int, stored: dict[str, int]) -> Sample:
-    """Return a sample with its rates; a crawl that is in only one of them has none."""
-    seconds = max(at_ms - before.at_ms, 1) / 1000
+def joined(found: list[Point], least_seconds: float) -> list[Point]:
+    """Return points; the last is joined with the one before if it is over less than that.
+
+    A store thins its samples, so the last point may be over a few minutes among hours: it would
+    jump.
+    """
+    if len(found) < 2 or found[-1].seconds >= least_seconds:
+        return found
+    *rest, before, last = found
+    pages, seconds = before.pages + last.pages, before.seconds + last.seconds
+    return [*rest, replace(last, pages=pages, seconds=seconds)]
+
+
+def sampled(before: Sequence[Sample], at_ms: int, stored: dict[str, int]) -> Sample:
+    """Return a sample with its rates since the samples of the last ``RATE_SECONDS``.
+
+    If there are none, since the last one. A crawl that is in none of them has no rate.
+    """
+    near = [one for one in before if at_ms - one.at_ms <= RATE_SECONDS * 1000] or before[-1:]
+    first = {name: one for one in reversed(near) for name in one.stored}
     rates = {
-        name: max(pages - before.stored[name], 0) / seconds
+        name: max(pages - first[name].stored[name], 0) / _seconds(first[name], at_ms)
         for name, pages in stored.items()
-        if name in before.stored
+        if name in first
     }
-    return Sample(at_ms, stored, rates)
+    return Sample(at_ms, stored, rates, _seconds(near[0], at_ms) if near else 0.0)
+
+
+def _seconds(since: Sample, at_ms: int) -> float:
+    return max(at_ms - since.at_ms, 1) / 1000
 
 
 def _goes_on(crawl: Crawl) -> bool:

@@ -6,6 +6,7 @@ text may have forms: ``one`` is used for 1 if it exists, ``other`` for all else.
 
 from __future__ import annotations
 
+import string
 import tomllib
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -21,6 +22,11 @@ LANGUAGES = {"en": "en", "zh": "zh-Hans"}
 DEFAULT = "en"
 _SPANS = (("second", 60), ("minute", 60), ("hour", 24), ("day", 10**9))
 _NOW_SECONDS = 5
+_TABLES = ("kind", "state", "reason")
+"""Placeholders of other parts' sentences that stand for a text in the table of that name."""
+_SENTENCES = ("why", "detail")
+"""Placeholders that stand for a further sentence."""
+_DEEPEST = 4
 
 
 @cache
@@ -29,7 +35,9 @@ def words(language: str) -> Words:
     texts = _flat(tomllib.loads((TEXTS / f"{language}.toml").read_text("utf-8")))
     file = TEXTS / "options" / f"{language}.toml"  # in English the records describe them
     options = tomllib.loads(file.read_text("utf-8")) if file.exists() else {}
-    return Words(language, texts, options)
+    file = TEXTS / "reasons" / f"{language}.toml"
+    reasons = tomllib.loads(file.read_text("utf-8")) if file.exists() else {}
+    return Words(language, texts, options, reasons)
 
 
 def language_of(accept: str | None) -> str:
@@ -64,12 +72,20 @@ class Words:
     Calling it returns a text by its key, with its placeholders filled in.
     """
 
-    def __init__(self, language: str, texts: Mapping[str, Any], options: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        language: str,
+        texts: Mapping[str, Any],
+        options: Mapping[str, str],
+        reasons: Mapping[str, str],
+    ) -> None:
         self.language = language
         self.tag = LANGUAGES[language]
         self.texts = texts
         self.options = options
         """Descriptions of options, where the language has its own."""
+        self.reasons = [(_Pattern(said), text) for said, text in reasons.items()]
+        """Sentences of other parts, which are in English, and what they are in this language."""
 
     def __call__(self, key: str, **places: Any) -> str:
         """Return a text; ``n`` selects its form, and is written with thousands separators."""
@@ -94,13 +110,49 @@ class Words:
         """Return a text, or ``otherwise`` if there is none: for names that programs give."""
         return self(key) if key in self.texts else otherwise
 
+    def reason(self, said: str, deep: int = 0) -> Markup:
+        """Return what another part of the system says, such as why a URL was not fetched.
+
+        What has no translation stays in English, and is marked so.
+        """
+        if not self.reasons or not said:
+            return escape(said)
+        if deep == _DEEPEST:
+            return _english(said)
+        parts = said.split("; ")
+        known = [self._translated(one, deep) for one in parts]
+        if not any(known):
+            return _english(said)
+        pairs = zip(parts, known, strict=True)
+        return Markup("；").join(text or _english(one) for one, text in pairs)
+
+    def _translated(self, said: str, deep: int) -> Markup | None:
+        for pattern, text in self.reasons:
+            found = pattern.places(said)
+            if found is None or any(
+                name in _TABLES and not self.has(f"{name}.{value}") for name, value in found.items()
+            ):
+                continue
+            return Markup(text).format(
+                **{name: self._place(name, value, deep) for name, value in found.items()}
+            )
+        return None
+
+    def _place(self, name: str, value: str, deep: int) -> str:
+        if name in _SENTENCES:
+            return self.reason(value, deep + 1)
+        return self(f"{name}.{value}") if name in _TABLES else value
+
     # -- numbers and times
 
     @staticmethod
     def number(count: float | None) -> str:
-        """Return ``12,345``; ``0.3`` below ten; a dash for an unknown number."""
+        """Return ``12,345``; ``0.3`` below ten, ``0.02`` below a tenth; a dash for an unknown
+        number."""
         if count is None:
             return "–"
+        if isinstance(count, float) and 0 < count < 0.095:
+            return f"{count:.2f}" if count >= 0.005 else "<0.01"
         if isinstance(count, float) and count < 10:
             return f"{count:.1f}" if count else "0"
         return f"{count:,.0f}"
@@ -147,3 +199,37 @@ class Words:
         exact = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         ago, moment = escape(self.ago(at_ms, now_ms)), self.moment(at_ms)
         return Markup('<time datetime="{}" title="{}">{}</time>').format(exact, moment, ago)
+
+
+def _english(said: str) -> Markup:
+    """Return it marked as English, unless it was translated where it was made."""
+    return Markup('<span lang="en">{}</span>').format(said) if said.isascii() else escape(said)
+
+
+class _Pattern:
+    """A sentence with placeholders. To match takes time in proportion to the length of a text,
+    whatever strangers have put into it."""
+
+    def __init__(self, said: str) -> None:
+        found = list(string.Formatter().parse(said))
+        self._texts = [text for text, *_ in found]
+        self._names = [name for _, name, *_ in found if name is not None]
+        if len(self._names) == len(self._texts):
+            self._texts.append("")
+
+    def places(self, said: str) -> dict[str, str] | None:
+        """Return what stands in the placeholders, up to the first text that follows each; None if
+        the sentence is another one."""
+        first, *others = self._texts
+        if not others:
+            return {} if said == first else None
+        if not said.startswith(first) or not said.endswith(others[-1]):
+            return None
+        at, end, found = len(first), len(said) - len(others[-1]), dict[str, str]()
+        for name, text in zip(self._names, [*others[:-1], None], strict=True):
+            till = end if text is None else said.find(text, at, end)
+            if till <= at:
+                return None
+            found[name] = said[at:till]
+            at = till + len(text or "")
+        return found

@@ -678,11 +678,13 @@ class Store(Protocol):
         detail: Detail = "text",
         after: str = "",
         window: int = STEP_ROWS,
+        newest: bool = False,
     ) -> Iterator[Step]:
         """Stream pages in steps, for a caller that may not wait until something is found.
 
         A step reads up to ``window`` rows (of the crawl, or of the wanted host), whether ``wanted``
-        selects any of them or none. The list is complete when the steps end.
+        selects any of them or none. The list is complete when the steps end. With ``newest`` the
+        order is the opposite one, and pages that are stored meanwhile are left out.
         """
 
     def finals(

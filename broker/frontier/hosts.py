@@ -106,8 +106,13 @@ class Hosts:
                     hosts, longest = hosts + int(count), max(longest, left)
         return hosts, longest
 
-    def where(self, crawl: Crawl, url: str) -> UrlState:
-        """Return where a canonical URL is in Redis: waiting, leased, later, seen or unseen."""
+    def where(self, crawl: Crawl, url: str, stored_ms: int = 0) -> UrlState:
+        """Return where a canonical URL is in Redis: waiting, leased, later, seen or unseen.
+
+        ``stored_ms``: the moment (epoch) of its latest outcome in the store. A task whose lease
+        began earlier is over, though its worker has not finished it here, and perhaps died: it
+        counts as seen.
+        """
         host = urls.host_of(url)
         p = self._placement.partition_of(host)
         alike = self._placement.identity.canonicaliser > 1
@@ -121,6 +126,9 @@ class Hosts:
             why = f"waiting: number {detail} of {host}'s queue{held_up}"
             return msgspec.structs.replace(known, state="waiting", why=why)
         if place == b"leased":
+            of = crawl.id, host
+            if stored_ms and stored_ms >= self._leased_ms(p, now, of, detail):
+                return msgspec.structs.replace(known, state="seen", why="its outcome is stored")
             why = f"leased by worker {detail.decode()}: being fetched or about to be"
             return msgspec.structs.replace(known, state="leased", why=why)
         if place == b"later":
@@ -138,6 +146,19 @@ class Hosts:
         return msgspec.structs.replace(
             known, why="never seen: no seed and no fetched page led to it"
         )
+
+    def _leased_ms(self, partition: int, now: int, of: tuple[int, str], worker: bytes) -> int:
+        """Return when (epoch) a worker's latest session with a host for a crawl began; the present
+        if there is none any more."""
+        node, prefix = self._placement.node_of[partition], keys.partition(partition)
+        began = list[float]()
+        for token in node.command("HKEYS", f"{prefix}:ws:{worker.decode()}"):
+            if not token.startswith(b"#"):
+                session = f"{prefix}:s:{token.decode()}"
+                crawl, host, opened = node.command("HMGET", session, "crawl", "host", "opened")
+                if opened is not None and (int(crawl), host.decode()) == of:
+                    began.append(float(opened))
+        return round(epoch_ms() - (now - max(began, default=now)))
 
     def _node_rests(self, partition: int, now: int) -> str:
         """Say that no session opens yet at a node that lost its data; "" if that is past."""

@@ -52,8 +52,9 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
     page = service.store.page(crawl.id, fingerprint, detail="row")
     versions = tuple(service.store.history(crawl.id, fingerprint, ATTEMPTS)) if page else ()
     final = service.store.final(crawl.id, fingerprint)
+    stored_ms = max(_stored_ms(page, attempts), final.at_ms if final is not None else 0)
     try:
-        state = service.frontier.where(crawl, url)
+        state = service.frontier.where(crawl, url, stored_ms)
     except Unavailable as error:
         if not service.frontier.nodes_away():
             raise
@@ -86,6 +87,14 @@ def _in_crawl(service: Service, crawl: Crawl, url: str) -> UrlState:
         state, crawl=crawl.name, url=url, host=host_of(url), attempts=attempts or state.attempts,
         versions=versions if len(versions) > 1 else (), page=page.id if page else "",
     )  # fmt: skip
+
+
+def _stored_ms(page: StoredPage | None, attempts: Sequence[Attempt]) -> int:
+    """Return when a page was stored, or found unchanged; 0 without one."""
+    if page is None:
+        return 0
+    same = [one.at_ms for one in attempts if one.code == UNCHANGED]
+    return max(page.fetched_ms, *same) if same else page.fetched_ms
 
 
 def _of_away(service: Service, error: Unavailable) -> str:

@@ -67,22 +67,23 @@ class Reader:
         *,
         limit: int = 100,
         after: str = "",
+        newest: bool = False,
     ) -> Look:
         """Return up to ``limit`` pages whose URL, title or text ``pattern`` matches.
 
-        It ends sooner, perhaps with none, at a limit of pages or of time. Raises ValueError for an
-        invalid cursor.
+        They are in the order of storing, or with ``newest`` in the opposite one. It ends sooner,
+        perhaps with none, at a limit of pages or of time. Raises ValueError for an invalid cursor.
         """
         if pattern is None:
-            return self._list(crawl, wanted, limit, after)
+            return self._list(self._steps(crawl, wanted, "row", after, newest), limit)
         with self._turn:
-            return self._search(crawl, wanted, pattern, limit, after)
+            return self._search(self._steps(crawl, wanted, "text", after, newest), pattern, limit)
 
-    def _list(self, crawl: int, wanted: PageFilter, limit: int, after: str) -> Look:
+    def _list(self, steps: Iterator[Step], limit: int) -> Look:
         until = time.monotonic() + LOOK_SECONDS
         found: list[tuple[str, StoredPage]] = []
         seen, following = 0, ""
-        for step in self._steps(crawl, wanted, "row", after):
+        for step in steps:
             more = list(islice(step.pages, limit + 1 - len(found)))
             found += more
             if len(found) > limit:  # one page too many shows that there are more
@@ -95,13 +96,11 @@ class Reader:
                 break
         return Look([page for _, page in found[:limit]], following, seen)
 
-    def _search(
-        self, crawl: int, wanted: PageFilter, pattern: Pattern, limit: int, after: str
-    ) -> Look:
+    def _search(self, steps: Iterator[Step], pattern: Pattern, limit: int) -> Look:
         until = time.monotonic() + LOOK_SECONDS
         found: list[StoredPage] = []
         seen, searched = 0, 0
-        for step in self._steps(crawl, wanted, "text", after):
+        for step in steps:
             before = searched
             for some in _batches(step.pages):
                 matches = gevent.get_hub().threadpool.apply(_matching, (pattern, some))
@@ -118,9 +117,13 @@ class Reader:
                 return Look(found, step.cursor, seen)
         return Look(found, "", seen)
 
-    def _steps(self, crawl: int, wanted: PageFilter, detail: Detail, after: str) -> Iterator[Step]:
+    def _steps(
+        self, crawl: int, wanted: PageFilter, detail: Detail, after: str, newest: bool
+    ) -> Iterator[Step]:
         window = min(STEP_ROWS, LOOKED_AT)
-        return self._store.page_steps(crawl, wanted, detail=detail, after=after, window=window)
+        return self._store.page_steps(
+            crawl, wanted, detail=detail, after=after, window=window, newest=newest
+        )
 
 
 def _batches(

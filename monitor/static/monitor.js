@@ -121,7 +121,8 @@ function draw(place) {
   const calendar = new Intl.DateTimeFormat(language, { month: "short", day: "numeric" });
   const said = (plot, at) => {
     const days = plot.scales.x.max - plot.scales.x.min > DAYS_SECONDS;
-    return at.map((one) => (days ? calendar : clock).format(one * 1000));
+    const texts = at.map((one) => (days ? calendar : clock).format(one * 1000));
+    return texts.map((text, place) => (text === texts[place - 1] ? "" : text)); // a day once
   };
   const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
   plots.set(place, new uPlot({

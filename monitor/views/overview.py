@@ -48,7 +48,7 @@ def part(look: Look) -> Data:
         system = figures.system()
     except Unavailable as error:
         whys.append(str(error))
-    named = system is not None and bool(system.away)
+    away = system.away if system is not None else ()
     return {
         "rows": rows,
         "sums": {
@@ -62,12 +62,19 @@ def part(look: Look) -> Data:
         },
         "active": [row.crawl.name for row in rows if row.crawl.state == "active"],
         "system": system,
-        "why": whys[0] if whys and not named else "",
+        "all_away": bool(away) and _all(look, len(away)),
+        "why": whys[0] if whys and not away else "",
         "plot": figures.plot(crawls),
         "silent": figures.silent() if any(stats.leased for stats in known) else [],
         "alerts": look.shared.get("alerts", lambda: open_alerts(look.service)),
         "stuck": [row for row in rows if row.stats is not None and row.stats.stuck],
     }
+
+
+def _all(look: Look, away: int) -> bool:
+    """Return whether so many nodes are all that there are."""
+    identity = look.service.store.frontier()
+    return identity is not None and away == len(identity.nodes)
 
 
 _ORDER = {"active": 0, "paused": 1, "resting": 2, "done": 3}

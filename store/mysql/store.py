@@ -453,11 +453,12 @@ class MysqlStore(SqlStore):
         detail: Detail = "text",
         after: str = "",
         window: int = STEP_ROWS,
+        newest: bool = False,
     ) -> Iterator[Step]:
         """See :class:`greencrawl.store.base.Store`."""
-        at, sql = streams.after_page(after), rows.READS[detail]
-        scan = self._cluster.stream()
-        for chunk in streams.stream(scan, crawl, sql, wanted, detail, at, window):
+        at = streams.after_page(after, streams.END if newest else streams.START)
+        scan, sql = self._cluster.stream(), rows.READS[detail]
+        for chunk in streams.stream(scan, crawl, sql, wanted, detail, at, window, newest):
             some = self._pages(crawl, chunk, wanted.host)
             yield Step(some, streams.page_cursor(chunk.at), chunk.looked_at)
 

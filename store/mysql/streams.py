@@ -28,6 +28,8 @@ WINDOW = STEP_ROWS
 At = tuple[int, int, int]
 """The position of a page in a stream: stamp, place, fingerprint."""
 START: At = (-1, 0, 0)
+END: At = (2**63 - 1, 0, 0)
+"""Behind the newest page."""
 
 _NUMBER = r"(-?[0-9]{1,19})"
 
@@ -37,10 +39,10 @@ def page_cursor(at: At) -> str:
     return ".".join(map(str, at))
 
 
-def after_page(cursor: str) -> At:
-    """Return the place that a cursor names. Raises ValueError."""
+def after_page(cursor: str, start: At = START) -> At:
+    """Return the place that a cursor names, ``start`` without one. Raises ValueError."""
     if not cursor:
-        return START
+        return start
     found = re.fullmatch(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}", cursor)
     if not found:
         raise ValueError(f"no cursor: {cursor[:80]!r}")
@@ -79,11 +81,23 @@ def _chosen(wanted: PageFilter) -> tuple[str, str, str]:
     return index, host, more
 
 
-def _ranges(after: At, end: At | None) -> Iterator[tuple[str, tuple[int, ...]]]:
+_MIRROR = str.maketrans("<>", "><")
+_ORDER = "ORDER BY p.stamp, p.place, p.fingerprint"
+_NEWEST = "ORDER BY p.stamp DESC, p.place DESC, p.fingerprint DESC"
+
+
+def _ranges(
+    after: At, end: At | None, *, newest: bool = False
+) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield conditions that, in order, select the places after ``after`` up to ``end``.
 
-    A comparison of rows would read the index from its start, an OR perhaps to its end.
+    A comparison of rows would read the index from its start, an OR perhaps to its end. With
+    ``newest`` they select the places before ``after`` down to ``end``.
     """
+    if newest:
+        for condition, values in _ranges(after, end):
+            yield condition.translate(_MIRROR), values
+        return
     begun = "p.stamp = %s AND p.place >= %s AND (p.place > %s OR p.fingerprint > %s)"
     ended = "p.place <= %s AND (p.place < %s OR p.fingerprint <= %s)"
     stamp, place, fingerprint = after
@@ -100,16 +114,16 @@ def _ranges(after: At, end: At | None) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield f"p.stamp = %s AND {ended}", (end[0], end[1], end[1], end[2])
 
 
-_ORDER = "ORDER BY p.stamp, p.place, p.fingerprint"
-
-
-def window(db: Db, crawl: int, wanted: PageFilter, after: At, most: int) -> tuple[At | None, int]:
-    """Return the end of the next rows, ``most`` at most, None if there are none; and their
-    number."""
+def window(
+    db: Db, crawl: int, wanted: PageFilter, after: At, most: int, newest: bool = False
+) -> tuple[At | None, int]:
+    """Return where the next rows end, ``most`` at most, None if there are none; and how many there
+    are."""
     index, host, _ = _chosen(wanted)
     end, left = None, most
-    for condition, values in _ranges(after, None):
-        where = f"pages p FORCE INDEX ({index}) WHERE p.crawl = %s {host}AND {condition} {_ORDER}"
+    order = _NEWEST if newest else _ORDER
+    for condition, values in _ranges(after, None, newest=newest):
+        where = f"pages p FORCE INDEX ({index}) WHERE p.crawl = %s {host}AND {condition} {order}"
         last, found = None, left
         while found and last is None:  # rows may move past the range between the two queries
             db.execute(
@@ -130,7 +144,13 @@ def window(db: Db, crawl: int, wanted: PageFilter, after: At, most: int) -> tupl
 
 
 def narrow(
-    db: Db, crawl: int, wanted: PageFilter, detail: Detail, after: At, end: At | None = None
+    db: Db,
+    crawl: int,
+    wanted: PageFilter,
+    detail: Detail,
+    after: At,
+    end: At | None = None,
+    newest: bool = False,
 ) -> list[tuple[At, int]]:
     """Return (place in the stream, stored bytes) of the next pages, up to ``end``."""
     index, host, more = _chosen(wanted)
@@ -145,10 +165,11 @@ def narrow(
         f"{joined} WHERE p.crawl = %s {host}{more}AND "
     )
     found: list[Row] = []
-    for condition, values in _ranges(after, end):
+    order = _NEWEST if newest else _ORDER
+    for condition, values in _ranges(after, end, newest=newest):
         if len(found) < CHUNK_ROWS:
             limit = CHUNK_ROWS - len(found)
-            db.execute(f"{sql}{condition} {_ORDER} LIMIT %s", (crawl, *values, limit))
+            db.execute(f"{sql}{condition} {order} LIMIT %s", (crawl, *values, limit))
             found += db.fetchall()
     return [((row[0], row[1], row[2]), int(row[3])) for row in found]
 
@@ -183,15 +204,17 @@ def stream(
     detail: Detail,
     after: At,
     most: int = WINDOW,
+    newest: bool = False,
 ) -> Iterator[Chunk]:
     """Yield chunks of (place in the stream, row of ``sql``), each chunk from one server.
 
-    If ``wanted`` filters rows, a statement reads ``most`` of them.
+    If ``wanted`` filters rows, a statement reads ``most`` of them. ``newest``: in the opposite
+    order.
     """
     at, end, left = after, None, 0
     passing = bool(_chosen(wanted)[2])
-    look = partial(window, crawl=crawl, wanted=wanted, most=most)
-    read = partial(_chunk, crawl=crawl, sql=sql, wanted=wanted, detail=detail)
+    look = partial(window, crawl=crawl, wanted=wanted, most=most, newest=newest)
+    read = partial(_chunk, crawl=crawl, sql=sql, wanted=wanted, detail=detail, newest=newest)
     while True:
         if passing:
             end, left = scan(partial(look, after=at))
@@ -209,10 +232,17 @@ def stream(
 
 
 def _chunk(
-    db: Db, crawl: int, sql: str, wanted: PageFilter, detail: Detail, at: At, end: At | None
+    db: Db,
+    crawl: int,
+    sql: str,
+    wanted: PageFilter,
+    detail: Detail,
+    at: At,
+    end: At | None,
+    newest: bool,
 ) -> list[tuple[At, Row | None]]:
     """Return the next pages; None for one that was removed between the two queries."""
-    for part in parts(narrow(db, crawl, wanted, detail, at, end)):
+    for part in parts(narrow(db, crawl, wanted, detail, at, end, newest)):
         read = wide(db, sql, crawl, part)
         return [(one, read.get(one[2])) for one in part]
     return []

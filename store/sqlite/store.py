@@ -412,12 +412,18 @@ class SqliteStore(SqlStore):
         detail: Detail = "text",
         after: str = "",
         window: int = STEP_ROWS,
+        newest: bool = False,
     ) -> Iterator[Step]:
         """See :class:`greencrawl.store.base.Store`."""
         first = beyond(after)
+        if newest:
+            first = first - 2 if after else LAST
         run = self._scans.run
         indexed = bool(wanted.host) and run(contents.layout) >= contents.APART
-        for found in lists.pages(run, crawl, wanted, detail, first, window, indexed=indexed):
+        steps = lists.pages(
+            run, crawl, wanted, detail, first, window, indexed=indexed, newest=newest
+        )
+        for found in steps:
             some = ((str(row[0]), self._page(row, detail, self._scans)) for row in found.rows)
             yield Step(some, str(found.last), found.looked_at)
 

@@ -34,14 +34,16 @@ Marks = Callable[[str], int]
 DAY_MS = 24 * HOUR_MS
 HOOK = "tests.support.picky_hook"
 PLANTS = ("Fern", "Mint", "Basil", "Orchid", "Cactus", "Tea", "Willow", "Thyme", "Moss", "Lily")
+AHEAD_MINUTES = 2
+"""Until then nodes are at work."""
 NEAR_MINUTES = 120
 """For this time back there is a sample for each minute, before that for each hour."""
 KINDS = (
-    ("server_error", 500, "the server answers 500"),
-    ("timeout", 0, "no answer within 30 s"),
-    ("dns_missing", 0, "no such name"),
-    ("forbidden", 403, "the server answers 403"),
-    ("refused", 0, "the connection was refused"),
+    ("server_error", 500, "HTTP 500"),
+    ("timeout", 0, "no complete answer within 30 s"),
+    ("dns_missing", 0, ""),
+    ("forbidden", 403, "HTTP 403"),
+    ("refused", 0, "Connection refused"),
 )
 MESSAGES = ("KeyError: 'price'", "ValueError: could not convert string to float: 'ask us'")
 SHAPES = ("/calendar/#/#/#", "/shop?sort=*&page=#", "/gallery/#/print", "/archive/#/#")
@@ -177,7 +179,7 @@ def _pages(
 def _attempt(page: StoredPage) -> Attempt:
     return Attempt(
         crawl=page.crawl, fingerprint=page.fingerprint, url=page.url, code=503, kind="unavailable",
-        errors=1, wait=60.0, detail="the server answers 503", at_ms=page.fetched_ms - 60_000,
+        errors=1, wait=60.0, detail="HTTP 503", at_ms=page.fetched_ms - 60_000,
         elapsed_ms=120, worker="w1-0",
     )  # fmt: skip
 
@@ -216,23 +218,27 @@ def _finals(
         path = shape.replace("*", "price")
         for _ in range(shape.count("#")):
             path = path.replace("#", str(n), 1)
-        told = "of 60 pages of this shape none brought anything new"
+        told = "the last of 60 pages of this shape brought nothing new"
         yield one(path, n, state="parked", kind="trap", shape=shape, detail=told)
 
 
 def _samples(
     scene: Scene, crawl: Crawl, rows: int, span: tuple[int, int], chance: random.Random
 ) -> Iterator[Counted]:
-    """Yield a sample for each hour of its life, and for each minute of the last two hours, as a
-    broker takes them."""
-    first, last = span[0] // 60_000, span[1] // 60_000
-    near = max(first, last - NEAR_MINUTES)
+    """One an hour over its life, and one a minute of the last two hours of one that goes on, as a
+    broker notes them. They end at what is stored: Redis counts on from there."""
+    active = scene.state == "active"
+    first, last = span[0] // 60_000, span[1] // 60_000 + (AHEAD_MINUTES if active else 0)
+    near = max(first, last - NEAR_MINUTES) if active else last
     hours = range(first, near, 60)
-    pages = 0.0
-    for minute in [*hours, *range(near, last + 1)]:
+    more = []
+    for minute in [*hours, *(range(near, last + 1) if near < last else ())]:
         share = rows / max(len(hours), 1) if minute < near else 60 * scene.hosts / scene.delay / 2
-        pages += share * chance.uniform(0.6, 1.4)
-        yield Counted(crawl=crawl.id, minute=minute, pages=round(pages), bytes=round(pages) * 300)
+        more.append((minute, round(share * chance.uniform(0.8, 1.2))))
+    pages = rows - sum(one for _, one in more)
+    for minute, one in more:
+        pages += one
+        yield Counted(crawl=crawl.id, minute=minute, pages=pages, bytes=pages * 300)
 
 
 @contextmanager

@@ -1,12 +1,12 @@
 """Pictures of the Monitor for docs/monitor.md: ``python -m tests.monitor.screenshots [FOLDER]``.
 
-There are three nodes, a logger and small sites on loopback; the store has twenty crawls and 100,000
-pages (``scenery.py``). With a FOLDER all pages are drawn there, for a person to look at: wide and
-narrow, light and dark, in both languages. They show the system at work, then without its Redis;
-then a system that was just started, then without its store. The command reports text that does not
-fit.
+Three nodes, a logger and small sites on loopback; the store has twenty crawls and 100,000 pages
+(``scenery.py``). With a FOLDER all pages are drawn there, to be looked at: wide and narrow, light
+and dark, in both languages; of the system at work, as who only looks sees it, then without its
+Redis; of one that was just started, then without its store; and of a store on a ring of servers,
+then without one of them. What does not fit its place is said.
 
-``FOLDER full`` and ``FOLDER empty`` draw only one of the two systems.
+``FOLDER full``, ``FOLDER empty`` and ``FOLDER ring`` draw one of these systems.
 """
 
 from gevent import monkey
@@ -15,24 +15,27 @@ monkey.patch_all()
 
 import sys  # noqa: E402
 import tempfile  # noqa: E402
-from collections.abc import Iterator, Mapping  # noqa: E402
+from collections.abc import Iterator, Mapping, Sequence  # noqa: E402
 from contextlib import ExitStack, contextmanager  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 import gevent  # noqa: E402
 
+from greencrawl.monitor.app import LOADED_SECONDS  # noqa: E402
 from greencrawl.store import open_store  # noqa: E402
+from greencrawl.store.mysql.cluster.steward import by_hand  # noqa: E402
+from greencrawl.store.steward import steward_of  # noqa: E402
 from tests.monitor import scenery  # noqa: E402
 from tests.support.cdp import Browser, Page  # noqa: E402
 from tests.support.checkout import ROOT  # noqa: E402
 from tests.support.dns_server import DnsServer, Zone  # noqa: E402
 from tests.support.logger_process import LoggerProcess  # noqa: E402
-from tests.support.mariadb import MariaDb  # noqa: E402
+from tests.support.mariadb import MariaDb, local_cluster  # noqa: E402
 from tests.support.redis_server import RedisServer  # noqa: E402
 from tests.support.site_server import Answer, Request, SiteServer  # noqa: E402
 from tests.support.system import System, wait_until  # noqa: E402
 
-ADMIN, WORKER = "the-admins-token", "a-workers-token"
+ADMIN, WORKER, VIEW = "the-admins-token", "a-workers-token", "a-viewers-token"
 TARGET = ROOT / "docs" / "monitor"
 ADDRESSES = [f"127.0.1.{n}" for n in range(1, 9)]
 WARM_SECONDS = 20.0
@@ -60,6 +63,9 @@ LOOKS = (
     ("en-wide", "en", False, WIDE), ("en-dark-phone", "en", True, NARROW),
     ("zh-dark-wide", "zh-CN", True, WIDE), ("zh-phone", "zh-CN", False, NARROW),
 )  # fmt: skip
+DRAWN = """[...document.querySelectorAll("[data-plot]")].every((one) =>
+  plots.has(one) || JSON.parse(one.dataset.plot)[0].length < 2)"""
+"""All plots are: they come after the page."""
 TIGHT = """[...document.querySelectorAll("main *")].filter((one) =>
   one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 1
   && getComputedStyle(one).overflowX !== "visible").map((one) =>
@@ -96,13 +102,15 @@ def site(request: Request) -> Answer:
 class Nodes:
     """A broker, three nodes and a logger, each in a folder of its own."""
 
-    def __init__(self, stack: ExitStack, folder: Path, names: DnsServer | None, store: str) -> None:
+    def __init__(
+        self, stack: ExitStack, folder: Path, names: DnsServer | None, store: str, **more: str
+    ) -> None:
         self.redis = RedisServer(folder / "redis").start()
         stack.callback(self.redis.stop)
         self.store = store
         self.shared = {
-            "store": store, "admin_token": ADMIN, "worker_token": WORKER, 
-            "dns_servers": names.address if names is not None else "",
+            "store": store, "admin_token": ADMIN, "worker_token": WORKER, "view_token": VIEW,
+            "dns_servers": names.address if names is not None else "", **more,
         }  # fmt: skip
         self.broker = stack.enter_context(
             System(folder / "b", [self.redis.url], worker_id="broker-1", **self.shared)
@@ -169,15 +177,22 @@ def ordered(nodes: Nodes, port: int) -> None:
     nodes.broker.call("PATCH", f"/v1/hosts/docs.gardens.example:{port}", {"delay": 5})
 
 
-def logged_in(page: Page, home: str) -> None:
+def logged_in(page: Page, home: str, token: str = ADMIN) -> None:
     page.goto(home)
-    page.fill("#token", ADMIN)
+    page.fill("#token", token)
     page.click("form.login button", goes=True)
 
 
-def drawn(page: Page, home: str, folder: Path, paths: Mapping[str, str], before: str = "") -> None:
-    """Draw each page in each look."""
-    for look, language, dark, width in LOOKS:
+def drawn(
+    page: Page,
+    home: str,
+    folder: Path,
+    paths: Mapping[str, str],
+    before: str = "",
+    looks: Sequence[tuple[str, str, bool, int]] = LOOKS,
+) -> None:
+    """Each page in each look, to be looked at."""
+    for look, language, dark, width in looks:
         page.speak(language)
         page.look(dark=dark)
         page.resize(width, 900, phone=width == NARROW)
@@ -190,7 +205,8 @@ def drawn(page: Page, home: str, folder: Path, paths: Mapping[str, str], before:
 
 
 def kept(page: Page, file: Path) -> None:
-    """Draw one picture; report text that does not fit, and English on a Chinese page."""
+    """One picture; what does not fit is said, and what is English on a Chinese page."""
+    page.until(f"!document.body.dataset.plots || {DRAWN}")
     page.picture(file)
     seen = page.run(TIGHT) + (page.run(ENGLISH) if "-zh-" in file.name else [])
     for one in seen:
@@ -244,8 +260,8 @@ def world(folder: Path, browser: Browser) -> Iterator[tuple[Nodes, Page]]:
         yield nodes, page
 
 
-def all_pages(nodes: Nodes, page: Page, folder: Path) -> None:
-    """Draw the system at work, then without its Redis."""
+def all_pages(nodes: Nodes, page: Page, browser: Browser, folder: Path) -> None:
+    """Of the system at work, as who may look sees it as well, then without its Redis."""
     page.goto(f"{nodes.home}pages?crawl=gardens")
     found = page.run("document.querySelector('#pages th a').pathname").removeprefix("/monitor/")
     page.goto(f"{nodes.home}failures?crawl=gardens")
@@ -261,8 +277,11 @@ def all_pages(nodes: Nodes, page: Page, folder: Path) -> None:
     }  # fmt: skip
     drawn(page, nodes.home, folder, {**PATHS, **more})
     asked(page, nodes.home, folder)
+    with browser.page(width=WIDE, height=800) as viewer:
+        logged_in(viewer, nodes.home, VIEW)
+        drawn(viewer, nodes.home, folder, {**PATHS, **more}, "view-", LOOKS[1:3])
     nodes.redis.stop()
-    gevent.sleep(3.0)  # the time until it is noticed
+    gevent.sleep(LOADED_SECONDS)  # until it is noticed
     drawn(page, nodes.home, folder, {**PATHS, **more}, "no-redis-")
 
 
@@ -282,15 +301,44 @@ def empty(folder: Path, browser: Browser, target: Path) -> None:
         logged_in(page, nodes.home)
         drawn(page, nodes.home, target, bare, "empty-")
         nodes.broker.crawl(["http://127.0.0.1:9/"], "lonely")
+        gevent.sleep(LOADED_SECONDS)  # until parts from before it are drawn anew
         drawn(page, nodes.home, target, LONELY, "no-worker-")
         database.stop()
         drawn(page, nodes.home, target, {**bare, **LONELY}, "no-store-")
+
+
+def ring(folder: Path, browser: Browser, target: Path) -> None:
+    """Two masters with three replicas; then one of the masters is away."""
+    with ExitStack() as stack:
+        cluster = local_cluster(folder / "c")
+        stack.callback(cluster.stop)
+        cluster.start()
+        steward = steward_of(cluster.url(), cluster.steward)
+        assert steward is not None
+        by_hand.form(steward)
+        steward.close()
+        given = {"store_steward": cluster.steward}
+        nodes = Nodes(stack, folder, None, cluster.url(), **given)
+        page = stack.enter_context(browser.page(width=WIDE, height=800))
+        nodes.broker.crawl(["http://127.0.0.1:9/"], "lonely")
+        logged_in(page, nodes.home)
+        page.goto(f"{nodes.home}store")
+        page.until("document.querySelectorAll('#servers tbody tr').length === 5", 60)
+        paths = {"store": "store", "overview": "", "frontier": "frontier"}
+        drawn(page, nodes.home, target, paths, "ring-")
+        for name in ("m1", "r1"):
+            cluster.stop([name])
+            page.goto(f"{nodes.home}store")
+            page.until("document.querySelector('#servers .state') !== null", 60)
+            gevent.sleep(5.0)
+            drawn(page, nodes.home, target, paths, f"ring-without-{name}-")
 
 
 def for_the_docs(nodes: Nodes, page: Page) -> None:
     """Draw the pictures of docs/monitor.md."""
     TARGET.mkdir(exist_ok=True)
     page.goto(nodes.home)
+    page.until(DRAWN)
     page.picture(TARGET / "overview.png", whole=False)
     page.goto(f"{nodes.home}crawls/gardens/edit")
     page.fill("#o-delay", "0.5")
@@ -301,6 +349,7 @@ def for_the_docs(nodes: Nodes, page: Page) -> None:
     page.look(dark=True)
     page.resize(NARROW, 800, phone=True)
     page.goto(f"{nodes.home}crawls/gardens")
+    page.until(DRAWN)
     page.picture(TARGET / "phone.png", whole=False)
 
 
@@ -316,9 +365,11 @@ def main(arguments: list[str]) -> int:
             target.mkdir(parents=True, exist_ok=True)
             if "full" in arguments[1:] or not arguments[1:]:
                 with world(folder / "world", browser) as (nodes, page):
-                    all_pages(nodes, page, target)
+                    all_pages(nodes, page, browser, target)
             if "empty" in arguments[1:] or not arguments[1:]:
                 empty(folder / "empty", browser, target)
+            if "ring" in arguments[1:] or not arguments[1:]:
+                ring(folder / "ring", browser, target)
     return 0
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from greencrawl.broker.logs.records import LoggerSilent, LogLine, LogsQuery, LogsReply
 from greencrawl.broker.service.members import LOST
+from greencrawl.monitor.words import words
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.net.urls import fingerprint
@@ -33,6 +34,7 @@ from greencrawl.schema.records import (
     NodeOptions,
     Refusal,
     StoredPage,
+    UrlState,
 )
 from greencrawl.schema.text.spans import blocks_of, main_of
 from greencrawl.store.steward import Ring, RingServer
@@ -97,7 +99,7 @@ def test_stored_pages_are_listed_searched_and_shown(admin: Desk, crawl: Crawl) -
 
 def test_a_search_says_all_that_is_wrong_with_it(admin: Desk, crawl: Crawl) -> None:
     html = admin.get("/monitor/pages?crawl=blog&grep=(&status=x&since=y&host=a/b").text
-    for name in ("grep", "status", "since", "host"):
+    for name in ("Search", "Status", "Since", "Host"):
         assert f"<p>{name}: " in html
     assert admin.get("/monitor/pages?crawl=nothing").status_code == 404
     assert "after: " in admin.get("/monitor/pages?crawl=blog&after=%00").text
@@ -105,6 +107,9 @@ def test_a_search_says_all_that_is_wrong_with_it(admin: Desk, crawl: Crawl) -> N
 
 def test_a_list_of_many_pages_goes_on(admin: Desk, crawl: Crawl) -> None:
     admin.store.commit(Commit(pages=[stored(crawl, f"q{n}") for n in range(60)]))
+    first = admin.get("/monitor/pages?crawl=blog").text
+    titles = re.findall(r"Title of (\w+)<", first)
+    assert titles == [f"q{n}" for n in range(59, 9, -1)], "the newest come first"
     seen, path = list[str](), "/monitor/pages?crawl=blog"
     for _ in range(2):
         html = admin.get(path).text
@@ -151,6 +156,47 @@ def test_a_url_says_where_it_is_and_is_fetched_again(admin: Desk, crawl: Crawl) 
     assert admin.queue.seen[crawl.id] == [f"{HOST}d1"]
     refused = admin.post("/monitor/url", admin.stamp(), url="mailto:x", crawl="blog")
     assert refused.status_code == 400
+
+
+def test_what_is_stored_is_told_to_the_queue_that_may_still_hold_its_lease(
+    admin: Desk, crawl: Crawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: dict[str, int] = {}
+
+    def where(crawl: Crawl, url: str, stored_ms: int = 0) -> UrlState:
+        told[url] = stored_ms
+        return UrlState(crawl=crawl.name, url=url, state="seen" if stored_ms else "leased")
+
+    monkeypatch.setattr(admin.queue, "where", where)
+    url = f"{HOST}p1"
+    same = Attempt(
+        crawl=crawl.id, fingerprint=fingerprint(url), url=url, code=304, kind="ok", errors=0,
+        at_ms=5000, elapsed_ms=1, worker="w1",
+    )  # fmt: skip
+    admin.store.commit(Commit(attempts=[same]))
+    said = {
+        name: admin.get(f"/monitor/url?url={HOST}{name}").text for name in ("p0", "p1", "d1", "x")
+    }
+    assert told == {f"{HOST}p0": 1000, url: 5000, f"{HOST}d1": 9, f"{HOST}x": 0}
+    assert ["being fetched" in said[name] for name in said] == [False, False, False, True]
+
+
+def test_a_chinese_reader_is_told_in_chinese_why(admin: Desk, crawl: Crawl) -> None:
+    admin.crawl("kept", exclude=["/skip"])
+    finals = [
+        final(crawl, "away", "gone", "gone", detail="HTTP 410"),
+        final(crawl, "barred", "excluded", "robots", detail="robots.txt: Disallow: /barred"),
+    ]
+    admin.store.commit(Commit(finals=finals))
+    admin.service.store.set_state(crawl.id, "paused", version=crawl.version)
+    names = ("p0", "d1", "t1", "u", "away", "barred", "skip", "new")
+    paths = [f"url?url={HOST}{name}" for name in names]
+    paths += ["url?url=mailto:x", "crawls/nothing", "pages?crawl=blog&status=oops&since=soon"]
+    for path in paths:
+        html = admin.get(f"/monitor/{path}", Accept_Language="zh-CN").text
+        told = re.findall(r'lang="en">([^<]*)<', html.partition("<main")[2])
+        known = ("too slow", "new?", "HTTP 410", "Disallow: /barred")
+        assert [one for one in told if one not in known] == [], path
 
 
 def test_crawls_that_may_know_a_url_are_counted_while_redis_is_away(admin: Desk) -> None:
@@ -246,6 +292,23 @@ def test_who_only_looks_sees_all_of_it_and_no_form(desk: Desk) -> None:
         answer = desk.get(path)
         assert answer.status_code == 200
         assert answer.text.count("<form method") == 1, path
+
+
+def test_who_only_looks_is_told_of_orders_to_all_and_of_nothing_to_press(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.log_in(VIEW)
+    assert "Orders to all nodes: none" in desk.get("/monitor/nodes/*").text
+    desk.service.members.order("*", NodeOptions(greenlets=50), (), by_whom="kim", revision=None)
+    desk.monitor.app()._shared.forget()
+    html = desk.get("/monitor/nodes/*").text
+    assert "<code>greenlets = 50</code>" in html
+    assert html.count("<form method") == 1
+    state = HostState(host="example.org", partition=1, blocked_in=60.0)
+    monkeypatch.setattr(desk.queue, "host", lambda name: state)
+    html = desk.get("/monitor/hosts/example.org").text
+    assert words("en")("host.is_blocked", span="1 minute") in html
+    assert words("en")("host.is_blocked_todo") not in html
 
 
 def test_a_page_that_fails_keeps_the_menu_of_who_is_logged_in(admin: Desk) -> None:
@@ -383,7 +446,8 @@ def test_plots_go_back_by_what_was_noted_each_minute(admin: Desk, crawl: Crawl) 
         found = re.search(r'data-plot="(.*?)" data-label', html)
         assert found is not None
         values[span] = json.loads(found[1])[1]
-    assert values["day"] == values["month"] == [round(570 / (570 * 60), 2), round(1 / 60, 2)]
+    assert values["day"] == [0.0167, 0.0167]
+    assert values["month"] == [0.0167], "a minute is too little among hours"
     assert values["hour"] == values["year"]
     alert = Alert(
         kind="disk_full", subject="box", text="<b>box is full", since_ms=1, began_ms=minute * 60_000
@@ -399,7 +463,7 @@ def test_nodes_are_shown_ordered_and_drained(admin: Desk) -> None:
     assert "No worker is running" in admin.get("/monitor/nodes").text
     facts = Facts(
         machine="box", pages_per_second=2.5, rss_bytes=5_000_000, greenlets=300, sessions=7,
-        options={"greenlets": InForce(300, "environment")}, failures={"timeout": 3},
+        options={"greenlets": InForce(300, "environment")}, failures={"timeout": 3, "parked": 7},
     )  # fmt: skip
     for number in (0, 1):
         admin.service.members.follow(
@@ -414,8 +478,9 @@ def test_nodes_are_shown_ordered_and_drained(admin: Desk) -> None:
     assert drained.headers["location"] == "/monitor/nodes?said=ordered"
     assert "draining" in admin.get("/monitor/nodes").text
     one = admin.get("/monitor/nodes/w").text
-    for said in ("7 of 300", "its environment", "too slow: 3", "box"):
+    for said in ("7 of 300", "its environment", "too slow: 3<", "box"):
         assert said in one
+    assert "parked" not in one
     revision = {"revision": "1", "stay": "1"}
     fields = {"o.drain": "", "o.greenlets": "50", "o.log_level": "debug", "o.processes": ""}
     admin.post("/monitor/nodes/w", admin.stamp(), **fields, **revision)

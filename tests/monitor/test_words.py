@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+import tomllib
 from pathlib import Path
 from typing import get_args
 
@@ -97,6 +98,44 @@ def test_the_language_is_the_one_that_is_liked_best(accept: str | None, language
     assert language_of(accept) == language
 
 
+def test_what_other_parts_say_is_said_in_the_readers_language_as_far_as_it_is_known() -> None:
+    said = {
+        "fetched at 2026-03-01 12:00:00 UTC with status 200; unchanged at 2026-03-02 12:00:00 UTC":
+            "2026-03-01 12:00:00 UTC 抓取，状态码 200；2026-03-02 12:00:00 UTC 询问时未变",
+        "given up at 1: timeout (no complete answer within 30 s)":
+            "1 放弃：太慢（30 秒内没有完整的应答）",
+        "the crawl is paused; waiting: number 3 of <b>'s queue":
+            "任务已暂停；在 &lt;b&gt; 的队列中排第 3",
+        "the crawl is done (max_pages)": "任务已结束（达到页数上限（max_pages））",
+        "invalid: neither http nor https": "无效：既不是 http 也不是 https",
+        "no such thing <b>": '<span lang="en">no such thing &lt;b&gt;</span>',
+        "unchanged at 1; <i> {0} {why}":
+            '1 询问时未变；<span lang="en">&lt;i&gt; {0} {why}</span>',
+        "given up at 1: unheard": '<span lang="en">given up at 1: unheard</span>',
+        "robots.txt: " * 5 + "x":
+            "robots.txt：" * 4 + '<span lang="en">robots.txt: x</span>',
+        "没有这个地址的页面。": "没有这个地址的页面。",
+        "": "",
+    }  # fmt: skip
+    chinese, english = words("zh"), words("en")
+    assert {one: chinese.reason(one) for one in said} == said
+    assert [english.reason(one) for one in ("unchanged at 1", "<b>")] == [
+        "unchanged at 1",
+        "&lt;b&gt;",
+    ]
+
+
+def test_reasons_of_other_languages_have_the_places_of_their_sentences() -> None:
+    for language in set(LANGUAGES) - {"en"}:
+        reasons = tomllib.loads((TEXTS / "reasons" / f"{language}.toml").read_text("utf-8"))
+        for said, text in reasons.items():
+            assert _places(said) == _places(text), said
+            values = {name: "active" if name == "state" else "1" for name in _places(said)}
+            values |= {"kind": "timeout", "reason": "stopped"}
+            shown = words(language).reason(said.format(**values))
+            assert not shown.startswith("<span"), said
+
+
 def test_times_are_said_as_people_do() -> None:
     now, english = 10_000_000_000, words("en")
     said = {
@@ -112,8 +151,8 @@ def test_times_are_said_as_people_do() -> None:
 
 def test_numbers_and_sizes_are_said_as_people_do() -> None:
     english = words("en")
-    said = [english.number(one) for one in (None, 0, 0.34, 12.6, 1234567)]
-    assert said == ["–", "0", "0.3", "13", "1,234,567"]
+    said = [english.number(one) for one in (None, 0, 0.0, 0.34, 0.016, 0.001, 12.6, 1234567)]
+    assert said == ["–", "0", "0", "0.3", "0.02", "<0.01", "13", "1,234,567"]
     assert [english.size(one) for one in (12, 21_700, 3.2e9)] == ["12 B", "21.7 kB", "3.2 GB"]
     assert english("said.seeded", n=1) == "1 URL is queued."
     assert english("said.seeded", n=2000) == "2,000 URLs are queued."

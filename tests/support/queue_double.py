@@ -267,7 +267,7 @@ class QueueDouble:
     def workers(self) -> tuple[int, tuple[str, ...]]:
         return self.at_work, self.claimed_twice
 
-    def where(self, crawl: Crawl, url: str) -> UrlState:
+    def where(self, crawl: Crawl, url: str, stored_ms: int = 0) -> UrlState:
         self._check()
         if self.lost_node and "lost" in url:
             raise Unavailable("Redis at redis://b is away")

@@ -458,6 +458,37 @@ class ContentContract:
             in_one = list(store.page_steps(crawl, wanted, detail="row", window=window))
             assert sum(one.looked_at for one in in_one) == len(hosts), wanted
 
+    @pytest.mark.parametrize("window", [1, 7, 5000])
+    def test_the_newest_first_is_the_opposite_order_and_goes_on_from_each_page(
+        self, store: Store, crawl: int, mixed: Sequence[StoredPage], window: int
+    ) -> None:
+        for wanted in (
+            PageFilter(),
+            PageFilter(host="c.org"),
+            PageFilter(since_ms=49_000),
+            PageFilter(host="c.org", status=(300, 499)),
+            PageFilter(host="none.org"),
+        ):
+            oldest = [one.url for _, one in store.pages(crawl, wanted, detail="row")]
+            met: list[str] = []
+            after, looked_at = "", 0
+            while step := next(
+                store.page_steps(
+                    crawl, wanted, detail="row", after=after, window=window, newest=True
+                ),
+                None,
+            ):
+                met += [one.url for _, one in step.pages]
+                looked_at += step.looked_at
+                after = step.cursor
+            assert met == oldest[::-1], wanted
+            assert looked_at >= len(oldest), wanted
+            steps = store.page_steps(crawl, wanted, detail="row", newest=True)
+            cursors = [cursor for step in steps for cursor, _ in step.pages]
+            for number, cursor in list(enumerate(cursors, 1))[::19]:
+                rest = store.page_steps(crawl, wanted, detail="row", after=cursor, newest=True)
+                assert [one.url for step in rest for _, one in step.pages] == met[number:], wanted
+
     @pytest.mark.parametrize("after", [0, 1])
     def test_the_last_of_many_rows_is_come_to_in_bounded_steps(
         self, store: Store, crawl: int, after: int

@@ -20,7 +20,7 @@ FILTERS = ("host", "status", "since", "grep")
 
 
 def pages(look: Look) -> Data:
-    """Return some pages of a crawl, and where the list goes on."""
+    """Return some pages of a crawl, the newest first, and where the list goes on."""
     crawl = chosen(look)
     asked = {name: look.asked(name) for name in FILTERS}
     data: Data = {
@@ -33,7 +33,7 @@ def pages(look: Look) -> Data:
         wanted, pattern = wanted_pages(**asked)
         with cursor():
             found = look.service.reader.look(
-                crawl.id, wanted, pattern, limit=SHOWN, after=look.asked("after")
+                crawl.id, wanted, pattern, limit=SHOWN, after=look.asked("after"), newest=True
             )
     except (InvalidConfig, InvalidUrl) as error:
         known = said(error)

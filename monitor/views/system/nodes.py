@@ -15,6 +15,8 @@ from greencrawl.schema.errors import InvalidConfig
 from greencrawl.schema.records import (
     ALL,
     FOLLOWED,
+    Facts,
+    FailureKind,
     MemberState,
     NodeOptions,
     OptionName,
@@ -28,6 +30,7 @@ GONE = 20
 LOGGED = 50
 """Most orders on a page of the log."""
 NAMES: tuple[OptionName, ...] = get_args(OptionName)
+_KINDS = frozenset(FailureKind)
 
 
 class Node(Struct, frozen=True, kw_only=True):
@@ -98,7 +101,7 @@ def node(look: Look) -> Data:
         raise Missing(f"no node is called {name[:100]!r}")
     there = [one for one in members if not one.left_ms]
     members = there or sorted(members, key=lambda one: one.left_ms)[-1:]
-    return {"name": name, "members": members, "said": _text}
+    return {"name": name, "members": members, "said": _text, "failures": _failures}
 
 
 def form(look: Look) -> Data:
@@ -182,6 +185,11 @@ def _followed(look: Look, name: str) -> set[OptionName]:
     if not kinds:
         raise Missing(f"no node is called {name[:100]!r}")
     return {one for kind in kinds for one in FOLLOWED[kind]}
+
+
+def _failures(facts: Facts) -> dict[str, int]:
+    """Return failures by kind; workers count what they park as well, which is none."""
+    return {kind: n for kind, n in facts.failures.items() if kind in _KINDS}
 
 
 def _said(options: NodeOptions) -> list[tuple[str, str]]:

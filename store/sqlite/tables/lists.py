@@ -93,10 +93,12 @@ def pages(
     window: int,
     *,
     indexed: bool,
+    newest: bool = False,
 ) -> Iterator[Found]:
     """Yield rows of :func:`page_sql` in the order of storing, from row ``first`` on.
 
-    A step reads ``window`` rows; ``indexed``: whether there is an index by host.
+    A step reads ``window`` rows; ``indexed``: whether there is an index by host; ``newest``: in the
+    opposite order.
     """
     some = "pages.crawl = ?"
     more = ""
@@ -112,9 +114,13 @@ def pages(
     if wanted.since_ms > 0 or low > 0 or high < 999:
         more += "AND status BETWEEN ? AND ? AND fetched_ms >= ?"
         least += [rows.bounded(low), rows.bounded(high), rows.bounded(wanted.since_ms)]
-    numbers = f"SELECT pages.id AS n FROM pages WHERE {some} AND pages.id >= ? ORDER BY pages.id"
-    sql = f"{page_sql(detail)} WHERE {some} AND pages.id BETWEEN ? AND ? {more} ORDER BY pages.id"
-    return _windows(run, (numbers if more else "", window), sql, (given, least), first, 0)
+    onward, order = ("<=", "pages.id DESC") if newest else (">=", "pages.id")
+    numbers = (
+        f"SELECT pages.id AS n FROM pages WHERE {some} AND pages.id {onward} ? ORDER BY {order}"
+    )
+    sql = f"{page_sql(detail)} WHERE {some} AND pages.id BETWEEN ? AND ? {more} ORDER BY {order}"
+    bound = (numbers if more else "", window)
+    return _windows(run, bound, sql, (given, least), first, 0, newest=newest)
 
 
 def finals(run: Run, crawl: int, since_ms: int, first: int) -> Iterator[Found]:
@@ -141,16 +147,21 @@ def _windows(
     given: tuple[Sequence[object], Sequence[object]],
     first: int,
     column: int,
+    *,
+    newest: bool = False,
 ) -> Iterator[Found]:
     """Yield rows of ``sql`` from the number ``first`` on; the number is in ``column``.
 
-    ``sql`` takes the first of ``given``, the two ends of a window, and the second of ``given``. If
-    a step may read only this many rows, ``bound`` is a statement that finds the last number of the
-    window and its number of rows; it takes the first of ``given`` and a start.
+    With ``newest`` the numbers fall, down to 1. ``sql`` takes the first of ``given``, the two ends
+    of a window, and the second of ``given``. If a step may read only so many rows, ``bound`` is a
+    statement that finds the last number of the window and its number of rows; it takes the first of
+    ``given`` and a start.
     """
     numbers, most = bound
-    sought = f"SELECT coalesce(max(n), 0), count(*) FROM ({numbers} LIMIT ?)"
-    last, left = LAST, 0
+    end, step = (1, -1) if newest else (LAST, 1)
+    farthest = "min(n)" if newest else "max(n)"
+    sought = f"SELECT coalesce({farthest}, 0), count(*) FROM ({numbers} LIMIT ?)"
+    last, left = end, 0
 
     def window(db: sqlite3.Connection) -> list[Row]:
         nonlocal last, left
@@ -159,17 +170,18 @@ def _windows(
         return read(db)
 
     def read(db: sqlite3.Connection) -> list[Row]:
-        return chunk(db, sql, (*given[0], first, last, *given[1]))
+        ends = (last, first) if newest else (first, last)
+        return chunk(db, sql, (*given[0], *ends, *given[1]))
 
-    while first <= LAST:
+    while first * step <= end * step:
         found = run(window)
         if numbers and not left:
             return
         while found:
-            first = found[-1][column] + 1
-            yield Found(found, first - 1, len(found))
+            first = found[-1][column] + step
+            yield Found(found, first - step, len(found))
             left -= len(found)
-            found = run(read) if first <= last else []
+            found = run(read) if first * step <= last * step else []
         if left > 0:
             yield Found([], last, left)
-        first = last + 1
+        first = last + step

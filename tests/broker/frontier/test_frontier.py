@@ -15,6 +15,7 @@ from greencrawl.broker.frontier import Frontier, Mode, sessions
 from greencrawl.broker.frontier.coordination.fence import StoreContact
 from greencrawl.broker.frontier.nodes import keys
 from greencrawl.broker.frontier.nodes.ring import propose
+from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import FrontierMismatch, InvalidConfig, Unavailable, UnknownCrawl
 from greencrawl.schema.records import (
     Admission,
@@ -661,6 +662,24 @@ def test_retry_waits_and_counts_errors(frontier: Frontier, store: Store) -> None
     assert "failed 1 time" in state.why
     (again,) = worker.lease(wait=3)
     assert (again.tasks[0].errors, again.tasks[0].deliveries) == (1, 1)
+
+
+def test_a_task_whose_outcome_was_stored_within_its_lease_is_not_said_to_be_fetched(
+    frontier: Frontier, store: Store
+) -> None:
+    crawl = new_crawl(frontier, store, delay=0)
+    worker, before = Worker(frontier), epoch_ms() - 60_000
+    frontier.admit(crawl.id, urls("other.example", 1))
+    (other,) = worker.lease()
+    frontier.admit(crawl.id, urls("h.example", 2))
+    (s,) = worker.lease()
+    for number in (0, 1):
+        url = f"http://h.example/{number}"
+        assert frontier.where(crawl, url).state == "leased"
+        assert frontier.where(crawl, url, before).state == "leased", "it is fetched once more"
+        assert frontier.where(crawl, url, epoch_ms() + 1000).state == "seen"
+    close(frontier, s)
+    close(frontier, other)
 
 
 def test_host_that_found_no_room_rests_and_has_not_failed(frontier: Frontier, store: Store) -> None:
