@@ -28,7 +28,7 @@ _NAMED = {"name": "x"}
 """Fields that a crawl needs; they are added to an option that is checked alone."""
 
 _LIST = 'must be a list of texts, as in ["..."]'
-_WANTED = {
+WANTED = {
     "name": "must be 1 to 64 of a-z 0-9 . _ - and begin with a letter or a digit",
     "scope": "must be one of host, domain, prefix, any",
     "order": "must be one of breadth, depth, best",
@@ -184,7 +184,7 @@ def _problem(text: str) -> tuple[str, str]:
         name = unknown["name"]
         similar = difflib.get_close_matches(name, CreateCrawl.__struct_fields__, n=1)
         return name, "unknown option" + (f"; did you mean {similar[0]}?" if similar else "")
-    wanted = _WANTED.get(option)
+    wanted = WANTED.get(option)
     return path, wanted or f"{_FIELD.sub('', text)}; see `greencrawl crawl --help`"
 
 

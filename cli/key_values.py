@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import getpass
+import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 import msgspec
 import msgspec.inspect as inspect
 
-from greencrawl.cli.options import unwrap
+from greencrawl.cli.crawlfile import WANTED
+from greencrawl.cli.options import UNBOUNDED, unwrap
 
 _YES = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
 
@@ -40,7 +42,7 @@ def parsed(pairs: Sequence[str], record: type[msgspec.Struct]) -> dict[str, Any]
     try:
         made = msgspec.to_builtins(msgspec.convert(given, record, strict=False))
     except msgspec.ValidationError as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(_wrong(str(error), known, given)) from error
     return {name: made[name] if name in given else None for name in found}
 
 
@@ -55,6 +57,46 @@ def _value(kind: inspect.Type, text: str) -> Any:
         except msgspec.DecodeError as error:
             raise click.UsageError(f"{text[:100]!r} is no JSON: {error}") from error
     return text
+
+
+def _wrong(message: str, known: Mapping[str, inspect.Type], given: Mapping[str, Any]) -> str:
+    """Return msgspec's message in words: the field, and which values may stand there."""
+    text, _, place = message.partition(" - at `$.")
+    path = place.removesuffix("`")
+    name = re.split(r"[.\[]", path)[0]
+    kind = known.get(name)
+    if kind is None:
+        return message
+    each = ""
+    if isinstance(kind, inspect.VarTupleType) and path != name:
+        each, kind = "each value of ", kind.item_type
+    wanted = ("" if "." in path else _words(kind)) or WANTED.get(path) or f"is wrong: {text}"
+    value = given[name]
+    said = f", not {value[:100]!r}" if isinstance(value, str) and path == name else ""
+    return f"{each}{name if each else path} {wanted}{said}"
+
+
+def _words(kind: inspect.Type) -> str:
+    """Return which values a type has; "" if that takes more than a line."""
+    match kind:
+        case inspect.BoolType():
+            return "must be yes or no"
+        case inspect.LiteralType(values=values):
+            return f"must be one of {', '.join(map(str, values))}"
+        case inspect.IntType(ge=low, le=high):
+            return f"must be a whole number{_limits(low, high)}"
+        case inspect.FloatType(ge=low, le=high):
+            return f"must be a number{_limits(low, high)}"
+        case inspect.StrType(min_length=low, max_length=high, pattern=None):
+            long = f",{_limits(low or 0, high)} characters long" if high else ""
+            return f"must be a text{long}"
+    return ""
+
+
+def _limits(low: float | None, high: float | None) -> str:
+    if high is None or high == UNBOUNDED:
+        return "" if low is None else f" from {low:,} on"
+    return f" from {low or 0:,} to {high:,}"
 
 
 def person() -> str:

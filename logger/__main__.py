@@ -13,6 +13,7 @@ patch_all()
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import Any
 
 import gevent
@@ -93,9 +94,14 @@ def run(settings: Settings) -> None:
 
 
 def _drop_days(archive: Archive) -> None:
+    logger = log.logger("logger")
     while True:
-        if gone := archive.drop(epoch_ms()):
-            log.logger("logger").info("days_dropped", days=gone)
+        try:
+            if gone := archive.drop(epoch_ms()):
+                logger.info("days_dropped", days=gone)
+        except Exception:  # a bug must not end it: the disk would fill
+            with suppress(OSError):  # our own log may go to the same disk
+                logger.exception("drop_failed")
         gevent.sleep(DROP_SECONDS)
 
 

@@ -46,6 +46,8 @@ class Archive:
         self.folder = folder
         self._days = days
         self._last: OrderedDict[tuple[str, int], int] = OrderedDict()
+        self._stuck: set[str] = set()
+        """Days of which it was logged that they cannot be dropped."""
         folder.mkdir(parents=True, exist_ok=True)
         self._mend()
 
@@ -77,12 +79,17 @@ class Archive:
         return line._replace(at_ms=min(max(line.at_ms, low), high))
 
     def drop(self, now_ms: int) -> list[str]:
-        """Drop the days that are over for long enough; return them."""
+        """Drop the days that are over for long enough; return those that are gone.
+
+        A day that cannot be dropped is logged once. Raises OSError if the folder cannot be read.
+        """
         oldest = day_of(now_ms - (self._days - 1) * DAY_MS)
-        gone = [day for day in self.days() if day < oldest]
-        for day in gone:
-            shutil.rmtree(self.folder / day, ignore_errors=True)
-        return gone
+        over = [day for day in self.days() if day < oldest]
+        failed = {day: error for day in over if (error := _removed(self.folder / day))}
+        for day in failed.keys() - self._stuck:
+            log.error("day_not_dropped", day=day, reason=str(failed[day]))
+        self._stuck = set(failed)
+        return [day for day in over if day not in failed]
 
     def _write(self, path: Path, incarnation: int, first: int, lines: list[Line]) -> None:
         path.parent.mkdir(exist_ok=True)
@@ -146,6 +153,13 @@ class Archive:
                 except FileNotFoundError:
                     if cut := frames.mend(path):
                         log.warning("torn_end_cut", file=f"{day}/{path.name}", bytes=cut)
+
+
+def _removed(folder: Path) -> BaseException | None:
+    """Remove what can be removed of a folder; return the first error if it is still there."""
+    errors: list[BaseException] = []
+    shutil.rmtree(folder, onerror=lambda _call, _path, info: errors.append(info[1]))
+    return errors[0] if errors and os.path.lexists(folder) else None
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -8,7 +8,7 @@ and each further post is tried at once, until one can be written.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import gevent
 from gevent.lock import Semaphore
@@ -29,6 +29,8 @@ many."""
 ALL_BYTES = 64 * 1024 * 1024
 """All members together may have this many bytes; beyond it each post is written at once."""
 LOOK_SECONDS = 1.0
+REST_SECONDS = 10.0
+"""Seconds after an unexpected error."""
 
 
 class Full(GreencrawlError):
@@ -73,8 +75,7 @@ class Intake:
 
         Nothing is taken if lines up to ``after``, which were taken before, have been lost since.
         """
-        life = self._lives.setdefault((member, incarnation), _Life(member, incarnation))
-        with life.writing:
+        with self._held(member, incarnation) as life:
             kept = self.archive.last(member, incarnation)
             taken = life.last if life.lines else kept
             if after > taken:
@@ -96,7 +97,12 @@ class Intake:
         """Write lines that have waited for long enough, for ever."""
         while True:
             gevent.sleep(LOOK_SECONDS)
-            self.flush_old()
+            try:
+                self.flush_old()
+            except Exception:  # a bug must not end it: all lines would stay in memory
+                with suppress(OSError):  # our own log may go to the same disk
+                    log.exception("flush_failed")
+                gevent.sleep(REST_SECONDS)
 
     def flush_old(self) -> None:
         """Write lines that have waited for a minute."""
@@ -121,8 +127,19 @@ class Intake:
                         self._write(life)
                     except Full:
                         continue
-                if not life.lines:
-                    self._lives.pop(key, None)
+                if not life.lines and self._lives.get(key) is life:
+                    del self._lives[key]
+
+    @contextmanager
+    def _held(self, member: str, incarnation: int) -> Iterator[_Life]:
+        """Hold the life to which lines may be added: another may replace it while we wait."""
+        key = member, incarnation
+        while True:
+            life = self._lives.setdefault(key, _Life(member, incarnation))
+            with life.writing:
+                if self._lives.get(key) is life:
+                    yield life
+                    return
 
     def _add(self, life: _Life, number: int, texts: list[bytes]) -> None:
         now = epoch_ms()

@@ -68,28 +68,34 @@ class Joining:
     def _run(self) -> None:
         said = False
         while True:
-            options = {"log_level": InForce(self._own_level, self._settings.source("log_level"))}
-            if self._request.revision and self._ordered:
-                options = {"log_level": InForce(self._ordered, "order")}
-            facts = replace(own_process.facts((self._settings.data,)), options=options)
             try:
-                reply = self._broker.follow(replace(self._request, facts=facts))
+                rest = self._beat()
+                said = False
             except GreencrawlError as error:
                 if not said:
                     log.warning("waiting", what="broker", reason=str(error))
-                said = True
-                gevent.sleep(PAUSE_SECONDS)
-                continue
-            said = False
-            if reply.superseded:
-                log.error("logger_id_taken", id=self._request.id)
-                gevent.sleep(WAIT_SECONDS)
-                continue
-            self._ordered = reply.options.log_level
-            set_level(self._ordered or self._own_level)
-            again = reply.revision != self._request.revision
-            wait = 0.0 if again else WAIT_SECONDS
-            self._request = replace(self._request, revision=reply.revision, wait=wait)
+                said, rest = True, PAUSE_SECONDS
+            except Exception:  # a bug must not look like an outage
+                log.exception("membership_failed")
+                rest = WAIT_SECONDS
+            gevent.sleep(rest)
+
+    def _beat(self) -> float:
+        """Report, and follow the orders; return the seconds until the next time."""
+        options = {"log_level": InForce(self._own_level, self._settings.source("log_level"))}
+        if self._request.revision and self._ordered:
+            options = {"log_level": InForce(self._ordered, "order")}
+        facts = replace(own_process.facts((self._settings.data,)), options=options)
+        reply = self._broker.follow(replace(self._request, facts=facts))
+        if reply.superseded:
+            log.error("logger_id_taken", id=self._request.id)
+            return WAIT_SECONDS
+        self._ordered = reply.options.log_level
+        set_level(self._ordered or self._own_level)
+        again = reply.revision != self._request.revision
+        wait = 0.0 if again else WAIT_SECONDS
+        self._request = replace(self._request, revision=reply.revision, wait=wait)
+        return 0.0
 
     _ordered: str | None = None
 

@@ -551,6 +551,10 @@ class Store(Protocol):
         Pages with any other message are counted under ``other``.
         """
 
+    def hook_failed_since(self, crawl: int, after_ms: int) -> tuple[int, int]:
+        """Return on how many pages functions failed after that moment and were not mended since,
+        and the moment of the latest failure (``after_ms`` without one)."""
+
     def hook_failures(
         self, crawl: int, function: str, message: str, *, after: str = "", limit: int = 100
     ) -> list[tuple[str, HookFailure]]:

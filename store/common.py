@@ -239,6 +239,7 @@ class SqlStore(ABC):
     # -- hooks that failed, parked URLs, hosts
 
     hook_counts = read(hooks.counts)
+    hook_failed_since = read(hooks.failed_since)
 
     def hook_failures(
         self, crawl: int, function: str, message: str, *, after: str = "", limit: int = 100

@@ -27,6 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
 
 import psutil
@@ -94,15 +95,21 @@ def take_out(folder: Path) -> None:
 
 @contextmanager
 def scraping(urls: Sequence[str]) -> Iterator[list[int]]:
-    """Ask for metrics as long as the block runs; yield the sizes of the answers."""
-    found, over = list[int](), threading.Event()
+    """Ask for metrics as long as the block runs; yield the sizes of the answers.
+
+    Raises RuntimeError after the block if one could not be had: then nobody asked from there on.
+    """
+    found, failed, over = list[int](), list[Exception](), threading.Event()
 
     def scrape() -> None:
-        while not over.wait(SCRAPE_SECONDS / 2):
-            for url in urls:
-                with urllib.request.urlopen(url, timeout=SCRAPE_SECONDS) as answer:
-                    found.append(len(answer.read()))
-            over.wait(SCRAPE_SECONDS / 2)
+        try:
+            while not over.wait(SCRAPE_SECONDS / 2):
+                for url in urls:
+                    with urllib.request.urlopen(url, timeout=SCRAPE_SECONDS) as answer:
+                        found.append(len(answer.read()))
+                over.wait(SCRAPE_SECONDS / 2)
+        except (OSError, HTTPException) as error:
+            failed.append(error)
 
     thread = threading.Thread(target=scrape)
     thread.start()
@@ -111,6 +118,8 @@ def scraping(urls: Sequence[str]) -> Iterator[list[int]]:
     finally:
         over.set()
         thread.join()
+    if failed:
+        raise RuntimeError(f"scraping failed after {len(found)} answers") from failed[0]
 
 
 @contextmanager

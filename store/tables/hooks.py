@@ -44,6 +44,16 @@ def counts(db: Db, crawl: int) -> list[HookCount]:
     return [HookCount(*row) for row in found(db, sql, (crawl,))]
 
 
+def failed_since(db: Db, crawl: int, after_ms: int) -> tuple[int, int]:
+    """See ``Store.hook_failed_since``."""
+    sql = (
+        "SELECT COUNT(DISTINCT fingerprint), MAX(at_ms) FROM hook_failures "
+        "WHERE crawl = ? AND at_ms > ?"
+    )
+    ((pages, latest_ms),) = found(db, sql, (crawl, after_ms))
+    return pages, latest_ms or after_ms
+
+
 def failures(
     db: Db, crawl: int, function: str, message: str, first: int, limit: int
 ) -> list[tuple[int, HookFailure]]:

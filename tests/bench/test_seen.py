@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -29,6 +31,32 @@ def test_the_ratio_is_that_of_the_medians() -> None:
         (spent(2.0), spent(1.0, logger=1.04)), (spent(1.0), spent(9.0)), (spent(3.0), spent(0.5)),
     ]  # fmt: skip
     assert seen.ratio(pairs) == pytest.approx(1.02)
+
+
+def test_scraping_that_fails_after_its_first_answer_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(seen, "SCRAPE_SECONDS", 1.0)
+    asked, refused = [0], threading.Event()
+
+    class Metrics(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked[0] += 1
+            self.send_response(200 if asked[0] == 1 else 503)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            if asked[0] == 2:
+                refused.set()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Write nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Metrics) as server:
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/metrics"
+        with pytest.raises(RuntimeError, match="after 1 answers"), seen.scraping([url, url]):
+            assert refused.wait(10)
+        server.shutdown()
 
 
 @by_night

@@ -45,15 +45,38 @@ def test_options_of_a_crawl_are_single_values_lists_or_json(
     [
         ("greenlets", "KEY=VALUE"),
         ("speed=5", "one of: processes"),
-        ("greenlets=many", "greenlets"),
-        ("greenlets=0", ">= 1"),
-        ("paused=perhaps", "paused"),
+        ("greenlets=many", "greenlets must be a whole number from 1 to 10,000, not 'many'"),
+        ("greenlets=0", "greenlets must be a whole number from 1 to 10,000, not '0'"),
+        ("requests-per-second=-1", "requests_per_second must be a number from 0 to 100,000"),
+        ("paused=perhaps", "paused must be yes or no, not 'perhaps'"),
+        ("log_level=loud", "log_level must be one of debug, error, info, warning, not 'loud'"),
         ("log_level={", "no JSON"),
     ],
 )
 def test_what_is_wrong_is_named(pair: str, said: str) -> None:
     with pytest.raises(click.UsageError, match=said):
         key_values.parsed([pair], NodeOptions)
+
+
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        ("max_pages=x", "max_pages must be a whole number from 0 on, not 'x'"),
+        ("traps=maybe", "traps must be one of off, on, not 'maybe'"),
+        ("hook=" + "a" * 300, "hook must be a text, from 0 to 256 characters long, not 'aa"),
+        ("normalise=all", "each value of normalise must be one of empty, host-dot"),
+        ('exclude=[""]', "each value of exclude must be a text, from 1 to 1,024 characters long"),
+        ("exclude=[1]", "each value of exclude must be a text"),
+        ("contact=\u00e9", "contact must be printable ASCII"),
+        ("user_agent=a b", "user_agent must be a product token"),
+        ("recrawl=daily", "recrawl must be a table"),
+        ('recrawl={"every": "now"}', "recrawl.every must be a number of s, m, h, d or w"),
+    ],
+)
+def test_of_each_kind_of_option_it_is_said_which_values_it_has(pair: str, said: str) -> None:
+    with pytest.raises(click.UsageError) as error:
+        key_values.parsed([pair], CrawlOptions)
+    assert str(error.value).startswith(said)
 
 
 def test_whoever_orders_is_named_also_without_a_user(monkeypatch: pytest.MonkeyPatch) -> None:

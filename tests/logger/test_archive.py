@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from structlog.testing import capture_logs
 
 from greencrawl.logger import frames
 from greencrawl.logger.archive import DAY_MS, Archive, day_of
@@ -125,6 +126,24 @@ def test_days_that_are_over_for_long_enough_are_dropped(tmp_path: Path) -> None:
     assert dropped == [day_of(NOON_MS - days * DAY_MS) for days in (4, 3)]
     assert len(archive.days()) == 3
     assert (tmp_path / "broker.log").exists()
+
+
+def test_a_day_that_cannot_be_dropped_is_not_said_to_be_gone_and_is_logged_once(
+    tmp_path: Path,
+) -> None:
+    archive = Archive(tmp_path, 3)
+    archive.append("w-0", 7, 1, lines(1, NOON_MS - 4 * DAY_MS))
+    stuck = tmp_path / day_of(NOON_MS - 3 * DAY_MS)
+    stuck.symlink_to(tmp_path / day_of(NOON_MS - 4 * DAY_MS))  # no folder: rmtree refuses it
+    with capture_logs() as said:
+        assert archive.drop(NOON_MS) == [day_of(NOON_MS - 4 * DAY_MS)]
+        assert archive.drop(NOON_MS) == []
+    assert [(one["event"], one["log_level"], one["day"]) for one in said] == [
+        ("day_not_dropped", "error", stuck.name)
+    ]
+    stuck.unlink()
+    stuck.mkdir()
+    assert archive.drop(NOON_MS) == [stuck.name]
 
 
 def test_a_line_of_another_age_counts_as_of_the_nearest_day(tmp_path: Path) -> None:

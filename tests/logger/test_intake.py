@@ -8,6 +8,7 @@ from pathlib import Path
 
 import gevent
 import pytest
+from structlog.testing import capture_logs
 
 from greencrawl.broker.logs.records import PostReply
 from greencrawl.logger import intake as module
@@ -16,6 +17,7 @@ from greencrawl.logger.frames import unpack
 from greencrawl.logger.intake import FLUSH_SECONDS, Full, Intake
 from tests.logger.test_archive import no_file_beyond
 from tests.support.logger_process import line
+from tests.support.system import wait_until
 
 
 class Turned:
@@ -138,3 +140,64 @@ def test_posts_at_the_same_time_are_taken_one_after_the_other(intake: Intake) ->
     posts = [gevent.spawn(take, intake, 1, count, flush=True) for count in range(1, 9)]
     gevent.joinall(posts, raise_error=True)
     assert on_disk(intake) == list(range(1, 9))
+
+
+def test_a_post_that_comes_while_its_member_is_written_is_written_a_minute_later(
+    intake: Intake, clock: Turned
+) -> None:
+    take(intake, 1, 1)
+    clock.now += FLUSH_SECONDS
+    written = gevent.spawn(intake.flush_old)
+    posted = gevent.spawn(take, intake, 2, 1, after=1)
+    written.get()
+    assert posted.get() == (2, 1)
+    clock.now += FLUSH_SECONDS
+    intake.flush_old()
+    assert on_disk(intake) == [1, 2]
+    assert intake.bytes == 0
+
+
+def test_who_waits_to_write_does_not_remove_lines_that_came_meanwhile(intake: Intake) -> None:
+    def write_and_post() -> None:
+        intake.flush()
+        assert take(intake, 2, 1, after=1) == (2, 1)
+
+    take(intake, 1, 1)
+    both = gevent.spawn(write_and_post), gevent.spawn(intake.flush)
+    for one in both:
+        one.get()
+    intake.flush()
+    assert on_disk(intake) == [1, 2]
+    assert intake.bytes == 0
+
+
+class Failing(Turned):
+    """A clock that fails ``fails`` times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fails = 0
+
+    def __call__(self) -> float:
+        if self.fails:
+            self.fails -= 1
+            raise ValueError("no time")
+        return self.now
+
+
+def test_after_an_unexpected_error_lines_are_written_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(module, "REST_SECONDS", 0.001)
+    clock = Failing()
+    intake = Intake(Archive(tmp_path, 14), clock)
+    take(intake, 1, 2)
+    clock.now += FLUSH_SECONDS
+    clock.fails = 2
+    with capture_logs() as said:
+        running = gevent.spawn(intake.run)
+        wait_until(lambda: running.dead or not intake.bytes, 10, "the lines are written")
+        running.kill()
+    assert [one["event"] for one in said] == ["flush_failed"] * 2
+    assert on_disk(intake) == [1, 2]

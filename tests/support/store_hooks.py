@@ -62,6 +62,19 @@ class HookContract:
         store.commit(stored(crawl, 2, 2000))
         assert counts(store, crawl) == store.hook_failures(crawl, "on_page", BROKEN) == []
 
+    def test_failures_since_a_moment_are_those_that_came_or_came_again(
+        self, store: Store, crawl: int
+    ) -> None:
+        assert store.hook_failed_since(crawl, 0) == (0, 0)
+        for number in (1, 2):
+            store.commit(stored(crawl, number, 1000, on_page=BROKEN, links=BROKEN))
+        assert store.hook_failed_since(crawl, 0) == (2, 1000)
+        assert store.hook_failed_since(crawl, 1000) == (0, 1000)
+        store.commit(stored(crawl, 1, 2000, on_page=BROKEN))
+        assert store.hook_failed_since(crawl, 1000) == (1, 2000)
+        store.commit(stored(crawl, 1, 3000))
+        assert store.hook_failed_since(crawl, 0) == (1, 1000)
+
     def test_what_was_run_alone_says_nothing_of_the_other_functions(
         self, store: Store, crawl: int
     ) -> None:

@@ -8,7 +8,7 @@ answer, or too little was seen yet), this neither begins an alert nor ends one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -43,6 +43,8 @@ SUBJECT, TEXT = 300, 1000
 Found = Mapping[AlertKind, Mapping[str, str | None] | None]
 """Kind → subject → text; None if that is not known now."""
 Key = tuple[AlertKind, str]
+FailedSince = Callable[[int, int], tuple[int, int]]
+"""See ``Store.hook_failed_since``."""
 
 
 class Changes(NamedTuple):
@@ -165,7 +167,7 @@ class CrawlWatch:
     def __init__(self) -> None:
         self._moved: dict[int, tuple[int, ...]] = {}
         self._hooks: dict[int, tuple[int, int]] = {}
-        """Crawl → pages on which its hook failed, and pages, when it was last judged."""
+        """Crawl → its pages when its hook was last judged, and the latest failure (epoch ms)."""
         self._ends: dict[int, tuple[int, int]] = {}
         """The same, when its last run had ended."""
         self.stuck: dict[str, str | None] | None = None
@@ -176,6 +178,7 @@ class CrawlWatch:
         self,
         seen: Sequence[tuple[Crawl, CrawlStats]],
         crawls: Sequence[Crawl],
+        failed: FailedSince,
         first: Collection[int] = (),
         unmended: Collection[str] = (),
     ) -> None:
@@ -184,7 +187,8 @@ class CrawlWatch:
         ``crawls`` are all crawls: for active ones that were not counted now, nothing changes. No
         coordinator has seen the crawls in ``first`` (ids) yet: all that they did counts. One that
         has ended is judged by its hook for the last time. The crawls in ``unmended`` (names) have
-        ended and were reported, and have pages left on which their hook failed.
+        ended and were reported, and have pages left on which their hook failed. ``failed`` counts
+        the failures of a crawl's hook.
         """
         active = [crawl for crawl in crawls if crawl.state == "active"]
         names = {crawl.name for crawl in active}
@@ -199,7 +203,9 @@ class CrawlWatch:
                 self._look_whether_it_stands_still(crawl, stats, self.stuck)
             if crawl.id in first:
                 self._hooks.setdefault(crawl.id, (0, 0))
-            self._look_at_its_hook(crawl, stats, self.failing)
+            self._look_at_its_hook(crawl, stats, failed if stats.hooks else _never, self.failing)
+            if crawl.name in unmended:
+                self.failing.setdefault(crawl.name, None)
 
     def _look_whether_it_stands_still(
         self, crawl: Crawl, stats: CrawlStats, stuck: dict[str, str | None]
@@ -217,26 +223,34 @@ class CrawlWatch:
             stuck[crawl.name] = f"The crawl {crawl.name} stands still: {what}."
 
     def _look_at_its_hook(
-        self, crawl: Crawl, stats: CrawlStats, failing: dict[str, str | None]
+        self, crawl: Crawl, stats: CrawlStats, failed: FailedSince, failing: dict[str, str | None]
     ) -> None:
-        now = sum(one.pages for one in stats.hooks), stats.stored
         known = self._hooks.get(crawl.id)
-        if known is None:
+        if known is None and not crawl.ended:
             failing[crawl.name] = None
-        failed, pages = (a - b for a, b in zip(now, known or now, strict=True))
-        run = crawl.ended and pages > 0 and known == self._ends.get(crawl.id, (0, 0))
-        too_few = 0 <= pages < HOOK_PAGES and not run
-        if crawl.ended:
-            self._ends[crawl.id] = now
-        if known is None or crawl.ended or not too_few:
-            self._hooks[crawl.id] = now
-        if known is None or too_few:
+            self._hooks[crawl.id] = stats.stored, failed(crawl.id, 0)[1]
             return
+        before, after_ms = known or (0, 0)
+        pages = stats.stored - before
+        run = crawl.ended and pages > 0 and known == self._ends.get(crawl.id, (0, 0))
+        if 0 <= pages < HOOK_PAGES and not run:
+            if not crawl.ended:
+                return  # too few to judge by
+            pages, after_ms = stats.stored, 0  # the last ones of a run: all are judged
+        bad, latest_ms = failed(crawl.id, after_ms)
+        self._hooks[crawl.id] = stats.stored, max(latest_ms, after_ms)
+        if crawl.ended:
+            self._ends[crawl.id] = self._hooks[crawl.id]
         failing.pop(crawl.name, None)
-        if failed >= HOOK_SHARE * pages > 0:
+        if bad >= HOOK_SHARE * pages > 0:
             failing[crawl.name] = (
-                f"The hook of the crawl {crawl.name} failed on {failed:,} of {pages:,} pages."
+                f"The hook of the crawl {crawl.name} failed on {bad:,} of {pages:,} pages."
             )
+
+
+def _never(_crawl: int, after_ms: int) -> tuple[int, int]:
+    """Stand for a store in which a hook has not failed."""
+    return 0, after_ms
 
 
 def _moved(stats: CrawlStats) -> tuple[int, ...]:

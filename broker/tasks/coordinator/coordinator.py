@@ -286,7 +286,8 @@ class Coordinator:
         self._active = frozenset(crawl.id for crawl in crawls if crawl.state == "active")
         self._looked_ms, self._ends = now_ms, ended
         watched = [one for one in seen if one[0].state == "active" or one[0].ended]
-        self._watch.look(watched, every, first, self._unmended(store, every))
+        unmended = self._unmended(store, every)
+        self._watch.look(watched, every, store.hook_failed_since, first, unmended)
 
     def _unmended(self, store: Store, crawls: Sequence[Crawl]) -> set[str]:
         """Return crawls that have ended and are reported, and that still have pages on which their

@@ -163,7 +163,7 @@ class Teller:
             if delivered:
                 self._failures = 0
                 continue
-            gevent.sleep(min(FIRST_SECONDS * 2**self._failures, MOST_SECONDS))
+            self._due.wait(min(FIRST_SECONDS * 2**self._failures, MOST_SECONDS))
             self._failures = min(self._failures + 1, FAILURES)
             self._due.set()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,14 @@ from greencrawl.broker.tasks.coordinator.alerts import (
 )
 from greencrawl.broker.tasks.coordinator.coordinator import CHECK_SECONDS
 from greencrawl.broker.tasks.coordinator.outage import FAILING_SECONDS
-from greencrawl.broker.tasks.coordinator.webhook import LATE_MS, NotDelivered, Webhook, next_message
+from greencrawl.broker.tasks.coordinator.webhook import (
+    LATE_MS,
+    Message,
+    NotDelivered,
+    Teller,
+    Webhook,
+    next_message,
+)
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import DutyLost, Unavailable
 from greencrawl.schema.records import (
@@ -156,95 +163,115 @@ def counted(**counts: Any) -> list[tuple[Crawl, CrawlStats]]:
 def test_a_crawl_stands_still_when_urls_wait_and_nothing_changes() -> None:
     watch = CrawlWatch()
     assert watch.stuck is None
-    watch.look(counted(waiting=3, finished=5), [CRAWL])
+
+    def see(seen: list[tuple[Crawl, CrawlStats]], crawls: list[Crawl]) -> None:
+        watch.look(seen, crawls, lambda _, after_ms: (0, after_ms))
+
+    see(counted(waiting=3, finished=5), [CRAWL])
     assert watch.stuck == {"news": None}, "there is nothing to compare yet"
-    watch.look(counted(waiting=2, finished=6), [CRAWL])
+    see(counted(waiting=2, finished=6), [CRAWL])
     assert watch.stuck == {}
-    watch.look(counted(waiting=2, finished=6, leased=1), [CRAWL])
+    see(counted(waiting=2, finished=6, leased=1), [CRAWL])
     assert watch.stuck == {}
-    watch.look(counted(waiting=2, finished=6), [CRAWL])
+    see(counted(waiting=2, finished=6), [CRAWL])
     assert watch.stuck == {"news": "The crawl news stands still: 2 URLs wait, nothing is fetched, "
                            "and nothing changes."}  # fmt: skip
-    watch.look(counted(finished=6), [CRAWL])
+    see(counted(finished=6), [CRAWL])
     assert watch.stuck == {}
-    watch.look(counted(stuck=True), [CRAWL])
+    see(counted(stuck=True), [CRAWL])
     assert set(watch.stuck) == {"news"}
-    watch.look([], [CRAWL])
+    see([], [CRAWL])
     assert set(watch.stuck) == {"news"}, "it was not counted"
-    watch.look([], [])
+    see([], [])
     assert watch.stuck == {}
 
 
 ENDED = replace(CRAWL, state="done", reason="finished")
 
 
-def failing(pages: int, failed: int, crawl: Crawl = CRAWL) -> list[tuple[Crawl, CrawlStats]]:
+def failing(pages: int, failed: int, crawl: Crawl = CRAWL) -> CrawlStats:
     hooks = (HookCount("on_page", "m", failed),) if failed else ()
-    return [(crawl, CrawlStats(crawl="news", state=crawl.state, stored=pages, hooks=hooks))]
+    return CrawlStats(crawl="news", state=crawl.state, stored=pages, hooks=hooks)
+
+
+def look(
+    watch: CrawlWatch,
+    pages: int,
+    failed: int,
+    crawl: Crawl = CRAWL,
+    *,
+    first: Collection[int] = (),
+    unmended: Collection[str] = (),
+) -> dict[str, str | None] | None:
+    """Let it see so many pages; the hook failed ``failed`` times, the nth time at n ms."""
+
+    def since(_crawl: int, after_ms: int) -> tuple[int, int]:
+        return failed - after_ms, failed
+
+    watch.look([(crawl, failing(pages, failed, crawl))], [crawl], since, first, unmended)
+    return watch.failing
 
 
 def test_a_hook_fails_when_it_did_on_half_of_the_pages_since_the_last_look() -> None:
     watch = CrawlWatch()
-    watch.look(failing(100, 50), [CRAWL])
-    assert watch.failing == {"news": None}, "that was before"
-    watch.look(failing(109, 59), [CRAWL])
-    assert watch.failing == {"news": None}, "too few pages"
-    watch.look(failing(110, 54), [CRAWL])
-    assert watch.failing == {}
-    watch.look(failing(120, 59), [CRAWL])
-    assert watch.failing == {"news": "The hook of the crawl news failed on 5 of 10 pages."}
-    watch.look(failing(121, 59), [CRAWL])
-    assert set(watch.failing) == {"news"}, "until there is something else to say"
-    watch.look(failing(140, 59), [CRAWL])
-    assert watch.failing == {}
+    assert look(watch, 100, 50) == {"news": None}, "that was before"
+    assert look(watch, 109, 59) == {"news": None}, "too few pages"
+    assert look(watch, 110, 54) == {}
+    assert look(watch, 120, 59) == {"news": "The hook of the crawl news failed on 5 of 10 pages."}
+    assert set(look(watch, 121, 59) or ()) == {"news"}, "until there is something else to say"
+    assert look(watch, 140, 59) == {}
 
 
 def test_all_counts_of_a_crawl_that_nobody_has_seen_before() -> None:
     watch = CrawlWatch()
-    watch.look(failing(30, 15), [CRAWL], {1})
-    assert watch.failing == {"news": "The hook of the crawl news failed on 15 of 30 pages."}
-    watch.look(failing(60, 15), [CRAWL], {1})
-    assert watch.failing == {}, "only once"
+    assert look(watch, 30, 15, first={1}) == {
+        "news": "The hook of the crawl news failed on 15 of 30 pages."
+    }
+    assert look(watch, 60, 15, first={1}) == {}, "only once"
 
 
 def test_a_hook_is_judged_once_more_when_its_crawl_has_ended_and_from_there_the_next_time() -> None:
     watch = CrawlWatch()
-    watch.look(failing(20, 0), [CRAWL], {1})
-    watch.look(failing(30, 10, ENDED), [ENDED])
-    assert watch.failing == {"news": "The hook of the crawl news failed on 10 of 10 pages."}
-    watch.look([], [ENDED], (), {"news"})
+    look(watch, 20, 0, first={1})
+    assert look(watch, 30, 10, ENDED) == {
+        "news": "The hook of the crawl news failed on 10 of 10 pages."
+    }
+    watch.look([], [ENDED], lambda _, after_ms: (0, after_ms), (), {"news"})
     assert watch.failing == {"news": None}, "nobody has mended it"
-    watch.look([], [ENDED])
+    watch.look([], [ENDED], lambda _, after_ms: (0, after_ms))
     assert watch.failing == {}, "somebody has"
-    watch.look(failing(33, 13), [CRAWL])
-    assert watch.failing == {}, "too few pages"
-    watch.look(failing(40, 18), [CRAWL])
-    assert watch.failing == {"news": "The hook of the crawl news failed on 8 of 10 pages."}
+    assert look(watch, 33, 13) == {}, "too few pages"
+    assert look(watch, 40, 18) == {"news": "The hook of the crawl news failed on 8 of 10 pages."}
 
 
 def test_each_run_that_ended_with_few_pages_is_judged_by_all_of_them() -> None:
     watch = CrawlWatch()
-    watch.look(failing(20, 0), [CRAWL], {1})
-    watch.look(failing(23, 3, ENDED), [ENDED])
-    assert watch.failing == {}, "these are the last pages of a long run"
-    watch.look(failing(26, 5, ENDED), [ENDED])
-    assert watch.failing == {"news": "The hook of the crawl news failed on 2 of 3 pages."}
-    watch.look(failing(26, 5, ENDED), [ENDED], (), {"news"})
-    assert watch.failing == {"news": None}, "no page came"
-    watch.look(failing(29, 6, ENDED), [ENDED], (), {"news"})
-    assert watch.failing == {}, "it works again"
+    look(watch, 20, 0, first={1})
+    assert look(watch, 23, 3, ENDED) == {}, "these are the last pages of a long run"
+    assert look(watch, 26, 5, ENDED) == {
+        "news": "The hook of the crawl news failed on 2 of 3 pages."
+    }
+    assert look(watch, 26, 5, ENDED, unmended={"news"}) == {"news": None}, "no page came"
+    assert look(watch, 27, 5, ENDED, unmended={"news"}) == {"news": None}, "others are not mended"
+    assert look(watch, 28, 5, ENDED) == {}
 
 
 def test_of_a_crawl_that_ended_with_few_pages_all_are_judged() -> None:
     watch = CrawlWatch()
-    watch.look(failing(3, 2), [CRAWL], {1})
-    assert watch.failing == {}, "it goes on"
-    watch.look(failing(4, 3, ENDED), [ENDED])
-    assert watch.failing == {"news": "The hook of the crawl news failed on 3 of 4 pages."}
+    assert look(watch, 3, 2, first={1}) == {}, "it goes on"
+    assert look(watch, 4, 3, ENDED) == {
+        "news": "The hook of the crawl news failed on 3 of 4 pages."
+    }
+
+
+@pytest.mark.parametrize("seen", [(), (4,)], ids=["it ended between", "it goes on"])
+def test_the_next_coordinator_judges_all_of_a_short_crawl_that_ends(seen: tuple[int, ...]) -> None:
     watch = CrawlWatch()
-    watch.look(failing(40, 40, ENDED), [ENDED])
-    watch.look(failing(40, 40, ENDED), [ENDED])
-    assert not any((watch.failing or {}).values()), "somebody else has seen it"
+    for pages in seen:
+        assert look(watch, pages, pages) == {"news": None}
+    assert look(watch, 7, 7, ENDED) == {
+        "news": "The hook of the crawl news failed on 7 of 7 pages."
+    }
 
 
 class Crawling:
@@ -259,14 +286,27 @@ class Crawling:
 
     def _stats(self, crawl: Crawl, _: object = None) -> CrawlStats:
         pages, failed = self.stats.get(crawl.name, (0, 0))
-        return failing(pages, failed, crawl)[0][1]
+        return replace(failing(pages, failed, crawl), crawl=crawl.name)
+
+    def count(self, name: str, pages: int, failed: int) -> None:
+        """Count ``pages`` in all; the hook has failed on ``failed`` of them, one after another."""
+        id_ = self.rig.store.crawl(name).id
+        for number in range(self.stats.get(name, (0, 0))[1], failed):
+            self.rig.store.commit(stored(id_, number, self.rig.now_ms, on_page=BROKEN))
+        self.stats[name] = pages, failed
+
+    def mend(self, name: str) -> None:
+        """Run the hook again on all pages where it failed."""
+        id_ = self.rig.store.crawl(name).id
+        for number in range(self.stats[name][1]):
+            self.rig.store.commit(stored(id_, number, self.rig.now_ms))
 
     def run(self, name: str, pages: int, failed: int) -> None:
         """Make the crawl, if it is new, and end it with ``pages`` in all."""
         options = CrawlOptions(hook="hooks.mine")
         id_ = self.rig.store.put_crawl(name, options, ["a.example"]).id
         self.rig.store.set_state(id_, "active")
-        self.stats[name] = pages, failed
+        self.count(name, pages, failed)
         self.rig.now += 5
         self.rig.store.set_state(id_, "done", "finished")
 
@@ -296,12 +336,16 @@ def test_a_hook_that_fails_in_a_crawl_of_seconds_is_told_once_and_once_when_it_i
         assert other.holds
         rig.passed(300, other)
         assert other.tell()
-        assert heard() == [began, over], "the next one has nothing to add"
+        assert heard() == [began], "the next one has nothing to add"
+        crawling.mend("brief")
+        rig.passed(180, other)
+        assert other.tell()
+        assert heard() == [began, over]
         crawling.run("brief", 40, 21)
         crawling.run("brief", 60, 41)
-        rig.passed(300, other)
+        rig.passed(180, other)
         assert other.tell()
-        assert heard()[2:] == [began, over], "it failed again"
+        assert heard()[2:] == [began], "it failed again"
 
 
 @pytest.mark.parametrize("mended", ["run again", "deleted"])
@@ -313,7 +357,6 @@ def test_the_hook_of_a_crawl_that_ended_is_reported_until_it_is_mended(
     one.look()
     crawling.run("brief", 2, 1)
     crawl = rig.store.crawl("brief").id
-    rig.store.commit(stored(crawl, 1, on_page=BROKEN))
     rig.passed(300, one)
     assert [one.subject for one in rig.alerts] == ["brief"]
     rig.vacate(one)
@@ -325,7 +368,7 @@ def test_the_hook_of_a_crawl_that_ended_is_reported_until_it_is_mended(
     if mended == "deleted":
         rig.store.delete_crawl(crawl)
     else:
-        rig.store.commit(stored(crawl, 1, 2000))
+        crawling.mend("brief")
     rig.passed(180, other)
     assert [one.subject for one in rig.alerts if one.kind == "hook_failing"] == []
 
@@ -338,10 +381,10 @@ def test_the_next_coordinator_does_not_judge_anew_what_the_one_before_has_judged
     one.look()
     id_ = rig.store.put_crawl("long", CrawlOptions(), ["a.example"]).id
     rig.store.set_state(id_, "active")
-    crawling.stats["long"] = 100, 100
+    crawling.count("long", 100, 100)
     rig.passed(75, one)
     assert [one.subject for one in rig.alerts] == ["long"]
-    crawling.stats["long"] = 120, 100
+    crawling.count("long", 120, 100)
     rig.passed(180, one)
     assert rig.alerts == []
     rig.vacate(one)
@@ -442,6 +485,39 @@ def alert(subject: str, **more: Any) -> Alert:
     )
 
 
+class Picky(Webhook):
+    """Refuses messages about ``bad``, and tells when one about ``good`` came."""
+
+    def __init__(self) -> None:
+        super().__init__("http://127.0.0.1:9/")
+        self.refused, self.came = Event(), Event()
+
+    def post(self, message: Message) -> None:
+        if message.subject == "bad":
+            self.refused.set()
+            raise NotDelivered("it answered 400", refused=True)
+        self.came.set()
+
+
+def test_the_next_alert_does_not_wait_until_one_that_was_refused_is_sent_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("greencrawl.broker.tasks.coordinator.webhook.FIRST_SECONDS", 60.0)
+    webhook = Picky()
+    teller = Teller(webhook, lambda: rig.store)
+    teller.start()
+    try:
+        for subject, happens in (("bad", webhook.refused), ("good", webhook.came)):
+            rig.store.put_alerts(
+                [Alert(kind="node_lost", subject=subject, text="x", since_ms=1, began_ms=1)]
+            )
+            teller.wake()
+            assert happens.wait(10), subject
+            gevent.sleep(0)
+    finally:
+        teller.stop()
+
+
 def test_a_message_that_is_refused_holds_up_no_other_and_is_dropped_at_last(rig: Rig) -> None:
     def reply(sock: Any) -> object:
         bad = json.loads(server.bodies[-1])["subject"] == "bad"
@@ -521,16 +597,17 @@ def test_a_webhook_of_nobody_and_one_with_an_unknown_certificate(tmp_path: Path)
 
 
 def test_its_greenlet_tries_again_with_growing_pauses_and_the_log_has_no_secret(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pauses: list[float] = []
-    real = gevent.sleep
 
-    def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-        real(0)
+    class Hasty(Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if timeout is None:
+                return super().wait()
+            pauses.append(timeout)
+            return False
 
-    monkeypatch.setattr(webhook_module.gevent, "sleep", sleep)
     replies = [answer(status="500 Oops")] * 4 + [answer()]
     with RawServer(lambda sock: replies.pop(0)(sock)) as server:
         broker = rig.broker("b", Webhook(server.url("/secret?token=secret")))
@@ -538,14 +615,14 @@ def test_its_greenlet_tries_again_with_growing_pauses_and_the_log_has_no_secret(
         put(rig, alert("w"))
         teller = broker.coordinator._teller
         assert teller is not None
+        teller._due = Hasty()
         teller.start()
         teller.wake()
         with gevent.Timeout(5):
             while rig.store.untold_alerts():
-                real(0.001)
+                gevent.sleep(0.001)
         teller.stop()
-    waits = [pause for pause in pauses if pause >= 1]  # other greenlets sleep less
-    assert waits[:4] == [1.0, 2.0, 4.0, 8.0]
+    assert pauses == [1.0, 2.0, 4.0, 8.0]
     said = capsys.readouterr().err
     assert said.count("alert_not_delivered") == 4
     assert "secret" not in said

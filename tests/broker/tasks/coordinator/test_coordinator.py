@@ -201,7 +201,7 @@ def test_one_of_before_writes_nothing_between_whichever_calls_it_stood_still(rig
         frozen.look()
         duty = frozen.service.duties.get(COORDINATOR)
         assert duty is not None
-        frozen.coordinator._watch.look([], [])
+        frozen.coordinator._watch.look([], [], lambda _, after_ms: (0, after_ms))
         all_due(rig, frozen, calls)
         step = pace.begin("coordinator", partial(frozen.coordinator.step, duty, rig.now_ms))
         if step.step(calls):
