@@ -40,7 +40,9 @@ MOST_FORM_BYTES = 4 * 1024 * 1024
 FORM_SECONDS = 30.0
 FORM_FIELDS = 500
 LOADED_SECONDS = 5.0
-"""How old a part may be with which a page is loaded: its script soon asks for a new one."""
+"""How old a part may be with which a page is loaded: it is shown at once, and its script asks for a
+new one. After a form, and if a person loads it again, it is a second as for scripts.
+"""
 REFUSED_SECONDS = 0.5
 """How long the answer to a log-in with a wrong token is delayed."""
 HEADERS = {
@@ -119,7 +121,10 @@ class App:
             if view.admin and not look.session.may_change:
                 raise NotAllowed("refused.view")
             alone = look.query.get("part") == "1" and view.part is not None
-            drawn = self._part(view, look, alone=alone) if view.part is not None else Drawn("")
+            drawn = Drawn("")
+            if view.part is not None:
+                fresh = alone or "said" in look.query or _reloads(request)
+                drawn = self._part(view, look, SECONDS if fresh else LOADED_SECONDS)
             if alone:
                 self._send(request, response, drawn.html, drawn.status, look.session)
                 return
@@ -130,17 +135,16 @@ class App:
 
         return on_get
 
-    def _part(self, view: View, look: Look, *, alone: bool) -> Drawn:
-        """Return a part of a page, drawn once a second for all readers with the same rights.
+    def _part(self, view: View, look: Look, seconds: float) -> Drawn:
+        """Return a part of a page, at most ``seconds`` old, for all readers with the same rights.
 
-        ``alone``: a script asks for what is new. A page is loaded with the latest part, so that it
-        is shown at once.
+        A part that failed is at most a second old.
         """
         query = tuple(sorted((k, v) for k, v in look.query.items() if k not in _APART))
         path = tuple(sorted(look.path.items()))
         key = ("part", view.name, path, query, look.words.language, look.session.role)
         draw = partial(self._draw, view, look)
-        drawn = self._shared.get(key, draw, SECONDS if alone else LOADED_SECONDS)
+        drawn = self._shared.get(key, draw, seconds)
         return drawn if drawn.status == 200 else self._shared.get(key, draw)
 
     def _draw(self, view: View, look: Look) -> Drawn:
@@ -342,6 +346,12 @@ class _Headers:
         for name, value in HEADERS.items():
             if response.get_header(name) is None:
                 response.set_header(name, value)
+
+
+def _reloads(request: falcon.Request) -> bool:
+    """Return whether a person has loaded the page again, as browsers tell."""
+    told = request.get_header("Cache-Control") or ""
+    return "no-cache" in told or "max-age=0" in told
 
 
 def _to_home(request: falcon.Request, response: falcon.Response) -> None:

@@ -2,6 +2,7 @@
 // Without it all pages work, and show what is new when they are loaded again.
 "use strict";
 
+const FIRST_MS = 300;
 const EVERY_MS = 2000;
 const CALM_MS = 4000; // after an answer in which nothing was new
 const LATE_MS = 10000;
@@ -58,8 +59,8 @@ function morphElement(old, fresh) {
   for (const { name } of [...old.attributes]) {
     if (!THEIRS.has(name) && !fresh.hasAttribute(name)) old.removeAttribute(name);
   }
-  if (old.dataset.plot !== undefined) draw(old);
-  else if (!["INPUT", "TEXTAREA", "SELECT"].includes(old.nodeName)) morph(old, fresh);
+  if (old.dataset.plot !== undefined) return; // drawPlots has it
+  if (!["INPUT", "TEXTAREA", "SELECT"].includes(old.nodeName)) morph(old, fresh);
 }
 
 /** Keep a region as the broker has it now, while the page is seen. */
@@ -85,6 +86,7 @@ function follow(region) {
       } else {
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         morph(region, page.body);
+        drawPlots();
         tag = answer.headers.get("ETag") ?? "";
       }
       lost.hidden = true;
@@ -98,7 +100,7 @@ function follow(region) {
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden && !timer && !asking) once(); // one that is under way goes on by itself
   });
-  timer = setTimeout(once, EVERY_MS);
+  timer = setTimeout(once, FIRST_MS); // the page may have come with a part of some seconds ago
 }
 
 // -- plots
@@ -147,7 +149,17 @@ function load() {
   ];
   const loaded = parts.map((part) => new Promise((done) => part.addEventListener("load", done)));
   document.head.append(...parts);
-  Promise.all(loaded).then(() => document.querySelectorAll("[data-plot]").forEach(draw));
+  Promise.all(loaded).then(drawPlots);
+}
+
+/** Draw all plots of the page, and forget those that are gone. */
+function drawPlots() {
+  for (const [place, plot] of [...plots]) {
+    if (place.isConnected) continue;
+    plot.destroy();
+    plots.delete(place);
+  }
+  document.querySelectorAll("[data-plot]").forEach(draw);
 }
 
 function drawAnew() {

@@ -80,7 +80,7 @@ def test_a_node_is_drained_and_goes_on(world: World) -> None:
         assert "draining" in page.text("#nodes")
         (ordered,) = world.system.call("GET", "/v1/orders")["nodes"]
         assert ordered["options"] == {"drain": True}
-        page.click("#nodes button[aria-label^='Go on']", goes=True)
+        page.click("#nodes button[aria-label^='Continue']", goes=True)
         assert "draining" not in page.text("#nodes")
         page.goto(f"{world.home}orders")
         assert "taken back" in page.text("#orders")
@@ -215,7 +215,7 @@ def test_another_site_can_neither_read_nor_change(world: World) -> None:
         page.fill("#token", "the-admins-token")
         page.click("form.login button", goes=True)
         page.going(lambda: page.goto(f"http://127.0.0.1:{other.port}/"))
-        page.until("document.body.innerText.includes('another web page')")
+        page.until("document.body.innerText.includes('another website')")
         framed = f"<iframe src='{world.home}'></iframe>"
         page.run(f"document.body.innerHTML = {json.dumps(framed)}")
     assert world.system.call("GET", "/v1/crawls/kept")["state"] == "active"
@@ -236,6 +236,17 @@ def test_what_is_typed_and_open_stays_while_the_page_follows(world: World) -> No
         assert not page.run("document.querySelector('details.sure').open")
         assert page.run("document.activeElement.tagName") == "SUMMARY"
     world.system.call("POST", "/v1/crawls/typed/stop", {"now": True})
+
+
+def test_plots_are_drawn_also_when_they_are_replaced(world: World) -> None:
+    world.crawl("plotted", "slow/0")
+    with world.page() as page:
+        drawn = "document.querySelector('[data-plot] canvas') !== null"
+        page.until(drawn)
+        page.run("document.querySelector('[data-plot]').parentNode.remove()")
+        page.until(drawn)
+        assert page.run("[...plots.keys()].every((place) => place.isConnected)")
+    world.system.call("POST", "/v1/crawls/plotted/stop", {"now": True})
 
 
 def test_a_tab_that_nobody_sees_asks_for_nothing_and_a_lost_broker_is_told(world: World) -> None:

@@ -639,6 +639,23 @@ def test_a_page_is_loaded_with_the_latest_part_and_its_script_gets_a_new_one(adm
     assert "later" in admin.get("/monitor/").text
 
 
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [("/monitor/?said=paused", {}), ("/monitor/", {"Cache_Control": "max-age=0"})],
+    ids=["after a form at another broker", "loaded again"],
+)
+def test_a_page_is_drawn_anew_after_a_form_and_when_it_is_loaded_again(
+    admin: Desk, path: str, headers: dict[str, str]
+) -> None:
+    now = [100.0]
+    admin.monitor.app()._shared._clock = lambda: now[0]
+    admin.get("/monitor/")
+    admin.get(path)
+    admin.crawl("late")
+    now[0] += 1.5
+    assert "late" in admin.get(path, **headers).text
+
+
 def test_a_page_that_failed_is_drawn_again_when_it_is_loaded_again(
     admin: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
