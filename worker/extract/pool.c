@@ -1,17 +1,17 @@
-/* The memory of pages' trees: one after the other from chunks, each of which is as new again when
- * all that was taken of it is back.
+/* The memory for trees of pages. Pieces are taken from chunks, one after the other. A chunk is
+ * reused from its start when all of its pieces were freed.
  *
- * A tree is thousands of small pieces that are made in one go, walked and freed in one go. So they
- * lie side by side, in the order in which they are walked, and page after page in the same few
- * hundred KB, which stay in the processor's cache. The C library's heap hands out what others have
- * left, from all over: with it a page of documentation takes a tenth more CPU.
+ * A tree is thousands of small pieces. They are allocated in one go, walked and freed. In the pool
+ * they are side by side in the order of the walk. Page after page uses the same few hundred KB,
+ * which stay in the processor's cache. The C library's heap would scatter them over the gaps that
+ * others left: then a page of documentation takes a tenth more CPU.
  *
- * One thread takes from the pool, and only while it says so; any may free. Whatever was taken
- * elsewhere, before or meanwhile, is the C library's, and so is what is large.
+ * Only one thread allocates from the pool, and only while it asks for that; any thread may free.
+ * All other pieces come from the C library: large ones, and those allocated before or elsewhere.
  *
- * All that a parse does takes memory, so this is also where a parse is ended that takes too much
- * CPU, or a larger tree than the pool has room for where that is not allowed: it is refused a
- * piece. libxml2 then gives up, as it does where memory is short. */
+ * Everything that a parse does needs memory. So this is also the place to end a parse that takes
+ * too much CPU, or whose tree needs more than the pool has, if that is not allowed. Its next
+ * allocation fails, and libxml2 gives up as it does when memory is short. */
 
 #define _DEFAULT_SOURCE
 #include "pool.h"
@@ -25,32 +25,34 @@
 #define SMALL 256
 #define CHUNK ((size_t)256 * 1024)
 #define CHUNKS 96
-/* Beyond these an empty chunk's memory is given back: a huge page's. */
+/* Chunks from this number on return their memory to the system when they are empty. The others
+ * keep it; together they are as large as two huge pages. */
 #define KEPT 16
-/* Between two looks at the clock: so much of a chunk, or so many pieces of the C library's. Within
- * these a hostile page spends some 50 ms. A small piece that fits costs nothing more for it. */
+/* The clock is checked after this many bytes of a chunk, or this many pieces of the C library's.
+ * A hostile page spends some 50 ms between two checks. A small piece that fits costs nothing
+ * more. */
 #define STEP ((size_t)16 * 1024)
 #define LARGE 64
-/* Less wall-clock time than this is not worth asking for the CPU's, which is a system call. */
+/* The CPU clock needs a system call, so it is not asked before this much wall-clock time, in ns. */
 #define UNASKED 5000000
 
 static char *pool;
-static char *next, *end; /* what is left of the current chunk until the next look */
-static char *limit;      /* the chunk's end */
+static char *next, *end; /* what may be taken from the current chunk before the next check */
+static char *limit;      /* the end of the chunk */
 static unsigned current;
 static struct {
-    uint32_t held;   /* taken by the thread that may, less what it freed */
-    uint32_t others; /* freed by other threads */
+    uint32_t held;   /* pieces taken by the thread that allocates, less those that it freed */
+    uint32_t others; /* pieces freed by other threads */
 } chunks[CHUNKS];
-#ifdef __GLIBC__ /* a look and not a call; musl would not load the module */
+#ifdef __GLIBC__ /* reading it needs no function call; musl could not load the module with it */
 __attribute__((tls_model("initial-exec")))
 #endif
 static __thread int owner, in_use;
-static unsigned large; /* pieces until the next look */
-static int64_t granted; /* of CPU, in ns; 0: without end */
-static int64_t began;   /* by the clock that is asked: 0 until it is */
+static unsigned large; /* pieces until the next check */
+static int64_t granted; /* CPU time in ns; 0: no limit */
+static int64_t began;   /* a time of the clock `asked`; 0 until the first check */
 static clockid_t asked;
-static int bounded; /* whether no more may be taken than the pool has room for */
+static int bounded; /* whether the parse may take no more than the pool has */
 static int refused;
 
 static int64_t nanoseconds(clockid_t clock) {
@@ -59,14 +61,14 @@ static int64_t nanoseconds(clockid_t clock) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* From now on every piece: the attributes of one tag go on one by one. */
+/* From now on check every piece: a tag's attributes are allocated one by one. */
 static void refuse(void) {
     refused = 1, large = 1;
     end = next;
 }
 
-/* Whether what takes from the pool has had its time. It is counted from the first look; first by
- * the cheap clock, and by the CPU's once that shows more than a usual page takes. */
+/* Return whether the parse has used up its time, which counts from the first check. It asks the
+ * cheap clock first, and the CPU clock after more time than a usual page takes. */
 static int overdue(void) {
     large = refused ? 1 : LARGE;
     if (granted == 0 || refused)
@@ -87,7 +89,7 @@ static int is_empty(unsigned chunk) {
     return chunks[chunk].held == __atomic_load_n(&chunks[chunk].others, __ATOMIC_ACQUIRE);
 }
 
-/* Have some more of the current chunk taken without a look. */
+/* Allow the next bytes of the current chunk before another check. */
 static void step(void) {
     size_t left = (size_t)(limit - next);
     end = next + (refused ? 0 : left < STEP ? left : STEP);
@@ -101,7 +103,7 @@ static void enter(unsigned chunk) {
     step();
 }
 
-/* Go on in another chunk, the first that is empty; false if none is. */
+/* Continue in the first other chunk that is empty; false if there is none. */
 static int go_on(void) {
     for (unsigned chunk = 0; chunk < CHUNKS; chunk++)
         if (chunk != current && is_empty(chunk)) {
@@ -118,7 +120,7 @@ static void *take_small(size_t size) {
     return taken;
 }
 
-/* A piece that is not small, or for which there is no room before the next look. */
+/* Allocate a piece that is not small, or that does not fit before the next check. */
 static void *take_otherwise(size_t size) {
     if (size > SMALL || size == 0)
         return --large == 0 && overdue() ? NULL : malloc(size);
@@ -143,7 +145,8 @@ static void *take(size_t size) {
     return take_small(size);
 }
 
-/* Where in the pool it is; at least the pool's size for what is the C library's. */
+/* Return the offset of a piece in the pool; a piece of the C library's has at least the pool's
+ * size. */
 static size_t place_of(const void *taken) {
     return (uintptr_t)taken - (uintptr_t)pool;
 }
@@ -164,7 +167,8 @@ static void give_back(void *taken) {
         return;
     if (chunk >= KEPT)
         madvise(pool + chunk * CHUNK, CHUNK, MADV_DONTNEED);
-    /* Back to a chunk that keeps its memory, or page after page would have to be given it anew. */
+    /* Use a chunk that keeps its memory again, or the system would have to supply it for each
+     * page. */
     if (chunk == current && (chunk < KEPT || !go_on()))
         enter(chunk);
 }
@@ -178,10 +182,10 @@ static void *resize(void *taken, size_t size) {
     void *other = take(size);
     if (other == NULL)
         return NULL;
-    size_t most = CHUNK - place % CHUNK; /* how large it was is not known, but that it ended here */
+    size_t most = CHUNK - place % CHUNK; /* its size is unknown, but it ended in this chunk */
     if (most > SMALL)
         most = SMALL;
-    memmove(other, taken, size < most ? size : most); /* beyond its end may be the other */
+    memmove(other, taken, size < most ? size : most); /* the new piece may follow it directly */
     give_back(taken);
     return other;
 }
@@ -205,7 +209,7 @@ int pool_begin(mem_get get, mem_setup setup) {
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (reserved == MAP_FAILED)
         return 0;
-    pool = reserved; /* before the first piece comes back */
+    pool = reserved; /* before the first piece is freed */
     enter(0);
     owner = setup(give_back, take, resize, duplicate) == 0;
     return owner;

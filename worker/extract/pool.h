@@ -9,21 +9,21 @@ typedef char *(*mem_strdup)(const char *);
 typedef int (*mem_get)(mem_free *, mem_malloc *, mem_realloc *, mem_strdup *);
 typedef int (*mem_setup)(mem_free, mem_malloc, mem_realloc, mem_strdup);
 
-/* Have libxml2, by its functions xmlMemGet and xmlMemSetup, take memory from here; the calling
- * thread is the one that may. False if another thread has it, or if libxml2's memory is somebody
- * else's already. */
+/* Make libxml2 allocate from the pool, through its functions xmlMemGet and xmlMemSetup. The
+ * calling thread becomes the one that may allocate. False if another thread is that already, or
+ * if libxml2 does not use the C library's functions. */
 int pool_begin(mem_get get, mem_setup setup);
 
-/* Whether this thread takes small pieces from the pool; returns what it did before. */
+/* Set whether this thread allocates small pieces from the pool; returns the old value. */
 int pool_use(int use);
 
-/* From now on what this thread does while it takes from the pool may use so much CPU, 0: any, and
- * where it is bounded no more small pieces than the pool has room for; afterwards it is refused
- * memory, until it gives up. */
+/* Limit what this thread allocates from the pool next: this much CPU time (0: no limit) and, if
+ * `bound`, no more small pieces than the pool has room for. Beyond a limit every allocation
+ * fails. */
 void pool_grant(double seconds, int bound);
 
-/* Whether it was, since then. */
+/* Return whether an allocation was refused since the last pool_grant. */
 int pool_refused(void);
 
-/* How many chunks hold something. */
+/* Return how many chunks are not empty. */
 unsigned pool_chunks(void);

@@ -1,32 +1,35 @@
-/* Hashes of pieces of a page's text, and the tables in which they are remembered; see
+/* Hashes of pieces of a page's text, and the tables that remember them; see
  * greencrawl/worker/traps/novelty.py.
  *
- * A piece is a window of 21 bytes within a block of the page, or a whole block that is shorter. Of
- * all windows those are taken whose hash is small, so that two pages that share a passage share its
- * samples, wherever it stands in them and in whatever script. Pieces end where blocks do: a list in
- * another order has the same pieces. Numbers are all one, as dates and counters are of no interest;
- * but for decimals, of which tables of measurements consist. The text of links is left out, since it
- * is said of other pages, and so are the path of the page's own URL and, of short pages, its words,
- * with what is cut off between them: pages that say what was not found would be new for ever.
+ * A piece is a window of 21 bytes within a block of the page, or a whole block that is shorter.
+ * Only windows with a small hash are taken. So two pages that share a passage share its samples, at
+ * any place and in any script. Pieces end where blocks end: a list in another order has the same
+ * pieces.
  *
- * The numbers of each block are its figures: by them pages of one text differ that are no copies. No
- * figures are the numbers of the page's URL, and one that is the last one's next, as in a calendar. */
+ * All whole numbers count as the same, because dates and counters say nothing new. Decimals differ,
+ * because tables of measurements consist of them. The text of links is left out, because it
+ * describes other pages. The path of the page's own URL is left out too, and on short pages the
+ * words of that URL; otherwise a page that says "X was not found" would be new for every X.
+ *
+ * The figures of a block are its numbers. They show that two pages with one text are no copies.
+ * The numbers of the page's URL are no figures, nor is a number that follows the one before by
+ * one, as in a calendar. */
 
 #include <string.h>
 
 #include "samples.h"
 
-#define WINDOW 21 /* 64 bits, shifted by three a byte */
+#define WINDOW 21 /* 64 bits, shifted by three for each byte */
 #define LEAST_ECHO 4
 #define LEAST_WORD 2
 #define MOST_WORDS 32
-#define GAP '\0'    /* stands for what was taken out: no piece crosses it */
+#define GAP '\0'    /* replaces text that was taken out; no piece crosses it */
 #define ALWAYS 7
-#define THIN 1024 /* bytes of a page, at most, of which each short block is kept: a name, a cell */
-#define SHORT SAMPLED /* bytes of a page, fewer, whose words are compared with those of its URL */
+#define THIN 1024 /* a page with at most this many bytes keeps each short block, such as a name or a cell */
+#define SHORT SAMPLED /* on a page with fewer bytes than this, words of its URL are left out */
 
-static uint64_t gear[256]; /* 0: a digit, a gap, or the end of a block */
-static enum nature { OTHER, WORD, BOTH } natures[256]; /* of bytes: BOTH may begin punctuation */
+static uint64_t gear[256]; /* 0 for a digit, a gap and the end of a block */
+static enum nature { OTHER, WORD, BOTH } natures[256]; /* of bytes; BOTH may begin punctuation */
 
 static uint64_t mixed(uint64_t number) {
     number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9u;
@@ -46,7 +49,7 @@ void samples_begin(void) {
     natures[0xc2] = natures[0xe2] = natures[0xe3] = BOTH;
 }
 
-/* Whether a number has a fraction. */
+/* Return whether a number has a fraction. */
 static int is_decimal(const char *text, size_t length) {
     size_t at = 1;
     while (at < length && at < 12 && (unsigned char)(text[at] - '0') < 10)
@@ -55,8 +58,8 @@ static int is_decimal(const char *text, size_t length) {
            (unsigned char)(text[at + 1] - '0') < 10;
 }
 
-/* The last three bits of a tag are its level: of how many zeros its hash begins with; ALWAYS for a
- * short block that is kept beside the samples. */
+/* Keep a tag of a hash. The last three bits of the tag are its level: the number of zero bits
+ * that the hash begins with, or ALWAYS for a short block that is kept beside the samples. */
 static void keep_at(struct samples *samples, uint64_t hash, unsigned level) {
     uint32_t tag = (uint32_t)mixed(hash) << 3 | level;
     tag += 8 * !(tag >> 3);
@@ -75,7 +78,7 @@ static void keep(struct samples *samples, uint64_t hash) {
     keep_at(samples, hash, level < ALWAYS ? level : ALWAYS - 1);
 }
 
-/* Add a number to the figures of a block, in whatever order they stand. */
+/* Add a number to the figures of a block; their order does not matter. */
 static void count_figure(struct samples *samples, struct figures *block, uint64_t number) {
     uint64_t next = samples->last + 1;
     samples->last = number;
@@ -88,8 +91,8 @@ static void count_figure(struct samples *samples, struct figures *block, uint64_
     block->label += block->label < 15;
 }
 
-/* Keep the figures of a block, of whose rest `hash` is a hash; those of blocks that are equal but
- * for them, as rows of a table are, together. */
+/* Keep the figures of a block; `hash` is a hash of its other text. Blocks that differ only in
+ * their figures, such as the rows of a table, are kept together. */
 static void end_figures(struct samples *samples, struct figures *block, uint64_t hash) {
     uint32_t label = (uint32_t)mixed(hash + 1) & ~(uint32_t)15, count = block->label, at = 0;
     for (; at < samples->figures_count; at++)
@@ -129,7 +132,8 @@ static int in_word(unsigned char byte) {
            (unsigned char)(lower(byte) - 'a') < 26;
 }
 
-/* Bytes of a quotation mark, a dash or the like that is no ASCII; 0 if `text` begins with none. */
+/* Return the number of bytes of a quotation mark, a dash or the like beyond ASCII; 0 if `text`
+ * begins with none. */
 static size_t punctuation(const char *text, size_t left) {
     unsigned char first = (unsigned char)*text, next = left > 1 ? (unsigned char)text[1] : 0;
     if (first == 0xc2 && next >= 0x80)
@@ -148,7 +152,8 @@ static int hex(unsigned char byte) {
     return letter - 'a' < 6 ? (int)(letter - 'a') + 10 : -1;
 }
 
-/* Hashes of the words of a URL, and how long those are that begin with a letter, as bits. */
+/* Hashes of the words of a URL. For each first letter, `lengths` has the lengths of its words as
+ * bits. */
 struct words {
     uint32_t hashes[MOST_WORDS], lengths[32];
     unsigned count;
@@ -196,11 +201,11 @@ static int has(const struct words *words, const char *text, size_t length) {
     return 0;
 }
 
-/* Make a gap of every `what` in a text; its length then. */
+/* Replace every `what` in a text by a gap; return the new length. */
 static size_t without(char *text, size_t length, const char *what, size_t size) {
     const char *from = text, *end = text + length, *found = text;
     char *to = text;
-    /* its first byte is a slash, of which a text has few */
+    /* `what` begins with a slash, which is rare in a text */
     while ((found = memchr(found, *what, (size_t)(end - found))) != NULL) {
         if ((size_t)(end - found) < size)
             break;
@@ -236,7 +241,7 @@ size_t without_echo(char *text, size_t length, const char *url) {
             memmove(text + kept, text + from, begin - from);
             kept += begin - from;
             if (i < length && strchr(" -_+./", text[i]) != NULL)
-                i++; /* several words of it are as one */
+                i++; /* words with one separator between them make one gap */
             if (kept == 0 || text[kept - 1] != GAP)
                 text[kept++] = GAP;
             from = i;
@@ -259,7 +264,7 @@ void samples_take(struct samples *samples, char *text, size_t length) {
     samples->last = UINT64_MAX - 1;
     size_t fed = 0;
     int fraction = 0, counted = 1; /* whether `number` was added to the figures of its block */
-    unsigned cut = 0; /* 1 behind a gap in a block: there the oldest bit is another byte's */
+    unsigned cut = 0; /* 1 after a gap in a block: the oldest bit of the hash still depends on a byte before the gap */
     char *end = text + length;
     *end = '\n';
     for (const char *at = text;; at++) {
@@ -323,7 +328,7 @@ void samples_image(struct samples *samples, const char *source) {
     samples->images[samples->image_count++] = tag + !tag;
 }
 
-/* The same in all processes, unlike Python's. */
+/* The same hash in all processes, unlike Python's. */
 uint64_t string_hash(const char *text, size_t length, uint64_t seed) {
     uint64_t hash = mixed(seed ^ length), eight;
     for (; length >= 8; text += 8, length -= 8) {
@@ -340,9 +345,9 @@ void tag_expected(uint64_t tag, const uint32_t *table, size_t slots) {
     __builtin_prefetch(table + (tag >> 32 & (slots / 4 - 1)) * 4, 1);
 }
 
-/* Processes share tables without a lock: of two that write in one place one may be forgotten.
+/* Processes share tables without a lock: if two write to one place, one tag may be lost.
  *
- * Four tags lie side by side, the one met last in front; a new one takes the place of the last. */
+ * Four tags are side by side, the most recent first. A new tag replaces the last one. */
 int tag_known(uint64_t tag, uint32_t *table, size_t slots, int keep) {
     uint32_t short_tag = (uint32_t)tag + !(uint32_t)tag;
     uint32_t *near = table + (tag >> 32 & (slots / 4 - 1)) * 4;

@@ -1,8 +1,8 @@
-/* What extraction reads of a parsed page, in one walk over libxml2's own nodes: its visible text,
- * and where its links lead; see text.py and links.py, whose results they equal, and compile.py.
+/* Read the visible text and the links of a parsed page in one walk over libxml2's own nodes. The
+ * results are the same as those of text.py and links.py. See also compile.py.
  *
- * Of libxml2, of which lxml carries its own copy, only struct layouts are used, and for pool.c two
- * functions. */
+ * lxml has its own copy of libxml2. This file uses only its struct layouts, and pool.c uses two
+ * of its functions. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -25,14 +25,14 @@
 enum kind { INLINE, BLOCK, HIDDEN, NOSCRIPT };
 enum role { UNREAD, ANCHOR, AREA, BASE, FRAME, IMAGE, LINK, META, TEMPLATE, TITLE };
 
-/* Names of elements to their kinds: open addressing, filled once. The lists come as macros. */
+/* The kinds of elements by name; open addressing, filled once. The lists of names are macros. */
 #define SLOTS 512
 static struct {
     const char *name;
     enum kind kind;
 } slots[SLOTS];
 
-/* In one tree equal names are one pointer, so that most need not be hashed again. */
+/* Equal names in one tree are one pointer, so most names are looked up only once. */
 #define NEAR 64
 struct near {
     const xmlChar *name;
@@ -43,21 +43,21 @@ struct near {
 struct text {
     char *data;
     size_t length, size;
-    int spaced; /* the last character is a space, or there is none yet */
-    struct samples *samples; /* where samples of it go; NULL: nowhere */
+    int spaced; /* whether the last character is a space, or there is none yet */
+    struct samples *samples; /* where to put samples of it; NULL: take none */
     struct label *labels;    /* texts of links, of which no samples are taken */
-    size_t label_count, label_size, labelled; /* so many bytes are in labels */
-    size_t marked;                            /* behind the last block whose end is told */
+    size_t label_count, label_size, labelled; /* bytes of the text that are in labels */
+    size_t marked;                            /* one past the last block whose end is marked */
 };
 
 struct label {
     size_t begin, end;
 };
 
-#define LONGEST_LABEL 160 /* what is longer says something by itself */
+#define LONGEST_LABEL 160 /* a longer one says something by itself */
 
-/* Whether samples may still be taken of what comes: not once there is twice as much as is looked at,
- * which an open link is no part of. */
+/* Return whether samples are still taken. They end after 2 * SAMPLED bytes, without the
+ * text of short links that were closed. */
 static int is_sampled(const struct text *text) {
     return text->samples != NULL && text->length - text->labelled < 2 * SAMPLED;
 }
@@ -99,7 +99,7 @@ static const struct near *nature(struct near *near, const xmlChar *name) {
     return found;
 }
 
-/* Note that what was appended from `begin` on is the text of a link; false if there is no memory. */
+/* Note that the text from `begin` on belongs to a link; false if there is no memory. */
 static int note_label(struct text *text, size_t begin) {
     if (text->length <= begin || text->length - begin > LONGEST_LABEL)
         return 1;
@@ -116,7 +116,8 @@ static int note_label(struct text *text, size_t begin) {
     return 1;
 }
 
-/* The end of a block: white space that is told from other until samples were taken. */
+/* End a block with a line feed while samples are taken, otherwise with a space. A later step
+ * makes the line feeds spaces. */
 static void space(struct text *text) {
     int marks = is_sampled(text);
     if (!text->spaced) {
@@ -146,7 +147,7 @@ static int reserve(struct text *text, size_t more) {
 #define HIGH EACH(0x80)
 #define LOW EACH(0x7f)
 
-/* Append UTF-8, each run of white space as one space. */
+/* Append UTF-8; each run of white space becomes one space. */
 static int append(struct text *text, const char *from) {
     size_t left = strlen(from);
     if (!reserve(text, left))
@@ -155,8 +156,9 @@ static int append(struct text *text, const char *from) {
     int spaced = text->spaced;
     while (left) {
         if (left >= 8 && !(spaced && *from == ' ')) {
-            /* Eight at a time where all white space is single blanks. In each byte of the masks
-             * the high bit tells: a blank; a control character, or what begins U+00A0. */
+            /* Eight bytes at a time if their only white space is single blanks. The high bit of
+             * each byte in `blank` marks a blank, and in `odd` a control character or the first
+             * byte of U+00A0. */
             uint64_t eight;
             memcpy(&eight, from, 8);
             uint64_t no_blank = eight ^ EACH(0x20), no_lead = eight ^ EACH(0xc2);
@@ -187,7 +189,7 @@ static int append(struct text *text, const char *from) {
     return 1;
 }
 
-/* Characters of references that the URL standard leaves as they stand; see schema/net/urls.py. */
+/* Characters that the URL standard does not change in references; see schema/net/urls.py. */
 enum { PATH = 1, QUERY = 2, LABEL = 4, FIRST = 8, LOWER = 16 };
 static unsigned char classes[256];
 
@@ -197,7 +199,7 @@ static const char *past(const char *at, int class) {
     return at;
 }
 
-/* What a plain reference is joined to: nothing, or the first so many bytes of the base. */
+/* What is put before a plain reference: nothing, or the first bytes of the base. */
 enum plain { ODD, ABSOLUTE, OF_ORIGIN, OF_FOLDER, OF_PATH };
 
 static enum plain plain(const char *reference, size_t *length) {
@@ -231,7 +233,7 @@ static enum plain plain(const char *reference, size_t *length) {
     return found;
 }
 
-/* Where in the text of a page the link stands that was met last and is still open. */
+/* The last link that is still open, and where its text begins in that of the page. */
 struct anchor {
     const xmlNode *node;
     const char *alt; /* of its first image that has one */
@@ -239,10 +241,10 @@ struct anchor {
     Py_ssize_t place;
 };
 
-/* The references of a page. `odd` are places in `urls` of what Python has to resolve: references as
- * they stand, and elements of which it says whether they are links. `others` it reads for more.
- * `kinds` says of the text of each link what it is, NULL if nobody wants to know; `words` are texts
- * by place. */
+/* The references of a page. Python resolves the `urls` at the places in `odd`; these are
+ * references as written, or elements that may be links. Python also reads the elements in
+ * `others`. `kinds` has the kind of each link's text; NULL if it is not needed. `words` has
+ * texts by place. */
 struct links {
     PyObject *urls, *rels, *odd, *others, *words;
     char *kinds;
@@ -251,12 +253,13 @@ struct links {
     size_t starts[OF_PATH + 1];
     Py_ssize_t most;
     struct LxmlDocument *document;
-    int given_up; /* it has a base, or too many links: not for here */
+    int given_up; /* the page has a base or too many links, so Python reads it */
 };
 
-/* Longer URLs are Python's. */
+/* Python resolves longer URLs. */
 #define LONGEST 2000
-/* Elements after which no further frame is handed on: of so many documents none is read. */
+/* A page with more elements than this in `others` keeps no more frames: Python reads only a few
+ * of these documents. */
 #define MOST_FRAMES 1000
 
 static xmlAttr *attribute_of(const xmlNode *node, const char *name) {
@@ -267,7 +270,8 @@ static xmlAttr *attribute_of(const xmlNode *node, const char *name) {
     return attribute;
 }
 
-/* An attribute's value where it is in one piece, as nearly always; "" without the attribute. */
+/* Return an attribute's value if it is in one piece, as it nearly always is; "" without the
+ * attribute; otherwise NULL. */
 static const char *content_of(const xmlAttr *attribute) {
     const xmlNode *text = attribute == NULL ? NULL : attribute->children;
     if (text == NULL)
@@ -275,8 +279,8 @@ static const char *content_of(const xmlAttr *attribute) {
     return text->next == NULL && text->type == XML_TEXT_NODE ? (const char *)text->content : NULL;
 }
 
-/* Whether a value contains an ASCII word in lower case, whatever its own; true if that is hard to
- * tell. */
+/* Return whether a value contains an ASCII word in any case; `word` is in lower case. True if
+ * that is hard to tell. */
 static int may_contain(const char *value, const char *word) {
     size_t length = strlen(word);
     if (value == NULL)
@@ -293,7 +297,7 @@ static int may_contain(const char *value, const char *word) {
     return 0;
 }
 
-/* Append to a list, and give away `item`; false with an exception set. */
+/* Append `item` to a list and release it; false with an exception set. */
 static int add(PyObject *list, PyObject *item) {
     int added = item != NULL && PyList_Append(list, item) == 0;
     Py_XDECREF(item);
@@ -305,7 +309,7 @@ static int add_odd(struct links *links, PyObject *item) {
            add(links->urls, item);
 }
 
-/* Append where an attribute leads, and the rel beside it; not if that is within the page. */
+/* Append the target of an attribute and the rel beside it, unless the target is within the page. */
 static int add_link(struct links *links, const xmlNode *node, const char *name) {
     xmlAttr *attribute = attribute_of(node, name);
     const xmlNode *text = attribute == NULL ? NULL : attribute->children;
@@ -339,16 +343,16 @@ static PyObject *element_of(const struct links *links, const xmlNode *node) {
     return (PyObject *)elementFactory(links->document, (xmlNode *)node);
 }
 
-/* As NONE, OTHER, WORD and MAX_TEXT in schema/net/action_texts.py. */
+/* The same as NONE, OTHER, WORD and MAX_TEXT in schema/net/action_texts.py. */
 enum { NO_TEXT, OTHER_TEXT, WORD_TEXT };
 #define LONGEST_TEXT 64
 
-/* Numbers of texts that are known, 0 for none: open addressing. */
+/* Hashes of known texts, 0 for an empty slot; open addressing. */
 #define KNOWN (1u << 15)
 static uint32_t known[KNOWN];
 static unsigned learnt;
 
-/* Bits of how those begin: four letters tell most other texts. */
+/* Bits for the first four letters of known texts: they exclude most other texts quickly. */
 #define BEGINNING 4
 #define BEGINNINGS (1u << 16)
 static unsigned char beginnings[BEGINNINGS / 8];
@@ -360,11 +364,12 @@ static unsigned known_at(uint32_t number) {
     return at;
 }
 
-/* What ASCII is worth in a text: a small letter or a digit, 0 for what only joins parts. */
+/* The letter for each ASCII character: a small letter or a digit; 0 for characters that only
+ * join parts. */
 static unsigned char worth[128];
 
-/* A number that texts share which differ in case and in what joins their parts alone; 0 for what
- * does not begin as a text that is known, unless it is `new`. */
+/* Return a hash of a text that ignores case and the characters between its parts. Return 0 if
+ * the text does not begin like a known text, unless `new`. */
 static uint32_t number_of(const char *text, size_t length, int new) {
     const unsigned char *at = (const unsigned char *)text, *end = at + length;
     uint32_t number = 2166136261u;
@@ -400,7 +405,7 @@ static uint32_t number_of(const char *text, size_t length, int new) {
     return number ? number : 1;
 }
 
-/* learn(text, ...): texts of links that are to be told from others. */
+/* learn(text, ...): add texts of links to the known ones. */
 static PyObject *learn(PyObject *self, PyObject *const *texts, Py_ssize_t count) {
     (void)self;
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -419,8 +424,8 @@ static PyObject *learn(PyObject *self, PyObject *const *texts, Py_ssize_t count)
     Py_RETURN_NONE;
 }
 
-/* How many bytes a character has that stands around texts without being of them, 0 if it does not;
- * the same as in schema/net/action_texts.py. */
+/* Return the number of bytes of a character that may surround a text without belonging to it,
+ * otherwise 0; the same as in schema/net/action_texts.py. */
 static size_t around(const unsigned char *at, size_t left) {
     if (*at < 0x80)
         return !(Py_ISALNUM(*at));
@@ -434,7 +439,7 @@ static size_t around(const unsigned char *at, size_t left) {
     return left >= 4 && *at == 0xf0 && at[1] == 0x9f ? 4 : 0;
 }
 
-/* Take away what stands around a text. */
+/* Remove the characters around a text. */
 static const char *trim(const char *text, size_t *length) {
     const unsigned char *from = (const unsigned char *)text, *end = from + *length;
     size_t more;
@@ -452,8 +457,7 @@ static const char *trim(const char *text, size_t *length) {
     return (const char *)from;
 }
 
-/* Note what somebody may read of the link that is open, if that may be a word that is known; false
- * with an exception set. */
+/* Note a text of the open link if it is, or may be, a known word; false with an exception set. */
 static int note_word(struct links *links, const char *said, size_t length) {
     char *kind = &links->kinds[links->anchor.place];
     if (*kind == WORD_TEXT)
@@ -479,14 +483,14 @@ static int note_word(struct links *links, const char *said, size_t length) {
     return kept;
 }
 
-/* The link that is open is closed: note its text, and what else says what it does. */
+/* Close the open link: note its text, and other texts that say what it does. */
 static int close_anchor(struct links *links, const struct text *text) {
     const struct anchor *open = &links->anchor;
     const xmlAttr *at = open->node->properties;
     if (text->length > open->begin) {
         size_t length = text->length - open->begin;
         const char *said = text->data + open->begin;
-        char line[LONGEST_TEXT + 3]; /* ends of blocks are white space to whoever reads it */
+        char line[LONGEST_TEXT + 3]; /* for readers, the end of a block is white space */
         if (length < sizeof line) {
             for (size_t i = 0; i < length; i++)
                 line[i] = said[i] == '\n' ? ' ' : said[i];
@@ -507,7 +511,7 @@ static int close_anchor(struct links *links, const struct text *text) {
     return 1;
 }
 
-/* Take over an element that is read, or that may have to be; false with an exception set. */
+/* Read an element that has links, or that Python may have to read; false with an exception set. */
 static int take(struct links *links, const xmlNode *node, enum role role) {
     const char *rel, *name, *pragma;
     switch (role) {
@@ -551,16 +555,18 @@ static int take(struct links *links, const xmlNode *node, enum role role) {
     return 1;
 }
 
-/* Whether an element's content is of no document: what scripts copy; see links.py. */
+/* Return whether an element's content belongs to no document because scripts copy it; see
+ * links.py. */
 static int is_inert(const xmlNode *node, enum role role) {
     return role == TEMPLATE && attribute_of(node, "shadowrootmode") == NULL;
 }
 
-/* Append what is visible under `root`, and its links unless `links` is NULL; false if there is no
- * memory, or with an exception set. Bounded in stack: trees of hostile pages are deep. */
+/* Append what is visible under `root`, and its links unless `links` is NULL; false if there is
+ * no memory, or with an exception set. It does not recurse, because trees of hostile pages are
+ * deep. */
 static int walk(struct text *text, struct links *links, const xmlNode *root, int noscript) {
     struct near near[NEAR] = {{NULL, INLINE, UNREAD}};
-    const xmlNode *node = root, *hidden = NULL; /* nothing under this one is visible */
+    const xmlNode *node = root, *hidden = NULL; /* nothing under this element is visible */
     const xmlNode *open = NULL;                 /* the link whose text is being read */
     const xmlNode *label = NULL;                /* the same for samples */
     size_t labelled = 0;                        /* where its text begins */
@@ -576,7 +582,7 @@ static int walk(struct text *text, struct links *links, const xmlNode *root, int
                 (found->role != IMAGE || open != NULL)) {
                 int opens = links->kinds != NULL && found->role == ANCHOR;
                 if (opens && open != NULL && !close_anchor(links, text))
-                    return 0; /* links that nobody closed lie in each other */
+                    return 0; /* unclosed links are inside each other */
                 Py_ssize_t place = PyList_GET_SIZE(links->urls);
                 if (!take(links, node, found->role))
                     return 0;
@@ -638,8 +644,8 @@ static int walk(struct text *text, struct links *links, const xmlNode *root, int
     }
 }
 
-/* :func:`walk` from the root of a tree or from an element in it. What follows </html> is under
- * further roots, beside the first: text alone. */
+/* Walk from the root of a tree, or from an element in it. What follows </html> is under more
+ * roots beside the first, and only its text is read. */
 static int walk_all(struct text *text, struct links *links, const xmlNode *root, int noscript) {
     int well = walk(text, links, root, noscript);
     if (root->parent != NULL && root->parent->type != XML_ELEMENT_NODE)
@@ -665,13 +671,14 @@ static void blank_line_feeds(char *text, size_t length) {
             text[at] = ' ';
 }
 
-/* Three numbers – how many bytes a sample stands for, as a power of 2, how many images, and how many
- * blocks with figures – and tags of four bytes: of images, of the text, and two of each such block.
- * NULL with an exception set. */
+/* Return samples as bytes. They begin with three numbers: the bytes that one sample stands for,
+ * as a power of 2; the number of images; and the number of blocks with figures. The tags follow,
+ * four bytes each: of images, of the text, and two for each of these blocks. NULL with an
+ * exception set. */
 static PyObject *as_samples(const struct text *text, const char *url) {
     const char *path = url == NULL || strlen(url) < 8 ? NULL : strchr(url + 8, '/');
     struct samples *samples = text->samples;
-    char own[2 * SAMPLED + 1]; /* what is no text of a link */
+    char own[2 * SAMPLED + 1]; /* the text outside links */
     size_t length = 0, from = 0;
     for (size_t i = 0; i <= text->label_count && length < 2 * SAMPLED; i++) {
         size_t end = i < text->label_count ? text->labels[i].begin : text->length;
@@ -682,7 +689,7 @@ static PyObject *as_samples(const struct text *text, const char *url) {
         if (i < text->label_count)
             from = text->labels[i].end;
     }
-    if (length > SAMPLED) { /* its beginning, and its end: what is its own may come last */
+    if (length > SAMPLED) { /* its beginning and its end, since its own text may come last */
         memmove(own + SAMPLED - SAMPLED_END, own + length - SAMPLED_END, SAMPLED_END);
         own[SAMPLED - SAMPLED_END - 1] = '\n';
         length = SAMPLED;
@@ -739,7 +746,7 @@ static PyObject *visible(PyObject *self, PyObject *const *arguments, Py_ssize_t 
     return result;
 }
 
-/* sampled(element, noscript, url): what is visible, and samples of it. */
+/* sampled(element, noscript, url): return what is visible, and samples of it. */
 static PyObject *sampled(PyObject *self, PyObject *arguments) {
     (void)self;
     PyObject *given, *result = NULL;
@@ -766,14 +773,14 @@ static PyObject *sampled(PyObject *self, PyObject *arguments) {
     return result;
 }
 
-/* sample(text, url): samples of UTF-8 in which line feeds stand between blocks. */
+/* sample(text, url): return samples of UTF-8 in which line feeds separate blocks. */
 static PyObject *sample(PyObject *self, PyObject *arguments) {
     (void)self;
     const char *data, *url;
     Py_ssize_t length;
     if (!PyArg_ParseTuple(arguments, "y#s", &data, &length, &url))
         return NULL;
-    char *copy = PyMem_RawMalloc((size_t)length + 1); /* bytes of one would be everybody's */
+    char *copy = PyMem_RawMalloc((size_t)length + 1); /* the given bytes may be shared and must not change */
     if (copy == NULL)
         return PyErr_NoMemory();
     memcpy(copy, data, (size_t)length);
@@ -785,7 +792,8 @@ static PyObject *sample(PyObject *self, PyObject *arguments) {
     return result;
 }
 
-/* Slots of a table, a bytearray whose length is a power of 2; 0 with an exception set. */
+/* Return the number of slots of a table, which is a bytearray with a power of 2 as its length; 0
+ * with an exception set. */
 static size_t slots_of(const Py_buffer *table) {
     size_t slots = (size_t)table->len / sizeof(uint32_t);
     if (slots >= 4 && !(slots & (slots - 1)) && !table->readonly)
@@ -794,15 +802,15 @@ static size_t slots_of(const Py_buffer *table) {
     return 0;
 }
 
-/* Images that are new, and bytes of text that are, of how many that were looked at. */
+/* How many images and bytes of text are new, and how many bytes were looked at. */
 struct found {
     unsigned images, blocks; /* blocks: short ones, kept beside the samples */
     size_t fresh, text;
 };
 
-#define ENOUGH 6 /* pieces of text that tell how much of it is new */
+#define ENOUGH 6 /* this many pieces of text show how much of it is new */
 
-/* What `novel` returns of samples that lie at `data`; false with an exception set. */
+/* Fill in what `novel` returns for the samples at `data`; false with an exception set. */
 static int find(const char *data, Py_ssize_t length, uint64_t seed, const Py_buffer *table,
                 unsigned shift, struct found *found) {
     size_t slots = slots_of(table), count = 0, figures = 0;
@@ -836,9 +844,9 @@ static int find(const char *data, Py_ssize_t length, uint64_t seed, const Py_buf
     return 1;
 }
 
-/* novel(samples, seed, table, shift): how many bytes of text it has not got yet, of how many that
- * were looked at, and how many images. Of a page with more samples those are looked at that a page
- * of this `shift` would have, too, while there are some. */
+/* novel(samples, seed, table, shift): return how many bytes of text are not in the table yet,
+ * how many were looked at, how many images are new, and how many short blocks. A page with more
+ * samples is looked at as if it had this `shift`, if enough samples are left then. */
 static PyObject *novel(PyObject *self, PyObject *arguments) {
     (void)self;
     const char *data;
@@ -856,8 +864,9 @@ static PyObject *novel(PyObject *self, PyObject *arguments) {
     return result;
 }
 
-/* Places of those of `count` strings that the table has not got under `seed`, in a list; it has them
- * afterwards if they are to be kept. `string` gives a new reference. NULL with an exception set. */
+/* Return the places of those of `count` strings that are not in the table under `seed`, as a
+ * list; with `keep` they are added. `string` returns a new reference. NULL with an exception
+ * set. */
 static PyObject *unmet_places(PyObject *(*string)(PyObject *, Py_ssize_t), PyObject *strings,
                               Py_ssize_t count, uint64_t seed, const Py_buffer *table,
                               size_t slots, int keep) {
@@ -889,10 +898,10 @@ static PyObject *item_of(PyObject *list, Py_ssize_t place) {
     return Py_NewRef(PyList_GET_ITEM(list, place));
 }
 
-/* The `url` of an item. Where it lies in one of that type is asked once. */
+/* Return the `url` of an item. The offset of the field in its type is looked up once. */
 static PyObject *url_of(PyObject *list, Py_ssize_t place) {
     static PyObject *name;
-    static PyTypeObject *type; /* kept, so that no other takes its address */
+    static PyTypeObject *type; /* a reference is kept, so no other type gets its address */
     static Py_ssize_t offset;
     PyObject *item = PyList_GET_ITEM(list, place);
     if (Py_TYPE(item) == type) {
@@ -913,8 +922,8 @@ static PyObject *url_of(PyObject *list, Py_ssize_t place) {
     return PyObject_GetAttr(item, name);
 }
 
-/* unmet(strings, seed, table, keep): places of those strings that it has not got; it has them
- * afterwards if they are to be kept. */
+/* unmet(strings, seed, table, keep): return the places of the strings that are not in the table;
+ * with `keep` they are added. */
 static PyObject *unmet(PyObject *self, PyObject *arguments) {
     (void)self;
     PyObject *strings, *result = NULL;
@@ -930,7 +939,7 @@ static PyObject *unmet(PyObject *self, PyObject *arguments) {
     return result;
 }
 
-/* unmet_links(links, seed, table): the same for the `url` of each; they are kept. */
+/* unmet_links(links, seed, table): the same for the `url` of each link, always with `keep`. */
 static PyObject *unmet_links(PyObject *self, PyObject *arguments) {
     (void)self;
     PyObject *links, *result = NULL;
@@ -945,14 +954,15 @@ static PyObject *unmet_links(PyObject *self, PyObject *arguments) {
     return result;
 }
 
-/* Whether so much of a page is new that this alone tells; the same as in novelty.py. */
+/* Return whether the new part alone shows that a page is new; the same as in novelty.py. */
 static int is_much(const struct found *found) {
     size_t step = found->text >> 6 > 8 ? found->text >> 6 : 8;
     return found->images || (found->fresh >= 32 && 4 * found->fresh >= found->text) ||
            (found->fresh >= 120 && found->fresh >= 2 * step);
 }
 
-/* Whether none of the links has a query, at these places or at all; -1 with an exception set. */
+/* Return whether none of the links at these places, or of all links, has a query; -1 with an
+ * exception set. */
 static int none_asks(PyObject *links, PyObject *places) {
     int none = 1;
     Py_ssize_t count = PyList_GET_SIZE(places != NULL ? places : links);
@@ -966,7 +976,8 @@ static int none_asks(PyObject *links, PyObject *places) {
     return none;
 }
 
-/* passed(url, links, seed, urls): None if `urls` has got `url`, else whether no link has a query. */
+/* passed(url, links, seed, urls): add `url` to `urls`. Return None if it was there already,
+ * otherwise whether no link has a query. */
 static PyObject *passed(PyObject *self, PyObject *arguments) {
     (void)self;
     const char *url;
@@ -987,10 +998,11 @@ static PyObject *passed(PyObject *self, PyObject *arguments) {
     return result;
 }
 
-/* glance(url, samples, links, seeds, pieces, urls, shift): at once what is asked of most pages. None
- * if `urls` has got `url` under the first of three seeds, and nothing else is looked at; True if
- * much of the text is new, and no link that was not met has a query; else what `novel` finds in
- * `pieces`, under the second seed, and the places that `unmet_links` gives, under the third. */
+/* glance(url, samples, links, seeds, pieces, urls, shift): answer in one call what is asked
+ * about most pages. Return None if `urls` already has `url` under the first of the three seeds;
+ * nothing else is looked at then. Return True if much of the text is new, and no new link has a
+ * query. Otherwise return what `novel` finds in `pieces` under the second seed, and the places
+ * that `unmet_links` returns under the third. */
 static PyObject *glance(PyObject *self, PyObject *arguments) {
     (void)self;
     const char *url, *samples;
@@ -1023,7 +1035,7 @@ static PyObject *glance(PyObject *self, PyObject *arguments) {
     return result;
 }
 
-/* How much of a canonical base a plain reference of each kind is joined to. */
+/* Set how much of a canonical base goes before each kind of plain reference. */
 static void cut(struct links *links, PyObject *base) {
     if (!PyUnicode_IS_COMPACT_ASCII(base) || PyUnicode_GET_LENGTH(base) < 8)
         return;
@@ -1100,7 +1112,8 @@ static PyObject *outline(PyObject *self, PyObject *arguments) {
     return result;
 }
 
-/* pool(path of lxml.etree): whether its copy of libxml2 takes memory from our pool from now on. */
+/* pool(path of lxml.etree): return whether its copy of libxml2 allocates from our pool from now
+ * on. */
 static PyObject *pool(PyObject *self, PyObject *path) {
     (void)self;
     const char *name = PyUnicode_AsUTF8(path);
@@ -1113,9 +1126,9 @@ static PyObject *pool(PyObject *self, PyObject *path) {
                            pool_begin((mem_get)(uintptr_t)get, (mem_setup)(uintptr_t)setup));
 }
 
-/* pooled(function, seconds, bounded, ...): call it, and take memory from the pool meanwhile. Raises
- * TimeoutError where that takes more CPU than `seconds`, 0: without end, or where it is `bounded`
- * and takes more memory than the pool has. */
+/* pooled(function, seconds, bounded, ...): call the function and allocate from the pool
+ * meanwhile. Raises TimeoutError if it takes more CPU than `seconds` (0: no limit), or if it is
+ * `bounded` and takes more memory than the pool has. */
 static PyObject *pooled(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     (void)self;
     if (count < 3) {

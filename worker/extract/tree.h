@@ -1,10 +1,11 @@
-/* What parts of the module in C have of each other. */
+/* Functions that the C files of this module share. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <libxml/tree.h>
 
-/* The node of an lxml element or tree, which the caller keeps alive; NULL with an exception set. */
+/* Return the node of an lxml element or tree, which the caller keeps alive; NULL with an
+ * exception set. */
 const xmlNode *root_of(PyObject *element);
 
 /* Add the functions of main/ to the module; -1 with an exception set. */

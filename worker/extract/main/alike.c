@@ -1,10 +1,10 @@
-/* Elements that are made alike, and what they hold together: the posts of a thread, the items of a
- * listing, and in all of them the lines that say who and when. */
+/* Find elements of one form and sum up what they hold together. Such elements are the posts of a thread or
+ * the items of a listing, and the lines in all of them that say who wrote and when. */
 
 #include "main.h"
 
 #define FEWEST_RECORDS 3
-#define FEWEST_BLOCKS 2 /* of a record, on average: paragraphs of a text are none */
+#define FEWEST_BLOCKS 2 /* of a record, on average; paragraphs of a text are no records */
 
 static uint32_t place_of(struct alike *alike, uint64_t key) {
     size_t slot = slot_for(key, alike->size);

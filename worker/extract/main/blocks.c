@@ -1,4 +1,4 @@
-/* From a tree to blocks of text, in one walk, and sums over the elements that they lie in. */
+/* Make blocks of text from a tree in one walk, then sum them up over the elements that they are in. */
 
 #include "main.h"
 
@@ -32,7 +32,7 @@ static const struct {
 };
 
 #define SLOTS 256
-static unsigned char slots[SLOTS]; /* places in `tags`, one more: open addressing */
+static unsigned char slots[SLOTS]; /* open addressing; a slot has the index in `tags` plus 1 */
 
 static unsigned slot_of(const char *name) {
     unsigned hash = 5381;
@@ -46,7 +46,7 @@ struct nature {
     uint8_t tag, display;
 };
 
-/* In one tree equal names are one pointer, so that most need not be hashed again. */
+/* Equal names in one tree are one pointer, so most names are hashed only once. */
 #define NEAR 64
 
 static const struct nature *nature(struct nature *near, const xmlChar *name) {
@@ -66,7 +66,7 @@ static const struct nature *nature(struct nature *near, const xmlChar *name) {
     return found;
 }
 
-/* What an ASCII sign is. */
+/* The classes of ASCII characters. */
 enum { WHITE, SMALL, CAPITAL, DIGIT, END, PAUSE, TWO_DOTS, CLOSING, ELSE };
 static unsigned char ascii[128];
 
@@ -89,7 +89,7 @@ void blocks_begin(void) {
     ascii['"'] = ascii['\''] = ascii[')'] = ascii[']'] = CLOSING;
 }
 
-/* An attribute's value where it is in one piece, as nearly always; "" without the attribute. */
+/* Return an attribute's value if it is in one piece, as it nearly always is; otherwise "". */
 static const char *content_of(const xmlAttr *attribute) {
     const xmlNode *text = attribute->children;
     return text != NULL && text->next == NULL && text->type == XML_TEXT_NODE && text->content != NULL
@@ -104,14 +104,14 @@ const char *value_of(const xmlNode *node, const char *name) {
     return NULL;
 }
 
-/* State of the walk. */
+/* The state of the walk. */
 struct walk {
     struct blocks *page;
     struct block now;
     uint32_t element;
     const xmlNode *link, *bold, *pre, *unread;
     int spaced, broken, digits, begun, full, failed;
-    unsigned four; /* the last digits */
+    unsigned four; /* the last four digits */
 };
 
 static int grow(void **data, uint32_t count, uint32_t *size, size_t each) {
@@ -170,7 +170,7 @@ static void begin_block(struct walk *walk) {
         note_mark(walk, walk->link, A, 0);
 }
 
-#define SHORT_TEXT 160 /* bytes of a text whose words are looked at */
+#define SHORT_TEXT 160 /* a longer text is not searched for words */
 
 static void end_block(struct walk *walk) {
     struct blocks *page = walk->page;
@@ -200,7 +200,7 @@ static void end_block(struct walk *walk) {
     begin_block(walk);
 }
 
-/* What a sign beyond ASCII is, and what it counts. */
+/* Return the class of a character that is not ASCII, and how much it adds to a length. */
 static unsigned sign_of(uint32_t sign, unsigned *counts, uint8_t *symbols) {
     *counts = 1;
     switch (sign) {
@@ -239,8 +239,8 @@ static unsigned sign_of(uint32_t sign, unsigned *counts, uint8_t *symbols) {
 #define EACH(byte) (0x0101010101010101u * (byte))
 #define HIGH EACH(0x80)
 
-/* Of eight signs that are small letters with single blanks between them, which are blanks: the high bit of
- * each; all bits if they are not. */
+/* Find the blanks among eight characters that are small letters with single blanks between them: the
+ * result has the high bit of each blank. It has all bits if there is any other character. */
 static inline uint64_t blanks_of(uint64_t eight, int spaced) {
     uint64_t no_blank = eight ^ EACH(0x20);
     uint64_t blank = ~(((no_blank & ~HIGH) + ~HIGH) | no_blank) & HIGH;
@@ -248,7 +248,7 @@ static inline uint64_t blanks_of(uint64_t eight, int spaced) {
     return (small | blank) != HIGH || blank & (blank << 8 | (spaced ? 0x80 : 0)) ? ~(uint64_t)0 : blank;
 }
 
-/* Append text to the block, each run of white space as one space unless it is preformatted. */
+/* Append text to the block. Each run of white space becomes one space, except in `pre`. */
 static void append(struct walk *walk, const char *from) {
     struct blocks *page = walk->page;
     struct block *now = &walk->now;
@@ -262,7 +262,7 @@ static void append(struct walk *walk, const char *from) {
     uint32_t signs = 0;
     unsigned last = now->ends;
     while (at < end) {
-        if (end - at >= 8 && !walk->digits && walk->pre == NULL) { /* most, eight at a time */
+        if (end - at >= 8 && !walk->digits && walk->pre == NULL) { /* most text, eight characters at a time */
             uint64_t eight, blanks;
             memcpy(&eight, at, 8);
             if ((blanks = blanks_of(eight, walk->spaced)) != ~(uint64_t)0) {
@@ -277,7 +277,7 @@ static void append(struct walk *walk, const char *from) {
         unsigned char one = *at;
         if (one < 0x80) {
             unsigned kind = ascii[one];
-            if (kind == SMALL) { /* most */
+            if (kind == SMALL) { /* most characters */
                 do
                     *to++ = (char)*at++, signs++;
                 while (at < end && *at < 0x80 && ascii[*at] == SMALL);
@@ -382,7 +382,7 @@ static void append(struct walk *walk, const char *from) {
     }
 }
 
-/* The first line break ends a line, the second a block. */
+/* The first line break ends a line; the second ends the block. */
 static void line_break(struct walk *walk) {
     if (!walk->begun)
         return;
@@ -443,7 +443,7 @@ static uint32_t held_comments(const char *value) {
     return strstr(value, "omment") != NULL || strstr(value, "disqus") != NULL ? names_comments(value) * HOLDS_COMMENTS : 0;
 }
 
-/* The first word of a class, without digits: what follows is often of one element alone. */
+/* Hash the first word of a class without its digits: later words often belong to one element only. */
 static uint32_t form_of(const char *value) {
     uint32_t form = 2166136261u;
     while (*value == ' ')
@@ -454,7 +454,7 @@ static uint32_t form_of(const char *value) {
     return form;
 }
 
-/* What attributes say of an element: groups of class words, and bits of `above`. */
+/* Read the attributes of an element: return its groups of class words, and add its bits to `above`. */
 static uint32_t attributes(struct blocks *page, const xmlNode *node, uint32_t *above, uint64_t *like, uint32_t *form) {
     uint32_t groups = 0;
     for (const xmlAttr *at = node->properties; at != NULL; at = at->next) {
@@ -527,7 +527,7 @@ static void open_element(struct walk *walk, const xmlNode *node, uint8_t tag) {
     own->above = above_of(tag);
     own->form = (parent->form ^ tag) * 0x9e3779b1u; /* the root is its own parent */
     own->groups = attributes(page, node, &own->above, &like, &own->form);
-    if (tag == BODY || tag == FORM) /* "comments-open" and the like; where one is written */
+    if (tag == BODY || tag == FORM) /* a class such as "comments-open", or the form for a new comment */
         own->above &= ~HOLDS_COMMENTS;
     own->like = (uint32_t)(like ^ like >> 32);
     own->groups_above = own->groups;
@@ -586,7 +586,7 @@ static void walk_tree(struct walk *walk, const xmlNode *root, int noscript) {
                 open_element(walk, node, tag);
                 if (tag == HEAD && walk->unread == NULL)
                     walk->unread = node;
-                else /* a parser of before HTML 5 has not seen that the head is over */
+                else /* the parser is older than HTML 5 and has not noticed the end of the head */
                     walk->unread = NULL;
                 if (tag == PRE && walk->pre == NULL)
                     walk->pre = node;
@@ -672,7 +672,7 @@ static size_t table_size(uint32_t count) {
     return size;
 }
 
-/* Count what is alike: texts of blocks, and elements of one parent. */
+/* Count equal texts of blocks, and equal elements of one parent. */
 static int count_alike(struct blocks *page) {
     size_t most = page->element_count > page->block_count ? page->element_count : page->block_count;
     size_t size = table_size((uint32_t)most);
@@ -711,7 +711,7 @@ static int count_alike(struct blocks *page) {
     return 1;
 }
 
-/* A good block reads as a paragraph does. */
+/* A good block reads like a paragraph. */
 static int is_good(const struct block *block) {
     return block->length >= 80 && block->linked * 3 < block->length && block->sentences + block->commas / 2 >= 1;
 }
@@ -763,7 +763,7 @@ static void add_up(struct blocks *page) {
 int blocks_read(struct blocks *page, const xmlNode *root, int noscript) {
     struct walk walk = {.page = page};
     begin_block(&walk);
-    /* What follows </html> is under further roots, beside the first. All lie in one element. */
+    /* lxml puts what follows </html> under more roots, beside the first. Element 0 contains them all. */
     if (!grow((void **)&page->elements, 0, &page->element_size, sizeof *page->elements))
         return 0;
     page->elements[page->element_count++] = (struct element){.node = root, .tag = OTHER};

@@ -1,4 +1,4 @@
-/* The choice of blocks, by the probability that the trees give each of them. */
+/* Choose blocks by the probabilities that the trees give them. */
 
 #include "main.h"
 
@@ -14,18 +14,19 @@ static int by_score(const void *one, const void *other) {
     return a->block < b->block ? -1 : a->block > b->block;
 }
 
-/* Where markup says so, and it is neither forum nor shop, comments of readers are no main text: all of them or none, by
- * what the trees say of them together. The less text is expected beside them the surer they have to be:
- * of a link that readers discuss the discussion is what the page is for. What holds a heading of the
- * page is no comment, whatever its name. `apart` takes them. */
+/* Comments of readers are no main text if markup marks them as comments and the page is neither a forum
+ * nor a shop. The trees decide this for all comments of the page together. If little other text is
+ * expected, their scores must be lower to set them apart: on a page that only links to something, the
+ * discussion is the main text. An element with a heading of the page holds no comments, whatever its name.
+ * `apart` gets a 1 for each block that is a comment. */
 #define APART 0.65
-#define ALONE_LEAST 500 /* signs */
+#define ALONE_LEAST 500 /* characters */
 #define ALONE_MOST 1000
 
 static int comments_apart(const struct blocks *page, const float *scores, uint8_t *apart) {
     double score = 0, length = 0, beside = 0;
-    uint32_t top = 0, end = 0; /* the next heading of the page, and the end of the last comments */
-    if (page->kind & (SAYS_FORUM | SAYS_PRODUCT)) /* reviews tell of a product */
+    uint32_t top = 0, end = 0; /* the next heading of level 1, and the end of the last comments */
+    if (page->kind & (SAYS_FORUM | SAYS_PRODUCT)) /* reviews belong to a product */
         return 0;
     for (uint32_t i = 1; i < page->element_count; i++) {
         const struct element *own = &page->elements[i];
@@ -48,7 +49,7 @@ static int comments_apart(const struct blocks *page, const float *scores, uint8_
     return score * (beside + alone) < APART * length * beside;
 }
 
-/* What a reader wrote, and not who it was, when, or what else can be clicked there. */
+/* Return whether a block is what a reader wrote, and not a name, a date or a control beside it. */
 static int is_comment(const struct blocks *page, const struct block *block) {
     const struct element *own = &page->elements[block->element];
     if (own->above & (IN_FORM | IN_NAV | IN_DIALOG) || own->tag == BUTTON || block->heading ||
@@ -59,8 +60,8 @@ static int is_comment(const struct blocks *page, const struct block *block) {
     return own->tag == P || block->sentences || block->length >= 40;
 }
 
-/* A table of data is one thing: its cells have one score, and which of them repeat each other does
- * not matter. `tables` takes the table of each block, 0: none. */
+/* A table of data is one thing: its cells share one score, and cells that repeat each other all stay.
+ * `tables` gets the table of each block; 0: none. */
 static void share_tables(const struct blocks *page, float *scores, uint32_t *tables) {
     for (uint32_t i = 1; i < page->element_count; i++) {
         const struct element *own = &page->elements[i];
@@ -78,9 +79,9 @@ static void share_tables(const struct blocks *page, float *scores, uint32_t *tab
     }
 }
 
-/* Of a very long text the trees, which were learnt from few such, think less and less. Where many blocks
- * are of one form, and the first of them are likely on average, the others are as likely at least. False
- * if there is no memory. */
+/* The trees learnt from few very long texts, so their scores fall towards the end of one. If there are
+ * many blocks of one form, and the first of them have a high average, the others get at least that
+ * average. Return false if there is no memory. */
 #define MANY_KIN 120
 #define FIRST_KIN 40
 #define KIN_LEAST 0.7f
@@ -88,7 +89,7 @@ static void share_tables(const struct blocks *page, float *scores, uint32_t *tab
 static int share_kin(const struct blocks *page, float *scores) {
     struct {
         uint32_t form, count;
-        double score; /* of the first */
+        double score; /* of the first ones */
     } *table;
     size_t size = 64;
     if (page->block_count <= MANY_KIN)
@@ -119,8 +120,8 @@ static int share_kin(const struct blocks *page, float *scores) {
 
 #define HEADING_LEAST 0.5f
 
-/* Whether of two blocks with one text this one stands for both: what is no comment, then what heads a
- * part of the text, which a list of contents repeats, then what is likelier. */
+/* Return whether, of two blocks with the same text, the first stands for both. A block that is no comment
+ * wins; then a heading of the text, which a list of contents repeats; then the higher score. */
 static int is_better(const struct blocks *page, const float *scores, const uint8_t *apart, uint32_t one,
                      uint32_t other) {
     int heads[2];
@@ -134,8 +135,8 @@ static int is_better(const struct blocks *page, const float *scores, const uint8
     return heads[0] != heads[1] ? heads[0] : scores[one] > scores[other];
 }
 
-/* A heading is taken with what it stands above, even if it is less likely: not the title of a page, which
- * is told apart, nor one with a word such as "related" or "share". */
+/* A heading is taken together with the text below it, even with a lower score. Exceptions are the title of
+ * the page, which is stored elsewhere, and headings with a word such as "related" or "share". */
 #define ABOVE_LEAST 0.3f
 #define TAIL_WORDS 0xffu /* bits of the first groups of words of texts, as in features.c */
 
@@ -144,12 +145,12 @@ static int heads_text(const struct block *block, float score) {
            !(block->hints & TAIL_WORDS);
 }
 
-/* The text of a product is short, and much that is like it stands around it. */
+/* The text of a product is short, and much text around it looks the same. */
 #define PRODUCT_RECALL 0.75
 
-#define REPEATED_BYTES 15 /* texts so long are taken once */
+#define REPEATED_BYTES 15 /* texts of at least this length are taken once */
 
-/* The blocks for which the F measure is expected to be highest, by their lengths: those with the
+/* Choose the blocks with the highest expected F measure, weighted by length. These are the blocks with the
  * highest scores, as many as maximise sum(p w) / (sum(w) + b^2 sum over all(p w)). */
 int choose(const struct model *model, const struct blocks *page, float *scores, uint8_t *chosen) {
     struct candidate *candidates = PyMem_RawMalloc(((size_t)page->block_count + 1) * sizeof *candidates);
@@ -203,7 +204,7 @@ int choose(const struct model *model, const struct blocks *page, float *scores, 
     }
     for (uint32_t i = 0; i < last; i++)
         chosen[candidates[i].block] = MAIN_TEXT;
-    for (uint32_t i = page->block_count; i-- > 1;) /* from the end: a heading may stand above another */
+    for (uint32_t i = page->block_count; i-- > 1;) /* from the end, since a heading may be above another one */
         if (chosen[i - 1] == LEFT_OUT && chosen[i] == MAIN_TEXT && best[page->blocks[i - 1].same] == i - 1 &&
             heads_text(&page->blocks[i - 1], scores[i - 1]) && !apart[i - 1])
             chosen[i - 1] = MAIN_TEXT;

@@ -1,4 +1,4 @@
-/* The chosen blocks as a document: plain text with line breaks, or Markdown. */
+/* Write the chosen blocks as a document: plain text with line breaks, or Markdown. */
 
 #include "main.h"
 
@@ -24,20 +24,20 @@ static void write_bytes(struct writer *out, const char *from, size_t length) {
 
 static void write_text(struct writer *out, const char *text) { write_bytes(out, text, strlen(text)); }
 
-/* The nearest element, from this one upwards, of one of two tags; 0 if there is none. */
+/* Return the nearest element with one of two tags, from this element upwards; 0 if there is none. */
 static uint32_t within(const struct blocks *page, uint32_t element, uint8_t tag, uint8_t other) {
     while (element && page->elements[element].tag != tag && page->elements[element].tag != other)
         element = page->elements[element].parent;
     return element;
 }
 
-/* Where a block stands. */
+/* The elements that a block is in. */
 struct stand {
     uint32_t item, list, cell, row, table, quote, pre;
-    unsigned deep; /* how many lists it lies in */
+    unsigned deep; /* the number of lists that it is in */
 };
 
-#define LONGEST_CELL 300 /* signs of a cell of data on average, at most */
+#define LONGEST_CELL 300 /* characters of a cell of data, on average, at most */
 
 int holds_data(const struct blocks *page, uint32_t table) {
     const struct element *own = &page->elements[table];
@@ -55,7 +55,7 @@ int holds_data(const struct blocks *page, uint32_t table) {
 
 #define KNOWN_TABLES 64
 
-/* What was found of tables, by their places. */
+/* A cache of `holds_data`, by the place of the table modulo KNOWN_TABLES. */
 struct tables {
     uint32_t table[KNOWN_TABLES];
     int data[KNOWN_TABLES];
@@ -93,13 +93,13 @@ static struct stand stand_of(const struct blocks *page, struct tables *tables, u
 
 static int escaped(char sign) { return sign != '\0' && strchr("\\`*_[]<", sign) != NULL; }
 
-/* Signs that begin something else at the begin of a line. */
+/* Return whether a character at the start of a line would begin something else in Markdown. */
 static int begins(char sign) { return sign != '\0' && strchr("#>-+=~", sign) != NULL; }
 
 #define OPEN_MARKS 8
 
-/* Inline markup that is open, the innermost last. Those from `shown` on have not been written yet:
- * nothing stands in them so far. */
+/* Inline markup that is open, the innermost last. The marks from `shown` on are not written yet, because
+ * no text has followed them. */
 struct open {
     const struct mark *marks[OPEN_MARKS];
     unsigned count, shown;
@@ -135,7 +135,7 @@ static void write_target(struct writer *out, const xmlNode *node, PyObject *reso
     Py_XDECREF(url);
 }
 
-/* Close the innermost mark: behind the last word, not behind the space that follows it. */
+/* Close the innermost mark directly behind the last word, before a space that follows it. */
 static void close_one(struct writer *out, struct open *open, PyObject *resolve) {
     const struct mark *mark = open->marks[--open->count];
     if (open->shown <= open->count)
@@ -162,7 +162,7 @@ static void step_mark(struct writer *out, struct open *open, const struct mark *
     }
     for (unsigned i = 0; i < open->count; i++)
         if (open->marks[i]->node == mark->node) {
-            while (open->count > i) /* what was not closed before it ends with it */
+            while (open->count > i) /* marks inside it that were not closed end with it */
                 close_one(out, open, resolve);
             return;
         }
@@ -172,7 +172,7 @@ static int is_in_code(const struct open *open) {
     return open->count && open->marks[open->count - 1]->tag == CODE;
 }
 
-/* The text of a block with its inline markup; `lead` stands before each further line. */
+/* Write the text of a block with its inline markup; `lead` begins each further line. */
 static void write_marked(struct writer *out, const struct blocks *page, const struct block *block, const char *lead,
                          int in_cell, PyObject *resolve) {
     struct open open = {.count = 0};

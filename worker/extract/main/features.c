@@ -1,15 +1,15 @@
-/* What a block looks like, as numbers from 0 to 255: the one definition for training and for use. */
+/* The features of a block, as numbers from 0 to 255. Training and use share this definition. */
 
 #include "main.h"
 
 struct row {
     uint8_t *values;
-    const char **names; /* NULL unless names are wanted */
+    const char **names; /* NULL unless the names are wanted */
     int *numbers;
     unsigned count;
 };
 
-/* `number` tells features of one name apart; -1: there is one. */
+/* `number` distinguishes features of the same name; it is -1 if there is only one. */
 static inline void put(struct row *row, const char *name, int number, uint32_t value) {
     if (row->names != NULL) {
         row->names[row->count] = name;
@@ -18,7 +18,7 @@ static inline void put(struct row *row, const char *name, int number, uint32_t v
     row->values[row->count++] = (uint8_t)(value > 255 ? 255 : value);
 }
 
-/* 16 log2(1 + n), straight between powers of 2. */
+/* 16 log2(1 + n), linear between powers of 2. */
 static inline uint32_t scale(uint32_t n) {
     uint64_t more = (uint64_t)n + 1;
     unsigned power = 63 - (unsigned)__builtin_clzll(more);
@@ -29,20 +29,20 @@ static inline uint32_t share(uint64_t part, uint64_t whole) {
     return whole == 0 ? 255 : part >= whole ? 250 : (uint32_t)(part * 250 / whole);
 }
 
-#define TAIL_GROUPS 8 /* the first groups of words of texts: what they begin is seldom main text */
+#define TAIL_GROUPS 8 /* the first groups of words of texts: text below such words is seldom main text */
 #define CORES 4
 static const unsigned core_percent[CORES] = {30, 50, 70, 90};
 
-/* Sums over the blocks before each, and what is known of the page as a whole. */
+/* Sums over all blocks before each block, and facts about the whole page. */
 struct sums {
     struct before {
         uint32_t length, linked, good;
-    } *before; /* of each block, and behind the last */
+    } *before; /* for each block, and one after the last */
     uint32_t cores[CORES];
     uint32_t longest, tops, boldest, images, inputs, items, cells, repeated, first_top, articles, mains;
 };
 
-/* The deepest element that holds so much of the good text; 0 if there is none. */
+/* Return the deepest element that holds this percentage of the good text; 0 if there is none. */
 static uint32_t core_of(const struct blocks *page, unsigned percent) {
     uint64_t all = page->elements[0].good;
     uint32_t found = 0;
@@ -150,11 +150,11 @@ static void put_own(struct row *row, const struct blocks *page, const struct blo
         put(row, "hint", i, block->hints >> i & 1);
 }
 
-/* Where before a block, and where behind it, the nearest of a kind stands; UINT32_MAX: nowhere. */
+/* The nearest block of each kind, before a block or after it; UINT32_MAX: there is none. */
 struct nearest {
     uint32_t heading, titled, good_before, good_after, date;
-    uint32_t hints[TEXT_GROUPS]; /* short texts and headings of these groups of words */
-    uint32_t linked_run;         /* so many blocks up to here are links */
+    uint32_t hints[TEXT_GROUPS]; /* short texts with words of these groups */
+    uint32_t linked_run;         /* how many blocks in a row, up to here, are links */
 };
 
 static void put_place(struct row *row, const struct blocks *page, const struct sums *sums, uint32_t i,
@@ -296,7 +296,8 @@ static void put_alike(struct row *row, const struct blocks *page, const struct a
     put(row, "records begin", -1, at ? share(records->first, page->block_count) : 255);
 }
 
-/* Each row is one of `width` bytes; with names, the first row tells them. */
+/* Write one row of `width` bytes for each block. If `names` is given, the first row also fills in the
+ * names. */
 static int put_rows(const struct blocks *page, uint8_t *rows, unsigned width, const char **names, int *numbers,
                     unsigned *count) {
     struct sums sums;

@@ -1,4 +1,4 @@
-/* What Python calls of the main text; see __init__.py. */
+/* The functions for Python; see __init__.py. */
 
 #include "main.h"
 
@@ -8,15 +8,15 @@
 
 static const char *names[2 * MOST_FEATURES];
 static int numbers[2 * MOST_FEATURES];
-static unsigned width; /* how many features there are */
+static unsigned width; /* the number of features */
 static uint32_t digest; /* of their names */
 
-/* A page that shows less is read with what stands in `noscript`. */
+/* If a page shows less text than this, its `noscript` elements are read too. */
 #define FEW_SIGNS 600
 
 static void forget(PyObject *capsule) { model_free(PyCapsule_GetPointer(capsule, "model")); }
 
-/* model(bytes): what was learnt. Raises ValueError if it is no model of these features. */
+/* model(bytes): load a trained model. Raises ValueError if it was made for other features. */
 static PyObject *model(PyObject *self, PyObject *given) {
     (void)self;
     char *data;
@@ -38,7 +38,7 @@ static PyObject *model(PyObject *self, PyObject *given) {
     return capsule;
 }
 
-/* features(): their names in order, and their digest. */
+/* features(): return the names of the features, in order, and the digest of the names. */
 static PyObject *features(PyObject *self, PyObject *nothing) {
     (void)self, (void)nothing;
     PyObject *list = PyList_New(width);
@@ -60,8 +60,8 @@ static int64_t cpu_time(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* All of one page. `until`: by the thread's CPU time, in ns, 0 for any; it is looked at between steps, each of
- * which is bounded by how much of a page is read. */
+/* The state of one page. `until` is a limit on the thread's CPU clock, in ns; 0: none. It is checked
+ * between the steps, which are short because only so much of a page is read. */
 struct reading {
     struct blocks page;
     uint8_t *rows, *chosen;
@@ -82,7 +82,7 @@ static void close_reading(struct reading *reading) {
     PyMem_RawFree(reading->scores);
 }
 
-/* Read, judge and choose; false if there is no memory, or it was late. */
+/* Read the page, score its blocks and choose; false if there is no memory or no time left. */
 static int read_page(struct reading *reading, const xmlNode *root, const struct model *model) {
     struct blocks *page = &reading->page;
     if (!blocks_read(page, root, 0) || !in_time(reading))
@@ -117,9 +117,9 @@ static int model_of(PyObject *given, const struct model **model) {
     return *model != NULL || given == Py_None;
 }
 
-/* main_text(element, model, resolve, comments, seconds=0): the main text, or what readers wrote of it; as
- * Markdown where `resolve` makes URLs of references. Raises TimeoutError where it would take more CPU than
- * `seconds`, unless that is 0. */
+/* main_text(element, model, resolve, comments, seconds=0): return the main text, or the comments of
+ * readers. The result is Markdown if `resolve` is given, which makes URLs of references. Raises
+ * TimeoutError if it takes more than `seconds` of CPU, unless that is 0. */
 static PyObject *main_text(PyObject *self, PyObject *arguments) {
     (void)self;
     PyObject *element, *given, *resolve, *result = NULL;
@@ -149,7 +149,7 @@ static PyObject *main_text(PyObject *self, PyObject *arguments) {
     return result;
 }
 
-/* words(): what the numbers of the features "above", "near" and "around", and "hint" stand for. */
+/* words(): return what the numbers of the features "above", "near", "around" and "hint" mean. */
 static PyObject *words(PyObject *self, PyObject *nothing) {
     (void)self, (void)nothing;
     static const char *const aboves[ABOVES] = {
@@ -177,8 +177,8 @@ static PyObject *words(PyObject *self, PyObject *nothing) {
     return lists;
 }
 
-/* The places of the elements that blocks lie in among all elements of the tree. Both are in the order of
- * the document. */
+/* Return, for each element that blocks are in, its place among all elements of the tree. Both are in
+ * document order. */
 static uint32_t *places_of(const struct blocks *page, const xmlNode *root) {
     uint32_t *places = PyMem_RawCalloc((size_t)page->element_count + 1, sizeof *places), place = 0, next = 1;
     const xmlNode *node = root, *last = root;
@@ -202,9 +202,9 @@ static uint32_t *places_of(const struct blocks *page, const xmlNode *root) {
     return places;
 }
 
-/* blocks(element, model): for each block its text, tag, length, the first that has its text, score, what it
- * was taken for, one of `enum choice`, and the place of its element among those of the tree; and the
- * features of all, a row for each. */
+/* blocks(element, model): return a row for each block, and the features of all blocks. A row has the text,
+ * the tag, the length, the first block with the same text, the score, one of `enum choice`, and the
+ * element's place among those of the tree. */
 static PyObject *blocks(PyObject *self, PyObject *arguments) {
     (void)self;
     PyObject *element, *given, *result = NULL;
@@ -260,7 +260,7 @@ size_t slot_for(uint64_t key, size_t size) {
     return key >> 20 & (size - 1);
 }
 
-/* Python's hash of a string is as hard to foresee as those of its dictionaries. */
+/* An attacker cannot predict Python's hash of a string, so it serves as the secret. */
 static int make_secret(void) {
     const char *const names[] = {"greencrawl", "main"};
     for (int i = 0; i < 2; i++) {

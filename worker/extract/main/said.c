@@ -1,5 +1,5 @@
-/* What markup that is not shown says of a page: its kind, its title, and texts that it repeats, as
- * `articleBody` of JSON-LD. Of these texts sets of shingles are kept, three words in a row each. */
+/* Take what hidden markup says about a page: its kind, its title, and texts that it repeats, such as
+ * `articleBody` of JSON-LD. These texts are kept as sets of shingles, three words in a row each. */
 
 #include "main.h"
 
@@ -8,8 +8,8 @@
 #define MOST_SCRIPTS 32
 #define MOST_KEYS 64 /* of one script */
 
-/* Words are runs of letters and digits; a sign of a script without spaces is one by itself. `number`
- * is one of the last three, 0 before there are three. */
+/* A word is a run of letters and digits, or one character of a script without spaces. `number` is a hash
+ * of the last three words; 0 before there are three. */
 struct words {
     const unsigned char *at, *end;
     uint32_t last[2];
@@ -51,7 +51,7 @@ static int next_word(struct words *words) {
 static void add_text(struct said *said, const char *text, size_t length) {
     struct words words = {.at = (const unsigned char *)text, .end = (const unsigned char *)text + length};
     if (said->slots == NULL && (said->slots = PyMem_RawCalloc(SLOTS, sizeof *said->slots)) == NULL)
-        return; /* it is one sign of many: without memory there is less of it */
+        return; /* this is one hint of many, and the page is read without it */
     while (said->count < MOST_SHINGLES && next_word(&words)) {
         if (!words.number)
             continue;
@@ -93,7 +93,7 @@ static unsigned four_digits(const char *at) {
     return value;
 }
 
-/* Add a string of JSON, which begins behind its quotation mark. Tags in it end words. */
+/* Add a JSON string; `from` is behind its opening quotation mark. Tags in it become spaces. */
 static void add_json(struct said *said, const char *from) {
     size_t length = strcspn(from, "\""), done = 0;
     while (from[length] && length && from[length - 1] == '\\') /* "\\" at an end is too rare to care */
@@ -147,7 +147,7 @@ unsigned kind_of(const char *value) {
     return kind;
 }
 
-/* The string that is the value of a key, NULL if it is none. */
+/* Return the string that is the value of a key; NULL if the value is no string. */
 static const char *string_of(const char *key_end) {
     key_end += strspn(key_end, " \t\r\n");
     if (*key_end++ != ':')
@@ -159,7 +159,7 @@ static const char *string_of(const char *key_end) {
 static void read_json(struct blocks *page, const char *json) {
     static const struct {
         const char *key;
-        int place; /* of the set, -1 for the kind, -2 for what is for sale */
+        int place; /* of the set; -1: the type; -2: an offer */
     } keys[] = {{"\"@type\"", -1}, {"\"offers\"", -2}, {"\"articleBody\"", 0}, {"\"text\"", 0}, {"\"reviewBody\"", 0},
                 {"\"description\"", 1}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -187,12 +187,12 @@ static void read_json(struct blocks *page, const char *json) {
     }
 }
 
-/* Not the group of products that a shop's list is. */
+/* A product group, the list of a shop, is not one product. */
 static int is_product(const char *type) {
     return strcmp(type, "product") == 0 || strcmp(type, "product.item") == 0 || strcmp(type, "og:product") == 0;
 }
 
-#define MOST_OFFERS 19 /* of one product in its variants, and some beside it */
+#define MOST_OFFERS 19 /* variants of one product, and a few other products */
 
 void note_end(struct blocks *page) {
     if (page->kind & SAYS_PRODUCT && page->offers && page->offers <= MOST_OFFERS)

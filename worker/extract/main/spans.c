@@ -1,9 +1,9 @@
-/* Where a main text stands in all text of its page; schema/text/spans.py says how that is written. */
+/* Find where a main text is within all text of its page. schema/text/spans.py describes the format. */
 
 #include "main.h"
 
-#define NEEDLE 32             /* bytes by which a piece is looked for */
-#define MOST_IN_VAIN (4 << 20) /* bytes in which pieces were not found; then no more are looked for */
+#define NEEDLE 32             /* a piece is searched by its first bytes */
+#define MOST_IN_VAIN (4 << 20) /* bytes searched without success; after that the search ends */
 
 struct bytes {
     char *data;
@@ -34,8 +34,9 @@ static void put_number(struct bytes *to, size_t number) {
     put(to, digits, count);
 }
 
-/* Where the text that begins at `sought` begins again, NULL if that is not found. A line break or a tab
- * is found nowhere; where a space is another sign in all text, what stands before it may be found. */
+/* Return where in `text` the beginning of `sought` is; NULL if it is not found. The beginning ends before a
+ * line break or a tab, since the page's whole text has neither. If that text has another character for a
+ * space, only what is before the space is searched. */
 static const char *find(const char *text, size_t left, const char *sought, size_t length, size_t *in_vain) {
     size_t most = length < NEEDLE ? length : NEEDLE, bytes = 0, word = 0;
     while (bytes < most && sought[bytes] != '\n' && sought[bytes] != '\t') {
@@ -52,7 +53,7 @@ static const char *find(const char *text, size_t left, const char *sought, size_
     return found;
 }
 
-/* How many bytes two texts have in common. */
+/* Return how many bytes two texts have in common at their start. */
 static size_t common(const char *one, size_t left, const char *other, size_t room) {
     size_t most = left < room ? left : room, at = 0;
     while (most - at >= 8 && memcmp(one + at, other + at, 8) == 0)
@@ -104,8 +105,8 @@ static void put_spans(struct bytes *to, const char *text, size_t left, const cha
     }
 }
 
-/* The bytes of a string, and its object to let go of; NULL with an exception set. ASCII is read where it
- * is, and of others no copy is left in the string. */
+/* Get the bytes of a string, and return the object that owns them; NULL with an exception set. ASCII is
+ * read in place; other strings are encoded, without a copy cached in the string. */
 static PyObject *bytes_of(PyObject *string, const char **data, size_t *length) {
     if (PyUnicode_IS_COMPACT_ASCII(string)) {
         *data = (const char *)PyUnicode_1BYTE_DATA(string), *length = (size_t)PyUnicode_GET_LENGTH(string);

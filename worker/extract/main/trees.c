@@ -1,10 +1,11 @@
 /* Boosted trees in packed tables.
  *
- * A model is, all little-endian: "GCM2"; the digest of the features it was made for (4 bytes); how many
- * trees (2); how many steps of a leaf's value are 1 (4, a float); the bias (4, a float); how many times
- * as much recall counts as precision (4, a float); then for each tree the number n of its nodes (1),
- * n times feature (2), threshold, and where it goes on if the value is at most that, and if it is
- * more (1 each): a node, or 128 + a leaf; and n + 1 values of leaves (2 each). */
+ * A model is little-endian. It has: "GCM2"; the digest of the features that it was made for (4 bytes); the
+ * number of trees (2); how many steps of a leaf's value make 1 (4, a float); the bias (4, a float); how
+ * many times as much recall counts as precision (4, a float). For each tree follow: the number n of its
+ * nodes (1), the n nodes, and n + 1 values of leaves (2 each). A node is: the feature (2), the threshold
+ * (1), the next place if the value is at most that (1), and the next place if it is more (1). A place is a
+ * node, or 128 + a leaf. */
 
 #include "main.h"
 
@@ -14,11 +15,11 @@
 
 #define HEAD_BYTES 22
 #define NODE_BYTES 5
-#define MOST_NODES 127 /* of a tree; it has one leaf more */
+#define MOST_NODES 127 /* of a tree, which has one leaf more */
 #define CHUNK 64 /* rows that go through a tree together */
 
-/* The nodes of a tree come before those that they lead to, and before its leaves; `low` and `high` are
- * places among all of them. */
+/* A node comes before its children, and the leaves come last; `low` and `high` are places among all of
+ * them. */
 struct node {
     uint16_t feature;
     uint8_t threshold, low, high;
@@ -26,7 +27,7 @@ struct node {
 
 struct tree {
     uint32_t first, first_value;
-    unsigned count; /* of nodes; it has one leaf more */
+    unsigned count; /* of nodes; there is one leaf more */
 };
 
 struct model {
@@ -59,7 +60,7 @@ void model_free(struct model *model) {
     PyMem_RawFree(model);
 }
 
-/* Lay one tree of `count` nodes out at its places; false if it is not one. */
+/* Put one tree of `count` nodes in its place; false if it is not a tree. */
 static int lay_out(struct model *model, const struct tree *tree, const uint8_t *nodes, unsigned features) {
     const uint8_t *leaves = nodes + NODE_BYTES * (size_t)tree->count;
     uint8_t from[MOST_NODES + 1] = {0};
@@ -103,7 +104,7 @@ struct model *model_read(const uint8_t *data, size_t length, unsigned features, 
     model->bias = a_float(data + 14);
     model->recall = a_float(data + 18);
     model->trees = PyMem_RawCalloc(model->count + 1, sizeof *model->trees);
-    model->nodes = PyMem_RawCalloc(length, sizeof *model->nodes); /* more than it has */
+    model->nodes = PyMem_RawCalloc(length, sizeof *model->nodes); /* more than needed */
     model->values = PyMem_RawCalloc(length, sizeof *model->values);
     int well = model->trees != NULL && model->nodes != NULL && model->values != NULL;
     size_t at = HEAD_BYTES;
@@ -126,7 +127,7 @@ struct model *model_read(const uint8_t *data, size_t length, unsigned features, 
     return model;
 }
 
-/* e to the power of -x, for x of at least 0: halved until the series is short. */
+/* Return e to the power of -x, for x >= 0. It uses the series for x / 1024, and squares ten times. */
 static float decay(float x) {
     if (x > 40)
         return 0;
@@ -138,7 +139,7 @@ static float decay(float x) {
 
 typedef uint8_t sixteen __attribute__((vector_size(16)));
 
-/* A bit of each byte, all of whose bits are the same. */
+/* Return one bit for each byte; all bits of a byte are the same. */
 static inline unsigned bits_of(sixteen bytes) {
 #ifdef __SSE2__
     return (unsigned)_mm_movemask_epi8((__m128i)bytes);
@@ -146,13 +147,13 @@ static inline unsigned bits_of(sixteen bytes) {
     uint64_t half[2];
     memcpy(half, &bytes, sizeof half);
     unsigned found = 0;
-    for (int i = 0; i < 2; i++) /* byte n leaves its bit n, and all are added up in the highest byte */
+    for (int i = 0; i < 2; i++) /* byte n keeps its bit n, and the product adds all of them up in the highest byte */
         found |= (unsigned)((half[i] & 0x8040201008040201u) * 0x0101010101010101u >> 56) << 8 * i;
     return found;
 #endif
 }
 
-/* Which of so many times sixteen values are more than a threshold. */
+/* Return which of the values, 16 times `sixteens`, are more than a threshold. */
 static inline uint64_t above(const uint8_t *values, uint8_t threshold, unsigned sixteens) {
     uint64_t found = 0;
     for (unsigned i = 0; i < sixteens; i++) {
@@ -163,13 +164,13 @@ static inline uint64_t above(const uint8_t *values, uint8_t threshold, unsigned 
     return found;
 }
 
-/* Swap those parts of two numbers that a mask names, the one's lower and the other's higher. */
+/* Swap the bits of `one` at `lower` << `bits` with the bits of `other` at `lower`. */
 static inline void swap(uint64_t *one, uint64_t *other, unsigned bits, uint64_t lower) {
     uint64_t different = ((*one >> bits) ^ *other) & lower;
     *other ^= different, *one ^= different << bits;
 }
 
-/* Lay eight bytes of each of eight rows side by side: byte n of all is at `to + n * CHUNK`. */
+/* Transpose eight bytes of eight rows: byte n of each row goes to `to + n * CHUNK`. */
 static void turn(uint8_t *to, const uint8_t *const *row, unsigned at) {
     uint64_t eight[8];
     for (int i = 0; i < 8; i++)
@@ -184,11 +185,11 @@ static void turn(uint8_t *to, const uint8_t *const *row, unsigned at) {
         memcpy(to + i * CHUNK, &eight[i], 8);
 }
 
-/* Add what trees from `first` to `last` say of rows at some places to their sums. A chunk of rows goes
- * through a tree as a set of bits, which each node splits. */
+/* Add the values of the trees from `first` up to `last` to the sums of the rows at `places`. A chunk of
+ * rows goes through a tree as a set of bits; each node splits the set. */
 static void add_trees(const struct model *model, unsigned first, unsigned last, const uint8_t *rows, unsigned width,
                       const uint32_t *places, uint32_t count, int32_t *sums) {
-    uint8_t turned[MOST_FEATURES][CHUNK]; /* the values of a feature side by side */
+    uint8_t turned[MOST_FEATURES][CHUNK]; /* the values of one feature side by side */
     uint64_t sets[2 * MOST_NODES + 1];
     for (uint32_t begin = 0; begin < count; begin += CHUNK) {
         unsigned some = count - begin < CHUNK ? count - begin : CHUNK, sixteens = (some + 15) / 16;
@@ -196,7 +197,7 @@ static void add_trees(const struct model *model, unsigned first, unsigned last, 
             const uint8_t *row[8];
             for (unsigned i = 0; i < 8; i++)
                 row[i] = rows + (size_t)places[begin + (i + j < some ? i + j : 0)] * width;
-            for (unsigned i = 0; i < width; i += 8) /* behind the last row there is one more */
+            for (unsigned i = 0; i < width; i += 8) /* after the last row there is room for one more */
                 turn(&turned[i][j], row, i);
         }
         int32_t said[CHUNK] = {0};
@@ -219,7 +220,7 @@ static void add_trees(const struct model *model, unsigned first, unsigned last, 
     }
 }
 
-/* Of blocks that a quarter of the trees hold for less than this, no more trees are asked. */
+/* A block with a lower score than this after a quarter of the trees is not scored further. */
 #define HOPELESS -3.5f
 
 int model_scores(const struct model *model, const uint8_t *rows, unsigned width, uint32_t count, float *scores) {

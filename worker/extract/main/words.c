@@ -1,4 +1,4 @@
-/* Words that say what an element, or a short text, is about. */
+/* Words that say what an element or a short text is about. */
 
 #include "main.h"
 
@@ -84,7 +84,7 @@ const char *const class_group_names[CLASS_GROUPS] = {
 const char *const text_group_names[TEXT_GROUPS] = {
     "related", "comments", "share", "subscribe", "author", "legal", "account", "tags", "shop", "more", "date", "media"};
 
-/* Numbers of words to their groups: open addressing, filled once. */
+/* Hashes of words to their groups; open addressing, filled once. */
 #define SLOTS 2048
 static struct slot {
     uint32_t number, groups;
@@ -119,7 +119,7 @@ void words_begin(void) {
         note(text_slots, texts[i].words, 1u << i);
 }
 
-/* A word ends where its letters end, and before a capital that follows a small letter. */
+/* A word ends where its letters end, and before a capital after a small letter. */
 uint32_t class_groups(const char *value) {
     uint32_t groups = 0, number = 2166136261u;
     int letters = 0, small = 0;
@@ -143,7 +143,7 @@ uint32_t class_groups(const char *value) {
     }
 }
 
-/* Whether a word is one of several that a blank ends each. */
+/* Return whether a word is in a list; a blank ends each word of the list. */
 static int is_one_of(const char *word, size_t length, const char *words) {
     for (; *words; words += strcspn(words, " ") + 1)
         if (strcspn(words, " ") == length && strncmp(word, words, length) == 0)
@@ -153,8 +153,8 @@ static int is_one_of(const char *word, size_t length, const char *words) {
 
 #define LONGEST_WORD 24
 
-/* One of its names has a word such as "comments" or "commentlist", and none that makes it a count of
- * them, a link to them or a place to write one. */
+/* Return whether one name in `value` has a word such as "comments" or "commentlist", and no word that
+ * makes it a count of comments, a link to them, or a form for them. */
 int names_comments(const char *value) {
     static const char others[] = "count counts counter number num link links icon icons button btn open opened "
                                  "closed no has off on enabled disabled allowed toggle show view add new form "
