@@ -129,6 +129,8 @@ class Worker:
         )
         self._frontier = until_available(lambda: _join(settings, self._store), "frontier")
         self._broker = broker or broker_of(settings)
+        self._for_orders = broker or broker_of(settings)
+        """The client for orders: it leaves a silent broker sooner."""
         self._inflight = InflightTable(base / f"{name}.flights")
         self._sessions = Sessions(self._inflight)
         self._results = Results(Journal(name), self._frontier.fingerprint)
@@ -224,7 +226,7 @@ class Worker:
                 incarnation=incarnation.number,
                 version=__version__,
             ),
-            self._broker,
+            self._for_orders,
             OrdersFile(folder(settings) / f"{settings.worker_id}.orders"),
             Ordered(settings, self._engine, *parts),
         )

@@ -49,7 +49,7 @@ CUT_SECONDS = 3.0
 TICK_SECONDS = 1.0
 """Seconds between two steps of the store's clock while the frontier is in use."""
 TOGETHER = 32
-"""Crawls that are counted in one call: some 0.3 ms of a script."""
+"""Crawls that are counted in one call: some 0.15 ms of a script."""
 HELD_SECONDS = 60.0
 """Seconds between two reads of all pending batches while they wait for a node that is away."""
 

@@ -34,6 +34,15 @@ UNKNOWN_SECONDS = 30.0
 """Seconds before a broker of an earlier version, which does not know the call, is asked again."""
 LEAVE_SECONDS = 2.0
 """Seconds for the last report of a process that ends."""
+CHECK_SECONDS = 1.0
+"""Seconds between two checks, during a call, whether the broker is still there. A frozen one would
+keep new orders from the process until the call times out."""
+SILENT_SECONDS = 0.5
+"""A broker that does not answer for so many seconds is left for another."""
+
+
+class _Silent(Exception):
+    """Raised if the broker of a call is not there any more, and another one may be."""
 
 
 class Follower:
@@ -73,9 +82,12 @@ class Follower:
         wait = 0.0
         while True:
             try:
-                reply = self._broker.follow(self._asked(wait))
+                reply = self._call(self._asked(wait))
                 if reply.crawls:
                     self._process.change(reply.crawls)
+            except _Silent:
+                wait = 0.0
+                continue
             except (Unavailable, Refused) as error:
                 if not silent:
                     log.info("cannot_follow", reason=str(error))
@@ -89,6 +101,28 @@ class Follower:
                 continue
             soon = self._take(reply) or self._hands_back()
             wait = DRAIN_SECONDS if soon else WAIT_SECONDS
+
+    def _call(self, request: MemberRequest) -> MemberReply:
+        """Call the broker. Raises _Silent if another is to be called instead, Unavailable and
+        Refused."""
+        call = gevent.spawn(self._outcome, request)
+        try:
+            while not call.ready():
+                call.join(CHECK_SECONDS)
+                if not call.ready() and self._broker.leave_if_silent(SILENT_SECONDS):
+                    raise _Silent
+            outcome = call.get()
+        finally:
+            call.kill()
+        if isinstance(outcome, MemberReply):
+            return outcome
+        raise outcome
+
+    def _outcome(self, request: MemberRequest) -> MemberReply | Unavailable | Refused:
+        try:
+            return self._broker.follow(request)
+        except (Unavailable, Refused) as error:
+            return error
 
     def _hands_back(self) -> bool:
         """Whether sessions end by an order, as far as it has reported."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import gevent
 import pytest
 from gevent.queue import Queue
 
+from greencrawl.broker.api.messages import OrderRequest
+from greencrawl.broker.client import BrokerClient
 from greencrawl.schema.errors import Refused, Unavailable
 from greencrawl.schema.records import Facts, MemberReply, MemberRequest, NodeOptions
 from greencrawl.worker.orders.following import (
@@ -18,6 +23,8 @@ from greencrawl.worker.orders.following import (
     Follower,
 )
 from greencrawl.worker.orders.kept import Kept, OrdersFile
+from tests.support.broker_process import BrokerProcess
+from tests.support.redis_server import RedisServer
 
 HERE = MemberRequest(id="w-0", node="w", kind="worker", incarnation=7)
 
@@ -28,6 +35,7 @@ class Broker:
     def __init__(self) -> None:
         self.asked: list[MemberRequest] = []
         self.answers: Queue[MemberReply | Exception] = Queue()
+        self.silent = False
 
     def follow(self, request: MemberRequest) -> MemberReply:
         self.asked.append(request)
@@ -35,6 +43,9 @@ class Broker:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def leave_if_silent(self, seconds: float) -> bool:
+        return self.silent
 
 
 class Process:
@@ -165,6 +176,46 @@ def test_rates_are_those_since_it_told_the_last_time(rig: Rig) -> None:
     assert rig.answer(Unavailable("not heard")).facts.pages_per_second == 4.0
     rig.process.pages, rig.now = 70, rig.now + 5
     assert rig.answer(MemberReply(next=1)).facts.pages_per_second == 2.0
+
+
+def test_orders_come_from_another_broker_while_the_one_it_waits_at_is_frozen(
+    tmp_path: Path,
+) -> None:
+    redis, data = RedisServer(tmp_path / "redis"), tmp_path / "data"
+    with ExitStack() as ends:
+        ends.callback(redis.kill)
+        redis.start()
+        brokers = [BrokerProcess(data, redis=redis.url) for _ in range(2)]
+        for broker in brokers:
+            ends.callback(broker.stop)
+            broker.start()
+        frozen, other = brokers
+        process, client = Process(), other.client()
+        follower = Follower(
+            HERE,
+            BrokerClient([broker.url for broker in brokers]),
+            OrdersFile(tmp_path / "w.orders"),
+            process,
+        )
+        follower.start()
+        life = gevent.spawn(follower.run)
+        ends.callback(life.kill)
+        assert frozen.process is not None
+        pid = frozen.process.pid
+        ends.callback(os.kill, pid, signal.SIGCONT)
+
+        def order(greenlets: int) -> None:
+            client.order(OrderRequest("w", NodeOptions(greenlets=greenlets)))
+            with gevent.Timeout(WAIT_SECONDS / 2):  # a call ends much later by itself
+                while process.kept[-1].greenlets != greenlets:
+                    gevent.sleep(0.01)
+
+        with gevent.Timeout(20):
+            while not client.members("w").members:
+                gevent.sleep(0.01)
+        order(5)
+        os.kill(pid, signal.SIGSTOP)
+        order(6)
 
 
 def test_its_last_word_is_that_it_leaves(rig: Rig) -> None:
