@@ -206,9 +206,10 @@ def test_orders_come_from_another_broker_while_the_one_it_waits_at_is_frozen(
 
         def order(greenlets: int) -> None:
             client.order(OrderRequest("w", NodeOptions(greenlets=greenlets)))
-            with gevent.Timeout(WAIT_SECONDS / 2):  # a call ends much later by itself
+            with gevent.Timeout(WAIT_SECONDS / 2, False):  # a call ends much later by itself
                 while process.kept[-1].greenlets != greenlets:
                     gevent.sleep(0.01)
+            assert process.kept[-1].greenlets == greenlets
 
         with gevent.Timeout(20):
             while not client.members("w").members:
