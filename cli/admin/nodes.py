@@ -204,9 +204,13 @@ def _ordered(broker: BrokerClient, node: str, log: int = LOG) -> Iterable[str]:
             who = "all" if one.member == ALL else one.member
             said = ", ".join(f"{key}={_shown(value)}" for key, value in given.items())
             yield f"orders for {who}: {said} (revision {one.revision})"
-    for entry in broker.orders_log(node=name, limit=log).items if log else ():
+    if not log:
+        return
+    past = [e for one in {name, ALL} for e in broker.orders_log(node=one, limit=log).items]
+    for entry in sorted(past, key=lambda entry: entry.revision, reverse=True)[:log]:
         said = ", ".join(f"{k}={_shown(v)}" for k, v in entry.changed.items())
-        yield f"{moment(entry.at_ms)} {entry.by_whom or '-'}: {said}"
+        to = " for all" if entry.member == ALL and name != ALL else ""
+        yield f"{moment(entry.at_ms)} {entry.by_whom or '-'}{to}: {said}"
 
 
 def _shown(value: object) -> str:

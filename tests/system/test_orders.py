@@ -95,6 +95,9 @@ def test_commands_list_nodes_order_drain_them_and_change_crawls(
     for line in ("greenlets = 11 (order)", "paused = no (order)", "processes = 2 (environment)"):
         assert f"  {line}" in told
     assert "paused=no" in told.splitlines()[-1] or "greenlets=11" in told, "who ordered it"
+    said("order", "all", "log_level=warning")
+    assert " for all: log_level=warning" in said("nodes", NODE), "an order for all is one for it"
+    said("order", "all", "log_level=")
     assert "no node elsewhere" in said("order", "elsewhere", "drain=yes", code=1)
     assert "drained" in said("drain", NODE)
     assert "not known to be gone" in said("nodes", NODE, "--forget", code=1)
