@@ -2,7 +2,8 @@
 
 The client uses one address at a time: the last that worked, until that one fails or says that a
 Redis node is away; then the next. A request that may have been processed is never sent again: a
-lost answer is :class:`Unavailable`, and only the caller knows what to do then.
+lost answer is :class:`Unavailable`. The caller knows what to do then (a worker reconciles, a person
+asks again); the client does not.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class BrokerClient:
             address.close()
 
     def _turn_if_away(self, away: bool) -> None:
-        """Ask the next broker first: the present one is away, or cannot reach all Redis nodes."""
+        """Ask the next broker first: the one that answered cannot reach all Redis nodes."""
         if away:
             self._current = (self._current + 1) % len(self._addresses)
 
@@ -127,16 +128,8 @@ class BrokerClient:
 
     def follow(self, request: MemberRequest) -> MemberReply:
         """Report that a process is there; waits up to ``request.wait`` seconds for new orders."""
-        within = request.wait + LEASE_MARGIN_SECONDS
-        return self._call("POST", "/v1/members", request, MemberReply, within)
-
-    def leave_if_silent(self, seconds: float) -> bool:
-        """Ask another broker first if there is one, and the present one says nothing for
-        ``seconds``; return whether that is so."""
-        present, others = self._addresses[self._current], len(self._addresses) > 1
-        asked = others and present.send("GET", "/healthz", b"", self._token, seconds)
-        self._turn_if_away(silent := isinstance(asked, Lost))
-        return silent
+        seconds = request.wait + LEASE_MARGIN_SECONDS
+        return self._call("POST", "/v1/members", request, MemberReply, seconds)
 
     def reconcile(self, request: ReconcileRequest) -> ReconcileReply:
         """State what a worker holds; the rest up to its sequence is released. Idempotent."""
@@ -145,22 +138,27 @@ class BrokerClient:
         return reply
 
     def extend(self, request: ExtendRequest) -> ItemsReply:
-        """Extend sessions to ``request.ttl`` seconds from when this was sent. Idempotent."""
+        """Extend the deadlines of sessions to ``request.ttl`` seconds from when this was sent.
+        Returns a status for each. Idempotent."""
         return self._items("/v1/sessions/extend", request)
 
     def close(self, request: CloseRequest) -> ItemsReply:
-        """Free the hosts of sessions; the status of one that is closed already is ``stale``."""
+        """Free the hosts of sessions; return a status for each, ``stale`` if it is already
+        closed."""
         try:
             return self._items("/v1/sessions/close", request)
         except Refused as refused:
-            plain = tuple(replace(i, report=replace(i.report, traps=b"")) for i in request.items)
+            plain = tuple(
+                replace(item, report=replace(item.report, traps=b"")) for item in request.items
+            )
             if refused.status != 400 or plain == request.items:
                 raise
             # a broker of the previous version does not know that field, and has done nothing
             return self._items("/v1/sessions/close", CloseRequest(plain))
 
     def finish(self, request: FinishRequest) -> ItemsReply:
-        """Settle tasks; the status of one that is finished or another worker's is ``stale``."""
+        """Settle tasks; return a status for each, ``stale`` if it is finished or another
+        worker's."""
         return self._items("/v1/finish", request)
 
     def release(self, request: ReleaseRequest) -> ItemsReply:
@@ -316,7 +314,8 @@ class BrokerClient:
         after: str = "",
         seconds: float | None = None,
     ) -> PagesReply:
-        """Return some stored pages, or none; ask again with ``next`` until it is ""."""
+        """Return some stored pages; ask again with ``next`` until it is "". An answer may have few
+        pages or none."""
         named = {"host": host, "status": status, "since": since, "grep": grep, "after": after}
         query = answers.query(crawl=crawl, limit=limit, **{k: v for k, v in named.items() if v})
         return self._call("GET", "/v1/pages" + query, None, PagesReply, seconds)
@@ -332,8 +331,8 @@ class BrokerClient:
 
     def changes(self, name: str, since: str, *, limit: int = 100, after: str = "") -> ChangesReply:
         """Return pages of a crawl that are new, changed or gone since then."""
-        path = f"/v1/crawls/{quote(name, safe='')}/changes?"
-        path += urlencode({"since": since, "limit": limit, "after": after})
+        query = urlencode({"since": since, "limit": limit, "after": after})
+        path = f"/v1/crawls/{quote(name, safe='')}/changes?{query}"
         return self._call("GET", path, None, ChangesReply, CHANGES_SECONDS)
 
     def page_body(self, page_id: str, at_ms: int = 0) -> bytes:
@@ -343,8 +342,8 @@ class BrokerClient:
 
     def requeue(self, crawl: str) -> SeedReply:
         """Queue the dead letters of a crawl again; ``added`` counts them."""
-        path = "/v1/dead/requeue"
-        return self._call("POST", path, RequeueRequest(crawl), SeedReply, SEED_SECONDS)
+        request = RequeueRequest(crawl)
+        return self._call("POST", "/v1/dead/requeue", request, SeedReply, SEED_SECONDS)
 
     def parked(self, crawl: str, limit: int = 100) -> ParkedReply:
         """Return shapes that URLs of a crawl are parked by."""
@@ -372,9 +371,9 @@ class BrokerClient:
         """Say why no broker is ready, or alive (``/healthz``); "" if one is."""
         try:
             self._call("GET", path, None, Any)
+            return ""
         except Unavailable as error:
             return str(error)
-        return ""
 
     def _call(
         self, method: str, path: str, body: Any, reply: type[T], seconds: float | None = None
@@ -395,6 +394,6 @@ class BrokerClient:
             failures.append(f"{address.url}: {answers.why(answer)}")
             sent = not isinstance(answer, Lost) or answer.sent
             if sent and method not in IDEMPOTENT:
-                self._current = (index + 1) % count
+                self._current = (index + 1) % len(self._addresses)
                 break
         raise Unavailable("; ".join(failures))

@@ -87,11 +87,12 @@ CALL_SECONDS = 30.0
 _DID = {FailureKind.PROCESS_DEATH: "killed", FailureKind.STALLED: "hung"}
 
 
-def broker_of(settings: Settings) -> BrokerClient:
+def broker_of(settings: Settings, *addresses: str) -> BrokerClient:
     """Make a worker's client. It leaves a silent broker for the next one after a third of a lease,
     at least a second. So what is held can still be extended, and finished, before others get it."""
     seconds = min(CALL_SECONDS, max(settings.lease_seconds / 3, 1.0))
-    return BrokerClient(settings.broker, settings.worker_token, ca=settings.tls_ca, timeout=seconds)
+    to, token = addresses or settings.broker, settings.worker_token
+    return BrokerClient(to, token, ca=settings.tls_ca, timeout=seconds)
 
 
 def sender_of(settings: Settings) -> Sender:
@@ -129,8 +130,7 @@ class Worker:
         )
         self._frontier = until_available(lambda: _join(settings, self._store), "frontier")
         self._broker = broker or broker_of(settings)
-        self._for_orders = broker or broker_of(settings)
-        """The client for orders: it leaves a silent broker sooner."""
+        self._each = [broker] if broker else [broker_of(settings, one) for one in settings.broker]
         self._inflight = InflightTable(base / f"{name}.flights")
         self._sessions = Sessions(self._inflight)
         self._results = Results(Journal(name), self._frontier.fingerprint)
@@ -226,7 +226,7 @@ class Worker:
                 incarnation=incarnation.number,
                 version=__version__,
             ),
-            self._for_orders,
+            self._each,
             OrdersFile(folder(settings) / f"{settings.worker_id}.orders"),
             Ordered(settings, self._engine, *parts),
         )

@@ -49,7 +49,7 @@ KINDS = ["broker", "logger", "worker"]
 OUT: Mapping[str, Sequence[tuple[str, str]]] = {
     "worker/orders/following.py": [
         (
-            "                reply = self._broker.follow(self._asked(wait))\n",
+            "                reply = self._call(self._asked(wait))\n",
             "                gevent.sleep(3600.0)\n                continue\n",
         ),
         ("    def leave(self) -> None:\n", "    def leave(self) -> None:\n        return\n"),

@@ -246,14 +246,3 @@ def test_a_broker_that_does_not_reach_all_nodes_is_asked_last_the_next_time() ->
         assert client.finish(FinishRequest(())).results == ("ok",)
         assert client.finish(FinishRequest(())).results == ("ok",)
         assert (len(first.requests), len(second.requests)) == (1, 2)
-
-
-def test_a_silent_broker_is_left_for_the_next_one_and_the_only_one_is_not() -> None:
-    with peers(hang, answer("200 OK", CLOSED)) as (client, (silent, other)):
-        assert client.leave_if_silent(0.1)
-        assert not client.leave_if_silent(0.1)
-        client.finish(FinishRequest(()))
-        assert (len(silent.requests), len(other.requests)) == (1, 2)
-    with peers(hang) as (client, [only]):
-        assert not client.leave_if_silent(0.1)
-        assert not only.requests

@@ -98,6 +98,8 @@ class _Run:
         self.watch.calendars.crawls = recrawls
         self.cut_short: set[str] = set()
         """Crawls that were stopped in the middle of a period, since no period ended for long."""
+        self.stopped: set[str] = set()
+        """Crawls that were stopped so that they end: they are paused until nothing is leased."""
         for event in schedule.events:
             if limit := event.arguments.get("max_pages", 0):
                 self.watch.limits[event.arguments["crawl"]] = limit
@@ -174,6 +176,7 @@ class _Run:
                 for finding in periods.findings(plan, periods.broken(plan), time.monotonic()):
                     self.watch.find(finding)
             self.watch.calendars.plans[row.name] = plan
+            self.stopped.add(row.name)
             self.world.api.call(BROKERS[int(time.monotonic()) % len(BROKERS)], "stop", row.name)
 
     def _until_done(self, healed: float) -> bool:
@@ -211,7 +214,7 @@ class _Run:
         api = self.world.api
         broker = BROKERS[int(time.monotonic()) % len(BROKERS)]
         for row in left:
-            if row.state == "paused":
+            if row.state == "paused" and row.name not in self.stopped:
                 api.call(broker, "resume", row.name)
         now_ms = time.time() * 1000
         for host, until_ms in self.world.sql().blocked().items():

@@ -1,15 +1,19 @@
 """A process of a worker as a member: it reports, and follows orders.
 
-One call to a broker does both: it waits there until there are new orders, and is repeated. The last
-orders hold while no broker answers, and at the next start, from a file
+One call to a broker does both: it waits there until there are new orders, and is repeated. While
+that broker is silent, the next one is called, too, and the first answer counts. The last orders
+hold while no broker answers, and at the next start, from a file
 (``greencrawl.worker.orders.kept``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import TypeAlias
 
 import gevent
+from gevent import Greenlet
 from msgspec.structs import replace
 
 from greencrawl.broker.client import BrokerClient
@@ -34,15 +38,12 @@ UNKNOWN_SECONDS = 30.0
 """Seconds before a broker of an earlier version, which does not know the call, is asked again."""
 LEAVE_SECONDS = 2.0
 """Seconds for the last report of a process that ends."""
-CHECK_SECONDS = 1.0
-"""Seconds between two checks, during a call, whether the broker is still there. A frozen one would
-keep new orders from the process until the call times out."""
+CHECK_SECONDS = 2.0
+"""Seconds between two checks, during a call, whether its broker answers anything at all."""
 SILENT_SECONDS = 0.5
-"""A broker that does not answer for so many seconds is left for another."""
+"""A broker is silent if it has not said for this long that it is alive."""
 
-
-class _Silent(Exception):
-    """Raised if the broker of a call is not there any more, and another one may be."""
+Answer: TypeAlias = MemberReply | Unavailable | Refused
 
 
 class Follower:
@@ -51,14 +52,17 @@ class Follower:
     def __init__(
         self,
         request: MemberRequest,
-        broker: BrokerClient,
+        brokers: Sequence[BrokerClient],
         file: OrdersFile,
         process: Ordered,
         *,
         clock: Clock = monotonic,
     ) -> None:
+        """Build it; each of ``brokers`` is the client of one broker."""
         self._request = request
-        self._broker = broker
+        self._brokers = brokers
+        self._first = 0
+        """Number of the broker that is called first: the one that answered last."""
         self._file = file
         self._process = process
         self._clock = clock
@@ -85,9 +89,6 @@ class Follower:
                 reply = self._call(self._asked(wait))
                 if reply.crawls:
                     self._process.change(reply.crawls)
-            except _Silent:
-                wait = 0.0
-                continue
             except (Unavailable, Refused) as error:
                 if not silent:
                     log.info("cannot_follow", reason=str(error))
@@ -103,26 +104,42 @@ class Follower:
             wait = DRAIN_SECONDS if soon else WAIT_SECONDS
 
     def _call(self, request: MemberRequest) -> MemberReply:
-        """Call the broker. Raises _Silent if another is to be called instead, Unavailable and
-        Refused."""
-        call = gevent.spawn(self._outcome, request)
+        """Return the first answer of a broker. Raises Unavailable if there is none, and Refused."""
+        count = len(self._brokers)
+        order = [(self._first + step) % count for step in range(count)]
+        calls: dict[int, Greenlet[..., Answer]] = {}
+        lost: Unavailable | None = None
         try:
-            while not call.ready():
-                call.join(CHECK_SECONDS)
-                if not call.ready() and self._broker.leave_if_silent(SILENT_SECONDS):
-                    raise _Silent
-            outcome = call.get()
+            while calls or order:
+                if not calls or (order and self._silent(next(reversed(calls)))):
+                    number = order.pop(0)
+                    calls[number] = gevent.spawn(self._answer, number, request)
+                wait = CHECK_SECONDS if order else None
+                for call in gevent.wait(list(calls.values()), wait, 1):
+                    number = next(one for one, made in calls.items() if made is call)
+                    del calls[number]
+                    answer = call.get()
+                    if not isinstance(answer, Unavailable):
+                        self._first = number
+                        if isinstance(answer, Refused):
+                            raise answer
+                        return answer
+                    lost = answer
         finally:
-            call.kill()
-        if isinstance(outcome, MemberReply):
-            return outcome
-        raise outcome
+            gevent.killall(list(calls.values()))
+        assert lost is not None
+        raise lost
 
-    def _outcome(self, request: MemberRequest) -> MemberReply | Unavailable | Refused:
+    def _answer(self, number: int, request: MemberRequest) -> Answer:
         try:
-            return self._broker.follow(request)
+            return self._brokers[number].follow(request)
         except (Unavailable, Refused) as error:
             return error
+
+    def _silent(self, number: int) -> bool:
+        """Whether this broker does not even say that it is alive."""
+        ask = self._brokers[number].trouble
+        return gevent.with_timeout(SILENT_SECONDS, ask, "/healthz", timeout_value="silent") != ""
 
     def _hands_back(self) -> bool:
         """Whether sessions end by an order, as far as it has reported."""
@@ -136,7 +153,7 @@ class Follower:
         """Send the last report, if there is a broker to receive it."""
         last = replace(self._asked(0.0), leaving=True, why="stopped")
         with suppress(Unavailable, Refused):
-            gevent.with_timeout(LEAVE_SECONDS, self._broker.follow, last, timeout_value=None)
+            gevent.with_timeout(LEAVE_SECONDS, self._call, last, timeout_value=None)
 
     def _asked(self, wait: float) -> MemberRequest:
         facts, now = self._process.facts(self._options), self._clock()

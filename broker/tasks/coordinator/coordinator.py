@@ -9,7 +9,7 @@ second later, and so on. So a holder keeps it when a broker with a higher id com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -23,7 +23,6 @@ from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.coordinator import alerts
 from greencrawl.broker.tasks.coordinator.alerts import Alerts, CrawlWatch
 from greencrawl.broker.tasks.coordinator.outage import OutageWatch
-from greencrawl.broker.tasks.coordinator.samples import Counting, Samples, counted
 from greencrawl.broker.tasks.coordinator.webhook import Teller, Webhook
 from greencrawl.broker.tasks.duty_timeout import DutyTimeout
 from greencrawl.broker.tasks.throttle import rested
@@ -32,7 +31,9 @@ from greencrawl.schema.errors import DutyLost, Unavailable
 from greencrawl.schema.log import Trouble, logger
 from greencrawl.schema.records import (
     BEAT_SECONDS,
+    Counted,
     Crawl,
+    CrawlStats,
     Duty,
     Member,
 )
@@ -58,6 +59,8 @@ CUT_SECONDS = 10.0
 """How long the duty is left to others if Redis nodes do not answer here."""
 HOUR_SECONDS = 3600.0
 DAY_MS = 86_400_000
+TOGETHER = 32
+"""Crawls that are counted in one call."""
 ROWS = 100
 """Samples in one transaction."""
 STILL_MINUTES = 5
@@ -66,6 +69,8 @@ STILL_MINUTES = 5
 Still means: nothing is leased, and nothing has changed since the last count. To count a hundred of
 them every minute would cost Redis as much as everything else in an idle system.
 """
+SAME_MINUTES = 15
+"""A crawl in which nothing changes has one row in this many minutes."""
 ENDED_MS = 2 * MINUTE_MS
 """A crawl with a hook is counted once more if it ended since the last look, or up to this long
 before it, because clocks differ."""
@@ -187,7 +192,6 @@ class Coordinator:
         self._watch = CrawlWatch()
         self._active: frozenset[int] = frozenset()
         self._samples = Samples()
-        self._counting: Counting | None = None
         self._count_at: dict[int, int] = {}
         """Crawl → the minute in which it is counted again."""
         self._looked_ms = 0
@@ -205,25 +209,19 @@ class Coordinator:
     def step(self, duty: Duty, now_ms: int) -> None:
         """Do what is due, under the duty. Raises Unavailable and DutyLost."""
         now, store = self._service.clock(), self._service.store.under(duty)
-        checking = now >= self._check_at
+        if now < self._check_at:
+            return
+        self._check_at = now + CHECK_SECONDS
         tell = False
         try:
-            if checking and now_ms // MINUTE_MS != self._minute and self._counting is None:
-                self._counting = self._look_over(store, now, now_ms)
+            if now_ms // MINUTE_MS != self._minute:
+                self._sample(store, now_ms)
                 self._minute = now_ms // MINUTE_MS
-            if self._counting is not None and now >= self._counting.next_at:
-                self._count(store, self._counting)
-            if not checking:
-                return
-            self._check_at = now + CHECK_SECONDS
             tell = self._outage.over(store, now_ms)
             self._trouble.done()
         except DutyLost:
             raise
         except Unavailable as error:  # if it is the store, the other steps fail, too
-            self._check_at = now + CHECK_SECONDS
-            if self._counting is not None:  # count them all again
-                self._counting, self._minute = None, 0
             self._trouble.failed(reason=str(error))
         members = self._members(store, now, now_ms)
         found: alerts.Found = {
@@ -250,9 +248,8 @@ class Coordinator:
 
     # -- samples
 
-    def _look_over(self, store: Store, now: float, now_ms: int) -> Counting:
-        """Return the crawls to count in this minute: all that are under way, and those that were
-        since the last time."""
+    def _sample(self, store: Store, now_ms: int) -> None:
+        """Count all crawls that are under way, and those that were since the last time."""
         every, ended_ms = store.crawls(), (self._looked_ms or now_ms) - ENDED_MS
         ended = {
             crawl.id: crawl.finished_ms for crawl in every
@@ -263,36 +260,22 @@ class Coordinator:
             crawl for crawl in every
             if crawl.state == "active" or crawl.stopping or crawl.id in self._active | over
         ]  # fmt: skip
-        minute = now_ms // MINUTE_MS
+        minute, frontier = now_ms // MINUTE_MS, self._service.frontier
         due = [
             crawl for crawl in crawls
             if crawl.id in over or minute >= self._count_at.get(crawl.id, 0)
         ]  # fmt: skip
-        return Counting(now, now_ms, every, crawls, ended, due)
-
-    def _count(self, store: Store, counting: Counting) -> None:
-        """Count some of the crawls; after the last ones, write the samples."""
-        frontier = self._service.frontier
-        if some := counting.take():
+        seen = list[tuple[Crawl, CrawlStats]]()
+        for start in range(0, len(due), TOGETHER):
+            some = due[start : start + TOGETHER]
             counts = frontier.count(some)
             if counts is None or frontier.nodes_away():
-                self._counting = None
                 return  # only some are counted: sums would fall, and rise again
             for crawl in some:
                 stats = frontier.stats(crawl, counts)
-                counting.seen.append((crawl, self._service.with_hook(crawl, stats)))
-        if not counting.due:
-            self._write(store, counting)
-            self._counting = None
-
-    def _write(self, store: Store, counting: Counting) -> None:
-        """Write the samples of a minute, and judge the crawls by them."""
-        seen, minute = counting.seen, counting.at_ms // MINUTE_MS
-        first = {
-            one.id for one, stats in seen
-            if stats.hooks and self._is_new(store, one, counting.at_ms)
-        }  # fmt: skip
-        known = {crawl.id for crawl in counting.crawls}
+                seen.append((crawl, self._service.with_hook(crawl, stats)))
+        first = {one.id for one, stats in seen if stats.hooks and self._is_new(store, one, now_ms)}
+        known = {crawl.id for crawl in crawls}
         rows = self._samples.due([counted(*one, minute) for one in seen], known)
         for start in range(0, len(rows), ROWS):
             store.put_samples(rows[start : start + ROWS])
@@ -300,10 +283,9 @@ class Coordinator:
             still = crawl.id in self._samples.still and not stats.leased
             self._count_at[crawl.id] = minute + STILL_MINUTES if still else 0
         self._count_at = {id_: at for id_, at in self._count_at.items() if id_ in known}
-        self._active = frozenset(one.id for one in counting.crawls if one.state == "active")
-        self._looked_ms, self._ends = counting.at_ms, counting.ended
+        self._active = frozenset(crawl.id for crawl in crawls if crawl.state == "active")
+        self._looked_ms, self._ends = now_ms, ended
         watched = [one for one in seen if one[0].state == "active" or one[0].ended]
-        every = counting.every
         unmended = self._unmended(store, every)
         self._watch.look(watched, every, store.hook_failed_since, first, unmended)
 
@@ -368,3 +350,51 @@ class Coordinator:
         if count := sum(dropped):
             log.info("dropped", what="samples and alerts", count=count)
         return len(dropped) < STEPS
+
+
+class Samples:
+    """Selects the samples that are worth a row.
+
+    These are: samples that differ from the last one; the last one of a row of equal samples, so
+    that plots keep their edges; and now and then one of a crawl that does not change.
+    """
+
+    def __init__(self) -> None:
+        self._written: dict[int, Counted] = {}
+        self._same: dict[int, Counted] = {}
+        """Crawl → the latest sample that was left out."""
+        self.still: set[int] = set()
+        """Crawls whose latest sample equals the one before."""
+
+    def due(self, seen: Sequence[Counted], known: Collection[int]) -> list[Counted]:
+        """Return the samples of this minute, and of earlier ones, that must be written.
+
+        ``known`` are all crawls that are under way, with or without a sample.
+        """
+        rows = []
+        self._written = {id_: one for id_, one in self._written.items() if id_ in known}
+        self._same = {id_: one for id_, one in self._same.items() if id_ in known}
+        self.still.intersection_update(known)
+        for one in seen:
+            last, before = self._written.get(one.crawl), self._same.pop(one.crawl, None)
+            if last is None or replace(one, minute=last.minute) != last:
+                self.still.discard(one.crawl)
+                rows += [before] if before is not None else []
+            else:
+                self.still.add(one.crawl)
+                if one.minute - last.minute < SAME_MINUTES:
+                    self._same[one.crawl] = one
+                    continue
+            rows.append(one)
+            self._written[one.crawl] = one
+        return rows
+
+
+def counted(crawl: Crawl, stats: CrawlStats, minute: int) -> Counted:
+    """Return the sample of a crawl's counters."""
+    return Counted(
+        crawl=crawl.id, minute=minute, pages=stats.stored, bytes=stats.bytes,
+        errors=alerts.errors(stats), unchanged=stats.unchanged, waiting=stats.waiting,
+        leased=stats.leased, later=stats.later, overflow=stats.overflow, dead=stats.dead,
+        parked=stats.parked, hosts=stats.hosts,
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 
 import gevent
 import pytest
+from msgspec import structs
 
 from greencrawl.broker.frontier import Frontier, Mode
 from greencrawl.broker.frontier.coordination.activity import (
@@ -233,6 +234,17 @@ def test_crawls_that_are_due_are_counted_in_one_call_a_partition(
         found = [frontier.look(crawl, counts) for crawl in crawls]
         assert found == [frontier.look(crawl) for crawl in crawls]
         assert [one.totals.waiting for one in found if one is not None] == [1, 2, 3, 4, 5]
+        unknown = structs.replace(crawls[0], id=999)
+        crawls = [unknown, *(new_crawl(frontier, store, f"empty{n}") for n in range(2)), *crawls]
+        counts = frontier.count(crawls)
+        assert counts is not None
+        for crawl in [*crawls, unknown]:
+            single = frontier.count([crawl])
+            assert single is not None
+            together, alone = counts[crawl.id], single[crawl.id]
+            assert {p: row[1:] for p, row in together.items()} == {
+                p: row[1:] for p, row in alone.items()
+            }, "but for the time"
     finally:
         frontier.stop()
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import gevent
 import pytest
@@ -36,16 +37,24 @@ class Broker:
         self.asked: list[MemberRequest] = []
         self.answers: Queue[MemberReply | Exception] = Queue()
         self.silent = False
+        self.left = 0
+        """Calls that were given up."""
 
     def follow(self, request: MemberRequest) -> MemberReply:
         self.asked.append(request)
-        answer = self.answers.get()
+        try:
+            answer = self.answers.get()
+        except gevent.GreenletExit:
+            self.left += 1
+            raise
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    def leave_if_silent(self, seconds: float) -> bool:
-        return self.silent
+    def trouble(self, path: str) -> str:
+        if self.silent:
+            gevent.sleep(60)
+        return ""
 
 
 class Process:
@@ -79,7 +88,10 @@ class Rig:
         self.follower = self.made()
 
     def made(self) -> Follower:
-        return Follower(HERE, self.broker, self.file, self.process, clock=lambda: self.now)
+        return self.of(self.broker)
+
+    def of(self, *brokers: Any) -> Follower:
+        return Follower(HERE, brokers, self.file, self.process, clock=lambda: self.now)
 
     def start(self) -> None:
         self.follower.start()
@@ -178,6 +190,59 @@ def test_rates_are_those_since_it_told_the_last_time(rig: Rig) -> None:
     assert rig.answer(MemberReply(next=1)).facts.pages_per_second == 2.0
 
 
+def until(holds: Callable[[], object]) -> None:
+    with gevent.Timeout(5):
+        while not holds():
+            gevent.sleep(0.001)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_while_a_broker_is_silent_another_is_called_too_and_the_first_answer_counts(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    module = "greencrawl.worker.orders.following"
+    monkeypatch.setattr(f"{module}.CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(f"{module}.SILENT_SECONDS", 0.01)
+    rig.life.kill()
+    brokers = Broker(), Broker()
+    for one in brokers:
+        one.silent = True
+    rig.follower = rig.of(*brokers)
+    rig.start()
+    until(lambda: all(one.asked for one in brokers))
+    options = NodeOptions(greenlets=5)
+    brokers[first].answers.put(MemberReply(revision=4, options=options, next=5))
+    until(lambda: len(brokers[first].asked) == 2)
+    assert rig.process.kept[-1] == options
+    until(lambda: brokers[1 - first].left)
+    until(lambda: len(brokers[1 - first].asked) == 2)
+    assert brokers[first].asked[1].revision == 4
+    rig.life.kill()
+    until(lambda: brokers[first].left == 1 and brokers[1 - first].left == 2)
+
+
+def test_another_broker_is_called_at_once_where_one_fails_and_none_while_it_is_alive(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("greencrawl.worker.orders.following.CHECK_SECONDS", 0.01)
+    rig.life.kill()
+    one, other = Broker(), Broker()
+    rig.follower = rig.of(one, other)
+    rig.start()
+    until(lambda: one.asked)
+    gevent.sleep(0.05)
+    assert not other.asked
+    one.answers.put(Unavailable("it has died"))
+    until(lambda: other.asked)
+    other.answers.put(MemberReply(revision=4, next=5))
+    until(lambda: len(other.asked) == 2)
+    assert len(one.asked) == 1, "the one that answered is called again"
+    other.answers.put(Unavailable("it has died"))
+    until(lambda: len(one.asked) == 2)
+    one.answers.put(Unavailable("it is not back"))
+    until(lambda: len(one.asked) + len(other.asked) == 5)
+
+
 def test_orders_come_from_another_broker_while_the_one_it_waits_at_is_frozen(
     tmp_path: Path,
 ) -> None:
@@ -193,7 +258,7 @@ def test_orders_come_from_another_broker_while_the_one_it_waits_at_is_frozen(
         process, client = Process(), other.client()
         follower = Follower(
             HERE,
-            BrokerClient([broker.url for broker in brokers]),
+            [BrokerClient([broker.url]) for broker in brokers],
             OrdersFile(tmp_path / "w.orders"),
             process,
         )

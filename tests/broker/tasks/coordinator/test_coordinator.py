@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from itertools import count, pairwise
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +23,13 @@ from greencrawl.broker.tasks.coordinator.coordinator import (
     LOOK_SECONDS,
     LOST_SECONDS,
     RANK_SECONDS,
+    SAME_MINUTES,
     STILL_MINUTES,
+    Samples,
     Watched,
 )
-from greencrawl.broker.tasks.coordinator.samples import (
-    SAME_MINUTES,
-    SPREAD_SECONDS,
-    TOGETHER,
-    Samples,
-)
 from greencrawl.schema.errors import DutyLost, Unavailable
-from greencrawl.schema.records import (
-    BEAT_SECONDS,
-    Alert,
-    Counted,
-    Crawl,
-    CrawlOptions,
-    CrawlStats,
-    Facts,
-)
+from greencrawl.schema.records import BEAT_SECONDS, Alert, Counted, CrawlStats, Facts
 from greencrawl.store.base import MINUTE_MS
 from tests.support.cut import CutStore
 from tests.support.paced import Pace, PacedStore
@@ -364,51 +352,6 @@ def test_there_is_no_sample_while_a_node_is_away_and_one_after_a_crawl_has_ended
         counting.now["stored"] = pages
         rig.passed(60, broker)
     assert minutes(rig) == [0, 4, 5], "the first, one when it was back, and the end"
-
-
-def test_a_hundred_crawls_are_counted_some_at_a_time_and_all_or_none_have_a_sample(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
-    for number in range(99):
-        rig.store.put_crawl(f"more{number}", CrawlOptions(), ["a.example"])
-    asked: list[tuple[float, int]] = []
-    answers: dict[int, Any] | None = {}
-
-    def counts(some: list[Crawl]) -> Any:
-        asked.append((rig.now, len(some)))
-        return answers
-
-    def sampled() -> set[int]:
-        every = [one for crawl in rig.store.crawls() for one in rig.store.samples(crawl.id)]
-        return {one.minute - START_MS // MINUTE_MS for one in every}
-
-    monkeypatch.setattr(rig.queue, "count", counts)
-    began = rig.now
-
-    def until(seconds: float) -> None:
-        while rig.now < began + seconds:
-            broker.look()
-            rig.now += LOOK_SECONDS
-
-    until(LOOK_SECONDS)
-    assert [size for _, size in asked] == [TOGETHER]
-    assert not sampled()
-    until(59)
-    assert [size for _, size in asked] == [TOGETHER] * 3 + [100 - 3 * TOGETHER]
-    times = [at for at, _ in asked]
-    assert SPREAD_SECONDS / 2 < times[-1] - times[0] <= SPREAD_SECONDS
-    assert min(after - before for before, after in pairwise(times)) > SPREAD_SECONDS / 5
-    assert len([one for crawl in rig.store.crawls() for one in rig.store.samples(crawl.id)]) == 100
-    counting.now["stored"] = 1
-    until(65)
-    answers = None
-    until(119)
-    assert len(asked) == 6, "one has failed: no more are counted in this minute"
-    assert sampled() == {0}
-    answers = {}
-    until(179)
-    assert sampled() == {0, 2}
 
 
 def test_a_redis_that_is_away_holds_up_no_alert(rig: Rig) -> None:
