@@ -10,7 +10,7 @@ import pytest
 
 from bench.models.model_rig import MODELS, Rig, page_of, results
 from bench.rig.web import Spec
-from tests.support.effort import cases
+from tests.support.effort import by_night, cases
 
 HOSTS = 5
 
@@ -57,6 +57,7 @@ def test_both_at_once_count_what_each_has_received(rig: Rig) -> None:
     assert sum(one[-1] for one in sums) <= rig.web.counts()["bytes"] - before
 
 
+@by_night
 def test_a_process_that_fails_fails_the_benchmark(rig: Rig) -> None:
     with pytest.raises(RuntimeError, match="did not come up"):
         results([rig.begin("neither", "memory", concurrency=1, seconds=0.1)])

@@ -17,6 +17,7 @@ from bench.peers.crawls import FULL, SCRAPY, crawl_with, served
 from bench.rig.program import Program
 from bench.rig.report import Report
 from bench.rig.sites import LINKS, PAGE_BYTES, SYNTHETIC, write_pages
+from tests.support.effort import by_night
 from tests.support.ports import free_port
 from tests.support.sites import direct, folder_site
 from tests.support.walk import links, walk
@@ -58,6 +59,7 @@ def test_a_program_that_does_not_come_up_is_told_and_ended(
     assert program.code is not None
 
 
+@by_night
 def test_a_peer_is_judged_by_log_and_store(tmp_path: Path) -> None:
     with served(replace(SYNTHETIC, pages=60), 2, tmp_path / "site") as on:
         one = crawl_with(SCRAPY, FULL, on, 2, tmp_path / "run")

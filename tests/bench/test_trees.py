@@ -12,6 +12,7 @@ from bench.peers.crawls import served
 from bench.peers.trees import Pair, Spent, one_round, option, running, table
 from bench.rig.sites import SYNTHETIC
 from tests.support.checkout import ROOT
+from tests.support.effort import by_night
 from tests.support.system import wait_until
 
 
@@ -19,6 +20,7 @@ def spent(worker: float, memory: float = 100.0) -> Spent:
     return Spent({"worker": worker, "broker": 1.0, "redis": 0.0}, memory)
 
 
+@by_night
 def test_each_crawls_hosts_of_its_own_at_the_same_time(tmp_path: Path) -> None:
     site = replace(SYNTHETIC, pages=50)
     with served(site, 4, tmp_path / "site") as on:

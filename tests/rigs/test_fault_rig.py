@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.effort import cases
+from tests.support.effort import by_night, cases
 from tests.support.faultrig import Fault, Result, Rig, run
 from tests.support.web import WebSpec
 
@@ -42,6 +42,7 @@ def test_a_run_without_a_blow_fails(tmp_path: Path) -> None:
     assert "no uncommitted work when a blow fell" in result.why_not
 
 
+@by_night
 def test_a_blow_at_too_little_fails(tmp_path: Path) -> None:
     def at_the_end(rig: Rig) -> None:
         rig.until_done()
@@ -51,6 +52,7 @@ def test_a_blow_at_too_little_fails(tmp_path: Path) -> None:
     assert "only 0 leases out when a blow fell" in result.why_not
 
 
+@by_night
 def test_a_lost_page_and_an_end_before_it_was_stored_fail(tmp_path: Path) -> None:
     """The result of a crawler that forgets a page: the page's row is deleted."""
 
@@ -66,6 +68,7 @@ def test_a_lost_page_and_an_end_before_it_was_stored_fail(tmp_path: Path) -> Non
     assert any("announced early: 1 pages not stored" in finding for finding in result.why_not)
 
 
+@by_night
 def test_a_request_that_follows_the_end_too_soon_fails_thrice(tmp_path: Path) -> None:
     """A second request, so soon that it breaks the host's delay, and after the end."""
 

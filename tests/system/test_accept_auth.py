@@ -28,7 +28,7 @@ from greencrawl.store import open_store
 from tests.support import lighttpd
 from tests.support.checkout import ROOT
 from tests.support.django_site.rig import EXPIRE, USERNAME, Asked, DjangoSite
-from tests.support.effort import examples
+from tests.support.effort import by_night, examples
 from tests.support.leaks import environment, exported, in_files, in_redis, leaks, told
 from tests.support.lighttpd import Lighttpd
 from tests.support.oauth1_site import OAuth1Site
@@ -426,6 +426,7 @@ def hidden(page: str) -> dict[str, str]:
 # -- workers
 
 
+@by_night
 def test_two_worker_hosts_share_one_session_and_short_lived_tokens_through_the_frontier(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tests.support.django_site.rig import USERNAME, DjangoSite
+from tests.support.effort import by_night
 from tests.support.redis_server import RedisServer
 from tests.support.stored import read_stored
 from tests.support.system import System
@@ -26,6 +27,7 @@ def left(site: DjangoSite) -> int:
         return int(db.execute("SELECT COUNT(*) FROM django_site_article").fetchone()[0])
 
 
+@by_night
 def test_no_article_is_deleted_and_nobody_logged_out_in_chinese_russian_or_arabic(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:

@@ -15,6 +15,7 @@ from greencrawl.cli.main import main
 from greencrawl.store import open_store
 from greencrawl.worker.link_checker import MAX_REDIRECTS
 from tests.support.archive import Archive, check
+from tests.support.effort import by_night
 from tests.support.redis_server import RedisServer
 from tests.support.shared_system import shared_system
 from tests.support.site_server import Answer, Request, SiteServer
@@ -237,6 +238,7 @@ def test_copies_are_folded_by_choice_and_nothing_that_is_said_once_is_lost(
     assert ("copy: title, text and body are not kept" in said) == folds
 
 
+@by_night
 def test_an_endless_chain_of_canonical_urls_ends(shared: System) -> None:
     def chain(request: Request) -> Answer:
         if not request.target.startswith("/p"):

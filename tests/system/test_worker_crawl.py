@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from greencrawl.schema.records import STOPPED, STOPPING_NOW
-from tests.support.effort import cases
+from tests.support.effort import by_night, cases
 from tests.support.redis_server import RedisServer
 from tests.support.site_server import Answer, Request, SiteServer
 from tests.support.sites import html
@@ -102,6 +102,7 @@ def test_a_crawl_that_is_stopped_at_once_gives_back_what_it_has_and_goes_on_when
         assert system.stats()["state"] == "paused"
 
 
+@by_night
 def test_request_hook_that_kills_is_charged_alone(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:

@@ -223,6 +223,7 @@ def test_records_that_a_hook_finds_are_exported_by_themselves(command: Command, 
     assert all(one["text"] for one in found)
 
 
+@by_night
 def test_where_nothing_was_compiled_a_crawl_says_once_that_it_stores_no_main_text(
     command: Command, root: str
 ) -> None:
@@ -263,6 +264,7 @@ def test_a_crawl_in_periods_is_left_when_it_rests_and_begins_again_when_that_is_
     assert end(following)[0] == 130
 
 
+@by_night
 def test_a_greater_depth_says_what_is_read_again_and_fetches_nothing_twice(
     command: Command, site: Site, root: str
 ) -> None:
@@ -277,6 +279,7 @@ def test_a_greater_depth_says_what_is_read_again_and_fetches_nothing_twice(
     assert (code, "crawl x has max_pages" in err) == (2, True), err
 
 
+@by_night
 def test_a_stop_beside_a_crawl_tells_its_end_and_the_same_command_goes_on(
     command: Command, site: Site, root: str
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands.test_crawl import Command, command, end, summary
+from tests.support.effort import by_night
 from tests.support.login_site import NAME, PASSWORD, LoginSite
 
 __all__ = ["command"]  # a fixture
@@ -63,6 +64,7 @@ def test_an_entry_that_no_url_of_the_beginning_is_under_is_named(
     assert f"auth shop: no seed is on its hosts ({bare})" in err
 
 
+@by_night
 def test_a_wrong_password_is_said_and_the_right_one_resumes(
     command: Command, site: LoginSite
 ) -> None:
