@@ -119,7 +119,7 @@ class Words:
             return escape(said)
         if deep == _DEEPEST:
             return _english(said)
-        parts = said.split("; ")
+        parts = _parts(said)
         known = [self._translated(one, deep) for one in parts]
         if not any(known):
             return _english(said)
@@ -204,6 +204,19 @@ class Words:
 def _english(said: str) -> Markup:
     """Return it marked as English, unless it was translated where it was made."""
     return Markup('<span lang="en">{}</span>').format(said) if said.isascii() else escape(said)
+
+
+def _parts(said: str) -> list[str]:
+    """Return the parts of a sentence, which semicolons separate: those outside of parentheses, or
+    all if a parenthesis has no end."""
+    found, held, depth = list[str](), list[str](), 0
+    for part in said.split("; "):
+        held.append(part)
+        depth += part.count("(") - part.count(")")
+        if depth <= 0:
+            found.append("; ".join(held))
+            held, depth = [], 0
+    return found + held
 
 
 class _Pattern:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import string
 import tomllib
@@ -29,6 +30,25 @@ COMPOSED = {
     "state": ["active", "paused", "resting", "stopping", "done"],
 }
 """Tables whose keys templates put together."""
+SAYING = (
+    "broker/frontier/hosts.py", "broker/frontier/nodes/failures.py",
+    "broker/frontier/nodes/node.py", "broker/service/explain.py", "broker/service/seeding.py",
+    "broker/tasks/coordinator/alerts.py", "broker/tasks/purge.py", "schema/net/access.py",
+    "schema/net/scope.py", "schema/text/again.py", "schema/text/declared.py",
+    "schema/text/guessed.py", "schema/text/moments.py", "schema/text/parked.py",
+    "store/mysql/cluster/steward/findings.py", "worker/http/receiving.py",
+    "worker/kernels/judged.py", "worker/kernels/reading.py", "worker/process/costly.py",
+    "worker/robots/cache.py", "worker/sitemaps/listed.py", "worker/sitemaps/unpacking.py",
+    "worker/sitemaps/xml.py", "worker/traps/evidence.py", "worker/traps/hosts.py",
+    "worker/traps/traps.py",
+)  # fmt: skip
+"""Files whose sentences people read in the Monitor."""
+UNSAID = {
+    "it says unavailable_after", "greencrawl traps", "which counts what is fetched again, too",
+    "leave it out, or name another crawl",
+}  # fmt: skip
+"""What stands in a placeholder, and what only the command line says."""
+PHRASE = re.compile(r"[a-z]{2,} [a-z]{2,}")
 
 
 def sources() -> list[Path]:
@@ -108,6 +128,26 @@ def test_what_other_parts_say_is_said_in_the_readers_language_as_far_as_it_is_kn
             "任务已暂停；在 &lt;b&gt; 的队列中排第 3",
         "the crawl is done (max_pages)": "任务已结束（达到页数上限（max_pages））",
         "invalid: neither http nor https": "无效：既不是 http 也不是 https",
+        "waiting: number 3 of b.example's queue; the host is blocked for another 9 s (timeout)":
+            "在 b.example 的队列中排第 3；该主机还将封锁 9 秒（太慢）",
+        "waiting: number 3 of x's queue; Redis at b was restarted and lost data: its hosts are not "
+        "fetched until 12:00:00 UTC, when no earlier request can still be under way":
+            "在 x 的队列中排第 3；b 的 Redis 重启后丢失了数据：12:00:00 UTC 之前不抓取它的主机，"
+            "以确保先前的请求都已结束",
+        "parked at 1: the last of 9 pages of this shape brought nothing new; its query grows, of "
+        "the shape http://x/{n}; `greencrawl traps x --all` releases it":
+            "1 搁置：此形状 9 个网页的最后一些没有带来新内容；形状 http://x/{n}，查询部分不断变长；"
+            "可用 `greencrawl traps x --all` 放行",
+        "not fetched by rule at 1: action (auth a: action 'logout' (log out, English) in its path)":
+            "1 按规则不抓取：链接会执行操作"
+            "（登录 a：路径中的 &#39;logout&#39; 会执行操作（退出登录，English））",
+        "given up at 1: refused (1.2.3.4: Connection refused; ::1: No route to host)":
+            "1 放弃：连接被拒绝（1.2.3.4：连接被拒绝；::1：没有到该主机的路由）",
+        "unchanged at (1; its query grows; to itself": "(1 询问时未变；查询部分不断变长；指向自身",
+        "given up at 1: robots_unreachable (robots.txt: server_error HTTP 500)":
+            "1 放弃：robots.txt 没有应答（robots.txt：服务器错误（5xx），HTTP 500）",
+        "The crawl x stands still: 1,200 URLs wait, nothing is fetched, and nothing changes.":
+            "任务 x 停滞不前：1,200 个 URL 在等待，没有抓取，也没有变化。",
         "no such thing <b>": '<span lang="en">no such thing &lt;b&gt;</span>',
         "unchanged at 1; <i> {0} {why}":
             '1 询问时未变；<span lang="en">&lt;i&gt; {0} {why}</span>',
@@ -134,6 +174,47 @@ def test_reasons_of_other_languages_have_the_places_of_their_sentences() -> None
             values |= {"kind": "timeout", "reason": "stopped"}
             shown = words(language).reason(said.format(**values))
             assert not shown.startswith("<span"), said
+
+
+def test_no_sentence_hides_a_later_one() -> None:
+    for language in set(LANGUAGES) - {"en"}:
+        reasons = words(language).reasons
+        said = tomllib.loads((TEXTS / "reasons" / f"{language}.toml").read_text("utf-8"))
+        for place, sentence in enumerate(said):
+            filled = sentence.format(**dict.fromkeys(_places(sentence), "1"))
+            first = next(
+                i for i, (pattern, _) in enumerate(reasons) if pattern.places(filled) is not None
+            )
+            assert first == place or _places(list(said)[first]) & {"kind", "state", "reason"}, (
+                sentence
+            )
+
+
+def phrases(source: str) -> set[str]:
+    """Return what the strings of a program say, in the parts between placeholders and
+    semicolons."""
+    tree = ast.parse(source)
+    documents = {
+        node.value for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }  # fmt: skip
+    said = {
+        part.strip(" ,:.()`")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documents
+        for part in node.value.split(";")
+    }
+    return {part for part in said if PHRASE.search(part)}
+
+
+def test_sentences_of_other_parts_are_known_in_each_other_language() -> None:
+    for language in set(LANGUAGES) - {"en"}:
+        reasons = tomllib.loads((TEXTS / "reasons" / f"{language}.toml").read_text("utf-8"))
+        known = "\n".join(reasons)
+        for name in SAYING:
+            found = phrases((ROOT / name).read_text("utf-8")) - UNSAID
+            assert found, name
+            assert sorted(part for part in found if part not in known) == [], (language, name)
 
 
 def test_times_are_said_as_people_do() -> None:
