@@ -27,7 +27,8 @@ finally:
 class _StandardError:
     """The standard error at the time of each line: it may have been replaced since.
 
-    A line that cannot be written, as on a full disk, is lost: logging never ends a process.
+    A line is written in one call with its end, because other processes write there, too. If it
+    cannot be written, as on a full disk, it is lost: logging never ends a process.
     """
 
     def write(self, text: str) -> int:
@@ -40,7 +41,7 @@ class _StandardError:
             sys.stderr.flush()
 
 
-_FACTORY = structlog.PrintLoggerFactory(cast(TextIO, _StandardError()))
+_FACTORY = structlog.WriteLoggerFactory(cast(TextIO, _StandardError()))
 structlog.configure(  # until configure(): never to standard output, and without values of variables
     processors=[
         structlog.processors.add_log_level,

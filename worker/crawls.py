@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -17,7 +18,14 @@ from greencrawl.schema.net import scope
 from greencrawl.schema.net.normalising import queued_url
 from greencrawl.schema.net.permits import OWN, Permits
 from greencrawl.schema.net.request import ACCEPT_JSON, crawl_headers, shown
-from greencrawl.schema.records import Crawl, CrawlOptions, Refusal, StoredPage, Validators
+from greencrawl.schema.records import (
+    Crawl,
+    CrawlOptions,
+    Refusal,
+    Session,
+    StoredPage,
+    Validators,
+)
 from greencrawl.schema.records.auth import Form, OAuth2, Own
 from greencrawl.schema.text.kernel_rules import own_code, own_kernels
 from greencrawl.schema.text.link_sources import chosen_sources
@@ -60,6 +68,10 @@ class RootStore(CrawlSource, Protocol):
         """Return fingerprint → validators of the stored page. Raises Unavailable."""
 
 
+class Outpaced(Exception):
+    """Raised for a session that keeps a shorter delay than its crawl has now."""
+
+
 @dataclass(frozen=True)
 class CrawlContext:
     """One revision of a crawl, ready to use. ``agent`` is its product token."""
@@ -73,6 +85,10 @@ class CrawlContext:
     listings: tuple[Listing, ...] = ()
     paced_since: int = 0
     """The revision since which its pace holds; earlier sessions keep another pace."""
+
+    def outpaced(self, session: Session) -> bool:
+        """Return whether the crawl's delay was made longer after the session was opened."""
+        return session.revision < self.paced_since and session.floor < self.options.delay
 
     @property
     def pace(self) -> tuple[float, int]:
@@ -198,6 +214,17 @@ class Crawls:
             if context is None or context.crawl.revision < revision:
                 context = self.put(until_available(lambda: self._source.crawl(crawl), "store"))
             return context
+
+    def of(self, session: Session) -> CrawlContext:
+        """Return the context for a session that begins. Raises what :meth:`get` raises, and
+        Outpaced: its lease came after its crawl was slowed."""
+        context = self.get(session.crawl, session.revision)
+        if context.outpaced(session):
+            with suppress(Unavailable):  # the store may have been put back to an older copy
+                context = self.renew(session.crawl) or context
+            if context.outpaced(session):
+                raise Outpaced
+        return context
 
     def latest(self, context: CrawlContext) -> CrawlContext:
         """Return the newest known context of the crawl: its options may have been changed."""

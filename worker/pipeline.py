@@ -33,7 +33,7 @@ from greencrawl.schema.records import (
 )
 from greencrawl.worker import retry
 from greencrawl.worker.auth import Authenticated
-from greencrawl.worker.crawls import Crawls, Refused, RootStore
+from greencrawl.worker.crawls import Crawls, Outpaced, Refused, RootStore
 from greencrawl.worker.delivery.recall import recall
 from greencrawl.worker.delivery.results import ACTION, Results
 from greencrawl.worker.delivery.writer import Writer
@@ -111,9 +111,9 @@ class Pipeline:
         """
         session = held.session
         try:
-            context = self._crawls.get(session.crawl, session.revision)
-        # it was deleted, or another worker may have the code that we lack
-        except (UnknownCrawl, Refused):
+            context = self._crawls.of(session)
+        # it was deleted or slowed, or another worker may have the code that we lack
+        except (UnknownCrawl, Refused, Outpaced):
             return unused(session)
         visit = Visit(held, context, self._fetcher, self._stopping, self._in_hand, self._rate)
         visit.judge = self._traps.judge(context, session.host, session.traps)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import subprocess
 import sys
 
@@ -25,6 +27,25 @@ def test_who_logs_goes_on_though_the_disk_be_full() -> None:
             env={"PYTHONPATH": str(ROOT / "src")}, check=False,
         )  # fmt: skip
     assert done.stdout == "goes on\n"
+
+
+def test_a_line_is_written_in_one_call_so_that_none_of_other_processes_comes_between() -> None:
+    code = (
+        "from greencrawl.schema import log\n"
+        "log.configure('broker')\n"
+        "for number in range(3):\n"
+        "    log.logger('duties').info('not_renewed', number=number)\n"
+    )
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)  # a message for each call
+    with ours, its:
+        ours.settimeout(0)
+        subprocess.run(
+            [sys.executable, "-u", "-c", code], stderr=its,
+            env={"PYTHONPATH": str(ROOT / "src")}, check=True,
+        )  # fmt: skip
+        lines = [ours.recv(65536) for _ in range(3)]
+    assert [json.loads(line)["number"] for line in lines] == [0, 1, 2]
+    assert all(line.endswith(b"}\n") for line in lines)
 
 
 def test_what_fails_for_long_has_a_line_at_its_beginning_one_a_minute_and_one_at_its_end() -> None:

@@ -1315,6 +1315,24 @@ def test_newer_revision_of_a_crawl_is_loaded(world: World) -> None:
     assert world.outcomes == [Done(kind="scope")]
 
 
+def test_a_lease_that_comes_after_its_crawl_was_slowed_is_given_back(world: World) -> None:
+    pipeline, first = world.pipeline(), world.stores.crawl_
+    world.run("http://h/a", pipeline=pipeline)
+    slower = msgspec.structs.replace(first.options, delay=5.0)
+    world.stores.crawl_ = msgspec.structs.replace(first, options=slower, revision=2)
+    pipeline._crawls.renew(1)  # what an order does
+    for away in (0, 1):
+        world.stores.away = away
+        close = world.run("http://h/b", "http://h/c", pipeline=pipeline)
+        assert close is not None
+        assert (close.release, close.report.requests) == ((1, 2), 0)
+    world.run("http://h/b", delay=5.0, pipeline=pipeline)
+    world.stores.crawl_ = first  # the store was put back to an older copy
+    world.run("http://h/c", pipeline=pipeline)
+    asked = [url for url in world.site.asked if "robots" not in url]
+    assert asked == ["http://h/a", "http://h/b", "http://h/c"]
+
+
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     def delays() -> Iterator[float]:

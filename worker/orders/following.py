@@ -119,12 +119,14 @@ class Follower:
                     number = next(one for one, made in calls.items() if made is call)
                     del calls[number]
                     answer = call.get()
-                    if not isinstance(answer, Unavailable):
-                        self._first = number
-                        if isinstance(answer, Refused):
-                            raise answer
-                        return answer
-                    lost = answer
+                    if isinstance(answer, Unavailable):
+                        lost = answer
+                        order += [number] if calls else []  # it may be back before the others are
+                        continue
+                    self._first = number
+                    if isinstance(answer, Refused):
+                        raise answer
+                    return answer
         finally:
             gevent.killall(list(calls.values()))
         assert lost is not None

@@ -59,7 +59,7 @@ def as_processes_say_it() -> Any:
     """Configure the log as processes do; tests/conftest.py keeps their configuration from this
     process."""
     return structlog.wrap_logger(
-        structlog.PrintLogger(sys.stderr),
+        structlog.WriteLogger(sys.stderr),
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,10 @@ def until(holds: Callable[[], object]) -> None:
             gevent.sleep(0.001)
 
 
+def at_least(broker: Broker, count: int) -> bool:
+    return len(broker.asked) >= count
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_while_a_broker_is_silent_another_is_called_too_and_the_first_answer_counts(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, first: int
@@ -219,6 +224,25 @@ def test_while_a_broker_is_silent_another_is_called_too_and_the_first_answer_cou
     assert brokers[first].asked[1].revision == 4
     rig.life.kill()
     until(lambda: brokers[first].left == 1 and brokers[1 - first].left == 2)
+
+
+def test_a_broker_that_failed_is_called_again_while_the_other_one_is_silent(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "greencrawl.worker.orders.following"
+    monkeypatch.setattr(f"{module}.CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(f"{module}.SILENT_SECONDS", 0.01)
+    rig.life.kill()
+    silent, other = Broker(), Broker()
+    silent.silent = True
+    rig.follower = rig.of(silent, other)
+    rig.start()
+    for count in (1, 2, 3):
+        until(partial(at_least, other, count))
+        other.answers.put(Unavailable("it is not back"))
+    other.answers.put(MemberReply(revision=4, options=NodeOptions(greenlets=5), next=5))
+    until(lambda: rig.process.kept[-1].greenlets == 5)
+    assert silent.left == 1
 
 
 def test_another_broker_is_called_at_once_where_one_fails_and_none_while_it_is_alive(
