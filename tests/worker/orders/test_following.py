@@ -192,9 +192,10 @@ def test_rates_are_those_since_it_told_the_last_time(rig: Rig) -> None:
 
 
 def until(holds: Callable[[], object]) -> None:
-    with gevent.Timeout(5):
+    with gevent.Timeout(5, False):
         while not holds():
             gevent.sleep(0.001)
+    assert holds()
 
 
 def at_least(broker: Broker, count: int) -> bool:
