@@ -211,7 +211,8 @@ class Figures:
         since_ms = epoch_ms() - SPANS[span] * 1000
 
         def read() -> list[Point]:
-            found = points(self._service.store.samples(crawl.id, since_ms, MOST_POINTS))
+            rows = self._service.store.samples(crawl.id, since_ms, MOST_POINTS)
+            found = points(crawl, rows, since_ms)
             return joined(found, SPANS[span] / MOST_POINTS / 2)
 
         return self._shared.get(("samples", crawl.id, span), read, STORED_SECONDS)

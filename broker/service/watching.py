@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from greencrawl.broker.service.service import Service
 from greencrawl.schema.errors import Unavailable
-from greencrawl.schema.records import Alert, Counted, Sample
+from greencrawl.schema.records import Alert, Counted, Crawl, Sample
 from greencrawl.store.base import MINUTE_MS
 
 SUMS = ("pages", "bytes", "errors", "unchanged")
@@ -16,8 +16,17 @@ SUMS = ("pages", "bytes", "errors", "unchanged")
 LEVELS = ("waiting", "leased", "later", "overflow", "dead", "parked", "hosts")
 
 
-def points(rows: Sequence[Counted]) -> list[Sample]:
-    """Return the increase between each two rows. If Redis lost its counters, it is 0."""
+FIRST_MINUTES = 15
+"""A crawl is counted for the first time within this time after it was made, if a coordinator is
+there."""
+
+
+def points(crawl: Crawl, rows: Sequence[Counted], since_ms: int = 0) -> list[Sample]:
+    """Return the increase between each two rows of a crawl, and what came before its first row if
+    ``rows`` since then have that one. If Redis lost its counters, the increase is 0."""
+    begun = crawl.created_ms // MINUTE_MS
+    if rows and crawl.created_ms >= since_ms and rows[0].minute - begun <= FIRST_MINUTES:
+        rows = [Counted(crawl=crawl.id, minute=min(begun, rows[0].minute - 1)), *rows]
     return [
         Sample(
             at_ms=after.minute * MINUTE_MS,

@@ -22,7 +22,7 @@ def list_samples(service: Service, crawl: str, query: SamplesQuery) -> list[Samp
     except ValueError as error:
         raise InvalidConfig([("since", str(error))]) from error
     found = service.store.crawl(crawl)
-    return watching.points(service.store.samples(found.id, since, query.points))
+    return watching.points(found, service.store.samples(found.id, since, query.points), since)
 
 
 def list_alerts(service: Service) -> list[Alert]:

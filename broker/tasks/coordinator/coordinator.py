@@ -37,7 +37,6 @@ from greencrawl.schema.records import (
     Duty,
     Member,
 )
-from greencrawl.schema.text.kernel_rules import own_code
 from greencrawl.store.base import MINUTE_MS, Store
 
 log = logger("coordinator")
@@ -72,8 +71,8 @@ them every minute would cost Redis as much as everything else in an idle system.
 SAME_MINUTES = 15
 """A crawl in which nothing changes has one row in this many minutes."""
 ENDED_MS = 2 * MINUTE_MS
-"""A crawl with a hook is counted once more if it ended since the last look, or up to this long
-before it, because clocks differ."""
+"""A crawl is counted once more if it ended since the last look, or up to this long before it,
+because clocks differ."""
 NEW_MS = 60 * MINUTE_MS
 """A crawl that was made longer ago does not count as one that nobody has counted."""
 STEPS = 20
@@ -253,7 +252,7 @@ class Coordinator:
         every, ended_ms = store.crawls(), (self._looked_ms or now_ms) - ENDED_MS
         ended = {
             crawl.id: crawl.finished_ms for crawl in every
-            if crawl.ended and crawl.finished_ms > ended_ms and own_code(crawl.options)
+            if crawl.ended and crawl.finished_ms > ended_ms
         }  # fmt: skip
         over = {id_ for id_, at_ms in ended.items() if self._ends.get(id_) != at_ms}
         crawls = [

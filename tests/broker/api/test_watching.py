@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from greencrawl.broker.frontier.coordination.outages import Outage
 from greencrawl.broker.service.watching import points
-from greencrawl.schema.records import Alert, Counted
+from greencrawl.schema.records import Alert, Counted, Crawl, CrawlOptions
 from greencrawl.store.base import MINUTE_MS
 from tests.broker.api.test_app import Api
 
 FIRST = 31_000_000
+CRAWL = Crawl(id=1, name="c", state="active", options=CrawlOptions(), roots=())
 
 
 @pytest.fixture
@@ -34,12 +36,24 @@ def test_a_point_has_what_came_since_the_one_before_and_what_there_is() -> None:
         sample(1, 70, bytes=900, errors=4, unchanged=3, waiting=5, hosts=2),
         sample(5, 20, waiting=9),  # Redis has lost its counters since
     ]
-    first, second = points(rows)
+    first, second = points(CRAWL, rows)
     assert (first.at_ms, first.seconds) == ((FIRST + 1) * MINUTE_MS, 60)
     assert (first.pages, first.bytes, first.errors, first.unchanged) == (60, 800, 3, 1)
     assert (first.waiting, first.hosts) == (5, 2)
     assert (second.seconds, second.pages, second.bytes, second.waiting) == (240, 0, 0, 9)
-    assert points(rows[:1]) == points([]) == []
+    assert points(CRAWL, rows[:1]) == points(CRAWL, []) == []
+
+
+def test_a_crawl_has_what_came_before_its_first_row_too() -> None:
+    rows = [sample(0, 10), sample(1, 70)]
+    for minute, seconds in ((0, 60), (-1, 60), (-9, 540)):
+        made = replace(CRAWL, created_ms=(FIRST + minute) * MINUTE_MS + 5)
+        found = points(made, rows)
+        assert [(one.pages, one.seconds) for one in found] == [(10, seconds), (60, 60)]
+        later = (FIRST + minute + 1) * MINUTE_MS
+        assert [one.pages for one in points(made, rows, later)] == [60], "it may have older rows"
+    old = replace(CRAWL, created_ms=(FIRST - 16) * MINUTE_MS)
+    assert [one.pages for one in points(old, rows)] == [60], "older rows may have been dropped"
 
 
 def test_points_are_asked_for_since_a_moment_and_in_a_number(api: Api) -> None:

@@ -29,7 +29,14 @@ from greencrawl.broker.tasks.coordinator.coordinator import (
     Watched,
 )
 from greencrawl.schema.errors import DutyLost, Unavailable
-from greencrawl.schema.records import BEAT_SECONDS, Alert, Counted, CrawlStats, Facts
+from greencrawl.schema.records import (
+    BEAT_SECONDS,
+    Alert,
+    Counted,
+    CrawlOptions,
+    CrawlStats,
+    Facts,
+)
 from greencrawl.store.base import MINUTE_MS
 from tests.support.cut import CutStore
 from tests.support.paced import Pace, PacedStore
@@ -352,6 +359,20 @@ def test_there_is_no_sample_while_a_node_is_away_and_one_after_a_crawl_has_ended
         counting.now["stored"] = pages
         rig.passed(60, broker)
     assert minutes(rig) == [0, 4, 5], "the first, one when it was back, and the end"
+
+
+def test_a_crawl_that_began_and_ended_between_two_counts_has_one_sample(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
+    broker.look()
+    short = rig.store.put_crawl("short", CrawlOptions(), ["a.example"]).id
+    counting.now["stored"] = 3
+    rig.now += 10
+    monkeypatch.setattr("greencrawl.store.common.epoch_ms", lambda: rig.now_ms)
+    rig.store.set_state(short, "done", "finished")
+    rig.passed(200, broker)
+    assert [one.pages for one in rig.store.samples(short)] == [3]
 
 
 def test_a_redis_that_is_away_holds_up_no_alert(rig: Rig) -> None:
