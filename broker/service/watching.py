@@ -15,7 +15,6 @@ SUMS = ("pages", "bytes", "errors", "unchanged")
 """For these counters, a point has the increase since the point before."""
 LEVELS = ("waiting", "leased", "later", "overflow", "dead", "parked", "hosts")
 
-
 FIRST_MINUTES = 15
 """A crawl is counted for the first time within this time after it was made, if a coordinator is
 there."""

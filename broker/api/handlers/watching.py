@@ -13,7 +13,8 @@ from greencrawl.schema.text.moments import since_ms
 def list_samples(service: Service, crawl: str, query: SamplesQuery) -> list[Sample]:
     """Get counters of a crawl, minute by minute, for plots.
 
-    A minute has a point while the crawl is under way, a broker runs and all Redis nodes answer. If
+    A minute has a point while the crawl is under way, a broker runs and all Redis nodes answer; so
+    has the first minute after its end. The first point stands for all that came before it. If
     nothing changes, only one minute in 15 has a point, and the last one. If there are more minutes
     than ``points``, each point stands for the same number of minutes, as few as possible.
     """

@@ -9,7 +9,7 @@ second later, and so on. So a holder keeps it when a broker with a higher id com
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -23,20 +23,14 @@ from greencrawl.broker.service.service import Service
 from greencrawl.broker.tasks.coordinator import alerts
 from greencrawl.broker.tasks.coordinator.alerts import Alerts, CrawlWatch
 from greencrawl.broker.tasks.coordinator.outage import OutageWatch
+from greencrawl.broker.tasks.coordinator.samples import Samples, counted
 from greencrawl.broker.tasks.coordinator.webhook import Teller, Webhook
 from greencrawl.broker.tasks.duty_timeout import DutyTimeout
 from greencrawl.broker.tasks.throttle import rested
 from greencrawl.schema.clock import epoch_ms
 from greencrawl.schema.errors import DutyLost, Unavailable
 from greencrawl.schema.log import Trouble, logger
-from greencrawl.schema.records import (
-    BEAT_SECONDS,
-    Counted,
-    Crawl,
-    CrawlStats,
-    Duty,
-    Member,
-)
+from greencrawl.schema.records import BEAT_SECONDS, Crawl, CrawlStats, Duty, Member
 from greencrawl.store.base import MINUTE_MS, Store
 
 log = logger("coordinator")
@@ -60,16 +54,12 @@ HOUR_SECONDS = 3600.0
 DAY_MS = 86_400_000
 TOGETHER = 32
 """Crawls that are counted in one call."""
-ROWS = 100
-"""Samples in one transaction."""
 STILL_MINUTES = 5
 """After this many minutes a crawl without changes is counted again.
 
 Still means: nothing is leased, and nothing has changed since the last count. To count a hundred of
 them every minute would cost Redis as much as everything else in an idle system.
 """
-SAME_MINUTES = 15
-"""A crawl in which nothing changes has one row in this many minutes."""
 ENDED_MS = 2 * MINUTE_MS
 """A crawl is counted once more if it ended since the last look, or up to this long before it,
 because clocks differ."""
@@ -275,9 +265,7 @@ class Coordinator:
                 seen.append((crawl, self._service.with_hook(crawl, stats)))
         first = {one.id for one, stats in seen if stats.hooks and self._is_new(store, one, now_ms)}
         known = {crawl.id for crawl in crawls}
-        rows = self._samples.due([counted(*one, minute) for one in seen], known)
-        for start in range(0, len(rows), ROWS):
-            store.put_samples(rows[start : start + ROWS])
+        self._samples.write(store, [counted(*one, minute) for one in seen], known)
         for crawl, stats in seen:
             still = crawl.id in self._samples.still and not stats.leased
             self._count_at[crawl.id] = minute + STILL_MINUTES if still else 0
@@ -349,51 +337,3 @@ class Coordinator:
         if count := sum(dropped):
             log.info("dropped", what="samples and alerts", count=count)
         return len(dropped) < STEPS
-
-
-class Samples:
-    """Selects the samples that are worth a row.
-
-    These are: samples that differ from the last one; the last one of a row of equal samples, so
-    that plots keep their edges; and now and then one of a crawl that does not change.
-    """
-
-    def __init__(self) -> None:
-        self._written: dict[int, Counted] = {}
-        self._same: dict[int, Counted] = {}
-        """Crawl → the latest sample that was left out."""
-        self.still: set[int] = set()
-        """Crawls whose latest sample equals the one before."""
-
-    def due(self, seen: Sequence[Counted], known: Collection[int]) -> list[Counted]:
-        """Return the samples of this minute, and of earlier ones, that must be written.
-
-        ``known`` are all crawls that are under way, with or without a sample.
-        """
-        rows = []
-        self._written = {id_: one for id_, one in self._written.items() if id_ in known}
-        self._same = {id_: one for id_, one in self._same.items() if id_ in known}
-        self.still.intersection_update(known)
-        for one in seen:
-            last, before = self._written.get(one.crawl), self._same.pop(one.crawl, None)
-            if last is None or replace(one, minute=last.minute) != last:
-                self.still.discard(one.crawl)
-                rows += [before] if before is not None else []
-            else:
-                self.still.add(one.crawl)
-                if one.minute - last.minute < SAME_MINUTES:
-                    self._same[one.crawl] = one
-                    continue
-            rows.append(one)
-            self._written[one.crawl] = one
-        return rows
-
-
-def counted(crawl: Crawl, stats: CrawlStats, minute: int) -> Counted:
-    """Return the sample of a crawl's counters."""
-    return Counted(
-        crawl=crawl.id, minute=minute, pages=stats.stored, bytes=stats.bytes,
-        errors=alerts.errors(stats), unchanged=stats.unchanged, waiting=stats.waiting,
-        leased=stats.leased, later=stats.later, overflow=stats.overflow, dead=stats.dead,
-        parked=stats.parked, hosts=stats.hosts,
-    )  # fmt: skip

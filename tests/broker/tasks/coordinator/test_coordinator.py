@@ -23,11 +23,10 @@ from greencrawl.broker.tasks.coordinator.coordinator import (
     LOOK_SECONDS,
     LOST_SECONDS,
     RANK_SECONDS,
-    SAME_MINUTES,
     STILL_MINUTES,
-    Samples,
     Watched,
 )
+from greencrawl.broker.tasks.coordinator.samples import SAME_MINUTES, Samples
 from greencrawl.schema.errors import DutyLost, Unavailable
 from greencrawl.schema.records import (
     BEAT_SECONDS,
@@ -373,6 +372,30 @@ def test_a_crawl_that_began_and_ended_between_two_counts_has_one_sample(
     rig.store.set_state(short, "done", "finished")
     rig.passed(200, broker)
     assert [one.pages for one in rig.store.samples(short)] == [3]
+
+
+def test_a_store_that_goes_away_between_two_samples_gets_both_the_next_time(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
+    counting.now["stored"] = 1
+    other = rig.store.put_crawl("other", CrawlOptions(), ["b.example"]).id
+    store, told = type(rig.store), list[int]()
+    put = store.put_samples
+
+    def away_at_the_second(self: Any, samples: Any) -> None:
+        told.extend(one.crawl for one in samples)
+        if len(told) == 2:
+            raise Unavailable("it has just gone away")
+        put(self, samples)
+
+    monkeypatch.setattr(f"{Samples.__module__}.ROWS", 1)
+    monkeypatch.setattr(store, "put_samples", away_at_the_second)
+    broker.look()
+    assert [rig.store.samples(id_) != [] for id_ in told] == [True, False]
+    rig.passed(CHECK_SECONDS, broker)
+    for crawl in (rig.crawl, other):
+        assert [one.pages for one in rig.store.samples(crawl)] == [1]
 
 
 def test_a_redis_that_is_away_holds_up_no_alert(rig: Rig) -> None:
