@@ -32,8 +32,9 @@ log = logger("upkeep")
 
 BUSY_SECONDS = 0.25
 """Least time between two scans of the crawls, however much happens."""
-SCANNING_SHARE = 0.1
-"""The share of time that scans may take: with many crawls they come less often."""
+SCANNING_SHARE, MOST_REST_SECONDS = 0.1, 1.0
+"""The share of time that scans may take: with many crawls they come less often. But a scan may also
+have waited for others, and a crawl ends after two of them."""
 QUIET_SECONDS = 5.0
 """Seconds between two reads of the store, or of a crawl, without activity."""
 SELDOM_SECONDS = 120.0
@@ -137,7 +138,7 @@ class Upkeep:
                 log.exception("upkeep_failed")
                 wait = self._again(heard)
             took = own.clock() - began - self._walked
-            stopping.wait(max(BUSY_SECONDS, min(took / SCANNING_SHARE, QUIET_SECONDS)))
+            stopping.wait(max(BUSY_SECONDS, min(took / SCANNING_SHARE, MOST_REST_SECONDS)))
 
     def _again(self, heard: Collection[int]) -> float:
         """Scan the crawls with activity again: the step was cut short."""

@@ -38,6 +38,9 @@ from greencrawl.store.base import Store
 
 WATCH_SECONDS = 1.0
 
+OF_REDIS = ("waiting", "leased", "later")
+"""Counts of a crawl that the store does not have."""
+
 
 @click.command()
 @click.argument("crawl", required=False)
@@ -63,9 +66,19 @@ def status(crawl: str | None, watch: bool, as_json: bool, data: str | None) -> N
     else:
         stats = broker.stats(crawl)
     if as_json:
-        click.echo(msgspec.json.encode(stats).decode())
+        click.echo(_json(stats, whole=broker is not None))
     else:
         _console().print(table(stats, whole=broker is not None), highlight=False)
+
+
+def _json(stats: Stats, *, whole: bool) -> str:
+    """Return the counters; unless they are ``whole``, those that only Redis knows are null, except
+    for a crawl that is done."""
+    said = msgspec.to_builtins(stats)
+    for one in said["crawls"]:
+        if not whole and one.get("reason") != FINISHED:
+            one |= dict.fromkeys(OF_REDIS)
+    return msgspec.json.encode(said).decode()
 
 
 def _console() -> Console:
@@ -91,8 +104,7 @@ def table(stats: Stats, *, whole: bool = True) -> RenderableType:
     for one in stats.crawls:
         state = f"{one.state} ({one.reason})" if one.reason else one.state
         known = whole or one.reason == FINISHED
-        of_redis = (one.waiting, one.leased, one.later)
-        waiting = [f"{least}{count:,}" if known else "?" for count in of_redis]
+        waiting = [f"{least}{getattr(one, name):,}" if known else "?" for name in OF_REDIS]
         more = [f"{least}{getattr(one, name):,}" for name in spare]
         stored, dead = f"{least}{one.stored:,}", f"{least}{one.dead:,}"
         cells = (one.crawl, state, stored, *waiting, dead, f"{least}{size(one.bytes)}", *more)

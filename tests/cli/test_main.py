@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import json
 import os
 import re
 import sqlite3
@@ -187,6 +188,11 @@ def test_status_without_broker_counts_what_is_stored(
     assert "example" in out
     assert "no broker is running" in err
     assert "timeout 1" in out, "as the summary counts them"
+    code, out, _ = run(capsys, "status", "--json", "--data", str(filled))
+    (one,) = json.loads(out)["crawls"]
+    assert code == 0
+    assert [one[name] for name in ("waiting", "leased", "later")] == [None] * 3
+    assert one["stored"] > 0
 
 
 def test_a_deletion_tells_no_more_than_it_knows() -> None:

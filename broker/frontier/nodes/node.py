@@ -46,7 +46,7 @@ log = logger("frontier")
 REPEATS = 2
 """How often a call is repeated that found an unexpected time. The first time with the allowance for
 how late calls are, then for how late they may be."""
-TIMEOUT_SECONDS = 3.0
+TIMEOUT_SECONDS = 2.0
 """Seconds for an answer, and for a connection: a node that hangs costs this once."""
 
 

@@ -405,6 +405,18 @@ def test_a_tell_that_comes_late_changes_nothing(
         assert broker.states(crawl) == {"paused"}
 
 
+def test_a_broker_that_dies_after_shutting_a_crawl_leaves_it_to_the_next(
+    broker: Broker, other: Broker, store: Store, crawl: Crawl
+) -> None:
+    seeding.seed(broker.service, "c", [PAGE], False)
+    other.frontier.shut(store.crawl("c"))
+    assert broker.states(crawl) == {"done"}
+    for _ in range(2):
+        broker.look()
+    assert broker.states(crawl) == {"active"}
+    assert broker.lease() == [PAGE]
+
+
 def test_a_crawl_that_a_broker_made_known_to_no_partition_is_told_before_it_can_be_done(
     broker: Broker, store: Store
 ) -> None:

@@ -208,13 +208,6 @@ def test_a_pause_outlives_the_end_that_was_about_to_come(
     assert rig.queue.states[crawl.id] == "paused"
 
 
-def test_who_dies_after_shutting_a_crawl_leaves_it_to_the_next(rig: Rig) -> None:
-    crawl = rig.crawl()
-    rig.queue.shut(crawl)
-    rig.see(crawl, waiting=1)
-    assert rig.queue.states[crawl.id] == "active"
-
-
 def test_pending_batches_are_admitted_and_settled(rig: Rig) -> None:
     crawl = rig.crawl()
     rig.store.add_seeds(
