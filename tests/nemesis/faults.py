@@ -197,6 +197,8 @@ class Strokes:
         node = event.arguments["node"]
         if event.arguments.get("fresh"):
             self._copy(event, done)
+            if done.skipped:  # there may be a copy, but of an older state
+                return
             self._halt.wait(FRESH_SECONDS)
         if node not in self.world.copies:
             done.skipped = "no copy was made before"

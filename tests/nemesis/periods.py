@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic, time
 from typing import Any
 
@@ -67,6 +67,10 @@ class Plan:
     def known(self) -> dict[int, str]:
         """Return all fingerprints that must have a row, if the calendar takes all depths."""
         return {**self.gone, **self.pages}
+
+    def ended_by(self, at: float) -> Plan:
+        """Return it without the periods that ended later."""
+        return replace(self, periods=[one for one in self.periods if one.ended <= at])
 
     def url(self, number: int) -> str:
         """Return the URL of a fingerprint, if it is known."""

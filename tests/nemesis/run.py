@@ -224,6 +224,7 @@ class _Run:
     # -- the verdict
 
     def _judge(self, healed: float, ended: bool) -> None:
+        until = time.monotonic()
         hits = read_log(self.world.target_log)
         calls = self.world.api.calls()
         spans = self._spans()
@@ -243,8 +244,11 @@ class _Run:
         died = {part.name: part.ended for part in self.world.parts.values()}
         harms = harms_of(self.strokes.done, died, self.schedule.lease_seconds)
         parked = seen.hits(time.time() - time.monotonic())
-        turns, passed = self._judge_periods(hits, calls, {found.crawl.name for found in snapshots})
-        beyond, count = refetches.judge(hits, self.leases.leases, harms, allowed, parked, turns)
+        names = {found.crawl.name for found in snapshots}
+        turns, forced, passed = self._judge_periods(hits, until, calls, names)
+        beyond, count = refetches.judge(
+            hits, self.leases.leases, harms, allowed, parked, turns, forced
+        )
         for finding in (*beyond, *passed, *self._unasked(snapshots, calls, hits, harms)):
             self.watch.find(finding)
         self.report.figures |= {"asked_again": count.asked_again, "of_leased": count.leased}
@@ -346,9 +350,10 @@ class _Run:
                 yield from checker.unasked(found, seeds, hits, times)
 
     def _judge_periods(
-        self, hits: Sequence[Hit], calls: Sequence[Call], names: set[str]
-    ) -> tuple[dict[str, list[float]], list[Finding]]:
-        """Return when places may be requested once more, and what was passed over."""
+        self, hits: Sequence[Hit], until: float, calls: Sequence[Call], names: set[str]
+    ) -> tuple[dict[str, list[float]], set[str], list[Finding]]:
+        """Return when places may be requested once more, those that each period forces, and what
+        was passed over in periods that had ended when the log was read, at ``until``."""
         calendars = self.watch.calendars
         turns: dict[str, list[float]] = {}
         seeds: dict[str, list[str]] = {}
@@ -363,13 +368,20 @@ class _Run:
             calendars.plans[name] = last
             turns |= periods.turns(last, seeds[name], all_pages=calendars.all_pages(name))
             if name in self.cut_short:  # nothing can be said about its last period
-                calendars.plans[name] = replace(last, periods=last.periods[:-1])
+                calendars.plans[name] = last = replace(last, periods=last.periods[:-1])
+            calendars.plans[name] = last.ended_by(until)
         self.report.figures |= {
             "periods": sum(len(plan.periods) for plan in calendars.plans.values()),
             "calendar_looks": calendars.looks,
         }
         failed = self.world.sql().retried()
-        return turns, periods.judge_log(calendars, hits, seeds, failed, names)
+        forced = {
+            periods.place_of(url)
+            for name, urls in seeds.items()
+            if not calendars.all_pages(name)  # otherwise a URL is queued once
+            for url in urls
+        }
+        return turns, forced, periods.judge_log(calendars, hits, seeds, failed, names)
 
     def _judge_promises(self, rows: dict[int, CrawlRow], calls: Sequence[Call]) -> None:
         pauses = {

@@ -119,6 +119,28 @@ def test_where_no_copy_could_be_written_an_older_one_is_not_taken_for_it(tmp_pat
         node.kill()
 
 
+def test_a_node_is_not_put_back_to_an_old_copy_if_no_fresh_one_could_be_written(
+    tmp_path: Path,
+) -> None:
+    node = RedisPart("A1", tmp_path / "A1", binaries()[0], clocked=False)
+    node.start()
+    try:
+        node.until_up()
+        old = tmp_path / "copy-A.rdb"
+        assert node.copy(old)
+        copies = {"A": (old, 0.0)}
+        world: Any = SimpleNamespace(folder=tmp_path, copies=copies, master=lambda _: node)
+        strokes = Strokes(world, print)
+        process = node.client.info("server")["process_id"]
+        resource.prlimit(process, resource.RLIMIT_FSIZE, (8, 8))  # as on a full disk
+        strokes.strike(Event(0.0, "older", 0.0, {"node": "A", "fresh": True}))
+        strokes.finish(30)
+        assert strokes.done[-1].skipped
+        assert node.client.info("server")["process_id"] == process
+    finally:
+        node.kill()
+
+
 class WritesToSqlite:
     """A part that is frozen while it writes, if it ``writes``."""
 

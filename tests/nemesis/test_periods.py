@@ -76,6 +76,31 @@ def test_a_node_that_was_put_back_explains_what_it_has_once_more() -> None:
     assert told(log, replace(older, held=frozenset())) == ["refetched"]
 
 
+def test_a_recovery_may_queue_a_forced_url_once_for_each_batch_of_its_window() -> None:
+    turns = periods.turns(plan(), [SEED], all_pages=False)
+    older = Harm(20, 25, ("A",), since=2, recovers=True, stroke="older")
+
+    def found(log: list[Hit], *harms: Harm, forced: bool = True) -> int:
+        places = {periods.place_of(SEED)} if forced else set[str]()
+        return len(refetches.judge(log, Leases(), harms, {}, (), turns, places)[0])
+
+    log = hits(0, 10, 35, 36, 37, 65)
+    assert found(log, older) == 0
+    assert found(log) == 1
+    assert found(log, older, forced=False) == 1
+    assert found(log, replace(older, recovers=False)) == 1
+    assert found(hits(0, 10, 35, 65, 66), older) == 1, "much later"
+
+
+def test_a_period_that_ended_after_the_log_was_read_is_not_judged() -> None:
+    log = hits(0, 5, 31) + hits(1, 10, 35)
+    found = plan().ended_by(79)
+    assert periods.passed_over(found, log, [SEED], {}, all_pages=True) == []
+    found = plan().ended_by(80)
+    (passed_over,) = periods.passed_over(found, log, [SEED], {}, all_pages=True)
+    assert "period 3" in passed_over.text
+
+
 def passed(log: list[Hit], failed: dict[str, int], *, all_pages: bool = True) -> list[str]:
     found = periods.passed_over(plan(), log, [SEED], failed, all_pages=all_pages)
     return [one.text.partition(" nobody")[0] for one in found]
