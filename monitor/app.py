@@ -6,7 +6,6 @@ Headers of the answers let browsers run only our own scripts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
@@ -16,21 +15,19 @@ import falcon
 import gevent
 import msgspec
 from markupsafe import Markup
-from msgspec import Struct
 
 from greencrawl.broker.service.faces.operating import said
 from greencrawl.broker.service.service import Service
 from greencrawl.monitor.access import Access, NotAllowed, Session
 from greencrawl.monitor.figures import Figures
-from greencrawl.monitor.look import Action, Data, File, Form, Goto, Look, Shown, View, whole
+from greencrawl.monitor.look import Action, File, Form, Goto, Look, Shown, View
 from greencrawl.monitor.mistakes import mistakes
-from greencrawl.monitor.rendering import Templates
+from greencrawl.monitor.rendering import Drawn, Pages, Templates
 from greencrawl.monitor.shared import SECONDS, Shared
 from greencrawl.monitor.static import Static
 from greencrawl.monitor.views.table import ACTIONS, FILES, VIEWS
 from greencrawl.monitor.words import Words, language_of, words
 from greencrawl.schema.clock import epoch_ms
-from greencrawl.schema.errors import GreencrawlError
 from greencrawl.schema.log import logger
 
 log = logger("monitor")
@@ -66,13 +63,6 @@ may only close it or lead it elsewhere.
 FILE_HEADERS = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 
 
-class Drawn(Struct, frozen=True):
-    """A part as it is sent, without form tokens."""
-
-    html: str
-    status: int = 200
-
-
 class App:
     """The Monitor of one broker. ``wsgi`` is a WSGI application."""
 
@@ -86,6 +76,7 @@ class App:
         self._templates = Templates(
             {"static": self._static.address, "icon": self._static.icon, "nav": nav}
         )
+        self._pages = Pages(self._templates, self._shared, can_log_out=not self._access.open)
         self.wsgi = falcon.App(media_type="text/html; charset=utf-8", middleware=[_Headers()])
         self.wsgi.add_error_handler(Exception, self._on_error)
         self.wsgi.add_error_handler(falcon.HTTPError, self._on_error)
@@ -121,53 +112,19 @@ class App:
             if view.admin and not look.session.may_change:
                 raise NotAllowed("refused.view")
             alone = look.query.get("part") == "1" and view.part is not None
-            drawn = Drawn("")
-            if view.part is not None:
-                fresh = alone or "said" in look.query or _reloads(request)
-                drawn = self._part(view, look, SECONDS if fresh else LOADED_SECONDS)
+            fresh = alone or "said" in look.query or _reloads(request)
+            seconds = SECONDS if fresh else LOADED_SECONDS
+            if not alone and self._pages.comes_later(view, look, seconds):
+                response.stream = self._pages.in_two(view, look, seconds)
+                return
+            drawn = self._pages.part(view, look, seconds) if view.part is not None else Drawn("")
             if alone:
                 self._send(request, response, drawn.html, drawn.status, look.session)
                 return
-            data = view.frame(look) if view.frame is not None else {}
-            data["part"] = Markup(drawn.html)  # our own templates made it
-            html = self._page(f"pages/{view.name}.html", look, view, data)
+            html = self._pages.framed(view, look, Markup(drawn.html))  # our own templates made it
             self._send(request, response, html, drawn.status, look.session)
 
         return on_get
-
-    def _part(self, view: View, look: Look, seconds: float) -> Drawn:
-        """Return a part of a page, at most ``seconds`` old, for all readers with the same rights.
-
-        A part that failed is at most a second old.
-        """
-        query = tuple(sorted((k, v) for k, v in look.query.items() if k not in _APART))
-        path = tuple(sorted(look.path.items()))
-        key = ("part", view.name, path, query, look.words.language, look.session.role)
-        draw = partial(self._draw, view, look)
-        drawn = self._shared.get(key, draw, seconds)
-        return drawn if drawn.status == 200 else self._shared.get(key, draw)
-
-    def _draw(self, view: View, look: Look) -> Drawn:
-        assert view.part is not None
-        try:
-            data, status, name = view.part(look), 200, view.name
-        except GreencrawlError as error:
-            status, detail, _ = said(error) or (500, str(error), ())
-            data, name = {"status": status, "detail": detail}, "failed"
-        html = self._render(f"parts/{name}.html", look, view, data)
-        return Drawn(html, status)
-
-    def _page(self, template: str, look: Look, view: View | None, data: Data) -> str:
-        given, noticed = look.query.get("n", ""), look.query.get("said", "")
-        notice = ""
-        if noticed and look.words.has(f"said.{noticed}"):
-            notice = look.words(f"said.{noticed}", n=whole(given) or 0)
-        around = {"notice": notice, "can_log_out": not self._access.open, "look": look}
-        return self._render(template, look, view, {**around, **data})
-
-    def _render(self, template: str, look: Look, view: View | None, data: Data) -> str:
-        more = {"view": view, "may_change": look.session.may_change, "query": look.query}
-        return self._templates.render(template, look.words, look.now_ms, {**more, **data})
 
     # -- forms and files
 
@@ -185,7 +142,7 @@ class App:
             if isinstance(result, Goto):
                 raise falcon.HTTPSeeOther(result.location)
             assert isinstance(result, Shown)
-            html = self._page(f"pages/{result.template}.html", look, None, result.data)
+            html = self._pages.page(f"pages/{result.template}.html", look, None, result.data)
             self._send(request, response, html, result.status, look.session)
 
         return on_post
@@ -297,7 +254,7 @@ class App:
         status: int,
         session: Session,
     ) -> None:
-        body = html.replace(self._templates.form_token, session.form_token).encode()
+        body = self._pages.own(html, session)
         tag = f'"{sha256(body).hexdigest()[:24]}"'
         response.set_header("ETag", tag)
         if status == 200 and tag in (request.get_header("If-None-Match") or ""):
@@ -333,10 +290,6 @@ class App:
         if session is not None:
             html = html.replace(self._templates.form_token, session.form_token)
         response.status, response.text = status, html
-
-
-_APART = frozenset({"part", "said", "n"})
-"""Parameters that do not change a part."""
 
 
 class _Headers:

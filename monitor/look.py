@@ -74,12 +74,16 @@ class View(Struct, frozen=True, kw_only=True):
     ``part`` returns the data of what is drawn again every two seconds, from the template
     ``parts/<name>.html``; ``frame`` returns those of the rest, ``pages/<name>.html``. ``nav``: it
     is in the menu. ``admin``: only administrators see it. ``plots``: it has some.
+
+    ``early`` raises an error if the part cannot be made. If there is such a check, a new part does
+    not delay the rest of the page: the browser gets that, and loads its files, meanwhile.
     """
 
     name: str
     path: str
     part: Callable[[Look], Data] | None = None
     frame: Callable[[Look], Data] | None = None
+    early: Callable[[Look], object] | None = None
     nav: bool = False
     admin: bool = False
     plots: bool = False

@@ -42,6 +42,11 @@ class Shared:
         """Make all values again, also those being made now: something was changed here."""
         self._made = OrderedDict()
 
+    def has(self, key: Hashable, seconds: float = SECONDS) -> bool:
+        """Return whether a value or an error is at most ``seconds`` old."""
+        made = self._made.get(key)
+        return made is not None and self._clock() - made.at < seconds
+
     def get(self, key: Hashable, make: Callable[[], T], seconds: float = SECONDS) -> T:
         """Return what ``make`` returned, or raised, up to ``seconds`` ago."""
         kept = self._made

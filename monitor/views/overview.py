@@ -85,4 +85,9 @@ def _row(look: Look, crawl: Crawl, stats: CrawlStats | None) -> Row:
     return Row(crawl, stats, rate)
 
 
-VIEWS = (View(name="overview", path="/monitor/", part=part, nav=True, plots=True),)
+def _early(look: Look) -> None:
+    """Raise Unavailable if the store is away; without Redis the page has less."""
+    look.figures.crawls()
+
+
+VIEWS = (View(name="overview", path="/monitor/", part=part, early=_early, nav=True, plots=True),)
