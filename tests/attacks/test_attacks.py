@@ -131,18 +131,20 @@ def go_by(system: System, name: str) -> None:
 # --- time ------------------------------------------------------------------------------------
 
 
-def test_a_handshake_of_a_byte_at_a_time_ends(system: System) -> None:
+def test_a_tls_handshake_of_a_byte_at_a_time_is_cut_off_at_its_deadline(system: System) -> None:
     go_by(system, "handshake")
 
 
-def test_interim_answers_for_ever_end(system: System) -> None:
+def test_a_request_with_endless_interim_answers_ends_at_its_deadline(system: System) -> None:
     go_by(system, "interim")
 
 
 # --- CPU -------------------------------------------------------------------------------------
 
 
-def test_a_page_that_came_as_next_to_nothing_is_read_alone(system: System) -> None:
+def test_a_page_compressed_to_a_hundred_bytes_is_read_in_a_process_of_its_own(
+    system: System,
+) -> None:
     child = system.children()[0]
     assert child.children() == [], "nothing was before"
     with attacked(system, "next-to-nothing") as row:
@@ -152,33 +154,33 @@ def test_a_page_that_came_as_next_to_nothing_is_read_alone(system: System) -> No
         row.is_said()
 
 
-def test_a_bomb_of_attributes_holds_up_nobody(system: System) -> None:
+def test_good_hosts_are_crawled_beside_a_page_with_150000_attributes(system: System) -> None:
     go_by(system, "attributes")
 
 
-def test_end_tags_that_close_nothing_are_their_hosts_to_pay(system: System) -> None:
+def test_good_hosts_are_crawled_beside_pages_full_of_stray_end_tags(system: System) -> None:
     go_by(system, "end-tags")
 
 
-def test_a_costly_page_is_its_hosts_to_pay(system: System) -> None:
+def test_good_hosts_are_crawled_beside_pages_that_cost_a_second_of_cpu(system: System) -> None:
     go_by(system, "costly")
 
 
 # --- robots.txt ------------------------------------------------------------------------------
 
 
-def test_wildcards_take_no_more_than_their_budget(system: System) -> None:
+def test_robots_rules_with_many_wildcards_are_matched_up_to_a_limit(system: System) -> None:
     go_by(system, "wildcards")
 
 
-def test_a_robots_txt_without_end_ends(system: System) -> None:
+def test_an_endless_robots_txt_is_given_up(system: System) -> None:
     go_by(system, "endless-robots")
 
 
 # --- memory ----------------------------------------------------------------------------------
 
 
-def test_bodies_that_are_sat_on_do_not_fill_the_process(patient: System) -> None:
+def test_unfinished_bodies_of_10_mib_do_not_fill_the_workers_memory(patient: System) -> None:
     with attacked(patient, "almost-10-mib") as row:
         row.begin(*row.seeds, *row.good)
         row.good_end()
@@ -186,19 +188,19 @@ def test_bodies_that_are_sat_on_do_not_fill_the_process(patient: System) -> None
         assert peak_bytes(patient) < 150e6
 
 
-def test_a_tree_that_is_too_large_is_made_in_another_process(system: System) -> None:
+def test_an_element_tree_that_is_too_large_is_built_in_another_process(system: System) -> None:
     go_by(system, "trees")
     assert peak_bytes(system) < 150e6
 
 
-def test_chunks_of_a_byte_are_not_read_on(system: System) -> None:
+def test_a_body_in_chunks_of_one_byte_is_not_read_to_its_end(system: System) -> None:
     go_by(system, "tiny-chunks")
 
 
 # --- names -----------------------------------------------------------------------------------
 
 
-def test_a_farm_of_names_gets_what_an_address_gets(system: System) -> None:
+def test_many_hosts_of_one_address_share_its_request_rate(system: System) -> None:
     with attacked(system, "farm") as row:
         row.begin(*row.seeds)
         system.crawl(row.good, "beside", delay=0, scope="any")
@@ -209,18 +211,18 @@ def test_a_farm_of_names_gets_what_an_address_gets(system: System) -> None:
         system.call("DELETE", "/v1/crawls/beside")
 
 
-def test_redirects_from_host_to_host_end(system: System) -> None:
+def test_an_endless_chain_of_redirects_between_hosts_ends(system: System) -> None:
     go_by(system, "redirects")
 
 
 # --- look-ups --------------------------------------------------------------------------------
 
 
-def test_names_of_a_slow_zone_hold_up_no_others(system: System) -> None:
+def test_lookups_in_one_slow_dns_zone_do_not_delay_other_hosts(system: System) -> None:
     go_by(system, "slow-zone")
 
 
-def test_slow_zones_of_many_domains_hold_up_no_others(system: System) -> None:
+def test_lookups_in_many_slow_dns_zones_do_not_delay_other_hosts(system: System) -> None:
     go_by(system, "slow-zones")
 
 
@@ -240,9 +242,9 @@ def good_ones_get_slots(system: System, name: str) -> None:
         row.is_said()
 
 
-def test_silent_hosts_leave_slots_to_good_ones(patient: System) -> None:
+def test_silent_hosts_leave_greenlets_to_good_hosts(patient: System) -> None:
     good_ones_get_slots(patient, "silent")
 
 
-def test_hosts_that_answer_just_in_time_leave_slots_to_good_ones(patient: System) -> None:
+def test_hosts_that_answer_just_in_time_leave_greenlets_to_good_hosts(patient: System) -> None:
     good_ones_get_slots(patient, "just-in-time")

@@ -46,11 +46,11 @@ ROBOTS = hit("/robots.txt")
         ([ROBOTS, hit("/private/1.html")], ["a/private/1.html is forbidden"]),
     ],
 )
-def test_the_log_tells_which_duties_were_not_done(hits: list[Hit], found: list[str]) -> None:
+def test_the_sites_log_shows_which_rules_a_crawler_broke(hits: list[Hit], found: list[str]) -> None:
     assert shirked(hits, "/private/") == found
 
 
-def test_a_rate_counts_pages_until_the_last_one_was_dealt_with() -> None:
+def test_a_rate_counts_pages_from_the_first_one_until_the_crawler_ended() -> None:
     hits = [hit("/robots.txt", 1), *(hit(f"/{n}.html", 10 + n) for n in range(5))]
     hits += [hit("/x.css", 20), hit("/gone.html", 21, status="404")]
     assert rate(hits, ended=18) == 0.5
@@ -72,16 +72,16 @@ def test_a_rate_counts_pages_until_the_last_one_was_dealt_with() -> None:
         ("a|b", "a|b"),
     ],
 )
-def test_cells_have_three_digits_that_count(cell: Cell, text: str) -> None:
+def test_table_cells_show_three_significant_digits(cell: Cell, text: str) -> None:
     assert shown(cell) == text
 
 
-def test_a_spread_is_the_median_with_least_and_most() -> None:
+def test_a_spread_shows_the_median_the_least_and_the_most() -> None:
     assert spread([3.0, 1.0, 2.0, 9.0]) == "2.5 (1–9)"
     assert spread([7.0]) == "7"
 
 
-def test_ratios_are_of_one_round_and_ours_stands_in_both_levels() -> None:
+def test_ratios_are_taken_within_each_round_and_always_from_our_full_run() -> None:
     outcomes = {
         (OURS, FULL): [_outcome(1000, worker=0.5, broker=0.5), _outcome(900, worker=2.0)],
         (SCRAPY, PLAIN): [_outcome(100, crawler=6.0), _outcome(300, crawler=8.0)],
@@ -96,7 +96,9 @@ def _outcome(rate: float, **cpu: float) -> Outcome:
     return Outcome(rate, 1000, cpu, {}, [])
 
 
-def test_the_store_of_the_others_keeps_whole_batches_and_the_rest(tmp_path: Path) -> None:
+def test_the_page_store_of_other_crawlers_writes_full_batches_and_the_rest_at_its_close(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "pages.sqlite"
     store = PageStore(str(path))
     for n in range(BATCH + 1):
@@ -111,11 +113,13 @@ def test_the_store_of_the_others_keeps_whole_batches_and_the_rest(tmp_path: Path
     assert json.loads(links) == ["http://h/"]
 
 
-def test_all_pages_are_compressed_at_one_level() -> None:
+def test_pages_of_other_crawlers_are_compressed_at_the_same_level_as_ours() -> None:
     assert page_store.LEVEL == rows.LEVEL
 
 
-def test_a_record_keeps_what_it_was_given_and_refuses_a_short_row(tmp_path: Path) -> None:
+def test_a_record_of_results_keeps_tables_and_figures_and_refuses_a_short_row(
+    tmp_path: Path,
+) -> None:
     record = Record("example", "An example", True, results=tmp_path)
     record.table("Speed", ["who", "pages/s"], [["ours", 1234.5]])
     record.figure("ratio", 2.5)
@@ -130,7 +134,7 @@ def test_a_record_keeps_what_it_was_given_and_refuses_a_short_row(tmp_path: Path
     assert kept["machine"].keys() >= {"cores", "processor", "memory_gb", "load_average"}
 
 
-def test_what_has_not_run_is_shown_as_not_run() -> None:
+def test_a_benchmark_without_results_is_shown_as_not_run() -> None:
     page = document.draw({}, PAGE)
     for module, title in document.BENCHMARKS.values():
         assert f"## {title}\n\n`python -m {module}`: not run.\n" in page
@@ -140,19 +144,21 @@ def test_what_has_not_run_is_shown_as_not_run() -> None:
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(7.99, "missed"), (8.0, "reached"), (12.0, "goal")])
-def test_a_figure_is_held_against_must_and_goal(value: float, verdict: str) -> None:
+def test_a_figure_is_compared_with_its_required_value_and_its_goal(
+    value: float, verdict: str
+) -> None:
     page = document.draw({"peers": _record({"plain_scrapy": value})}, PAGE)
     assert f"| ≥ 8 | ≥ 12 | {shown(value)} | {verdict} |" in page
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(151, "missed"), (150, "reached"), (99, "goal")])
-def test_memory_must_not_be_more(value: float, verdict: str) -> None:
+def test_a_figure_of_memory_is_compared_with_its_upper_limits(value: float, verdict: str) -> None:
     record = _record({"rss_mb_greenlets_1000": value}, short=True)
     page = document.draw({"greenlets-vs-threads": record}, PAGE)
     assert f"| ≤ 150 | ≤ 100 | {value} (short run) | {verdict} |" in page
 
 
-def test_what_falls_short_is_said_in_words() -> None:
+def test_the_page_names_each_figure_that_misses_its_required_value_or_goal() -> None:
     page = document.draw(
         {"peers": _record({"plain_scrapy": 7.0, "full_scrapy": 12.0})},
         PAGE,
@@ -163,7 +169,7 @@ def test_what_falls_short_is_said_in_words() -> None:
     assert "Missed: " not in document.draw({}, PAGE)
 
 
-def test_tables_and_plots_stand_as_they_were_kept() -> None:
+def test_the_page_shows_tables_and_plots_as_they_were_recorded() -> None:
     tables = [{"title": "T", "columns": ["a", "n"], "rows": [["x|y", "1"], ["z", "-2 (-3–1)"]]}]
     plots = [{"file": "peers-t.svg", "caption": "What it shows"}]
     page = document.draw(
@@ -203,7 +209,7 @@ def test_a_benchmark_that_hangs_is_interrupted_and_counts_as_failed(tmp_path: Pa
     assert all_of_them.run([sys.executable, "-c", ""], 10.0) == 0
 
 
-def test_what_was_started_in_a_namespace_is_stopped_when_interrupted(
+def test_a_program_in_a_namespace_is_stopped_when_the_benchmark_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped = tmp_path / "stopped"
@@ -224,12 +230,12 @@ def test_what_was_started_in_a_namespace_is_stopped_when_interrupted(
     assert stopped.exists()
 
 
-def test_a_missing_package_is_named_with_what_to_do() -> None:
+def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
     with pytest.raises(SystemExit, match="no-such-package is missing: make setup-bench"):
         versions(["no-such-package"])
 
 
-def test_the_headline_of_the_readme_is_what_was_measured() -> None:
+def test_the_headline_of_the_readme_states_the_measured_figures() -> None:
     readme = (document.DOCUMENT.parents[1] / "README.md").read_text(encoding="utf-8")
     found = re.search(
         r"stores ([\d,]+) pages of 20 KB a second. Scrapy follows ([\d,.]+) of them, so this is "

@@ -16,7 +16,7 @@ from tests.worker.extract.main.test_main_text import ARTICLE
 BODY = ARTICLE.encode()
 
 
-def test_pages_are_read_with_main_text_and_without() -> None:
+def test_the_cost_of_a_page_is_measured_with_main_text_and_without() -> None:
     cost = reading._cost(Codec(), BODY, 1)
     assert cost is not None
     assert min(cost.without, cost.beside) > 0
@@ -28,7 +28,7 @@ def test_pages_are_read_with_main_text_and_without() -> None:
     assert float(line.split()[-1]) == pytest.approx((added + 20) / 2, abs=0.51)
 
 
-def test_pages_are_those_of_the_benchmarks_and_of_folders(tmp_path: Path) -> None:
+def test_the_measured_pages_come_from_the_benchmarks_and_from_given_folders(tmp_path: Path) -> None:
     rows = [
         {"id": "1", "url": "http://a.example/", "type": "article", "main_content": "x"},
         {"id": "2", "url": "http://b.example/", "with": ["x"], "without": []},

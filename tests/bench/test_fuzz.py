@@ -19,7 +19,7 @@ needs_sanitizers = pytest.mark.skipif(
 )
 
 
-def test_each_defect_is_of_a_text_that_is_there_once(tmp_path: Path) -> None:
+def test_each_planted_defect_replaces_a_text_that_occurs_once(tmp_path: Path) -> None:
     assert len(defects.DEFECTS) == 10
     for number, defect in enumerate(defects.DEFECTS):
         made = defects.copied(tmp_path / str(number), defect)
@@ -29,14 +29,14 @@ def test_each_defect_is_of_a_text_that_is_there_once(tmp_path: Path) -> None:
         defects.copied(tmp_path / "x", defects.Defect("x", "pool.c", "no such text", ""))
 
 
-def test_pages_are_broken_alike_by_one_seed() -> None:
+def test_the_same_random_seed_breaks_pages_in_the_same_way() -> None:
     first, again, other = (list(islice(pages.broken(pages.OWN, seed), 20)) for seed in (1, 1, 2))
     assert first == again != other
     assert all(len(page) <= pages.MOST_BYTES for page in first)
     assert len({*first}) == 20
 
 
-def test_pages_of_a_folder_are_read_packed_or_not(tmp_path: Path) -> None:
+def test_pages_of_a_folder_are_read_up_to_the_size_limit(tmp_path: Path) -> None:
     assert pages.read([tmp_path]) == pages.OWN
     (tmp_path / "a.html").write_bytes(b"a" * 70_000)
     assert pages.read([tmp_path]) == [b"a" * pages.MOST_BYTES]
@@ -44,14 +44,14 @@ def test_pages_of_a_folder_are_read_packed_or_not(tmp_path: Path) -> None:
 
 @needs_sanitizers
 @pytest.mark.parametrize("number", cases([5], [n for n in range(10) if n != 5]))
-def test_a_planted_defect_is_found(number: int, tmp_path: Path) -> None:
+def test_sanitizers_find_each_planted_defect(number: int, tmp_path: Path) -> None:
     one = fuzz.planted(defects.DEFECTS[number], [], tmp_path, 1, "-O0")
     assert fuzz.found_by(one.said), one
 
 
 @needs_sanitizers
 @by_night
-def test_the_sources_as_they_are_have_none_for_some_seconds(tmp_path: Path) -> None:
+def test_sanitizers_find_no_defect_in_the_present_sources_for_some_seconds(tmp_path: Path) -> None:
     assert compile(tmp_path, *fuzz.FLAGS, "-O0") == ""
     one = fuzz.tried([], seed=3, seconds=2, compiled=tmp_path)
     assert one.said == ""
@@ -59,14 +59,14 @@ def test_the_sources_as_they_are_have_none_for_some_seconds(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(compiled is None, reason="nothing was compiled")
-def test_a_page_says_what_it_took() -> None:
+def test_the_fuzzer_measures_the_cpu_time_of_each_page() -> None:
     assert 0 < reader.read(pages.OWN[0]) < 1
     one = fuzz.tried([], seed=1, pages=20)
     assert (one.pages, one.said) == (20, "")
     assert 0 < one.dearest < fuzz.DEAREST_SECONDS
 
 
-def test_what_no_sanitizer_said_is_no_finding() -> None:
+def test_only_the_report_of_a_sanitizer_counts_as_a_finding() -> None:
     assert fuzz.found_by("Traceback\nKeyError: 'x'") == ""
     address = "==7==ERROR: AddressSanitizer: heap-buffer-overflow on address 0x1"
     assert fuzz.found_by(f"x\n{address}\n") == "heap-buffer-overflow"

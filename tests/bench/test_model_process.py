@@ -22,20 +22,20 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_pages_are_fetched_while_it_is_measured(rig: Rig, model: str) -> None:
+def test_pages_are_fetched_while_the_memory_is_measured(rig: Rig, model: str) -> None:
     (found,) = results([rig.begin(model, "memory", concurrency=HOSTS, seconds=0.5)])
     assert found["pages"] >= 3 * HOSTS
     assert 20 < found["private_mb"] <= found["pss_mb"] <= found["rss_mb"] < 150
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_without_a_host_nothing_is_fetched(rig: Rig, model: str) -> None:
+def test_no_page_is_fetched_without_a_host(rig: Rig, model: str) -> None:
     (found,) = results([rig.begin(model, "memory", concurrency=0, seconds=0.1)])
     assert found["pages"] == 0
 
 
 @pytest.mark.parametrize("parse", cases([True], [False]))
-def test_a_sleep_takes_no_less_than_it_should(rig: Rig, parse: bool) -> None:
+def test_each_measurement_of_sleeping_lasts_at_least_its_set_time(rig: Rig, parse: bool) -> None:
     page = rig.folder / "page.html"
     page.write_bytes(page_of(rig.web))
     task = {"seconds": 0.2, "period": 0.8, "parse": parse, "page": str(page)}
@@ -48,7 +48,7 @@ def test_a_sleep_takes_no_less_than_it_should(rig: Rig, parse: bool) -> None:
         assert all(point["seconds"] >= 0.2 and point["cpu"] > 0 for point in found["points"])
 
 
-def test_both_at_once_count_what_each_has_received(rig: Rig) -> None:
+def test_greenlets_and_threads_at_once_count_the_bytes_that_each_received(rig: Rig) -> None:
     before = rig.web.counts()["bytes"]
     task: dict[str, Any] = {"concurrency": HOSTS, "periods": 4, "seconds": 0.2}
     both = results([rig.begin(model, "link", **task) for model in MODELS], wait=1.0)
@@ -58,7 +58,7 @@ def test_both_at_once_count_what_each_has_received(rig: Rig) -> None:
 
 
 @by_night
-def test_a_process_that_fails_fails_the_benchmark(rig: Rig) -> None:
+def test_the_benchmark_fails_if_one_of_its_processes_fails(rig: Rig) -> None:
     with pytest.raises(RuntimeError, match="did not come up"):
         results([rig.begin("neither", "memory", concurrency=1, seconds=0.1)])
     with pytest.raises(RuntimeError, match="failed"):

@@ -25,23 +25,23 @@ COSTS = Costs(
 CORES = 2.0
 
 
-def test_line_is_found_again() -> None:
+def test_a_line_fit_recovers_slope_and_intercept() -> None:
     found = cost_model.line([(n, 3 + 20 * n) for n in range(1, 6)])
     assert found.slope == pytest.approx(20)
     assert found.intercept == pytest.approx(3)
     assert found.r2 == pytest.approx(1)
 
 
-def test_line_of_a_bend_says_so() -> None:
+def test_a_line_fit_of_a_bent_curve_has_a_low_r2() -> None:
     assert cost_model.line([(1, 10), (2, 20), (3, 20), (4, 20)]).r2 < 0.7
 
 
-def test_line_needs_two_places() -> None:
+def test_a_line_fit_needs_two_different_values_of_x() -> None:
     with pytest.raises(ValueError, match="two different"):
         cost_model.line([(2, 1), (2, 3)])
 
 
-def test_no_factor_of_the_least_squares_is_below_nothing() -> None:
+def test_least_squares_give_no_negative_factor() -> None:
     rows = [[1, 100], [1, 200], [1, 300]]
     assert cost_model.least_squares(rows, [120, 220, 320]) == pytest.approx([20, 1])
     rest, slope = cost_model.least_squares(rows, [50, 150, 250])
@@ -49,22 +49,22 @@ def test_no_factor_of_the_least_squares_is_below_nothing() -> None:
     assert 0.7 < slope < 0.8
 
 
-def test_one_customer_never_queues() -> None:
+def test_a_single_customer_of_the_queueing_model_never_waits() -> None:
     assert cost_model.throughput([0.01, 0.02], 0.07, 1) == pytest.approx((10, 1))
 
 
-def test_many_customers_fill_the_slowest_station() -> None:
+def test_many_customers_of_the_queueing_model_fill_its_slowest_station() -> None:
     rate, slower = cost_model.throughput([0.01, 0.002], 0.1, 500)
     assert rate == pytest.approx(100, rel=0.001)
     assert slower == pytest.approx((500 / 100 - 0.1) / 0.012, rel=0.001)
 
 
-def test_throughput_of_two_equal_stations_is_exact() -> None:
+def test_the_queueing_model_gives_the_exact_throughput_of_two_equal_stations() -> None:
     # Balanced network without delay: X(n) = n / (D (n + K - 1)) for K stations.
     assert cost_model.throughput([0.01, 0.01], 0.0, 5)[0] == pytest.approx(5 / (0.01 * 6))
 
 
-def test_model_is_bounded_by_latency_then_by_a_core_then_by_the_machine() -> None:
+def test_the_predicted_rate_is_bounded_by_latency_then_by_a_core_then_by_the_machine() -> None:
     def rate(processes: int, sessions: int, latency: float) -> float:
         return COSTS.predict(processes, sessions, latency, CORES).pages_s
 
@@ -73,7 +73,7 @@ def test_model_is_bounded_by_latency_then_by_a_core_then_by_the_machine() -> Non
     assert rate(8, 4000, 0.1) == pytest.approx(COSTS.machine_bound(8, CORES), rel=0.02)
 
 
-def test_a_page_costs_an_idle_worker_its_batch_and_a_busy_one_a_share_of_it() -> None:
+def test_a_page_costs_an_idle_worker_a_whole_batch_and_a_busy_worker_a_share_of_one() -> None:
     def page(sessions: int, latency: float) -> float:
         found = COSTS.predict(1, sessions, latency, CORES)
         return (found.busy["worker"] - COSTS.parts["worker"].rest) / found.pages_s
@@ -91,7 +91,7 @@ SMALL = [(16, 1.0), (64, 1.0), (16, 0.1), (64, 0.1), (16, 0.01), (64, 0.01)]
 
 
 @pytest.mark.parametrize("cores", [2.0, 0.8])
-def test_fit_recovers_a_model_and_foretells_larger_runs(cores: float) -> None:
+def test_a_fit_recovers_the_cost_model_and_predicts_larger_runs(cores: float) -> None:
     """The model also holds when others take most of the machine: CPU a page and a batch stays the
     same."""
     found = cost_model.fit([measured(1, n, at, cores) for n, at in SMALL])
@@ -110,7 +110,7 @@ def window(pages_s: float, worker: float, broker: float, foreign: float = 0.0) -
     return {"pages_s": pages_s, "busy": busy, "foreign": foreign}
 
 
-def test_two_processes_are_held_against_the_cpu_that_one_needs() -> None:
+def test_the_efficiency_of_two_processes_is_relative_to_the_cpu_that_one_needs() -> None:
     alone = window(1000, 0.9, 0.1)  # 1 ms a page: two cores allow 2,000
     at_best, dear, waiting = efficiencies(
         [alone] * 3,
@@ -123,19 +123,19 @@ def test_two_processes_are_held_against_the_cpu_that_one_needs() -> None:
     assert (waiting["share"], waiting["idle"]) == pytest.approx((0.8, 0.2))
 
 
-def test_what_two_processes_save_does_not_make_up_for_what_they_leave_idle() -> None:
+def test_cpu_time_saved_by_two_processes_does_not_offset_time_that_they_leave_idle() -> None:
     (found,) = efficiencies([window(1000, 0.9, 0.1)], [window(2100, 1.7, 0.2)], 2)
     assert found["together"] < found["alone"]
     assert found["idle"] == pytest.approx(0.05)
     assert found["share"] == pytest.approx(0.95)
 
 
-def test_two_processes_are_not_blamed_for_cores_that_others_took() -> None:
+def test_the_efficiency_of_two_processes_ignores_cores_that_other_programs_took() -> None:
     (found,) = efficiencies([window(1000, 0.9, 0.1)], [window(1000, 0.9, 0.1, foreign=1.0)], 2)
     assert (found["share"], found["idle"]) == pytest.approx((1, 0))
 
 
-def test_a_disturbed_measurement_is_repeated_while_there_is_patience() -> None:
+def test_a_disturbed_measurement_is_repeated_until_the_patience_is_used_up() -> None:
     class Said:
         def __init__(self, foreign: float) -> None:
             self.foreign = foreign
@@ -155,7 +155,7 @@ def test_a_disturbed_measurement_is_repeated_while_there_is_patience() -> None:
     assert measure(0.0, 0.9, 0.0) == (0.9, 1)
 
 
-def test_pages_bring_as_many_new_links_as_told_and_are_all_different() -> None:
+def test_synthetic_pages_have_the_set_number_of_new_links_and_all_differ() -> None:
     spec = Spec(fresh=2)
     pages = Pages(spec, str)
     known = {"/p/0"}
@@ -173,7 +173,7 @@ def test_pages_bring_as_many_new_links_as_told_and_are_all_different() -> None:
     assert len({pages.body(name, "/p/1") for name in "ab"}) == 2
 
 
-def test_hosts_are_what_their_number_says() -> None:
+def test_the_behaviour_of_a_synthetic_host_follows_from_its_number() -> None:
     spec = Spec(hosts=1000, latency_ms=(50, 500), odd=0.01, names=True)
     first = [host(spec, n) for n in range(1000)]
     assert first == [host(spec, n) for n in range(1000)]
@@ -184,13 +184,13 @@ def test_hosts_are_what_their_number_says() -> None:
     assert len({one.address for one in first}) == 1000
 
 
-def test_polite_rate_of_equal_hosts() -> None:
+def test_the_polite_rate_of_equal_hosts_follows_from_latency_and_delay() -> None:
     spec = Spec(hosts=10, latency_ms=(250, 250))
     assert polite_rate(spec, 1.0) == pytest.approx(10 / 1.25)
     assert polite_rate(spec, 1.0, from_start=True) == pytest.approx(10)
 
 
-def test_slow_host_is_asked_after_twice_its_latency() -> None:
+def test_the_polite_rate_of_a_slow_host_includes_a_pause_of_twice_its_latency() -> None:
     spec = Spec(hosts=1, latency_ms=(2000, 2000))
     assert polite_rate(spec, 1.0) == pytest.approx(1 / 6)
     assert polite_rate(spec, 1.0, from_start=True) == pytest.approx(1 / 2)
@@ -204,17 +204,17 @@ ROWS = [
 ]
 
 
-def test_closest_requests_are_those_to_one_host() -> None:
+def test_the_closest_gap_is_measured_between_requests_to_the_same_host() -> None:
     assert closest(ROWS, from_start=False) == pytest.approx(1.1)
     assert closest(ROWS, from_start=True) == pytest.approx(1.3)
 
 
-def test_pages_are_counted_by_second_of_their_end() -> None:
+def test_pages_are_counted_in_the_second_in_which_they_end() -> None:
     assert by_second(ROWS) == [1, 0, 1, 1]
     assert by_second([]) == []
 
 
-def test_share_of_link() -> None:
+def test_the_used_share_of_the_link_is_computed_from_bytes_and_time() -> None:
     assert share_of_link([500_000, 1_000_000], 1.0, 8_000_000) == pytest.approx(0.5)
 
 
@@ -237,7 +237,7 @@ def overheads(behind: dict[int, float]) -> list[dict[str, object]]:
         ({100: 0.02, 200: 0.005}, None),
     ],
 )
-def test_curves_part_where_greenlets_stay_ahead(
+def test_the_curves_part_at_the_number_from_which_greenlets_stay_ahead(
     behind: dict[int, float], expected: int | None
 ) -> None:
     assert parting(overheads(behind), parse=True) == expected
@@ -252,7 +252,7 @@ def test_curves_part_where_greenlets_stay_ahead(
         (1100, {100: 0.0}, "-9.1 %: here threads bring more", "nowhere, unlike in the source"),
     ],
 )
-def test_the_sources_findings_are_compared_in_words(
+def test_our_findings_are_compared_in_words_with_those_of_the_source(
     threads: int, behind: dict[int, float], network: str, overhead: str
 ) -> None:
     sizes = {"greenlets": (60, 120), "threads": (55, 200)}
@@ -270,7 +270,7 @@ def test_the_sources_findings_are_compared_in_words(
     assert overhead in text
 
 
-def test_scaling_without_results_says_not_run() -> None:
+def test_the_scaling_page_says_not_run_for_missing_results() -> None:
     page = scaling.draw({}, {}, {}, {}, scaling.DOCUMENT.read_text())
     assert "`python -m bench.scale.processes`: not run" in page
     assert "| writer of the MySQL cluster | the benchmark's, one core | not run | not run |" in page
@@ -278,7 +278,7 @@ def test_scaling_without_results_says_not_run() -> None:
     assert "Share of what the CPU allows: not run." in page
 
 
-def test_scaling_names_first_what_saturates_first() -> None:
+def test_the_scaling_page_lists_the_part_that_saturates_first_at_the_top() -> None:
     scale = {
         "short": False,
         "when": "2026-01-02T00:00:00Z",

@@ -26,7 +26,7 @@ def event(kind: str, source: int, **params: object) -> dict[str, object]:
     return {"type": TYPES[kind], "source": {"id": source}, "params": params}
 
 
-def test_requests_have_the_status_that_came_of_them_or_none() -> None:
+def test_requests_in_the_browsers_log_have_the_status_of_their_answer_or_zero() -> None:
     log = {
         "constants": {"logEventTypes": TYPES},
         "events": [
@@ -48,12 +48,12 @@ def test_requests_have_the_status_that_came_of_them_or_none() -> None:
     ]  # fmt: skip
 
 
-def test_reason_goes_by_the_path() -> None:
+def test_the_reason_why_a_maze_url_is_not_requested_follows_from_its_path() -> None:
     assert why("/test/html/body/a/ping.found").startswith("browsers send it a POST")
     assert why("/test/html/body/img/src.found").startswith("a requisite")
 
 
-def test_a_capture_with_another_body_or_of_another_kind_is_told(tmp_path: Path) -> None:
+def test_a_claim_of_playback_fails_if_a_capture_has_another_body_or_kind(tmp_path: Path) -> None:
     site = Site(1, {"/0": [b"a", b"a"], CHANGING: [b"b", b"c"], TAGGED: [b"d"]}, unchanged=1)
     response = "text/html"
     played = {
@@ -78,7 +78,7 @@ def test_a_capture_with_another_body_or_of_another_kind_is_told(tmp_path: Path) 
 
 
 @by_night
-def test_revisits_are_played_as_what_the_site_sent(tmp_path: Path) -> None:
+def test_revisit_records_are_played_back_as_the_site_sent_them(tmp_path: Path) -> None:
     report = Report("revisits", "revisits", tmp_path)
     try:
         revisits.play_back(report, 10)

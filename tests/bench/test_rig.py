@@ -33,7 +33,7 @@ def test_synthetic_pages_have_the_stated_size_and_are_all_reachable(tmp_path: Pa
     assert found.missing == set()
 
 
-def test_a_program_is_up_while_the_block_runs_and_has_ended_then(tmp_path: Path) -> None:
+def test_a_program_runs_inside_its_with_block_and_has_ended_after_it(tmp_path: Path) -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}/"
     command = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)]
@@ -49,7 +49,7 @@ def test_a_program_is_up_while_the_block_runs_and_has_ended_then(tmp_path: Path)
     [("raise SystemExit('no such thing')", "ended with 1: no such thing"),
      ("import time; time.sleep(60)", "is answered")],
 )  # fmt: skip
-def test_a_program_that_does_not_come_up_is_told_and_ended(
+def test_a_program_that_does_not_start_is_reported_and_stopped(
     tmp_path: Path, code: str, said: str
 ) -> None:
     url = f"http://127.0.0.1:{free_port()}/"
@@ -60,7 +60,7 @@ def test_a_program_that_does_not_come_up_is_told_and_ended(
 
 
 @by_night
-def test_a_peer_is_judged_by_log_and_store(tmp_path: Path) -> None:
+def test_a_compared_crawler_is_judged_by_the_sites_log_and_by_its_store(tmp_path: Path) -> None:
     with served(replace(SYNTHETIC, pages=60), 2, tmp_path / "site") as on:
         one = crawl_with(SCRAPY, FULL, on, 2, tmp_path / "run")
         bodies = {urlopen(url, timeout=10).read() for url in on.seeds(2)}
@@ -70,7 +70,7 @@ def test_a_peer_is_judged_by_log_and_store(tmp_path: Path) -> None:
     assert one.cpu.keys() == one.memory.keys() == {"crawler"}
 
 
-def test_a_false_claim_or_none_at_all_fails_the_benchmark(tmp_path: Path) -> None:
+def test_a_benchmark_fails_with_a_false_claim_or_without_claims(tmp_path: Path) -> None:
     codes = {}
     for name, claims in {"all": [True, True], "one false": [True, False], "none": []}.items():
         report = Report(name, name, tmp_path)
@@ -84,7 +84,7 @@ def test_a_false_claim_or_none_at_all_fails_the_benchmark(tmp_path: Path) -> Non
     assert kept["figures"] == {"answer [pages]": 42}
 
 
-def test_findings_make_a_claim_fail_and_are_kept(tmp_path: Path) -> None:
+def test_a_claim_with_findings_fails_and_the_report_keeps_them(tmp_path: Path) -> None:
     report = Report("found", "found", tmp_path)
     report.none("nothing is wrong", ["http://h/1 not stored"])
     assert report.finish() == 1

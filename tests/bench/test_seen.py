@@ -15,7 +15,7 @@ from tests.support.effort import by_night
 
 
 @pytest.mark.parametrize("name", seen.OUT)
-def test_what_is_taken_out_is_there_once_and_the_rest_is_python(name: str) -> None:
+def test_each_removed_piece_of_code_occurs_once_and_the_rest_is_valid_python(name: str) -> None:
     text = (ROOT / name).read_text()
     for piece, without in seen.OUT[name]:
         assert text.count(piece) == 1, piece
@@ -23,7 +23,7 @@ def test_what_is_taken_out_is_there_once_and_the_rest_is_python(name: str) -> No
     ast.parse(text)
 
 
-def test_the_ratio_is_that_of_the_medians() -> None:
+def test_the_cost_ratio_of_observing_is_computed_from_medians() -> None:
     def spent(worker: float, **more: float) -> Spent:
         return Spent({"worker": worker, "broker": 0.0, "redis": 0.0, **more}, 100.0)
 
@@ -33,7 +33,7 @@ def test_the_ratio_is_that_of_the_medians() -> None:
     assert seen.ratio(pairs) == pytest.approx(1.02)
 
 
-def test_scraping_that_fails_after_its_first_answer_is_an_error(
+def test_a_scrape_that_fails_after_its_first_answer_raises_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(seen, "SCRAPE_SECONDS", 1.0)
@@ -60,7 +60,7 @@ def test_scraping_that_fails_after_its_first_answer_is_an_error(
 
 
 @by_night
-def test_a_pair_is_seen_and_unseen(
+def test_a_pair_measures_one_observed_and_one_unobserved_crawl(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "src")

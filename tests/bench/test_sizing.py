@@ -14,14 +14,14 @@ def cells(pages: int) -> dict[str, str]:
     return dict(zip(sizing.COLUMNS, sizing.row(pages, ONE), strict=True))
 
 
-def test_the_docs_have_the_table_as_the_results_are() -> None:
+def test_the_sizing_table_in_the_docs_matches_the_results() -> None:
     said = sizing.DOCUMENT.read_text(encoding="utf-8")
     assert said == sizing.filled(said, sizing.carries()), (
         "stale: run `python -m bench.scale.sizing`"
     )
 
 
-def test_half_of_what_each_can_do_is_planned_for() -> None:
+def test_the_sizing_plans_half_of_the_capacity_of_each_part() -> None:
     found = cells(86_400 * 1000)  # 1,000 pages a second
     assert found["a second"] == "1,000"
     assert found["worker processes"] == "20"
@@ -33,13 +33,13 @@ def test_half_of_what_each_can_do_is_planned_for() -> None:
     assert found["partitions"] == "128"
 
 
-def test_a_small_crawl_is_for_one_machine() -> None:
+def test_the_sizing_plans_one_machine_for_a_small_crawl() -> None:
     found = cells(100_000)
     assert (found["worker processes"], found["brokers"]) == ("1", "1")
     assert found["Redis nodes, memory"] == "1 of 0.5 GB"
     assert found["store"].startswith("SQLite")
 
 
-def test_a_page_without_the_markers_is_left_alone() -> None:
+def test_a_document_without_the_markers_of_the_table_is_refused() -> None:
     with pytest.raises(ValueError, match="no markers"):
         sizing.filled("text", ONE)

@@ -12,13 +12,13 @@ def raises(case: int) -> bool:
     return True
 
 
-def test_a_library_that_raises_has_not_got_it_right() -> None:
+def test_a_case_counts_as_wrong_if_the_library_raises_an_error() -> None:
     found = tried("odd", [1, 2, 3], lambda case: case % 2 == 1, {"a": raises}, 3, str)
     assert (found.of, found.ours, found.others, found.wrong) == (3, 2, {"a": 2}, ["2"])
     assert not found.reached
 
 
-def test_the_table_names_the_best_of_the_others_and_what_is_missed() -> None:
+def test_the_table_names_the_best_other_library_and_each_missed_goal() -> None:
     short = Figure("one", 2000, 1500, {"a": 3, "b": 1400}, 1600, ["x", "y"])
     enough = Figure("two", 10, 10, {"c": 1}, 10)
     lines = text([short, enough], 1).splitlines()

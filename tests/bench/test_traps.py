@@ -92,7 +92,7 @@ def unguided(site: Site, requests: int) -> Log:
 
 
 @pytest.mark.parametrize("name", TRIED)
-def test_all_content_can_be_found_without_a_trap(name: str) -> None:
+def test_all_content_of_a_site_can_be_found_without_entering_a_trap(name: str) -> None:
     log, met = guided(SITES[name]())
     assert log.missing == []
     assert len(log.found) == len(log.site.content) > 40
@@ -101,25 +101,25 @@ def test_all_content_can_be_found_without_a_trap(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TRIED)
-def test_whoever_follows_every_link_ends_in_traps_unless_there_are_none(name: str) -> None:
+def test_a_crawler_that_follows_every_link_ends_in_traps_if_the_site_has_any(name: str) -> None:
     log = unguided(SITES[name](), 300)
     wasted = log.wasted.total() / len(log.asked)
     assert wasted == 0 if name in HONEST else wasted > 0.3
 
 
 @pytest.mark.parametrize("trap", TRAPS)
-def test_a_site_of_one_trap_has_no_other(trap: str) -> None:
+def test_a_site_with_one_kind_of_trap_has_no_other_kind(trap: str) -> None:
     log = unguided(Synthetic(1, [trap], TODAY), 150)
     assert set(log.wasted) == {trap}
 
 
 @pytest.mark.parametrize("name", ["six", "phpbb", "discourse", "opencart", "wordpress"])
-def test_the_same_seed_makes_the_same_site(name: str) -> None:
+def test_the_same_random_seed_makes_the_same_site(name: str) -> None:
     one, other = (unguided(SITES[name](), 60) for _ in range(2))
     assert [asked.target for asked in one.asked] == [asked.target for asked in other.asked]
 
 
-def test_content_is_found_under_any_of_its_urls_and_once() -> None:
+def test_content_counts_once_under_whichever_url_it_is_found() -> None:
     log = Log(PhpBB(1, topics=40))
     for target in ("/viewtopic.php?t=1&sid=ab", "/viewtopic.php?t=1", "/viewtopic.php?p=1&sid=ac"):
         log(Request("h", target, {}))
@@ -130,7 +130,7 @@ def test_content_is_found_under_any_of_its_urls_and_once() -> None:
 # -- the wiki
 
 
-def test_requests_of_a_wiki_are_told_apart() -> None:
+def test_requests_to_a_wiki_are_classified_as_useful_or_wasted() -> None:
     titles = ["Delete", "The_long_day"]
     log = """
     [200]: GET /index.php?title=Special:UserLogin
@@ -162,6 +162,6 @@ def test_requests_of_a_wiki_are_told_apart() -> None:
     assert result.why_not == []
 
 
-def test_a_changed_table_is_named() -> None:
+def test_a_table_with_changed_rows_is_named() -> None:
     assert changed({"page": ["a", "b"]}, {"page": ["b", "a"]}) == []
     assert changed({"page": ["a", "b"]}, {"page": ["b"]}) == ["page: 0 rows more, 1 less: a"]

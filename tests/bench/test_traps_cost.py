@@ -14,7 +14,7 @@ def pages_of(name: str, most: int) -> list[tuple[Task, Fetched]]:
     return fetched(site, start, most)
 
 
-def test_pages_come_nearest_first_and_each_once() -> None:
+def test_synthetic_pages_are_listed_once_each_by_rising_depth() -> None:
     pages = pages_of("synthetic", 60)
     assert len(pages) == 60
     depths = [task.depth for task, _ in pages]
@@ -24,7 +24,7 @@ def test_pages_come_nearest_first_and_each_once() -> None:
     assert 18_000 < len(pages[0][1].body) < 22_000
 
 
-def test_the_judge_is_timed_beside_reading(tmp_path: Path) -> None:
+def test_the_time_of_the_trap_judge_is_compared_with_that_of_reading(tmp_path: Path) -> None:
     cost = measured("synthetic", pages_of("synthetic", 40), 3, tmp_path)
     assert (cost.name, cost.pages) == ("synthetic", 40)
     assert cost.reading > 0
@@ -33,7 +33,9 @@ def test_the_judge_is_timed_beside_reading(tmp_path: Path) -> None:
 
 
 @by_night
-def test_the_share_is_of_a_page_of_a_crawl(tmp_path: Path) -> None:
+def test_the_share_of_the_trap_judge_is_relative_to_the_cost_of_a_crawled_page(
+    tmp_path: Path,
+) -> None:
     site, start = KINDS["catalogue"](200)
     assert crawled(site, start, 200, 1, tmp_path) > 100
     cost = Cost("catalogue", 30, 100.0, 12.0, 11.0, 13.0, 600.0)

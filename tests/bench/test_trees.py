@@ -21,7 +21,7 @@ def spent(worker: float, memory: float = 100.0) -> Spent:
 
 
 @by_night
-def test_each_crawls_hosts_of_its_own_at_the_same_time(tmp_path: Path) -> None:
+def test_two_checkouts_crawl_different_hosts_at_the_same_time(tmp_path: Path) -> None:
     site = replace(SYNTHETIC, pages=50)
     with served(site, 4, tmp_path / "site") as on:
         old, new = one_round(on, [ROOT, ROOT], {}, tmp_path / "round", 1)
@@ -33,7 +33,7 @@ def test_each_crawls_hosts_of_its_own_at_the_same_time(tmp_path: Path) -> None:
         assert 30 < one.memory < 300
 
 
-def test_a_crawl_that_ends_early_is_no_figure(tmp_path: Path) -> None:
+def test_a_crawl_that_ends_early_raises_an_error_instead_of_a_figure(tmp_path: Path) -> None:
     with (
         served(replace(SYNTHETIC, pages=50), 1, tmp_path / "site") as on,
         running(ROOT, tmp_path / "run", on) as tree,
@@ -47,7 +47,7 @@ def test_a_crawl_that_ends_early_is_no_figure(tmp_path: Path) -> None:
             wait_until(ended, 10, "the crawl is done")
 
 
-def test_the_median_of_the_rounds_counts() -> None:
+def test_the_table_compares_the_medians_of_all_rounds() -> None:
     pairs: list[Pair] = [(spent(1), spent(1)), (spent(1), spent(2, 110)), (spent(3), spent(7))]
     lines = table(pairs)
     assert lines[0].split() == ["old", "new", "more"]
@@ -76,11 +76,11 @@ def test_the_median_of_the_rounds_counts() -> None:
         ('exclude=["a=b"]', ("exclude", ["a=b"])),
     ],
 )
-def test_an_option_is_json_or_text(text: str, found: object) -> None:
+def test_the_value_of_an_option_is_read_as_json_or_as_text(text: str, found: object) -> None:
     assert option(text) == found
 
 
-def test_what_cannot_be_compared_is_said(
+def test_a_comparison_without_venv_or_with_a_wrong_option_is_refused_with_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for arguments, said in {

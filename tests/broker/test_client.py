@@ -115,7 +115,7 @@ def told(client: BrokerClient, request: CloseRequest) -> object:
         return refused.status
 
 
-def test_a_broker_of_the_version_before_is_told_nothing_of_traps() -> None:
+def test_a_report_is_sent_without_traps_if_an_older_broker_refuses_them() -> None:
     """It refuses the whole request because of the unknown field."""
     old = b"traps"
 
@@ -161,7 +161,7 @@ def test_a_post_that_may_have_been_processed_is_not_sent_again(
         assert (len(bad.requests), len(good.requests)) == (1, 1)
 
 
-def test_a_lost_answer_to_a_question_is_asked_elsewhere() -> None:
+def test_a_get_request_goes_to_another_broker_if_its_answer_is_lost() -> None:
     with peers(vanish, answer("200 OK", b"[]")) as (client, [bad, good]):
         assert client.crawls() == []
         assert (len(bad.requests), len(good.requests)) == (1, 1)
@@ -204,7 +204,7 @@ def test_a_4xx_is_refused_with_its_problem() -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"sessions": 3}', b"\xff"])
-def test_what_is_not_a_brokers_answer_is_unavailable(body: bytes) -> None:
+def test_an_answer_that_is_not_a_brokers_raises_unavailable(body: bytes) -> None:
     with peers(answer("200 OK", body)) as (client, [_]), pytest.raises(Unavailable):
         client.lease(LEASE)
 
@@ -232,7 +232,7 @@ def test_names_in_paths_are_quoted() -> None:
         assert peer.requests[0].startswith(b"GET /v1/crawls/a%2Fb%20c%3F HTTP/1.1\r\n")
 
 
-def test_wrong_settings_are_named() -> None:
+def test_wrong_settings_of_the_client_are_named() -> None:
     with pytest.raises(InvalidConfig, match="GREENCRAWL_BROKER"):
         BrokerClient([])
     with pytest.raises(InvalidConfig, match="GREENCRAWL_TLS_CA"):

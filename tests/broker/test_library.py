@@ -47,7 +47,7 @@ def test_examples_without_a_broker_run(code: str, tmp_path: Path) -> None:
     assert program(code, tmp_path) == ""
 
 
-def test_the_table_of_methods_has_all_of_the_client() -> None:
+def test_the_table_of_methods_has_all_methods_of_the_client() -> None:
     rows = re.search(r"^\| method \| returns \|\n(?:\|.*\n)+", DOCS, re.MULTILINE)
     assert rows is not None
     told = set(re.findall(r"`(\w+)\(", "".join(row.split("|")[1] for row in rows[0].splitlines())))
@@ -126,7 +126,7 @@ def test_threads_of_a_plain_program_share_a_client(system: System, tmp_path: Pat
     assert client_of(system).resume("shared").state == "active"
 
 
-def test_what_a_broker_refuses_is_raised_with_its_status(system: System) -> None:
+def test_a_refusal_of_the_broker_is_raised_with_its_status(system: System) -> None:
     for wrong, status in ((None, 401), ("another", 401)):
         with pytest.raises(Refused) as caught:
             client_of(system, wrong).crawls()

@@ -78,7 +78,7 @@ def settle(client: BrokerClient, session: Session, stored: bool = True) -> None:
     client.close(CloseRequest((CloseItem(**held(session), report=HostReport(robots=True)),)))
 
 
-def test_a_crawl_from_its_seeds_to_its_end(broker: BrokerProcess) -> None:
+def test_a_crawl_runs_from_its_seeds_to_its_end(broker: BrokerProcess) -> None:
     client = broker.client()
     made = client.put_crawl(CreateCrawl(name="t", seeds=("https://a.example/",), delay=0.0))
     assert made.roots == ("a.example",)
@@ -137,7 +137,7 @@ def test_a_seed_wakes_a_waiting_lease_at_once(broker: BrokerProcess) -> None:
     assert time.monotonic() - began < 1.0
 
 
-def test_the_end_is_not_announced_while_something_is_leased_or_due_later(
+def test_a_crawl_does_not_end_while_a_task_is_leased(
     broker: BrokerProcess,
 ) -> None:
     client = broker.client()
@@ -151,7 +151,7 @@ def test_the_end_is_not_announced_while_something_is_leased_or_due_later(
     assert [task.url for task in again.tasks] == ["https://a.example/"]
 
 
-def test_a_limit_of_pages_ends_the_crawl_with_its_name(broker: BrokerProcess) -> None:
+def test_a_page_limit_ends_the_crawl_and_is_named_as_the_reason(broker: BrokerProcess) -> None:
     client = broker.client()
     seeds = tuple(f"https://a.example/{i}" for i in range(10))
     client.put_crawl(CreateCrawl(name="t", seeds=seeds, delay=0.0, max_pages=3))
@@ -191,7 +191,7 @@ def test_a_paused_crawl_is_not_leased_until_resumed(broker: BrokerProcess) -> No
     assert len(lease(client, 2)) == 1
 
 
-def test_reconcile_releases_what_a_worker_does_not_hold(broker: BrokerProcess) -> None:
+def test_a_reconcile_releases_sessions_that_the_worker_does_not_hold(broker: BrokerProcess) -> None:
     client = broker.client()
     client.put_crawl(CreateCrawl(name="t", seeds=("https://a.example/", "https://b.example/")))
     assert len(lease(client)) + len(lease(client, 2, wait=0.2)) == 2
@@ -297,7 +297,7 @@ def test_seeds_survive_a_broker_that_dies_while_taking_them(tmp_path: Path, poin
         redis.stop()
 
 
-def test_redis_that_goes_away_is_a_503_until_it_is_back(tmp_path: Path) -> None:
+def test_calls_get_a_503_while_redis_is_away(tmp_path: Path) -> None:
     redis = RedisServer(tmp_path / "redis").start()
     broker = BrokerProcess(tmp_path / "broker", redis=redis.url).start()
     try:

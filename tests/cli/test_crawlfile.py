@@ -38,7 +38,7 @@ def test_seed_without_scheme_is_taken_as_https() -> None:
         ("example.org/a:80", "https://example.org/a:80"),
     ],
 )
-def test_a_port_without_a_scheme_is_taken_as_http_unless_it_is_one_of_tls(
+def test_a_seed_with_a_port_and_no_scheme_is_taken_as_http_unless_the_port_is_for_tls(
     typed: str, seed: str
 ) -> None:
     assert crawlfile.build((typed,), {}).seeds == (seed,)
@@ -53,12 +53,12 @@ def test_a_port_without_a_scheme_is_taken_as_http_unless_it_is_one_of_tls(
         "http::example.org/a",
     ],
 )
-def test_a_misspelt_scheme_is_told_with_what_was_meant(typed: str) -> None:
+def test_a_misspelt_scheme_is_refused_with_the_scheme_that_was_meant(typed: str) -> None:
     meant = "http" if typed.startswith(("http:", "htttp")) else "https"
     assert f"did you mean {meant}://example.org/a?" in wrong(typed)
 
 
-def test_another_scheme_is_no_slip_of_the_pen() -> None:
+def test_a_scheme_other_than_http_is_not_taken_for_a_typing_error() -> None:
     assert "did you mean" not in wrong("ftp://example.org/")
     assert "did you mean" not in wrong("http://")
 
@@ -81,7 +81,7 @@ def test_default_name_comes_from_the_first_seeds_host(seed: str, name: str) -> N
     assert crawlfile.build((seed, "https://other.example/"), {}).name == name
 
 
-def test_long_hosts_give_distinct_valid_names() -> None:
+def test_long_host_names_give_distinct_valid_crawl_names() -> None:
     hosts = ["a." * 60 + end for end in ("example.org", "example.net")]
     names = [crawlfile.default_name(host) for host in hosts]
     assert len(set(names)) == 2
@@ -93,7 +93,7 @@ def test_same_arguments_mean_the_same_crawl() -> None:
     assert crawlfile.build(("example.org",), {}) == crawlfile.build(("example.org",), {})
 
 
-def test_option_wins_over_file_and_file_over_default(tmp_path: Path) -> None:
+def test_an_option_overrides_the_crawl_file_and_the_file_the_default(tmp_path: Path) -> None:
     file = tmp_path / "docs.toml"
     file.write_text('seeds = ["example.org"]\ndepth = 3\nmax_pages = 7\nexclude = ["x"]\n')
     crawl = crawlfile.build((str(file), "example.net"), {"depth": 4})
@@ -103,7 +103,9 @@ def test_option_wins_over_file_and_file_over_default(tmp_path: Path) -> None:
     assert crawl.name == "docs"
 
 
-def test_name_is_the_options_then_the_files_then_the_stem(tmp_path: Path) -> None:
+def test_the_name_of_a_crawl_comes_from_the_option_then_the_file_then_the_file_name(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "My File.toml"
     file.write_text('seeds = ["example.org"]\n')
     assert crawlfile.build((str(file),), {}).name == "my-file"
@@ -145,7 +147,7 @@ def test_bad_file_is_refused_naming_the_option(tmp_path: Path, text: str, said: 
     assert said in wrong(str(file))
 
 
-def test_everything_wrong_is_named_at_once(tmp_path: Path) -> None:
+def test_all_wrong_options_of_a_file_are_named_at_once(tmp_path: Path) -> None:
     file = tmp_path / "bad.toml"
     file.write_text('seeds = ["example.org"]\ndelay = -1\nmax_page = 3\norder = "any"\n')
     said = wrong(str(file))
@@ -161,7 +163,7 @@ def test_list_of_urls_is_not_taken_for_a_url(
     assert "urls.txt is a file" in wrong("urls.txt")
 
 
-def test_option_lists_in_messages_are_those_of_the_records() -> None:
+def test_messages_list_the_values_that_the_records_allow() -> None:
     for name in ("scope", "order", "traps"):
         with pytest.raises(InvalidConfig) as caught:
             crawlfile.build(("example.org",), {name: "?"})
@@ -178,7 +180,7 @@ def test_two_files_are_refused() -> None:
     assert "one at a time" in wrong("a.toml", "b.toml")
 
 
-def test_url_that_ends_in_toml_is_a_url() -> None:
+def test_a_url_that_ends_in_toml_is_not_taken_for_a_file() -> None:
     assert crawlfile.build(("https://example.org/a.toml",), {}).seeds[0].endswith("/a.toml")
 
 
@@ -190,7 +192,7 @@ def test_shipped_examples_describe_crawls(file: Path) -> None:
     assert Origins(entry.hosts).hold(source.url)
 
 
-def test_sources_are_enough_to_start_from(tmp_path: Path) -> None:
+def test_a_crawl_may_start_from_sources_without_seeds(tmp_path: Path) -> None:
     file = tmp_path / "list.toml"
     file.write_text('[[sources]]\nurl = "https://a.example/list"\nitems = "urls"\n')
     crawl = crawlfile.build((str(file),), {})
@@ -223,7 +225,9 @@ def test_sources_are_enough_to_start_from(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_wrong_entries_are_told_in_words_of_theirs(tmp_path: Path, entry: str, said: str) -> None:
+def test_a_wrong_table_of_a_crawl_file_is_explained_by_its_own_fields(
+    tmp_path: Path, entry: str, said: str
+) -> None:
     file = tmp_path / "a.toml"
     file.write_text(f'seeds = ["https://a.example/"]\n{entry}\n')
     told = wrong(str(file))
@@ -232,7 +236,7 @@ def test_wrong_entries_are_told_in_words_of_theirs(tmp_path: Path, entry: str, s
     assert "geheim" not in told
 
 
-def test_nothing_to_start_from_is_refused() -> None:
+def test_a_crawl_without_seeds_or_sources_is_refused() -> None:
     assert "at least one URL" in wrong()
 
 

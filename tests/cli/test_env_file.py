@@ -41,13 +41,13 @@ LINES = [
 
 
 @given(lines=st.lists(st.sampled_from(LINES), max_size=8), end=st.sampled_from(["\n", "\r\n"]))
-def test_lines_mean_what_they_mean_to_honcho(lines: list[str], end: str) -> None:
+def test_lines_of_an_env_file_are_read_as_honcho_reads_them(lines: list[str], end: str) -> None:
     content = end.join(lines)
     assert env_file.parsed(content) == honcho.parse(content)
 
 
 @given(line=st.text("AB_=x1 '\"\\#$\t", max_size=12))
-def test_any_line_means_what_it_means_to_honcho(line: str) -> None:
+def test_an_arbitrary_line_is_read_as_honcho_reads_it(line: str) -> None:
     try:
         expected = honcho.parse(line)
     except ValueError:  # honcho ends there
@@ -55,7 +55,7 @@ def test_any_line_means_what_it_means_to_honcho(line: str) -> None:
     assert env_file.parsed(line) == expected
 
 
-def test_what_is_set_stays_and_the_first_file_counts(tmp_path: Path) -> None:
+def test_variables_that_are_set_stay_and_the_first_env_file_wins(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_text("SET=file\nEMPTY=file\nBOTH=first\n")
     second.write_text("BOTH=second\nMORE=second\n")
@@ -64,7 +64,7 @@ def test_what_is_set_stays_and_the_first_file_counts(tmp_path: Path) -> None:
     assert environ == {"SET": "set", "EMPTY": "", "BOTH": "first", "MORE": "second"}
 
 
-def test_a_setting_that_cannot_be_read_is_named_and_lines_of_others_are_theirs(
+def test_an_unreadable_setting_is_named_and_lines_of_other_programs_are_skipped(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / ".env"
@@ -99,7 +99,7 @@ def said_by(
     return done.returncode, done.stderr
 
 
-def test_the_command_reads_the_file_of_the_current_folder(tmp_path: Path) -> None:
+def test_the_command_reads_the_env_file_of_the_current_folder(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("GREENCRAWL_DATA=of-the-file\n")
     assert "/of-the-file yet" in said_by("greencrawl.cli", tmp_path)[1]
     said = said_by("greencrawl.cli", tmp_path, GREENCRAWL_DATA="of-the-environment")
@@ -109,7 +109,9 @@ def test_the_command_reads_the_file_of_the_current_folder(tmp_path: Path) -> Non
     assert (code, complaint.startswith("greencrawl: .env, line 1:")) == (2, True), complaint
 
 
-def test_a_checkout_has_a_file_of_its_own_which_comes_second(tmp_path: Path) -> None:
+def test_the_env_file_of_the_checkout_is_read_after_that_of_the_current_folder(
+    tmp_path: Path,
+) -> None:
     checkout, elsewhere = tmp_path / "checkout", tmp_path / "elsewhere"
     package = checkout / "src" / "greencrawl"
     package.mkdir(parents=True)

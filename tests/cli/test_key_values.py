@@ -19,7 +19,7 @@ from greencrawl.schema.records import CrawlOptions, NodeOptions
         (["greenlets=", "log_level=debug"], {"greenlets": None, "log_level": "debug"}),
     ],
 )
-def test_orders_are_read_by_the_fields_of_their_record(
+def test_values_of_an_order_are_read_by_the_types_of_its_fields(
     pairs: list[str], found: dict[str, Any]
 ) -> None:
     assert key_values.parsed(pairs, NodeOptions) == found
@@ -53,7 +53,7 @@ def test_options_of_a_crawl_are_single_values_lists_or_json(
         ("log_level={", "no JSON"),
     ],
 )
-def test_what_is_wrong_is_named(pair: str, said: str) -> None:
+def test_a_wrong_key_or_value_is_named(pair: str, said: str) -> None:
     with pytest.raises(click.UsageError, match=said):
         key_values.parsed([pair], NodeOptions)
 
@@ -73,13 +73,17 @@ def test_what_is_wrong_is_named(pair: str, said: str) -> None:
         ('recrawl={"every": "now"}', "recrawl.every must be a number of s, m, h, d or w"),
     ],
 )
-def test_of_each_kind_of_option_it_is_said_which_values_it_has(pair: str, said: str) -> None:
+def test_the_message_for_a_wrong_value_says_which_values_the_option_has(
+    pair: str, said: str
+) -> None:
     with pytest.raises(click.UsageError) as error:
         key_values.parsed([pair], CrawlOptions)
     assert str(error.value).startswith(said)
 
 
-def test_whoever_orders_is_named_also_without_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_names_its_person_even_without_a_user_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert "@" in key_values.person()
 
     def nobody() -> str:

@@ -55,14 +55,14 @@ def run(
     )
 
 
-def test_without_venv_the_command_says_make_setup(checkout: Path, tmp_path: Path) -> None:
+def test_the_command_advises_make_setup_if_there_is_no_venv(checkout: Path, tmp_path: Path) -> None:
     done = run(checkout / "greencrawl", "status", cwd=tmp_path)
     assert done.returncode == 1
     assert "make setup" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_ctrl_c_waits_while_python_starts(checkout: Path, tmp_path: Path) -> None:
+def test_ctrl_c_is_blocked_while_python_starts(checkout: Path, tmp_path: Path) -> None:
     shown = "from signal import *; print(SIGINT in pthread_sigmask(SIG_BLOCK, []))"
     script(checkout / ".venv" / "bin" / "python", "")
     python = checkout / ".venv" / "bin" / "python"
@@ -110,7 +110,7 @@ def test_setup_takes_a_later_name_when_python3_is_too_old(checkout: Path, tools:
     assert "installing requirements.txt" in changed.stderr
 
 
-def test_setup_that_pip_fails_is_not_taken_for_done(checkout: Path, tools: Path) -> None:
+def test_setup_tries_again_after_pip_has_failed(checkout: Path, tools: Path) -> None:
     script(checkout / ".venv" / "bin" / "python", 'case "$*" in *pip*) exit 1;; esac')
     script(checkout / ".venv" / "bin" / "pip", "exit 1")
     for _ in range(2):
@@ -138,7 +138,7 @@ def test_setup_says_once_that_nothing_could_be_compiled(checkout: Path, tools: P
     assert "compiled again" in setup("echo compiled again; exit 1")
 
 
-def test_packages_without_root_are_named_on_one_line(checkout: Path, tools: Path) -> None:
+def test_missing_packages_are_named_on_one_line_without_root(checkout: Path, tools: Path) -> None:
     done = run("sh", ".ci/packages", cwd=checkout, path=tools)
     known = shutil.which("nginx", path="/usr/sbin:/sbin")
     assert done.returncode == 1
@@ -147,7 +147,9 @@ def test_packages_without_root_are_named_on_one_line(checkout: Path, tools: Path
     assert done.stderr.count("\n") == 1
 
 
-def test_a_part_of_mariadb_is_not_taken_for_all_of_it(checkout: Path, tools: Path) -> None:
+def test_mariadb_counts_as_missing_if_one_of_its_programs_is_missing(
+    checkout: Path, tools: Path
+) -> None:
     parts = ("mariadbd", "mariadb-install-db", "my_print_defaults", "mariadb", "mariadb-dump")
     for part in parts:
         script(tools / part, "exit 0")

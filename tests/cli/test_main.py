@@ -104,7 +104,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return code, out, err
 
 
-def test_every_command_and_option_explains_itself() -> None:
+def test_every_command_and_option_has_a_help_text() -> None:
     context = click.Context(greencrawl)
     commands = [greencrawl.get_command(context, name) for name in greencrawl.list_commands(context)]
     for command in commands:
@@ -127,7 +127,7 @@ def test_bad_settings_are_wrong_use(
     assert err.count("\n") == 1
 
 
-def test_refused_token_is_answered_with_the_setting(
+def test_a_refused_token_is_answered_with_the_name_of_its_setting(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -147,7 +147,7 @@ def test_unknown_command_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     "command", [("status",), ("export",), ("dead",), ("explain", "example.org")]
 )
-def test_nothing_crawled_yet_is_said_and_nothing_is_created(
+def test_a_command_says_that_nothing_was_crawled_yet_and_creates_no_folder(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     code, _, err = run(capsys, *command, "--data", "none")
@@ -180,7 +180,7 @@ def test_demo_takes_no_url(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--demo" in err
 
 
-def test_status_without_broker_counts_what_is_stored(
+def test_status_without_a_broker_counts_stored_pages(
     capsys: pytest.CaptureFixture[str], filled: Path
 ) -> None:
     code, out, err = run(capsys, "status", "--data", str(filled))
@@ -195,7 +195,7 @@ def test_status_without_broker_counts_what_is_stored(
     assert one["stored"] > 0
 
 
-def test_a_deletion_tells_no_more_than_it_knows() -> None:
+def test_a_deletion_shows_its_total_only_if_it_is_known_and_not_exceeded() -> None:
     for removed, total, said in (
         (0, 0, "0 removed"),
         (500, 824, "500 of about 824 removed"),
@@ -205,7 +205,7 @@ def test_a_deletion_tells_no_more_than_it_knows() -> None:
         assert removed_text(one) == said
 
 
-def test_unknown_crawl_is_answered_with_the_names(
+def test_an_unknown_crawl_is_answered_with_the_names_of_the_crawls(
     capsys: pytest.CaptureFixture[str], filled: Path
 ) -> None:
     for command in ("status", "dead", "export"):
@@ -260,7 +260,7 @@ def test_dead_lists_and_requeues_without_broker(
     assert [seed.url for batch in pending for seed in batch.urls] == ["https://example.org/dead"]
 
 
-def test_export_writes_pages_then_what_came_to_none(
+def test_export_writes_pages_first_and_then_urls_without_a_page(
     capsys: pytest.CaptureFixture[str], filled: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "out.jsonl"
@@ -284,7 +284,7 @@ def test_export_to_an_impossible_place_is_one_clear_error(
     assert "there is no folder absent" in err
 
 
-def test_a_summary_that_could_not_be_written_is_told_before_the_crawl(
+def test_a_summary_file_that_cannot_be_written_is_refused_before_the_crawl(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     code, _, err = run(capsys, "crawl", "example.org", "--summary", "absent/summary.json")
@@ -334,7 +334,7 @@ def test_explain_lists_the_versions_of_a_page_that_was_fetched_again(
     ]
 
 
-def test_migrate_says_what_is_due_applies_it_and_leaves_the_second_part_for_later(
+def test_migrate_applies_what_is_due_and_leaves_the_second_part_for_migrate_post(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "data"
@@ -403,7 +403,7 @@ def test_store_status_of_a_file_shows_its_rows(
     assert counts["finals"] == "1"
 
 
-def test_store_status_of_nothing_creates_nothing(
+def test_store_status_without_a_store_creates_no_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, err = run(capsys, "store", "status", "--data", str(tmp_path / "none"))
@@ -412,14 +412,16 @@ def test_store_status_of_nothing_creates_nothing(
     assert not (tmp_path / "none").exists()
 
 
-def test_only_a_ring_is_formed_or_taken_over(capsys: pytest.CaptureFixture[str]) -> None:
+def test_store_commands_for_a_ring_are_refused_without_a_ring(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for command in (["form"], ["takeover"], ["rejoin", "127.0.0.1:3306"]):
         code, _, err = run(capsys, "store", *command)
         assert code == 2
         assert "names no ring of two masters" in err
 
 
-def test_what_only_the_writer_has_is_given_up_only_on_a_yes(
+def test_takeover_gives_up_rows_of_the_writer_only_after_a_yes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
@@ -428,7 +430,7 @@ def test_what_only_the_writer_has_is_given_up_only_on_a_yes(
     assert "Go on?" in out
 
 
-def test_store_status_of_what_is_no_store_is_one_clear_error(
+def test_store_status_of_a_file_that_is_no_store_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with contextlib.closing(sqlite3.connect(tmp_path / "other.sqlite")) as database:
@@ -442,14 +444,16 @@ def test_store_status_of_what_is_no_store_is_one_clear_error(
         assert said in err
 
 
-def test_store_status_finds_a_file_in_a_folder_of_any_name(
+def test_store_status_accepts_special_characters_in_the_name_of_the_folder(
     filled: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     odd = filled.rename(filled.with_name("a?b#c%20"))
     assert run(capsys, "store", "status", "--data", str(odd))[0] == 0
 
 
-def test_a_file_is_not_described_in_json(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_store_status_of_a_file_is_not_available_as_json(
+    filled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, err = run(capsys, "store", "status", "--json", "--data", str(filled))
     assert (code, out) == (2, "")
     assert "ring" in err
@@ -468,7 +472,7 @@ def test_a_full_disk_under_the_output_is_one_clear_error(filled: Path, command: 
     assert ended.stderr == "greencrawl: cannot write the output: No space left on device\n"
 
 
-def test_an_export_into_a_pipe_by_name_leaves_the_pipe_there(filled: Path, tmp_path: Path) -> None:
+def test_an_export_into_a_named_pipe_leaves_the_pipe_in_place(filled: Path, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:
@@ -485,7 +489,7 @@ def test_an_export_into_a_pipe_by_name_leaves_the_pipe_there(filled: Path, tmp_p
     assert sorted(tmp_path.glob("pipe*")) == [pipe]
 
 
-def test_export_to_a_dash_is_to_standard_output(
+def test_an_export_to_a_dash_writes_to_standard_output(
     filled: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     assert main(["export", "-o", "-", "--data", str(filled)]) == 0

@@ -25,7 +25,7 @@ def run(*arguments: str) -> str:
     return result.output.strip()
 
 
-def test_every_field_of_one_value_has_an_option() -> None:
+def test_every_simple_field_of_a_crawl_has_a_command_line_option() -> None:
     options = {name for parameter in crawl.params for name in parameter.opts}
     apart = {"seeds", "auth", "sources", "kernels", "recrawl"}
     for name in set(CrawlOptions.__struct_fields__) - apart:
@@ -42,7 +42,7 @@ def test_every_option_has_a_description_and_its_default_in_the_help() -> None:
     assert "[default: greencrawl/0.1]" in text
 
 
-def test_only_what_was_given_is_passed_on() -> None:
+def test_only_options_that_were_given_are_passed_on() -> None:
     assert run() == "{}"
     assert run("--depth", "0", "--delay", "0.5") == "{'depth': 0, 'delay': 0.5}"
     assert run("--exclude", "a", "--exclude", "b") == "{'exclude': ('a', 'b')}"

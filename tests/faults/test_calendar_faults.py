@@ -13,7 +13,9 @@ from tests.support.effort import by_night
 
 @by_night
 @pytest.mark.parametrize("row", [pytest.param(20, id="broker"), pytest.param(21, id="redis")])
-def test_each_page_is_asked_for_once_a_period(tmp_path: Path, row: int) -> None:
+def test_each_known_page_is_requested_once_a_period_despite_a_fault(
+    tmp_path: Path, row: int
+) -> None:
     result = ROWS[row](tmp_path, print, True)
     assert "\n".join(result.why_not) == ""
     assert result.blows >= 1

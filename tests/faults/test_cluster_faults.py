@@ -18,7 +18,7 @@ from tests.support.effort import cases
         [pytest.param(1, id="kill -9 the writing master")],  # by day in ``test_steward``
     ),
 )
-def test_a_fault_of_the_cluster_loses_nothing(tmp_path: Path, row: int) -> None:
+def test_a_fault_of_the_mysql_cluster_loses_no_url(tmp_path: Path, row: int) -> None:
     result = ROWS[row](tmp_path, print, True)
     assert "\n".join(result.why_not) == ""
     assert result.uncommitted > 0

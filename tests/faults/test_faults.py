@@ -26,7 +26,7 @@ from tests.support.faultrows import QUICK, ROWS
         ],
     ),
 )
-def test_a_fault_loses_nothing(tmp_path: Path, row: int) -> None:
+def test_a_fault_loses_no_url(tmp_path: Path, row: int) -> None:
     result = ROWS[row](tmp_path, print, True)
     assert "\n".join(result.why_not) == ""
     assert result.urls == QUICK

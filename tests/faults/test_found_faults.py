@@ -21,7 +21,9 @@ from tests.support.foundrows import ROWS
         ],
     ),
 )
-def test_what_a_crawl_finds_is_not_lost(tmp_path: Path, row: int) -> None:
+def test_urls_of_sitemaps_requisites_and_traps_are_not_lost_at_a_fault(
+    tmp_path: Path, row: int
+) -> None:
     result = ROWS[row](tmp_path, print, True)
     assert "\n".join(result.why_not) == ""
     assert result.blows >= 1

@@ -26,7 +26,7 @@ POINTS = cases(
 
 
 @pytest.mark.parametrize(("point", "count"), POINTS)
-def test_a_kill_loses_nothing_and_refetches_only_what_was_leased(
+def test_a_kill_loses_no_url_and_only_leased_urls_are_fetched_again(
     tmp_path: Path, redis_server: RedisServer, point: str, count: int
 ) -> None:
     run = killed_at(point, count, tmp_path, redis_server.url)

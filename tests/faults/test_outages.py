@@ -25,7 +25,7 @@ ADDRESSES = tuple(f"127.0.0.{n}" for n in range(2, 6))
 
 @dataclass
 class Scene:
-    """A crawl of four hosts that is half done, or ``finish``\ ed."""
+    """A crawl of four hosts that is half done, or is waited for until its end."""
 
     server: SiteServer
     system: System
@@ -76,7 +76,7 @@ def half_done(
         yield Scene(server, system, expected, folder)
 
 
-def test_a_broker_that_is_away_for_a_while_costs_nothing(
+def test_no_url_is_fetched_twice_if_the_broker_is_away_for_a_while(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     with half_done(tmp_path, redis_server, delay=0.01, pages=40) as scene:
@@ -91,7 +91,7 @@ def test_a_broker_that_is_away_for_a_while_costs_nothing(
         assert scene.refetched == 0
 
 
-def test_a_worker_that_is_stopped_hands_back_its_work_unfetched(
+def test_a_stopped_worker_hands_back_its_unfetched_tasks(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     with half_done(tmp_path, redis_server, delay=0.01, pages=40) as scene:

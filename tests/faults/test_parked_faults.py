@@ -59,7 +59,7 @@ def done(system: System) -> bool:
 @pytest.mark.skipif(
     not LONG, reason="a Redis that comes back older rests for a quarter of a minute"
 )
-def test_what_was_parked_is_parked_or_fetched_and_what_is_released_is_fetched(
+def test_parked_urls_stay_parked_or_are_fetched_and_released_urls_are_fetched(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     copy, now = tmp_path / "copy", tmp_path / "now"

@@ -65,7 +65,7 @@ def _scripts_gone(server: RedisServer) -> None:
 
 # A power cut makes it older than it was: by day ``test_recovery_machine`` uses a copy for that.
 @pytest.mark.parametrize("harm", cases([_emptied, _frozen], [_killed, _scripts_gone, _cut_back]))
-def test_a_crawl_survives_what_happens_to_redis(
+def test_a_crawl_loses_no_page_if_redis_is_killed_emptied_or_frozen(
     tmp_path: Path, redis_server: RedisServer, harm: Callable[[RedisServer], None]
 ) -> None:
     with half_done(
@@ -100,7 +100,7 @@ def _finish_losing_nothing(scene: Scene) -> None:
     assert oracle.shown(oracle.differences(requests, scene.expected.requested, "sent")) == ""
 
 
-def test_one_of_three_nodes_is_killed_and_comes_back(tmp_path: Path) -> None:
+def test_no_page_is_lost_if_two_of_three_nodes_are_killed_and_come_back(tmp_path: Path) -> None:
     nodes = [RedisServer(tmp_path / f"redis{n}").start() for n in range(3)]
     site = graph_site(20, slow_every=4, slow=0.1)
     try:

@@ -13,7 +13,7 @@ from tests.guards.table import HERE, KINDS, MACHINES, ROOT, Guard, Stale, guards
 
 
 @pytest.mark.parametrize("guard", guards(), ids=lambda guard: guard.id)
-def test_each_guard_stands_once_where_the_table_says(guard: Guard) -> None:
+def test_the_code_of_each_guard_occurs_where_the_table_says(guard: Guard) -> None:
     place = ROOT / guard.file
     text = place.read_text()
     without = guard.taken_out(text)
@@ -22,12 +22,12 @@ def test_each_guard_stands_once_where_the_table_says(guard: Guard) -> None:
         ast.parse(without)
 
 
-def test_no_id_is_given_twice() -> None:
+def test_each_guard_has_an_id_of_its_own() -> None:
     ids = [name for kind in KINDS for name in tomllib.loads((HERE / f"{kind}.toml").read_text())]
     assert max(Counter(ids).values()) == 1
 
 
-def test_whoever_is_to_find_a_guard_exists() -> None:
+def test_every_test_that_the_table_of_guards_names_exists() -> None:
     for name in {name for guard in guards() for name in guard.found_by} - set(MACHINES):
         path, _, function = name.partition("::")
         tree = ast.parse((ROOT / path).read_text())
@@ -39,7 +39,7 @@ def test_whoever_is_to_find_a_guard_exists() -> None:
         assert "\ndef run_machine(" in (ROOT / f"{module.replace('.', '/')}.py").read_text()
 
 
-def test_code_that_changed_makes_the_table_stale() -> None:
+def test_changed_code_makes_the_table_of_guards_stale() -> None:
     guard = Guard("X1", "nothing", "a.py", (("old", "new"),), ("duties",))
     assert guard.taken_out("an old one") == "an new one"
     for text in ("none", "old and old"):
@@ -47,7 +47,7 @@ def test_code_that_changed_makes_the_table_stale() -> None:
             guard.taken_out(text)
 
 
-def test_a_breakdown_is_told_from_what_was_logged() -> None:
+def test_an_error_other_than_a_failed_assertion_counts_as_a_breakdown() -> None:
     assert breakdown("one\n12:00 NameError: name 'x' is not defined\nred") == (
         "NameError: name 'x' is not defined"
     )

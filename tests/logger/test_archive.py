@@ -37,7 +37,7 @@ def stored(archive: Archive, member: str = "w-0", day: str = DAY) -> list[str]:
     return [json.loads(one.text)["event"] for one in found]
 
 
-def test_the_last_line_is_known_after_a_restart(tmp_path: Path) -> None:
+def test_the_number_of_the_last_line_is_known_after_a_restart(tmp_path: Path) -> None:
     archive = Archive(tmp_path, 14)
     archive.append("w-0", 7, 1, lines(3))
     archive.append("w-0", 8, 1, lines(2))
@@ -48,7 +48,7 @@ def test_the_last_line_is_known_after_a_restart(tmp_path: Path) -> None:
     assert stored(archive) == ["e0", "e1", "e2", "e0", "e1", "e0", "e1"]
 
 
-def test_a_line_lies_in_the_day_on_which_it_was_said(tmp_path: Path) -> None:
+def test_a_line_is_filed_under_the_day_on_which_it_was_logged(tmp_path: Path) -> None:
     archive = Archive(tmp_path, 14)
     archive.append("w-0", 7, 1, lines(4, NOON_MS // DAY_MS * DAY_MS - 2))
     before = day_of(NOON_MS - DAY_MS)
@@ -58,7 +58,7 @@ def test_a_line_lies_in_the_day_on_which_it_was_said(tmp_path: Path) -> None:
     assert archive.last("w-0", 7) == 4
 
 
-def test_zstdcat_reads_a_file(tmp_path: Path) -> None:
+def test_a_log_file_can_be_read_with_zstdcat(tmp_path: Path) -> None:
     archive = Archive(tmp_path, 14)
     archive.append("w-0", 7, 1, lines(3))
     archive.append("w-0", 7, 4, lines(1))
@@ -70,9 +70,7 @@ def test_zstdcat_reads_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep_index", [True, False])
-def test_wherever_a_file_is_torn_whole_frames_stay_and_no_more(
-    tmp_path: Path, keep_index: bool
-) -> None:
+def test_a_torn_log_file_keeps_exactly_its_whole_frames(tmp_path: Path, keep_index: bool) -> None:
     archive = Archive(tmp_path, 14)
     archive.append("w-0", 7, 1, lines(2))
     path = tmp_path / DAY / "w-0.ndjson.zst"
@@ -89,7 +87,7 @@ def test_wherever_a_file_is_torn_whole_frames_stay_and_no_more(
         assert stored(again) == ["e0", "e1", "e0"]
 
 
-def test_an_index_that_is_behind_torn_or_gone_is_made_anew(tmp_path: Path) -> None:
+def test_an_index_that_is_outdated_damaged_or_missing_is_built_again(tmp_path: Path) -> None:
     archive = Archive(tmp_path, 14)
     for first in (1, 3, 5):
         archive.append("w-0", 7, first, lines(2))
@@ -103,7 +101,7 @@ def test_an_index_that_is_behind_torn_or_gone_is_made_anew(tmp_path: Path) -> No
     assert Archive(tmp_path, 14).last("w-0", 7) == 6
 
 
-def test_a_file_that_cannot_grow_is_left_as_it_was(tmp_path: Path) -> None:
+def test_a_log_file_that_cannot_grow_is_left_as_it_was(tmp_path: Path) -> None:
     archive = Archive(tmp_path, 14)
     archive.append("w-0", 7, 1, lines(2))
     path = tmp_path / DAY / "w-0.ndjson.zst"
@@ -117,7 +115,7 @@ def test_a_file_that_cannot_grow_is_left_as_it_was(tmp_path: Path) -> None:
     assert Archive(tmp_path, 14).last("w-0", 7) == 3
 
 
-def test_days_that_are_over_for_long_enough_are_dropped(tmp_path: Path) -> None:
+def test_log_files_of_days_beyond_the_limit_are_dropped(tmp_path: Path) -> None:
     archive = Archive(tmp_path, 3)
     for days in range(5):
         archive.append("w-0", 7, days + 1, lines(1, NOON_MS - days * DAY_MS))
@@ -128,7 +126,7 @@ def test_days_that_are_over_for_long_enough_are_dropped(tmp_path: Path) -> None:
     assert (tmp_path / "broker.log").exists()
 
 
-def test_a_day_that_cannot_be_dropped_is_not_said_to_be_gone_and_is_logged_once(
+def test_a_day_that_cannot_be_dropped_is_not_reported_as_dropped_and_is_logged_once(
     tmp_path: Path,
 ) -> None:
     archive = Archive(tmp_path, 3)
@@ -146,7 +144,7 @@ def test_a_day_that_cannot_be_dropped_is_not_said_to_be_gone_and_is_logged_once(
     assert archive.drop(NOON_MS) == [stuck.name]
 
 
-def test_a_line_of_another_age_counts_as_of_the_nearest_day(tmp_path: Path) -> None:
+def test_a_line_outside_the_kept_days_is_filed_under_the_nearest_day(tmp_path: Path) -> None:
     archive = Archive(tmp_path, 3)
     (old,), (far,) = lines(1, 0), lines(1, NOON_MS + 900 * DAY_MS)
     assert day_of(archive.placed(old, NOON_MS).at_ms) == day_of(NOON_MS - 2 * DAY_MS)
@@ -164,7 +162,7 @@ def no_file_beyond(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_frame_that_was_changed_is_not_read(tmp_path: Path) -> None:
+def test_a_damaged_frame_is_refused(tmp_path: Path) -> None:
     archive = Archive(tmp_path, 14)
     archive.append("w-0", 7, 1, lines(3))
     path = tmp_path / DAY / "w-0.ndjson.zst"

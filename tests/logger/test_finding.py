@@ -60,7 +60,7 @@ def pages(filled: tuple[Archive, Intake], query: LogsQuery) -> list[LogLine]:
     raise AssertionError("no end of it")
 
 
-def test_all_lines_are_found(filled: tuple[Archive, Intake]) -> None:
+def test_a_search_without_conditions_finds_every_line_once(filled: tuple[Archive, Intake]) -> None:
     found = pages(filled, ALL)
     assert len(found) == filled[1].taken_lines > 300
     assert len({(one.member, one.sequence) for one in found}) == len(found)
@@ -80,7 +80,7 @@ FILTERS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("wanted", FILTERS, ids=str)
 @pytest.mark.parametrize("newest", [False, True])
 @pytest.mark.parametrize("look_bytes", cases([0], [finding.LOOK_BYTES]))
-def test_pages_of_any_size_have_what_is_wanted_once_and_in_order(
+def test_pages_of_any_size_list_each_matching_line_once_and_in_order(
     filled: tuple[Archive, Intake],
     wanted: dict[str, Any],
     newest: bool,
@@ -107,7 +107,7 @@ def matches(
     )
 
 
-def test_since_and_until_bound_what_is_found(filled: tuple[Archive, Intake]) -> None:
+def test_since_and_until_bound_the_lines_that_are_found(filled: tuple[Archive, Intake]) -> None:
     everything = find(*filled, ALL, NOW_MS).items
     low, high = everything[50].at_ms, everything[250].at_ms
 
@@ -120,7 +120,7 @@ def test_since_and_until_bound_what_is_found(filled: tuple[Archive, Intake]) -> 
         assert found == [one for one in everything if low <= one.at_ms < high]
 
 
-def test_frames_of_another_time_or_level_are_not_unpacked(
+def test_a_search_does_not_unpack_frames_of_another_time_or_level(
     filled: tuple[Archive, Intake], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unpacked: list[object] = []
@@ -141,7 +141,7 @@ def test_frames_of_another_time_or_level_are_not_unpacked(
     assert len(unpacked) < len(frames) / 4
 
 
-def test_a_line_that_is_written_while_it_is_looked_for_is_found_once(
+def test_a_line_that_is_written_during_a_search_is_found_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = Archive(tmp_path, 14)

@@ -63,7 +63,7 @@ def on_disk(intake: Intake) -> list[int]:
     return found
 
 
-def test_lines_are_on_disk_after_a_minute_or_where_that_is_asked(
+def test_lines_are_on_disk_after_a_minute_or_at_once_if_the_sender_asks(
     intake: Intake, clock: Turned
 ) -> None:
     assert take(intake, 1, 3) == (3, 0)
@@ -78,7 +78,7 @@ def test_lines_are_on_disk_after_a_minute_or_where_that_is_asked(
     assert on_disk(intake) == [1, 2, 3, 4, 5]
 
 
-def test_lines_that_come_again_add_nothing(intake: Intake) -> None:
+def test_lines_that_are_sent_again_are_not_stored_twice(intake: Intake) -> None:
     take(intake, 1, 3)
     assert take(intake, 1, 3) == (3, 0)
     assert take(intake, 2, 4, flush=True) == (5, 5)
@@ -90,14 +90,14 @@ def test_lines_that_come_again_add_nothing(intake: Intake) -> None:
     assert (intake.taken_lines, intake.repeated_lines) == (5, 3 + 2 + 5)
 
 
-def test_what_its_sender_dropped_is_left_out(intake: Intake) -> None:
+def test_lines_that_the_sender_dropped_leave_a_gap_in_the_numbers(intake: Intake) -> None:
     take(intake, 1, 2)
     assert take(intake, 10, 2) == (11, 2)
     assert take(intake, 20, 1, flush=True) == (20, 20)
     assert on_disk(intake) == [1, 2, 10, 11, 20]
 
 
-def test_lines_that_were_taken_and_lost_are_asked_for_again(intake: Intake) -> None:
+def test_the_logger_asks_again_for_lines_that_it_took_and_lost(intake: Intake) -> None:
     take(intake, 1, 2, flush=True)
     assert take(intake, 3, 5) == (7, 2)
     restarted = Intake(Archive(intake.archive.folder, 14))
@@ -106,7 +106,7 @@ def test_lines_that_were_taken_and_lost_are_asked_for_again(intake: Intake) -> N
     assert on_disk(restarted) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
-def test_of_a_full_disk_the_sender_hears_and_keeps_its_lines(intake: Intake) -> None:
+def test_the_sender_is_told_of_a_full_disk_and_can_send_its_lines_again(intake: Intake) -> None:
     take(intake, 1, 2, flush=True)
     large = [line("large", more=os.urandom(15_000).hex()).encode() for _ in range(15)]
     take(intake, 3, 2)
@@ -124,7 +124,7 @@ def test_of_a_full_disk_the_sender_hears_and_keeps_its_lines(intake: Intake) -> 
     assert on_disk(intake) == [1, 2, 3, 4, 5, 6]
 
 
-def test_many_lines_are_written_before_the_minute(
+def test_many_lines_are_written_before_a_minute_is_over(
     intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FLUSH_BYTES", 1000)
@@ -136,13 +136,13 @@ def test_many_lines_are_written_before_the_minute(
     assert intake.take("w-2", 1, 1, [line("1").encode()] * 3, 0, False).kept == 3
 
 
-def test_posts_at_the_same_time_are_taken_one_after_the_other(intake: Intake) -> None:
+def test_simultaneous_posts_are_taken_one_after_the_other(intake: Intake) -> None:
     posts = [gevent.spawn(take, intake, 1, count, flush=True) for count in range(1, 9)]
     gevent.joinall(posts, raise_error=True)
     assert on_disk(intake) == list(range(1, 9))
 
 
-def test_a_post_that_comes_while_its_member_is_written_is_written_a_minute_later(
+def test_lines_posted_during_a_write_of_their_member_are_written_a_minute_later(
     intake: Intake, clock: Turned
 ) -> None:
     take(intake, 1, 1)
@@ -157,7 +157,7 @@ def test_a_post_that_comes_while_its_member_is_written_is_written_a_minute_later
     assert intake.bytes == 0
 
 
-def test_who_waits_to_write_does_not_remove_lines_that_came_meanwhile(intake: Intake) -> None:
+def test_a_write_that_had_to_wait_does_not_remove_lines_that_came_meanwhile(intake: Intake) -> None:
     def write_and_post() -> None:
         intake.flush()
         assert take(intake, 2, 1, after=1) == (2, 1)
@@ -185,7 +185,7 @@ class Failing(Turned):
         return self.now
 
 
-def test_after_an_unexpected_error_lines_are_written_as_before(
+def test_lines_are_written_as_before_after_an_unexpected_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)

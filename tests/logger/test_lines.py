@@ -34,7 +34,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_is_no_line_is_told_of_in_one(name: str) -> None:
+def test_a_text_that_is_no_log_line_is_reported_in_a_log_line(name: str) -> None:
     text, why = HOSTILE[name]
     line = read(text, NOW_MS)
     assert b'"line_unreadable"' in line.text
@@ -56,7 +56,7 @@ MADE_SAFE = {
 
 
 @pytest.mark.parametrize("name", MADE_SAFE)
-def test_what_does_harm_in_a_terminal_is_written_otherwise(name: str) -> None:
+def test_characters_that_harm_a_terminal_are_escaped_in_a_line(name: str) -> None:
     line = read(f"{{{TIME}, {MADE_SAFE[name]}}}".encode(), NOW_MS)
     said = json.loads(line.text)
     assert said["event"] != "line_unreadable"
@@ -65,18 +65,18 @@ def test_what_does_harm_in_a_terminal_is_written_otherwise(name: str) -> None:
     said["event"].encode()  # nothing in it lacks an encoding
 
 
-def test_lists_beside_each_other_are_not_deep() -> None:
+def test_many_lists_side_by_side_do_not_count_as_deep_nesting() -> None:
     text = f'{{"event": "a", {TIME}, "level": "info", "list": [{"[1, {}], " * 500}["]]]]"]]}}'
     assert read(text.encode(), NOW_MS) == (AT_MS, 1, text.encode())
 
 
-def test_a_plain_line_stays_as_it_is() -> None:
+def test_a_harmless_log_line_is_stored_unchanged() -> None:
     text = f'{{"event": "worker_up", "part": "worker", "level": "error", {TIME}}}'.encode()
     assert read(text, NOW_MS) == (AT_MS, 3, text)
 
 
 @pytest.mark.parametrize("time", ['"yesterday"', "7", "null", '"99999-01-01T00:00:00Z"'])
-def test_a_line_without_a_moment_gets_that_of_its_coming(time: str) -> None:
+def test_a_line_without_a_valid_time_gets_the_time_of_its_arrival(time: str) -> None:
     line = read(f'{{"event": "a", "timestamp": {time}}}'.encode(), NOW_MS)
     assert (line.at_ms, json.loads(line.text)["event"]) == (NOW_MS, "a")
 

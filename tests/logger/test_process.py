@@ -41,7 +41,7 @@ def status(call: Any, *arguments: Any, **named: Any) -> tuple[int, dict[str, Any
     return error.value.code, json.loads(error.value.read())
 
 
-def test_what_was_posted_is_found_and_outlives_kill_9_once_it_is_on_disk(tmp_path: Path) -> None:
+def test_posted_lines_are_found_and_survive_kill_9_once_they_are_on_disk(tmp_path: Path) -> None:
     logger = LoggerProcess(tmp_path).start()
     try:
         lines = [line("a", number=n, level="error", url="https://example.org/") for n in range(3)]
@@ -67,7 +67,7 @@ def test_what_was_posted_is_found_and_outlives_kill_9_once_it_is_on_disk(tmp_pat
         logger.stop()
 
 
-def test_a_second_one_on_the_same_folder_does_not_start(tmp_path: Path) -> None:
+def test_a_second_logger_on_the_same_folder_does_not_start(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     first = file_lock.take(tmp_path / "logs" / "lock", b"1")
     try:
@@ -78,7 +78,7 @@ def test_a_second_one_on_the_same_folder_does_not_start(tmp_path: Path) -> None:
         os.close(first)
 
 
-def test_it_is_not_open_to_the_network_without_a_token() -> None:
+def test_a_logger_does_not_listen_on_the_network_without_a_token() -> None:
     for bind in ("0.0.0.0:0", "[::]:0", "10.0.0.1:0"):
         with pytest.raises(InvalidConfig, match="GREENCRAWL_WORKER_TOKEN"):
             check_settings(load({}, logger_bind=bind))
@@ -86,7 +86,7 @@ def test_it_is_not_open_to_the_network_without_a_token() -> None:
     check_settings(load({}, logger_bind="127.0.0.1:0"))
 
 
-def test_with_a_token_nobody_else_speaks_to_it(tmp_path: Path) -> None:
+def test_a_logger_with_a_token_refuses_requests_without_it(tmp_path: Path) -> None:
     with logger_here(tmp_path, TOKEN) as (url, intake):
         assert status(post, url, [line("a")])[0] == 401
         assert status(post, url, [line("a")], token="another")[0] == 401
@@ -96,7 +96,7 @@ def test_with_a_token_nobody_else_speaks_to_it(tmp_path: Path) -> None:
         assert len(get(url, token=TOKEN)["items"]) == 1
 
 
-def test_web_pages_do_not_speak_to_an_open_one(here: str) -> None:
+def test_a_logger_without_a_token_refuses_requests_of_web_pages(here: str) -> None:
     for name, value in (("Origin", "https://evil.example"), ("Host", "evil.example")):
         request = urllib.request.Request(f"{here}/v1/logs?since=1d", headers={name: value})
         assert status(urllib.request.urlopen, request)[0] == 403
@@ -119,7 +119,7 @@ WRONG: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("query", WRONG, ids=str)
-def test_a_post_that_says_something_else_is_refused(here: str, query: dict[str, Any]) -> None:
+def test_a_post_with_a_wrong_parameter_is_refused(here: str, query: dict[str, Any]) -> None:
     code, problem = status(post, here, [line("a")], **query)
     assert code == 400
     assert next(iter(query)) in problem["detail"]
@@ -128,7 +128,7 @@ def test_a_post_that_says_something_else_is_refused(here: str, query: dict[str, 
 @pytest.mark.parametrize(
     "query", [{"since": "when"}, {"limit": 0}, {"limit": 1001}, {"after": "x"}, {"level": "loud"}]
 )
-def test_a_question_that_cannot_be_read_is_refused(here: str, query: dict[str, Any]) -> None:
+def test_a_query_that_cannot_be_read_is_refused(here: str, query: dict[str, Any]) -> None:
     assert status(get, here, **query)[0] == 400
 
 
@@ -140,7 +140,7 @@ def send(url: str, body: bytes, **headers: str) -> Any:
         return json.loads(answer.read())
 
 
-def test_bodies_are_bounded_also_when_they_are_packed(here: str) -> None:
+def test_the_size_of_a_posted_body_is_bounded_even_if_it_is_compressed(here: str) -> None:
     assert status(send, here, b"x" * (MOST_BYTES + 1))[0] == 413
     bomb = zstandard.ZstdCompressor().compress(b"x" * (200 * MOST_BYTES))
     assert len(bomb) < MOST_BYTES / 20
@@ -150,7 +150,7 @@ def test_bodies_are_bounded_also_when_they_are_packed(here: str) -> None:
     assert status(send, here, b"{}", Content_Encoding="gzip")[0] == 415
 
 
-def test_hostile_lines_are_kept_as_lines_that_do_no_harm(tmp_path: Path) -> None:
+def test_hostile_lines_are_stored_in_a_harmless_form(tmp_path: Path) -> None:
     hostile = [
         line("good"),
         b'{"event": "\x1b]0;title\x07\x1b[2J"}',
@@ -173,7 +173,7 @@ def test_hostile_lines_are_kept_as_lines_that_do_no_harm(tmp_path: Path) -> None
     assert content.count(b"\n") == 6
 
 
-def test_where_it_listens_on_all_addresses_others_are_told_one_that_they_reach() -> None:
+def test_a_logger_that_listens_on_all_addresses_announces_one_that_others_reach() -> None:
     settings = load({}, logger_bind="0.0.0.0:1", broker="http://127.0.0.1:8765")
     assert address_of(settings, 8766) == "http://127.0.0.1:8766"
     settings = load({}, logger_bind="[::1]:1", tls_cert="a", tls_key="b")
@@ -181,7 +181,7 @@ def test_where_it_listens_on_all_addresses_others_are_told_one_that_they_reach()
 
 
 @by_night
-def test_a_real_disk_that_is_full_costs_nothing_that_was_kept(tmp_path: Path) -> None:
+def test_a_full_disk_loses_no_line_that_was_acknowledged(tmp_path: Path) -> None:
     """A file system of a megabyte in memory, if we may mount one."""
     folder = tmp_path / "data"
     folder.mkdir()

@@ -20,7 +20,7 @@ def state(desk: Desk) -> str:
 # -- the log-in
 
 
-def test_nobody_sees_a_page_without_a_log_in(desk: Desk) -> None:
+def test_no_page_is_shown_without_a_log_in(desk: Desk) -> None:
     for path in ("/monitor/", "/monitor/new", "/monitor/crawls/blog"):
         answer = desk.get(path)
         assert answer.status_code == 303
@@ -30,7 +30,7 @@ def test_nobody_sees_a_page_without_a_log_in(desk: Desk) -> None:
     assert desk.get("/monitor/crawls/blog/export?format=jsonl").status_code == 303
 
 
-def test_a_cookie_is_for_us_alone_and_for_half_a_day(desk: Desk) -> None:
+def test_the_log_in_cookie_is_restricted_to_this_site_and_lasts_half_a_day(desk: Desk) -> None:
     made = desk.log_in()
     assert made.status_code == 303
     assert made.headers["location"] == "/monitor/"
@@ -43,7 +43,7 @@ def test_a_cookie_is_for_us_alone_and_for_half_a_day(desk: Desk) -> None:
     assert desk.get("/monitor/").status_code == 200
 
 
-def test_no_page_that_opened_the_log_in_reaches_it_and_other_pages_need_no_process(
+def test_the_log_in_page_is_isolated_from_its_opener_and_other_pages_are_not(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.monitor.app.REFUSED_SECONDS", 0.0)
@@ -58,7 +58,7 @@ def test_no_page_that_opened_the_log_in_reaches_it_and_other_pages_need_no_proce
     assert [one.headers.get(name) for one in others] == [None] * 4
 
 
-def test_with_tls_the_cookie_is_the_hosts_own(desk: Desk) -> None:
+def test_the_log_in_cookie_is_bound_to_its_host_if_tls_is_used(desk: Desk) -> None:
     form = desk.ask("GET", "/monitor/login", {}, protocol="https", host="crawl.example")
     made = desk.ask(
         "POST", "/monitor/login", {**FORM, "Origin": "https://crawl.example"},
@@ -77,7 +77,7 @@ def test_with_tls_the_cookie_is_the_hosts_own(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "wrong", ADMIN[:-1], f"{ADMIN}x", "a-workers-token"])
-def test_another_token_opens_nothing(
+def test_a_log_in_with_a_wrong_token_is_refused(
     desk: Desk, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.monitor.app.REFUSED_SECONDS", 0.0)
@@ -98,9 +98,7 @@ def test_a_changed_token_makes_old_cookies_void(desk: Desk, tmp_path: Path) -> N
         later.close()
 
 
-def test_a_cookie_that_was_changed_or_is_old_is_void(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forged_or_expired_cookie_is_void(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.log_in(VIEW)
     value = desk.cookies[access.PLAIN]
     role, end, rest = value.split(".", 2)
@@ -113,7 +111,7 @@ def test_a_cookie_that_was_changed_or_is_old_is_void(
     assert desk.get("/monitor/").status_code == 303
 
 
-def test_who_logs_out_needs_to_log_in(admin: Desk) -> None:
+def test_a_person_who_logged_out_has_to_log_in_again(admin: Desk) -> None:
     gone = admin.post("/monitor/logout", admin.stamp())
     assert gone.status_code == 303
     assert admin.cookies[access.PLAIN] == ""
@@ -131,7 +129,7 @@ def test_who_logs_out_needs_to_log_in(admin: Desk) -> None:
         "/monitor/中",
     ],
 )
-def test_a_log_in_leads_nowhere_else(desk: Desk, path: str) -> None:
+def test_a_log_in_never_redirects_to_another_site(desk: Desk, path: str) -> None:
     form = desk.get("/monitor/login")
     fields = {"token": ADMIN, "next": path}
     answer = desk.post("/monitor/login", form_token(form.text), **fields)
@@ -141,7 +139,7 @@ def test_a_log_in_leads_nowhere_else(desk: Desk, path: str) -> None:
 # -- who may change something
 
 
-def test_a_form_of_our_own_does_what_it_says(admin: Desk) -> None:
+def test_a_form_with_a_valid_token_is_carried_out(admin: Desk) -> None:
     admin.crawl()
     answer = admin.post(PAUSE, admin.stamp())
     assert answer.status_code == 303
@@ -161,13 +159,13 @@ def test_a_form_of_our_own_does_what_it_says(admin: Desk) -> None:
         {"Content-Type": "text/plain"},
     ],
 )
-def test_what_comes_from_another_page_changes_nothing(admin: Desk, headers: dict[str, str]) -> None:
+def test_a_form_of_a_foreign_page_changes_nothing(admin: Desk, headers: dict[str, str]) -> None:
     admin.crawl()
     assert admin.post(PAUSE, admin.stamp(), headers).status_code in (403, 415)
     assert state(admin) == "active"
 
 
-def test_a_form_with_another_token_changes_nothing(admin: Desk) -> None:
+def test_a_form_with_a_wrong_token_changes_nothing(admin: Desk) -> None:
     admin.crawl()
     old = admin.stamp()
     admin.cookies.clear()
@@ -178,7 +176,7 @@ def test_a_form_with_another_token_changes_nothing(admin: Desk) -> None:
     assert admin.post(PAUSE, admin.stamp()).status_code == 303
 
 
-def test_who_only_looks_sees_no_forms_and_changes_nothing(desk: Desk) -> None:
+def test_a_viewer_sees_no_forms_and_changes_nothing(desk: Desk) -> None:
     desk.crawl()
     desk.log_in(VIEW)
     for path in ("/monitor/", "/monitor/crawls/blog"):
@@ -194,7 +192,7 @@ def test_who_only_looks_sees_no_forms_and_changes_nothing(desk: Desk) -> None:
 # -- without tokens
 
 
-def test_without_tokens_this_machine_may_do_all(open_desk: Desk) -> None:
+def test_a_person_at_this_machine_may_change_crawls_if_there_are_no_tokens(open_desk: Desk) -> None:
     open_desk.crawl()
     html = open_desk.get("/monitor/crawls/blog").text
     assert "/monitor/logout" not in html
@@ -203,7 +201,7 @@ def test_without_tokens_this_machine_may_do_all(open_desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "10.0.0.1", "[::2]"])
-def test_a_name_that_was_bound_to_this_machine_is_refused(
+def test_a_request_with_a_foreign_host_header_is_refused(
     open_desk: Desk, admin: Desk, host: str
 ) -> None:
     for desk in (open_desk, admin):
@@ -220,7 +218,7 @@ def test_a_name_that_was_bound_to_this_machine_is_refused(
 # -- headers
 
 
-def test_every_answer_lets_nothing_run_but_ours(admin: Desk) -> None:
+def test_every_answer_has_a_policy_that_allows_only_our_own_scripts(admin: Desk) -> None:
     static = admin.get("/monitor/").text.partition('rel="stylesheet" href="')[2].partition('"')[0]
     for path in ("/monitor/", "/monitor/?part=1", "/monitor/nothing", "/monitor/crawls/x", static):
         headers = admin.get(path).headers
@@ -234,7 +232,7 @@ def test_every_answer_lets_nothing_run_but_ours(admin: Desk) -> None:
         assert wanted in policy
 
 
-def test_what_stands_for_a_form_token_never_leaves(admin: Desk) -> None:
+def test_the_placeholder_of_a_form_token_never_reaches_the_browser(admin: Desk) -> None:
     admin.crawl()
     for path in ("/monitor/crawls/blog", "/monitor/crawls/blog?part=1"):
         assert "form-" not in admin.get(path).text.replace("form-action", "")

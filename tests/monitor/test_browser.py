@@ -73,7 +73,7 @@ def _still(world: World) -> bool:
     return len(world.web.hits) == before
 
 
-def test_a_node_is_drained_and_goes_on(world: World) -> None:
+def test_a_node_can_be_drained_and_continued(world: World) -> None:
     with world.page() as page:
         page.goto(f"{world.home}nodes")
         page.click("#nodes button[aria-label^=Drain]", goes=True)
@@ -88,7 +88,7 @@ def test_a_node_is_drained_and_goes_on(world: World) -> None:
     world.system.wait_done(30, "drained")
 
 
-def test_a_url_says_why_it_was_not_fetched(world: World) -> None:
+def test_the_page_of_a_url_says_why_it_was_not_fetched(world: World) -> None:
     world.crawl("why", "0", "nothing")
     world.system.wait_done(30, "why")
     with world.page() as page:
@@ -132,7 +132,7 @@ def test_a_trap_is_released_and_a_failed_hook_runs_again(world: World) -> None:
     assert "/trap/kept/1" not in asked
 
 
-def test_strangers_texts_run_nothing(world: World) -> None:
+def test_foreign_texts_run_no_script_in_the_browser(world: World) -> None:
     """There is no dialog, no request elsewhere, no violation of the CSP: see ``World.page``."""
     world.crawl("evil", "evil", "0", traps="on")
     world.system.wait_done(30, "evil")
@@ -179,7 +179,7 @@ def test_strangers_texts_run_nothing(world: World) -> None:
         )
 
 
-def test_what_gets_in_all_the_same_is_stopped_by_the_policy(world: World) -> None:
+def test_the_content_security_policy_stops_scripts_that_were_not_escaped(world: World) -> None:
     """The page forgets to escape on purpose; the test's checks notice it."""
     with world.page() as page:
         page.run(
@@ -202,7 +202,7 @@ def test_what_gets_in_all_the_same_is_stopped_by_the_policy(world: World) -> Non
         page.requests = [one for one in page.requests if "127.0.0.9" not in one]
 
 
-def test_another_site_can_neither_read_nor_change(world: World) -> None:
+def test_another_site_can_neither_read_the_monitor_nor_change_a_crawl(world: World) -> None:
     world.crawl("kept", "slow/0")
     attack = f"""<form id=f method=post action="{world.home}crawls/kept/pause">
       <input name=form_token value=x></form><script>f.submit()</script>"""
@@ -222,7 +222,7 @@ def test_another_site_can_neither_read_nor_change(world: World) -> None:
     world.system.call("POST", "/v1/crawls/kept/stop", {"now": True})
 
 
-def test_what_is_typed_and_open_stays_while_the_page_follows(world: World) -> None:
+def test_focus_and_open_sections_stay_while_the_page_is_updated(world: World) -> None:
     world.crawl("typed", "slow/0")
     with world.page() as page:
         page.goto(f"{world.home}crawls/typed")
@@ -238,7 +238,7 @@ def test_what_is_typed_and_open_stays_while_the_page_follows(world: World) -> No
     world.system.call("POST", "/v1/crawls/typed/stop", {"now": True})
 
 
-def test_plots_are_drawn_also_when_they_are_replaced(world: World) -> None:
+def test_plots_are_drawn_again_when_their_place_is_replaced(world: World) -> None:
     world.crawl("plotted", "slow/0")
     with world.page() as page:
         drawn = "document.querySelector('[data-plot] canvas') !== null"
@@ -249,7 +249,7 @@ def test_plots_are_drawn_also_when_they_are_replaced(world: World) -> None:
     world.system.call("POST", "/v1/crawls/plotted/stop", {"now": True})
 
 
-def test_a_tab_that_nobody_sees_asks_for_nothing_and_a_lost_broker_is_told(world: World) -> None:
+def test_a_hidden_tab_sends_no_requests_and_a_lost_broker_is_shown(world: World) -> None:
     with world.page() as page:
 
         def asked() -> int:
@@ -275,7 +275,7 @@ def test_a_tab_that_nobody_sees_asks_for_nothing_and_a_lost_broker_is_told(world
         page.until("document.getElementById('lost').hidden")
 
 
-def test_all_works_without_a_script(world: World) -> None:
+def test_the_page_of_a_crawl_is_shown_without_scripts(world: World) -> None:
     world.crawl("plain", "0")
     world.system.wait_done(30, "plain")
     with world.page(script=False) as page:
@@ -285,7 +285,7 @@ def test_all_works_without_a_script(world: World) -> None:
         assert not [one for one in page.requests if one.endswith(".js")]
 
 
-def test_the_keyboard_reaches_all_in_order(world: World) -> None:
+def test_the_tab_key_reaches_the_skip_link_first_and_then_the_menu(world: World) -> None:
     with world.page() as page:
         page.press("Tab")
         assert page.run("document.activeElement.className") == "skip"
@@ -328,7 +328,7 @@ def test_pages_fit_a_phone(world: World) -> None:
             assert page.run("document.documentElement.scrollWidth") <= 390, path
 
 
-def test_a_first_visit_is_small(world: World) -> None:
+def test_a_first_visit_loads_few_bytes(world: World) -> None:
     with world.page() as page:
         page.goto(world.home)
         bytes_ = page.run(

@@ -112,7 +112,7 @@ def test_every_page_fits_a_phone(painted: World, language: str) -> None:
     assert {path: found for path, found in wide.items() if found > 390} == {}
 
 
-def test_the_sites_log_follows_a_delay_that_a_person_changes(world: World) -> None:
+def test_a_delay_that_a_person_changes_takes_effect_in_the_sites_log(world: World) -> None:
     world.crawl("paced", "slow/0")
     host = world.url("paced").partition("//")[2].partition(":")[0]
 

@@ -42,7 +42,7 @@ def made() -> Iterator[Callable[[Counting], Counting]]:
         one.stop()
 
 
-def test_a_page_waits_a_moment_only_and_crawls_are_counted_one_after_another(
+def test_a_page_waits_only_briefly_while_crawls_are_counted_one_after_another(
     made: Callable[[Counting], Counting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FIRST_SECONDS", 0.01)
@@ -58,7 +58,7 @@ def test_a_page_waits_a_moment_only_and_crawls_are_counted_one_after_another(
     assert (slow.asked, slow.most_at_once) == ([1, 2, 3], 1)
 
 
-def test_what_takes_long_to_count_is_counted_the_more_seldom(
+def test_a_crawl_that_takes_long_to_count_is_counted_less_often(
     made: Callable[[Counting], Counting],
 ) -> None:
     now, took, asked = [0.0], [0.1], list[float]()
@@ -81,7 +81,7 @@ def test_what_takes_long_to_count_is_counted_the_more_seldom(
     assert len(asked) == 2
 
 
-def test_what_cannot_be_counted_is_told_from_what_is_not_counted_yet(
+def test_a_crawl_that_cannot_be_counted_differs_from_one_not_counted_yet(
     made: Callable[[Counting], Counting],
 ) -> None:
     def count(crawl: int) -> dict[str, int]:
@@ -90,7 +90,7 @@ def test_what_cannot_be_counted_is_told_from_what_is_not_counted_yet(
     assert made(Counting(count)).of([7]) == {7: None}
 
 
-def test_a_crawl_whose_sums_meet_a_bug_keeps_no_other_crawl_waiting(
+def test_a_crawl_whose_count_raises_an_error_delays_no_other_crawl(
     made: Callable[[Counting], Counting], capsys: pytest.CaptureFixture[str]
 ) -> None:
     def count(crawl: int) -> dict[str, int]:
@@ -100,7 +100,7 @@ def test_a_crawl_whose_sums_meet_a_bug_keeps_no_other_crawl_waiting(
     assert "not_counted" in capsys.readouterr().err
 
 
-def test_the_store_shows_some_crawls_and_counts_no_others(
+def test_the_store_page_lists_some_crawls_and_counts_only_those(
     admin: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.monitor.views.system.store.SHOWN", 3)

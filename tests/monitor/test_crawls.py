@@ -32,14 +32,14 @@ def problems(html: str) -> list[str]:
 # -- options as fields
 
 
-def test_every_option_is_asked_for_once_with_its_own_description() -> None:
+def test_the_form_asks_for_every_option_once_with_its_own_description() -> None:
     asked = [field.name for group in options.groups().values() for field in group]
     assert sorted([*asked, *options.BESIDE]) == sorted(CrawlOptions.__struct_fields__)
     assert len(asked) == len(set(asked))
     assert all(field.description for field in options.fields())
 
 
-def test_options_come_back_from_a_form_as_they_were() -> None:
+def test_options_come_back_from_a_form_unchanged() -> None:
     given = msgspec.convert(
         {
             "seeds": [SEED], "scope": "domain", "exclude": ["logout", "a{2}"], "delay": 0.25,
@@ -55,7 +55,7 @@ def test_options_come_back_from_a_form_as_they_were() -> None:
     assert options.read(Form({}), words("en")) == (CrawlOptions(), {})
 
 
-def test_a_form_names_all_that_is_wrong() -> None:
+def test_a_form_names_every_wrong_field() -> None:
     fields = sent(CrawlOptions(), depth="x", delay="-1", scope="moon", auth="{", tries="0")
     form = Form({name: [value] for name, value in fields.items()})
     read, wrong = options.read(form, words("en"))
@@ -73,7 +73,7 @@ def test_a_form_names_all_that_is_wrong() -> None:
 # -- a new crawl
 
 
-def test_a_crawl_is_made_of_a_form(admin: Desk) -> None:
+def test_a_form_creates_a_crawl(admin: Desk) -> None:
     fields = sent(CrawlOptions(), seeds=f"{SEED}\n{SEED}a", delay="2.5", sitemaps="off")
     answer = admin.post("/monitor/new", admin.stamp(), name="blog", **fields)
     assert answer.headers["location"] == "/monitor/crawls/blog?said=created"
@@ -105,7 +105,7 @@ def test_a_form_with_mistakes_comes_back_as_it_was_sent(admin: Desk) -> None:
 # -- options of an existing crawl
 
 
-def test_what_is_different_is_shown_before_it_is_saved(admin: Desk) -> None:
+def test_changed_options_are_shown_before_they_are_saved(admin: Desk) -> None:
     made = admin.crawl(seeds=(SEED,))
     path, fields = "/monitor/crawls/blog/edit", sent(made.options, delay="3", exclude="<i>")
     fields["revision"] = str(made.revision)
@@ -125,7 +125,7 @@ def test_what_is_different_is_shown_before_it_is_saved(admin: Desk) -> None:
     )
 
 
-def test_nothing_that_others_changed_meanwhile_is_lost(admin: Desk) -> None:
+def test_a_form_is_refused_if_another_person_changed_the_crawl_meanwhile(admin: Desk) -> None:
     made = admin.crawl(seeds=(SEED,))
     changing.change(
         admin.service,
@@ -140,7 +140,7 @@ def test_nothing_that_others_changed_meanwhile_is_lost(admin: Desk) -> None:
     assert admin.store.crawl("blog").options == CrawlOptions(seeds=(SEED,), depth=3)
 
 
-def test_other_options_of_a_crawl_that_is_done_do_not_begin_it_again(admin: Desk) -> None:
+def test_a_done_crawl_begins_again_for_new_seeds_but_not_for_a_new_delay(admin: Desk) -> None:
     made = admin.crawl(seeds=(SEED,))
     admin.store.set_state(made.id, "done", "finished")
     slower = changing.change(
@@ -160,7 +160,7 @@ def test_other_options_of_a_crawl_that_is_done_do_not_begin_it_again(admin: Desk
 # -- actions on a crawl
 
 
-def test_a_crawl_is_paused_let_go_on_and_stopped(admin: Desk) -> None:
+def test_a_crawl_is_paused_resumed_and_stopped(admin: Desk) -> None:
     admin.crawl()
     for action, state, reason in (
         ("pause", "paused", ""), ("resume", "active", ""), ("stop", "paused", "stopping"),
@@ -175,7 +175,7 @@ def test_a_crawl_is_paused_let_go_on_and_stopped(admin: Desk) -> None:
     assert "being stopped" in refused.text
 
 
-def test_seeds_are_queued_and_what_is_refused_is_said(admin: Desk) -> None:
+def test_seeds_are_queued_and_refused_urls_are_shown(admin: Desk) -> None:
     admin.crawl(scope="host")
     path = "/monitor/crawls/blog/seeds"
     first = admin.post(path, admin.stamp(), urls=f"{SEED}\n{SEED}b\n\n")
@@ -190,7 +190,7 @@ def test_seeds_are_queued_and_what_is_refused_is_said(admin: Desk) -> None:
     assert admin.post(path, admin.stamp(), urls=" ").headers["location"].endswith("?said=no_seeds")
 
 
-def test_what_is_said_comes_from_our_own_texts(admin: Desk) -> None:
+def test_messages_are_taken_from_our_own_texts_and_not_from_the_url(admin: Desk) -> None:
     admin.crawl()
     for query in ("said=<b>x</b>", "said=nothing", "said=seeded&n=<b>", "n=5"):
         html = admin.get(f"/monitor/crawls/blog?{query}").text
@@ -199,7 +199,7 @@ def test_what_is_said_comes_from_our_own_texts(admin: Desk) -> None:
 
 
 @pytest.mark.parametrize("name", ["jsonl", "csv", "warc"])
-def test_an_export_is_a_file_to_keep(admin: Desk, name: str) -> None:
+def test_an_export_is_sent_as_a_file_to_save(admin: Desk, name: str) -> None:
     made = admin.crawl()
     page = StoredPage(
         crawl=made.id, fingerprint=1, url=SEED, status=200, body=b"<b>x", title="t", fetched_ms=5,

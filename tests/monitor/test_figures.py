@@ -15,7 +15,7 @@ NOW_MS = 30_000_000 * 60_000
 """The start of a minute."""
 
 
-def test_a_rate_is_over_half_a_minute_however_unevenly_pages_are_stored() -> None:
+def test_a_rate_is_averaged_over_half_a_minute_however_unevenly_pages_are_stored() -> None:
     samples: list[Sample] = []
     for step in range(20):
         stored = {"even": 100 * step, "bursts": 300 * (step // 3)}
@@ -28,7 +28,7 @@ def test_a_rate_is_over_half_a_minute_however_unevenly_pages_are_stored() -> Non
     assert {one.rates["bursts"] for one in late} == {20.0}
 
 
-def test_a_crawl_that_begins_or_begins_anew_has_its_own_rate_and_none_below_nothing() -> None:
+def test_a_crawl_that_begins_again_never_has_a_negative_rate() -> None:
     first = sampled([], NOW_MS, {"old": 50})
     second = sampled([first], NOW_MS + 5000, {"old": 60, "new": 0})
     assert second.rates == {"old": 2.0}
@@ -52,7 +52,7 @@ def noted(desk: Desk, name: str, minutes: range, each: int) -> None:
     desk.store.put_samples(rows)
 
 
-def test_no_minute_is_drawn_before_all_crawls_have_their_sample_of_it(
+def test_a_minute_is_drawn_only_when_all_crawls_have_a_sample_of_it(
     desk: Desk, figures: Figures
 ) -> None:
     noted(desk, "blog", range(10, -1, -1), 60)
@@ -62,7 +62,7 @@ def test_no_minute_is_drawn_before_all_crawls_have_their_sample_of_it(
     assert moments[-1] == NOW_MS // 1000 - 60
 
 
-def test_a_crawl_that_is_counted_seldom_counts_in_each_minute_between(
+def test_a_seldom_counted_crawl_adds_to_each_minute_between_its_samples(
     desk: Desk, figures: Figures
 ) -> None:
     noted(desk, "blog", range(10, -1, -1), 60)
@@ -74,7 +74,7 @@ def test_a_crawl_that_is_counted_seldom_counts_in_each_minute_between(
     assert min(figures._plot(desk.store.crawls(), "hour")[0]) >= NOW_MS // 1000 - 3600 + 40
 
 
-def test_the_last_point_of_a_thinned_plot_is_over_no_less_than_half_of_the_others() -> None:
+def test_the_last_point_of_a_thinned_plot_spans_at_least_half_an_interval() -> None:
     hours = [Point(at_ms=n * 3_600_000, seconds=3600, pages=3600) for n in (1, 2, 3)]
     last = Point(at_ms=3 * 3_600_000 + 60_000, seconds=60, pages=600)
     found = joined([*hours, last], 1800)
@@ -84,7 +84,7 @@ def test_the_last_point_of_a_thinned_plot_is_over_no_less_than_half_of_the_other
     assert joined([last], 1800) == [last]
 
 
-def test_own_samples_take_the_place_of_minutes_only_while_somebody_looked(
+def test_the_brokers_own_samples_replace_minutes_only_while_somebody_looked(
     desk: Desk, figures: Figures
 ) -> None:
     noted(desk, "blog", range(30, -1, -1), 60)
@@ -107,7 +107,9 @@ def test_own_samples_take_the_place_of_minutes_only_while_somebody_looked(
     assert own.count(3.0) == 3, "what is over less than some seconds is left out"
 
 
-def test_without_notes_the_plot_begins_with_the_first_samples(desk: Desk, figures: Figures) -> None:
+def test_a_plot_without_stored_samples_begins_with_the_first_own_samples(
+    desk: Desk, figures: Figures
+) -> None:
     desk.crawl("blog")
     for step in (0, 1000, 3000):
         one = sampled(list(figures._samples), NOW_MS + 30_000 + step, {"blog": step // 100})

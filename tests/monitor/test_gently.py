@@ -15,7 +15,7 @@ from greencrawl.schema.records import Crawl, CrawlStats
 from tests.monitor.rig import Desk
 
 
-def test_a_timer_is_served_between_the_items_of_long_work() -> None:
+def test_other_greenlets_run_between_the_items_of_long_work() -> None:
     turns = 0
 
     def other() -> None:
@@ -37,7 +37,7 @@ def test_a_timer_is_served_between_the_items_of_long_work() -> None:
     assert turns >= 5
 
 
-def test_each_row_of_a_page_may_be_the_last_of_a_slice(
+def test_rendering_may_pause_after_each_row_of_a_page(
     admin: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rests: list[int] = []
@@ -49,7 +49,7 @@ def test_each_row_of_a_page_may_be_the_last_of_a_slice(
     assert len(rests) >= 12
 
 
-def test_crawls_are_counted_together_and_not_all_at_once(
+def test_crawls_are_counted_in_groups_of_limited_size(
     admin: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []

@@ -45,7 +45,7 @@ def counted(open_desk: Desk, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_the_head_of_a_page_does_not_wait_for_a_part_that_is_new(
+def test_the_head_of_a_page_is_sent_before_its_new_part_is_rendered(
     open_desk: Desk, counted: list[str]
 ) -> None:
     page = steps(open_desk)
@@ -64,7 +64,7 @@ def test_the_head_of_a_page_does_not_wait_for_a_part_that_is_new(
     assert whole.headers["ETag"]
 
 
-def test_a_page_with_a_part_that_fails_ends_with_an_explanation(
+def test_a_page_whose_part_is_unavailable_ends_with_the_reason(
     open_desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_desk.crawl("blog")
@@ -81,7 +81,7 @@ def test_a_page_with_a_part_that_fails_ends_with_an_explanation(
     assert rest.rstrip().endswith("</html>")
 
 
-def test_a_page_with_a_broken_part_ends_with_an_excuse(
+def test_a_page_whose_part_meets_a_bug_ends_with_an_excuse_and_without_the_error(
     open_desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     open_desk.crawl("blog")

@@ -52,7 +52,7 @@ class Asked(Struct, forbid_unknown_fields=True, kw_only=True):
         ({"other": 1}, "other: has a field other, which does not exist"),
     ],
 )
-def test_types_are_told_as_a_person_would(given: dict[str, Any], said: str) -> None:
+def test_a_wrong_type_is_explained_in_plain_words(given: dict[str, Any], said: str) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert(given, Asked, strict=False)
     assert sentence(words("en"), caught.value) == said
@@ -63,7 +63,7 @@ def test_types_are_told_as_a_person_would(given: dict[str, Any], said: str) -> N
     assert "Expected" not in chinese
 
 
-def test_few_choices_are_named_and_other_texts_stay() -> None:
+def test_the_choices_of_a_field_are_named_and_other_messages_stay() -> None:
     english = words("en")
     assert plainly(english, "Invalid enum value 'x'", ["a", "b"]) == "must be one of: a, b"
     for ours in ("needs a host", "Expected `set`, got `str`", "Expected something else"):

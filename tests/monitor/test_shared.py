@@ -12,7 +12,7 @@ from greencrawl.schema.errors import Unavailable
 from tests.monitor.rig import Desk
 
 
-def test_of_those_who_ask_at_the_same_time_one_makes_it() -> None:
+def test_a_part_is_rendered_once_for_viewers_who_ask_at_the_same_time() -> None:
     now, made = [0.0], []
 
     def make() -> int:
@@ -31,7 +31,7 @@ def test_of_those_who_ask_at_the_same_time_one_makes_it() -> None:
     assert shared.get("a", make) == 2
 
 
-def test_what_is_away_is_asked_once_a_second_too() -> None:
+def test_an_unavailable_part_is_tried_once_a_second() -> None:
     now, asked = [0.0], []
 
     def make() -> int:
@@ -47,7 +47,7 @@ def test_what_is_away_is_asked_once_a_second_too() -> None:
     assert shared.get("a", lambda: 5) == 5
 
 
-def test_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_kept_parts_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST", 3)
     shared = Shared(lambda: 0.0)
     for number in range(10):
@@ -57,7 +57,7 @@ def test_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shared.get(0, lambda: -1) == -1
 
 
-def test_a_hundred_who_look_cost_what_one_does(admin: Desk) -> None:
+def test_a_hundred_viewers_cost_as_much_as_one(admin: Desk) -> None:
     admin.crawl()
     asked: list[str] = []
     ask = admin.queue.stats
@@ -68,7 +68,7 @@ def test_a_hundred_who_look_cost_what_one_does(admin: Desk) -> None:
     assert len(asked) <= 2, "once for the page, and perhaps for a sample"
 
 
-def test_what_was_being_made_when_something_changed_is_made_anew() -> None:
+def test_a_part_is_rendered_again_if_a_change_came_while_it_was_rendered() -> None:
     shared, go = Shared(lambda: 0.0), gevent.event.Event()
 
     def old() -> str:
@@ -83,7 +83,7 @@ def test_what_was_being_made_when_something_changed_is_made_anew() -> None:
     assert shared.get("a", lambda: "new") == "new"
 
 
-def test_what_has_not_changed_is_not_sent_again(admin: Desk) -> None:
+def test_an_unchanged_part_is_not_sent_again(admin: Desk) -> None:
     admin.crawl()
     first = admin.get("/monitor/?part=1")
     again = admin.get("/monitor/?part=1", If_None_Match=first.headers["etag"])

@@ -12,7 +12,7 @@ OURS = {"icon.svg", "monitor.css", "monitor.js"}
 MOST_LINES, MOST_BYTES = 220, 100 * 1024
 
 
-def test_vendored_files_are_those_that_the_sbom_names() -> None:
+def test_the_sbom_names_exactly_the_vendored_files() -> None:
     sbom = json.loads((ROOT / "sbom.cdx.json").read_text(encoding="utf-8"))
     named = {}
     for library in sbom["components"]:
@@ -30,7 +30,7 @@ def test_vendored_files_are_those_that_the_sbom_names() -> None:
     assert "Permission is hereby granted" in (STATIC / "uPlot.LICENSE").read_text("utf-8")
 
 
-def test_what_browsers_load_is_small() -> None:
+def test_the_files_that_browsers_load_are_small() -> None:
     files = [path for path in STATIC.iterdir() if Static().get(path.name) is not None]
     assert len(files) == 5
     assert sum(path.stat().st_size for path in files) < MOST_BYTES

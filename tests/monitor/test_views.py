@@ -97,7 +97,7 @@ def test_stored_pages_are_listed_searched_and_shown(admin: Desk, crawl: Crawl) -
     assert admin.get("/monitor/pages/1-00000000000000ff").status_code == 404
 
 
-def test_a_search_says_all_that_is_wrong_with_it(admin: Desk, crawl: Crawl) -> None:
+def test_a_search_names_each_of_its_wrong_fields(admin: Desk, crawl: Crawl) -> None:
     html = admin.get("/monitor/pages?crawl=blog&grep=(&status=x&since=y&host=a/b").text
     for name in ("Search", "Status", "Since", "Host"):
         assert f"<p>{name}: " in html
@@ -105,7 +105,9 @@ def test_a_search_says_all_that_is_wrong_with_it(admin: Desk, crawl: Crawl) -> N
     assert "after: " in admin.get("/monitor/pages?crawl=blog&after=%00").text
 
 
-def test_a_list_of_many_pages_goes_on(admin: Desk, crawl: Crawl) -> None:
+def test_a_long_list_of_stored_pages_is_split_and_shows_each_once(
+    admin: Desk, crawl: Crawl
+) -> None:
     admin.store.commit(Commit(pages=[stored(crawl, f"q{n}") for n in range(60)]))
     first = admin.get("/monitor/pages?crawl=blog").text
     titles = re.findall(r"Title of (\w+)<", first)
@@ -119,7 +121,7 @@ def test_a_list_of_many_pages_goes_on(admin: Desk, crawl: Crawl) -> None:
     assert path == "/monitor/pages"
 
 
-def test_a_body_is_a_file_and_never_a_page(admin: Desk, crawl: Crawl) -> None:
+def test_a_body_is_sent_as_a_file_and_never_rendered(admin: Desk, crawl: Crawl) -> None:
     page = links(admin.get("/monitor/pages?crawl=blog").text, "/monitor/pages/")[0]
     answer = admin.get(f"{page}/body")
     assert answer.content == b"<p>x"
@@ -129,7 +131,7 @@ def test_a_body_is_a_file_and_never_a_page(admin: Desk, crawl: Crawl) -> None:
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_main_text_stands_beside_what_is_around_it() -> None:
+def test_all_text_is_split_into_main_text_and_the_blocks_around_it() -> None:
     text, spans = "Menu Main one. Ad Main two. Foot", b""
     assert blocks_of(text, spans) == [(text, False)]
     spans = bytes([len(text), 9 << 2, 5, 9 << 2 | 1, 4])
@@ -144,7 +146,7 @@ def test_main_text_stands_beside_what_is_around_it() -> None:
 # -- one URL
 
 
-def test_a_url_says_where_it_is_and_is_fetched_again(admin: Desk, crawl: Crawl) -> None:
+def test_a_url_is_explained_and_queued_again(admin: Desk, crawl: Crawl) -> None:
     admin.crawl("other")
     html = admin.get(f"/monitor/url?url={HOST}d1").text
     assert "given up at" in html
@@ -158,7 +160,7 @@ def test_a_url_says_where_it_is_and_is_fetched_again(admin: Desk, crawl: Crawl) 
     assert refused.status_code == 400
 
 
-def test_what_is_stored_is_told_to_the_queue_that_may_still_hold_its_lease(
+def test_a_stored_url_is_not_shown_as_being_fetched_though_its_lease_still_runs(
     admin: Desk, crawl: Crawl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: dict[str, int] = {}
@@ -181,7 +183,7 @@ def test_what_is_stored_is_told_to_the_queue_that_may_still_hold_its_lease(
     assert ["being fetched" in said[name] for name in said] == [False, False, False, True]
 
 
-def test_a_chinese_reader_is_told_in_chinese_why(admin: Desk, crawl: Crawl) -> None:
+def test_reasons_are_given_in_chinese_to_a_chinese_reader(admin: Desk, crawl: Crawl) -> None:
     admin.crawl("kept", exclude=["/skip"])
     finals = [
         final(crawl, "away", "gone", "gone", detail="HTTP 410"),
@@ -209,7 +211,7 @@ def test_crawls_that_may_know_a_url_are_counted_while_redis_is_away(admin: Desk)
     assert "section class" not in html
 
 
-def test_attempts_are_told_with_their_kinds(admin: Desk, crawl: Crawl) -> None:
+def test_attempts_of_a_url_are_listed_with_their_kinds(admin: Desk, crawl: Crawl) -> None:
     url = f"{HOST}d2"
     tried = Attempt(
         crawl=crawl.id, fingerprint=fingerprint(url), url=url, code=503, kind="unavailable",
@@ -224,7 +226,7 @@ def test_attempts_are_told_with_their_kinds(admin: Desk, crawl: Crawl) -> None:
 # -- failures and traps
 
 
-def test_dead_letters_are_told_by_kind_and_tried_again(admin: Desk, crawl: Crawl) -> None:
+def test_dead_letters_are_listed_by_kind_and_queued_again(admin: Desk, crawl: Crawl) -> None:
     html = admin.get("/monitor/failures?crawl=blog").text
     assert re.search(r'too slow <span class="quiet">60<', html)
     assert len(links(html, "/monitor/url?url=http")) == 50 + 1
@@ -273,7 +275,7 @@ def test_a_trap_is_released(admin: Desk, crawl: Crawl) -> None:
     assert len(admin.queue.seen[crawl.id]) == 5
 
 
-def test_who_only_looks_sees_all_of_it_and_no_form(desk: Desk) -> None:
+def test_a_viewer_sees_the_pages_of_stored_urls_without_forms(desk: Desk) -> None:
     desk.log_in()
     made = desk.crawl("blog")
     dead = final(made, "d", "dead", "timeout")
@@ -294,7 +296,7 @@ def test_who_only_looks_sees_all_of_it_and_no_form(desk: Desk) -> None:
         assert answer.text.count("<form method") == 1, path
 
 
-def test_who_only_looks_is_told_of_orders_to_all_and_of_nothing_to_press(
+def test_a_viewer_sees_orders_and_blocks_without_advice_to_change_them(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.log_in(VIEW)
@@ -311,7 +313,7 @@ def test_who_only_looks_is_told_of_orders_to_all_and_of_nothing_to_press(
     assert words("en")("host.is_blocked_todo") not in html
 
 
-def test_a_page_that_fails_keeps_the_menu_of_who_is_logged_in(admin: Desk) -> None:
+def test_a_failed_page_keeps_the_menu_of_a_logged_in_person(admin: Desk) -> None:
     for path, said in (("/monitor/nothing", "There is no page"), ("/monitor/crawls/none", "none")):
         failed = admin.get(path)
         assert failed.status_code == 404
@@ -327,7 +329,7 @@ def test_a_page_that_fails_keeps_the_menu_of_who_is_logged_in(admin: Desk) -> No
 # -- the system
 
 
-def test_a_host_is_slowed_down_and_blocked(admin: Desk, crawl: Crawl) -> None:
+def test_delay_and_block_of_a_host_are_shown_and_changed(admin: Desk, crawl: Crawl) -> None:
     admin.store.put_block("slow.example", 2**45, "timeout")
     admin.store.put_delay("shy.example", 2500)
     html = admin.get("/monitor/hosts").text
@@ -345,7 +347,7 @@ def test_a_host_is_slowed_down_and_blocked(admin: Desk, crawl: Crawl) -> None:
     assert "<b>delay</b>: must be a number" in wrong.text
 
 
-def test_hosts_show_the_pause_that_is_kept_and_not_only_their_own(
+def test_a_host_shows_the_delay_in_force_beside_its_own_delay(
     admin: Desk, crawl: Crawl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = admin.get("/monitor/hosts").text.partition('id="slowest"')[2]
@@ -359,16 +361,14 @@ def test_hosts_show_the_pause_that_is_kept_and_not_only_their_own(
     assert "<td>2 seconds</td>" in own
 
 
-def test_one_of_a_thing_is_said_as_one(admin: Desk, crawl: Crawl) -> None:
+def test_a_label_is_singular_for_a_count_of_one(admin: Desk, crawl: Crawl) -> None:
     assert "<dt>worker process</dt>" in admin.get("/monitor/").text
     admin.queue.at_work = 2
     admin.monitor.app()._shared.forget()
     assert "<dt>worker processes</dt>" in admin.get("/monitor/").text
 
 
-def test_what_silent_workers_had_leased_is_not_said_to_be_fetched(
-    admin: Desk, crawl: Crawl
-) -> None:
+def test_workers_that_hold_leases_and_do_not_report_are_named(admin: Desk, crawl: Crawl) -> None:
     admin.queue.sums[crawl.id] = Sums(leased=3)
     request = MemberRequest(id="kew-0", node="kew", kind="worker", incarnation=5)
     admin.service.members.follow(request)
@@ -386,7 +386,7 @@ def test_what_silent_workers_had_leased_is_not_said_to_be_fetched(
     assert "kew-0" not in admin.get("/monitor/").text, "Redis is away, which hears of workers"
 
 
-def test_the_frontier_shows_nodes_that_are_away_and_is_repaired(admin: Desk) -> None:
+def test_the_frontier_page_shows_nodes_that_are_away_and_starts_a_repair(admin: Desk) -> None:
     identity = FrontierIdentity(
         id="f", secret=1, partitions=2, suffixes="", canonicaliser=1, layout=1, nodes=("a", "b"),
         placement=(0, 1),
@@ -402,7 +402,9 @@ def test_the_frontier_shows_nodes_that_are_away_and_is_repaired(admin: Desk) -> 
     assert "redis://a: done" in admin.get("/monitor/frontier?again").text
 
 
-def test_a_crawl_says_who_cannot_import_its_hook(admin: Desk, crawl: Crawl) -> None:
+def test_the_page_of_a_crawl_names_workers_that_cannot_import_its_hook(
+    admin: Desk, crawl: Crawl
+) -> None:
     refusal = Refusal(crawl=crawl.id, hook="shop", reason="<b>no module named shop")
     admin.store.put_refusals("kew-0", "kew", [refusal], 2**45)
     html = admin.get("/monitor/crawls/blog").text
@@ -410,7 +412,7 @@ def test_a_crawl_says_who_cannot_import_its_hook(admin: Desk, crawl: Crawl) -> N
     assert "&lt;b&gt;no module named shop" in html
 
 
-def test_the_store_says_how_its_servers_stand(admin: Desk) -> None:
+def test_the_store_page_shows_the_role_and_the_state_of_each_server(admin: Desk) -> None:
     servers = (
         RingServer(name="m1:3306", role="writer", up=True),
         RingServer(name="m2:3306", role="partner", up=True, follows="m1:3306", lag_seconds=0.0),
@@ -430,13 +432,15 @@ def test_the_store_says_how_its_servers_stand(admin: Desk) -> None:
     assert "No server may take writes at present." in html
 
 
-def test_the_store_says_what_it_has(admin: Desk, crawl: Crawl) -> None:
+def test_the_store_page_shows_the_kind_of_store_and_its_crawls(admin: Desk, crawl: Crawl) -> None:
     html = admin.get("/monitor/store").text
     assert "SQLite" in html
     assert links(html, "/monitor/pages?crawl=") == ["/monitor/pages?crawl=blog"]
 
 
-def test_plots_go_back_by_what_was_noted_each_minute(admin: Desk, crawl: Crawl) -> None:
+def test_plots_of_the_past_are_drawn_from_a_sample_of_each_minute(
+    admin: Desk, crawl: Crawl
+) -> None:
     minute = epoch_ms() // 60_000
     rows = [Counted(crawl=crawl.id, minute=minute - ago, pages=600 - ago) for ago in (600, 30, 29)]
     admin.store.put_samples(rows)
@@ -459,7 +463,7 @@ def test_plots_go_back_by_what_was_noted_each_minute(admin: Desk, crawl: Crawl) 
     assert "&lt;b&gt;box is full" in html
 
 
-def test_nodes_are_shown_ordered_and_drained(admin: Desk) -> None:
+def test_nodes_are_shown_given_orders_and_drained(admin: Desk) -> None:
     assert "No worker is running" in admin.get("/monitor/nodes").text
     facts = Facts(
         machine="box", pages_per_second=2.5, rss_bytes=5_000_000, greenlets=300, sessions=7,
@@ -498,7 +502,7 @@ def test_nodes_are_shown_ordered_and_drained(admin: Desk) -> None:
         assert said in log
 
 
-def test_a_node_that_is_gone_is_forgotten_and_one_that_is_here_is_not(admin: Desk) -> None:
+def test_only_a_node_that_is_gone_can_be_forgotten(admin: Desk) -> None:
     here = MemberRequest(id="w-0", node="w", kind="worker", incarnation=5)
     admin.service.members.follow(here)
     assert "Forget it" not in admin.get("/monitor/nodes/w").text
@@ -511,7 +515,7 @@ def test_a_node_that_is_gone_is_forgotten_and_one_that_is_here_is_not(admin: Des
     assert "forgotten" in admin.get("/monitor/orders").text
 
 
-def test_a_node_is_asked_only_for_what_its_kind_follows(admin: Desk) -> None:
+def test_a_node_is_offered_only_the_orders_that_its_kind_follows(admin: Desk) -> None:
     for kind in ("broker", "worker"):
         admin.service.members.follow(
             MemberRequest(id=f"{kind}-1", node=kind, kind=kind, incarnation=5)  # type: ignore[arg-type]
@@ -528,7 +532,7 @@ def test_a_node_is_asked_only_for_what_its_kind_follows(admin: Desk) -> None:
     assert "o.log_level" not in missing.text, "there is nothing to order"
 
 
-def test_nodes_that_are_not_heard_of_since_redis_is_away_are_not_said_to_be_silent_for_nothing(
+def test_the_nodes_page_says_that_nodes_cannot_report_while_redis_is_away(
     admin: Desk,
 ) -> None:
     admin.service.members.follow(MemberRequest(id="w-0", node="w", kind="worker", incarnation=5))
@@ -540,7 +544,9 @@ def test_nodes_that_are_not_heard_of_since_redis_is_away_are_not_said_to_be_sile
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "9" * 30, "-1", "x", "\u0661"])
-def test_numbers_that_nobody_gave_out_break_nothing(admin: Desk, crawl: Crawl, number: str) -> None:
+def test_invalid_numbers_in_a_request_cause_no_server_error(
+    admin: Desk, crawl: Crawl, number: str
+) -> None:
     page = links(admin.get("/monitor/pages?crawl=blog").text, "/monitor/pages/")[0]
     for path in (f"{page}/body?at=", "/monitor/orders?before=", "/monitor/?said=seeded&n="):
         assert admin.get(path + quote(number)).status_code in (200, 404), path
@@ -550,7 +556,7 @@ def test_numbers_that_nobody_gave_out_break_nothing(admin: Desk, crawl: Crawl, n
         assert answer.status_code < 500, path
 
 
-def test_lines_of_all_processes_are_read_and_escaped(
+def test_log_lines_of_all_processes_are_shown_and_escaped(
     admin: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "There is no logger" in admin.get("/monitor/logs").text
@@ -578,7 +584,9 @@ def test_lines_of_all_processes_are_read_and_escaped(
         assert 'class="alert"' in wrong.text, query
 
 
-def test_pages_say_what_is_away_and_what_to_do(admin: Desk, crawl: Crawl) -> None:
+def test_pages_of_the_monitor_say_which_part_is_away_and_what_to_do(
+    admin: Desk, crawl: Crawl
+) -> None:
     admin.queue.away = True
     html = admin.get("/monitor/").text
     assert "Redis does not answer" in html
@@ -597,7 +605,7 @@ def test_pages_say_what_is_away_and_what_to_do(admin: Desk, crawl: Crawl) -> Non
 # -- strangers' texts
 
 
-def test_what_was_crawled_is_escaped_wherever_it_is_shown(desk: Desk, tmp_path: Path) -> None:
+def test_crawled_content_is_escaped_wherever_it_is_shown(desk: Desk, tmp_path: Path) -> None:
     desk.log_in()
     made = desk.crawl("blog", hook="shop")
     page = stored(
@@ -625,7 +633,9 @@ def test_what_was_crawled_is_escaped_wherever_it_is_shown(desk: Desk, tmp_path: 
         assert re.findall(r"49(?:\{%|\$|<!|&lt;!)", html) == [], path  # nothing was computed
 
 
-def test_a_page_is_loaded_with_the_latest_part_and_its_script_gets_a_new_one(admin: Desk) -> None:
+def test_a_page_is_loaded_with_the_last_rendered_part_and_its_script_fetches_a_new_one(
+    admin: Desk,
+) -> None:
     now = [100.0]
     admin.monitor.app()._shared._clock = lambda: now[0]
     assert admin.get("/monitor/").status_code == 200
@@ -644,7 +654,7 @@ def test_a_page_is_loaded_with_the_latest_part_and_its_script_gets_a_new_one(adm
     [("/monitor/?said=paused", {}), ("/monitor/", {"Cache_Control": "max-age=0"})],
     ids=["after a form at another broker", "loaded again"],
 )
-def test_a_page_is_drawn_anew_after_a_form_and_when_it_is_loaded_again(
+def test_a_page_is_rendered_again_after_a_form_and_on_a_reload(
     admin: Desk, path: str, headers: dict[str, str]
 ) -> None:
     now = [100.0]
@@ -656,7 +666,7 @@ def test_a_page_is_drawn_anew_after_a_form_and_when_it_is_loaded_again(
     assert "late" in admin.get(path, **headers).text
 
 
-def test_a_page_that_failed_is_drawn_again_when_it_is_loaded_again(
+def test_a_failed_page_is_rendered_again_on_a_reload(
     admin: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]

@@ -77,7 +77,7 @@ def test_options_are_described_in_each_other_language() -> None:
     assert words("en").described("delay", "<b>") == '<span lang="en">&lt;b&gt;.</span>'
 
 
-def test_every_text_that_is_used_is_there() -> None:
+def test_every_text_that_the_code_uses_exists() -> None:
     known, found = words("en").texts, set[str]()
     for path in sources():
         source = path.read_text(encoding="utf-8")
@@ -89,7 +89,7 @@ def test_every_text_that_is_used_is_there() -> None:
     assert sorted(found - set(known)) == []
 
 
-def test_no_text_stands_in_a_template() -> None:
+def test_templates_contain_no_text_of_their_own() -> None:
     """Templates insert words between tags only by ``t``."""
     wrong = []
     for path in MONITOR.rglob("*.html"):
@@ -114,11 +114,11 @@ def test_no_text_stands_in_a_template() -> None:
         ("zh;q=x, *", "en"),
     ],
 )
-def test_the_language_is_the_one_that_is_liked_best(accept: str | None, language: str) -> None:
+def test_the_language_is_the_one_that_the_reader_prefers(accept: str | None, language: str) -> None:
     assert language_of(accept) == language
 
 
-def test_what_other_parts_say_is_said_in_the_readers_language_as_far_as_it_is_known() -> None:
+def test_messages_of_other_parts_are_translated_as_far_as_they_are_known() -> None:
     said = {
         "fetched at 2026-03-01 12:00:00 UTC with status 200; unchanged at 2026-03-02 12:00:00 UTC":
             "2026-03-01 12:00:00 UTC 抓取，状态码 200；2026-03-02 12:00:00 UTC 询问时未变",
@@ -165,7 +165,7 @@ def test_what_other_parts_say_is_said_in_the_readers_language_as_far_as_it_is_kn
     ]
 
 
-def test_reasons_of_other_languages_have_the_places_of_their_sentences() -> None:
+def test_translated_reasons_have_the_placeholders_of_the_english_ones() -> None:
     for language in set(LANGUAGES) - {"en"}:
         reasons = tomllib.loads((TEXTS / "reasons" / f"{language}.toml").read_text("utf-8"))
         for said, text in reasons.items():
@@ -176,7 +176,7 @@ def test_reasons_of_other_languages_have_the_places_of_their_sentences() -> None
             assert not shown.startswith("<span"), said
 
 
-def test_no_sentence_hides_a_later_one() -> None:
+def test_no_pattern_of_a_reason_hides_a_later_one() -> None:
     for language in set(LANGUAGES) - {"en"}:
         reasons = words(language).reasons
         said = tomllib.loads((TEXTS / "reasons" / f"{language}.toml").read_text("utf-8"))
@@ -207,7 +207,7 @@ def phrases(source: str) -> set[str]:
     return {part for part in said if PHRASE.search(part)}
 
 
-def test_sentences_of_other_parts_are_known_in_each_other_language() -> None:
+def test_every_reason_that_the_code_can_give_has_a_translation() -> None:
     for language in set(LANGUAGES) - {"en"}:
         reasons = tomllib.loads((TEXTS / "reasons" / f"{language}.toml").read_text("utf-8"))
         known = "\n".join(reasons)
@@ -217,7 +217,7 @@ def test_sentences_of_other_parts_are_known_in_each_other_language() -> None:
             assert sorted(part for part in found if part not in known) == [], (language, name)
 
 
-def test_times_are_said_as_people_do() -> None:
+def test_times_are_shown_in_everyday_words() -> None:
     now, english = 10_000_000_000, words("en")
     said = {
         0: "now", 4: "now", 7: "7 seconds ago", 60: "1 minute ago", 3599: "59 minutes ago",
@@ -230,7 +230,7 @@ def test_times_are_said_as_people_do() -> None:
     assert [english.span(one) for one in (0.0034, 2.5, 75)] == ["3 ms", "2.5 seconds", "1 minute"]
 
 
-def test_numbers_and_sizes_are_said_as_people_do() -> None:
+def test_numbers_and_sizes_are_shown_in_readable_form() -> None:
     english = words("en")
     said = [english.number(one) for one in (None, 0, 0.0, 0.34, 0.016, 0.001, 12.6, 1234567)]
     assert said == ["–", "0", "0", "0.3", "0.02", "<0.01", "13", "1,234,567"]

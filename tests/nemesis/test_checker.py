@@ -30,20 +30,20 @@ def kinds(findings: list[checker.Finding]) -> list[str]:
 # -- politeness
 
 
-def test_a_gap_of_the_delay_is_polite_and_a_shorter_one_is_not() -> None:
+def test_a_gap_as_long_as_the_delay_is_polite_and_a_shorter_one_is_not() -> None:
     assert checker.impolite([hit(0), hit(0.4)], 0.3) == []
     assert checker.impolite([hit(0), hit(0.385)], 0.3) == []  # within the clock's error
     assert kinds(checker.impolite([hit(0), hit(0.37)], 0.3)) == ["impolite"]
     assert checker.impolite([hit(0), hit(0.1, host=site.address(1))], 0.3) == []
 
 
-def test_requests_that_overlap_are_found_though_a_short_one_lies_between() -> None:
+def test_overlapping_requests_are_found_even_behind_a_shorter_one() -> None:
     log = [hit(0, seconds=5), hit(1, seconds=0.1), hit(4)]
     found = checker.impolite(log, 0.3)
     assert [finding.text.startswith("overlap") for finding in found] == [True, True]
 
 
-def test_politeness_is_about_every_request_whatever_it_is_for() -> None:
+def test_the_delay_is_required_between_requests_of_every_kind() -> None:
     targets = ["/robots.txt", site.USUAL_PLACE, f"/{GRAPH.tag}/image/0.0.png", "/x", "/login"]
     for before in targets:
         for after in targets:
@@ -51,7 +51,7 @@ def test_politeness_is_about_every_request_whatever_it_is_for() -> None:
             assert kinds(checker.impolite(log, 0.3)) == ["impolite"]
 
 
-def test_crawl_delay_of_robots_holds_once_they_were_read() -> None:
+def test_the_crawl_delay_of_a_robots_txt_is_required_once_it_was_read() -> None:
     host = site.address(4)
     first, second = hit(0, target="/robots.txt", host=host), hit(0.5, host=host)
     assert checker.impolite([first, second], 0.3) == []
@@ -83,7 +83,7 @@ def test_a_link_that_only_sql_knows_must_be_settled_too() -> None:
     assert checker.unsettled(found, SEEDS) == set()
 
 
-def test_what_only_a_dead_page_links_to_is_not_asked_for() -> None:
+def test_urls_that_only_a_dead_page_links_to_need_not_be_settled() -> None:
     dead = GRAPH.url(0, "p/0", PORT)
     found = settled(set())
     found.finals[dead] = ("dead", "timeout")
@@ -93,7 +93,7 @@ def test_what_only_a_dead_page_links_to_is_not_asked_for() -> None:
     assert kinds(checker.odd_deaths(found, ("timeout",))) == ["lost"]
 
 
-def test_a_limit_is_an_upper_bound_and_excuses_who_reached_it() -> None:
+def test_a_page_limit_is_an_upper_bound_and_excuses_missing_urls_once_it_is_reached() -> None:
     urls = site.reachable(SEEDS)
     leaf = next(url for url in urls if "/u/" in url)
     found = settled(urls - {leaf})
@@ -113,7 +113,7 @@ MAPPED = site.mapped(3)
 second host has one."""
 
 
-def test_all_that_sitemaps_and_requisites_lead_to_must_be_settled() -> None:
+def test_every_url_that_sitemaps_and_requisites_lead_to_must_be_settled() -> None:
     seeds = MAPPED.seeds(1, PORT)
     urls = site.reachable(seeds)
     assert checker.unsettled(settled(urls), seeds) == set()
@@ -122,7 +122,7 @@ def test_all_that_sitemaps_and_requisites_lead_to_must_be_settled() -> None:
         assert checker.unsettled(settled(urls - {one}), seeds) == {one}
 
 
-def test_what_a_sitemap_at_the_usual_place_names_is_owed_if_it_was_read() -> None:
+def test_urls_of_a_sitemap_at_the_usual_place_must_be_settled_if_it_was_read() -> None:
     seeds = MAPPED.seeds(1, PORT)
     found = settled(site.reachable(seeds))
     place = site.guess(MAPPED.host(1), PORT)
@@ -134,7 +134,7 @@ def test_what_a_sitemap_at_the_usual_place_names_is_owed_if_it_was_read() -> Non
     assert checker.unsettled(found, seeds) == leaves
 
 
-def test_a_usual_place_that_nobody_asks_is_found_unless_something_was_harmed() -> None:
+def test_a_sitemap_that_was_never_looked_for_is_found_unless_a_fault_explains_it() -> None:
     home = MAPPED.seeds(1, PORT)[1]
     host = site.address(MAPPED.host(1))
     found, log = settled({home}), [hit(5, host=host)]
@@ -151,7 +151,7 @@ def test_a_usual_place_that_nobody_asks_is_found_unless_something_was_harmed() -
     )
 
 
-def test_what_only_a_parked_page_links_to_is_not_asked_for() -> None:
+def test_urls_that_only_a_parked_page_links_to_need_not_be_settled() -> None:
     seeds = MAPPED.seeds(1, PORT)
     day = MAPPED.url(0, "day/1", PORT)
     below = site.reachable(seeds) - site.reachable(seeds, {day})
@@ -190,7 +190,7 @@ def test_a_pause_counts_from_its_answer_until_the_next_call() -> None:
     assert checker.pauses_of(unknown, "c", 50) == []
 
 
-def test_a_crawl_is_gone_if_nothing_may_have_made_it_after_its_deletion() -> None:
+def test_a_crawl_counts_as_deleted_if_no_later_call_may_have_created_it() -> None:
     made, gone = Call("create", "c", 1, 2, 201), Call("delete", "c", 3, 4, 202)
     assert checker.deleted([made, gone], "c")
     assert not checker.deleted([made, replace(gone, status=0)], "c")
@@ -198,7 +198,7 @@ def test_a_crawl_is_gone_if_nothing_may_have_made_it_after_its_deletion() -> Non
     assert not checker.deleted([made, replace(made, status=0), gone], "c")
 
 
-def test_seeds_count_once_they_were_acknowledged() -> None:
+def test_seeds_count_only_after_they_were_acknowledged() -> None:
     call = Call("seed", "c", 1, 2, 200, urls=["u"])
     assert checker.acknowledged_seeds([call], "c", 3) == {"u"}
     assert checker.acknowledged_seeds([call], "c", 1.5) == set()
@@ -214,7 +214,7 @@ def looks(late: float, until: int = 60) -> list[Sample]:
     return [Sample("A", at, {}, {name: late + at}) for at in range(0, until, 2)]
 
 
-def test_a_node_whose_hosts_wait_while_none_is_asked_stands_still() -> None:
+def test_a_node_stands_still_if_its_hosts_wait_and_none_gets_a_request() -> None:
     assert "standing still" in kinds(Stillness([]).judge(looks(5, 20), [], 99))
     asked = [hit(at) for at in range(0, 60, 5)]
     assert [
@@ -237,7 +237,7 @@ def test_a_host_that_waits_for_long_is_found_though_others_go_on() -> None:
     assert any("node A" in one.text for one in Stillness([worker]).judge(seen, [], 99))
 
 
-def test_a_node_whose_time_moves_by_itself_is_found() -> None:
+def test_a_node_whose_clock_jumps_without_a_fault_is_found() -> None:
     def drifting(*drifts: float | None) -> list[Sample]:
         return [Sample("A", at, drift_seconds=drift) for at, drift in enumerate(drifts)]
 
@@ -247,7 +247,7 @@ def test_a_node_whose_time_moves_by_itself_is_found() -> None:
     assert checker.wandering(drifting(5, 8), [Span(0, 9, ("A",))]) == []
 
 
-def test_each_fault_concerns_what_it_breaks_and_no_more() -> None:
+def test_each_fault_concerns_only_the_nodes_that_it_breaks() -> None:
     def nodes(kind: str, **arguments: object) -> set[str]:
         done = Done(Event(0, kind, 5, arguments), 0, 5)
         return {node for span in spans_of(done, 4) if not span.hosts_only for node in span.nodes}
@@ -268,7 +268,7 @@ def test_each_fault_concerns_what_it_breaks_and_no_more() -> None:
 # -- memory
 
 
-def test_memory_that_grows_is_found_and_that_which_is_warm_is_not() -> None:
+def test_growing_memory_is_found_and_steady_memory_is_not() -> None:
     megabytes = 1 << 20
     flat = [(float(at), 90 * megabytes) for at in range(50)]
     assert checker.growth("w1", flat) == []

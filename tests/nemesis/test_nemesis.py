@@ -90,26 +90,26 @@ def runs(
 
 @pytest.mark.nemesis
 @pytest.mark.parametrize("store", cases(["sqlite"], ["mysql"]))
-def test_everything_is_kept_whatever_happens(store: Store, runs: dict[Store, Run]) -> None:
+def test_a_run_of_the_nemesis_finds_no_broken_promise(store: Store, runs: dict[Store, Run]) -> None:
     if wrong := runs[store].end():
         pytest.fail(f"{wrong}\n{runs[store].said()}")
 
 
-def test_the_fixed_seeds_bring_what_is_rare() -> None:
+def test_the_fixed_random_seeds_include_the_rare_faults() -> None:
     kinds = [{event.kind for event in make(seed, store, MINUTES).events} for store, seed in RUNS]
     assert kinds[0] >= {"memory", "copy", "older", "lock", "kill"}
     assert kinds[1] >= {"clock", "disk", "cut", "kill"}
     assert all(len(some & set(FAULTS)) >= 4 for some in kinds)
 
 
-def test_the_fixed_seeds_crawl_with_sitemaps_requisites_and_traps() -> None:
+def test_runs_with_the_fixed_random_seeds_have_sitemaps_requisites_and_traps() -> None:
     for store, seed in RUNS:
         graphs = [event.arguments.get("graph", "") for event in make(seed, store, MINUTES).events]
         extras = {letter for tag in graphs for letter in tag.lstrip("gx0123456789")}
         assert extras == set("sqt")
 
 
-def test_help_names_what_make_passes_on() -> None:
+def test_the_help_of_the_nemesis_names_the_options_that_make_passes_on() -> None:
     said = subprocess.run(
         [sys.executable, "-m", "tests.nemesis", "--help"],
         cwd=HERE,

@@ -41,7 +41,7 @@ def told(snapshot: Snapshot, *calls: Call) -> list[str]:
     return [one.text.partition(" URLs ")[2].partition(":")[0] for one in findings]
 
 
-def test_what_was_parked_has_a_row_and_a_reason() -> None:
+def test_a_parked_url_must_have_a_row_and_a_reason() -> None:
     assert told(parked()) == []
     assert told(parked(why="")) == ["are parked without shape or reason"]
     gone = Snapshot(parked().crawl)
@@ -51,7 +51,7 @@ def test_what_was_parked_has_a_row_and_a_reason() -> None:
     assert parking.judge(gone, Parkings(), []) == []
 
 
-def test_what_was_released_may_wait_in_a_crawl_that_has_all_its_pages() -> None:
+def test_a_released_url_may_wait_if_its_crawl_is_at_its_page_limit() -> None:
     full = Snapshot(parked().crawl, pages={"http://h/": 200})
     known = seen(parked())
     assert parking.judge(full, known, [RELEASE], limit=1) == []
@@ -60,7 +60,7 @@ def test_what_was_released_may_wait_in_a_crawl_that_has_all_its_pages() -> None:
         assert "were parked and have no row" in found.text
 
 
-def test_what_no_judge_looks_at_is_not_parked() -> None:
+def test_a_parked_url_that_is_no_page_of_a_crawl_with_traps_is_found() -> None:
     what = "are parked, and are no page of a crawl with traps"
     for path in ("home", "image/0.0.png", "css/0.css", "x/index.xml", "x/old.xml"):
         found = parked(GRAPH.url(0, path, 8000))
@@ -68,13 +68,13 @@ def test_what_no_judge_looks_at_is_not_parked() -> None:
     assert what in told(parked("http://127.0.0.1:80/day/4"))
 
 
-def test_nothing_stays_parked_after_all_was_released() -> None:
+def test_a_url_that_stays_parked_after_all_were_released_is_found() -> None:
     assert told(parked(), RELEASE) == ["are parked after all was released"]
     assert told(parked(), replace(RELEASE, status=0)) == []
     assert told(parked(), replace(RELEASE, crawl="d")) == []
 
 
-def test_a_request_for_what_was_parked_needs_a_fault_or_a_release() -> None:
+def test_a_request_for_a_parked_url_needs_a_fault_or_a_release() -> None:
     def found(at: float, *harms: Harm, released: int = 0) -> list[str]:
         asked = Hit(at, at + 0.1, HOST, TARGET, 200, 1)
         known = seen(parked())
@@ -89,14 +89,14 @@ def test_a_request_for_what_was_parked_needs_a_fault_or_a_release() -> None:
     assert found(5) == ["refetched"]  # it was requested, and parked nevertheless
 
 
-def test_each_moment_at_which_it_was_parked_counts() -> None:
+def test_each_moment_at_which_a_url_was_parked_counts() -> None:
     both = seen(parked(), parked(at=EPOCH + 40), parked())
     assert sorted(hit.arrived for hit in both.hits(EPOCH)) == [10, 40]
     judged, _ = refetches.judge([], Leases(), [], {}, both.hits(EPOCH))
     assert [one.kind for one in judged] == ["refetched"]
 
 
-def test_what_is_parked_is_read_of_sql(tmp_path: Path) -> None:
+def test_parked_urls_are_read_from_sql(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'c.sqlite'}"
     store = open_store(url)
     crawl = store.put_crawl("c", CrawlOptions(), []).id
@@ -115,7 +115,7 @@ def test_what_is_parked_is_read_of_sql(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_was_forced_is_read_of_sql(tmp_path: Path) -> None:
+def test_forced_seeds_are_read_from_sql(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'c.sqlite'}"
     store = open_store(url)
     crawl = store.put_crawl("c", CrawlOptions(), []).id
@@ -126,7 +126,7 @@ def test_what_was_forced_is_read_of_sql(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_was_fetched_above_a_limit_is_read_of_sql(tmp_path: Path) -> None:
+def test_urls_that_were_fetched_above_a_limit_are_read_from_sql(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'c.sqlite'}"
     store = open_store(url)
     limited = store.put_crawl("c", CrawlOptions(max_pages=1), []).id

@@ -31,7 +31,7 @@ def replica(tmp_path: Path) -> Iterator[RedisPart]:
     part.kill()
 
 
-def test_a_replica_that_was_never_in_step_has_heard_of_nothing(
+def test_a_replica_that_was_never_in_step_has_an_infinite_lag(
     replica: RedisPart, tmp_path: Path
 ) -> None:
     replica.start()
@@ -52,7 +52,7 @@ def test_a_replica_that_was_never_in_step_has_heard_of_nothing(
         master.kill()
 
 
-def test_a_copy_of_a_node_that_was_not_told_what_it_missed_is_older_than_it_looks(
+def test_a_copy_of_a_node_made_before_its_replay_counts_as_older(
     tmp_path: Path,
 ) -> None:
     node = RedisPart("A1", tmp_path / "A1", binaries()[0], clocked=False)
@@ -86,7 +86,7 @@ def test_a_copy_of_a_node_that_was_not_told_what_it_missed_is_older_than_it_look
         node.kill()
 
 
-def test_a_node_with_a_dump_alone_comes_back_with_it(tmp_path: Path) -> None:
+def test_a_node_starts_from_its_dump_if_it_has_no_append_only_file(tmp_path: Path) -> None:
     node = RedisPart("A1", tmp_path / "A1", binaries()[0], clocked=False)
     node.start()
     try:
@@ -106,7 +106,7 @@ def test_a_node_with_a_dump_alone_comes_back_with_it(tmp_path: Path) -> None:
         node.kill()
 
 
-def test_where_no_copy_could_be_written_an_older_one_is_not_taken_for_it(tmp_path: Path) -> None:
+def test_an_older_copy_is_not_taken_for_one_that_could_not_be_written(tmp_path: Path) -> None:
     node = RedisPart("A1", tmp_path / "A1", binaries()[0], clocked=False)
     node.start()
     try:
@@ -173,7 +173,7 @@ class WritesToSqlite:
         self.process.communicate()
 
 
-def test_of_those_frozen_the_one_that_writes_to_sqlite_is_known(tmp_path: Path) -> None:
+def test_a_frozen_process_that_writes_to_sqlite_is_recognised(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     writer, other = (WritesToSqlite(path, writes=writes) for writes in (True, False))
     try:
@@ -191,7 +191,7 @@ def test_of_those_frozen_the_one_that_writes_to_sqlite_is_known(tmp_path: Path) 
     assert sqlite_writer(path) == 0
 
 
-def test_a_retry_that_waits_is_seen_by_the_nodes_time(redis_server: RedisServer) -> None:
+def test_a_waiting_retry_is_recognised_by_the_clock_of_its_node(redis_server: RedisServer) -> None:
     client = redis_server.client
     assert not reading.retries_wait(client)
     client.hset("gc:owner", "offset", -5000)

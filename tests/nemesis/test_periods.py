@@ -51,7 +51,7 @@ def told(log: list[Hit], *harms: Harm, all_pages: bool = True) -> list[str]:
     return [one.kind for one in refetches.judge(log, Leases(), harms, {}, (), turns)[0]]
 
 
-def test_what_is_known_may_be_asked_for_once_a_period_and_no_more() -> None:
+def test_a_known_url_may_be_requested_once_a_period_and_no_more() -> None:
     assert told(hits(1, 10, 35, 65)) == []
     assert told(hits(1, 10, 35, 40, 65)) == ["refetched"]
     assert told(hits(1, 10, 35, 40, 65), Harm(34, 38)) == [], "it was leased at a fault"
@@ -59,13 +59,13 @@ def test_what_is_known_may_be_asked_for_once_a_period_and_no_more() -> None:
     assert told(hits(0, 10, 35, 36, 65)) == ["refetched"]
 
 
-def test_where_the_depth_says_no_only_seeds_are_asked_for_again() -> None:
+def test_only_seeds_may_be_requested_again_if_the_recrawl_depth_is_zero() -> None:
     assert told(hits(0, 10, 35, 65), all_pages=False) == []
     assert told(hits(0, 10, 35, 40), all_pages=False) == ["refetched"]
     assert told(hits(1, 10, 35), all_pages=False) == ["refetched"]
 
 
-def test_a_node_that_was_put_back_explains_what_it_has_once_more() -> None:
+def test_a_node_that_came_back_older_explains_one_more_request_for_each_url_it_holds() -> None:
     place = f"{HOST}/{GRAPH.tag}/p/1"
     older = Harm(20, 25, ("A",), held=frozenset({place}), since=2, stroke="older")
     log = hits(1, 10, 28, 40, 65)
@@ -106,7 +106,7 @@ def passed(log: list[Hit], failed: dict[str, int], *, all_pages: bool = True) ->
     return [one.text.partition(" nobody")[0] for one in found]
 
 
-def test_what_is_not_asked_for_in_a_period_is_found() -> None:
+def test_a_known_url_without_a_request_in_a_period_is_found() -> None:
     seed = hits(0, 5, 31, 61)
     assert passed(seed + hits(1, 10, 35, 65), {}) == []
     assert passed(seed + hits(1, 10, 65), {}) == ["crawl r0: in period 2"]
@@ -118,7 +118,7 @@ def test_what_is_not_asked_for_in_a_period_is_found() -> None:
     assert passed(seed + hits(1, 10), {GONE: 9}) == [], "the host was down"
 
 
-def test_each_page_and_what_is_gone_has_a_row_that_waits_while_the_crawl_rests() -> None:
+def test_every_page_and_gone_url_has_a_calendar_row_that_waits_while_the_crawl_rests() -> None:
     assert periods.broken(plan()) == {}
     rows = plan().rows
     without = plan(rows={1: rows[1]})
@@ -135,7 +135,7 @@ def test_each_page_and_what_is_gone_has_a_row_that_waits_while_the_crawl_rests()
     assert PAGE in finding.text
 
 
-def test_what_is_on_its_way_has_one_task() -> None:
+def test_a_calendar_row_on_its_way_has_exactly_one_task() -> None:
     before = plan(state="active", rows={**plan().rows, 2: Row(1060, 7, 9)})
 
     def told(after: Plan, **of: int) -> periods.Wrong:
@@ -148,7 +148,7 @@ def test_what_is_on_its_way_has_one_task() -> None:
     assert told(before, page=1, seed=2) == {"have more than one task": {1}}
 
 
-def test_what_moves_between_two_reads_is_not_judged_by_one_look() -> None:
+def test_a_row_that_moves_between_two_reads_is_not_judged_by_one_look() -> None:
     one, wrong = plan(), {"are on their way, and nothing waits": {1}}
     suspects = Suspects()
     assert suspects.confirmed(wrong, one, 10) == {}
@@ -160,13 +160,13 @@ def test_what_moves_between_two_reads_is_not_judged_by_one_look() -> None:
     assert suspects.confirmed(wrong, fetched, 30) == {}, "it is another task"
 
 
-def test_a_crawl_is_stopped_when_it_rests_after_a_whole_period_without_harm() -> None:
+def test_a_crawl_may_be_stopped_when_it_rests_after_a_whole_period_without_a_fault() -> None:
     assert periods.rests_after(plan(), 55)
     assert not periods.rests_after(plan(), 65)
     assert not periods.rests_after(plan(state="active"), 55)
 
 
-def test_each_seed_has_crawls_that_begin_again() -> None:
+def test_every_schedule_has_crawls_that_begin_again() -> None:
     for seed in range(5):
         events = make(seed, "sqlite", 3).events
         again = [one.arguments for one in events if "recrawl" in one.arguments]
@@ -175,7 +175,7 @@ def test_each_seed_has_crawls_that_begin_again() -> None:
         assert not ended & {one["crawl"] for one in again}
 
 
-def test_calendars_and_tasks_are_read_as_they_are(
+def test_calendars_and_tasks_are_read_from_a_real_frontier(
     redis_server: RedisServer, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path / 'c.sqlite'}"

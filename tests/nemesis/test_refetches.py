@@ -51,7 +51,7 @@ def told(log: list[Hit], *harms: Harm, worker: str = "w1", **allowed: int) -> li
     return judge(log, leases(log, worker), harms, more)[0]
 
 
-def test_each_url_fetched_twice_with_one_brief_stop_in_between_is_found() -> None:
+def test_a_brief_stop_does_not_explain_that_every_url_was_fetched_twice() -> None:
     first = [hit(n / 2, n) for n in range(200)]
     again = [hit(200 + n / 2, n) for n in range(200)]
     brief = Harm(150, 165, worker="w1", stroke="stop")
@@ -64,7 +64,7 @@ def test_each_url_fetched_twice_with_one_brief_stop_in_between_is_found() -> Non
     assert many.text == "stop: 13 URLs asked for again, at most 5 were leased"
 
 
-def test_of_what_was_never_settled_only_the_number_is_judged() -> None:
+def test_a_url_that_was_never_settled_is_judged_only_by_its_number_of_requests() -> None:
     """A page above a crawl's limit is not stored: any fault may bring it again, once."""
     log = [hit(10, 1), hit(30, 1)]
     assert told(log, Harm(20, 25, ("A",)), p1=0) == [], "nothing was leased then"
@@ -72,7 +72,7 @@ def test_of_what_was_never_settled_only_the_number_is_judged() -> None:
     assert told([*log, hit(35, 1)], Harm(20, 25, ("A",)), p1=0) != []
 
 
-def test_a_fault_explains_what_it_concerned_alone() -> None:
+def test_a_fault_explains_only_requests_that_it_concerned() -> None:
     log = [hit(10, 1), hit(30, 1)]
     assert told(log) != []
     assert told(log, Harm(11, 15)) == []
@@ -86,7 +86,7 @@ def test_a_fault_explains_what_it_concerned_alone() -> None:
     assert told(log, Harm(28, 40, worker="w1")) != []
 
 
-def test_a_fault_explains_one_more_request_and_no_two() -> None:
+def test_a_fault_explains_one_more_request_and_not_two() -> None:
     log = [hit(10, 1), hit(12, 1), hit(14, 1)]
     cut = Harm(9, 20, stroke="cut 9")
     assert told(log, cut, cut) != []
@@ -94,7 +94,7 @@ def test_a_fault_explains_one_more_request_and_no_two() -> None:
     assert told(log, cut, p1=1) == []
 
 
-def test_a_fault_explains_no_more_than_was_leased_at_one_moment() -> None:
+def test_a_fault_explains_at_most_as_many_urls_as_were_leased_at_one_moment() -> None:
     # A long outage, in which each URL is leased for two seconds: four at a time, five at most.
     first = [hit(10 + n / 2, n) for n in range(40)]
     again = [hit(100 + n / 2, n) for n in range(40)]
@@ -104,7 +104,7 @@ def test_a_fault_explains_no_more_than_was_leased_at_one_moment() -> None:
     assert told(first + again, Harm(9, 31, stroke="a"), Harm(9, 31, stroke="b")) == []
 
 
-def test_a_node_that_came_back_older_explains_what_it_has_as_unfinished() -> None:
+def test_a_node_that_came_back_older_explains_its_unfinished_urls() -> None:
     log = [hit(10, 1), hit(60, 1)]
     place = f"{HOST}/{GRAPH.tag}/p/1"
     assert told(log, Harm(30, 50, ("A",))) != []
@@ -116,7 +116,7 @@ def test_a_node_that_came_back_older_explains_what_it_has_as_unfinished() -> Non
     assert told(log, Harm(70, 80, ("A",), held=None)) != []
 
 
-def test_a_node_that_recovers_may_take_links_that_come_meanwhile_for_new() -> None:
+def test_a_recovering_node_may_treat_links_that_come_meanwhile_as_new() -> None:
     page = GRAPH.url(1, "p/0", 8000)
     linked = next(url for url in site.look(page).links if site.address(1) not in url)
     host, _, path = linked.removeprefix("http://").replace(":8000", "").partition("/")
@@ -140,14 +140,14 @@ def test_a_node_that_lost_data_may_look_for_a_sitemap_again_at_its_usual_place()
     assert told(log, replace(lost, recovers=False)) != []
 
 
-def test_what_no_look_saw_counts_as_leased_when_it_was_asked_for() -> None:
+def test_a_url_that_no_look_saw_counts_as_leased_when_it_was_requested() -> None:
     log, brief = [hit(10, 1), hit(30, 1)], Harm(11, 15, worker="w2")
     unseen = leases([hit(5, 2)])
     assert judge(log, unseen, [brief], {})[0] == []
     assert judge(log, unseen, [Harm(14, 15)], {})[0] != []
 
 
-def test_forced_failed_and_logins_are_no_refetches() -> None:
+def test_forced_urls_failures_and_logins_do_not_count_as_refetches() -> None:
     log = [hit(10, 1), hit(30, 1)]
     assert told(log, p1=1) == []
     member = site.address(7)
@@ -157,7 +157,7 @@ def test_forced_failed_and_logins_are_no_refetches() -> None:
     assert told(robots) == []
 
 
-def test_faults_reach_as_far_as_what_they_break() -> None:
+def test_each_fault_harms_only_the_nodes_and_workers_that_it_breaks() -> None:
     def harm(kind: str, held: set[str] | None = None, **arguments: object) -> Harm:
         (found,) = harms_of([Stroke(Event(0, kind, 5, arguments), 10, 15, held=held)], {}, 4)
         return found
@@ -177,7 +177,7 @@ def test_faults_reach_as_far_as_what_they_break() -> None:
     assert (by_itself.worker, by_itself.begin, by_itself.end) == ("w1", 18, 30)
 
 
-def test_a_node_at_its_limit_may_forget_all_that_a_recovery_tells_it() -> None:
+def test_a_node_at_its_memory_limit_may_forget_all_that_a_recovery_tells_it() -> None:
     older = Stroke(Event(10, "older", 5, {"node": "A"}), 10, 15)
     full = Stroke(Event(5, "memory", 20, {"node": "A"}), 5, 25)
     assert [harm.held for harm in harms_of([older, full], {}, 4)] == [None, frozenset()]
@@ -198,7 +198,9 @@ def test_a_recovery_lasts_until_the_node_answers() -> None:
     assert harms_of([older, frozen], {}, 4)[0].end == 25
 
 
-def test_what_a_node_has_as_unfinished_is_read(redis_server: RedisServer, tmp_path: Path) -> None:
+def test_the_unfinished_urls_of_a_node_are_read_from_redis(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
     store = open_store(f"sqlite:///{tmp_path / 'c.sqlite'}")
     frontier = Frontier([redis_server.url], store, partitions=4, create=True)
     crawl = store.put_crawl("c", CrawlOptions(scope="any", delay=0.3), ())

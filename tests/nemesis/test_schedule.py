@@ -17,7 +17,7 @@ from tests.nemesis.world import Store
 
 
 @pytest.mark.parametrize("store", ["sqlite", "mysql"])
-def test_a_seed_always_makes_the_same_schedule_and_a_file_keeps_it(
+def test_the_same_random_seed_makes_the_same_schedule_and_a_file_keeps_it(
     store: Store, tmp_path: Path
 ) -> None:
     made = make(5, store, 6)
@@ -28,7 +28,7 @@ def test_a_seed_always_makes_the_same_schedule_and_a_file_keeps_it(
 
 
 @pytest.mark.parametrize("store", ["sqlite", "mysql"])
-def test_all_kinds_come_and_each_can_be_done(store: Store) -> None:
+def test_schedules_contain_every_kind_of_event_and_each_can_be_executed(store: Store) -> None:
     events = [event for seed in range(40) for event in make(seed, store, 6).events]
     wanted = {*FAULTS, *OPERATIONS} - ({"lock"} if store == "mysql" else set())
     assert {event.kind for event in events} == wanted
@@ -37,7 +37,7 @@ def test_all_kinds_come_and_each_can_be_done(store: Store) -> None:
     assert all(0.09 <= event.seconds <= 40 for event in events if event.kind == "stop")
 
 
-def test_some_crawls_have_sitemaps_requisites_or_traps_and_what_is_parked_is_released() -> None:
+def test_some_crawls_have_sitemaps_requisites_or_traps_and_parked_urls_are_released() -> None:
     events = [event for seed in range(20) for event in make(seed, "sqlite", 6).events]
     made = [event for event in events if event.kind == "create"]
     graphs = [graph_of(f"/{event.arguments['graph']}/") for event in made]
@@ -62,7 +62,7 @@ def test_several_faults_overlap_in_most_schedules() -> None:
     assert overlapping >= 15
 
 
-def test_shrinking_leaves_what_it_takes() -> None:
+def test_shrinking_leaves_only_the_events_that_the_failure_needs() -> None:
     def fails(some: list[int]) -> bool:
         return {3, 17, 18} <= set(some)
 
@@ -70,7 +70,7 @@ def test_shrinking_leaves_what_it_takes() -> None:
     assert minimise(list(range(40)), fails, time.monotonic() - 1) == list(range(40))
 
 
-def test_a_tag_names_a_graph_and_its_pages_know_their_links() -> None:
+def test_a_tag_identifies_a_graph_and_the_links_of_its_pages() -> None:
     graph = Graph(12, 55, 10, 5)
     assert graph_of(f"/{graph.tag}/p/3") == graph
     page = look(graph.url(9, "p/0", 80 + 1))
@@ -82,7 +82,7 @@ def test_a_tag_names_a_graph_and_its_pages_know_their_links() -> None:
     assert schedule.DELAY_SECONDS > 0
 
 
-def test_a_graph_with_sitemaps_is_a_function_of_its_key_and_robots_name_them() -> None:
+def test_a_graph_with_sitemaps_follows_from_its_key_and_robots_txt_names_them() -> None:
     graph = mapped(6)
     assert graph_of(f"/{graph.tag}/p/3") == graph
     urls = reachable(graph.seeds(1, 81))

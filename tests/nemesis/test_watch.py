@@ -63,7 +63,7 @@ def kinds(store: Store, clock: list[float], *looks: set[str], limit: int = 0) ->
     return [finding.kind for finding in seen.findings]
 
 
-def test_an_end_is_early_if_the_same_urls_are_missing_twice(clock: list[float]) -> None:
+def test_the_end_of_a_crawl_is_early_if_the_same_urls_are_missing_twice(clock: list[float]) -> None:
     first, second = sorted(site.reachable(SEEDS))[-2:]
     assert kinds(Store("done"), clock, {first, second}, {second}) == ["early"]
     assert kinds(Store("done"), clock, {first}, {second}) == []
@@ -71,7 +71,9 @@ def test_an_end_is_early_if_the_same_urls_are_missing_twice(clock: list[float]) 
     assert kinds(Store("active"), clock, {first}, {first}) == []
 
 
-def test_a_crawl_with_a_limit_ends_early_if_it_is_short_of_it(clock: list[float]) -> None:
+def test_the_end_of_a_crawl_with_a_page_limit_is_early_if_pages_are_missing(
+    clock: list[float],
+) -> None:
     def found(limit: int, reason: str) -> list[str]:
         store = Store("done")
         store.found.crawl.reason = reason
@@ -91,13 +93,13 @@ def test_a_crawl_that_is_being_deleted_has_no_early_end(clock: list[float]) -> N
     assert kinds(store, clock, missing, missing) == []
 
 
-def test_a_log_is_read_up_to_its_last_whole_line(tmp_path: Path) -> None:
+def test_the_log_of_the_site_is_read_up_to_its_last_whole_line(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("1.5\t2.5\t127.20.0.2\t/x\t200\t4000\n2.0\t")
     assert [hit.ended for hit in watch.read_log(log)] == [2.5]
 
 
-def test_what_waits_in_redis_is_read(redis_server: RedisServer, tmp_path: Path) -> None:
+def test_waiting_urls_are_read_from_redis(redis_server: RedisServer, tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path / 'c.sqlite'}")
     frontier = Frontier([redis_server.url], store, partitions=4, create=True)
     found = [f"http://127.0.0.{n}:8080/g1x2x3x4/p/{n}" for n in range(3)]

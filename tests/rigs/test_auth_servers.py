@@ -47,7 +47,7 @@ def admin(site: DjangoSite) -> requests.Session:
     return session
 
 
-def test_the_admin_wants_a_login_with_its_token(site: DjangoSite) -> None:
+def test_the_admin_pages_require_a_login_with_a_form_token(site: DjangoSite) -> None:
     url = site.url("/admin/django_site/article/7/change/")
     assert requests.get(url).url.startswith(site.url("/admin/login/"))
     assert requests.post(site.url("/admin/login/"), {"username": USERNAME}).status_code == 403
@@ -59,7 +59,7 @@ def test_the_admin_wants_a_login_with_its_token(site: DjangoSite) -> None:
     assert asked.session in site.secrets()
 
 
-def test_a_killed_session_is_out(site: DjangoSite) -> None:
+def test_a_killed_web_session_is_sent_to_the_login_page(site: DjangoSite) -> None:
     session = admin(site)
     before = len(site.logins())
     assert site.kill_sessions() >= 1
@@ -69,7 +69,7 @@ def test_a_killed_session_is_out(site: DjangoSite) -> None:
     assert len(site.logins()) == before
 
 
-def test_members_pages_answer_strangers_200_with_a_form(site: DjangoSite) -> None:
+def test_members_pages_answer_strangers_with_status_200_and_a_login_form(site: DjangoSite) -> None:
     session = requests.Session()
     page = session.get(site.url("/members/3"))
     assert (page.status_code, 'type="password"' in page.text) == (200, True)
@@ -87,7 +87,7 @@ def test_members_pages_answer_strangers_200_with_a_form(site: DjangoSite) -> Non
     assert 'type="password"' in session.get(site.url("/members/3")).text
 
 
-def test_client_credentials_open_the_api_and_its_cursor_ends(site: DjangoSite) -> None:
+def test_client_credentials_open_the_api_and_its_list_has_an_end(site: DjangoSite) -> None:
     assert requests.get(site.url("/api/list")).status_code == 401
     answer = requests.post(
         site.url("/o/token/"),
@@ -155,7 +155,7 @@ def refreshed(site: DjangoSite, token: str) -> requests.Response:
     )
 
 
-def test_a_refresh_token_is_good_once(site: DjangoSite) -> None:
+def test_a_refresh_token_is_valid_only_once(site: DjangoSite) -> None:
     first = code_tokens(site)
     second = refreshed(site, first["refresh_token"]).json()
     assert second["access_token"] != first["access_token"]
@@ -164,7 +164,7 @@ def test_a_refresh_token_is_good_once(site: DjangoSite) -> None:
     assert refreshed(site, second["refresh_token"]).json()["error"] == "invalid_grant"
 
 
-def test_the_gate_holds_requests_until_all_are_there_and_their_token_is_not_good(
+def test_the_gate_holds_requests_until_all_have_arrived_and_then_refuses_their_token(
     site: DjangoSite,
 ) -> None:
     token = code_tokens(site)["access_token"]
@@ -191,7 +191,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lighttpd]:
         yield archive
 
 
-def test_basic_lets_in_who_has_the_password_in_utf8(archive: Lighttpd) -> None:
+def test_basic_authentication_accepts_the_password_in_utf8(archive: Lighttpd) -> None:
     url = archive.url("basic", "/3.html")
     challenge = requests.get(url)
     assert challenge.status_code == 401
@@ -205,7 +205,7 @@ def test_basic_lets_in_who_has_the_password_in_utf8(archive: Lighttpd) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["MD5", "SHA-256"])
-def test_digest_lets_in_by_its_algorithm_and_gives_a_new_nonce_for_a_stale_one(
+def test_digest_authentication_uses_its_algorithm_and_replaces_a_stale_nonce(
     archive: Lighttpd, algorithm: str
 ) -> None:
     url = archive.url(algorithm, "/")
@@ -229,7 +229,7 @@ def test_digest_lets_in_by_its_algorithm_and_gives_a_new_nonce_for_a_stale_one(
     assert wrong.status_code == 401
 
 
-def test_oauth1_wants_each_request_signed_once() -> None:
+def test_oauth1_accepts_each_signature_only_once() -> None:
     with OAuth1Site(pages=3) as site:
         assert requests.get(site.url("/")).status_code == 401
         session = OAuth1Session(site.client_key, site.client_secret, site.token, site.token_secret)

@@ -20,7 +20,7 @@ def asked(
     return dns.query.udp(query, "127.0.0.1", seconds, server.port)
 
 
-def test_zones_answer_with_addresses_aliases_and_what_is_missing() -> None:
+def test_zones_answer_with_addresses_aliases_and_errors() -> None:
     zones = {
         "a.test": Zone(("127.0.0.1", "::1"), ttl=7),
         "b.test": Zone({"b.test": (), "x.b.test": ("127.0.0.2",)}, negative_ttl=11),
@@ -44,7 +44,7 @@ def test_zones_answer_with_addresses_aliases_and_what_is_missing() -> None:
         assert server.names()[:2] == ["any.a.test", "a.test"]
 
 
-def test_a_slow_zone_holds_nobody_else_and_a_cut_answer_is_whole_by_tcp() -> None:
+def test_a_slow_zone_delays_no_other_and_a_truncated_answer_is_complete_over_tcp() -> None:
     zones = {
         "slow.test": Zone(("127.0.0.1",), delay=0.4),
         "cut.test": Zone(("127.0.0.1",), truncated=True),

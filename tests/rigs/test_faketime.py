@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(library() is None, reason="libfaketime is not in
 
 
 @pytest.mark.parametrize("offset", [3600, -3600])
-def test_its_wall_clock_jumps_while_it_runs_and_comes_back(tmp_path: Path, offset: int) -> None:
+def test_the_clock_of_a_running_redis_jumps_and_comes_back(tmp_path: Path, offset: int) -> None:
     server = ClockedRedis(tmp_path)
     try:
         server.start()

@@ -27,7 +27,7 @@ def _one_blow(rig: Rig) -> None:
         pass
 
 
-def test_an_undisturbed_crawl_passes(tmp_path: Path) -> None:
+def test_a_run_without_harm_passes(tmp_path: Path) -> None:
     result = _run(tmp_path, _one_blow, refetched="none")
     assert result.why_not == []
     assert result.announced
@@ -43,7 +43,7 @@ def test_a_run_without_a_blow_fails(tmp_path: Path) -> None:
 
 
 @by_night
-def test_a_blow_at_too_little_fails(tmp_path: Path) -> None:
+def test_a_run_fails_if_no_leases_are_out_when_its_blow_falls(tmp_path: Path) -> None:
     def at_the_end(rig: Rig) -> None:
         rig.until_done()
         _one_blow(rig)
@@ -53,7 +53,7 @@ def test_a_blow_at_too_little_fails(tmp_path: Path) -> None:
 
 
 @by_night
-def test_a_lost_page_and_an_end_before_it_was_stored_fail(tmp_path: Path) -> None:
+def test_a_run_with_a_lost_page_fails_and_its_end_counts_as_early(tmp_path: Path) -> None:
     """The result of a crawler that forgets a page: the page's row is deleted."""
 
     def forget(rig: Rig) -> None:
@@ -69,7 +69,7 @@ def test_a_lost_page_and_an_end_before_it_was_stored_fail(tmp_path: Path) -> Non
 
 
 @by_night
-def test_a_request_that_follows_the_end_too_soon_fails_thrice(tmp_path: Path) -> None:
+def test_a_request_too_soon_after_the_end_is_found_by_three_judges(tmp_path: Path) -> None:
     """A second request, so soon that it breaks the host's delay, and after the end."""
 
     def ask_again(rig: Rig) -> None:
@@ -92,7 +92,7 @@ def test_a_request_that_follows_the_end_too_soon_fails_thrice(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("part", cases(["worker"], ["broker"]))
-def test_an_end_that_is_never_announced_fails(tmp_path: Path, part: str) -> None:
+def test_a_run_whose_end_is_never_announced_fails(tmp_path: Path, part: str) -> None:
     def stop(rig: Rig) -> None:
         with rig.blow(f"the {part} is gone for good"):
             rig.system.kill(part)

@@ -13,7 +13,7 @@ def said(*found: str) -> list[str]:
     return [one.partition(",")[0] for one in found]
 
 
-def test_what_was_parked_stays_so_but_for_a_few_that_were_asked_for() -> None:
+def test_parked_urls_stay_parked_except_for_a_few_that_were_requested() -> None:
     few, many = set(sorted(TRAPS)[:5]), set(sorted(TRAPS)[:6])
     assert wrongly_parked(TRAPS, PARKED, set(), TRAPS) == []
     left = dict.fromkeys(TRAPS - few, True)
@@ -23,7 +23,7 @@ def test_what_was_parked_stays_so_but_for_a_few_that_were_asked_for() -> None:
     assert said(*wrongly_parked(TRAPS, left, many, TRAPS)) == ["6 parked ones were fetched"]
 
 
-def test_what_traps_lead_to_has_a_row_and_only_traps_are_parked_for_a_reason() -> None:
+def test_every_url_of_a_trap_needs_a_row_and_only_such_urls_may_be_parked() -> None:
     more = TRAPS | {"http://h/t/99"}
     assert said(*wrongly_parked(TRAPS, PARKED, set(), more)) == ["1 that traps lead to have no row"]
     bare = {**PARKED, min(TRAPS): False}

@@ -38,7 +38,7 @@ def test_two_requests_in_flight_are_found_even_behind_a_shorter_one() -> None:
     assert len(oracle.impolite(log, 0.5)) == 2
 
 
-def test_hosts_are_judged_apart() -> None:
+def test_the_delay_is_judged_for_each_host_separately() -> None:
     log = [hit("127.0.0.2", "/a", 0.0, 1.0), hit("127.0.0.3", "/a", 0.0, 1.0)]
     assert oracle.impolite(log, 10.0) == []
 
@@ -126,7 +126,7 @@ def test_the_walk_reads_links_as_documented() -> None:
     ]  # fmt: skip
 
 
-def test_a_folder_is_served_and_nothing_outside_it(tmp_path: Path) -> None:
+def test_a_folder_is_served_and_no_file_outside_it(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a b.html").write_bytes(b"inside")
     (tmp_path / "secret").write_bytes(b"outside")
@@ -136,7 +136,7 @@ def test_a_folder_is_served_and_nothing_outside_it(tmp_path: Path) -> None:
     assert site(Request("", "/", {})).status == 404
 
 
-def test_expected_gbk_targets_are_those_of_the_encoding() -> None:
+def test_the_expected_gbk_targets_follow_from_the_encoding() -> None:
     assert "中文".encode("gbk") == b"\xd6\xd0\xce\xc4"
     page = gbk_site()(Request("", "/", {})).body
     assert "词=新闻&amp;page=2".encode("gbk") in page

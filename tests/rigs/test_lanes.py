@@ -66,7 +66,9 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path)
 
 
-def test_each_test_runs_once_and_fixtures_of_a_module_stay_with_it(checkout: Checkout) -> None:
+def test_each_test_runs_once_and_in_one_process_with_its_module_fixtures(
+    checkout: Checkout,
+) -> None:
     for n in range(6):
         checkout.write(
             f"test_{n}.py",
@@ -90,7 +92,7 @@ def test_each_test_runs_once_and_fixtures_of_a_module_stay_with_it(checkout: Che
         assert mine == [f"{n} up", f"{n} test 1", f"{n} test 2", f"{n} down"]
 
 
-def test_processes_run_beside_each_other_and_quiet_tests_after_all(checkout: Checkout) -> None:
+def test_test_processes_run_in_parallel_and_quiet_tests_run_last(checkout: Checkout) -> None:
     for one, other in (("a", "b"), ("b", "a")):
         checkout.write(
             f"test_{one}.py",
@@ -115,7 +117,7 @@ def test_processes_run_beside_each_other_and_quiet_tests_after_all(checkout: Che
     assert checkout.noted() == ["met", "met", "quiet", "quiet"]
 
 
-def test_failures_are_shown_whole_and_fail_the_run(checkout: Checkout) -> None:
+def test_failed_tests_are_shown_with_their_output_and_fail_the_run(checkout: Checkout) -> None:
     checkout.write(
         "test_a.py",
         """
@@ -146,7 +148,7 @@ def test_failures_are_shown_whole_and_fail_the_run(checkout: Checkout) -> None:
     assert "1 error, 1 failed, 2 passed, 1 skipped in " in said
 
 
-def test_a_process_that_dies_is_told_with_what_it_left_undone(checkout: Checkout) -> None:
+def test_a_dead_process_is_reported_with_the_tests_that_it_did_not_run(checkout: Checkout) -> None:
     checkout.write(
         "test_a.py",
         """
@@ -166,7 +168,7 @@ def test_a_process_that_dies_is_told_with_what_it_left_undone(checkout: Checkout
     assert "1 passed in " in said
 
 
-def test_a_test_that_is_stuck_is_ended_and_told_with_its_stacks(checkout: Checkout) -> None:
+def test_a_stuck_test_is_ended_and_reported_with_its_stacks(checkout: Checkout) -> None:
     checkout.write(
         "test_a.py",
         """
@@ -193,7 +195,7 @@ def test_a_test_that_is_stuck_is_ended_and_told_with_its_stacks(checkout: Checko
     assert "1 passed in " in said
 
 
-def test_one_that_died_is_not_taken_for_stuck(checkout: Checkout) -> None:
+def test_a_process_that_died_is_not_reported_as_stuck(checkout: Checkout) -> None:
     checkout.write("test_a.py", "import os\n\ndef test_dies():\n    os._exit(3)\n")
     checkout.write("test_b.py", "import time\n\ndef test_good():\n    time.sleep(3)\n")
     code, said = checkout.run("--lanes", "2", "--seconds", "1")
@@ -217,7 +219,7 @@ def test_good():
 """
 
 
-def test_what_passes_when_it_runs_alone_is_told_as_unstable(checkout: Checkout) -> None:
+def test_a_test_that_passes_when_it_runs_alone_is_reported_as_unstable(checkout: Checkout) -> None:
     checkout.write("test_a.py", FAILS_AT_FIRST)
     code, said = checkout.run("--lanes", "2")
     assert code == 0, said
@@ -226,7 +228,7 @@ def test_what_passes_when_it_runs_alone_is_told_as_unstable(checkout: Checkout) 
     assert "1 passed, 1 unstable in " in said
 
 
-def test_by_night_nothing_is_forgiven(checkout: Checkout) -> None:
+def test_a_failed_test_is_not_tried_again_by_night(checkout: Checkout) -> None:
     checkout.write("test_a.py", FAILS_AT_FIRST)
     code, said = checkout.run("--lanes", "2", TESTS_LONG="1")
     assert code == 1
@@ -235,7 +237,7 @@ def test_by_night_nothing_is_forgiven(checkout: Checkout) -> None:
 
 
 @pytest.mark.parametrize("later", ["assert False", "pytest.skip('no')"])
-def test_what_fails_again_or_is_skipped_then_is_not_forgiven(
+def test_a_test_that_fails_again_or_is_then_skipped_counts_as_failed(
     checkout: Checkout, later: str
 ) -> None:
     checkout.write(
@@ -256,7 +258,7 @@ def test_what_fails_again_or_is_skipped_then_is_not_forgiven(
     assert "1 failed in " in said
 
 
-def test_where_many_failed_none_is_tried_again(checkout: Checkout) -> None:
+def test_no_test_is_tried_again_if_many_have_failed(checkout: Checkout) -> None:
     checkout.write(
         "test_a.py",
         """
@@ -271,7 +273,7 @@ def test_where_many_failed_none_is_tried_again(checkout: Checkout) -> None:
     assert "3 failed in " in said
 
 
-def test_what_cannot_be_collected_fails_the_run(checkout: Checkout) -> None:
+def test_a_module_that_cannot_be_collected_fails_the_run(checkout: Checkout) -> None:
     checkout.write("test_a.py", "import no_such_module\n")
     checkout.write("test_b.py", "def test_good():\n    pass\n")
     code, said = checkout.run("--lanes", "2")
@@ -281,7 +283,9 @@ def test_what_cannot_be_collected_fails_the_run(checkout: Checkout) -> None:
     assert "1 ran nowhere: test_b.py::test_good" in said
 
 
-def test_one_process_collects_and_each_prints_to_a_file_of_its_own(checkout: Checkout) -> None:
+def test_tests_are_collected_once_and_each_process_prints_to_its_own_file(
+    checkout: Checkout,
+) -> None:
     for one, other in (("a", "b"), ("b", "a")):
         checkout.write(
             f"test_{one}.py",
@@ -320,7 +324,7 @@ def test_one_process_collects_and_each_prints_to_a_file_of_its_own(checkout: Che
         assert said.count(f"written by {name}") == 1 + shown.count("os.write")
 
 
-def test_interrupted_while_it_collects_it_ends_at_once(checkout: Checkout) -> None:
+def test_an_interrupted_collection_ends_at_once(checkout: Checkout) -> None:
     checkout.write("test_a.py", "import time\nnote('began')\ntime.sleep(60)\n")
     process = checkout.start("--lanes", "2")
     wait_until(lambda: "began" in checkout.noted(), 30, "it collects")
@@ -330,7 +334,9 @@ def test_interrupted_while_it_collects_it_ends_at_once(checkout: Checkout) -> No
     assert "stopped in the collection" in said
 
 
-def test_who_interrupts_it_twice_while_it_collects_is_told_no_more(checkout: Checkout) -> None:
+def test_a_second_interrupt_of_the_collection_ends_it_without_a_traceback(
+    checkout: Checkout,
+) -> None:
     checkout.write(
         "test_a.py",
         """
@@ -354,7 +360,7 @@ def test_who_interrupts_it_twice_while_it_collects_is_told_no_more(checkout: Che
     assert "Traceback" not in said, said
 
 
-def test_interrupted_it_stops_all_and_they_clean_up(checkout: Checkout) -> None:
+def test_an_interrupted_run_stops_all_processes_and_they_clean_up(checkout: Checkout) -> None:
     for n in range(2):
         checkout.write(
             f"test_{n}.py",
@@ -388,7 +394,7 @@ def test_interrupted_it_stops_all_and_they_clean_up(checkout: Checkout) -> None:
     assert "stopped in test_1.py::test_long" in said
 
 
-def test_who_interrupts_it_twice_waits_for_no_server(checkout: Checkout) -> None:
+def test_a_second_interrupt_kills_the_programs_that_tests_left_running(checkout: Checkout) -> None:
     checkout.write(
         "test_a.py",
         """
@@ -418,7 +424,7 @@ def test_who_interrupts_it_twice_waits_for_no_server(checkout: Checkout) -> None
     assert said.count("killed what was left: s") >= 2, said
 
 
-def test_an_orphan_that_ends_is_gone_while_tests_still_run(checkout: Checkout) -> None:
+def test_an_orphan_process_that_ended_is_reaped_while_tests_still_run(checkout: Checkout) -> None:
     checkout.write(
         "test_a.py",
         """
@@ -439,7 +445,7 @@ def test_an_orphan_that_ends_is_gone_while_tests_still_run(checkout: Checkout) -
     assert code == 0, said
 
 
-def test_weights_are_written_and_the_longest_comes_first(checkout: Checkout) -> None:
+def test_weights_are_written_and_the_longest_module_runs_first(checkout: Checkout) -> None:
     (checkout.folder / WEIGHTS).parent.mkdir()
     for name, seconds in (("a", 0.0), ("b", 0.3)):
         checkout.write(
@@ -458,7 +464,7 @@ def test_weights_are_written_and_the_longest_comes_first(checkout: Checkout) -> 
     assert checkout.noted() == ["a", "b", "b", "a"]
 
 
-def test_what_nobody_weighed_comes_in_the_middle() -> None:
+def test_a_module_without_a_weight_comes_in_the_middle() -> None:
     weights = {"long": 90.0, "short": 1.0, "shorter": 0.5}
     assert by_weight(["shorter", "new", "short", "long"], weights) == [
         "long", "new", "short", "shorter",

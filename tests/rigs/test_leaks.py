@@ -39,7 +39,9 @@ def test_a_secret_is_found_in_each_of_its_forms(text: bytes) -> None:
     assert leaks([SECRET], [("here", text.replace(b"1", b"2"))]) == [] or b"1" not in text
 
 
-def test_files_are_unpacked_and_only_what_may_hold_secrets_is_left_out(tmp_path: Path) -> None:
+def test_files_are_unpacked_and_only_files_that_may_hold_secrets_are_left_out(
+    tmp_path: Path,
+) -> None:
     text = SECRET.encode()
     (tmp_path / "data" / "logins").mkdir(parents=True)
     (tmp_path / "data" / "logins" / "shop.json").write_bytes(text)
@@ -54,7 +56,7 @@ def test_files_are_unpacked_and_only_what_may_hold_secrets_is_left_out(tmp_path:
     assert found == {"file a.log", "unpacked b.warc.gz", "table t of c.sqlite"}
 
 
-def test_every_type_of_redis_is_read(redis_server: RedisServer) -> None:
+def test_every_type_of_value_in_redis_is_searched(redis_server: RedisServer) -> None:
     client = redis_server.client
     client.set("string", SECRET)
     client.hset("hash", SECRET, "x")
@@ -70,7 +72,9 @@ def test_every_type_of_redis_is_read(redis_server: RedisServer) -> None:
     assert leaks([SECRET], in_files(aof)) != []
 
 
-def test_a_whole_crawl_is_searched(tmp_path: Path, redis_server: RedisServer) -> None:
+def test_the_search_for_secrets_covers_every_place_of_a_crawl(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
     with SiteServer(graph_site(5)) as server, System(tmp_path, [redis_server.url]) as system:
         start = server.url("/p/0")
         name = "searched-crawl"

@@ -24,7 +24,7 @@ def _get(port: int, path: str = "/a", seconds: float = 0.3) -> bytes:
         connection.close()
 
 
-def test_traffic_passes_and_a_new_target_holds_for_new_connections() -> None:
+def test_a_new_target_of_the_proxy_applies_only_to_new_connections() -> None:
     with (
         RawServer(answer(b"old")) as old,
         RawServer(answer(b"new")) as new,
@@ -43,7 +43,7 @@ def test_traffic_passes_and_a_new_target_holds_for_new_connections() -> None:
             kept.getresponse()
 
 
-def test_held_traffic_arrives_late_on_the_same_connection() -> None:
+def test_traffic_that_the_proxy_holds_arrives_late_on_the_same_connection() -> None:
     with RawServer(answer(b"x")) as server, TcpProxy(("127.0.0.1", server.port)) as proxy:
         proxy.hold()
         reader = gevent.spawn(_get, proxy.port, "/late", 5.0)
@@ -55,7 +55,7 @@ def test_held_traffic_arrives_late_on_the_same_connection() -> None:
         assert server.paths == ["/late"]
 
 
-def test_dropped_traffic_never_arrives_and_its_connection_is_reset_when_mended() -> None:
+def test_traffic_that_the_proxy_drops_never_arrives_and_its_connection_is_reset() -> None:
     with RawServer(answer(b"x")) as server, TcpProxy(("127.0.0.1", server.port)) as proxy:
         kept = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=2)
         kept.request("GET", "/before")
@@ -72,7 +72,7 @@ def test_dropped_traffic_never_arrives_and_its_connection_is_reset_when_mended()
         assert server.paths == ["/before", "/after"]
 
 
-def test_an_answer_that_is_dropped_resets_its_connection_too() -> None:
+def test_an_answer_that_the_proxy_drops_resets_its_connection() -> None:
     release = gevent.event.Event()
 
     def slow(sock: socket.socket) -> object:
@@ -91,7 +91,7 @@ def test_an_answer_that_is_dropped_resets_its_connection_too() -> None:
             reader.get(timeout=2)
 
 
-def test_a_target_that_refuses_is_refused_to_the_client() -> None:
+def test_a_client_is_refused_if_the_target_refuses() -> None:
     with RawServer(answer()) as server:
         port = server.port
     with TcpProxy(("127.0.0.1", port)) as proxy, pytest.raises(ConnectionError):
@@ -129,7 +129,7 @@ def _post(port: int, body: bytes) -> bytes:
     return connection.getresponse().read()
 
 
-def test_each_post_arrives_three_times_in_another_order_and_is_answered_once() -> None:
+def test_the_repeater_delivers_each_post_thrice_in_another_order_and_answers_once() -> None:
     with _Counting() as server, Repeater(server.address, spread_seconds=0.3) as proxy:
         sent = [b"m%02d" % n for n in range(12)]
         posts = [gevent.spawn(_post, proxy.port, body) for body in sent]
@@ -143,7 +143,7 @@ def test_each_post_arrives_three_times_in_another_order_and_is_answered_once() -
 
 
 @pytest.mark.parametrize("call", [_get, lambda port: _post(port, b"x")])
-def test_a_client_whose_copies_all_fail_sees_a_closed_connection(
+def test_the_repeater_closes_the_connection_if_all_copies_of_a_request_fail(
     call: Callable[[int], bytes],
 ) -> None:
     with RawServer(answer()) as server:
@@ -155,13 +155,13 @@ def test_a_client_whose_copies_all_fail_sees_a_closed_connection(
         call(proxy.port)
 
 
-def test_other_methods_are_delivered_once() -> None:
+def test_requests_other_than_post_are_delivered_once() -> None:
     with RawServer(answer(b"x")) as server, Repeater(("127.0.0.1", server.port)) as proxy:
         assert _get(proxy.port) == b"x"
         assert server.paths == ["/a"]
 
 
-def test_a_tap_sees_the_answers_and_a_target_may_be_looked_up() -> None:
+def test_a_tap_sees_the_answers_and_the_target_is_looked_up_for_each_connection() -> None:
     seen: list[bytes] = []
     ports: list[int] = []
     with TcpProxy(lambda: ("127.0.0.1", ports[-1]), seen.append) as proxy:

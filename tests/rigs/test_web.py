@@ -14,7 +14,7 @@ from tests.support.walk import http_fetch, walk
 from tests.support.web import ABANDONED, Web, WebSpec
 
 
-def test_exactly_the_expected_pages_can_be_reached_from_the_first(tmp_path: Path) -> None:
+def test_exactly_the_expected_pages_of_the_synthetic_web_can_be_reached(tmp_path: Path) -> None:
     with Web(WebSpec(hosts=7, pages=300), tmp_path / "log") as web:
         hosts = [
             web.url(page) for page in range(7)
@@ -28,7 +28,7 @@ def test_exactly_the_expected_pages_can_be_reached_from_the_first(tmp_path: Path
     assert requests == Counter(web.expected())
 
 
-def test_every_page_but_the_first_has_a_parent() -> None:
+def test_every_page_of_the_synthetic_web_except_the_first_is_linked() -> None:
     spec = WebSpec(hosts=9, pages=2000, fan_out=5)
     linked = {target for page in range(spec.pages) for target in spec.links(page)}
     assert linked | {0} == set(range(spec.pages))
@@ -58,7 +58,7 @@ def test_a_tarpit_sends_a_byte_at_a_time(tmp_path: Path) -> None:
     assert hit.ended - hit.arrived >= 0.01 * len(body)
 
 
-def test_the_log_has_a_request_whose_client_went_away_and_when(tmp_path: Path) -> None:
+def test_the_log_records_when_the_client_of_a_request_went_away(tmp_path: Path) -> None:
     with Web(WebSpec(hosts=1, pages=1, answer_seconds=30), tmp_path / "log") as web:
         sent = time.monotonic()
         with socket.create_connection((web.spec.addresses[0], web.port)) as client:
@@ -72,7 +72,7 @@ def test_the_log_has_a_request_whose_client_went_away_and_when(tmp_path: Path) -
     assert hit.ended >= still_there
 
 
-def test_an_answer_ends_in_the_log_before_its_client_has_it(tmp_path: Path) -> None:
+def test_the_log_ends_an_answer_before_its_client_has_received_it(tmp_path: Path) -> None:
     with Web(WebSpec(hosts=1, pages=1, answer_seconds=0.05), tmp_path / "log") as web:
         client = http.client.HTTPConnection(web.spec.addresses[0], web.port)
         for number in range(20):

@@ -42,7 +42,7 @@ def broken(graph: grimp.ImportGraph) -> set[str]:
     return {name.split(":")[0] for name, holds in kept.items() if not holds}
 
 
-def test_all_hold() -> None:
+def test_all_import_contracts_hold() -> None:
     assert broken(imports()) == set()
 
 
@@ -80,7 +80,9 @@ def test_all_hold() -> None:
         ("broker.service.explain", "lxml", "lxml"),
     ],
 )
-def test_a_contract_forbids_what_it_says(importer: str, imported: str, contract: str) -> None:
+def test_a_forbidden_import_breaks_its_contract(
+    importer: str, imported: str, contract: str
+) -> None:
     graph = deepcopy(imports())
     ours = f"greencrawl.{imported}"
     graph.add_import(
@@ -89,7 +91,7 @@ def test_a_contract_forbids_what_it_says(importer: str, imported: str, contract:
     assert any(name.startswith(contract) for name in broken(graph))
 
 
-def test_modules_import_each_other_in_no_circle() -> None:
+def test_no_modules_import_each_other_in_a_circle() -> None:
     graph = imports()
     after: dict[str, set[str]] = {
         one: {

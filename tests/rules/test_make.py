@@ -30,7 +30,7 @@ def test_make_has_no_complaint_about_its_files() -> None:
     assert done.stderr == ""
 
 
-def test_texts_name_targets_that_there_are() -> None:
+def test_every_make_target_that_a_text_names_exists() -> None:
     files = [ROOT / "Makefile", ROOT / "bench" / "bench.mk"]
     targets = {name for path in files for name in _TARGET.findall(path.read_text(encoding="utf-8"))}
     named = {name for path in texts() for name in _NAMED.findall(path.read_text(encoding="utf-8"))}

@@ -30,7 +30,7 @@ def possessive_groups(source: str) -> Iterator[str]:
                 yield text
 
 
-def test_no_group_is_possessive() -> None:
+def test_no_regular_expression_has_a_possessive_group() -> None:
     found = {
         str(path): texts
         for path in modules("py")

@@ -7,7 +7,7 @@ from greencrawl.schema.records import Crawl, CrawlOptions
 from greencrawl.worker.crawls import MOST, Crawls
 
 
-def test_what_is_not_used_for_long_goes_when_another_is() -> None:
+def test_an_entry_that_was_long_unused_is_dropped_when_another_is_added() -> None:
     now = [0.0]
     kept: CrawlCache[str, int] = CrawlCache(10, 60.0, lambda: now[0])
     kept["a"], kept["b"] = 1, 2
@@ -19,7 +19,7 @@ def test_what_is_not_used_for_long_goes_when_another_is() -> None:
     assert kept.get("b") is None
 
 
-def test_beyond_the_number_goes_what_was_not_used_for_longest() -> None:
+def test_the_least_recently_used_entry_is_dropped_beyond_the_limit() -> None:
     kept: CrawlCache[int, int] = CrawlCache(3, 60.0, lambda: 0.0)
     for number in range(5):
         kept[number] = number

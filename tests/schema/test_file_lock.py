@@ -12,7 +12,7 @@ import pytest
 from greencrawl.schema import file_lock
 
 
-def test_who_looks_in_the_same_moment_does_not_keep_the_file_from_who_takes_it(
+def test_a_process_that_only_looks_at_a_lock_does_not_prevent_another_from_taking_it(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "lock"
@@ -27,7 +27,7 @@ def test_who_looks_in_the_same_moment_does_not_keep_the_file_from_who_takes_it(
     os.close(taken)
 
 
-def test_a_file_that_is_held_is_refused(tmp_path: Path) -> None:
+def test_a_lock_that_is_already_held_is_refused(tmp_path: Path) -> None:
     taken = file_lock.take(tmp_path / "lock", b"first")
     with pytest.raises(BlockingIOError):
         file_lock.take(tmp_path / "lock", b"second")

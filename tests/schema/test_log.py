@@ -13,7 +13,7 @@ from greencrawl.schema.log import Trouble, logger
 from tests.support.checkout import ROOT
 
 
-def test_who_logs_goes_on_though_the_disk_be_full() -> None:
+def test_a_process_that_logs_goes_on_when_the_disk_is_full() -> None:
     code = (
         "from greencrawl.schema import log\n"
         "log.configure('broker')\n"
@@ -29,7 +29,7 @@ def test_who_logs_goes_on_though_the_disk_be_full() -> None:
     assert done.stdout == "goes on\n"
 
 
-def test_a_line_is_written_in_one_call_so_that_none_of_other_processes_comes_between() -> None:
+def test_each_log_line_is_written_in_one_system_call() -> None:
     code = (
         "from greencrawl.schema import log\n"
         "log.configure('broker')\n"
@@ -48,7 +48,7 @@ def test_a_line_is_written_in_one_call_so_that_none_of_other_processes_comes_bet
     assert all(line.endswith(b"}\n") for line in lines)
 
 
-def test_what_fails_for_long_has_a_line_at_its_beginning_one_a_minute_and_one_at_its_end() -> None:
+def test_a_long_failure_is_logged_at_its_beginning_once_a_minute_and_at_its_end() -> None:
     now = [0.0]
     with capture_logs() as lines:
         trouble = Trouble(logger("test"), "waits", "goes_on", clock=lambda: now[0])
@@ -65,7 +65,7 @@ def test_what_fails_for_long_has_a_line_at_its_beginning_one_a_minute_and_one_at
     assert (lines[-1]["log_level"], lines[-1]["node"]) == ("info", "n1")
 
 
-def test_what_comes_and_goes_has_no_more_lines_than_what_lasts() -> None:
+def test_an_intermittent_failure_is_logged_no_more_often_than_a_lasting_one() -> None:
     now = [0.0]
     with capture_logs() as lines:
         trouble = Trouble(logger("test"), "waits", "goes_on", clock=lambda: now[0])

@@ -25,11 +25,11 @@ def test_defaults_need_no_environment() -> None:
     assert settings.store_url == f"sqlite:///{settings.data}/content.sqlite"
 
 
-def test_every_key_is_a_field_and_every_field_a_key() -> None:
+def test_every_key_of_the_settings_has_a_field_and_every_field_a_key() -> None:
     assert {key.lower() for key in KEYS} | {"said"} == set(Settings.__dataclass_fields__)
 
 
-def test_all_that_is_wrong_is_named_at_once() -> None:
+def test_all_wrong_settings_are_named_at_once() -> None:
     environment = {
         "GREENCRAWL_PROCESES": "2",
         "GREENCRAWL_BIND": "nowhere",
@@ -44,7 +44,7 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
     assert "unknown" in str(caught.value)
 
 
-def test_tries_with_a_page_cannot_be_kept_for_longer_than_all_tries() -> None:
+def test_attempts_that_brought_a_page_cannot_be_kept_longer_than_all_attempts() -> None:
     for months, days in ((12, 366), (1, 31), (3, 36_500)):
         environment = {
             "GREENCRAWL_JOURNAL_MONTHS": str(months), "GREENCRAWL_JOURNAL_DAYS": str(days),
@@ -61,7 +61,7 @@ def test_tries_with_a_page_cannot_be_kept_for_longer_than_all_tries() -> None:
         load({}, journal_months=str(months), journal_days=str(days))
 
 
-def test_a_variable_that_was_renamed_is_answered_with_its_name_now() -> None:
+def test_a_renamed_variable_is_answered_with_its_new_name() -> None:
     with pytest.raises(InvalidConfig, match="LOG_DAYS: is called GREENCRAWL_JOURNAL_DAYS now"):
         load({"GREENCRAWL_LOG_DAYS": "30"})
 
@@ -82,7 +82,7 @@ def test_lists_and_networks_are_split_at_commas() -> None:
     assert settings.allow_networks == (ip_network("127.0.0.1/32"), ip_network("10.0.0.0/8"))
 
 
-def test_name_servers_have_an_address_and_port_53_where_none_is_said() -> None:
+def test_a_name_server_without_a_port_gets_port_53() -> None:
     given = "127.0.0.1:5353, 1.1.1.1,::1,[2606:4700::1111]:54"
     servers = load({"GREENCRAWL_DNS_SERVERS": given}).dns_servers
     assert servers == ("127.0.0.1:5353", "1.1.1.1:53", "[::1]:53", "[2606:4700::1111]:54")
@@ -93,12 +93,12 @@ def test_name_servers_have_an_address_and_port_53_where_none_is_said() -> None:
 @pytest.mark.parametrize(
     "given", ["ns.example", "1.1.1.1:0", "1.1.1.1:x", "1.1.1.1,1.1.1.1:53", "system,1.1.1.1"]
 )
-def test_what_is_no_name_server_is_refused(given: str) -> None:
+def test_a_text_that_is_no_name_server_is_refused(given: str) -> None:
     with pytest.raises(InvalidConfig, match="GREENCRAWL_DNS_SERVERS"):
         load({"GREENCRAWL_DNS_SERVERS": given})
 
 
-def test_secrets_never_appear_in_what_is_logged_or_refused() -> None:
+def test_secrets_never_appear_in_logged_settings_or_error_messages() -> None:
     settings = load(
         {
             "GREENCRAWL_ADMIN_TOKEN": "s3cret-a",
@@ -128,7 +128,7 @@ def test_secrets_never_appear_in_what_is_logged_or_refused() -> None:
     assert mask_url("sqlite:////srv/a:b@c/x.sqlite") == "sqlite:////srv/a:b@c/x.sqlite"
 
 
-def test_only_what_is_not_the_default_is_logged_at_the_start() -> None:
+def test_only_settings_that_differ_from_the_default_are_logged_at_the_start() -> None:
     assert changed(load({})) == {}
     given = {"GREENCRAWL_PROCESSES": "2", "GREENCRAWL_ADMIN_TOKEN": "s3cret-a"}
     assert changed(load({**given, "GREENCRAWL_GREENLETS": "300"})) == {
@@ -138,7 +138,7 @@ def test_only_what_is_not_the_default_is_logged_at_the_start() -> None:
 
 
 @pytest.mark.parametrize("password", ["s3/cret", "s3#cret", "s3?cret", "s3@cret", "s3:cret@/x"])
-def test_a_password_that_nobody_encoded_is_hidden_too(password: str) -> None:
+def test_a_password_that_is_not_percent_encoded_is_hidden_too(password: str) -> None:
     assert (
         mask_url(f"mysql://u:{password}@m1,m2:3307/db?lag=3") == "mysql://u:***@m1,m2:3307/db?lag=3"
     )
@@ -169,7 +169,7 @@ def test_passes_of_a_fault_point_count_only_while_its_file_exists(tmp_path: Path
     assert ended.stdout == "once\n"
 
 
-def test_what_passes_at_a_point_is_noted_and_kills_nothing(tmp_path: Path) -> None:
+def test_a_fault_point_that_notes_values_kills_no_process(tmp_path: Path) -> None:
     file = tmp_path / "noted"
     ended = _run(
         "from greencrawl.schema import crash_points\n"

@@ -33,7 +33,7 @@ def start(*arguments: str, path: str = "") -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize(("module", "program"), PROGRAMS.items())
-def test_a_package_that_is_missing_is_told_in_one_line_with_what_to_do(
+def test_a_missing_python_package_is_reported_in_one_line_with_what_to_do(
     module: str, program: str
 ) -> None:
     process = start("-S", "-P", "-m", module)  # -S: without the packages of .venv
@@ -45,7 +45,7 @@ def test_a_package_that_is_missing_is_told_in_one_line_with_what_to_do(
 
 
 @pytest.mark.parametrize("module", PROGRAMS)
-def test_ctrl_c_while_a_process_imports_ends_it_without_a_word(module: str, tmp_path: Path) -> None:
+def test_ctrl_c_during_imports_ends_a_process_without_output(module: str, tmp_path: Path) -> None:
     here = tmp_path / "imports"
     for package in ("gevent", "structlog"):
         (tmp_path / f"{package}.py").write_text(WAITS.format(here=str(here)))
@@ -59,7 +59,7 @@ def test_ctrl_c_while_a_process_imports_ends_it_without_a_word(module: str, tmp_
     assert (process.returncode, out, err) == (-signal.SIGINT, "", "")
 
 
-def test_who_has_ctrl_c_ignored_keeps_it_so() -> None:
+def test_a_process_that_ignores_ctrl_c_goes_on_ignoring_it() -> None:
     before = signal.getsignal(signal.SIGINT)
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -91,6 +91,6 @@ def test_other_errors_at_the_start_are_shown_as_they_are(error: Exception) -> No
     assert starting.missing(error) == ""
 
 
-def test_a_package_of_which_a_part_is_there_is_told_so() -> None:
+def test_a_partly_installed_package_is_reported_as_such() -> None:
     said = starting.missing(ImportError("cannot import name 'monkey'", name="gevent"))
     assert said.startswith("there is only a part of Python package 'gevent'")

@@ -14,7 +14,9 @@ from greencrawl.store.calendar import month_of, start_ms
 @pytest.mark.parametrize(
     ("moment", "month"), [((1970, 1, 1), 1970 * 12), ((2024, 2, 29), 2024 * 12 + 1)]
 )
-def test_months_are_counted(moment: tuple[int, int, int], month: int) -> None:
+def test_months_are_numbered_from_the_year_and_the_month(
+    moment: tuple[int, int, int], month: int
+) -> None:
     epoch_ms = int(datetime(*moment, tzinfo=UTC).timestamp() * 1000)
     assert month_of(epoch_ms) == month
 

@@ -32,7 +32,7 @@ def test_a_late_or_repeated_commit_moves_no_date_of_a_row_that_waits() -> None:
     assert after(row, seen(501), started_s=2000).due_s == 2001
 
 
-def test_a_row_on_its_way_waits_again_whatever_the_clock_of_its_worker() -> None:
+def test_a_queued_row_waits_again_after_its_commit_whatever_the_workers_clock() -> None:
     row = after(None, seen(500))._replace(queued=7)
     assert after(row, seen(500)).queued == 7, "the commit before, once more"
     for at_ms in (400, 600):
@@ -41,7 +41,7 @@ def test_a_row_on_its_way_waits_again_whatever_the_clock_of_its_worker() -> None
         )
 
 
-def test_what_is_gone_waits_twice_as_long_each_time_and_retires_after_days_alone() -> None:
+def test_a_gone_page_waits_twice_as_long_each_time_and_retires_only_after_days() -> None:
     for every_s, looks in ((DAY, 4), (60, 14)):
         row, started_s, waits = after(None, seen(1)), 1000, []
         while row.due_s != RETIRED_S:
@@ -55,6 +55,6 @@ def test_what_is_gone_waits_twice_as_long_each_time_and_retires_after_days_alone
         assert after(row, seen(10**6)).due_s == 1001, "it is there again"
 
 
-def test_a_failure_is_no_miss_and_asked_for_in_the_next_period() -> None:
+def test_a_failed_page_counts_no_miss_and_is_due_in_the_next_period() -> None:
     row = after(after(None, seen(1)), seen(2, "gone"))
     assert after(row, seen(3, "failed"), started_s=2000)[-5:] == (2001, 0, 3, 1, 1000)

@@ -109,7 +109,7 @@ def check(store: SqliteStore, crawl: int, model: Model) -> None:
     max_examples=examples(60, 1000), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 @given(commits, st.randoms(use_true_random=False))
-def test_any_order_and_repetition_of_commits_ends_in_the_same_rows(
+def test_commits_end_in_the_same_rows_in_any_order_and_repetition(
     written: list[list[Record]], random: object
 ) -> None:
     with memory_folder() as folder:

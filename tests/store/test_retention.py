@@ -97,7 +97,7 @@ WAITING = [
 
 
 @pytest.mark.parametrize("dropped", [False, True])
-def test_an_empty_redis_is_given_the_same_whether_or_not_something_was_dropped(
+def test_an_empty_redis_is_refilled_alike_with_and_without_dropped_rows(
     rig: Kept, dropped: bool
 ) -> None:
     fill(rig)
@@ -117,7 +117,7 @@ def test_an_empty_redis_is_given_the_same_whether_or_not_something_was_dropped(
 
 
 @pytest.mark.parametrize("dropped", [False, True])
-def test_a_redis_that_came_back_older_is_given_the_same_whether_or_not_something_was_dropped(
+def test_an_older_redis_is_refilled_alike_with_and_without_dropped_rows(
     rig: Kept, dropped: bool
 ) -> None:
     rig.seed("h.example/before")
@@ -140,7 +140,7 @@ EVERY = 10
 COUNTED = ("attempts", "versions", "seed_batches", "blocks", "pages", "finals")
 
 
-def test_a_crawl_that_fetches_its_pages_again_and_again_stops_growing(
+def test_the_store_stops_growing_though_a_crawl_refetches_its_pages(
     request: pytest.FixtureRequest, url: str
 ) -> None:
     """Two pages every ten days, seeded by force, each time with a failure and a block."""

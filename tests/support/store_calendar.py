@@ -66,9 +66,7 @@ class CalendarContract:
             for one in store.calendar_due(crawl, p, FIRST, 1000)
         ]
 
-    def test_a_page_is_due_in_the_period_after_the_one_it_was_fetched_in(
-        self, store: Store
-    ) -> None:
+    def test_a_page_is_due_once_in_the_next_period_after_its_fetch(self, store: Store) -> None:
         crawl = self.planned(store)
         store.commit(Commit([page(crawl, n, depth=n) for n in (1, 2)]))
         assert not self.due(store, crawl)
@@ -93,7 +91,9 @@ class CalendarContract:
         assert not self.due(store, crawl), "each is asked for once a period"
         assert store.set_state(crawl, "done", "finished").state == "done"
 
-    def test_what_is_gone_is_asked_for_seldomer_and_retires_after_days(self, store: Store) -> None:
+    def test_a_gone_page_is_due_less_and_less_often_and_retires_after_days(
+        self, store: Store
+    ) -> None:
         crawl = self.planned(store)
         store.commit(Commit([page(crawl, 1)]))
         looks, period, retired = [], 0, Stamp(0, {}).retired
@@ -131,7 +131,7 @@ class CalendarContract:
             assert not known.retired
             assert known.misses == (9 if n == 1 else 0)
 
-    def test_what_was_never_a_page_is_in_the_calendar_only_if_it_is_gone(
+    def test_a_url_that_never_had_a_page_is_in_the_calendar_only_if_it_is_gone(
         self, store: Store
     ) -> None:
         crawl = self.planned(store, depth=2)
@@ -149,7 +149,7 @@ class CalendarContract:
         assert kinds == {0: TaskKind.REFETCH, 8: TaskKind.SITEMAP, 9: TaskKind.REQUISITE}
         assert found[0] == Admission("http://example.org/0", 2, kind=TaskKind.REFETCH)
 
-    def test_what_was_fetched_meanwhile_or_under_an_older_epoch_is_not_taken(
+    def test_calendar_rows_fetched_meanwhile_or_of_an_older_epoch_are_not_taken(
         self, store: Store
     ) -> None:
         crawl = self.planned(store)
@@ -166,7 +166,7 @@ class CalendarContract:
         store.free_calendar(partition, 6)
         assert {one.fingerprint for one in self.due(store, crawl)} == {2, 3}
 
-    def test_a_late_commit_changes_no_row_that_waits(self, store: Store) -> None:
+    def test_a_late_commit_changes_no_calendar_row_that_waits(self, store: Store) -> None:
         crawl = self.planned(store)
         store.commit(Commit([page(crawl, 1, 2000)]))
         begin(store, crawl, self.START + 1)
@@ -181,7 +181,7 @@ class CalendarContract:
         known = self.row(store, 1)
         assert not known.queued
 
-    def test_a_deeper_calendar_takes_in_what_is_stored(self, store: Store) -> None:
+    def test_a_calendar_that_becomes_deeper_takes_in_stored_pages(self, store: Store) -> None:
         crawl = self.planned(store, depth=0)
         store.commit(Commit([page(crawl, n, depth=n) for n in (1, 2)]))
         assert store.planned(crawl, 1) is None
@@ -205,7 +205,9 @@ class CalendarContract:
         store.put_crawl("again", again(0), [])
         assert not self.due(store, crawl)
 
-    def test_rows_are_read_in_order_and_can_be_dropped_or_put_off(self, store: Store) -> None:
+    def test_calendar_rows_are_read_in_order_and_can_be_dropped_or_postponed(
+        self, store: Store
+    ) -> None:
         crawl = self.planned(store)
         store.commit(Commit([page(crawl, n) for n in range(5)]))
         begin(store, crawl, self.START + 1)
@@ -220,7 +222,7 @@ class CalendarContract:
         begin(store, crawl, self.START + 2)
         assert len(self.due(store, crawl)) == 3
 
-    def test_what_is_too_deep_by_now_comes_without_an_item(self, store: Store) -> None:
+    def test_a_due_page_that_is_too_deep_by_now_has_no_item(self, store: Store) -> None:
         crawl = self.planned(store)
         store.commit(Commit([page(crawl, n, depth=n) for n in (1, 2)]))
         store.put_crawl("again", again(1), [])

@@ -106,7 +106,9 @@ class ContentContract:
         assert [one for _, one in store.pages(crawl)] == [text]
         assert [one for _, one in store.pages(crawl, detail="row")] == [row]
 
-    def test_a_page_whose_body_is_not_kept_has_its_digest(self, store: Store, crawl: int) -> None:
+    def test_a_page_whose_body_is_not_kept_has_the_digest_of_it(
+        self, store: Store, crawl: int
+    ) -> None:
         picture = page(crawl, 1, digest=digest(b"a picture"))
         store.commit(Commit([picture, page(crawl, 2, body=b"a picture"), picture]))
         store.commit(Commit([page(crawl, 3, body=b"a picture"), page(crawl, 3, 2000)]))
@@ -117,7 +119,7 @@ class ContentContract:
 
     # -- records that a hook found
 
-    def test_records_are_those_of_the_version_that_is_stored_and_each_is_there_once(
+    def test_records_of_a_page_are_those_of_its_stored_version(
         self, store: Store, crawl: int
     ) -> None:
         first, second = page(crawl, 1, items=ITEMS), page(crawl, 1, 2000, items=b'[{"n":9}]')
@@ -139,7 +141,7 @@ class ContentContract:
 
     # -- pages that are asked for again
 
-    def test_main_text_is_that_of_the_version_that_is_stored(
+    def test_main_text_belongs_to_the_stored_version_of_a_page(
         self, store: Store, crawl: int
     ) -> None:
         def told() -> dict[int, str | None]:
@@ -166,7 +168,7 @@ class ContentContract:
         store.commit(Commit([page(crawl, 4, body=LONG, text="Tee.", spans=bytes([4, 19, 0, 0]))]))
         assert (told()[1], told()[4]) == (MAIN, "Tee."), "a text apart, for an equal body"
 
-    def test_what_a_server_said_of_whole_pages_is_told(self, store: Store, crawl: int) -> None:
+    def test_validators_are_told_of_whole_pages_only(self, store: Store, crawl: int) -> None:
         said = {"etag": '"a"', "last-modified": "Wed, 21 Oct 2015 07:28:00 GMT", "server": "x"}
         other = store.put_crawl("other", CrawlOptions(), []).id
         store.commit(
@@ -186,9 +188,7 @@ class ContentContract:
         }
         assert store.validators(crawl, [7]) == {}
 
-    def test_a_page_that_had_not_changed_stays_and_is_stamped_anew(
-        self, store: Store, crawl: int
-    ) -> None:
+    def test_an_unchanged_page_stays_and_is_stamped_anew(self, store: Store, crawl: int) -> None:
         known = page(crawl, 1, body=b"one", links=links("http://a/"))
         first = store.commit(Commit([known, page(crawl, 2)])).clock
         store.tick()
@@ -207,7 +207,9 @@ class ContentContract:
         found = [link.url for part in store.replay_links(now.clock) for _, s in part for link in s]
         assert found == ["http://a/"]
 
-    def test_a_page_that_is_there_unchanged_is_gone_no_more(self, store: Store, crawl: int) -> None:
+    def test_a_gone_page_loses_that_state_when_a_later_check_finds_it_unchanged(
+        self, store: Store, crawl: int
+    ) -> None:
         store.commit(Commit([page(crawl, 1), page(crawl, 2), page(crawl, 3)]))
         gone = [final(crawl, number, 2000, state="gone") for number in (1, 2)]
         store.commit(Commit(finals=gone))
@@ -225,7 +227,7 @@ class ContentContract:
         assert [store.final(crawl, number) is None for number in (1, 2, 3)] == [True, False, True]
         assert store.counts(crawl)["gone"] == 1
 
-    def test_a_check_of_what_is_not_there_changes_nothing(self, store: Store, crawl: int) -> None:
+    def test_a_check_of_an_unknown_page_changes_nothing(self, store: Store, crawl: int) -> None:
         unknown = Check(crawl=crawl, fingerprint=9, at_ms=1)
         deleted = Check(crawl=crawl + 7, fingerprint=1, at_ms=1)
         store.commit(Commit([page(crawl, 1)], checks=[unknown, deleted]))
@@ -234,7 +236,9 @@ class ContentContract:
 
     # -- what a page says of itself
 
-    def test_a_row_has_what_a_page_says_of_itself(self, store: Store, crawl: int) -> None:
+    def test_a_page_is_stored_with_its_canonical_url_and_directives(
+        self, store: Store, crawl: int
+    ) -> None:
         said = Directives(
             robots=("noindex", "noai"), unavailable_after_ms=5, tdm="reserved",
             tdm_policy="http://p/", withheld="noindex",
@@ -259,7 +263,7 @@ class ContentContract:
             ("", None), (own.canonical, Directives()),
         ]  # fmt: skip
 
-    def test_a_body_goes_when_its_page_says_that_it_is_not_to_be_kept(
+    def test_a_stored_body_goes_when_its_page_forbids_to_keep_it(
         self, store: Store, crawl: int
     ) -> None:
         said = Directives(robots=("noindex",), withheld="noindex")
@@ -280,7 +284,9 @@ class ContentContract:
         assert store.history(crawl, 1) == [version(1000, b"one", changed=True, status=404)]
         assert store.history(crawl, 2) == []
 
-    def test_history_tells_which_fetches_found_another_body(self, store: Store, crawl: int) -> None:
+    def test_the_history_of_a_page_tells_which_fetches_found_another_body(
+        self, store: Store, crawl: int
+    ) -> None:
         for fetched_ms, text in ((1000, b"a"), (2000, b"a"), (3000, b"b"), (4000, b"a")):
             store.commit(Commit([page(crawl, 1, fetched_ms, body=text)]))
         expected = [
@@ -293,7 +299,7 @@ class ContentContract:
         assert store.history(crawl, 1, limit=2) == expected[:2]
         assert body(store, crawl, 1) == b"a"
 
-    def test_a_result_that_came_late_is_a_version_and_replaces_nothing(
+    def test_a_late_page_becomes_a_version_and_replaces_no_newer_one(
         self, store: Store, crawl: int
     ) -> None:
         store.commit(Commit([page(crawl, 1, 3000, body=b"new", title="new")]))
@@ -310,7 +316,7 @@ class ContentContract:
         assert [v.fetched_ms for v in store.history(crawl, 1)] == [3000, 2000, 1000]
         assert body(store, crawl, 1) == b"new"
 
-    def test_versions_of_one_commit_are_all_kept(self, store: Store, crawl: int) -> None:
+    def test_all_versions_of_a_page_in_one_commit_are_kept(self, store: Store, crawl: int) -> None:
         store.commit(Commit([page(crawl, 1, n, body=b"%d" % n) for n in (1000, 3000, 2000)]))
         assert store.history(crawl, 1) == [
             version(n, b"%d" % n, changed=True) for n in (3000, 2000, 1000)
@@ -340,7 +346,7 @@ class ContentContract:
 
     # -- equal bodies
 
-    def test_pages_with_equal_bodies_each_read_right_after_one_of_them_changed(
+    def test_pages_with_equal_bodies_keep_theirs_when_one_of_them_changes(
         self, store: Store, crawl: int
     ) -> None:
         store.commit(Commit([page(crawl, 1, body=LONG), page(crawl, 2, body=LONG)]))
@@ -427,7 +433,7 @@ class ContentContract:
             assert len(found) == len(expected), wanted
 
     @pytest.mark.parametrize("window", [1, 7, 100, MIXED, 1000])
-    def test_steps_look_at_bounded_rows_whatever_they_find_and_pass_over_nothing(
+    def test_steps_of_a_list_read_bounded_rows_and_pass_over_no_match(
         self, store: Store, crawl: int, mixed: Sequence[StoredPage], window: int
     ) -> None:
         for wanted in (
@@ -459,7 +465,7 @@ class ContentContract:
             assert sum(one.looked_at for one in in_one) == len(hosts), wanted
 
     @pytest.mark.parametrize("window", [1, 7, 5000])
-    def test_the_newest_first_is_the_opposite_order_and_goes_on_from_each_page(
+    def test_a_list_with_the_newest_first_has_the_opposite_order_and_resumes_anywhere(
         self, store: Store, crawl: int, mixed: Sequence[StoredPage], window: int
     ) -> None:
         for wanted in (
@@ -490,7 +496,7 @@ class ContentContract:
                 assert [one.url for step in rest for _, one in step.pages] == met[number:], wanted
 
     @pytest.mark.parametrize("after", [0, 1])
-    def test_the_last_of_many_rows_is_come_to_in_bounded_steps(
+    def test_a_list_reaches_the_last_of_many_rows_in_bounded_steps(
         self, store: Store, crawl: int, after: int
     ) -> None:
         for start in range(0, 1200, 400):
@@ -506,7 +512,7 @@ class ContentContract:
         )
         assert [one.fingerprint for step in again for _, one in step.pages] == [5000]
 
-    def test_a_page_stored_while_others_are_read_makes_no_other_passed_over(
+    def test_a_list_passes_over_no_page_while_others_are_stored(
         self, store: Store, crawl: int, mixed: Sequence[StoredPage]
     ) -> None:
         stream = store.pages(crawl, detail="row")
@@ -518,7 +524,7 @@ class ContentContract:
         met += [one.url for _, one in stream]
         assert {one.url for one in mixed} <= set(met)
 
-    def test_final_states_are_chosen_by_time_and_cursors_go_on_anywhere(
+    def test_final_states_are_listed_by_time_and_resume_at_any_cursor(
         self, store: Store, crawl: int
     ) -> None:
         store.commit(Commit(finals=[final(crawl, n, 100 * n) for n in range(1, 40)]))
@@ -530,7 +536,7 @@ class ContentContract:
         dead = resumes(lambda after="": iter(store.dead(crawl, after=after)))
         assert {one.fingerprint for _, one in dead} == set(range(1, 40))
 
-    def test_what_is_no_cursor_is_refused(self, store: Store, crawl: int) -> None:
+    def test_an_invalid_cursor_is_refused(self, store: Store, crawl: int) -> None:
         store.commit(Commit([page(crawl, 1)], finals=[final(crawl, 2)]))
         for cursor in NO_CURSORS:
             with pytest.raises(ValueError, match="cursor"):
@@ -561,7 +567,9 @@ class ContentContract:
         assert (store.counts(crawl), store.slowest_hosts(crawl)) == (counts, slowest)
         assert store.page(crawl, 1) is not None
 
-    def test_an_attempt_of_a_dropped_month_is_no_error(self, store: Store, crawl: int) -> None:
+    def test_a_commit_with_an_attempt_of_a_dropped_month_succeeds(
+        self, store: Store, crawl: int
+    ) -> None:
         store.prepare_months(month(2031, 1))
         tries = [attempt(crawl, 1, month(2031, 1)), attempt(crawl, 1, month(2031, 2))]
         store.commit(Commit(attempts=tries))
@@ -573,9 +581,7 @@ class ContentContract:
         list(store.drop_months(month(2031, 2, 1)))
         assert tries[1] in store.attempts(crawl, 1)
 
-    def test_attempts_of_a_month_that_nobody_prepared_are_kept(
-        self, store: Store, crawl: int
-    ) -> None:
+    def test_attempts_of_an_unprepared_month_are_kept(self, store: Store, crawl: int) -> None:
         store.prepare_months(month(2031, 1))
         far = attempt(crawl, 1, month(2051, 7))
         store.commit(Commit(attempts=[far]))

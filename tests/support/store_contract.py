@@ -161,7 +161,7 @@ class StoreContract(
 
     # -- duties
 
-    def test_a_commit_notes_what_it_owes_to_a_node_with_its_stamp(
+    def test_a_commit_notes_its_debts_to_nodes_with_its_stamp(
         self, store: Store, crawl: int
     ) -> None:
         assert store.debts() == {}
@@ -227,7 +227,7 @@ class StoreContract(
         assert store.end_replay("a", debt.serial)
         assert store.set_state(crawl, "done", "finished").state == "done"
 
-    def test_addresses_of_nodes_are_kept_and_an_address_is_one_nodes(self, store: Store) -> None:
+    def test_addresses_of_nodes_are_stored_and_no_two_nodes_share_one(self, store: Store) -> None:
         assert store.addresses() == {}
         store.put_addresses({"a": "redis://1", "b": "redis://2"})
         store.put_addresses({"a": "redis://2"})
@@ -235,7 +235,7 @@ class StoreContract(
         store.put_addresses({"a": "redis://1", "b": "redis://2"})
         assert store.addresses() == {"a": "redis://1", "b": "redis://2"}
 
-    def test_a_store_has_a_size_and_replicas_only_where_there_are_some(
+    def test_a_store_tells_its_size_and_no_lags_without_replicas(
         self, store: Store, crawl: int
     ) -> None:
         before = store.size()
@@ -257,21 +257,27 @@ class StoreContract(
         second.release_duties("b", ["tick"])
         assert second.take_duties("b", ["tick"]) == {"tick": 3}, "it was free in between"
 
-    def test_a_duty_that_was_not_renewed_is_anybodys(self, open_store: Opener) -> None:
+    def test_a_duty_that_was_not_renewed_can_be_taken_by_another_broker(
+        self, open_store: Opener
+    ) -> None:
         first, second = open_store(), open_store()
         first.take_duties("a", ["tick"])
         shift_duty(first, "tick", -DUTY_SECONDS)
         assert second.take_duties("b", ["tick"]) == {"tick": 2}
         assert first.take_duties("a", ["tick"]) == {}
 
-    def test_a_duty_held_until_long_after_now_is_anybodys(self, open_store: Opener) -> None:
+    def test_a_duty_that_ends_too_far_in_the_future_can_be_taken_by_another_broker(
+        self, open_store: Opener
+    ) -> None:
         """The clock went back since."""
         first, second = open_store(), open_store()
         first.take_duties("a", ["tick"])
         shift_duty(first, "tick", 3600.0)
         assert second.take_duties("b", ["tick"]) == {"tick": 2}
 
-    def test_many_that_want_a_duty_at_once_get_it_once(self, open_store: Opener) -> None:
+    def test_duties_that_many_brokers_want_at_once_have_one_holder_each(
+        self, open_store: Opener
+    ) -> None:
         stores = [open_store() for _ in range(3)]
         names = ["clock", "purge", "tick"]
         jobs = [
@@ -282,7 +288,7 @@ class StoreContract(
         taken = [name for job in jobs for name in job.get()]
         assert sorted(taken) == names
 
-    def test_what_is_written_under_a_duty_that_passed_on_is_not(
+    def test_a_write_is_refused_under_a_duty_that_another_broker_has_taken(
         self, open_store: Opener, crawl: int
     ) -> None:
         first, second = open_store(), open_store()
@@ -309,7 +315,7 @@ class StoreContract(
         assert first.commit(Commit([page(crawl, 1)])).clock == before + 1
         assert first.page(crawl, 1) is not None, "the others' writes go on"
 
-    def test_a_commit_beside_one_whose_duty_passed_on_is_stored(
+    def test_a_commit_is_stored_beside_one_that_fails_for_a_lost_duty(
         self, store: Store, crawl: int
     ) -> None:
         holder = store.under(Duty("purge", 7))
@@ -324,7 +330,7 @@ class StoreContract(
 
     # -- reading the log
 
-    def test_a_window_of_the_log_holds_what_was_stamped_in_it_and_skips_the_rest(
+    def test_a_window_of_the_replay_log_has_exactly_the_rows_stamped_in_it(
         self, store: Store, crawl: int
     ) -> None:
         store.commit(Commit([page(crawl, 1, links=links("http://a/"))], finals=[final(crawl, 2)]))
@@ -352,7 +358,7 @@ class StoreContract(
             batch, tuple(links("http://new/")), True, since,
         )  # fmt: skip
 
-    def test_a_long_window_is_read_whole_though_one_stamp_is_in_many_chunks(
+    def test_a_long_window_of_the_replay_log_is_read_whole_if_a_stamp_spans_many_chunks(
         self, store: Store, crawl: int
     ) -> None:
         for start in range(0, 1200, 400):
@@ -362,7 +368,9 @@ class StoreContract(
         marks = [mark.url for chunk in store.replay_marks(0) for mark in chunk]
         assert sorted(marks) == sorted(page(crawl, n).url for n in range(1200))
 
-    def test_written_again_a_row_has_the_later_stamp(self, store: Store, crawl: int) -> None:
+    def test_a_row_that_is_written_again_has_the_later_stamp(
+        self, store: Store, crawl: int
+    ) -> None:
         work = Commit([page(crawl, 1, links=links("http://a/"))], finals=[final(crawl, 2)])
         store.commit(work)
         batch = store.add_seeds(crawl, links("http://s/"))
@@ -377,7 +385,7 @@ class StoreContract(
             final(crawl, 2).fingerprint: since,
         }
 
-    def test_a_batch_that_was_admitted_too_late_or_under_an_old_epoch_stays_pending(
+    def test_a_batch_of_seeds_stays_pending_if_it_is_admitted_too_late_or_in_an_old_epoch(
         self, store: Store, crawl: int
     ) -> None:
         batch = store.add_seeds(crawl, links("http://s/"))
@@ -419,7 +427,9 @@ class StoreContract(
         assert store.crawls() == made
 
     @pytest.mark.parametrize("unknown", ["none", 77, 2**80, "\ud800"])
-    def test_an_unknown_crawl_is_named_as_such(self, store: Store, unknown: str | int) -> None:
+    def test_an_unknown_crawl_is_an_error_except_for_a_deletion(
+        self, store: Store, unknown: str | int
+    ) -> None:
         with pytest.raises(UnknownCrawl):
             store.crawl(unknown)
         if isinstance(unknown, int):
@@ -433,7 +443,7 @@ class StoreContract(
                 store.add_roots(unknown, ["a.org"])
             store.delete_crawl(unknown)  # idempotent, so nothing to complain about
 
-    def test_states_carry_their_reason_and_times(self, store: Store, crawl: int) -> None:
+    def test_the_state_of_a_crawl_has_its_reason_and_times(self, store: Store, crawl: int) -> None:
         started = store.crawl(crawl).started_ms
         assert started > 0
         assert store.set_state(crawl, "paused", "by hand").reason == "by hand"
@@ -451,7 +461,7 @@ class StoreContract(
         store.seeds_admitted(batch)
         assert store.set_state(crawl, "done", "finished").state == "done"
 
-    def test_pending_seeds_of_another_crawl_do_not_hold_one_up(
+    def test_a_crawl_can_be_done_while_another_has_pending_seeds(
         self, store: Store, crawl: int
     ) -> None:
         other = store.put_crawl("other", CrawlOptions(), []).id
@@ -469,7 +479,9 @@ class StoreContract(
         store.add_seeds(crawl, links("http://example.org/"))
         assert store.crawl(crawl).state == "paused"
 
-    def test_a_crawl_is_stopped_whatever_waits(self, store: Store, crawl: int) -> None:
+    def test_a_crawl_can_be_stopped_while_seeds_overflow_and_debts_wait(
+        self, store: Store, crawl: int
+    ) -> None:
         store.add_seeds(crawl, links("http://example.org/"))
         store.put_overflow(crawl, beyond([3], host="a.org"))
         store.owe(["a"])
@@ -493,7 +505,7 @@ class StoreContract(
             assert store.reopen(crawl, known.version) == known
             assert store.crawl(crawl) == known
 
-    def test_seeds_reopen_a_crawl_that_is_being_stopped_or_was(
+    def test_seeds_reopen_a_crawl_that_is_being_stopped_or_is_stopped(
         self, store: Store, crawl: int
     ) -> None:
         for state, reason in (("paused", STOPPING), ("paused", STOPPING_NOW), ("done", STOPPED)):
@@ -521,7 +533,7 @@ class StoreContract(
         began = store.begin_period(crawl, links("http://example.org/"))
         assert began.state == "active", "no period is so far off: the clock went back"
 
-    def test_a_clock_that_went_back_begins_one_period_early_and_no_more(
+    def test_one_period_at_most_begins_early_after_the_clock_went_back(
         self, store: Store, crawl: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         now, hour = epoch_ms(), 3_600_000
@@ -542,7 +554,7 @@ class StoreContract(
         now += hour
         assert store.begin_period(crawl, links("http://example.org/")).state == "active"
 
-    def test_a_period_begins_with_one_batch_of_seeds_whoever_is_first(
+    def test_a_period_begins_with_one_batch_of_seeds_though_two_stores_begin_it(
         self, open_store: Opener
     ) -> None:
         first, second = open_store(), open_store()
@@ -574,7 +586,9 @@ class StoreContract(
         first.delete_crawl(crawl)
         assert first.periods(crawl) == []
 
-    def test_a_wider_crawl_has_a_round_over_its_pages(self, store: Store, crawl: int) -> None:
+    def test_a_crawl_that_becomes_wider_gets_a_round_over_its_pages(
+        self, store: Store, crawl: int
+    ) -> None:
         name = store.crawl(crawl).name
         assert store.put_crawl(name, CrawlOptions(depth=2), []).id == crawl
         assert store.rounds(crawl) == [], "nothing was ever given to it"
@@ -596,7 +610,7 @@ class StoreContract(
         assert store.put_crawl(name, CrawlOptions(depth=4, scope="any"), []).state == "done"
         assert stopped.reason == "stopped"
 
-    def test_a_wider_crawl_has_a_round_over_pages_that_are_under_way(
+    def test_a_crawl_that_becomes_wider_gets_a_round_though_its_first_pages_are_under_way(
         self, store: Store, crawl: int
     ) -> None:
         name = store.crawl(crawl).name
@@ -608,7 +622,7 @@ class StoreContract(
         assert store.crawl(crawl).state == "active"
 
     @pytest.mark.parametrize(("most", "total"), [(2, 2), (1, -1)])
-    def test_a_round_is_counted_only_where_that_is_cheap(
+    def test_the_pages_of_a_round_are_counted_only_if_they_are_few(
         self, store: Store, crawl: int, monkeypatch: pytest.MonkeyPatch, most: int, total: int
     ) -> None:
         monkeypatch.setattr(periods, "COUNT_PAGES", most)
@@ -619,7 +633,7 @@ class StoreContract(
         assert store.count_round(crawl, store.begin_round(crawl, "anew")).total == total
         assert [one.total for one in store.rounds(crawl)] == [total]
 
-    def test_a_page_that_comes_as_it_is_with_more_links_stays_where_it_is(
+    def test_a_page_that_is_stored_again_with_more_links_keeps_its_place_in_lists(
         self, store: Store, crawl: int
     ) -> None:
         def order() -> list[int]:
@@ -643,7 +657,7 @@ class StoreContract(
         assert found is not None
         assert found.fields == {"a": 7}
 
-    def test_a_round_is_queued_once_whoever_is_first_and_holds_the_end_up(
+    def test_a_step_of_a_round_is_queued_once_and_its_crawl_is_not_done_before_its_end(
         self, open_store: Opener
     ) -> None:
         first, second = open_store(), open_store()
@@ -679,7 +693,7 @@ class StoreContract(
         ("state", "reason"),
         [("paused", ""), ("paused", "stopping"), ("paused", "stopping_now"), ("done", "stopped")],
     )
-    def test_a_round_moves_only_in_a_crawl_that_is_active(
+    def test_a_round_goes_on_only_while_its_crawl_is_active(
         self, store: Store, crawl: int, state: CrawlState, reason: str
     ) -> None:
         begun = store.begin_round(crawl, "anew")
@@ -691,9 +705,7 @@ class StoreContract(
         store.set_state(crawl, "active")
         assert store.queue_round(crawl, begun, "p:1", links("http://a.org/"), end=False)
 
-    def test_what_reopens_a_finished_crawl_wakes_one_that_rests(
-        self, store: Store, crawl: int
-    ) -> None:
+    def test_links_overflow_and_seeds_wake_a_resting_crawl(self, store: Store, crawl: int) -> None:
         rests = store.rest(crawl, 3_600_000, version=store.crawl(crawl).version)
         for number in range(4):
             if number == 0:
@@ -711,7 +723,7 @@ class StoreContract(
             assert rests.state == "resting", "the same period goes on"
         assert len(store.periods(crawl)) == 1
 
-    def test_a_crawl_with_something_left_does_not_rest_and_a_stopped_one_never_wakes(
+    def test_a_crawl_does_not_rest_while_a_node_is_owed_rows_and_never_wakes_once_stopped(
         self, store: Store, crawl: int
     ) -> None:
         read = store.crawl(crawl)
@@ -746,7 +758,9 @@ class StoreContract(
         assert store.crawl(crawl).version == 6
         assert [one.version for one in store.crawls()] == [6]
 
-    def test_who_goes_by_another_version_changes_no_state(self, store: Store, crawl: int) -> None:
+    def test_a_change_of_state_is_refused_if_it_names_an_older_version_of_the_crawl(
+        self, store: Store, crawl: int
+    ) -> None:
         read = store.crawl(crawl)
         paused = store.set_state(crawl, "paused", version=read.version)
         assert paused.state == "paused"
@@ -755,7 +769,7 @@ class StoreContract(
         ended = store.set_state(crawl, "done", "finished", version=paused.version)
         assert ended.finished
 
-    def test_reopening_keeps_a_crawl_from_being_set_done_and_undoes_nothing_else(
+    def test_reopening_a_crawl_undoes_its_end_but_no_pause_and_no_limit(
         self, store: Store, crawl: int
     ) -> None:
         read = store.crawl(crawl)
@@ -806,7 +820,9 @@ class StoreContract(
         assert again.refused == stamp.refused, "repeating is safe"
         assert store.counts(crawl)["attempts"] == 6
 
-    def test_a_page_that_takes_the_place_of_one_counts_nothing(self, store: Store) -> None:
+    def test_a_page_that_replaces_another_does_not_count_towards_the_limit(
+        self, store: Store
+    ) -> None:
         crawl = store.put_crawl("few", CrawlOptions(max_pages=2), []).id
         store.commit(Commit([page(crawl, 1), page(crawl, 2), page(crawl, 3, status=404)]))
         late = page(crawl, 1, 500)
@@ -818,7 +834,7 @@ class StoreContract(
         assert not store.commit(Commit([page(crawl, 3, 2000)])).refused
         assert store.counts(crawl)["pages"] == store.stored(crawl) == 2
 
-    def test_a_refused_page_changes_nothing_else(self, store: Store) -> None:
+    def test_a_page_that_is_refused_for_the_limit_changes_no_other_row(self, store: Store) -> None:
         crawl = store.put_crawl("few", CrawlOptions(max_pages=1), []).id
         store.commit(Commit([page(crawl, 1)], finals=[final(crawl, 8)]))
         store.put_overflow(crawl, beyond([0], "example.org", first=7))
@@ -831,7 +847,7 @@ class StoreContract(
         store.free_overflow(7)
         assert len(store.overflow(crawl, 7, "example.org", 9)) == 1
 
-    def test_a_limit_may_come_later_be_raised_and_be_removed(self, store: Store) -> None:
+    def test_the_limit_of_pages_can_be_set_raised_and_removed_later(self, store: Store) -> None:
         def limit(most: int) -> int:
             return store.put_crawl("few", CrawlOptions(max_pages=most), []).id
 
@@ -913,7 +929,7 @@ class StoreContract(
         store.delete_crawl(limited)
         assert rows_of_crawl(store, limited) == set()
 
-    def test_a_commit_for_a_deleted_crawl_writes_only_the_others(
+    def test_a_commit_writes_nothing_for_a_deleted_crawl_and_all_for_others(
         self, store: Store, crawl: int
     ) -> None:
         kept = store.put_crawl("kept", CrawlOptions(), []).id
@@ -931,7 +947,7 @@ class StoreContract(
 
     # -- seeds
 
-    def test_pending_batches_come_back_oldest_first_until_admitted(
+    def test_pending_batches_of_seeds_are_listed_oldest_first_until_they_are_admitted(
         self, store: Store, crawl: int
     ) -> None:
         seeds = [Admission("http://example.org/ä", 1, 2, 3), Admission("http://example.org/b")]
@@ -947,7 +963,7 @@ class StoreContract(
         store.seeds_admitted(first)
         assert [batch.id for batch in store.pending_seeds()] == [second]
 
-    def test_a_batch_is_claimed_before_anybody_finds_it_pending(
+    def test_a_batch_of_seeds_is_claimed_before_it_is_listed_as_pending(
         self, store: Store, crawl: int
     ) -> None:
         claimed: list[int] = []
@@ -971,7 +987,7 @@ class StoreContract(
         assert not any(found)
         assert [one.id for one in store.pending_seeds()] == [batch]
 
-    def test_an_empty_batch_is_a_batch(self, store: Store, crawl: int) -> None:
+    def test_an_empty_batch_of_seeds_is_stored_as_pending(self, store: Store, crawl: int) -> None:
         batch = store.add_seeds(crawl, [])
         assert store.pending_seeds()[0].urls == ()
         store.seeds_admitted(batch)
@@ -994,7 +1010,9 @@ class StoreContract(
         assert store.requeue_dead(crawl) is not None
         assert store.requeue_dead(crawl) is None
 
-    def test_dead_letter_keeps_what_its_task_was_for(self, store: Store, crawl: int) -> None:
+    def test_a_requeued_dead_letter_keeps_the_kind_of_its_task(
+        self, store: Store, crawl: int
+    ) -> None:
         one = replace(final(crawl, 1), task=TaskKind.REQUISITE)
         store.commit(Commit(finals=[one]))
         batch = store.requeue_dead(crawl)
@@ -1003,7 +1021,7 @@ class StoreContract(
         assert batch.urls == (again,)
         assert store.pending_seeds()[0].urls == (again,)
 
-    def test_letters_that_die_again_while_they_are_requeued_are_left(
+    def test_dead_letters_that_die_again_during_a_requeue_are_left_for_the_next(
         self, store: Store, crawl: int
     ) -> None:
         store.tick()
@@ -1063,7 +1081,9 @@ class StoreContract(
         assert {link.url: link.depth for link in stored.links}["http://a/"] == 2
         assert stored.fetched_ms == 2000
 
-    def test_newer_wins_within_one_commit_too(self, store: Store, crawl: int) -> None:
+    def test_the_newest_of_several_pages_in_one_commit_is_kept(
+        self, store: Store, crawl: int
+    ) -> None:
         store.commit(
             Commit(
                 [
@@ -1221,7 +1241,9 @@ class StoreContract(
         store.overflow_taken(rows, "n", 2)
         assert store.overflow(crawl, 7, "a.org", 10) == []
 
-    def test_overflow_goes_with_the_page_or_final_state(self, store: Store, crawl: int) -> None:
+    def test_overflow_that_was_taken_goes_with_its_page_or_final_state(
+        self, store: Store, crawl: int
+    ) -> None:
         store.put_overflow(crawl, beyond([3, 3, 3, 3], host="a.org"))
         rows = store.overflow(crawl, 7, "a.org", 10)
         store.overflow_taken(rows[:2], "n", 1)
@@ -1266,7 +1288,7 @@ class StoreContract(
         found = [row for _, some in store.overflow_since(7, store.clock().clock) for row in some]
         assert [row.fingerprint for row in found] == list(range(10, 1210))
 
-    def test_what_settles_a_row_that_goes_when_it_is_taken_is_stamped_anew(
+    def test_a_page_or_final_state_is_stamped_anew_when_its_overflow_row_is_taken(
         self, store: Store, crawl: int
     ) -> None:
         """A Redis that comes back to before it was taken still waits for that row."""
@@ -1303,7 +1325,7 @@ class StoreContract(
         assert store.set_state(crawl, "done", "finished").state == "active"
         assert store.set_state(crawl, "done", "max_pages").state == "done"
 
-    def test_a_block_never_moves_back(self, store: Store) -> None:
+    def test_a_block_of_a_host_is_never_shortened(self, store: Store) -> None:
         store.put_block("a.org", 2000, "429")
         store.put_block("a.org", 1000, "503")
         store.put_block("b.org:8080", 900, "503")
@@ -1349,14 +1371,16 @@ class StoreContract(
         assert [row.fingerprint for _, row in first + rest] == list(range(7))
         assert first[0][1] == final(crawl, 0)
 
-    def test_time_is_counted_without_stops_and_never_twice(self, store: Store, crawl: int) -> None:
+    def test_the_running_time_of_a_crawl_excludes_stops_and_counts_nothing_twice(
+        self, store: Store, crawl: int
+    ) -> None:
         looks = (100_000, 103_000, 103_000, 102_000, 105_000, 900_000, 901_000)
         spent = [store.count_time(crawl, now, 10_000) for now in looks]
         assert spent == [0, 3000, 3000, 3000, 5000, 5000, 6000]
         with pytest.raises(UnknownCrawl):
             store.count_time(crawl + 1, 1, 1)
 
-    def test_counts_follow_what_is_stored(self, store: Store, crawl: int) -> None:
+    def test_the_counts_of_a_crawl_follow_its_stored_rows(self, store: Store, crawl: int) -> None:
         store.put_crawl("other", CrawlOptions(), [])
         store.commit(
             Commit(
@@ -1373,7 +1397,7 @@ class StoreContract(
         store.commit(Commit([page(crawl, 9, status=301)]))
         assert store.counts(crawl) == expected | {"bytes": 4}, "a redirect is no page"
 
-    def test_slowest_hosts_count_answers_only(self, store: Store, crawl: int) -> None:
+    def test_the_list_of_slowest_hosts_counts_only_answers(self, store: Store, crawl: int) -> None:
         store.commit(
             Commit(
                 attempts=[
@@ -1412,7 +1436,7 @@ class StoreContract(
         streamed = [row.fingerprint for _, row in store.finals(crawl)]
         assert sorted(streamed) == sorted([*range(-600, 600), *extremes])
 
-    def test_what_one_process_commits_the_next_one_reads(self, open_store: Opener) -> None:
+    def test_a_commit_of_one_store_is_read_by_another(self, open_store: Opener) -> None:
         first, second = open_store(), open_store()
         made: Crawl = first.put_crawl("a", CrawlOptions(), [])
         first.commit(Commit([page(made.id, 1)]))

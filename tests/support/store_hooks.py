@@ -52,7 +52,7 @@ class HookContract:
         assert first == HookFailure(url=url, function="on_page", message=BROKEN, at_ms=1000)
         assert second.url == page(crawl, 2).url
 
-    def test_a_failure_goes_when_the_hook_has_run_on_the_page_without_error(
+    def test_a_failure_of_a_hook_goes_when_the_hook_has_run_on_its_page_without_error(
         self, store: Store, crawl: int
     ) -> None:
         store.commit(stored(crawl, 1, on_page=BROKEN, request="ValueError: x"))
@@ -62,7 +62,7 @@ class HookContract:
         store.commit(stored(crawl, 2, 2000))
         assert counts(store, crawl) == store.hook_failures(crawl, "on_page", BROKEN) == []
 
-    def test_failures_since_a_moment_are_those_that_came_or_came_again(
+    def test_failures_of_hooks_since_a_moment_are_new_or_repeated_ones(
         self, store: Store, crawl: int
     ) -> None:
         assert store.hook_failed_since(crawl, 0) == (0, 0)
@@ -75,7 +75,7 @@ class HookContract:
         store.commit(stored(crawl, 1, 3000))
         assert store.hook_failed_since(crawl, 0) == (1, 1000)
 
-    def test_what_was_run_alone_says_nothing_of_the_other_functions(
+    def test_a_run_of_some_functions_leaves_failures_of_the_others(
         self, store: Store, crawl: int
     ) -> None:
         store.commit(stored(crawl, 1, on_page=BROKEN, request="ValueError: x"))
@@ -86,7 +86,7 @@ class HookContract:
         store.commit(Commit([page(crawl, 1)], hooks=[again]))
         assert counts(store, crawl) == [("request", "ValueError: x", 1)]
 
-    def test_a_page_that_comes_late_says_nothing_of_the_one_that_is_stored(
+    def test_a_late_page_changes_no_failures_of_the_stored_version(
         self, store: Store, crawl: int
     ) -> None:
         store.commit(stored(crawl, 1, 2000))
@@ -96,7 +96,7 @@ class HookContract:
         store.commit(stored(crawl, 2, 1000))
         assert counts(store, crawl) == [("on_page", BROKEN, 1)]
 
-    def test_a_failure_without_a_page_is_kept_until_there_is_one(
+    def test_a_failure_of_a_hook_without_a_page_is_kept_until_there_is_one(
         self, store: Store, crawl: int
     ) -> None:
         tried = attempt(crawl, 1, 1000, code=0, kind="timeout")
@@ -106,7 +106,7 @@ class HookContract:
         store.commit(Commit(attempts=[tried], hooks=[run(crawl, 1, 1000, request="E: x")]))
         assert counts(store, crawl) == []
 
-    def test_beyond_some_hundreds_of_messages_the_rest_is_other(
+    def test_hook_messages_beyond_some_hundreds_are_counted_as_other(
         self, store: Store, crawl: int
     ) -> None:
         for start in range(0, MESSAGES + 50, 50):
@@ -121,7 +121,7 @@ class HookContract:
         assert found[0] == ("on_page", OTHER, 50)
         assert len(store.hook_failures(crawl, "on_page", OTHER)) == 50
 
-    def test_failures_are_listed_some_at_a_time_and_pages_once_each(
+    def test_failures_of_hooks_are_listed_in_parts_and_each_page_once(
         self, store: Store, crawl: int
     ) -> None:
         numbers = [-(2**63), -5, 3, 2**63 - 1]
@@ -137,7 +137,7 @@ class HookContract:
         assert store.hook_pages(crawl, ("links",), after=-5, limit=1) == [3]
         assert store.hook_pages(crawl, ("links",), after=2**63 - 1) == []
 
-    def test_failures_go_with_their_crawl(self, store: Store, crawl: int) -> None:
+    def test_failures_of_hooks_go_with_their_crawl(self, store: Store, crawl: int) -> None:
         other = store.put_crawl("other", CrawlOptions(), []).id
         store.commit(stored(crawl, 1, on_page=BROKEN))
         store.commit(stored(other, 1, on_page=BROKEN))
@@ -146,7 +146,9 @@ class HookContract:
         assert store.hook_counts(crawl) == store.hook_failures(crawl, "on_page", BROKEN) == []
         assert counts(store, other) == [("on_page", BROKEN, 1)]
 
-    def test_a_message_of_any_text_is_kept_as_it_can_be(self, store: Store, crawl: int) -> None:
+    def test_a_hook_message_of_any_text_is_stored_readable_and_shortened(
+        self, store: Store, crawl: int
+    ) -> None:
         odd: dict[str, Any] = {"on_page": "E: \ud800 € " + "x" * 900, "links": ""}
         store.commit(stored(crawl, 1, **odd))
         (first, second) = sorted(counts(store, crawl))
@@ -157,7 +159,7 @@ class HookContract:
 
     # -- workers that cannot import a hook
 
-    def test_what_a_worker_refuses_counts_until_it_says_otherwise_or_says_no_more(
+    def test_refusals_of_a_worker_count_until_it_reports_others_or_reports_no_more(
         self, store: Store, crawl: int
     ) -> None:
         other = store.put_crawl("other", CrawlOptions(), []).id

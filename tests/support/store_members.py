@@ -42,7 +42,7 @@ def member(id: str = "w-0", incarnation: int = 10, at_ms: int = 1000) -> Member:
 class MembersContract:
     """See the module's text."""
 
-    def test_a_member_is_written_once_for_each_of_its_lives(self, store: Store) -> None:
+    def test_a_member_is_written_once_for_each_incarnation(self, store: Store) -> None:
         first = member()
         assert store.put_member(first)
         assert not store.put_member(replace(first, joined_ms=2000)), "it is there already"
@@ -52,7 +52,7 @@ class MembersContract:
         assert store.put_member(later)
         assert store.members() == [later], "nobody is listed twice"
 
-    def test_a_member_that_left_is_there_again_since_it_joined(self, store: Store) -> None:
+    def test_a_member_that_left_can_join_again(self, store: Store) -> None:
         store.put_member(member())
         assert not store.member_left("w-0", 9, "lost", 1500), "another life of it"
         last = replace(FACTS, pages=3)
@@ -73,7 +73,7 @@ class MembersContract:
         assert store.drop_members(0, keep=1) == 1
         assert [one.id for one in store.members()] == ["w-2", "w-3"]
 
-    def test_a_node_that_is_gone_is_forgotten_with_its_orders_and_who_did_it_stays(
+    def test_a_node_without_members_is_forgotten_with_its_orders_and_the_log_says_by_whom(
         self, store: Store
     ) -> None:
         assert store.forget_node("w", "ann", 500) is None, "nobody knows it"
@@ -98,7 +98,7 @@ class MembersContract:
         ]  # fmt: skip
         assert store.put_member(member("w-0")), "it is back"
 
-    def test_a_node_of_which_orders_alone_are_left_is_forgotten(self, store: Store) -> None:
+    def test_a_node_that_has_orders_alone_can_be_forgotten(self, store: Store) -> None:
         store.put_orders("w", NodeOptions(drain=True), (), "ann", 600)
         gone = some(store.forget_node("w", "bob", 2000))
         assert store.orders().nodes == ()
@@ -139,12 +139,12 @@ class MembersContract:
         assert store.orders_log() == log[:1]
         assert store.orders_revision() == changed.revision
 
-    def test_an_order_that_changes_nothing_is_none(self, store: Store) -> None:
+    def test_an_order_that_changes_nothing_is_not_logged(self, store: Store) -> None:
         first = some(store.put_orders("w", NodeOptions(drain=True), (), "ann", 1000))
         assert store.put_orders("w", NodeOptions(drain=True), ("paused",), "bob", 2000) == first
         assert len(store.orders_log()) == 1
 
-    def test_an_order_by_compare_and_set_loses_to_another(self, store: Store) -> None:
+    def test_an_order_for_an_outdated_revision_is_refused(self, store: Store) -> None:
         first = some(store.put_orders("w", NodeOptions(greenlets=5), (), "ann", 1000, revision=0))
         assert store.put_orders("w", NodeOptions(greenlets=6), (), "bob", 2000, revision=0) is None
         assert store.orders().nodes == (first,)
@@ -155,7 +155,7 @@ class MembersContract:
         )
         assert again.options.greenlets == 6
 
-    def test_a_change_of_a_crawl_has_its_revision_until_the_crawl_goes(
+    def test_a_noted_change_of_a_crawl_has_a_revision_until_the_crawl_is_deleted(
         self, store: Store, crawl: int
     ) -> None:
         order = some(store.put_orders(ALL, NodeOptions(drain=True), (), "ann", 1000))

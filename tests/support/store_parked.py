@@ -22,7 +22,7 @@ def parked(crawl: int, fingerprint: int, shape: str = DAYS, at_ms: int = 1000) -
 class ParkedContract:
     """See the module's text."""
 
-    def test_a_parked_url_comes_back_with_its_shape_and_is_counted(
+    def test_a_parked_url_is_read_back_with_its_shape_and_counted(
         self, store: Store, crawl: int
     ) -> None:
         written = parked(crawl, 1, shape="http://example.org/ü/\ud800{n}" + "x" * 400)
@@ -35,7 +35,7 @@ class ParkedContract:
         assert (counts["parked"], counts["dead"], counts["excluded"]) == (2, 1, 0)
         assert [one.fingerprint for _, one in store.dead(crawl)] == [2]
 
-    def test_shapes_are_listed_by_their_number_with_the_latest_reason(
+    def test_parked_shapes_are_listed_by_their_count_with_the_latest_reason(
         self, store: Store, crawl: int
     ) -> None:
         other = store.put_crawl("other", CrawlOptions(), []).id
@@ -81,7 +81,7 @@ class ParkedContract:
         assert store.final(crawl, 1) == final(crawl, 1, 1000, "gone")
         assert [(one.shape, one.count) for one in store.parked_shapes(crawl)] == [(DAYS, 1)]
 
-    def test_of_parked_states_of_a_url_the_latest_stays(self, store: Store, crawl: int) -> None:
+    def test_the_latest_parked_state_of_a_url_stays(self, store: Store, crawl: int) -> None:
         for shape, at_ms in ((DAYS, 1000), (TAGS, 3000), (DAYS, 2000)):
             store.commit(Commit(finals=[parked(crawl, 1, shape, at_ms)]))
         assert store.final(crawl, 1) == parked(crawl, 1, TAGS, 3000)
@@ -115,7 +115,7 @@ class ParkedContract:
         with pytest.raises(UnknownCrawl):
             store.release_parked(crawl + 1)
 
-    def test_what_is_parked_again_while_it_is_released_is_left(
+    def test_a_url_that_is_parked_again_during_a_release_stays_parked(
         self, store: Store, crawl: int
     ) -> None:
         store.commit(Commit(finals=[parked(crawl, n) for n in range(5)]))
@@ -139,7 +139,7 @@ class ParkedContract:
         with pytest.raises(UnknownCrawl):
             store.add_released(crawl + 1, [DAYS])
 
-    def test_a_crawl_keeps_a_thousand_released_shapes_and_not_more(
+    def test_a_crawl_keeps_a_thousand_released_shapes_at_most(
         self, store: Store, crawl: int
     ) -> None:
         many = [f"http://example.org/{n}/{{n}}" for n in range(1000)]
@@ -150,7 +150,7 @@ class ParkedContract:
         assert store.crawl(crawl) == known
         assert store.add_released(crawl, [*many[:1], "*"]).released == ("*",)
 
-    def test_what_is_parked_by_a_released_shape_is_refused_and_the_rest_is_stored(
+    def test_a_commit_refuses_parked_states_of_a_released_shape_and_stores_the_rest(
         self, store: Store, crawl: int
     ) -> None:
         long = "http://example.org/" + "ü" * 400
@@ -175,7 +175,9 @@ class ParkedContract:
         assert store.commit(Commit(finals=[parked(crawl, 7, TAGS)])).refused == {(crawl, 7)}
         assert store.counts(crawl)["parked"] == 1
 
-    def test_what_may_not_be_parked_stays_in_the_overflow(self, store: Store, crawl: int) -> None:
+    def test_a_url_whose_parking_is_refused_stays_in_the_overflow(
+        self, store: Store, crawl: int
+    ) -> None:
         store.put_overflow(crawl, beyond([0, 0], "example.org", first=1))
         rows = store.overflow(crawl, 7, "example.org", 10)
         store.raise_epoch("n", 0, 1)
@@ -186,7 +188,7 @@ class ParkedContract:
         left = [row.fingerprint for row in store.overflow(crawl, 7, "example.org", 10)]
         assert left == [1]
 
-    def test_nothing_of_a_shape_stays_parked_though_workers_park_while_it_is_released(
+    def test_no_url_of_a_shape_stays_parked_though_workers_park_during_its_release(
         self, store: Store, crawl: int
     ) -> None:
         refused: set[tuple[int, int]] = set()

@@ -15,7 +15,7 @@ from tests.support.store_records import attempt, final, links, page
 class RetentionContract:
     """See the module's text."""
 
-    def test_old_tries_that_brought_a_page_go_and_others_and_sums_stay(
+    def test_old_attempts_that_brought_a_page_are_dropped_and_others_and_sums_stay(
         self, store: Store, crawl: int
     ) -> None:
         old, young = month(2031, 1, 5), month(2031, 3, 5)
@@ -36,7 +36,7 @@ class RetentionContract:
         assert sum(store.drop_successes(month(2031, 3, 1))) == 0
         assert (store.counts(crawl), store.slowest_hosts(crawl)) == (counts, slowest)
 
-    def test_a_pass_that_is_broken_off_is_finished_by_the_next(
+    def test_a_retention_pass_that_is_broken_off_is_finished_by_the_next(
         self, store: Store, crawl: int
     ) -> None:
         at = month(2031, 1, 5)
@@ -47,7 +47,7 @@ class RetentionContract:
         assert 0 < first < len(numbers)
         assert sum(store.drop_successes(month(2031, 3, 1))) == len(numbers) - first
 
-    def test_old_fetches_of_a_page_go_but_for_the_present_one(
+    def test_old_versions_of_a_page_are_dropped_but_for_the_present_one(
         self, store: Store, crawl: int
     ) -> None:
         for number in (-(2**63), 5, 2**63 - 1):
@@ -60,7 +60,7 @@ class RetentionContract:
             assert [one.fetched_ms for one in store.history(crawl, number)] == [3000, 2000]
         assert len(store.history(crawl, 7)) == 1
 
-    def test_blocks_and_refusals_that_have_expired_go(self, store: Store, crawl: int) -> None:
+    def test_expired_blocks_and_refusals_are_dropped(self, store: Store, crawl: int) -> None:
         day = 86_400_000
         store.put_block("old.example", day, "429")
         store.put_block("new.example", day + 5, "429")
@@ -70,7 +70,7 @@ class RetentionContract:
         assert [host for host, _, _ in store.blocks(0)] == ["new.example"]
         assert [one.worker for _, one in store.refusals(0)] == ["w-1"]
 
-    def test_batches_of_seeds_go_unless_pending_or_stamped_anew(
+    def test_batches_of_seeds_are_dropped_unless_they_are_pending_or_stamped_anew(
         self, store: Store, crawl: int
     ) -> None:
         gone, pending, anew = (store.add_seeds(crawl, links(f"http://{n}/")) for n in "abc")
@@ -85,7 +85,7 @@ class RetentionContract:
         assert store.seeds_admitted(gone)
         assert [batch.id for batch in store.replay_seeds(0, force=False)] == [pending, anew]
 
-    def test_nothing_is_dropped_under_a_duty_that_another_has(
+    def test_no_row_is_dropped_under_a_duty_that_another_broker_has_taken(
         self, store: Store, crawl: int
     ) -> None:
         batch = store.add_seeds(crawl, links("http://a/"))

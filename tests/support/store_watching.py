@@ -47,7 +47,7 @@ class WatchingContract:
         assert store.samples(crawl) == [one, sample(crawl, 1, 2)]
         assert store.samples(crawl + 1) == []
 
-    def test_the_sample_before_those_that_are_asked_for_comes_with_them(
+    def test_a_list_of_samples_includes_the_one_before_its_beginning(
         self, store: Store, crawl: int
     ) -> None:
         store.put_samples([sample(crawl, n) for n in (0, 3, 4, 9)])
@@ -57,7 +57,7 @@ class WatchingContract:
         assert store.samples(crawl, since + 6 * MINUTE_MS) == []
 
     @pytest.mark.parametrize("points", [2, 3, 10, 59, 60, 61])
-    def test_samples_are_thinned_to_so_many_points_and_the_last_one_is_among_them(
+    def test_samples_are_thinned_to_the_wanted_points_and_keep_the_last_one(
         self, store: Store, crawl: int, points: int
     ) -> None:
         store.put_samples([sample(crawl, n, n * 7) for n in range(60)])
@@ -68,7 +68,7 @@ class WatchingContract:
         gaps = {b - a for a, b in zip(minutes(found)[:-2], minutes(found)[1:-1], strict=True)}
         assert len(gaps) <= 1
 
-    def test_old_samples_go_and_those_of_a_crawl_that_is_deleted(
+    def test_old_samples_are_dropped_and_so_are_those_of_a_deleted_crawl(
         self, store: Store, crawl: int
     ) -> None:
         other = store.put_crawl("other", CrawlOptions(), ["b.example"]).id
@@ -83,7 +83,7 @@ class WatchingContract:
 
     # -- alerts
 
-    def test_an_alert_is_open_until_it_is_over_and_untold_until_both_messages_are(
+    def test_an_alert_is_open_until_its_end_and_untold_until_both_messages_are_sent(
         self, store: Store
     ) -> None:
         seen, other = alert(), alert("x", 900)
@@ -127,7 +127,7 @@ class WatchingContract:
         second.release_duties("a", ["coordinator"])
         assert first.duty_holder("coordinator") == ""
 
-    def test_nothing_is_written_under_a_duty_that_has_passed_on(
+    def test_samples_and_alerts_are_not_written_under_a_duty_that_another_broker_has_taken(
         self, store: Store, crawl: int
     ) -> None:
         epoch = store.take_duties("a", ["coordinator"])["coordinator"]

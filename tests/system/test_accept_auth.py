@@ -264,7 +264,7 @@ def assert_searched(found: list[str]) -> None:
 # -- sessions that end
 
 
-def test_a_session_killed_at_the_server_is_renewed_once_and_no_login_page_is_kept(
+def test_a_login_that_the_server_ended_is_renewed_once_and_no_login_page_is_stored(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     carried: list[dict[str, str]] = []
@@ -427,7 +427,7 @@ def hidden(page: str) -> dict[str, str]:
 
 
 @by_night
-def test_two_worker_hosts_share_one_session_and_short_lived_tokens_through_the_frontier(
+def test_two_workers_share_one_login_and_short_lived_tokens_through_the_frontier(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     key, life = secrets.token_urlsafe(32), 2
@@ -608,7 +608,7 @@ def watched(folder: Path) -> Iterator[Watch]:
 # -- a site that says no
 
 
-def test_a_refused_password_is_tried_once_the_host_is_blocked_and_a_mended_one_lets_in(
+def test_a_refused_password_blocks_the_host_after_one_try_and_a_corrected_one_logs_in(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     wrong = f"wrong-{secrets.token_urlsafe(9)}"

@@ -39,7 +39,7 @@ def test_a_site_is_stored_as_an_independent_walk_finds_it(
     assert stored.dead == set()
 
 
-def test_delay_holds_with_three_workers_one_of_them_killed(
+def test_the_delay_holds_when_one_of_three_worker_processes_is_killed(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     delay = 0.1
@@ -63,7 +63,9 @@ def test_delay_holds_with_three_workers_one_of_them_killed(
     assert set(requests) == expected.requested
 
 
-def test_three_nodes_give_the_same_result_and_all_hold_a_share(tmp_path: Path) -> None:
+def test_a_crawl_over_three_nodes_gives_the_same_result_and_uses_all_of_them(
+    tmp_path: Path,
+) -> None:
     site = graph_site(15)
     addresses = tuple(f"127.0.0.{n}" for n in range(2, 26))
     nodes = [RedisServer(tmp_path / f"redis{i}").start() for i in range(3)]

@@ -42,7 +42,7 @@ def test_a_crawl_through_mysql_equals_one_through_sqlite(
     assert oracle.shown(differences(sqlite, mysql)) == ""
 
 
-def test_the_judge_sees_what_differs() -> None:
+def test_the_judge_names_each_difference_between_two_stores() -> None:
     def made(title: str, code: int) -> Rows:
         return Rows(
             pages={"u": {"title": title, "body": b""}},

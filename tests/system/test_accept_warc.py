@@ -37,7 +37,9 @@ def site(request: Request) -> Answer:
     return Answer(body=body, headers=HTML)
 
 
-def test_a_crawl_into_files_and_an_export_replay_what_the_site_serves(tmp_path: Path) -> None:
+def test_warc_files_of_a_crawl_and_of_an_export_play_back_what_the_site_serves(
+    tmp_path: Path,
+) -> None:
     redis = [RedisServer(tmp_path / f"redis{n}").start() for n in range(2)]
     try:
         with SiteServer(site) as server:
@@ -51,7 +53,7 @@ def test_a_crawl_into_files_and_an_export_replay_what_the_site_serves(tmp_path: 
     assert live.pages == kept.pages == 6
 
 
-def test_a_crawl_whose_workers_are_killed_between_file_and_sql_is_whole(
+def test_a_crawl_is_complete_though_workers_are_killed_between_warc_file_and_sql(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     pages, folder = graph_site(80), tmp_path / "warc"

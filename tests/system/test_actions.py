@@ -28,7 +28,7 @@ def left(site: DjangoSite) -> int:
 
 
 @by_night
-def test_no_article_is_deleted_and_nobody_logged_out_in_chinese_russian_or_arabic(
+def test_a_crawl_deletes_no_article_and_does_not_log_out_in_chinese_russian_or_arabic(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     with (

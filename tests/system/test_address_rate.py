@@ -22,7 +22,7 @@ def site(request: Request) -> Answer:
     return Answer(body=html("page", [f"/{n}" for n in range(PAGES)]))
 
 
-def test_hosts_of_one_address_share_its_rate_over_processes_of_which_one_dies(
+def test_hosts_of_one_address_share_its_rate_even_if_a_worker_process_dies(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     with ExitStack() as stack:

@@ -102,7 +102,7 @@ def pair() -> Iterator[Pair]:
 
 
 @pytest.mark.parametrize("max_pages", cases([2], [0]))
-def test_login_at_another_host_goes_through_its_session(
+def test_a_login_that_leads_over_two_hosts_keeps_the_delay_of_each_host(
     tmp_path: Path, redis_server: RedisServer, pair: Pair, max_pages: int
 ) -> None:
     secrets = {"auth_shop_username": "ann", "auth_shop_password": PASSWORD}

@@ -66,7 +66,7 @@ def wait_period(system: System, crawl: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("order", cases(["depth"], ["breadth", "best"]))
-def test_every_known_page_is_asked_for_once_in_each_period_if_it_has_changed(
+def test_every_known_page_gets_one_conditional_request_in_each_period(
     system: System, order: str
 ) -> None:
     site, name = Site(), f"all-{order}"
@@ -100,7 +100,7 @@ def test_every_known_page_is_asked_for_once_in_each_period_if_it_has_changed(
         assert system.stats(name)["unchanged"] == again
 
 
-def test_what_is_gone_keeps_its_page_and_is_found_again(system: System) -> None:
+def test_a_gone_url_keeps_its_page_and_is_found_again_when_it_returns(system: System) -> None:
     site = Site()
     with SiteServer(site) as server:
         recrawl = {"every": "1s", "depth": 1}

@@ -49,7 +49,7 @@ def _own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_own")
-def test_changes_versions_and_a_diff(
+def test_commands_show_changes_versions_and_a_diff_with_and_without_a_broker(
     tmp_path: Path,
     redis_server: RedisServer,
     monkeypatch: pytest.MonkeyPatch,

@@ -119,7 +119,7 @@ def brokers(tmp_path: Path, redis_server: RedisServer) -> Iterator[Brokers]:
         assert "secret" not in str([made.events(letter) for letter in made.of])
 
 
-def test_the_highest_id_follows_one_that_was_killed_and_the_next_one_that_was_frozen(
+def test_the_broker_with_the_highest_id_becomes_coordinator_when_the_old_one_dies_or_freezes(
     brokers: Brokers,
 ) -> None:
     brokers.of["a"].start()
@@ -145,7 +145,9 @@ def test_the_highest_id_follows_one_that_was_killed_and_the_next_one_that_was_fr
 
 
 @by_night
-def test_one_that_was_frozen_for_a_minute_before_a_write_writes_nothing(brokers: Brokers) -> None:
+def test_a_coordinator_that_was_frozen_for_a_minute_before_a_write_writes_nothing(
+    brokers: Brokers,
+) -> None:
     for letter in "cab":
         brokers.of[letter].start()
     brokers.becomes("c")
@@ -182,7 +184,7 @@ def test_one_that_was_frozen_for_a_minute_before_a_write_writes_nothing(brokers:
 
 
 @by_night
-def test_one_that_is_cut_off_from_redis_leaves_the_duty_to_another(
+def test_a_coordinator_that_is_cut_off_from_redis_leaves_the_duty_to_another_broker(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     with ExitStack() as stack:
@@ -203,7 +205,7 @@ def test_one_that_is_cut_off_from_redis_leaves_the_duty_to_another(
 
 
 @by_night
-def test_a_store_that_takes_no_writes_is_told_once_and_once_when_it_does_again(
+def test_an_alert_of_an_unwritable_store_is_sent_once_at_its_beginning_and_once_at_its_end(
     brokers: Brokers,
 ) -> None:
     for letter in "cb":
@@ -226,7 +228,7 @@ def test_a_store_that_takes_no_writes_is_told_once_and_once_when_it_does_again(
 
 
 @by_night
-def test_a_hook_that_fails_in_a_crawl_of_seconds_is_told_once_and_once_when_it_is_over(
+def test_an_alert_of_a_hook_that_fails_in_a_short_crawl_is_sent_at_its_beginning_and_end(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     broken = WebSpec(hosts=1, pages=12, titles=dict.fromkeys(range(12), "broken"))

@@ -60,7 +60,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
 
 
 @pytest.mark.parametrize("bodies", ["sql", "warc"])
-def test_what_is_not_to_be_kept_is_in_no_store_and_its_links_are_followed(
+def test_a_page_that_may_not_be_kept_leaves_no_content_and_its_links_are_followed(
     tmp_path: Path,
     redis_server: RedisServer,
     shared: System,
@@ -131,7 +131,9 @@ def tdm_site(request: Request) -> Answer:
 
 
 @pytest.mark.parametrize("tdm", ["record", "obey"])
-def test_reservations_are_noted_or_by_choice_obeyed(shared: System, tdm: str) -> None:
+def test_tdm_reservations_are_recorded_or_obeyed_as_the_option_says(
+    shared: System, tdm: str
+) -> None:
     with SiteServer(tdm_site, ("127.0.0.1", "127.0.0.2")) as server:
         seeds = [f"http://{address}:{server.port}/" for address in server.addresses]
         shared.crawl(seeds, tdm, delay=0, tdm=tdm)
@@ -157,7 +159,7 @@ def test_reservations_are_noted_or_by_choice_obeyed(shared: System, tdm: str) ->
     assert f"rights of text and data mining are reserved, policy {POLICY}" in said
 
 
-def test_the_page_waits_as_long_as_the_answer_to_the_file_asks(shared: System) -> None:
+def test_a_page_waits_as_long_as_the_answer_for_tdmrep_json_asks(shared: System) -> None:
     def busy(request: Request) -> Answer:
         if request.target == "/.well-known/tdmrep.json":
             return Answer(503, headers={"Retry-After": "3"})
@@ -207,7 +209,7 @@ def shop(request: Request) -> Answer:
 
 
 @pytest.mark.parametrize("canonical", ["record", "fold"])
-def test_copies_are_folded_by_choice_and_nothing_that_is_said_once_is_lost(
+def test_copies_are_folded_if_the_option_says_so_and_no_unique_page_is_lost(
     shared: System, canonical: str
 ) -> None:
     name = f"copies-{canonical}"

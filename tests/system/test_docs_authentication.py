@@ -52,7 +52,7 @@ def block(language: str, beginning: str) -> str:
     return next(code for code in blocks if code.lstrip().startswith(beginning))
 
 
-def test_the_login_in_ten_lines_logs_in_and_crawls(tmp_path: Path) -> None:
+def test_the_documented_login_class_of_ten_lines_logs_in_and_crawls(tmp_path: Path) -> None:
     python, toml = block("python", "from greencrawl.worker.auth"), block("toml", "seeds")
     assert len([line for line in python.splitlines() if line]) <= 10
     site = Members()

@@ -60,7 +60,9 @@ LIBRARIES = {*NEVER, *FOR_PEOPLE, "gevent", "lxml", "redis", "falcon", "msgspec"
         ("from greencrawl import Client", {*NEVER, *FOR_PEOPLE, "lxml", "redis", "falcon"}),
     ],
 )
-def test_a_process_imports_only_what_every_run_of_it_needs(code: str, unwanted: set[str]) -> None:
+def test_a_process_imports_no_library_that_only_some_runs_need(
+    code: str, unwanted: set[str]
+) -> None:
     """Libraries for MySQL, logins and archives take 5 to 10 MB each."""
     code = f"{code}; import sys; print(*sys.modules)"
     done = subprocess.run(
@@ -69,7 +71,7 @@ def test_a_process_imports_only_what_every_run_of_it_needs(code: str, unwanted: 
     assert unwanted & set(done.stdout.split()) == set()
 
 
-def test_a_program_that_uses_the_package_is_not_patched() -> None:
+def test_importing_the_package_does_not_patch_the_program() -> None:
     code = (
         "from greencrawl import *; from gevent import monkey; import greencrawl, sys\n"
         "assert not monkey.saved and not monkey.is_module_patched('socket')\n"

@@ -105,7 +105,7 @@ def test_a_crawl_whose_kernel_no_worker_can_import_says_so(system: System) -> No
         ],
     ),
 )  # fmt: skip
-def test_a_kernel_that_harms_its_process_loses_its_page_alone(
+def test_a_kernel_that_harms_its_process_loses_only_that_page(
     system: System, tmp_path: Path, kernel: str, mode: str, kind: str
 ) -> None:
     """As with a harmful page: the second time the page is read alone, which proves the harm."""

@@ -113,7 +113,7 @@ def test_each_line_is_kept_once_though_both_loggers_are_killed(rig: Rig) -> None
     assert max(rig.names().values()) == 1
 
 
-def test_a_broker_that_ends_leaves_nothing_unsaid(rig: Rig) -> None:
+def test_a_restarted_broker_sends_all_its_lines_to_the_loggers(rig: Rig) -> None:
     broker = rig.system.broker
     assert broker is not None
     broker.terminate()
@@ -136,7 +136,7 @@ def run(rig: Rig, *arguments: str) -> Any:
     )  # fmt: skip
 
 
-def test_the_command_shows_what_is_asked_for(rig: Rig) -> None:
+def test_the_logs_command_shows_the_lines_that_match(rig: Rig) -> None:
     shown = run(rig, "--node", NODE, "--since", "1h")
     assert shown.return_value == 0
     lines = shown.stdout.splitlines()
@@ -148,7 +148,7 @@ def test_the_command_shows_what_is_asked_for(rig: Rig) -> None:
     assert run(rig, "--crawl", "nobody").stdout == ""
 
 
-def test_the_command_goes_on_with_what_comes(rig: Rig) -> None:
+def test_the_logs_command_follows_new_lines(rig: Rig) -> None:
     environ = {k: v for k, v in os.environ.items() if not k.startswith("GREENCRAWL_")}
     environ["GREENCRAWL_BROKER"] = rig.system.variables["BROKER"]
     command = [sys.executable, "-m", "greencrawl", "logs", "-f", "--json", "--node", NODE]
@@ -171,7 +171,7 @@ def test_the_command_goes_on_with_what_comes(rig: Rig) -> None:
             process.kill()
 
 
-def test_the_command_says_which_logger_did_not_answer(rig: Rig) -> None:
+def test_the_logs_command_names_a_logger_that_did_not_answer(rig: Rig) -> None:
     rig.loggers[0].kill()
     shown = run(rig, "--since", "1h")
     assert shown.return_value == 1

@@ -36,7 +36,9 @@ def site() -> Iterator[str]:
     server.stop(timeout=1)
 
 
-def test_the_rest_is_journalled_counted_and_explained(tmp_path: Path, site: str) -> None:
+def test_links_beyond_the_limit_are_journalled_counted_and_explained(
+    tmp_path: Path, site: str
+) -> None:
     with System(tmp_path).start() as system:
         system.crawl([site], delay=0, max_pages=1)
         system.wait_done(60)
@@ -49,7 +51,7 @@ def test_the_rest_is_journalled_counted_and_explained(tmp_path: Path, site: str)
         assert note["detail"] == said
 
 
-def test_a_page_with_a_header_of_too_many_links_is_kept(tmp_path: Path, site: str) -> None:
+def test_a_page_whose_link_header_is_too_long_is_stored(tmp_path: Path, site: str) -> None:
     seed = site.replace("/list", "/header")
     with System(tmp_path).start() as system:
         system.crawl([seed], delay=0, max_pages=1)

@@ -75,7 +75,7 @@ def value(text: str, sample: str) -> float:
     return float(found)
 
 
-def test_what_a_worker_tells_is_what_it_did(system: System, ports: dict[str, int]) -> None:
+def test_the_metrics_of_a_worker_equal_what_it_did(system: System, ports: dict[str, int]) -> None:
     text, one = scrape(ports["greencrawl-worker"]), '{process="0"}'
     name = "greencrawl_worker_"
     assert value(text, f"{name}pages_total{one}") == PAGES + 1 == system.stats()["stored"]
@@ -93,7 +93,7 @@ def test_what_a_worker_tells_is_what_it_did(system: System, ports: dict[str, int
     assert value(text, f"{name}processes") == 1
 
 
-def test_what_is_held_now_is_told_within_a_second_or_two(
+def test_metrics_of_sessions_and_greenlets_rise_and_fall_with_the_work(
     system: System, ports: dict[str, int]
 ) -> None:
     one = '{process="0"}'
@@ -110,7 +110,7 @@ def test_what_is_held_now_is_told_within_a_second_or_two(
         wait_until(lambda: held() == [0, 0, 0, 0], 10, "it is through", every=0.1)
 
 
-def test_what_a_broker_tells_is_what_its_api_says(system: System, ports: dict[str, int]) -> None:
+def test_the_metrics_of_a_broker_agree_with_its_api(system: System, ports: dict[str, int]) -> None:
     text, crawl = scrape(ports["greencrawl-broker"]), '{crawl="test"}'
     assert value(text, f"greencrawl_crawl_stored_pages_total{crawl}") == PAGES + 1
     assert value(text, f"greencrawl_crawl_waiting_urls{crawl}") == 0
@@ -126,7 +126,9 @@ def test_what_a_broker_tells_is_what_its_api_says(system: System, ports: dict[st
 
 @needs_promtool
 @pytest.mark.parametrize("job", ["greencrawl-broker", "greencrawl-worker"])
-def test_promtool_finds_nothing_wrong(system: System, ports: dict[str, int], job: str) -> None:
+def test_promtool_accepts_the_served_metrics(
+    system: System, ports: dict[str, int], job: str
+) -> None:
     assert promtool("check", "metrics", text=scrape(ports[job])) == ""
 
 
@@ -141,7 +143,7 @@ def families(ports: dict[str, int]) -> dict[str, tuple[str, str, set[str]]]:
     return found
 
 
-def test_the_docs_name_what_is_served(system: System, ports: dict[str, int]) -> None:
+def test_the_docs_list_exactly_the_served_metrics(system: System, ports: dict[str, int]) -> None:
     said = {
         name: (kind, meaning, set(re.findall(r"\w+", labels)))
         for name, kind, labels, meaning in ROW.findall(
@@ -159,13 +161,15 @@ def test_the_docs_name_what_is_served(system: System, ports: dict[str, int]) -> 
         assert labels in (set(), said[name][2]), name
 
 
-def test_labels_have_few_values(system: System, ports: dict[str, int]) -> None:
+def test_labels_of_metrics_have_few_values(system: System, ports: dict[str, int]) -> None:
     text = "".join(scrape(port) for port in ports.values())
     samples = [line.partition("{")[0] for line in text.splitlines() if line[0] != "#"]
     assert max(samples.count(name) for name in set(samples) if not name.endswith("_bucket")) < 60
 
 
-def test_board_and_alerts_ask_for_what_is_served(system: System, ports: dict[str, int]) -> None:
+def test_the_dashboard_and_the_alerts_use_only_served_metrics(
+    system: System, ports: dict[str, int]
+) -> None:
     served = {
         f"{name}{end}"
         for name, (kind, *_) in families(ports).items()
@@ -181,7 +185,7 @@ def test_board_and_alerts_ask_for_what_is_served(system: System, ports: dict[str
 
 @needs_promtool
 @by_night
-def test_no_query_of_the_board_is_empty_and_no_alert_fires(
+def test_every_query_of_the_dashboard_has_data_and_no_alert_fires(
     system: System, ports: dict[str, int], tmp_path: Path
 ) -> None:
     """By day the test compares only the names of the metrics."""

@@ -12,7 +12,7 @@ from tests.support.prometheus import promtool as run
 
 
 @needs_promtool
-def test_promtool_takes_the_example_and_its_rules() -> None:
+def test_promtool_accepts_the_example_and_its_rules() -> None:
     assert "is valid prometheus config file syntax" in run(
         "check", "config", str(FOLDER / "prometheus.yml")
     )
@@ -20,11 +20,11 @@ def test_promtool_takes_the_example_and_its_rules() -> None:
 
 
 @needs_promtool
-def test_each_alert_fires_for_what_it_is_for_and_ends() -> None:
+def test_each_alert_fires_for_its_cause_and_ends_without_it() -> None:
     assert "SUCCESS" in run("test", "rules", "rules_test.yml", cwd=FOLDER)
 
 
-def test_each_alert_is_tried_and_says_what_to_do() -> None:
+def test_each_alert_has_a_rule_test_and_says_what_to_do() -> None:
     tried = yaml.safe_load((FOLDER / "rules_test.yml").read_text(encoding="utf-8"))["tests"]
     cases = [case for test in tried for case in test["alert_rule_test"]]
     fired = {case["alertname"] for case in cases if case["exp_alerts"]}
@@ -36,7 +36,7 @@ def test_each_alert_is_tried_and_says_what_to_do() -> None:
         assert rule["annotations"]["do"].endswith(".")
 
 
-def test_the_board_is_whole() -> None:
+def test_the_panels_and_variables_of_the_dashboard_are_consistent() -> None:
     board = json.loads(BOARD.read_text(encoding="utf-8"))
     panels = board["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)

@@ -56,7 +56,7 @@ def seed(system: System, host: str, number: int, crawl: str = "test") -> list[st
     return urls
 
 
-def test_what_waits_of_a_host_is_excluded_and_nothing_else(
+def test_purging_a_host_excludes_its_waiting_urls_and_no_others(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     """Tasks in memory, in the overflow, due later, and leased: each comes to an end, and so does
@@ -96,7 +96,7 @@ def test_what_waits_of_a_host_is_excluded_and_nothing_else(
         assert {task["url"] for one in lease(system) for task in one["tasks"]} == set(others)
 
 
-def test_deletion_that_a_broker_s_death_cut_short_is_finished_by_the_next(
+def test_a_deletion_that_the_death_of_a_broker_interrupted_is_finished_by_the_next_broker(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     with System(tmp_path, [redis_server.url]) as system:
@@ -227,7 +227,7 @@ def test_deletions_wait_for_a_node_that_is_away_and_say_so(
         away.stop()
 
 
-def test_what_waits_in_the_overflow_is_explained(tmp_path: Path, redis_server: RedisServer) -> None:
+def test_a_url_in_the_overflow_is_explained(tmp_path: Path, redis_server: RedisServer) -> None:
     with System(tmp_path, [redis_server.url], host_bytes="65536") as system:
         system.start_broker()
         system.crawl([], scope="any", **SLOW)

@@ -75,7 +75,7 @@ def test_an_order_is_followed_by_all_processes_and_shown_with_its_source(system:
     ]
 
 
-def test_commands_list_nodes_order_drain_them_and_change_crawls(
+def test_commands_list_nodes_give_them_orders_drain_them_and_change_crawls(
     system: System, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GREENCRAWL_BROKER", f"http://127.0.0.1:{system.port}")
@@ -116,7 +116,7 @@ def test_commands_list_nodes_order_drain_them_and_change_crawls(
     assert (found["delay"], found["exclude"], found["sitemaps"]) == (0.5, ["/private/"], "off")
 
 
-def test_fewer_and_more_greenlets_and_processes_lose_no_lease_and_fetch_nothing_twice(
+def test_changing_greenlets_and_processes_loses_no_lease_and_fetches_no_url_twice(
     system: System, tmp_path: Path
 ) -> None:
     with Web(WEB, tmp_path / "web.log") as web:
@@ -137,7 +137,7 @@ def test_fewer_and_more_greenlets_and_processes_lose_no_lease_and_fetch_nothing_
         assert system.stats("load")["retries"] == 0
 
 
-def test_a_drained_node_hands_all_back_and_asks_for_nothing_until_it_may(
+def test_a_drained_node_hands_back_all_tasks_and_sends_no_request_until_it_continues(
     system: System, tmp_path: Path
 ) -> None:
     with Web(SMALL, tmp_path / "web.log") as web:
@@ -158,9 +158,7 @@ def test_a_drained_node_hands_all_back_and_asks_for_nothing_until_it_may(
         assert pages(web).keys() == web.expected()
 
 
-def test_requests_a_second_are_those_of_all_processes_together(
-    system: System, tmp_path: Path
-) -> None:
+def test_requests_per_second_limits_all_processes_together(system: System, tmp_path: Path) -> None:
     with Web(SMALL, tmp_path / "web.log") as web:
         order(system, requests_per_second=20)
         wait_until(lambda: kept(system, "requests_per_second", 20), 5, "it is kept")
@@ -190,7 +188,7 @@ def page(request: Request) -> Answer:
     return Answer(body=html(request.target, ["/1", "/2", "/3"]))
 
 
-def test_a_lower_delay_ends_the_rest_of_a_session_and_counts_from_then_on(system: System) -> None:
+def test_a_lower_delay_ends_the_pause_of_a_session_and_applies_from_then_on(system: System) -> None:
     with SiteServer(page, ("127.0.3.1",)) as site:
         system.crawl([site.url("/")], name="rests", delay=25)
         wait_until(lambda: site.hits, 10, "robots.txt was asked for, and the session rests")
@@ -207,7 +205,7 @@ def test_a_lower_delay_ends_the_rest_of_a_session_and_counts_from_then_on(system
     ]
 
 
-def test_orders_hold_while_no_broker_answers_also_at_a_start(
+def test_orders_stay_in_force_without_a_broker_even_when_a_worker_starts(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     with System(tmp_path, [redis_server.url], worker_id=NODE) as system:

@@ -24,7 +24,7 @@ MOST = 50 * WINDOW_SECONDS / DELAY
 
 
 @by_night
-def test_all_brokers_away_for_two_minutes_leave_orders_as_they_are_and_list_nobody_twice(
+def test_orders_and_members_stay_the_same_when_all_brokers_are_away_for_two_minutes(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     store = f"sqlite:///{tmp_path / 'content.sqlite'}"

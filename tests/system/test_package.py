@@ -210,7 +210,7 @@ def test_wheel_and_sdist_hold_the_whole_package_and_no_more(installed: Installed
     assert {".lua", ".sql", ".c", ".h", ".typed", ".toml"} <= kinds
 
 
-def test_words_of_actions_are_known_where_it_is_installed(
+def test_the_installed_package_knows_the_words_of_actions(
     installed: Installed, tmp_path: Path
 ) -> None:
     program = (
@@ -222,7 +222,7 @@ def test_words_of_actions_are_known_where_it_is_installed(
     assert "'删除'" in done.stdout, done.stderr
 
 
-def test_the_pinned_set_is_within_what_the_package_asks_for() -> None:
+def test_pinned_versions_satisfy_the_requirements_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = {one.name: one for one in map(Requirement, project["dependencies"])}
     lines = (ROOT / "requirements.txt").read_text().splitlines()
@@ -256,9 +256,7 @@ print(compiled and compiled.__file__.startswith(sys.prefix))
 """
 
 
-def test_the_part_in_c_is_compiled_when_it_is_asked_for(
-    installed: Installed, tmp_path: Path
-) -> None:
+def test_the_part_in_c_is_compiled_on_request(installed: Installed, tmp_path: Path) -> None:
     read = ("python", "-c", WHAT_READS)
     text = "True a b ['http://h/c']\n"
     assert installed.said(*read, cwd=tmp_path) == f"{text}None\n"
@@ -304,7 +302,7 @@ def test_a_hook_of_the_current_folder_may_import_a_distribution_named_schema(
 
 
 @pytest.mark.parametrize("name", ["worker.auth", "schema.records"])
-def test_a_hook_with_an_old_import_is_told_the_new_name(
+def test_an_error_names_the_new_module_if_a_hook_imports_the_old_one(
     installed: Installed, tmp_path: Path, name: str
 ) -> None:
     (tmp_path / "own.py").write_text(f"import {name}\ndef on_page(page, fetched): ...\n")

@@ -76,7 +76,7 @@ class HttpWorker:
             self.store.commit(Commit([page]))
 
 
-def test_a_crawl_ends_with_what_is_parked_and_goes_on_with_what_is_released(
+def test_a_crawl_ends_with_parked_urls_and_goes_on_when_they_are_released(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     with System(tmp_path, [redis_server.url]) as system:

@@ -41,7 +41,7 @@ class News:
 
 
 @pytest.mark.parametrize("harm", cases(["broker"], ["redis", "none", "worker", "in turn"]))
-def test_each_period_asks_for_its_seeds_once_and_follows_what_is_new(
+def test_each_period_fetches_the_seeds_once_and_follows_new_links(
     tmp_path: Path, redis_server: RedisServer, harm: str
 ) -> None:
     site = News()
@@ -86,7 +86,9 @@ def test_each_period_asks_for_its_seeds_once_and_follows_what_is_new(
         assert len(server.hits) == count
 
 
-def test_between_periods_nearly_nothing_is_spent(tmp_path: Path, redis_server: RedisServer) -> None:
+def test_a_resting_crawl_spends_almost_no_cpu_time_and_few_redis_commands(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
     # A minute may have sixty commands; those sent every fifteen seconds may fall into any five.
     seconds, most = (60.0, 60) if LONG else (5.0, 12)
     assert redis_server.process is not None
@@ -113,7 +115,7 @@ def test_between_periods_nearly_nothing_is_spent(tmp_path: Path, redis_server: R
         assert share <= MOST_OF_A_CORE, f"{share:.2%} of a core"
 
 
-def test_a_crawl_that_rests_says_when_it_asks_for_what(
+def test_a_resting_crawl_says_when_each_url_is_requested_again(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     with (

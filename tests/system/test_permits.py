@@ -68,7 +68,7 @@ def test_the_broker_refuses_modules_and_hosts_that_the_operator_does_not_name(
         system.crawl([site.url("/")], auth=[entry(site)], hook="mine")
 
 
-def test_the_worker_imports_and_sends_nothing_that_is_not_its_own_operators_word(
+def test_a_worker_uses_only_modules_and_hosts_that_its_own_operator_names(
     tmp_path: Path, site: LoginSite, evil: LoginSite
 ) -> None:
     """For example, the broker was deceived or belongs to somebody else."""

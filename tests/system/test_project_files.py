@@ -69,7 +69,7 @@ def test_questions_that_people_ask_are_answered() -> None:
 
 
 @pytest.mark.parametrize(("asked", "file", "word", "more"), questions())
-def test_the_file_that_answers_a_question_is_there(
+def test_the_file_that_answers_a_question_exists(
     asked: str, file: str, word: str, more: str
 ) -> None:
     assert re.search(rf"\b{re.escape(word)}", text(file)), asked
@@ -78,7 +78,7 @@ def test_the_file_that_answers_a_question_is_there(
 
 
 @pytest.mark.parametrize("name", ["SECURITY.md", "CONTRIBUTING.md", "docs/glossary.md"])
-def test_files_that_a_text_names_are_there(name: str) -> None:
+def test_files_that_a_document_names_exist(name: str) -> None:
     said = text(name)
     folders = "broker|cli|deploy|docs|monitor|schema|store|tests|worker"
     named = re.findall(rf"`((?:{folders})/[\w./-]*)`", said)
@@ -105,7 +105,7 @@ def lint_commands() -> list[list[str]]:
     return [line.strip().lstrip("@").split() for line in recipe.splitlines()[1:]]
 
 
-def test_the_hooks_before_a_commit_run_what_lint_runs() -> None:
+def test_the_pre_commit_checks_run_the_commands_of_lint() -> None:
     (repository,) = yaml.safe_load(text(".pre-commit-config.yaml"))["repos"]
     assert repository["repo"] == "local"
     extra = {"env", "--force-exclude"}
@@ -117,7 +117,7 @@ def test_the_hooks_before_a_commit_run_what_lint_runs() -> None:
     assert {hook["language"] for hook in repository["hooks"]} == {"system"}
 
 
-def test_the_workflow_runs_what_must_pass() -> None:
+def test_the_ci_workflow_runs_the_ci_script() -> None:
     (job,) = yaml.safe_load(text(".github/workflows/ci.yml"))["jobs"].values()
     assert job["container"]["image"] == "debian:12"
     assert job["steps"][-1]["run"] == ".ci/run"
@@ -141,7 +141,7 @@ def seconds_of(span: str) -> float:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
-def test_systemd_takes_the_units(tmp_path: Path) -> None:
+def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     # Check both at once, because one names the other. The programs must exist: this checkout stands
     # for the installed one.
     for file in (DEPLOY / "systemd").glob("*.service"):
@@ -158,7 +158,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["broker", "worker", "logger"])
-def test_a_unit_starts_what_the_procfile_starts(name: str) -> None:
+def test_a_systemd_unit_starts_the_command_of_the_procfile(name: str) -> None:
     started = unit(name)["ExecStart"].removeprefix("/opt/greencrawl/")
     optional = "#" if name == "logger" else ""
     assert f"{optional}{name}: {started}" in text("Procfile").splitlines()
@@ -166,7 +166,7 @@ def test_a_unit_starts_what_the_procfile_starts(name: str) -> None:
     assert unit(name)["EnvironmentFile"] == f"/etc/greencrawl/{name}.env"
 
 
-def test_what_stops_a_service_waits_longer_than_its_own_grace() -> None:
+def test_stop_timeouts_of_services_are_longer_than_their_own_grace_time() -> None:
     worker = Supervisor(load({}))._grace
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
     for name, least in (("broker", DRAIN_SECONDS), ("worker", worker), ("logger", LEAVE_SECONDS)):
@@ -237,7 +237,7 @@ def test_broker_and_worker_of_the_compose_file_accept_their_settings() -> None:
 
 
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no Redis here")
-def test_the_redis_of_the_compose_file_takes_its_settings(tmp_path: Path) -> None:
+def test_the_redis_of_the_compose_file_accepts_its_settings(tmp_path: Path) -> None:
     *shell, script = compose()["services"]["redis"]["command"]
     here = f"\nport 0\nunixsocket {tmp_path / 'socket'}\ndir {tmp_path}\nEND\n"
     script = script.replace("$$", "$").replace("\nEND\n", here)
@@ -272,7 +272,7 @@ def ignored() -> tuple[list[str], list[str]]:
     )
 
 
-def test_the_image_has_all_that_the_set_up_and_the_processes_need(tmp_path: Path) -> None:
+def test_the_image_has_all_files_that_the_set_up_and_the_processes_need(tmp_path: Path) -> None:
     """The files that the build copies are enough to install the package and to start each
     process."""
     taken, left = ignored()

@@ -80,7 +80,7 @@ def test_the_readme_names_every_command_and_stays_short() -> None:
     assert len(read(ENGLISH).splitlines()) <= MOST_LINES
 
 
-def test_nobody_is_advised_to_write_secrets_into_units() -> None:
+def test_the_docs_do_not_advise_to_write_secrets_into_systemd_units() -> None:
     operations = read(ROOT / "docs" / "operations.md")
     assert re.findall(r"[^.`]*`honcho export[^`]*`", operations) == [
         " Do not use `honcho export systemd`"
@@ -88,7 +88,7 @@ def test_nobody_is_advised_to_write_secrets_into_units() -> None:
     assert "honcho export" not in read(ENGLISH) + read(CHINESE)
 
 
-def test_what_one_writer_and_one_redis_carry_is_what_was_measured() -> None:
+def test_the_readme_states_the_measured_capacity_of_a_store_and_of_a_redis() -> None:
     said = " ".join(read(ENGLISH).split())
     results = ROOT / "bench" / "results"
     sqlite = json.loads(read(results / "store.json"))["store x8"][0]

@@ -69,7 +69,7 @@ def again(system: System, urls: list[str]) -> None:
     system.wait_done(30)
 
 
-def test_pages_are_asked_for_again_only_if_they_have_changed(
+def test_pages_are_refetched_with_conditional_requests(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     site = Site()

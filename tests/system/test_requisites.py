@@ -52,7 +52,7 @@ class Site:
 
 
 @pytest.mark.parametrize("empties", cases([True], [False]))
-def test_all_that_pages_need_is_stored_even_if_redis_forgets_it(
+def test_all_requisites_of_pages_are_stored_even_if_redis_loses_its_data(
     tmp_path: Path, redis_server: RedisServer, empties: bool
 ) -> None:
     site = Site()

@@ -123,7 +123,7 @@ def own_rig(
         yield Rig(system, server, site)
 
 
-def test_a_greater_depth_is_followed_from_what_is_stored(rig: Rig) -> None:
+def test_a_greater_depth_is_crawled_without_fetching_stored_pages_again(rig: Rig) -> None:
     rig.crawl(depth=2)
     assert rig.site.took() == {"/": 1, "/1": 1, "/2": 1}
     rig.crawl(depth=4)
@@ -136,7 +136,7 @@ def test_a_greater_depth_is_followed_from_what_is_stored(rig: Rig) -> None:
     assert rig.rounds()["read"] == made
 
 
-def test_a_wider_scope_is_followed_from_what_is_stored(rig: Rig) -> None:
+def test_a_wider_scope_is_crawled_without_fetching_stored_pages_again(rig: Rig) -> None:
     with SiteServer(elsewhere := Site()) as other:
         rig.site.elsewhere = other.url("/5")
         rig.crawl()
@@ -148,7 +148,7 @@ def test_a_wider_scope_is_followed_from_what_is_stored(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("own_rig", [{"bodies": "warc"}], indirect=True)
-def test_a_page_whose_body_is_away_is_read_when_it_is_back(own_rig: Rig, tmp_path: Path) -> None:
+def test_a_page_is_read_again_once_its_missing_body_is_back(own_rig: Rig, tmp_path: Path) -> None:
     folder, url = tmp_path / "warc", own_rig.server.url("/1")
     own_rig.crawl(depth=1)
     folder.rename(tmp_path / "away")
@@ -175,7 +175,7 @@ def test_a_page_whose_body_is_away_is_read_when_it_is_back(own_rig: Rig, tmp_pat
     assert (own_rig.site.asked["/1"], dead()) == (1, [])
 
 
-def test_more_seeds_are_fetched_and_what_is_known_is_not(rig: Rig) -> None:
+def test_new_seeds_are_fetched_and_known_urls_are_not(rig: Rig) -> None:
     rig.crawl(depth=1)
     rig.site.took()
     rig.crawl(("/", "/4"), depth=1)
@@ -183,7 +183,7 @@ def test_more_seeds_are_fetched_and_what_is_known_is_not(rig: Rig) -> None:
     assert rig.rounds() == {}
 
 
-def test_a_later_limit_goes_on_where_the_crawl_ended(rig: Rig) -> None:
+def test_a_crawl_with_a_raised_limit_goes_on_where_it_ended(rig: Rig) -> None:
     rig.crawl(max_pages=2)
     assert rig.site.took() == {"/": 1, "/1": 1}
     rig.crawl(max_pages=4)
@@ -192,7 +192,7 @@ def test_a_later_limit_goes_on_where_the_crawl_ended(rig: Rig) -> None:
         rig.post("rounds")
 
 
-def test_a_crawl_that_is_had_anew_keeps_its_pages_until_new_ones_are_there(rig: Rig) -> None:
+def test_a_round_of_fetching_keeps_each_page_until_its_new_version_is_stored(rig: Rig) -> None:
     rig.crawl()
     rig.site.took()
     assert set(rig.titles().values()) == {"version 1"}
@@ -210,7 +210,7 @@ def test_a_crawl_that_is_had_anew_keeps_its_pages_until_new_ones_are_there(rig: 
     assert set(rig.titles().values()) == {"version 2"}
 
 
-def test_a_site_that_is_down_takes_no_page_away(rig: Rig) -> None:
+def test_a_round_removes_no_page_while_the_site_is_down(rig: Rig) -> None:
     rig.crawl()
     rig.site.down = True
     rig.site.took()
@@ -238,7 +238,9 @@ def test_a_stopped_crawl_is_reopened_by_new_seeds_and_not_by_known_ones(rig: Rig
 
 
 @pytest.mark.parametrize("own_rig", [{"request_seconds": "2", "lease_seconds": "6"}], indirect=True)
-def test_a_round_is_had_whole_whatever_dies(own_rig: Rig, redis_server: RedisServer) -> None:
+def test_a_round_is_completed_though_redis_and_the_broker_are_killed(
+    own_rig: Rig, redis_server: RedisServer
+) -> None:
     paths = ["/", *DEEP, *(f"/side/{n}" for n in range(40))]
     own_rig.crawl(tuple(paths))
     assert set(own_rig.site.took()) == set(paths)

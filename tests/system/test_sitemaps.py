@@ -58,7 +58,7 @@ WANTED = {"/", "/index.xml", *(f"/{n}.xml" for n in range(FILES))} | {
     "fault",
     cases(["worker.after_admit:4"], ["", "worker.after_store:3", "worker.before_finish:3"]),
 )
-def test_all_that_sitemaps_list_is_fetched_whatever_dies(
+def test_all_urls_of_sitemaps_are_fetched_even_if_a_worker_dies(
     tmp_path: Path, redis_server: RedisServer, fault: str
 ) -> None:
     with (
@@ -83,7 +83,7 @@ def test_all_that_sitemaps_list_is_fetched_whatever_dies(
         assert "sitemap (its XML is broken in line 1: mismatched tag)" in found["why"]
 
 
-def test_sitemaps_and_what_they_list_come_back_when_redis_has_lost_all(
+def test_sitemaps_and_their_urls_come_back_after_redis_lost_all_data(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     with (
@@ -115,7 +115,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
         yield system
 
 
-def test_a_sitemap_is_a_seed_and_depth_one_is_what_it_lists(shared: System) -> None:
+def test_the_urls_of_a_sitemap_seed_have_depth_one(shared: System) -> None:
     with SiteServer(site) as server:
         shared.crawl([server.url("/3.xml")], "seed", delay=0, depth=1, sitemaps="on")
         shared.wait_done(60, "seed")
@@ -124,7 +124,7 @@ def test_a_sitemap_is_a_seed_and_depth_one_is_what_it_lists(shared: System) -> N
         assert stored.pages == expected
 
 
-def test_a_place_that_has_no_sitemap_is_no_failure(shared: System) -> None:
+def test_a_missing_sitemap_at_the_usual_place_is_no_failure(shared: System) -> None:
     def bare(request: Request) -> Answer:
         return Answer(body=html("page", [])) if request.target == "/" else Answer(404)
 
@@ -143,7 +143,7 @@ def test_a_place_that_has_no_sitemap_is_no_failure(shared: System) -> None:
         )
 
 
-def test_why_a_place_could_not_be_asked_is_known_afterwards(shared: System) -> None:
+def test_the_error_at_the_usual_place_of_a_sitemap_is_explained_afterwards(shared: System) -> None:
     def failing(request: Request) -> Answer:
         return Answer(502) if request.target == "/sitemap.xml" else site(request)
 

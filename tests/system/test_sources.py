@@ -97,7 +97,7 @@ def consent(command: Command, *arguments: str, answer: bool, **settings: str) ->
 # -- a list, and nothing else
 
 
-def test_list_is_followed_to_its_end_and_each_page_is_asked_for_once(command: Command) -> None:
+def test_a_json_list_is_followed_to_its_end_and_each_url_is_fetched_once(command: Command) -> None:
     names = [f"/item/{number}" for number in range(30)]
 
     def page(call: Call) -> Reply:
@@ -135,7 +135,9 @@ def fetched_tweets(command: Command, twitter: Twitter) -> None:
     assert twitter.complaints == []
 
 
-def test_twitter_with_one_token_for_all_processes(command: Command, twitter: Twitter) -> None:
+def test_all_worker_processes_crawl_twitter_with_one_token(
+    command: Command, twitter: Twitter
+) -> None:
     secrets = {
         "auth_twitter_client_id": twitter.client_id,
         "auth_twitter_client_secret": twitter.client_secret,
@@ -147,7 +149,9 @@ def test_twitter_with_one_token_for_all_processes(command: Command, twitter: Twi
 
 
 @by_night
-def test_twitter_with_every_request_signed(command: Command, twitter: Twitter) -> None:
+def test_twitter_is_crawled_with_a_signature_of_its_own_for_each_request(
+    command: Command, twitter: Twitter
+) -> None:
     changes = ('kind = "oauth2"', 'kind = "oauth1"')
     file = example(command, "twitter", twitter.origin, changes)
     secrets = {
@@ -163,7 +167,7 @@ def test_twitter_with_every_request_signed(command: Command, twitter: Twitter) -
 
 
 @by_night
-def test_twitter_with_a_persons_consent_and_tokens_that_expire(
+def test_twitter_is_crawled_with_a_persons_consent_and_expiring_tokens(
     command: Command, twitter: Twitter
 ) -> None:
     twitter.lasts = 3
@@ -184,7 +188,7 @@ def test_twitter_with_a_persons_consent_and_tokens_that_expire(
     assert refused == []
 
 
-def test_twitters_rate_limit_is_waited_for(command: Command, twitter: Twitter) -> None:
+def test_a_crawl_waits_for_the_rate_limit_of_twitter(command: Command, twitter: Twitter) -> None:
     secrets = {
         "auth_twitter_client_id": twitter.client_id,
         "auth_twitter_client_secret": twitter.client_secret,
@@ -213,7 +217,7 @@ def weibo_secrets(weibo: Weibo) -> dict[str, str]:
 
 
 @by_night
-def test_weibo_with_a_persons_consent(command: Command, weibo: Weibo) -> None:
+def test_weibo_is_crawled_with_a_persons_consent(command: Command, weibo: Weibo) -> None:
     file, secrets = example(command, "weibo", weibo.origin), weibo_secrets(weibo)
     login_weibo(command, weibo, file, secrets)
     told = crawl(command, file, **secrets)
@@ -228,7 +232,7 @@ def test_weibo_with_a_persons_consent(command: Command, weibo: Weibo) -> None:
     assert [one.stat().st_mode & 0o777 for one in kept] == [0o600]
 
 
-def test_weibo_without_consent_says_what_to_do_and_goes_on_after_it(
+def test_a_crawl_of_weibo_asks_for_consent_and_goes_on_after_it(
     command: Command, weibo: Weibo
 ) -> None:
     file, secrets = example(command, "weibo", weibo.origin), weibo_secrets(weibo)

@@ -40,7 +40,7 @@ def targets(server: SiteServer) -> Counter[str]:
 @pytest.mark.parametrize(
     ("mode", "kind"), cases([("kill", "process_death")], [("hang", "stalled"), ("wait", "stalled")])
 )
-def test_page_that_kills_its_process_is_charged_alone(
+def test_only_the_page_that_kills_its_process_is_charged(
     tmp_path: Path, redis_server: RedisServer, mode: str, kind: str
 ) -> None:
     """The page first kills its worker process, then only the process that reads it alone.
@@ -74,7 +74,7 @@ def test_page_that_kills_its_process_is_charged_alone(
         assert log.count("quarantine_started") >= 1
 
 
-def test_a_crawl_that_is_stopped_at_once_gives_back_what_it_has_and_goes_on_when_resumed(
+def test_a_crawl_stopped_at_once_gives_back_its_tasks_and_goes_on_when_it_is_resumed(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     """A session has thirty tasks of a host and pauses a second after each; it must end within
@@ -103,7 +103,7 @@ def test_a_crawl_that_is_stopped_at_once_gives_back_what_it_has_and_goes_on_when
 
 
 @by_night
-def test_request_hook_that_kills_is_charged_alone(
+def test_only_the_task_at_which_a_request_hook_kills_its_process_is_charged(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     def site(request: Request) -> Answer:
@@ -124,7 +124,7 @@ def test_request_hook_that_kills_is_charged_alone(
 @pytest.mark.parametrize(
     ("mode", "kind"), cases([("kill", "process_death")], [("hang", "stalled")])
 )
-def test_page_at_which_a_login_class_dies_is_charged_alone(
+def test_only_the_page_at_which_a_login_class_dies_is_charged(
     tmp_path: Path, redis_server: RedisServer, mode: str, kind: str
 ) -> None:
     """``logged_out`` looks at every page; the page decides what it does there."""
@@ -155,7 +155,7 @@ def test_page_at_which_a_login_class_dies_is_charged_alone(
         assert (tmp_path / "worker.log").read_text().count("child_died") == 1
 
 
-def test_hosts_without_a_request_under_way_go_on_at_once_when_a_page_kills(
+def test_hosts_without_an_open_request_go_on_at_once_when_a_page_kills_its_process(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     """The longest request takes a minute, and hosts with an open request rest as long."""
@@ -189,7 +189,9 @@ def test_hosts_without_a_request_under_way_go_on_at_once_when_a_page_kills(
         system.call("DELETE", "/v1/crawls/test")
 
 
-def test_sigterm_hands_back_what_was_not_fetched(tmp_path: Path, redis_server: RedisServer) -> None:
+def test_a_worker_hands_back_its_unfetched_tasks_at_sigterm(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
     with (
         SiteServer(menu_site) as server,
         System(tmp_path, [redis_server.url]).start() as system,
@@ -213,7 +215,7 @@ def test_sigterm_hands_back_what_was_not_fetched(tmp_path: Path, redis_server: R
         assert all(count == 1 for count in counts.values())
 
 
-def test_worker_stops_soon_when_its_broker_stops_with_it(tmp_path: Path) -> None:
+def test_a_worker_stops_soon_if_its_broker_stops_at_the_same_time(tmp_path: Path) -> None:
     """honcho stops both at once, and the broker stops the embedded Redis.
 
     Otherwise the worker would wait for the longest request and a little more: 70 s.
@@ -229,7 +231,9 @@ def test_worker_stops_soon_when_its_broker_stops_with_it(tmp_path: Path) -> None
         assert system.worker.wait(30) == 0
 
 
-def test_worker_outlives_its_broker(tmp_path: Path, redis_server: RedisServer) -> None:
+def test_a_worker_survives_the_death_of_its_broker(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
     with (
         SiteServer(menu_site) as server,
         System(tmp_path, [redis_server.url]).start() as system,
@@ -244,7 +248,7 @@ def test_worker_outlives_its_broker(tmp_path: Path, redis_server: RedisServer) -
         assert all(count == 1 for count in targets(server).values())
 
 
-def test_robots_on_another_host_rule_the_host_that_redirects_there(
+def test_a_robots_txt_on_another_host_rules_the_host_that_redirects_to_it(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     """The other host is out of scope: only its robots.txt is asked for."""

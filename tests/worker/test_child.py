@@ -16,7 +16,7 @@ LEASE_SECONDS = 3.0
 EXTEND = ExtendRequest((ExtendItem(session="s", token="t"),), LEASE_SECONDS)
 
 
-def test_a_broker_that_is_silent_is_left_for_the_next_before_leases_end() -> None:
+def test_a_worker_leaves_a_silent_broker_for_the_next_before_its_leases_end() -> None:
     silent, other = Peer(hang), Peer(answer("200 OK", b'{"results":["ok"]}'))
     both = f"{silent.url},{other.url}"
     client = broker_of(load({}, broker=both, lease_seconds=str(LEASE_SECONDS)))

@@ -222,7 +222,7 @@ def test_worker_reconciles_before_its_first_lease(rig: Rig) -> None:
     assert rig.heart.ready
 
 
-def test_a_node_that_was_away_is_told_later_and_leasing_goes_on(
+def test_a_reconcile_that_a_node_has_missed_is_sent_later_while_leasing_goes_on(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.worker.engine.OWED_SECONDS", 0.0)
@@ -275,7 +275,7 @@ def test_sessions_whose_node_is_away_are_extended_again_soon_and_alone() -> None
         rig.end()
 
 
-def test_worker_whose_id_another_has_says_so_once_and_leases_nothing(
+def test_a_worker_whose_id_another_has_reports_it_once_and_leases_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     rig = Rig()
@@ -322,7 +322,7 @@ def test_reconciles_say_who_is_dead_and_the_first_how_long_ago_that_was() -> Non
     assert {call.dead for call in rig.broker.calls(ReconcileRequest)} == {(6, 5)}
 
 
-def test_last_word_of_a_worker_is_that_it_leaves() -> None:
+def test_the_last_reconcile_of_a_worker_says_that_it_leaves() -> None:
     rig = Rig()
     rig.broker.add(1)
     rig.until(lambda: rig.broker.calls(LeaseRequest))
@@ -332,7 +332,7 @@ def test_last_word_of_a_worker_is_that_it_leaves() -> None:
     assert said == [False] * (len(said) - 1) + [True]
 
 
-def test_broker_that_knows_nothing_of_deaths_and_leaves_is_told_without(
+def test_a_broker_of_an_older_version_gets_reconciles_without_deaths_and_leaves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def older(self: Broker, request: ReconcileRequest) -> ReconcileReply:
@@ -365,13 +365,15 @@ def test_as_many_sessions_are_asked_for_as_greenlets_are_free(rig: Rig) -> None:
     rig.until(lambda: sorted(rig.closed) == ["1/h1", "1/h2", "1/h3", "1/h4"])
 
 
-def test_deadline_counts_from_sending_and_the_broker_s_wait(rig: Rig) -> None:
+def test_the_deadline_of_a_lease_counts_from_its_request_plus_the_brokers_wait(rig: Rig) -> None:
     rig.broker.add(1)
     rig.until(lambda: rig.runner.running)
     assert rig.runner.running["h1"].deadline == 100.0 + 2.0 + 60.0
 
 
-def test_lost_answer_is_followed_by_a_reconcile_that_names_what_is_held(rig: Rig) -> None:
+def test_a_lost_answer_to_a_lease_is_followed_by_a_reconcile_that_names_held_sessions(
+    rig: Rig,
+) -> None:
     rig.broker.add(1)
     rig.until(lambda: rig.runner.running)
     rig.until(lambda: len(rig.broker.calls(LeaseRequest)) == 2)
@@ -392,7 +394,7 @@ def test_lost_answer_is_followed_by_a_reconcile_that_names_what_is_held(rig: Rig
     assert sequences == sorted(set(sequences))
 
 
-def test_session_that_is_not_ours_any_more_is_not_closed() -> None:
+def test_a_session_that_its_worker_has_lost_is_not_closed() -> None:
     rig = Rig(lease_seconds=0.03)
     rig.broker.status = "stale"
     rig.broker.add(1)
@@ -419,7 +421,7 @@ def crawl_along(rig: Rig) -> None:
         held.since = held.since or 100.0 - 3.0
 
 
-def test_place_of_a_session_that_crawls_is_lent_to_another_host(rig: Rig) -> None:
+def test_the_place_of_a_slow_session_is_lent_to_another_host(rig: Rig) -> None:
     rig.broker.add(0, 1, 2, 3)
     rig.until(lambda: len(rig.runner.running) == 4)
     rig.broker.add(7)
@@ -429,7 +431,7 @@ def test_place_of_a_session_that_crawls_is_lent_to_another_host(rig: Rig) -> Non
     rig.until(lambda: "h7" in rig.runner.running)
 
 
-def test_strangers_find_room_for_twice_the_greenlets_and_good_hosts_go_on(rig: Rig) -> None:
+def test_unknown_hosts_get_places_up_to_twice_the_greenlets_and_good_hosts_go_on(rig: Rig) -> None:
     """There are five hundred hosts that never answer, four greenlets and a few good hosts."""
     rig.broker.add(*range(1000, 1500), robots_known=False)
     rig.until(lambda: len(rig.runner.running) == 4)
@@ -444,7 +446,7 @@ def test_strangers_find_room_for_twice_the_greenlets_and_good_hosts_go_on(rig: R
     assert len(rig.runner.running) == 12, "bounded"
 
 
-def test_host_that_is_known_to_be_slow_leaves_half_of_the_room_to_strangers(rig: Rig) -> None:
+def test_hosts_known_to_be_slow_leave_half_of_the_places_to_unknown_hosts(rig: Rig) -> None:
     rig.runner.reports = {f"h{i}": HostReport(latency=9.0) for i in range(6)}
     rig.runner.release.set()
     rig.broker.add(*range(6))
@@ -459,7 +461,7 @@ def test_host_that_is_known_to_be_slow_leaves_half_of_the_room_to_strangers(rig:
     rig.until(lambda: "h7" in rig.runner.running)
 
 
-def test_sessions_that_crawl_are_to_end_soon_when_others_found_no_room(rig: Rig) -> None:
+def test_slow_sessions_are_to_end_soon_when_other_hosts_found_no_place(rig: Rig) -> None:
     rig.broker.add(*range(8), robots_known=False)
     rig.until(lambda: len(rig.runner.running) == 4)
     crawl_along(rig)
@@ -470,7 +472,7 @@ def test_sessions_that_crawl_are_to_end_soon_when_others_found_no_room(rig: Rig)
     rig.until(lambda: {held.ended for held in rig.runner.running.values()} == {"stop"})
 
 
-def test_host_that_answers_soon_again_is_slow_no_more(rig: Rig) -> None:
+def test_a_slow_host_that_answers_fast_again_is_no_longer_slow(rig: Rig) -> None:
     rig.runner.release.set()
     for latency in (9.0, 0.1):
         rig.runner.reports = {f"h{i}": HostReport(latency=latency) for i in range(5)}
@@ -516,7 +518,7 @@ def test_stopping_does_not_wait_for_a_broker_that_is_gone(fetching: bool) -> Non
     assert rig.end() == 0
 
 
-def test_error_that_nobody_foresaw_ends_the_process_with_1(rig: Rig) -> None:
+def test_an_unforeseen_error_ends_the_process_with_status_1(rig: Rig) -> None:
     rig.runner.error = RuntimeError("a bug")
     rig.runner.release.set()
     rig.broker.add(1)
@@ -524,7 +526,7 @@ def test_error_that_nobody_foresaw_ends_the_process_with_1(rig: Rig) -> None:
     assert rig.life.value == 1
 
 
-def test_heart_beats(rig: Rig) -> None:
+def test_the_engine_beats_again_and_again(rig: Rig) -> None:
     rig.until(lambda: rig.heart.beats > 3)
 
 
@@ -558,7 +560,7 @@ def test_stopping_does_not_wait_for_a_charge_that_cannot_be_settled() -> None:
     assert events == ["let go", *["closed"] * 5, "stopped"]
 
 
-def test_fewer_greenlets_end_the_sessions_beyond_them_soon_and_more_are_used_at_once(
+def test_an_order_for_fewer_greenlets_ends_surplus_sessions_and_one_for_more_holds_at_once(
     rig: Rig,
 ) -> None:
     rig.broker.add(*range(4))
@@ -576,7 +578,7 @@ def test_fewer_greenlets_end_the_sessions_beyond_them_soon_and_more_are_used_at_
     assert rig.engine.greenlets == 3
 
 
-def test_who_is_paused_leases_nothing_and_hands_back_what_was_on_its_way(rig: Rig) -> None:
+def test_a_paused_worker_leases_nothing_and_hands_back_a_session_on_its_way(rig: Rig) -> None:
     rig.broker.add(1)
     rig.until(lambda: rig.runner.running)
     rig.until(lambda: len(rig.broker.calls(LeaseRequest)) == 2)
@@ -592,7 +594,7 @@ def test_who_is_paused_leases_nothing_and_hands_back_what_was_on_its_way(rig: Ri
     rig.until(lambda: len(rig.broker.calls(LeaseRequest)) == 3)
 
 
-def test_who_is_drained_ends_all_its_sessions_soon_also_those_that_rest(rig: Rig) -> None:
+def test_a_drained_worker_ends_all_its_sessions_soon_and_also_resting_ones(rig: Rig) -> None:
     rig.broker.add(1, 2)
     rig.until(lambda: len(rig.runner.running) == 2)
     one, other = rig.sessions.holding()
@@ -604,7 +606,7 @@ def test_who_is_drained_ends_all_its_sessions_soon_also_those_that_rest(rig: Rig
     assert [one.ended, other.ended] == ["stop", "stop"]
 
 
-def test_a_pause_that_ends_as_it_is_roused_is_ended_once() -> None:
+def test_the_pause_of_a_session_that_is_roused_at_its_end_ends_once() -> None:
     held = Held(session(1), 1e12)
 
     def wait(_: float | None) -> None:

@@ -101,7 +101,7 @@ def merged(references: list[tuple[str, str]], base: str) -> list[Link]:
 @example([("a", "/x", "nofollow"), ("a", "/y", None), ("a", "/x", None)], None, "any", (), (),
          "breadth", 0, True)  # fmt: skip
 @settings(max_examples=examples(200, 10_000), deadline=None)
-def test_reading_follows_what_the_links_of_the_page_say(
+def test_the_reading_of_a_page_follows_the_same_links_as_a_plain_check(
     elements: list[tuple[str, str, str | None]],
     base: str | None,
     scope: str,
@@ -130,7 +130,7 @@ def test_reading_follows_what_the_links_of_the_page_say(
 
 @given(st.lists(st.tuples(REFERENCES, RELS), max_size=12), st.sampled_from([None, "/docs/b/"]))
 @settings(max_examples=examples(200, 10_000), deadline=None)
-def test_links_are_those_of_a_parser_one_by_one(
+def test_extracted_links_equal_those_that_a_parser_reads_one_by_one(
     anchors: list[tuple[str, str | None]], base: str | None
 ) -> None:
     body = f'<base href="{base}">' if base else ""

@@ -85,7 +85,7 @@ def again(store: SqliteStore, crawl: Crawl, reader: Here | None = None) -> HookR
     return HookRerun(store, crawl, reader or Here(), lambda url: None)
 
 
-def test_fields_are_stored_with_their_pages_and_new_links_as_seeds(
+def test_a_rerun_of_a_hook_stores_fields_with_pages_and_new_links_as_seeds(
     store: SqliteStore, crawl: Crawl, use: Callable[..., None]
 ) -> None:
     seen: list[tuple[Page, Fetched]] = []
@@ -123,7 +123,7 @@ def test_fields_are_stored_with_their_pages_and_new_links_as_seeds(
     )  # fmt: skip
 
 
-def test_once_more_changes_nothing(
+def test_a_second_rerun_of_a_hook_changes_nothing(
     store: SqliteStore, crawl: Crawl, use: Callable[..., None]
 ) -> None:
     use(on_page=lambda page, fetched: {"n": 1})
@@ -138,7 +138,7 @@ def test_once_more_changes_nothing(
     assert store.pending_seeds() == seeds
 
 
-def test_stopped_early_it_goes_on_where_it_was(
+def test_a_rerun_that_was_stopped_early_goes_on_where_it_was(
     store: SqliteStore, crawl: Crawl, use: Callable[..., None]
 ) -> None:
     use(on_page=lambda page, fetched: {"n": 1}, links=lambda page, found: found[1:])
@@ -153,7 +153,7 @@ def test_stopped_early_it_goes_on_where_it_was(
     assert store.hook_counts(crawl.id) == []
 
 
-def test_a_page_that_fails_again_stays_as_it_is_with_what_it_says_now(
+def test_a_page_that_fails_again_in_a_rerun_keeps_its_fields_and_has_the_new_message(
     store: SqliteStore, crawl: Crawl, use: Callable[..., None]
 ) -> None:
     def on_page(page: Page, fetched: Fetched) -> None:
@@ -177,7 +177,7 @@ def test_a_page_that_fails_again_stays_as_it_is_with_what_it_says_now(
     assert "http://example.org/three" in {link.url for link in stored.links}
 
 
-def test_records_alone_may_have_failed_and_those_from_before_are_replaced(
+def test_a_rerun_replaces_the_records_of_a_page_whose_items_function_failed(
     store: SqliteStore, crawl: Crawl, use: Callable[..., None]
 ) -> None:
     found: list[dict[str, int]] = [{"n": 1}, {"n": 2}]
@@ -203,7 +203,7 @@ def test_records_alone_may_have_failed_and_those_from_before_are_replaced(
     assert [(one.function, one.pages) for one in store.hook_counts(crawl.id)] == [("items", 1)]
 
 
-def test_a_page_without_its_body_is_named_and_left(
+def test_a_rerun_names_and_leaves_a_page_without_its_body(
     store: SqliteStore, crawl: Crawl, use: Callable[..., None]
 ) -> None:
     use(on_page=lambda page, fetched: {"n": 1})
@@ -217,7 +217,7 @@ def test_a_page_without_its_body_is_named_and_left(
     assert [one.pages for one in store.hook_counts(crawl.id)] == [1, 1]
 
 
-def test_a_page_that_was_fetched_anew_meanwhile_keeps_what_that_brought(
+def test_a_page_that_is_fetched_anew_during_a_rerun_keeps_the_newer_result(
     store: SqliteStore, crawl: Crawl, use: Callable[..., None]
 ) -> None:
     fill(store, crawl, range(1, 2))

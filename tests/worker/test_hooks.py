@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def test_module_of_the_current_directory_is_found(folder: Path) -> None:
+def test_a_hook_module_of_the_current_directory_is_found(folder: Path) -> None:
     (folder / "shop").mkdir()
     (folder / "shop" / "own.py").write_text("def on_page(page, fetched): return {'u': page.url}\n")
     hooks = load("shop.own")
@@ -50,7 +50,7 @@ def test_module_of_the_current_directory_is_found(folder: Path) -> None:
     assert hooks.links is None
 
 
-def test_without_a_module_nothing_is_changed() -> None:
+def test_pages_and_headers_stay_unchanged_without_a_hook_module() -> None:
     hooks = load("")
     assert hooks.page_fields(PAGE, FETCHED) is None
     assert hooks.chosen_links(PAGE) is PAGE.links
@@ -74,7 +74,7 @@ def test_without_a_module_nothing_is_changed() -> None:
         ("def links(page, links): yield 1", "not a generator"),
     ],
 )
-def test_bad_module_is_refused_at_start(folder: Path, source: str, said: str) -> None:
+def test_a_bad_hook_module_is_refused_at_start(folder: Path, source: str, said: str) -> None:
     (folder / "broken.py").write_text(source)
     with pytest.raises(InvalidConfig) as caught:
         load("broken")
@@ -82,7 +82,9 @@ def test_bad_module_is_refused_at_start(folder: Path, source: str, said: str) ->
     assert caught.value.problems[0][0] == "hook"
 
 
-def test_missing_module_is_refused_at_start_with_where_it_was_looked_for(folder: Path) -> None:
+def test_a_missing_hook_module_is_refused_at_start_with_where_it_was_looked_for(
+    folder: Path,
+) -> None:
     with pytest.raises(InvalidConfig, match=r"cannot import 'no\.such'") as caught:
         load("no.such")
     assert f"modules are looked for in {folder} and among" in str(caught.value)
@@ -99,7 +101,7 @@ def test_missing_module_is_refused_at_start_with_where_it_was_looked_for(folder:
     ("given", "named"),
     [("x.py", "x"), ("./own/x.py", "own.x"), ("own/x", "own.x"), ("/srv/x.py", "")],
 )
-def test_a_file_is_named_as_python_imports_it(given: str, named: str) -> None:
+def test_a_hook_given_as_a_file_is_refused_with_its_name_for_import(given: str, named: str) -> None:
     with pytest.raises(InvalidConfig, match="is a file: name it as Python imports it") as caught:
         load(given)
     assert (f", {named!r}, in the folder that holds" in str(caught.value)) is bool(named)
@@ -117,7 +119,7 @@ OLD_IMPORTS = [
 
 @pytest.mark.parametrize(("source", "name"), OLD_IMPORTS)
 @pytest.mark.parametrize("where", ["checkout", "installed"])
-def test_an_import_by_an_old_name_is_told_the_new_one(
+def test_the_error_of_an_import_by_an_old_name_tells_the_new_name(
     folder: Path, monkeypatch: pytest.MonkeyPatch, where: str, source: str, name: str
 ) -> None:
     """A checkout has a folder of that name; elsewhere nothing is found."""
@@ -131,7 +133,7 @@ def test_an_import_by_an_old_name_is_told_the_new_one(
     assert f"`{name}` is called `greencrawl.{name}` now" in str(caught.value)
 
 
-def test_another_distribution_of_an_old_name_is_the_hooks_to_use(folder: Path) -> None:
+def test_a_hook_may_import_another_distribution_that_has_an_old_name(folder: Path) -> None:
     (folder / "other").mkdir()
     (folder / "other" / "schema.py").write_text("NAME = 'theirs'\n")
     sys.path.insert(0, str(folder / "other"))
@@ -175,7 +177,7 @@ def test_exit_of_a_hook_is_an_error_of_the_hook(error: BaseException) -> None:
         hooks.request_headers(TASK, {})
 
 
-def test_what_a_hook_changes_in_its_arguments_changes_nothing() -> None:
+def test_changes_that_a_hook_makes_to_its_arguments_have_no_effect() -> None:
     def vandal(page: Page, fetched: Any) -> Any:
         page.title = page.text = None  # type: ignore[assignment]
         page.links[0].url = "javascript:alert(1)"
@@ -196,7 +198,7 @@ def test_what_a_hook_changes_in_its_arguments_changes_nothing() -> None:
     assert fetched == Fetched("http://h/", 200, {}, b"b")
 
 
-def test_fields_are_taken_as_they_were_returned() -> None:
+def test_fields_are_copied_when_a_hook_returns_them() -> None:
     """For example, all pages share one dict, and the next call changes it before the first is
     stored."""
     shared: dict[str, Any] = {"seen": [1]}
@@ -218,11 +220,11 @@ def test_records_are_yielded_or_returned(function: Any) -> None:
 
 
 @pytest.mark.parametrize("function", [None, lambda page: None, lambda page: []])
-def test_without_a_record_there_is_nothing(function: Any) -> None:
+def test_no_records_are_stored_if_a_hook_yields_none(function: Any) -> None:
     assert Hooks(items=function).page_items(PAGE) == b""
 
 
-def test_records_are_taken_as_they_were_yielded() -> None:
+def test_records_are_copied_when_a_hook_yields_them() -> None:
     """For example, one dict is filled again for each record."""
 
     def filled(page: Page) -> Iterator[dict[str, int]]:
@@ -261,7 +263,7 @@ def test_bad_or_too_many_records_are_an_error_and_none_is_kept(function: Any, sa
         Hooks(items=function).page_items(PAGE)
 
 
-def test_as_many_and_as_long_records_as_are_kept_are_kept() -> None:
+def test_records_up_to_the_bounds_of_number_and_length_are_kept() -> None:
     assert len(json.loads(Hooks(items=lambda page: [{}] * MOST_ITEMS).page_items(PAGE))) == 5000
     assert len(Hooks(items=lambda page: [SHORTER] * 63).page_items(PAGE)) > 4_000_000
 
@@ -277,7 +279,7 @@ def read_by(**functions: Any) -> Reading:
     return read(context, Task(1, "http://h/"), fetched)
 
 
-def test_functions_select_in_the_page_as_scrapys_users_do() -> None:
+def test_hook_functions_select_in_the_page_as_in_scrapy() -> None:
     def items(page: Extracted) -> Iterator[dict[str, Any]]:
         for tea in page.css("li.tea"):
             yield {
@@ -308,7 +310,7 @@ def test_functions_select_in_the_page_as_scrapys_users_do() -> None:
     ]
 
 
-def test_the_tree_is_there_while_the_functions_run_and_not_longer() -> None:
+def test_the_tree_of_a_page_is_there_only_while_hook_functions_run() -> None:
     seen: list[Extracted] = []
     kept: list[Any] = []
 
@@ -331,7 +333,7 @@ def test_the_tree_is_there_while_the_functions_run_and_not_longer() -> None:
     assert len(kept[0].getall()) == 2, "what was selected stays"
 
 
-def test_a_selector_that_is_none_is_an_error_of_the_hook() -> None:
+def test_an_invalid_selector_is_an_error_of_the_hook() -> None:
     reading = read_by(
         on_page=lambda page, fetched: {"x": page.xpath("//[").get()},
         items=lambda page: [{"x": page.css("li[").get()}],
@@ -341,13 +343,13 @@ def test_a_selector_that_is_none_is_an_error_of_the_hook() -> None:
     assert reading.links == []
 
 
-def test_what_is_no_html_has_a_page_that_nothing_is_found_in() -> None:
+def test_selectors_find_nothing_in_a_page_that_is_no_html() -> None:
     with readable(Page(url="http://h/"), None) as page:
         assert (page.css("a").getall(), page.xpath("//a").get()) == ([], None)
         assert (page.main, page.markdown, page.jsonld, page.author) == ("", "", [], "")
 
 
-def test_parsel_is_loaded_by_who_selects_and_nobody_else() -> None:
+def test_parsel_is_not_loaded_for_a_hook_that_does_not_select() -> None:
     program = """
 import sys
 from examples.prices import on_page
@@ -378,7 +380,7 @@ print(reading.fields["count"], "parsel" in sys.modules)
         lambda *_: [Link("http://h/", score="high")],  # type: ignore[arg-type]
     ],
 )
-def test_bad_links_are_an_error(function: Any) -> None:
+def test_bad_links_of_a_hook_are_an_error(function: Any) -> None:
     with pytest.raises(HookError, match="links: "):
         Hooks(links=function).chosen_links(PAGE)
 
@@ -396,7 +398,7 @@ def test_hook_that_empties_its_argument_leaves_the_page_alone() -> None:
     "function",
     [raising, lambda *_: None, lambda *_: {"a": 1}, lambda *_: {"a": "b\r\nEvil: 1"}],
 )
-def test_bad_headers_are_an_error(function: Any) -> None:
+def test_bad_headers_of_a_hook_are_an_error(function: Any) -> None:
     with pytest.raises(HookError, match="request: "):
         Hooks(request=function).request_headers(TASK, {})
 
@@ -406,7 +408,7 @@ def test_headers_of_the_hook_are_sent() -> None:
     assert hooks.request_headers(TASK, {"accept": "*/*"}) == {"accept": "*/*", "cookie": TASK.url}
 
 
-def test_example_finds_each_price_once() -> None:
+def test_the_example_hook_finds_each_price_once() -> None:
     page = Page(url="http://h/", text="Tea € 3.20, was €4.00, again € 3.20; coffee 5,50 EUR")
     assert load("examples.prices").page_fields(page, FETCHED) == {
         "prices": ["€ 3.20", "€4.00", "5,50 EUR"],
@@ -415,11 +417,11 @@ def test_example_finds_each_price_once() -> None:
     }
 
 
-def test_example_stores_nothing_on_a_page_without_price() -> None:
+def test_the_example_hook_stores_nothing_for_a_page_without_a_price() -> None:
     assert prices.on_page(Page(url="http://h/", text="none"), FETCHED) is None
 
 
-def test_pages_are_read_with_the_links_texts_only_where_a_function_looks_at_them() -> None:
+def test_the_texts_of_links_reach_a_hook_function_that_looks_at_them() -> None:
     crawl = Crawl(id=1, name="t", state="active", options=CrawlOptions(), roots=("h",))
     body = b'<a href="/a">the text</a>'
     fetched = Fetched("http://h/", 200, {"content-type": "text/html"}, body)

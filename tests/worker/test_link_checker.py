@@ -113,7 +113,7 @@ def test_links_that_change_something_are_skipped_and_noted_once() -> None:
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_no_rule_rewrites_a_link_into_one_that_is_followed(follow: bool) -> None:
+def test_a_link_that_is_an_action_is_skipped_though_a_rule_would_rewrite_it(follow: bool) -> None:
     """Here the original link would change something."""
     rules = ("tracking", "index", "query-order", "session-ids")
     club = Basic(name="club", hosts=("http://h",), skip=("utm_id=7",))
@@ -139,7 +139,7 @@ def test_links_of_a_hook_are_skipped_by_the_texts_that_the_page_has() -> None:
     assert urls(checker(auth=CLUB).check(found, chosen, 0, texts)) == ["http://h/a"]
 
 
-def test_a_link_that_logs_out_by_its_text_is_not_followed_where_it_is_an_icon_either() -> None:
+def test_a_link_that_logs_out_by_its_text_is_skipped_where_it_is_an_icon_too() -> None:
     ours = checker(auth=CLUB)
     found = page(base="http://h/dir/page")
     where = ["http://h/bye", "http://h/a/1"]
@@ -149,7 +149,7 @@ def test_a_link_that_logs_out_by_its_text_is_not_followed_where_it_is_an_icon_ei
     assert urls(ours.follow(found, where, [None] * 2, 0, silent)) == where[1:]
 
 
-def test_a_page_is_no_action_of_its_own() -> None:
+def test_a_link_of_a_page_to_itself_is_not_skipped_as_an_action() -> None:
     where = ["http://h/a/1", "http://h/a/2"]
     found = Page(url=where[0], base=where[0])
     said = texts_of([(url, "Delete") for url in where])
@@ -168,14 +168,14 @@ def test_nofollow_of_a_page_is_honoured() -> None:
     assert checker().check(found, found.links, 0) == []
 
 
-def test_depth_ends_at_its_limit() -> None:
+def test_links_are_followed_down_to_the_depth_limit() -> None:
     found = page("http://h/a")
     limited = checker(depth=2)
     assert [a.depth for a in limited.check(found, found.links, 1)] == [2]
     assert limited.check(found, found.links, 2) == []
 
 
-def test_page_with_too_many_links_is_cut_off() -> None:
+def test_links_of_a_page_beyond_the_bound_are_left_out() -> None:
     found = page(*(f"http://h/{i}" for i in range(MAX_LINKS + 5)))
     found.omitted_links = 2  # extraction did not look at 2 links
     found.links.append(Link("http://elsewhere/"))
@@ -216,7 +216,7 @@ def test_best_first_puts_a_higher_score_on_an_earlier_level() -> None:
     assert high.level < low.level
 
 
-def test_depth_first_prefers_what_is_deeper() -> None:
+def test_depth_first_order_prefers_deeper_links() -> None:
     found = page("http://h/a")
     made = checker(order="depth")
     near, far = (made.check(found, found.links, depth)[0] for depth in (0, 5))
@@ -231,7 +231,7 @@ def follow(
     )
 
 
-def test_links_are_followed_without_being_made() -> None:
+def test_references_are_followed_without_link_objects() -> None:
     found = page(follow=True, base="http://h/dir/page")
     references = ["a", "/b#x", "http://elsewhere/", "mailto:me@h", "a?b", "/dir/a", "http://h:81/"]
     assert follow(checker(), found, references) == [
@@ -250,7 +250,7 @@ def test_links_are_followed_without_being_made() -> None:
         ({"exclude": ("b",)}, ["http://h/dir/a", "http://elsewhere/"]),
     ],
 )
-def test_host_answers_for_its_links_where_scope_asks_for_no_more(
+def test_one_verdict_on_a_host_holds_for_its_links_if_the_scope_needs_no_more(
     options: dict[str, object], asked_alone: list[str]
 ) -> None:
     ours, found = checker(**options), page(base="http://h/dir/page")
@@ -259,7 +259,7 @@ def test_host_answers_for_its_links_where_scope_asks_for_no_more(
     assert list(ours._verdicts) == asked_alone
 
 
-def test_links_of_a_page_whose_base_is_out_of_scope_are_asked_one_by_one() -> None:
+def test_links_of_a_page_whose_base_is_out_of_scope_are_judged_one_by_one() -> None:
     found = page(base="http://elsewhere/")
     assert urls(follow(checker(), found, ["a", "http://h/a"])) == ["http://h/a"]
 
@@ -288,7 +288,7 @@ def test_verdicts_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None
         assert len(ours._verdicts) <= 6
 
 
-def test_redirect_keeps_depth_and_counts() -> None:
+def test_a_redirect_keeps_its_depth_and_counts_redirects() -> None:
     task = Task(1, "http://h/a", depth=3, level=3, redirects=2)
     assert redirected(task, "http://h/b") == Admission("http://h/b", 3, 3, 3)
 
@@ -305,13 +305,15 @@ def test_redirect_keeps_depth_and_counts() -> None:
         (Task(1, "http://h/a", redirects=INDEX_STEP + MAX_REDIRECTS), "/b", "more than 10 in a"),
     ],
 )
-def test_redirect_that_leads_nowhere_is_named(task: Task, location: str, said: str) -> None:
+def test_a_redirect_that_leads_nowhere_is_refused_with_a_reason(
+    task: Task, location: str, said: str
+) -> None:
     problem = redirect_problem(task, location)
     assert said in problem
     assert bool(problem) == bool(said)
 
 
-def test_problem_of_a_redirect_tells_no_password() -> None:
+def test_the_reason_for_a_refused_redirect_tells_no_password() -> None:
     problem = redirect_problem(Task(1, "http://h/"), "ftp://user:secret@h/")
     assert problem
     assert "secret" not in problem
@@ -331,7 +333,7 @@ def test_requisites_come_last_at_the_depth_of_their_page_from_any_host() -> None
     ]
 
 
-def test_what_is_a_link_too_is_admitted_as_one() -> None:
+def test_a_requisite_that_is_a_followed_link_too_is_admitted_as_a_link() -> None:
     found = page("http://h/b", Link("http://h/c", rel="nofollow"))
     admitted = requisites(checker(), found, "http://h/b", "http://h/c")
     assert [(one.url, one.kind) for one in admitted] == [
@@ -339,7 +341,7 @@ def test_what_is_a_link_too_is_admitted_as_one() -> None:
     ]  # fmt: skip
 
 
-def test_neither_nofollow_nor_depth_nor_include_concerns_requisites() -> None:
+def test_requisites_are_not_subject_to_nofollow_depth_or_include() -> None:
     ours = checker(depth=0, include=("^never",))
     found = page("http://h/b", follow=False)
     assert urls(requisites(ours, found, "http://h/x", "http://cdn/x")) == [
@@ -348,7 +350,7 @@ def test_neither_nofollow_nor_depth_nor_include_concerns_requisites() -> None:
     ]
 
 
-def test_exclude_and_actions_concern_requisites() -> None:
+def test_requisites_are_subject_to_exclude_and_actions() -> None:
     ours = checker(exclude=("ads[.]",), auth=CLUB)
     found = requisites(ours, page(), "http://ads.example/x", "http://h/logout", "http://h/x")
     assert urls(found) == ["http://h/x"]
@@ -364,6 +366,6 @@ def test_links_and_requisites_together_are_bounded() -> None:
     assert found.omitted_links == 2
 
 
-def test_requisite_stays_one_where_it_is_redirected() -> None:
+def test_a_redirected_requisite_stays_a_requisite() -> None:
     task = Task(1, "http://h/x", 2, 5, redirects=1, kind=TaskKind.REQUISITE)
     assert redirected(task, "http://h/y") == Admission("http://h/y", 2, 5, 2, TaskKind.REQUISITE)

@@ -372,7 +372,7 @@ def test_page_is_read_and_its_links_are_to_be_admitted(world: World) -> None:
 
 @pytest.mark.skipif(not available(), reason="nothing was compiled")
 @pytest.mark.parametrize("suspect", [False, True])
-def test_main_text_is_told_of_each_page_unless_the_crawl_does_without(
+def test_main_text_is_stored_with_each_page_unless_the_crawl_turns_it_off(
     world: World, suspect: bool, use: Callable[..., None]
 ) -> None:
     def main() -> str | None:
@@ -394,7 +394,7 @@ def test_main_text_is_told_of_each_page_unless_the_crawl_does_without(
     assert seen == [told, told], "a hook has it all the same"
 
 
-def test_nothing_is_asked_for_while_there_is_no_room_for_it(world: World) -> None:
+def test_no_page_is_requested_while_the_writer_has_no_room(world: World) -> None:
     world.stores.room.clear()
     running = gevent.spawn(world.run, "http://h/a", "http://h/b")
     running.join(0.05)
@@ -404,7 +404,7 @@ def test_nothing_is_asked_for_while_there_is_no_room_for_it(world: World) -> Non
     assert world.site.pages == ["http://h/a", "http://h/b"]
 
 
-def test_what_came_is_not_read_while_there_is_no_room_for_it(
+def test_an_answer_is_not_read_while_the_writer_has_no_room(
     world: World, use: Callable[..., None]
 ) -> None:
     titles: list[str] = []
@@ -483,7 +483,9 @@ def test_robots_redirect_is_followed_on_the_same_host(world: World) -> None:
     assert world.site.pages == []
 
 
-def test_robots_redirect_to_another_host_is_asked_of_its_session(world: World) -> None:
+def test_a_redirect_of_robots_txt_to_another_host_is_asked_of_that_hosts_session(
+    world: World,
+) -> None:
     """RFC 9309, section 2.3.1.2: rules found there are valid for the first host."""
     world.site.answers["http://h/robots.txt"] = status(301, location="http://o/robots.txt")
     world.site.answers["http://o/robots.txt"] = html("User-agent: *\nDisallow: /a")
@@ -517,7 +519,7 @@ def test_robots_redirect_without_an_answer_disallows_all_for_now(
 
 
 @pytest.mark.parametrize("why", ["full", "away"])
-def test_robots_elsewhere_that_cannot_be_asked_for_hold_up_nobody(
+def test_pages_go_back_uncharged_if_robots_txt_of_another_host_cannot_be_asked_for(
     world: World, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     monkeypatch.setattr("greencrawl.worker.robots.cache.ASK_SECONDS", 0.0)
@@ -530,7 +532,7 @@ def test_robots_elsewhere_that_cannot_be_asked_for_hold_up_nobody(
     assert world.stores.results == [], "none is charged"
 
 
-def test_question_whose_answer_cannot_be_kept_goes_back_uncharged(
+def test_a_question_for_robots_txt_goes_back_uncharged_if_its_answer_cannot_be_kept(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The Redis node of its host is away, and the session does not use its whole patience."""
@@ -544,7 +546,9 @@ def test_question_whose_answer_cannot_be_kept_goes_back_uncharged(
     assert (close.release, close.report.failed, world.stores.results) == ((1,), "", [])
 
 
-def test_question_about_rules_that_only_this_process_knows_is_read_again(world: World) -> None:
+def test_a_question_for_robots_txt_is_read_again_if_only_this_process_knows_the_rules(
+    world: World,
+) -> None:
     """The asking host looks into the shared cache, which had no room for the rules at first."""
     world.site.answers["http://o/robots.txt"] = html("User-agent: *\nDisallow: /a")
     world.stores.crawl_ = msgspec.structs.replace(world.stores.crawl_, roots=("h", "o"))
@@ -567,7 +571,7 @@ def test_robots_redirected_over_hosts_too_often_count_as_absent(world: World) ->
     assert cached.rules().allowed("http://o/a", "any")
 
 
-def test_a_page_that_has_not_changed_brings_no_page_and_one_that_was_not_asked_so_is_an_error(
+def test_a_304_means_unchanged_for_a_refetch_and_is_an_error_for_another_task(
     world: World,
 ) -> None:
     url = "http://h/a"
@@ -587,7 +591,7 @@ def test_a_page_that_has_not_changed_brings_no_page_and_one_that_was_not_asked_s
     assert (world.result.outcome.kind, world.result.check) == ("bad_status", None)
 
 
-def test_where_a_page_that_is_asked_for_again_redirects_to_is_asked_for_as_any_other(
+def test_the_redirect_of_a_refetch_leads_to_a_page_as_any_other(
     world: World,
 ) -> None:
     world.site.answers["http://h/a"] = status(301, location="/b")
@@ -597,7 +601,7 @@ def test_where_a_page_that_is_asked_for_again_redirects_to_is_asked_for_as_any_o
     assert [(link.url, link.kind) for link in page.links] == [("http://h/b", TaskKind.PAGE)]
 
 
-def test_question_that_fails_blocks_its_host_and_leaves_no_row(world: World) -> None:
+def test_a_failed_question_for_robots_txt_blocks_its_host_and_leaves_no_row(world: World) -> None:
     world.site.answers["http://o/robots.txt"] = status(503)
     close = world.run(Task(1, "http://o/robots.txt", kind=TaskKind.ROBOTS), host="o")
     assert close is not None
@@ -707,7 +711,7 @@ def test_links_of_an_earlier_delivery_are_admitted_though_the_page_is_gone(
     assert world.outcomes == [Done(kind="gone")]
 
 
-def test_failing_page_is_tried_again_until_the_crawl_has_had_enough(world: World) -> None:
+def test_a_failing_page_is_tried_again_as_often_as_the_crawl_allows(world: World) -> None:
     world.set(tries=2)
     world.site.answers["http://h/a"] = status(500)
     world.run("http://h/a", Task(2, "http://h/a", errors=1))
@@ -774,7 +778,7 @@ def test_page_for_which_there_is_no_memory_waits_uncharged_and_its_host_rests(wo
     assert len(world.stores.results) == 1
 
 
-def test_expired_lease_ends_the_session_without_a_word(world: World) -> None:
+def test_an_expired_lease_ends_the_session_without_a_close(world: World) -> None:
     world.site.answers["http://h/b"] = LeaseExpired("late")
     assert world.run("http://h/a", "http://h/b", "http://h/c") is None
     assert world.site.pages == ["http://h/a", "http://h/b"]
@@ -797,7 +801,7 @@ def test_session_that_is_ended_sends_no_further_request(
     assert close is None or close.release == (1, 2)
 
 
-def test_host_that_is_down_for_good_takes_its_queue_along(world: World) -> None:
+def test_tasks_of_a_host_that_is_down_for_good_become_dead_letters(world: World) -> None:
     world.site.answers["http://h/robots.txt"] = Failure(FailureKind.REFUSED, requests=0)
     close = world.run("http://h/a", "http://h/b", "http://h/c", failures=retry.GIVE_UP_FAILURES)
     assert close is not None
@@ -812,7 +816,7 @@ def test_host_that_is_down_for_good_takes_its_queue_along(world: World) -> None:
     ]
 
 
-def test_a_host_is_not_given_up_for_what_the_operator_has_to_mend(world: World) -> None:
+def test_a_host_is_not_given_up_for_a_login_that_the_operator_has_to_mend(world: World) -> None:
     class Unset(Anonymous):
         def get(self, visit: Visit, url: str, headers: Mapping[str, str], judge: Judge) -> Failure:
             return Failure(FailureKind.LOGIN, "auth shop: no hosts", 0, 60.0, 0, ours=True)
@@ -854,7 +858,9 @@ def test_errands_are_looked_for_before_each_task_of_a_crawl_that_logs_in(world: 
     ]
 
 
-def test_pages_of_a_host_that_lets_nobody_in_wait_uncharged_and_it_says_why(world: World) -> None:
+def test_pages_wait_uncharged_with_a_reason_while_the_login_at_their_host_is_refused(
+    world: World,
+) -> None:
     class Refused(Anonymous):
         def get(self, visit: Visit, url: str, headers: Mapping[str, str], judge: Judge) -> Failure:
             return Failure(FailureKind.LOGIN, "auth shop: no such name", 0, 3600.0, 0)
@@ -871,7 +877,7 @@ def test_pages_of_a_host_that_lets_nobody_in_wait_uncharged_and_it_says_why(worl
     assert "auth shop: no such name" in world.stores.results[0].finals[0].detail
 
 
-def test_host_that_fails_at_an_errand_is_left_alone(world: World) -> None:
+def test_a_host_that_fails_at_an_errand_gets_no_further_request(world: World) -> None:
     world.set(auth=(Form(name="shop", hosts=("http://h",), login_url="http://h/login"),))
     world.errands = Anonymous(["http://h/login"])
     world.site.answers["http://h/login"] = Failure(FailureKind.REFUSED)
@@ -1036,7 +1042,7 @@ def test_redirect_that_leads_nowhere_is_a_failure(
     assert world.outcomes == [Dead("redirect")]
 
 
-def test_seed_takes_its_scope_along_within_its_domain(world: World) -> None:
+def test_a_redirected_seed_widens_the_scope_within_its_domain(world: World) -> None:
     world.stores.crawl_ = msgspec.structs.replace(world.stores.crawl_, roots=("example.org",))
     target = "https://www.example.org/"
     world.site.answers["http://example.org/"] = status(301, location=target)
@@ -1095,7 +1101,7 @@ def test_bodies_of_every_type_are_kept_when_asked_for(
     assert (world.result.page.body, world.result.page.links) == (b"%PDF <a href=/x>", [])
 
 
-def test_a_row_says_what_was_asked_and_no_credentials(
+def test_a_stored_page_has_its_request_headers_without_credentials(
     world: World, use: Callable[..., None]
 ) -> None:
     more = {"accept-language": "de", "authorization": "Basic x", "cookie": "a=b"}
@@ -1164,9 +1170,7 @@ def test_source_that_moved_is_a_dead_letter_and_its_list_may_redirect_within(wor
 
 
 @pytest.mark.parametrize("code", [200, 204])
-def test_page_without_a_body_counts_as_stored_here_and_in_the_store(
-    world: World, code: int
-) -> None:
+def test_a_page_without_a_body_counts_as_stored(world: World, code: int) -> None:
     world.site.answers["http://h/a"] = status(code)
     world.run("http://h/a")
     assert world.outcomes == [Done(stored=True)]
@@ -1216,7 +1220,9 @@ def test_extraction_that_raises_is_charged_to_its_page_alone(
     assert second.outcome == Done(kind="gone")
 
 
-def test_page_is_marked_while_it_is_parsed(world: World, use: Callable[..., None]) -> None:
+def test_the_crash_record_names_a_page_while_it_is_parsed(
+    world: World, use: Callable[..., None]
+) -> None:
     seen: list[Suspect | None] = []
     use(on_page=lambda page, fetched: seen.append(world.crash_record.suspect()))
     world.site.answers["http://h/a"] = html("x")
@@ -1228,7 +1234,7 @@ def test_page_is_marked_while_it_is_parsed(world: World, use: Callable[..., None
 # -- hooks and headers
 
 
-def test_headers_name_us_and_whom_to_ask(world: World) -> None:
+def test_request_headers_name_the_crawler_and_its_contact(world: World) -> None:
     world.set(user_agent="bot/1", contact="mailto:me@h")
     world.run("http://h/")
     for headers in world.site.headers:
@@ -1277,7 +1283,7 @@ def test_error_in_a_hook_is_journalled_and_harms_nothing_else(
     )  # fmt: skip
 
 
-def test_what_a_hook_came_to_is_known_of_each_page_of_a_crawl_that_has_one(
+def test_the_result_of_a_hook_is_reported_for_each_page(
     world: World, use: Callable[..., None]
 ) -> None:
     use(on_page=lambda page, fetched: {}[page.url] if page.url.endswith("b") else None)
@@ -1299,7 +1305,9 @@ def test_a_request_hook_that_failed_is_counted_though_no_page_came(
     assert [a.kind for a in world.result.attempts] == ["hook", "timeout"]
 
 
-def test_a_crawl_whose_hook_this_host_lacks_is_handed_back_unfetched(world: World) -> None:
+def test_tasks_are_handed_back_unfetched_if_the_hook_of_their_crawl_cannot_be_loaded(
+    world: World,
+) -> None:
     world.set(hook="no.such.module")
     close = world.run("http://h/a", "http://h/b")
     assert close is not None
@@ -1342,7 +1350,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("greencrawl.worker.session.backoff.delays", delays)
 
 
-def test_store_that_is_away_is_waited_for(world: World) -> None:
+def test_a_session_waits_for_a_store_that_is_away(world: World) -> None:
     world.stores.away = 3
     world.run("http://h/a")
     assert world.outcomes == [Done(kind="gone")]
@@ -1369,7 +1377,7 @@ def test_suspect_is_read_in_quarantine_and_the_crash_record_names_nothing(
 
 
 @pytest.mark.parametrize("hook", [True, False])
-def test_suspect_that_dies_alone_is_charged_and_the_session_goes_on(
+def test_a_suspect_that_dies_in_quarantine_is_charged_and_the_session_goes_on(
     world: World, use: Callable[..., None], hook: bool
 ) -> None:
     if hook:
@@ -1393,7 +1401,7 @@ def test_suspect_goes_back_uncharged_when_there_is_no_process_to_read_it(world: 
     assert close.release == (1, 2)
 
 
-def test_page_that_is_dear_to_read_is_stored_counted_and_journalled(
+def test_a_page_that_is_costly_to_read_is_stored_counted_and_journalled(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("kernels.http.BASE_SECONDS", "kernels.http.SECONDS_PER_WIRE_BYTE"):
@@ -1415,7 +1423,7 @@ def test_page_that_is_dear_to_read_is_stored_counted_and_journalled(
     assert world.quarantine.read_ == world.site.pages[1:], "from the second one on"
 
 
-def test_page_whose_parse_has_no_end_is_given_up_alone(
+def test_a_page_whose_parse_does_not_end_is_given_up_in_quarantine(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def without_end(context: CrawlContext, task: Task, fetched: Fetched, kernel: str) -> Reading:
@@ -1447,7 +1455,7 @@ def test_patterns_are_searched_while_the_crash_record_names_the_page(
     assert [link.url for link in world.result.page.links] == ["http://h/t"]
 
 
-def test_patterns_hang_no_suspect_but_alone(world: World) -> None:
+def test_patterns_are_searched_for_a_suspect_only_in_quarantine(world: World) -> None:
     world.set(exclude=("(?=x)x",))
     world.quarantine.error = DiedInQuarantine(
         FailureKind.STALLED, "read alone, it did not end within 30 s"

@@ -63,7 +63,7 @@ def session(*kinds: TaskKind) -> Session:
         ('"a b"', False), ('"\t"', False), (f'"{"a" * 257}"', False),
     ],
 )  # fmt: skip
-def test_an_entity_tag_is_sent_as_it_came_or_not(etag: str, sent: bool) -> None:
+def test_an_entity_tag_is_sent_unchanged_only_if_it_is_valid(etag: str, sent: bool) -> None:
     assert fields_of(Validators(etag)) == ({"if-none-match": etag} if sent else {})
 
 
@@ -75,17 +75,17 @@ def test_an_entity_tag_is_sent_as_it_came_or_not(etag: str, sent: bool) -> None:
         ("Wed, 21 Oct 20\xb25 07:28:00 GMT", False),
     ],
 )  # fmt: skip
-def test_a_time_is_sent_as_it_came_or_not(date: str, sent: bool) -> None:
+def test_a_last_modified_time_is_sent_unchanged_only_if_it_is_valid(date: str, sent: bool) -> None:
     assert fields_of(Validators("", date)) == ({"if-modified-since": date} if sent else {})
 
 
-def test_both_are_sent_where_both_were_told() -> None:
+def test_both_validators_are_sent_if_the_server_told_both() -> None:
     assert fields_of(Validators('"a"', DATE)) == {
         "if-none-match": '"a"', "if-modified-since": DATE,
     }  # fmt: skip
 
 
-def test_refetches_of_a_session_are_looked_up_together_and_nothing_else_is() -> None:
+def test_validators_are_looked_up_together_and_only_for_the_refetches_of_a_session() -> None:
     known = {fingerprint(url(n)): Validators(f'"{n}"') for n in (1, 2, 3)}
     known[fingerprint(url(4))] = Validators("no tag")
     store: Any = Pages(known)
@@ -105,13 +105,15 @@ def test_refetches_of_a_session_are_looked_up_together_and_nothing_else_is() -> 
         {"kernels": (KernelRule(match="*", kernel="tests.support.own_kernels:Asking"),)},
     ],
 )
-def test_a_crawl_with_a_hook_or_a_login_asks_for_all_of_a_page(options: dict[str, Any]) -> None:
+def test_a_crawl_with_a_hook_a_login_or_a_kernel_sends_no_validators(
+    options: dict[str, Any],
+) -> None:
     store: Any = Pages({fingerprint(url(1)): Validators('"1"')})
     assert conditions(store, fingerprint, context(**options), session(TaskKind.REFETCH)) == {}
     assert store.asked == []
 
 
-def test_headers_are_added_for_their_task_alone() -> None:
+def test_conditional_headers_are_added_only_for_their_own_task() -> None:
     asked, headers = {1: {"if-none-match": '"1"'}}, {"accept": "*/*"}
     first, second = (Task(number=n, url=url(n)) for n in (1, 2))
     assert asking(asked, first, headers) == {"accept": "*/*", "if-none-match": '"1"'}
@@ -119,7 +121,7 @@ def test_headers_are_added_for_their_task_alone() -> None:
     assert asking({}, first, headers) is headers
 
 
-def test_an_answer_says_that_a_page_is_unchanged_only_if_it_was_asked_so() -> None:
+def test_a_304_means_unchanged_only_after_a_conditional_request() -> None:
     asked, task = {1: {"if-none-match": '"1"'}}, Task(number=1, url=url(1))
     same = Fetched(url(1), 304, {}, b"")
     assert is_unchanged(same, task, asked)

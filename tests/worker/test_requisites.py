@@ -49,7 +49,7 @@ def page_of(world: World) -> StoredPage:
     return page
 
 
-def test_page_names_what_it_needs_at_its_own_depth(world: World) -> None:
+def test_a_page_admits_its_requisites_at_its_own_depth(world: World) -> None:
     world.site.answers["http://h/p"] = html("<a href=/b><img src=//cdn/i><a href=//other/>")
     world.run(Task(1, "http://h/p", 2, 2))
     assert page_of(world).links == [
@@ -57,7 +57,7 @@ def test_page_names_what_it_needs_at_its_own_depth(world: World) -> None:
     ]  # fmt: skip
 
 
-def test_by_default_it_names_nothing(world: World) -> None:
+def test_a_page_admits_no_requisites_by_default(world: World) -> None:
     world.set()
     world.site.answers["http://h/p"] = html("<img src=//cdn/i>")
     world.run("http://h/p")
@@ -65,7 +65,9 @@ def test_by_default_it_names_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"bodies": "text"}, {"depth": 2}, {"include": ("^no",)}])
-def test_image_of_another_host_is_kept_as_it_is(world: World, options: dict[str, object]) -> None:
+def test_an_image_that_is_a_requisite_is_kept_unread_under_any_options(
+    world: World, options: dict[str, object]
+) -> None:
     world.set(requisites="on", **options)
     world.site.answers["http://h/i"] = answer("<p>bytes", "image/png")
     world.run(needed("http://h/i", 2), host="h")
@@ -74,13 +76,13 @@ def test_image_of_another_host_is_kept_as_it_is(world: World, options: dict[str,
     assert world.outcomes == [Done(stored=True, bytes=8)]
 
 
-def test_image_that_was_met_as_a_link_first_is_kept_too(world: World) -> None:
+def test_an_image_that_was_met_as_a_link_first_is_kept_too(world: World) -> None:
     world.site.answers["http://h/i"] = answer("bytes", "image/png")
     world.run(Task(1, "http://h/i", 1, 1))
     assert page_of(world).body == b"bytes"
 
 
-def test_without_the_option_it_is_not_kept(world: World) -> None:
+def test_an_image_is_not_kept_without_the_option_requisites(world: World) -> None:
     world.set()
     world.site.answers["http://h/i"] = answer("bytes", "image/png")
     world.run(Task(1, "http://h/i", 1, 1))
@@ -88,7 +90,7 @@ def test_without_the_option_it_is_not_kept(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", [TaskKind.PAGE, REQUISITE])
-def test_style_sheet_leads_to_what_it_needs(world: World, kind: TaskKind) -> None:
+def test_a_style_sheet_admits_its_requisites(world: World, kind: TaskKind) -> None:
     sheet = "@import 'two.css'; @font-face{src:url(//fonts/f.woff2)}"
     world.site.answers["http://h/css/one.css"] = answer(sheet, "text/css")
     world.run(Task(1, "http://h/css/one.css", 3, 3, redirects=4, kind=kind))
@@ -99,7 +101,7 @@ def test_style_sheet_leads_to_what_it_needs(world: World, kind: TaskKind) -> Non
     assert page_of(world).body == sheet.encode()
 
 
-def test_style_sheets_that_import_ever_more_come_to_an_end(world: World) -> None:
+def test_endless_imports_of_style_sheets_are_followed_up_to_a_bound(world: World) -> None:
     """Each one has new ones, as in a trap."""
     page = html("<link rel=stylesheet href=/0.css>")
     world.site.answers["http://h/"] = page
@@ -118,7 +120,7 @@ def test_style_sheets_that_import_ever_more_come_to_an_end(world: World) -> None
     assert {task.depth for task in asked} == {0}
 
 
-def test_style_sheet_has_what_it_needs_within_a_bound(world: World) -> None:
+def test_a_style_sheet_admits_a_bounded_number_of_requisites(world: World) -> None:
     imports = "".join(f"@import '{n}.css';" for n in range(MAX_IMPORTS + 5))
     sheet = imports + "".join(f"a{{b:url({n})}}" for n in range(MAX_NEEDED))
     world.site.answers["http://h/a.css"] = answer(sheet, "text/css")
@@ -131,7 +133,7 @@ def test_style_sheet_has_what_it_needs_within_a_bound(world: World) -> None:
     assert read == [f"http://h/{n}.css" for n in range(MAX_IMPORTS)]
 
 
-def test_style_sheet_within_the_bound_has_nothing_to_be_noted(world: World) -> None:
+def test_no_omission_is_noted_for_a_style_sheet_within_the_bound(world: World) -> None:
     sheet = "".join(f"a{{b:url({n})}}" for n in range(MAX_NEEDED))
     world.site.answers["http://h/a.css"] = answer(sheet, "text/css")
     world.run(needed("http://h/a.css"))
@@ -139,7 +141,9 @@ def test_style_sheet_within_the_bound_has_nothing_to_be_noted(world: World) -> N
     assert [attempt.kind for attempt in world.result.attempts] == ["ok"]
 
 
-def test_what_a_style_sheet_needs_but_does_not_import_is_not_read_as_one(world: World) -> None:
+def test_a_file_that_a_style_sheet_does_not_import_is_not_read_as_a_style_sheet(
+    world: World,
+) -> None:
     world.site.answers["http://h/a.css"] = answer("a{b:url(b.css)}", "text/css")
     world.run(needed("http://h/a.css"))
     [link] = page_of(world).links
@@ -148,12 +152,12 @@ def test_what_a_style_sheet_needs_but_does_not_import_is_not_read_as_one(world: 
     assert (page_of(world).url, page_of(world).links) == ("http://h/b.css", [])
 
 
-def test_queue_holds_how_far_a_style_sheet_led_and_its_redirects() -> None:
+def test_the_queue_keeps_the_import_depth_of_a_style_sheet_and_its_redirects() -> None:
     task = needed("http://h/a.css", redirects=MAX_SHEETS * INDEX_STEP + MAX_REDIRECTS)
     assert unpack_redirects(pack_redirects(task)) == (task.redirects, REQUISITE)
 
 
-def test_redirects_of_a_style_sheet_bring_it_no_further(world: World) -> None:
+def test_redirects_of_a_style_sheet_do_not_add_to_its_import_depth(world: World) -> None:
     world.site.answers["http://h/a.css"] = status(302, location="/b.css")
     world.run(needed("http://h/a.css", redirects=INDEX_STEP))
     [link] = page_of(world).links
@@ -163,14 +167,14 @@ def test_redirects_of_a_style_sheet_bring_it_no_further(world: World) -> None:
     assert [link.redirects for link in page_of(world).links] == [2 * INDEX_STEP]
 
 
-def test_style_sheet_is_not_read_without_the_option(world: World) -> None:
+def test_a_style_sheet_is_not_read_without_the_option_requisites(world: World) -> None:
     world.set()
     world.site.answers["http://h/a.css"] = answer("@import 'b.css'", "text/css")
     world.run(Task(1, "http://h/a.css", 1, 1))
     assert page_of(world).links == []
 
 
-def test_page_that_was_met_as_a_requisite_is_read_as_one(world: World) -> None:
+def test_a_requisite_that_is_a_page_of_the_crawl_is_read_as_a_page(world: World) -> None:
     """As a link it would be known already, so no other task would read it."""
     world.site.answers["http://h/o"] = html("<title>T</title><a href=/b><img src=i>")
     world.run(needed("http://h/o", 2))
@@ -186,7 +190,7 @@ def test_page_that_was_met_as_a_requisite_is_read_as_one(world: World) -> None:
     ("url", "options", "depth"),
     [("http://cdn/o", {}, 0), ("http://h/o", {"include": ("^no",)}, 0), ("http://h/o", {}, 5)],
 )
-def test_page_that_is_no_page_of_the_crawl_is_kept_and_not_followed(
+def test_a_requisite_in_html_that_is_no_page_of_the_crawl_is_kept_and_not_followed(
     world: World, url: str, options: dict[str, object], depth: int
 ) -> None:
     world.set(requisites="on", depth=5, **options)
@@ -197,7 +201,7 @@ def test_page_that_is_no_page_of_the_crawl_is_kept_and_not_followed(
     assert page.body
 
 
-def test_robots_are_obeyed(world: World) -> None:
+def test_robots_txt_is_obeyed_for_requisites(world: World) -> None:
     world.site.answers["http://cdn/robots.txt"] = answer(
         "User-agent: *\nDisallow: /i", "text/plain"
     )
@@ -206,7 +210,7 @@ def test_robots_are_obeyed(world: World) -> None:
     assert world.outcomes == [Done(kind="robots")]
 
 
-def test_rule_that_came_later_keeps_it_out(world: World) -> None:
+def test_a_requisite_that_a_later_rule_excludes_is_not_fetched(world: World) -> None:
     world.set(requisites="on", exclude=("/i$",))
     world.run(needed("http://cdn/i"), host="cdn")
     assert world.site.pages == []
@@ -214,26 +218,26 @@ def test_rule_that_came_later_keeps_it_out(world: World) -> None:
     assert world.result.finals[0].detail == "exclude pattern '/i$'"
 
 
-def test_redirect_leads_to_a_requisite_and_widens_no_scope(world: World) -> None:
+def test_the_redirect_of_a_requisite_leads_to_a_requisite_and_widens_no_scope(world: World) -> None:
     world.site.answers["http://example.org/i"] = status(301, location="http://www.example.org/i")
     world.run(needed("http://example.org/i"), host="example.org")
     assert page_of(world).links == [Admission("http://www.example.org/i", 0, 0, 1, REQUISITE)]
     assert world.stores.crawl_.roots == ("h",)
 
 
-def test_one_that_is_gone_has_a_last_word(world: World) -> None:
+def test_a_requisite_that_is_gone_gets_a_final_state(world: World) -> None:
     world.run(needed("http://h/i"))
     assert [final.state for final in world.result.finals] == ["gone"]
 
 
-def test_what_waits_of_a_host_that_is_down_for_good_gets_its_last_word(world: World) -> None:
+def test_waiting_requisites_of_a_host_that_is_down_for_good_get_a_final_state(world: World) -> None:
     world.site.answers["http://h/robots.txt"] = Failure(FailureKind.DNS_MISSING, "no such name")
     world.run(needed("http://h/i"), Task(2, "http://h/j", kind=REQUISITE), failures=99)
     finals = [final.url for result in world.stores.results for final in result.finals]
     assert finals == ["http://h/j"]
 
 
-def test_traps_park_no_requisite_and_learn_nothing_of_it(world: World) -> None:
+def test_requisites_are_not_parked_as_traps_and_do_not_count_for_traps(world: World) -> None:
     world.set(requisites="on", host_pages=1, shape_pages=1)
     pipeline = world.pipeline()
     for number in range(3):
@@ -244,7 +248,7 @@ def test_traps_park_no_requisite_and_learn_nothing_of_it(world: World) -> None:
     assert [outcome.kind for outcome in world.outcomes] == ["ok"] * 4
 
 
-def test_what_a_page_needs_is_no_link_to_the_judge_of_traps(world: World) -> None:
+def test_requisites_do_not_count_as_links_when_traps_are_judged(world: World) -> None:
     world.set(requisites="on", traps="on")
     images = "".join(f"<img src=/image/{number}.png>" for number in range(30))
     world.site.answers["http://h/"] = html(f"<p>Some words<a href=/p/1>more</a>{images}")

@@ -113,7 +113,7 @@ def test_retry_after_is_read_as_seconds_and_as_a_date(
         ({"x_rate_limit_reset": "soon"}, None),
     ],
 )
-def test_end_of_a_rate_limit_is_read_where_nothing_else_is_said(
+def test_the_end_of_a_rate_limit_is_read_if_there_is_no_retry_after(
     headers: dict[str, str], seconds: float | None
 ) -> None:
     failure = classify(fetched(429, **headers))
@@ -135,7 +135,7 @@ def test_every_failure_kind_has_a_row() -> None:
     assert set(TABLE) == set(FailureKind)
 
 
-def test_table_cannot_be_changed() -> None:
+def test_the_table_of_failures_cannot_be_changed() -> None:
     with pytest.raises(TypeError):
         TABLE[FailureKind.GONE] = TABLE[FailureKind.RESET]  # type: ignore[index]
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -167,7 +167,7 @@ def test_server_error_waits_twice_as_long_each_time_and_ends_as_a_dead_letter() 
     assert (last.outcome, last.final, last.errors) == (Dead("server_error"), "dead", 5)
 
 
-def test_crawls_own_tries_bound_every_row_without_retry_after() -> None:
+def test_the_tries_of_a_crawl_bound_every_failure_without_retry_after() -> None:
     for kind, policy in TABLE.items():
         if policy.tries > 1:
             assert decide(Failure(kind), errors=0, max_tries=2).final is None
@@ -210,7 +210,7 @@ def test_host_failure_asks_for_the_hosts_back_off_also_with_the_last_try(
 
 
 @pytest.mark.parametrize("kind", [FailureKind.RESET, FailureKind.TIMEOUT, FailureKind.DNS_MISSING])
-def test_url_failure_leaves_the_host_alone(kind: FailureKind) -> None:
+def test_a_failure_of_a_url_does_not_block_its_host(kind: FailureKind) -> None:
     assert decide(Failure(kind), errors=0, max_tries=5).block is None
 
 
@@ -243,7 +243,7 @@ def test_markdown_has_a_row_of_six_cells_for_every_kind() -> None:
     )
 
 
-def test_a_name_that_does_not_exist_is_final_at_once_only_where_the_crawl_begins_at_it() -> None:
+def test_a_missing_host_name_is_final_at_once_only_if_the_crawl_starts_from_it_alone() -> None:
     missing = Failure(FailureKind.DNS_MISSING, "no such name", requests=0)
     assert decide(missing, 0, 5, typed=True).final == "dead"
     assert decide(missing, 0, 5).wait == 300

@@ -104,7 +104,7 @@ def bearer(token: str) -> dict[str, str]:
         ("", "/openapi.json", "GET", 200),
     ],
 )
-def test_a_token_opens_what_its_role_may_do(
+def test_a_token_permits_the_requests_of_its_role(
     locked: Api, token: str, path: str, method: str, status: int
 ) -> None:
     result = locked.call(method, path, headers=bearer(token) if token else {})
@@ -116,7 +116,7 @@ def test_a_token_opens_what_its_role_may_do(
 
 
 @pytest.mark.parametrize("header", ["admin-secret", "Basic admin-secret", "Bearer", "Bearer  "])
-def test_only_the_bearer_scheme_with_a_token_counts(locked: Api, header: str) -> None:
+def test_a_request_without_a_bearer_token_gets_a_401(locked: Api, header: str) -> None:
     assert locked.call("GET", "/v1/stats", headers={"Authorization": header}).status_code == 401
 
 
@@ -125,7 +125,7 @@ def test_a_token_is_judged_before_the_body_is_read(locked: Api) -> None:
     assert result.status_code == 401
 
 
-def test_an_open_broker_serves_no_web_pages_but_its_own(api: Api) -> None:
+def test_a_broker_without_tokens_refuses_requests_from_foreign_web_pages(api: Api) -> None:
     api.crawl()
     seeds = {"urls": ["https://example.org/"]}
     origins = ["https://evil.example", "null", "http://localhost:1234", "https://localhost"]
@@ -141,13 +141,13 @@ def test_an_open_broker_serves_no_web_pages_but_its_own(api: Api) -> None:
 # --- bodies
 
 
-def test_an_unknown_field_is_named(api: Api) -> None:
+def test_the_broker_names_an_unknown_field(api: Api) -> None:
     result = api.call("POST", "/v1/crawls", {"name": "a", "dept": 3})
     assert result.status_code == 400
     assert fields(result) == ["dept"]
 
 
-def test_a_bad_field_deep_inside_is_named_with_its_path(api: Api) -> None:
+def test_the_broker_names_a_nested_bad_field_with_its_path(api: Api) -> None:
     api.crawl()
     body = {"urls": ["https://a.example/", {"url": "https://b.example/", "depth": "x"}]}
     assert fields(api.call("POST", "/v1/crawls/test/urls", body)) == ["urls[1].depth"]
@@ -155,18 +155,18 @@ def test_a_bad_field_deep_inside_is_named_with_its_path(api: Api) -> None:
     assert fields(api.call("POST", "/v1/finish", bad_token)) == ["items[0].token"]
 
 
-def test_a_missing_field_is_named(api: Api) -> None:
+def test_the_broker_names_a_missing_field(api: Api) -> None:
     assert fields(api.call("POST", "/v1/lease", {"worker": "w"})) == ["incarnation"]
 
 
-def test_options_that_contradict_each_other_are_named(api: Api) -> None:
+def test_the_broker_names_options_that_have_wrong_values_or_contradict_each_other(api: Api) -> None:
     result = api.call("POST", "/v1/crawls", {"name": "a", "slots": 4, "delay": 1, "exclude": ["("]})
     assert result.status_code == 400
     assert {field.partition("[")[0] for field in fields(result)} == {"slots", "exclude"}
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"name": "\xff"}', b"\x00\x01"])
-def test_what_is_not_json_is_a_400(api: Api, body: bytes) -> None:
+def test_a_body_that_is_not_json_gets_a_400(api: Api, body: bytes) -> None:
     assert api.call("POST", "/v1/crawls", body).status_code == 400
 
 
@@ -180,7 +180,7 @@ def test_what_is_not_json_is_a_400(api: Api, body: bytes) -> None:
         ({"Content-Encoding": "gzip"}, 415),
     ],
 )
-def test_media_types_of_other_kinds_are_refused(
+def test_bodies_of_unknown_media_types_are_refused(
     api: Api, headers: dict[str, str], status: int
 ) -> None:
     result = api.call("POST", "/v1/crawls", {"name": "a"}, headers=headers)
@@ -239,7 +239,7 @@ def test_a_body_that_breaks_off_is_a_400(api: Api) -> None:
         ("/v1/crawls?x=1", "x"),
     ],
 )
-def test_a_bad_parameter_is_named(api: Api, query: str, field: str) -> None:
+def test_the_broker_names_a_bad_parameter(api: Api, query: str, field: str) -> None:
     result = api.call("GET", query)
     assert result.status_code == 400
     assert fields(result) == [field]
@@ -248,7 +248,7 @@ def test_a_bad_parameter_is_named(api: Api, query: str, field: str) -> None:
 # --- errors
 
 
-def test_unknown_paths_and_methods_are_problems(api: Api) -> None:
+def test_unknown_paths_and_methods_are_answered_with_a_problem(api: Api) -> None:
     missing = api.call("GET", "/v2/crawls")
     assert (missing.status_code, missing.json["title"]) == (404, "Not Found")
     wrong = api.call("PUT", "/v1/crawls")
@@ -282,7 +282,7 @@ def test_an_unknown_crawl_is_a_404(api: Api, method: str, path: str, body: Any) 
     assert api.call(method, path, body).status_code == 404
 
 
-def test_what_is_away_is_a_503_with_retry_after(api: Api) -> None:
+def test_a_call_gets_a_503_with_retry_after_while_redis_is_away(api: Api) -> None:
     api.queue.away = True
     result = api.call("POST", "/v1/finish", {"items": [FINISH]})
     assert result.status_code == 503
@@ -290,7 +290,9 @@ def test_what_is_away_is_a_503_with_retry_after(api: Api) -> None:
     assert "redis is away" in result.json["detail"]
 
 
-def test_a_defect_is_a_500_that_tells_nothing(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_defect_gets_a_500_without_its_details(
+    api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
     api.queue.broken = ZeroDivisionError("secret detail")
     result = api.call("POST", "/v1/finish", {"items": [FINISH]})
     assert result.status_code == 500
@@ -342,12 +344,12 @@ def test_workers_calls_reach_the_frontier_and_come_back_item_by_item(api: Api) -
         ("a.example:81", "a.example:81"),
     ],
 )
-def test_a_host_may_be_written_as_people_do(api: Api, given: str, shown: str) -> None:
+def test_a_host_is_found_by_any_usual_spelling(api: Api, given: str, shown: str) -> None:
     assert api.call("GET", f"/v1/hosts/{given}").json["host"] == shown
 
 
 @pytest.mark.parametrize("given", ["a%3Fb", "u%40a.example", "%20", "a.example:99999"])
-def test_what_is_no_host_is_a_400(api: Api, given: str) -> None:
+def test_an_invalid_host_gets_a_400(api: Api, given: str) -> None:
     assert api.call("GET", f"/v1/hosts/{given}").status_code == 400
 
 
@@ -358,7 +360,7 @@ def test_what_is_no_host_is_a_400(api: Api, given: str) -> None:
         ("?if_changed=true", {"urls": ["https://a.example/"]}),
     ],
 )
-def test_seeds_may_be_asked_for_again_only_if_they_have_changed(
+def test_seeds_with_if_changed_are_queued_as_conditional_refetches(
     api: Api, path: str, body: Any
 ) -> None:
     crawl = api.crawl(seeds=["https://a.example/"])
@@ -398,7 +400,7 @@ def test_metrics_count_requests_and_survive_an_outage(api: Api) -> None:
     assert "greencrawl_frontier_up 0.0" in text
 
 
-def test_where_a_url_is_tells_the_versions_of_its_page(api: Api) -> None:
+def test_the_explanation_of_a_url_lists_the_versions_of_its_page(api: Api) -> None:
     crawl = api.crawl(seeds=["https://a.example/"])
     url = "https://a.example/page"
     row = StoredPage(
@@ -413,7 +415,7 @@ def test_where_a_url_is_tells_the_versions_of_its_page(api: Api) -> None:
     assert told == [(2000, 203, True), (1000, 200, True)]
 
 
-def test_where_a_url_is_tells_how_it_was_found(api: Api) -> None:
+def test_the_explanation_of_a_url_tells_the_spelling_in_which_it_was_found(api: Api) -> None:
     crawl = api.crawl(seeds=["https://a.example/"])
     url = "https://a.example/%7Eme"
     number = api.queue.fingerprint(url)
@@ -426,7 +428,7 @@ def test_where_a_url_is_tells_how_it_was_found(api: Api) -> None:
         assert (f"it was found as {url}" in found["why"]) is said
 
 
-def test_requeueing_ends_though_letters_die_again_meanwhile(
+def test_requeueing_ends_though_the_dead_letters_fail_again_meanwhile(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crawl, admit, rounds = api.crawl()["id"], api.queue.admit, []

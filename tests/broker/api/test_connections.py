@@ -92,7 +92,7 @@ def served(port: int) -> bool:
     return found
 
 
-def test_heads_that_do_not_end_are_ended_and_others_served(port: int) -> None:
+def test_connections_with_endless_request_heads_are_closed_and_others_are_served(port: int) -> None:
     endless = [connected(port) for _ in range(20)]
     slow = [gevent.spawn(trickle, one, HEAD + b"X: " + b"a" * 200) for one in endless[:10]]
     assert served(port)
@@ -104,7 +104,7 @@ def test_heads_that_do_not_end_are_ended_and_others_served(port: int) -> None:
 
 
 @pytest.mark.parametrize("pace", ["nothing", "slow", "chunked"])
-def test_a_body_that_is_promised_and_not_sent_is_a_408(port: int, pace: str) -> None:
+def test_a_request_whose_body_does_not_arrive_gets_a_408(port: int, pace: str) -> None:
     with connected(port) as one:
         if pace == "chunked":
             one.sendall(POST + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{")
@@ -118,7 +118,7 @@ def test_a_body_that_is_promised_and_not_sent_is_a_408(port: int, pace: str) -> 
         assert LIMIT / 2 < seconds < 4 * LIMIT
 
 
-def test_the_rest_of_a_body_that_nobody_reads_is_not_waited_for(port: int) -> None:
+def test_the_broker_does_not_wait_for_the_rest_of_a_refused_body(port: int) -> None:
     with connected(port) as one:
         one.sendall(POST + b"Content-Length: 99999999\r\n\r\n")
         gevent.spawn(trickle, one, b" " * 200)
@@ -127,7 +127,7 @@ def test_the_rest_of_a_body_that_nobody_reads_is_not_waited_for(port: int) -> No
         assert seconds < 4 * LIMIT
 
 
-def test_connections_rest_for_so_long_and_no_longer(
+def test_an_idle_connection_is_closed_after_its_time_limit(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "REST_SECONDS", 3 * LIMIT)
@@ -139,7 +139,7 @@ def test_connections_rest_for_so_long_and_no_longer(
         assert ended(one)[0] < 3 * LIMIT
 
 
-def test_a_head_that_is_too_long_is_refused(port: int) -> None:
+def test_a_request_head_that_is_too_long_is_refused(port: int) -> None:
     with connected(port) as one:
         one.sendall(HEAD + b"".join(b"X-%d: %s\r\n" % (i, b"a" * 8000) for i in range(10)))
         assert b" 400 " in ended(one)[1]
@@ -175,7 +175,7 @@ def slowly(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes
     return [b"ok"]
 
 
-def test_what_is_being_answered_may_take_its_time() -> None:
+def test_an_answer_may_take_longer_than_the_limit_for_a_request() -> None:
     server = bounded(slowly)
     with connected(server.server_port) as one:
         one.sendall(HEAD + b"\r\n")
@@ -191,7 +191,7 @@ def endlessly(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[by
 
 
 @pytest.mark.parametrize("how", ["reset", "closed", "garbage"])
-def test_a_tls_peer_that_dies_under_its_answer_is_one_line(
+def test_a_tls_client_that_dies_during_its_answer_is_logged_in_one_line_at_most(
     how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logs.configure("broker", "info")
@@ -219,7 +219,7 @@ def test_a_tls_peer_that_dies_under_its_answer_is_one_line(
     assert how == "reset" or said.count("peer_lost") == 1
 
 
-def test_a_defect_under_an_answer_is_told_with_its_place(
+def test_a_defect_during_an_answer_is_logged(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def broken(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
@@ -233,7 +233,7 @@ def test_a_defect_under_an_answer_is_told_with_its_place(
     assert "ValueError: a defect" in "".join(capsys.readouterr())
 
 
-def test_of_too_many_connections_the_oldest_that_said_nothing_makes_room(
+def test_the_oldest_silent_connection_is_closed_if_there_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("HEAD", "HANDSHAKE"):
@@ -254,7 +254,7 @@ def test_of_too_many_connections_the_oldest_that_said_nothing_makes_room(
     server.stop()
 
 
-def test_no_more_connections_are_taken_than_the_process_may_open_files() -> None:
+def test_the_limit_of_connections_is_below_the_limit_of_open_files() -> None:
     """This runs in a process of its own, because it cannot raise its lowered hard limit again."""
     reading, writing = os.pipe()
     if not (child := forked()):
@@ -275,7 +275,7 @@ def test_no_more_connections_are_taken_than_the_process_may_open_files() -> None
     os.close(writing)
 
 
-def test_a_handshake_that_does_not_end_is_ended(face: HttpApp, tmp_path: Path) -> None:
+def test_a_tls_handshake_that_does_not_end_is_broken_off(face: HttpApp, tmp_path: Path) -> None:
     ca = authority(tmp_path / "ca")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*signed(ca, "broker", address="127.0.0.1"))

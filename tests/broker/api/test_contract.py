@@ -100,7 +100,7 @@ def _takes_anything(described: Any) -> bool:
     return bool(list(described.query) or described.body)
 
 
-def test_deleting_keeps_its_contract(client: BrokerClient, document: Any) -> None:
+def test_deleting_a_crawl_keeps_its_contract(client: BrokerClient, document: Any) -> None:
     client.put_crawl(CreateCrawl(name="short"))
     operation = document["/v1/crawls/{crawl}"]["DELETE"]
     for status in (202, 404):
@@ -110,7 +110,7 @@ def test_deleting_keeps_its_contract(client: BrokerClient, document: Any) -> Non
         case.validate_response(response, excluded_checks=[positive_data_acceptance])
 
 
-def test_the_document_names_every_route_and_only_those(tmp_path: Any) -> None:
+def test_the_openapi_document_names_exactly_the_routes_of_the_broker(tmp_path: Any) -> None:
     store = open_store(f"sqlite:///{tmp_path / 'content.sqlite'}")
     face = HttpApp(Service(QueueDouble(), store), Guard("", ""))
     written = json.loads(openapi.document(face.operations))

@@ -123,7 +123,9 @@ def asker(broker: Broker, how: str = "") -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("how", ["", "close"])
-def test_hosts_go_to_who_lives(broker: Broker, how: str) -> None:
+def test_hosts_are_leased_to_a_living_worker_after_another_died_while_it_waited(
+    broker: Broker, how: str
+) -> None:
     process = asker(broker, how)
     if how:
         assert process.stdin
@@ -143,7 +145,7 @@ def test_hosts_go_to_who_lives(broker: Broker, how: str) -> None:
     assert broker.frontier.leasing.waiting == 0
 
 
-def test_who_lives_and_waits_is_served(broker: Broker) -> None:
+def test_a_living_worker_that_waits_gets_an_answer(broker: Broker) -> None:
     process = asker(broker)
     broker.seed()
     with gevent.Timeout(10):
@@ -151,7 +153,7 @@ def test_who_lives_and_waits_is_served(broker: Broker) -> None:
     assert process.returncode == 0, "it has had an answer"
 
 
-def test_who_has_closed_its_half_of_the_connection_is_given_nothing(
+def test_a_worker_that_closed_its_half_of_the_connection_gets_no_session(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     broker = Broker(tmp_path, redis_server, tls=False)

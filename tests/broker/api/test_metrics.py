@@ -29,7 +29,7 @@ def lines(shown: Metrics) -> list[str]:
     return shown.text().body.decode().splitlines()
 
 
-def test_openmetrics_is_for_those_who_ask_for_it(parts: Parts) -> None:
+def test_metrics_have_the_openmetrics_format_only_if_it_is_requested(parts: Parts) -> None:
     shown = Metrics(parts.service)
     plain, asked = shown.text("text/plain"), shown.text(OPENMETRICS)
     assert plain.media_type.startswith("text/plain; version=0.0.4")
@@ -40,7 +40,7 @@ def test_openmetrics_is_for_those_who_ask_for_it(parts: Parts) -> None:
     assert all(one.documentation for one in found)
 
 
-def test_counters_of_crawls_are_left_out_while_a_node_is_not_counted(parts: Parts) -> None:
+def test_counters_of_crawls_are_left_out_while_a_node_is_away(parts: Parts) -> None:
     """A sum without that node would look like a counter that was reset, and then jumped."""
     parts.store.put_crawl("news", CrawlOptions(), [])
     shown = Metrics(parts.service)
@@ -54,7 +54,7 @@ def test_counters_of_crawls_are_left_out_while_a_node_is_not_counted(parts: Part
     assert counter in lines(shown)
 
 
-def test_a_node_that_goes_away_in_the_midst_of_a_scrape_is_noticed(
+def test_counters_of_crawls_are_left_out_if_a_node_goes_away_during_a_scrape(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts.store.put_crawl("news", CrawlOptions(), [])
@@ -68,7 +68,9 @@ def test_a_node_that_goes_away_in_the_midst_of_a_scrape_is_noticed(
     assert not any("stored_pages_total{" in line for line in lines(Metrics(parts.service)))
 
 
-def test_what_hooks_said_is_no_label(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_of_failed_hooks_are_no_labels_of_metrics(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parts.store.put_crawl("shop", CrawlOptions(hook="shop"), [])
     failed = [HookCount("on_page", f"KeyError: {n}", n) for n in range(1, 200)]
     failed.append(HookCount("links", "x", 2))
@@ -81,7 +83,7 @@ def test_what_hooks_said_is_no_label(parts: Parts, monkeypatch: pytest.MonkeyPat
     ]
 
 
-def test_so_many_crawls_are_told_of_the_active_ones_first(
+def test_metrics_cover_a_bounded_number_of_crawls_and_active_ones_first(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics, "MOST_CRAWLS", 2)
@@ -97,7 +99,9 @@ def test_so_many_crawls_are_told_of_the_active_ones_first(
     assert 'greencrawl_crawls{state="paused"} 3.0' in found
 
 
-def test_a_duty_is_told_by_the_broker_that_has_it_and_the_store_is_writable(parts: Parts) -> None:
+def test_the_metrics_of_a_broker_show_its_duties_and_that_the_store_is_writable(
+    parts: Parts,
+) -> None:
     shown = Metrics(parts.service)
     assert "greencrawl_store_writable 0.0" in lines(shown)
     assert parts.service.duties.take("upkeep") is not None
@@ -110,7 +114,7 @@ def test_a_duty_is_told_by_the_broker_that_has_it_and_the_store_is_writable(part
     assert not any("duty_held{" in line for line in lines(shown))
 
 
-def test_a_store_that_took_nothing_for_as_long_as_a_duty_lasts_is_not_writable(
+def test_the_store_counts_as_not_writable_if_no_duty_was_renewed_in_time(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts.service.duties.take("upkeep")
@@ -118,7 +122,7 @@ def test_a_store_that_took_nothing_for_as_long_as_a_duty_lasts_is_not_writable(
     assert "greencrawl_store_writable 0.0" in lines(Metrics(parts.service))
 
 
-def test_a_store_that_is_away_takes_none_of_the_others_along(
+def test_other_metrics_are_shown_while_the_store_is_away(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away() -> None:
@@ -142,7 +146,7 @@ def test_the_stores_size_is_asked_for_once_a_minute(
         assert f"greencrawl_store_size_bytes {size}.0" in lines(shown)
 
 
-def test_replicas_are_told_of_and_those_that_do_not_answer_are_down(
+def test_metrics_list_replicas_of_the_store_and_mark_silent_ones_as_down(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts.store, "lags", lambda: {"m3": 2.5, "m4": None})
@@ -153,7 +157,7 @@ def test_replicas_are_told_of_and_those_that_do_not_answer_are_down(
     assert not any('lag_seconds{replica="m4"}' in line for line in found)
 
 
-def test_the_disk_is_that_of_the_data_folder(parts: Parts, tmp_path: Path) -> None:
+def test_metrics_show_the_size_and_the_free_space_of_a_disk(parts: Parts, tmp_path: Path) -> None:
     found = lines(Metrics(parts.service, tmp_path))
     size, free = (
         next(float(line.split()[1]) for line in found if line.startswith(f"{name} "))

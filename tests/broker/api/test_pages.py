@@ -110,7 +110,7 @@ def test_pages_are_listed_some_at_a_time_in_the_order_of_storing(
     assert "target" not in found[0] or found[0]["target"] == ""
 
 
-def test_a_list_that_ends_with_its_last_page_names_no_next(
+def test_a_list_of_pages_has_no_next_part_after_the_last_page(
     api: Api, store: Store, crawl: int
 ) -> None:
     store.commit(Commit([page(crawl, n) for n in range(1, 4)]))
@@ -147,13 +147,15 @@ def test_pages_are_chosen_by_host_status_time_and_pattern(
         ({"sort": "up"}, "sort"),
     ],
 )
-def test_a_bad_parameter_is_named(api: Api, crawl: int, query: dict[str, str], field: str) -> None:
+def test_the_list_of_pages_names_a_bad_parameter(
+    api: Api, crawl: int, query: dict[str, str], field: str
+) -> None:
     answer = api.get("/v1/pages", crawl="news", **query)
     assert answer.status_code == 400
     assert field in answer.json["detail"]
 
 
-def test_a_search_answers_after_a_bounded_look_and_goes_on_from_there(
+def test_a_search_answers_after_a_bounded_number_of_pages_and_can_be_continued(
     api: Api, store: Store, crawl: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "SEARCHED", 100)
@@ -174,7 +176,7 @@ def test_a_search_answers_after_a_bounded_look_and_goes_on_from_there(
 
 @pytest.mark.parametrize("pattern", [{}, {"grep": "/[0-9]+$"}])
 @pytest.mark.parametrize("chosen", [{"status": "404"}, {"since": "1970-01-01T00:04:55"}])
-def test_a_list_of_few_pages_among_many_answers_with_none_and_goes_on_from_there(
+def test_a_list_may_answer_without_a_page_and_be_continued_if_few_pages_match(
     api: Api,
     store: Store,
     crawl: int,
@@ -199,7 +201,7 @@ def test_a_list_of_few_pages_among_many_answers_with_none_and_goes_on_from_there
     assert 200 < looked_at <= 300
 
 
-def test_a_search_stops_at_its_limit_and_goes_on_behind_it(store: Store, crawl: int) -> None:
+def test_a_search_stops_at_its_limit_and_can_be_continued(store: Store, crawl: int) -> None:
     store.commit(Commit([page(crawl, n, text="same") for n in range(1, 31)]))
     reader, after, found = Reader(store), "", []
     while True:
@@ -212,7 +214,7 @@ def test_a_search_stops_at_its_limit_and_goes_on_behind_it(store: Store, crawl: 
     assert found == list(range(1, 31))
 
 
-def test_a_pattern_that_would_backtrack_for_ever_answers(
+def test_a_search_ends_though_its_pattern_could_backtrack_for_ever(
     api: Api, store: Store, crawl: int
 ) -> None:
     store.commit(Commit([page(crawl, 1, text="a" * 50_000 + "!")]))
@@ -220,7 +222,7 @@ def test_a_pattern_that_would_backtrack_for_ever_answers(
         assert api.urls(grep="(a+)+$") == []
 
 
-def test_others_are_answered_while_a_heavy_pattern_is_searched(store: Store, crawl: int) -> None:
+def test_other_greenlets_run_while_a_heavy_pattern_is_searched(store: Store, crawl: int) -> None:
     letters = random.Random(1).choices("abcdefghijklmnopqrstuvwxyz ", k=200_000)
     store.commit(
         Commit([page(crawl, 1, text="".join(letters))])
@@ -234,7 +236,7 @@ def test_others_are_answered_while_a_heavy_pattern_is_searched(store: Store, cra
     assert turns > 20, "nothing else had its turn before the search was over"
 
 
-def test_one_page_is_told_with_its_history(api: Api, store: Store, crawl: int) -> None:
+def test_the_details_of_a_page_include_its_history(api: Api, store: Store, crawl: int) -> None:
     body = b"<title>Tea</title>"
     new = page(
         crawl, 5, fetched_ms=2000, body=body, title="Tea", text="茶", headers={"content-type": "x"},
@@ -260,7 +262,7 @@ def test_one_page_is_told_with_its_history(api: Api, store: Store, crawl: int) -
     assert (text.text, text.headers["content-type"]) == ("茶", "text/plain; charset=utf-8")
 
 
-def test_a_hostile_body_leaves_as_a_file_that_no_browser_runs(
+def test_a_hostile_body_is_sent_as_a_download_that_no_browser_runs(
     api: Api, store: Store, crawl: int
 ) -> None:
     evil = page(crawl, 1, body=HOSTILE, headers={"content-type": "text/html"}, text="<script>")
@@ -279,7 +281,7 @@ def test_a_hostile_body_leaves_as_a_file_that_no_browser_runs(
 
 
 @pytest.mark.parametrize("part", ["", "/text", "/body"])
-def test_what_is_not_there_is_not_found(api: Api, store: Store, crawl: int, part: str) -> None:
+def test_an_unknown_page_gets_a_404(api: Api, store: Store, crawl: int, part: str) -> None:
     store.commit(Commit([page(crawl, 1)]))
     known = page(crawl, 1).id
     assert api.get(f"/v1/pages/{known}{part}").status_code == 200
@@ -291,7 +293,7 @@ def test_what_is_not_there_is_not_found(api: Api, store: Store, crawl: int, part
     assert api.get(f"/v1/pages/{known}{part}").status_code == 404
 
 
-def test_content_is_for_admins_only(store: Store, crawl: int) -> None:
+def test_only_the_admin_token_reads_stored_pages(store: Store, crawl: int) -> None:
     stored = page(crawl, 1)
     store.commit(Commit([stored]))
     locked = Api(store, admin="admin-secret", worker="worker-secret")
@@ -303,7 +305,7 @@ def test_content_is_for_admins_only(store: Store, crawl: int) -> None:
     assert locked.get("/v1/pages", "admin-secret", crawl="news").status_code == 200
 
 
-def test_a_list_does_not_hold_up_questions_and_commits(store: Store, crawl: int) -> None:
+def test_a_search_does_not_hold_up_other_queries_and_commits(store: Store, crawl: int) -> None:
     for start in range(0, 3000, 500):
         many = [page(crawl, n, text="word " * 8000) for n in range(start, start + 500)]
         store.commit(Commit(many))
@@ -320,7 +322,9 @@ def test_a_list_does_not_hold_up_questions_and_commits(store: Store, crawl: int)
     assert done >= 2, "nothing else was answered while pages were searched"
 
 
-def test_time_ends_a_search_too(store: Store, crawl: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_ends_at_its_time_limit(
+    store: Store, crawl: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.commit(Commit([page(crawl, n) for n in range(1, 301)]))
     monkeypatch.setattr(pages, "LOOK_SECONDS", 0.0)
     look = Reader(store).look(crawl, PageFilter(), Pattern("nothing"))

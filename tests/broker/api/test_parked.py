@@ -38,7 +38,7 @@ def release(api: Api, **more: Any) -> Any:
     return api.call("POST", "/v1/parked/release", {"crawl": "test", **more})
 
 
-def test_shapes_are_listed_and_released_ones_named(api: Api) -> None:
+def test_parked_urls_are_listed_by_shape_with_the_released_shapes(api: Api) -> None:
     park(api, "cal/1", "cal/2")
     park(api, "tag/x", shape=TAGS)
     found = api.call("GET", "/v1/parked?crawl=test").json
@@ -71,7 +71,7 @@ def test_a_release_queues_the_urls_reopens_the_crawl_and_tells_the_partitions(
     assert api.store.crawl(1).revision == 2, "the second time it changes nothing"
 
 
-def test_all_lets_every_shape_go_and_what_is_parked_afterwards_is_refused(api: Api) -> None:
+def test_no_url_is_parked_after_a_release_of_all_shapes(api: Api) -> None:
     park(api, "cal/1")
     park(api, "tag/x", shape=TAGS)
     assert release(api, all=True).json["added"] == 2
@@ -81,14 +81,14 @@ def test_all_lets_every_shape_go_and_what_is_parked_afterwards_is_refused(api: A
 
 
 @pytest.mark.parametrize("body", [{}, {"all": True, "shape": DAYS}, {"shape": "", "all": False}])
-def test_one_shape_or_all_are_to_be_named(api: Api, body: dict[str, Any]) -> None:
+def test_a_release_must_name_either_a_shape_or_all(api: Api, body: dict[str, Any]) -> None:
     result = release(api, **body)
     assert result.status_code == 400
     assert result.json["errors"][0]["field"] == "shape"
     assert api.store.crawl(1).released == ()
 
 
-def test_a_crawl_that_has_a_thousand_released_shapes_says_so(api: Api) -> None:
+def test_a_crawl_with_a_thousand_released_shapes_refuses_one_more(api: Api) -> None:
     api.store.add_released(1, [str(n) for n in range(1000)])
     result = release(api, shape=DAYS)
     assert result.status_code == 400
@@ -96,7 +96,7 @@ def test_a_crawl_that_has_a_thousand_released_shapes_says_so(api: Api) -> None:
     assert release(api, all=True).status_code == 200
 
 
-def test_what_belongs_to_a_node_that_is_away_is_pending(api: Api) -> None:
+def test_released_urls_of_a_node_that_is_away_stay_pending(api: Api) -> None:
     park(api, "cal/1")
     api.queue.lost_node = "b"
     url = "https://lost.example/"
@@ -107,7 +107,9 @@ def test_what_belongs_to_a_node_that_is_away_is_pending(api: Api) -> None:
     assert len(api.store.pending_seeds()) == 1
 
 
-def test_a_parked_url_is_explained_with_its_shape_and_what_to_type(api: Api) -> None:
+def test_the_explanation_of_a_parked_url_has_its_shape_and_the_command_to_release_it(
+    api: Api,
+) -> None:
     park(api, "cal/1")
     (found,) = api.call("GET", "/v1/urls?url=https://a.example/cal/1&crawl=test").json
     assert found["state"] == "parked"

@@ -21,7 +21,7 @@ def test_a_bind_beyond_loopback_needs_both_tokens(bind: str) -> None:
 
 
 @pytest.mark.parametrize("bind", ["127.0.0.1:0", "127.8.8.8:1", "[::1]:1", "localhost:1"])
-def test_loopback_may_be_open(bind: str) -> None:
+def test_a_broker_on_loopback_needs_no_tokens(bind: str) -> None:
     check_settings(load({}, bind=bind))
     check_settings(load({}, bind=bind, **BOTH))
 
@@ -33,7 +33,7 @@ def test_tokens_that_do_not_tell_roles_apart_are_refused() -> None:
         check_settings(load({}, worker_token="same", admin_token="same"))
 
 
-def test_a_token_to_look_is_no_other_token() -> None:
+def test_a_view_token_must_differ_from_the_other_tokens_and_needs_them() -> None:
     check_settings(load({}, **BOTH, view_token="v"))
     with pytest.raises(InvalidConfig, match="VIEW_TOKEN: must differ"):
         check_settings(load({}, **BOTH, view_token="a"))
@@ -42,5 +42,5 @@ def test_a_token_to_look_is_no_other_token() -> None:
 
 
 @pytest.mark.parametrize("host", ["", "127.0.0.1.example.org", "localhost.example.org", "10.0.0.1"])
-def test_names_that_only_look_like_loopback_are_not(host: str) -> None:
+def test_host_names_that_only_look_like_loopback_are_not_loopback(host: str) -> None:
     assert not is_loopback(host)

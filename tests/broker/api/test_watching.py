@@ -30,7 +30,7 @@ def sample(minute: int, pages: int = 0, **more: int) -> Counted:
     return Counted(crawl=1, minute=FIRST + minute, pages=pages, **more)
 
 
-def test_a_point_has_what_came_since_the_one_before_and_what_there_is() -> None:
+def test_a_plot_point_has_the_increase_of_counters_and_the_current_values() -> None:
     rows = [
         sample(0, 10, bytes=100, errors=1, unchanged=2, waiting=7, hosts=1),
         sample(1, 70, bytes=900, errors=4, unchanged=3, waiting=5, hosts=2),
@@ -44,7 +44,7 @@ def test_a_point_has_what_came_since_the_one_before_and_what_there_is() -> None:
     assert points(CRAWL, rows[:1]) == points(CRAWL, []) == []
 
 
-def test_a_crawl_has_what_came_before_its_first_row_too() -> None:
+def test_a_new_crawl_has_a_plot_point_for_the_time_before_its_first_sample() -> None:
     rows = [sample(0, 10), sample(1, 70)]
     for minute, seconds in ((0, 60), (-1, 60), (-9, 540)):
         made = replace(CRAWL, created_ms=(FIRST + minute) * MINUTE_MS + 5)
@@ -56,7 +56,7 @@ def test_a_crawl_has_what_came_before_its_first_row_too() -> None:
     assert [one.pages for one in points(old, rows)] == [60], "older rows may have been dropped"
 
 
-def test_points_are_asked_for_since_a_moment_and_in_a_number(api: Api) -> None:
+def test_plot_points_can_be_limited_by_time_and_number(api: Api) -> None:
     api.store.put_samples([sample(n, 3 * n) for n in range(100)])
     path = "/v1/crawls/test/samples"
     every = api.call("GET", path).json
@@ -74,7 +74,7 @@ def test_points_are_asked_for_since_a_moment_and_in_a_number(api: Api) -> None:
     assert every[-2]["at_ms"] == at_ms
 
 
-def test_alerts_that_are_open_are_listed_and_so_is_an_outage_that_the_store_cannot_keep(
+def test_open_alerts_are_listed_with_an_outage_that_the_store_cannot_record(
     api: Api,
 ) -> None:
     one = Alert(kind="disk_full", subject="m", text="Full.", since_ms=5, began_ms=6)

@@ -49,14 +49,14 @@ def ask(
     return share
 
 
-def test_one_process_has_all_that_it_wants_up_to_the_cap(frontier: Frontier) -> None:
+def test_a_process_alone_at_an_address_gets_what_it_wants_up_to_the_cap(frontier: Frontier) -> None:
     assert ask(frontier, "a", 10, 3) == Share(3, 3, 0.0)
     assert ask(frontier, "a", 10, 30)[:2] == (10, 30)
     assert ask(frontier, "a", 10, 30, connections=4)[:2] == (10, 4)
     assert ask(frontier, "a", 10, 30, name="4:203.0.113.8")[:2] == (10, 30), "another address"
 
 
-def test_what_another_holds_is_not_given_until_it_ends(frontier: Frontier) -> None:
+def test_a_share_of_an_address_is_not_given_to_another_until_it_ends(frontier: Frontier) -> None:
     assert ask(frontier, "a", 10, 10).starts == 10
     share = ask(frontier, "b", 10, 10)
     assert share.starts == 0
@@ -83,7 +83,7 @@ def test_no_share_ends_because_the_clock_jumps_ahead(
     store.close()
 
 
-def test_who_holds_more_than_its_part_lets_go_what_it_does_not_use(frontier: Frontier) -> None:
+def test_a_holder_of_too_large_a_share_gives_back_what_it_does_not_use(frontier: Frontier) -> None:
     assert ask(frontier, "a", 10, 10).starts == 10
     assert ask(frontier, "b", 10, 10).starts == 0
     share = ask(frontier, "a", 10, 10, used=7, connections=10)
@@ -95,13 +95,13 @@ def test_who_holds_more_than_its_part_lets_go_what_it_does_not_use(frontier: Fro
     assert ask(frontier, "b", 10, 10).starts == 5
 
 
-def test_what_others_do_not_want_may_be_taken(frontier: Frontier) -> None:
+def test_a_holder_may_take_the_share_that_others_do_not_want(frontier: Frontier) -> None:
     assert ask(frontier, "a", 10, 2).starts == 2
     assert ask(frontier, "b", 10, 10).starts == 8
     assert ask(frontier, "b", 10, 10).starts == 8
 
 
-def test_a_single_place_goes_round(frontier: Frontier) -> None:
+def test_the_only_share_of_an_address_goes_round_all_holders(frontier: Frontier) -> None:
     holders, had = ("a", "b", "c"), set()
     for _ in range(60):
         found = [holder for holder in holders if ask(frontier, holder, 1, 4).starts]
@@ -125,7 +125,9 @@ def test_shares_that_a_redis_forgot_are_not_given_again_at_once(
     assert ask(frontier, "b", 10, 10).starts == 10
 
 
-def test_a_redis_that_was_emptied_says_when(frontier: Frontier, redis_server: RedisServer) -> None:
+def test_a_reopened_redis_notes_when_it_was_emptied(
+    frontier: Frontier, redis_server: RedisServer
+) -> None:
     redis_server.kill()
     for file in redis_server.folder.rglob("*"):
         if file.is_file() and file.suffix in (".aof", ".rdb", ".manifest"):
@@ -143,7 +145,7 @@ def test_a_redis_that_was_emptied_says_when(frontier: Frontier, redis_server: Re
     assert ask(frontier, "a", 10, 10).starts == 0
 
 
-def test_records_go_when_nothing_of_them_counts_any_more(
+def test_records_of_addresses_are_dropped_when_their_shares_have_ended(
     frontier: Frontier, redis_server: RedisServer
 ) -> None:
     ask(frontier, "a", 10, 10)
@@ -160,7 +162,9 @@ def test_records_go_when_nothing_of_them_counts_any_more(
 
 
 @pytest.mark.parametrize("seed", cases(range(3), range(3, 60)))
-def test_what_all_hold_in_a_window_is_never_above_the_cap(frontier: Frontier, seed: int) -> None:
+def test_requests_of_all_holders_in_a_window_never_exceed_the_cap(
+    frontier: Frontier, seed: int
+) -> None:
     """Holders come, pause and die; each uses its own clock, from before it asked."""
     draw = random.Random(seed)
     cap, window = draw.choice([1, 2, 5, 10]), draw.choice([0.5, 1.0, 4.0])
@@ -191,7 +195,7 @@ def test_what_all_hold_in_a_window_is_never_above_the_cap(frontier: Frontier, se
 
 
 @pytest.mark.parametrize("seed", cases(range(3), range(3, 60)))
-def test_connections_that_are_open_are_never_more_than_the_cap(
+def test_open_connections_of_all_holders_never_exceed_the_cap(
     frontier: Frontier, seed: int
 ) -> None:
     """Holders open as many connections as they may, close idle ones beyond their share, and report
@@ -228,7 +232,7 @@ def test_connections_that_are_open_are_never_more_than_the_cap(
 
 
 @pytest.mark.parametrize("processes", [2, 3, 4, 7])
-def test_the_whole_cap_is_divided_evenly_among_those_who_come_late(
+def test_the_whole_cap_is_divided_evenly_even_among_late_holders(
     frontier: Frontier, processes: int
 ) -> None:
     shares: dict[str, Share] = {}

@@ -173,7 +173,7 @@ def test_seeds_that_are_acknowledged_while_another_broker_ends_the_crawl_are_fet
     assert broker.lease() == [PAGE, LATE]
 
 
-def test_what_is_taken_in_by_a_done_crawl_is_reopened_in_the_store_first(
+def test_a_done_crawl_is_reopened_in_the_store_before_it_takes_a_url_in(
     broker: Broker, store: Store, crawl: Crawl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing waits in a crawl that is done in the store, wherever the admitting process dies."""
@@ -196,7 +196,7 @@ def _waiting(broker: Broker, crawl: Crawl) -> int:
     return broker.frontier.stats(crawl).waiting
 
 
-def test_what_a_done_crawl_knows_already_does_not_reopen_it(
+def test_a_url_that_a_done_crawl_knows_does_not_reopen_it(
     broker: Broker, store: Store, crawl: Crawl
 ) -> None:
     seeding.seed(broker.service, "c", [PAGE], False)
@@ -210,7 +210,7 @@ def test_what_a_done_crawl_knows_already_does_not_reopen_it(
 
 
 @pytest.mark.parametrize("now", [False, True])
-def test_a_stopped_crawl_keeps_what_waits_and_only_a_person_reopens_it(
+def test_a_stopped_crawl_keeps_its_waiting_urls_and_only_a_person_reopens_it(
     broker: Broker, other: Broker, store: Store, crawl: Crawl, now: bool
 ) -> None:
     seeding.seed(broker.service, "c", [PAGE], False)
@@ -280,7 +280,7 @@ def test_a_finished_crawl_that_is_stopped_is_reopened_by_no_link(
     assert store.crawl("c") == ended
 
 
-def test_what_is_stopped_is_not_paused_and_stopping_is_only_hastened(
+def test_a_crawl_that_is_being_stopped_can_be_stopped_at_once_but_not_paused(
     broker: Broker, store: Store, crawl: Crawl
 ) -> None:
     first = handlers.stop_crawl(broker.service, "c", StopRequest())
@@ -294,7 +294,7 @@ def test_what_is_stopped_is_not_paused_and_stopping_is_only_hastened(
     assert handlers.stop_crawl(broker.service, "c", StopRequest()) == limited
 
 
-def test_a_stop_that_comes_with_the_end_still_keeps_links_out(
+def test_a_stop_still_counts_if_it_comes_with_the_end_of_the_crawl(
     broker: Broker, store: Store, crawl: Crawl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_state: Callable[..., Crawl] = store.set_state
@@ -313,7 +313,7 @@ def test_a_stop_that_comes_with_the_end_still_keeps_links_out(
     assert store.crawl("c").reason == STOPPED
 
 
-def test_a_period_begins_once_over_two_brokers_and_asks_for_its_seeds_again(
+def test_two_brokers_begin_a_period_once_and_its_seeds_are_leased_again(
     broker: Broker, other: Broker, store: Store
 ) -> None:
     wanted = CreateCrawl(name="p", seeds=(PAGE,), scope="any", recrawl=Recrawl(every="1s"))
@@ -395,7 +395,7 @@ def test_links_reopen_neither_a_paused_crawl_nor_one_that_is_done_at_a_limit(
     assert broker.lease() == [LATE]
 
 
-def test_a_tell_that_comes_late_changes_nothing(
+def test_a_late_message_about_a_crawl_does_not_change_its_state(
     broker: Broker, other: Broker, store: Store, crawl: Crawl
 ) -> None:
     old = store.crawl("c")
@@ -405,7 +405,7 @@ def test_a_tell_that_comes_late_changes_nothing(
         assert broker.states(crawl) == {"paused"}
 
 
-def test_a_broker_that_dies_after_shutting_a_crawl_leaves_it_to_the_next(
+def test_the_next_broker_reopens_a_crawl_that_a_dead_broker_had_shut(
     broker: Broker, other: Broker, store: Store, crawl: Crawl
 ) -> None:
     seeding.seed(broker.service, "c", [PAGE], False)
@@ -417,7 +417,7 @@ def test_a_broker_that_dies_after_shutting_a_crawl_leaves_it_to_the_next(
     assert broker.lease() == [PAGE]
 
 
-def test_a_crawl_that_a_broker_made_known_to_no_partition_is_told_before_it_can_be_done(
+def test_a_crawl_that_no_partition_knows_is_made_known_before_it_can_be_done(
     broker: Broker, store: Store
 ) -> None:
     """If a count does not know a crawl, the scan is void."""
@@ -442,7 +442,7 @@ def test_seeds_of_a_paused_crawl_that_no_partition_knows_are_kept(
     assert _waiting(broker, crawl) == 1
 
 
-def test_a_pause_that_comes_with_the_end_says_that_there_is_nothing_to_pause(
+def test_a_pause_is_refused_if_it_comes_with_the_end_of_the_crawl(
     broker: Broker, store: Store, crawl: Crawl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_state: Callable[..., Crawl] = store.set_state
@@ -460,7 +460,7 @@ def test_a_pause_that_comes_with_the_end_says_that_there_is_nothing_to_pause(
     assert store.crawl("c").finished
 
 
-def test_what_spills_into_a_done_crawl_reopens_it(
+def test_a_url_that_spills_into_the_overflow_of_a_done_crawl_reopens_it(
     broker: Broker, store: Store, crawl: Crawl, redis_server: RedisServer
 ) -> None:
     broker.end()
@@ -472,7 +472,7 @@ def test_what_spills_into_a_done_crawl_reopens_it(
     assert len(store.overflow(crawl.id, p, host_of(LATE), 9)) == 1
 
 
-def test_a_crawl_that_is_being_ended_is_not_made_active_by_who_says_what_it_was(
+def test_seeds_at_another_broker_keep_a_crawl_active_while_it_is_being_ended(
     broker: Broker, other: Broker, store: Store, crawl: Crawl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the last scan and "done" in the store, seeds come through another broker."""

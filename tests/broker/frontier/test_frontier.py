@@ -162,7 +162,9 @@ def test_closed_host_rests_for_its_delay(frontier: Frontier, store: Store) -> No
     assert again.token != session.token
 
 
-def test_blocked_host_is_not_opened_even_if_due_says_so(frontier: Frontier, store: Store) -> None:
+def test_a_blocked_host_is_not_leased_even_if_it_is_listed_as_due(
+    frontier: Frontier, store: Store
+) -> None:
     crawl = new_crawl(frontier, store, delay=0)
     frontier.admit(crawl.id, urls("h.example", 4))
     worker = Worker(frontier)
@@ -178,7 +180,7 @@ def test_blocked_host_is_not_opened_even_if_due_says_so(frontier: Frontier, stor
     assert until_ms / 1000 - time.time() == pytest.approx(120, abs=2)
 
 
-def test_a_blocked_host_says_why(frontier: Frontier, store: Store) -> None:
+def test_a_blocked_host_shows_the_reason_of_its_block(frontier: Frontier, store: Store) -> None:
     crawl = new_crawl(frontier, store, delay=0)
     frontier.admit(crawl.id, urls("h.example", 4))
     worker = Worker(frontier)
@@ -194,7 +196,7 @@ def test_a_blocked_host_says_why(frontier: Frontier, store: Store) -> None:
     assert frontier.host("h.example").why == "refused", "the kind, where nobody said more"
 
 
-def test_block_never_moves_back_and_its_level_rises_once_a_block(
+def test_a_block_never_becomes_shorter_and_its_level_rises_once_a_block(
     frontier: Frontier, store: Store
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0, slots=3)
@@ -298,7 +300,7 @@ def test_adaptive_delay_is_kept_for_the_next_session(frontier: Frontier, store: 
     assert (again.delay, again.floor) == (0.4, 0.1)
 
 
-def test_a_session_that_asked_for_nothing_says_nothing_of_its_hosts_latency(
+def test_a_session_without_a_request_does_not_change_its_hosts_latency(
     frontier: Frontier, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0)
@@ -403,7 +405,7 @@ def test_reconcile_frees_what_a_dead_worker_held_and_rests_its_hosts(
     assert Worker(frontier, incarnation=1).lease() == (), "an older incarnation opens nothing"
 
 
-def test_what_an_older_worker_holds_stays_with_it_unless_it_is_known_to_be_dead(
+def test_sessions_of_an_older_worker_stay_with_it_unless_it_is_known_to_be_dead(
     frontier: Frontier, store: Store
 ) -> None:
     """Two machines use one name, and no broker may hear from the older one for a while."""
@@ -444,7 +446,7 @@ def test_rest_after_a_crash_counts_from_the_death_and_is_the_delay_at_least(
     assert frontier.host("idle.example").next_in <= 1
 
 
-def test_worker_whose_id_began_anew_elsewhere_is_told_and_changes_nothing(
+def test_a_worker_that_another_of_its_name_superseded_is_told_so_and_changes_nothing(
     frontier: Frontier, store: Store
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0)
@@ -495,7 +497,7 @@ def test_later_worker_that_leaves_frees_its_name_for_the_earlier_one(
     assert ask(frontier, 1, 4).superseded == 8
 
 
-def test_name_goes_to_whoever_is_left_when_several_had_it(frontier: Frontier) -> None:
+def test_a_workers_name_goes_to_the_latest_holder_that_is_left(frontier: Frontier) -> None:
     for incarnation in (1, 5, 7):
         assert ask(frontier, incarnation, 1).superseded == 0
     ask(frontier, 7, 2, leaving=True)
@@ -508,7 +510,7 @@ def test_name_goes_to_whoever_is_left_when_several_had_it(frontier: Frontier) ->
     assert ask(frontier, 0, 1).superseded == 1
 
 
-def test_one_that_begins_below_another_that_has_left_is_not_taken_for_it(
+def test_a_worker_with_a_lower_incarnation_is_not_taken_for_another_that_has_left(
     frontier: Frontier, store: Store
 ) -> None:
     """A twin whose clock was ahead came and left; the owner of the name was killed, and starts
@@ -532,7 +534,7 @@ def test_one_that_begins_below_another_that_has_left_is_not_taken_for_it(
     assert ask(frontier, 5, 9).superseded == 9, "though a later one than that has left"
 
 
-def test_of_many_that_left_the_latest_are_remembered(
+def test_only_the_latest_incarnations_that_left_are_remembered(
     frontier: Frontier, redis_server: RedisServer
 ) -> None:
     for incarnation in range(40):
@@ -543,7 +545,9 @@ def test_of_many_that_left_the_latest_are_remembered(
     assert left == list(range(39, 23, -1))
 
 
-def test_late_leave_of_another_releases_nothing(frontier: Frontier, store: Store) -> None:
+def test_a_late_leave_of_another_incarnation_releases_no_session(
+    frontier: Frontier, store: Store
+) -> None:
     """It starts again when its first calls did not arrive. The owner of the name goes on
     leasing."""
     crawl = new_crawl(frontier, store, delay=0)
@@ -586,7 +590,7 @@ def test_first_incarnation_is_not_taken_for_one_that_has_left(
     assert worker.lease() == ()
 
 
-def test_roll_forgets_who_was_not_heard_of_for_long(
+def test_the_worker_registry_forgets_workers_that_were_silent_for_long(
     frontier: Frontier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b"):
@@ -601,7 +605,7 @@ def test_roll_forgets_who_was_not_heard_of_for_long(
     assert node.command("ZCARD", keys.WORKERS) == 1, "the others are dropped"
 
 
-def test_task_of_a_page_that_took_its_process_along_stays_a_suspect(
+def test_a_task_whose_page_killed_a_process_stays_a_suspect(
     frontier: Frontier, store: Store
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0)
@@ -664,7 +668,7 @@ def test_retry_waits_and_counts_errors(frontier: Frontier, store: Store) -> None
     assert (again.tasks[0].errors, again.tasks[0].deliveries) == (1, 1)
 
 
-def test_a_task_whose_outcome_was_stored_within_its_lease_is_not_said_to_be_fetched(
+def test_a_leased_task_counts_as_seen_if_its_outcome_was_stored_within_its_lease(
     frontier: Frontier, store: Store
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0)
@@ -802,7 +806,7 @@ def test_waiting_lease_is_woken_by_an_admission_elsewhere(
     other.stop()
 
 
-def test_a_message_that_cannot_be_read_leaves_no_broker_deaf(
+def test_a_broker_listens_again_after_a_message_that_it_cannot_read(
     frontier: Frontier, redis_server: RedisServer
 ) -> None:
     def listening() -> set[str]:
@@ -823,7 +827,7 @@ def test_crawl_that_another_broker_created_is_served(
     other.stop()
 
 
-def test_idle_frontier_asks_redis_next_to_nothing(
+def test_an_idle_frontier_sends_redis_hardly_any_commands(
     frontier: Frontier, redis_server: RedisServer
 ) -> None:
     waiting = gevent.spawn(Worker(frontier).lease, wait=12)
@@ -943,7 +947,7 @@ def test_block_that_an_operator_lifted_is_not_brought_back(
     assert store.blocks(0) == []
 
 
-def test_of_two_delays_set_at_once_redis_keeps_that_of_the_store(
+def test_redis_keeps_the_stores_delay_if_two_are_set_at_once(
     frontier: Frontier, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process that is first in the store is the last to tell Redis."""
@@ -960,7 +964,7 @@ def test_of_two_delays_set_at_once_redis_keeps_that_of_the_store(
     assert store.delays() == {"h.example": 5000}
 
 
-def test_crawl_that_was_deleted_is_not_made_known_again_by_who_has_just_read_it(
+def test_a_deleted_crawl_is_not_made_known_again_by_a_broker_that_has_just_read_it(
     frontier: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0)
@@ -1173,7 +1177,7 @@ def _admitted(frontier: Frontier, crawl: Crawl, items: list[Admission]) -> bool:
 
 
 @pytest.mark.parametrize("binary", binaries())
-def test_full_redis_refuses_new_urls_and_lets_the_rest_go_on(
+def test_a_full_redis_leaves_new_urls_to_the_overflow_and_lets_the_rest_go_on(
     tmp_path: Path, store: Store, binary: str
 ) -> None:
     server = RedisServer(tmp_path / "r", binary).start()
@@ -1353,7 +1357,7 @@ def test_limit_that_another_broker_raised_is_learnt(
     assert len(s.tasks) == 3
 
 
-def test_host_whose_list_is_gone_is_asked_for_once(
+def test_a_host_whose_list_of_tasks_is_gone_is_looked_at_only_once(
     frontier: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0)
@@ -1381,7 +1385,7 @@ def test_lease_that_a_reconcile_of_its_own_sequence_overtook_opens_nothing(
     assert len(worker.lease()) == 1
 
 
-def test_host_that_tasks_come_back_to_does_not_expire(
+def test_a_host_does_not_expire_if_tasks_come_back_to_it(
     frontier: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0)

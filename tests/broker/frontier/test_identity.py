@@ -53,7 +53,7 @@ def admissions(*urls: str) -> list[Admission]:
     return [Admission(url) for url in urls]
 
 
-def test_a_frontier_of_either_version_is_opened_again_and_stays_what_it_is(
+def test_a_reopened_frontier_keeps_its_version_of_the_url_rules(
     version: int,
     frontier: Frontier,
     store: Store,
@@ -87,7 +87,7 @@ def test_a_new_frontier_has_the_newest_rules() -> None:
     assert ring.new_identity(1, 8).canonicaliser == 2
 
 
-def test_the_first_spelling_is_queued_and_asked_for_as_it_is(
+def test_the_first_spelling_of_a_url_is_queued_and_leased_unchanged(
     version: int, frontier: Frontier, crawl: Crawl
 ) -> None:
     """In one batch, in a later one, and together with URLs that are not equivalent."""
@@ -102,7 +102,7 @@ def test_the_first_spelling_is_queued_and_asked_for_as_it_is(
     ]  # fmt: skip
 
 
-def test_where_a_url_is_does_not_depend_on_how_it_is_written(
+def test_the_state_of_a_url_does_not_depend_on_its_spelling(
     version: int, frontier: Frontier, crawl: Crawl
 ) -> None:
     """Waiting, leased, or to be tried again."""

@@ -85,7 +85,7 @@ def rig() -> Iterator[Rig]:
     made.greenlet.kill()
 
 
-def test_what_is_due_survives_a_call_that_gave_up_while_the_store_was_read(rig: Rig) -> None:
+def test_a_due_host_stays_due_if_a_call_gives_up_while_the_store_is_read(rig: Rig) -> None:
     def slow(_: int) -> Crawl:
         gevent.sleep(0.05)
         return CRAWL
@@ -98,7 +98,9 @@ def test_what_is_due_survives_a_call_that_gave_up_while_the_store_was_read(rig: 
 
 
 @pytest.mark.parametrize("error", [Unavailable("the store is away"), KeyError("a defect")])
-def test_what_is_due_survives_an_error_before_redis_is_asked(rig: Rig, error: Exception) -> None:
+def test_a_due_host_stays_due_after_an_error_before_redis_was_asked(
+    rig: Rig, error: Exception
+) -> None:
     errors = [error]
 
     def failing(_: int) -> Crawl:
@@ -130,7 +132,9 @@ def test_a_failed_look_fails_its_call_and_the_next_is_served(rig: Rig, error: Ex
     assert len(rig.lease(wait=3)) == 1
 
 
-def test_a_call_ends_in_time_although_a_look_was_under_way_and_found_nothing(rig: Rig) -> None:
+def test_a_lease_call_ends_in_time_although_a_look_was_under_way_and_found_nothing(
+    rig: Rig,
+) -> None:
     def slow(p: int, args: list[Any]) -> list[Any]:
         gevent.sleep(0.05)
         return rig.nothing(p, args)
@@ -174,7 +178,7 @@ def test_partitions_beyond_the_sessions_asked_for_stay_due(rig: Rig) -> None:
     assert sorted(leased) == ["0/h.example", "1/h.example", "2/h.example"]
 
 
-def test_calls_that_wait_together_share_what_is_due(rig: Rig) -> None:
+def test_lease_calls_that_wait_together_share_the_due_hosts(rig: Rig) -> None:
     def one_host(p: int, args: list[Any]) -> list[Any]:
         now, sessions, _, tend = rig.one_session(p, args)
         return [now, sessions, [0], tend]
@@ -201,7 +205,7 @@ def test_calls_that_wait_together_share_what_is_due(rig: Rig) -> None:
         (9, 500, [500, 500, 2], 3),
     ],
 )
-def test_what_is_due_brings_those_who_wait_level(
+def test_due_hosts_are_divided_so_that_waiting_workers_have_equal_room(
     due: int, room: int, others: list[int], part: int
 ) -> None:
     assert level_part(due, room, others) == part
@@ -212,7 +216,7 @@ def one_host_each(rig: Rig) -> None:
     rig.opens = lambda p, args: [now_ms(), rig.one_session(p, args)[1], [0], 0]
 
 
-def test_calls_that_come_together_share_what_has_waited_for_them(rig: Rig) -> None:
+def test_lease_calls_that_come_together_share_hosts_that_were_due_before(rig: Rig) -> None:
     one_host_each(rig)
     for partition in range(20):
         rig.leasing.note(partition, 1, now_ms())
@@ -222,7 +226,7 @@ def test_calls_that_come_together_share_what_has_waited_for_them(rig: Rig) -> No
     assert (len(first.get()), len(second.get())) == (10, 10)
 
 
-def test_who_wants_less_than_is_due_is_served_at_once(rig: Rig) -> None:
+def test_a_worker_that_wants_fewer_hosts_than_are_due_is_served_at_once(rig: Rig) -> None:
     for partition in range(20):
         rig.leasing.note(partition, 1, now_ms())
     began = monotonic()
@@ -230,7 +234,7 @@ def test_who_wants_less_than_is_due_is_served_at_once(rig: Rig) -> None:
     assert monotonic() - began < GATHER_SECONDS / 2
 
 
-def test_calls_are_gathered_again_though_the_last_time_nobody_was_left(rig: Rig) -> None:
+def test_lease_calls_are_gathered_again_though_the_last_caller_went_away(rig: Rig) -> None:
     one_host_each(rig)
     for partition in range(20):
         rig.leasing.note(partition, 1, now_ms())
@@ -245,7 +249,9 @@ def test_calls_are_gathered_again_though_the_last_time_nobody_was_left(rig: Rig)
     assert (len(first.get()), len(second.get())) == (10, 10)
 
 
-def test_who_comes_while_others_are_served_or_has_waited_long_is_served_at_once(rig: Rig) -> None:
+def test_a_worker_that_comes_soon_after_another_or_has_waited_long_is_served_at_once(
+    rig: Rig,
+) -> None:
     one_host_each(rig)
     rig.leasing.note(0, 1, now_ms())
     assert len(rig.lease()) == 1
@@ -263,7 +269,7 @@ def test_who_comes_while_others_are_served_or_has_waited_long_is_served_at_once(
     assert monotonic() - began < GATHER_SECONDS / 2
 
 
-def test_who_reads_its_answer_counts_as_one_that_waits(rig: Rig) -> None:
+def test_a_worker_that_reads_its_answer_counts_as_waiting(rig: Rig) -> None:
     """Otherwise all hosts that become due in these milliseconds would go to the other worker."""
     one_host_each(rig)
     first, second = (gevent.spawn(rig.lease, room=100, worker=name) for name in "ab")
@@ -276,7 +282,7 @@ def test_who_reads_its_answer_counts_as_one_that_waits(rig: Rig) -> None:
     assert len(rig.lease(room=99, worker="a")) == 9, "both have 90 left"
 
 
-def test_what_is_due_waits_for_who_has_far_more_room_and_not_for_long(rig: Rig) -> None:
+def test_a_due_host_waits_briefly_for_the_worker_with_far_more_room(rig: Rig) -> None:
     one_host_each(rig)
     rig.leasing.note(0, 1, now_ms())
     assert len(rig.lease(room=100, worker="a")) == 1
@@ -289,7 +295,7 @@ def test_what_is_due_waits_for_who_has_far_more_room_and_not_for_long(rig: Rig) 
     assert rig.leasing.waiting == 0
 
 
-def test_who_has_waited_for_long_may_have_all_room_by_now(rig: Rig) -> None:
+def test_a_worker_that_has_waited_long_gets_one_host_because_its_room_is_unknown(rig: Rig) -> None:
     """All of its sessions may have ended: it gets one host, with which it comes back."""
     one_host_each(rig)
     waiting = gevent.spawn(rig.lease, room=50, worker="a")
@@ -303,7 +309,7 @@ def test_who_has_waited_for_long_may_have_all_room_by_now(rig: Rig) -> None:
     assert len(rig.lease(room=99, worker="a")) == 1, "it has said now what room it has"
 
 
-def test_who_has_no_room_left_is_not_waited_for(rig: Rig) -> None:
+def test_a_due_host_does_not_wait_for_a_worker_without_room(rig: Rig) -> None:
     one_host_each(rig)
     rig.leasing.note(0, 1, now_ms())
     assert len(rig.lease(room=1, worker="a")) == 1
@@ -313,7 +319,7 @@ def test_who_has_no_room_left_is_not_waited_for(rig: Rig) -> None:
     assert monotonic() - began < RETURN_SECONDS / 2
 
 
-def test_who_has_died_while_it_waits_is_given_nothing_and_counts_in_no_share(rig: Rig) -> None:
+def test_a_worker_that_died_while_it_waited_gets_no_host_and_counts_in_no_share(rig: Rig) -> None:
     one_host_each(rig)
     alive = [True]
 
@@ -330,7 +336,7 @@ def test_who_has_died_while_it_waits_is_given_nothing_and_counts_in_no_share(rig
     assert (len(dead.get()), len(other.get())) == (0, 20)
 
 
-def test_a_partition_is_tended_when_an_open_said_so(rig: Rig) -> None:
+def test_a_partition_is_tended_at_the_time_that_its_last_answer_named(rig: Rig) -> None:
     rig.opens = lambda p, args: [now_ms(), rig.one_session(p, args)[1], [0], now_ms() + 50]
     rig.leasing.note(4, 1, now_ms())
     rig.lease()
@@ -343,7 +349,7 @@ def test_a_partition_is_tended_when_an_open_said_so(rig: Rig) -> None:
 HOOKED = Crawl(id=1, name="a", state="active", options=CrawlOptions(delay=0, hook="own"))
 
 
-def test_what_a_worker_refuses_goes_to_the_next_that_waits(rig: Rig) -> None:
+def test_a_host_that_a_worker_refuses_goes_to_the_next_waiting_worker(rig: Rig) -> None:
     rig.crawl = lambda _: HOOKED
     first = gevent.spawn(rig.lease, wait=0.3, refuses="own")
     second = gevent.spawn(rig.lease, wait=1.0)
@@ -354,7 +360,7 @@ def test_what_a_worker_refuses_goes_to_the_next_that_waits(rig: Rig) -> None:
     assert first.get() == ()
 
 
-def test_who_refuses_a_crawl_takes_no_share_of_it_from_others(rig: Rig) -> None:
+def test_a_worker_that_refuses_a_crawl_takes_no_share_of_it_from_others(rig: Rig) -> None:
     def one_host(p: int, args: list[Any]) -> list[Any]:
         now, sessions, _, tend = rig.one_session(p, args)
         return [now, sessions, [0], tend]
@@ -371,7 +377,7 @@ def test_who_refuses_a_crawl_takes_no_share_of_it_from_others(rig: Rig) -> None:
     assert refuser.get() == ()
 
 
-def test_what_everybody_refuses_is_there_for_who_comes_and_costs_redis_nothing(
+def test_a_host_that_all_workers_refuse_stays_due_and_costs_redis_nothing(
     rig: Rig,
 ) -> None:
     rig.crawl = lambda _: HOOKED
@@ -381,13 +387,13 @@ def test_what_everybody_refuses_is_there_for_who_comes_and_costs_redis_nothing(
     assert len(rig.lease(wait=2)) == 1
 
 
-def test_a_refusal_says_nothing_of_another_hook_of_the_crawl(rig: Rig) -> None:
+def test_a_refusal_of_one_hook_does_not_apply_to_another_hook_of_the_crawl(rig: Rig) -> None:
     rig.crawl = lambda _: HOOKED
     rig.leasing.note(0, 1, now_ms())
     assert len(rig.lease(refuses="former")) == 1
 
 
-def test_of_two_crawls_the_one_that_is_refused_stays_due(rig: Rig) -> None:
+def test_a_refused_crawl_stays_due_while_another_crawl_is_leased(rig: Rig) -> None:
     other = Crawl(id=2, name="b", state="active", options=CrawlOptions(delay=0))
     rig.crawl = lambda number: HOOKED if number == 1 else other
     asked: list[int] = []
@@ -405,7 +411,7 @@ def test_of_two_crawls_the_one_that_is_refused_stays_due(rig: Rig) -> None:
     assert asked == [2, 1]
 
 
-def test_notes_that_earlier_ones_outdid_do_not_pile_up() -> None:
+def test_superseded_due_times_do_not_pile_up() -> None:
     """A host that is blocked for days is noted again with each look at its partition."""
     due, days = DueTimes(), monotonic() + 1e6
     for number in range(10_000):

@@ -45,7 +45,9 @@ def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
     return found
 
 
-def test_one_logs_in_at_a_time(pair: tuple[Frontier, Frontier]) -> None:
+def test_only_one_process_at_a_time_has_the_claim_of_a_login(
+    pair: tuple[Frontier, Frontier],
+) -> None:
     one, other = pair
     assert one.login_claim(NAME, "a", 30) == 1
     assert other.login_claim(NAME, "b", 30) == 0
@@ -57,7 +59,7 @@ def test_one_logs_in_at_a_time(pair: tuple[Frontier, Frontier]) -> None:
     assert other.login_claim(NAME, "b", 30) == 1
 
 
-def test_claim_lapses_unless_it_is_renewed(pair: tuple[Frontier, Frontier]) -> None:
+def test_the_claim_of_a_login_lapses_unless_it_is_renewed(pair: tuple[Frontier, Frontier]) -> None:
     one, other = pair
     assert one.login_claim(NAME, "a", 0.4)
     for _ in range(4):
@@ -68,7 +70,9 @@ def test_claim_lapses_unless_it_is_renewed(pair: tuple[Frontier, Frontier]) -> N
     assert not one.login_claim(NAME, "a", 30)
 
 
-def test_claims_that_end_without_a_word_are_counted(pair: tuple[Frontier, Frontier]) -> None:
+def test_claims_of_a_login_that_lapse_without_a_result_are_counted(
+    pair: tuple[Frontier, Frontier],
+) -> None:
     one, _ = pair
     for count in (1, 2, 3):
         assert until(lambda n=count: one.login_claim(NAME, f"dead {n}", 0.05)) == count
@@ -81,7 +85,7 @@ def test_claims_that_end_without_a_word_are_counted(pair: tuple[Frontier, Fronti
     assert one.login_claim(NAME, "f", 30) == 1
 
 
-def test_state_is_kept_by_whoever_holds_the_claim_if_it_is_newer(
+def test_the_state_of_a_login_is_stored_if_it_is_newer_and_its_writer_has_the_claim(
     pair: tuple[Frontier, Frontier],
 ) -> None:
     one, other = pair
@@ -100,7 +104,7 @@ def test_state_is_kept_by_whoever_holds_the_claim_if_it_is_newer(
     assert one.login_get(NAME) == (2**53, b"")
 
 
-def test_state_expires_as_a_whole(pair: tuple[Frontier, Frontier]) -> None:
+def test_the_state_of_a_login_expires_as_a_whole(pair: tuple[Frontier, Frontier]) -> None:
     one, _ = pair
     assert one.login_claim(NAME, "a", 30)
     assert one.login_put(NAME, "a", 7, b"in", 0.1)
@@ -143,7 +147,9 @@ def test_errand_that_is_expired_or_withdrawn_is_passed_over(
     until(lambda: one.errand_answered("a.example", "twice") is None)
 
 
-def test_nothing_stays_for_ever(pair: tuple[Frontier, Frontier], server: RedisServer) -> None:
+def test_every_key_of_logins_and_errands_expires(
+    pair: tuple[Frontier, Frontier], server: RedisServer
+) -> None:
     one, _ = pair
     one.login_claim(NAME, "a", 30)
     one.login_put(NAME, "a", 1, b"in", 30)

@@ -73,7 +73,7 @@ def kept(server: RedisServer, partition: int) -> int:
 # -- the cache of robots.txt
 
 
-def test_files_of_robots_txt_stay_within_their_budget_the_oldest_go(
+def test_robots_txt_files_stay_within_their_budget_and_the_oldest_are_dropped(
     frontier: Frontier, server: RedisServer
 ) -> None:
     budget = int(LIMIT * memory.ROBOTS_SHARE / PARTITIONS)
@@ -90,7 +90,9 @@ def test_files_of_robots_txt_stay_within_their_budget_the_oldest_go(
     assert frontier.robots_get(origins[0]) is None
 
 
-def test_file_that_is_put_again_counts_once(frontier: Frontier, server: RedisServer) -> None:
+def test_a_robots_txt_file_that_is_put_again_counts_once(
+    frontier: Frontier, server: RedisServer
+) -> None:
     total = keys.partition(frontier.partition_of("h")) + ":rb"
     frontier.robots_put("http://h", b"x" * 1000, 3600)
     once = server.client.get(total)
@@ -102,7 +104,7 @@ def test_file_that_is_put_again_counts_once(frontier: Frontier, server: RedisSer
 
 
 @pytest.mark.parametrize("at", ["near", "limit"])
-def test_full_redis_takes_no_file_but_one_that_a_session_waits_for(
+def test_a_full_redis_takes_a_robots_txt_file_only_if_a_session_waits_for_it(
     frontier: Frontier, server: RedisServer, at: str
 ) -> None:
     fill(server)
@@ -117,7 +119,7 @@ def test_full_redis_takes_no_file_but_one_that_a_session_waits_for(
     assert 0 < server.client.ttl(name) <= 300
 
 
-def test_file_that_is_needed_is_kept_beyond_the_budget_and_makes_room(
+def test_a_robots_txt_file_that_is_needed_is_kept_beyond_the_budget_until_the_next_comes(
     frontier: Frontier, server: RedisServer
 ) -> None:
     p = frontier.partition_of("h")
@@ -191,7 +193,7 @@ def pass_time(frontier: Frontier, seconds: float) -> None:
     frontier.scan(1)  # it is told of this
 
 
-def test_idle_hosts_are_kept_up_to_their_number_the_longest_rested_go(
+def test_idle_hosts_are_kept_up_to_a_number_and_the_longest_rested_are_dropped(
     small: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
     most = int(SMALL * memory.IDLE_SHARE / PARTITIONS / memory.IDLE_BYTES)
@@ -217,7 +219,7 @@ def test_idle_hosts_are_kept_up_to_their_number_the_longest_rested_go(
     assert len(latest) == 4 * (some + 1), "the latest stay"
 
 
-def test_idle_hosts_of_which_nothing_counts_go_though_there_is_room(
+def test_idle_hosts_without_valid_data_are_dropped_even_if_there_is_room(
     small: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
     crawl, visitor = new_crawl(small, store, delay=0), Visitor(small)
@@ -233,7 +235,7 @@ def test_idle_hosts_of_which_nothing_counts_go_though_there_is_room(
     assert len(redis_server.client.keys("gc:{*:h:www.b*")) == 4 * (some + 1)
 
 
-def test_times_of_politeness_that_are_not_past_are_never_dropped(
+def test_hosts_whose_delay_or_block_is_not_over_are_never_dropped(
     small: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
     new_crawl(small, store, "slow", delay=300)
@@ -300,7 +302,7 @@ def test_worker_that_leases_is_remembered_for_another_day(
     assert 80_000 < redis_server.client.ttl(name) <= 86_400
 
 
-def test_forced_batches_are_remembered_up_to_their_number_the_oldest_go(
+def test_forced_batches_are_remembered_up_to_a_number_and_the_oldest_are_forgotten(
     small: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
     most = int(SMALL * memory.FORCED_SHARE / PARTITIONS / memory.FORCED_BYTES)
@@ -322,7 +324,7 @@ def test_forced_batches_are_remembered_up_to_their_number_the_oldest_go(
     assert len(sets) == client.llen(prefix + ":fl")
 
 
-def test_hosts_that_run_low_while_more_waits_count_until_they_are_refilled(
+def test_a_host_that_runs_low_with_urls_in_the_overflow_counts_until_its_crawl_is_deleted(
     small: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
     crawl = new_crawl(small, store, delay=0)
@@ -345,7 +347,7 @@ def test_hosts_that_run_low_while_more_waits_count_until_they_are_refilled(
     assert small.room(p).used == before - 240
 
 
-def test_all_kinds_together_leave_room_and_the_crawl_goes_on(
+def test_all_bounded_data_together_leave_room_for_the_crawl_to_go_on(
     small: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
     crawl, visitor = new_crawl(small, store, delay=0), Visitor(small)

@@ -73,7 +73,7 @@ def waiting(store: Store, crawl: int, partition: int) -> list[str]:
     return [row.item.url for row in store.overflow(crawl, partition, HOST, 999)]
 
 
-def test_what_is_beyond_a_hosts_budget_waits_in_sql_and_comes_back_best_first(
+def test_urls_beyond_a_hosts_budget_wait_in_the_store_and_come_back_best_first(
     frontier: Frontier, store: Store
 ) -> None:
     crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
@@ -104,7 +104,7 @@ def test_what_is_beyond_a_hosts_budget_waits_in_sql_and_comes_back_best_first(
     assert (totals.open, totals.finished) == (0, 32)
 
 
-def test_newcomers_no_better_than_the_overflow_go_there_too(
+def test_new_urls_no_better_than_the_overflow_go_there_too(
     frontier: Frontier, store: Store
 ) -> None:
     crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
@@ -118,7 +118,7 @@ def test_newcomers_no_better_than_the_overflow_go_there_too(
     assert waiting(store, crawl.id, p) == [*before, f"http://{HOST}/late"], "there is room for it"
 
 
-def test_a_row_goes_with_its_page_and_not_before(frontier: Frontier, store: Store) -> None:
+def test_an_overflow_row_stays_after_its_url_is_queued(frontier: Frontier, store: Store) -> None:
     crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
     frontier.admit(crawl.id, urls(30))
     (s,) = Worker(frontier).lease(sessions=1, tasks=8)
@@ -151,7 +151,9 @@ def test_an_emptied_redis_learns_of_the_overflow_again(
     )
 
 
-def test_refill_that_was_overtaken_is_harmless(frontier: Frontier, store: Store) -> None:
+def test_a_refill_queues_a_url_once_though_it_was_admitted_meanwhile(
+    frontier: Frontier, store: Store
+) -> None:
     """Marks were refused, and the URLs of some rows came in another way since."""
     crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
     item = Admission(f"http://{HOST}/a", level=1)
@@ -164,7 +166,7 @@ def test_refill_that_was_overtaken_is_harmless(frontier: Frontier, store: Store)
     assert (totals.admitted, totals.waiting, totals.overflow) == (1, 1, 0)
 
 
-def test_a_page_of_what_waits_in_sql_leaves_no_count_behind(
+def test_a_page_stored_for_a_url_in_the_overflow_leaves_no_count_behind(
     frontier: Frontier, store: Store
 ) -> None:
     """Redis forgot the session when it came back older; its worker may commit at any time."""
@@ -297,7 +299,7 @@ def test_seeds_are_answered_429_near_the_memory_limit_and_finishing_goes_on(
         wait_until(lambda: not refused(), 10, "seeding is possible again", every=0.3)
 
 
-def test_what_waits_of_a_host_is_deleted_though_no_room_is_left_for_a_refill(
+def test_the_deletion_of_a_host_deletes_its_overflow_without_a_refill(
     frontier: Frontier, store: Store
 ) -> None:
     """Nobody refills here, so the deletion itself has to delete the rows."""
@@ -317,7 +319,7 @@ def test_what_waits_of_a_host_is_deleted_though_no_room_is_left_for_a_refill(
     assert store.set_state(crawl.id, "done").state == "done"
 
 
-def test_a_mark_that_comes_when_its_row_was_purged_already_leaves_no_count_behind(
+def test_a_late_mark_leaves_no_count_behind_if_its_overflow_row_was_purged(
     frontier: Frontier, store: Store
 ) -> None:
     crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
@@ -333,7 +335,7 @@ def test_a_mark_that_comes_when_its_row_was_purged_already_leaves_no_count_behin
     assert (totals.open, totals.admitted, totals.finished) == (0, 1, 1)
 
 
-def test_a_mark_that_comes_when_its_crawl_was_deleted_says_so_and_leaves_nothing(
+def test_a_late_mark_of_an_overflow_row_is_refused_if_its_crawl_was_deleted(
     frontier: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
     """The process that put the row has nothing more to do: it must not try again for ever."""
@@ -350,7 +352,7 @@ def test_a_mark_that_comes_when_its_crawl_was_deleted_says_so_and_leaves_nothing
 
 @pytest.mark.parametrize("share", [0.7, 1.0])
 @pytest.mark.parametrize("state", ["paused", "done"])
-def test_what_a_crawl_at_rest_left_in_memory_stops_no_other(
+def test_a_crawl_is_refilled_though_tasks_of_a_crawl_at_rest_fill_the_memory(
     frontier: Frontier, store: Store, redis_server: RedisServer, share: float, state: CrawlState
 ) -> None:
     """Most of the memory, or all of it, belongs to another crawl, and all of this crawl waits in
@@ -377,9 +379,7 @@ def test_what_a_crawl_at_rest_left_in_memory_stops_no_other(
     assert got == 40
 
 
-def test_what_a_crawl_at_rest_has_in_the_overflow_stays_there(
-    frontier: Frontier, store: Store
-) -> None:
+def test_the_overflow_of_a_paused_crawl_is_not_refilled(frontier: Frontier, store: Store) -> None:
     crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)
     frontier.admit(crawl.id, urls(30))
     assert store.overflow_places() == [(crawl.id, p)]
@@ -417,7 +417,7 @@ def test_a_host_that_ran_low_while_there_was_no_room_is_refilled_once_there_is(
     assert len(waiting(store, crawl.id, p)) < late
 
 
-def test_deletion_leaves_what_is_leased_to_its_worker_though_it_came_from_the_overflow(
+def test_a_deletion_leaves_leased_tasks_from_the_overflow_to_their_worker(
     frontier: Frontier, store: Store
 ) -> None:
     crawl, p = new_crawl(frontier, store, delay=0), frontier.partition_of(HOST)

@@ -107,7 +107,7 @@ def accounted(frontier: Frontier, server: RedisServer) -> list[int]:
     return sums
 
 
-def test_a_report_comes_with_the_next_session_of_its_crawl_and_host(
+def test_a_trap_record_comes_with_the_next_session_of_its_crawl_and_host(
     frontier: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
     one, other = Visitor(frontier, store), Visitor(frontier, store, "other")
@@ -123,7 +123,7 @@ def test_a_report_comes_with_the_next_session_of_its_crawl_and_host(
     assert sum(accounted(frontier, redis_server)) > 0
 
 
-def test_a_session_whose_answer_was_lost_is_answered_with_the_record_again(
+def test_a_session_gets_its_trap_record_again_if_the_first_answer_was_lost(
     frontier: Frontier, store: Store
 ) -> None:
     visitor = Visitor(frontier, store)
@@ -137,7 +137,7 @@ def test_a_session_whose_answer_was_lost_is_answered_with_the_record_again(
     assert (again.traps, again.tasks) == (b"known", session.tasks)
 
 
-def test_records_stay_within_their_budget_and_the_oldest_go(
+def test_trap_records_stay_within_their_budget_and_the_oldest_are_dropped(
     frontier: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
     visitor = Visitor(frontier, store)
@@ -156,7 +156,7 @@ def test_records_stay_within_their_budget_and_the_oldest_go(
 
 
 @pytest.mark.parametrize("at", ["near", "limit"])
-def test_a_full_redis_takes_no_record_and_closes_all_the_same(
+def test_a_full_redis_takes_no_trap_record_and_still_closes_the_session(
     frontier: Frontier, store: Store, redis_server: RedisServer, at: str
 ) -> None:
     visitor = Visitor(frontier, store)
@@ -174,7 +174,7 @@ def test_a_full_redis_takes_no_record_and_closes_all_the_same(
     assert visitor.visit("a.example") == b"taken"
 
 
-def test_records_go_with_their_crawl_however_many_they_are(
+def test_trap_records_are_deleted_with_their_crawl_however_many_they_are(
     frontier: Frontier, store: Store, redis_server: RedisServer
 ) -> None:
     redis_server.client.config_set("maxmemory", 8 * LIMIT)

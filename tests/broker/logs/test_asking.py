@@ -47,7 +47,7 @@ def http(status: int, body: bytes) -> bytes:
     return head.encode() + body
 
 
-def test_loggers_that_do_not_answer_are_named_and_others_are_told(
+def test_loggers_that_do_not_answer_are_named_beside_the_lines_of_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asking, "ASK_SECONDS", 0.3)
@@ -70,14 +70,14 @@ def test_loggers_that_do_not_answer_are_named_and_others_are_told(
     assert all(one.why for one in reply.silent)
 
 
-def test_what_loggers_refuse_is_the_callers_mistake(tmp_path: Path) -> None:
+def test_a_query_that_a_logger_refuses_is_the_callers_mistake(tmp_path: Path) -> None:
     with logger_here(tmp_path) as (url, _):
         loggers = Loggers(lambda: [member(url)])
         with pytest.raises(InvalidConfig):
             loggers.logs(LogsQuery(since="when"))
 
 
-def test_those_that_have_left_and_other_members_are_not_asked() -> None:
+def test_only_loggers_that_have_not_left_are_asked_for_lines() -> None:
     there = [member("http://a"), member("http://b", left_ms=5), member("http://c", kind="broker")]
     now = [0.0]
     loggers = Loggers(lambda: there, clock=lambda: now[0])
@@ -88,7 +88,7 @@ def test_those_that_have_left_and_other_members_are_not_asked() -> None:
     assert sorted(loggers.of("w-0")) == ["http://a", "http://d"]
 
 
-def test_while_the_store_is_away_loggers_are_those_known_last() -> None:
+def test_the_last_known_loggers_are_used_while_the_store_is_away() -> None:
     away = [False]
 
     def members() -> list[Member]:
@@ -112,7 +112,7 @@ def said(*moments: int, member: str = "w-0") -> tuple[LogLine, ...]:
     )
 
 
-def test_of_merged_answers_what_is_incomplete_waits_for_the_next() -> None:
+def test_merged_answers_end_where_an_incomplete_answer_ends() -> None:
     whole = LogsReply(items=said(1, 3, 5, 7, 9))
     part = LogsReply(items=said(2, 4, member="w-1"), next="4-1-4-w-1")
     merged = merge([whole, part], 100)

@@ -17,12 +17,12 @@ def test_each_logger_has_about_the_same_share() -> None:
     assert max(shares.values()) < 300
 
 
-def test_the_order_in_which_they_are_named_says_nothing() -> None:
+def test_the_order_in_which_loggers_are_named_does_not_change_the_choice() -> None:
     for member in MEMBERS[:50]:
         assert ranked(member, LOGGERS) == ranked(member, [*reversed(LOGGERS), LOGGERS[0]])
 
 
-def test_when_one_goes_only_its_own_members_move_and_each_to_its_second() -> None:
+def test_only_members_of_a_logger_that_goes_move_and_each_to_its_second_choice() -> None:
     for member in MEMBERS:
         first, second, *_ = ranked(member, LOGGERS)
         for gone in LOGGERS:

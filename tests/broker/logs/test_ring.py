@@ -13,7 +13,7 @@ from greencrawl.broker.logs.ring import Ring, shortened
 from greencrawl.schema import log
 
 
-def test_lines_are_numbered_as_they_are_said() -> None:
+def test_the_ring_numbers_lines_in_the_order_of_logging() -> None:
     ring = Ring()
     for text in "abcde":
         ring.append(text)
@@ -27,7 +27,7 @@ def test_lines_are_numbered_as_they_are_said() -> None:
     assert ring.after(0, 100) == (6, [])
 
 
-def test_beyond_its_size_the_older_half_goes_elsewhere() -> None:
+def test_the_ring_gives_its_older_half_away_when_it_is_full() -> None:
     ring, spilled = Ring(20), []
     ring.spill = lambda first, lines: spilled.append((first, lines)) or 0  # type: ignore[func-returns-value]
     for number in range(11):
@@ -37,7 +37,7 @@ def test_beyond_its_size_the_older_half_goes_elsewhere() -> None:
     assert ring.dropped == 0
 
 
-def test_what_nobody_takes_is_dropped_and_counted() -> None:
+def test_lines_that_a_full_ring_cannot_give_away_are_dropped_and_counted() -> None:
     ring = Ring(20)
     for _ in range(11):
         ring.append("a")
@@ -61,11 +61,11 @@ def test_a_long_line_is_shortened(line: str) -> None:
     assert (said["event"], said["level"], said["shortened_from"]) == ("a", "error", len(line))
 
 
-def test_what_is_no_json_is_quoted() -> None:
+def test_a_long_line_that_is_not_json_is_quoted() -> None:
     assert json.loads(shortened("x" * 100_000)) == {"event": "line_unreadable", "text": "x" * 2000}
 
 
-def test_threads_lose_no_line() -> None:
+def test_no_line_is_lost_when_several_threads_log() -> None:
     ring = Ring()
 
     def say() -> None:
@@ -80,7 +80,7 @@ def test_threads_lose_no_line() -> None:
     assert (ring.last, ring.bytes) == (8000, 3 * 8000)
 
 
-def test_a_line_costs_next_to_nothing() -> None:
+def test_a_line_in_the_ring_costs_less_than_five_microseconds() -> None:
     """The cost of keeping a line and of the check for loggers, in addition to some 20 µs for
     writing it."""
     ring, line = Ring(), json.dumps({"event": "a", "text": "x" * 250})
@@ -91,7 +91,9 @@ def test_a_line_costs_next_to_nothing() -> None:
     assert kept_us < 5.0
 
 
-def test_each_line_is_given_as_json_also_where_people_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_line_is_kept_as_json_even_if_it_is_shown_for_people(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lines: list[str] = []
     event = {"event": "a", "level": "info", "n": 1}
     assert json.loads(log._as_json(None, "info", dict(event))) == event

@@ -102,7 +102,7 @@ def test_lines_come_to_a_logger_in_order_and_are_on_disk_at_the_end(tmp_path: Pa
         assert [path.name for path in (tmp_path / "spool").iterdir()] == ["loggers"]
 
 
-def test_while_there_is_no_logger_the_spool_has_them_and_their_order(tmp_path: Path) -> None:
+def test_the_spool_keeps_lines_in_order_while_there_is_no_logger(tmp_path: Path) -> None:
     with logger_here(tmp_path / "logs") as (url, intake):
         with sending(tmp_path, NOBODY) as sender:
             say(sender, range(1, 3001))
@@ -115,7 +115,7 @@ def test_while_there_is_no_logger_the_spool_has_them_and_their_order(tmp_path: P
         assert sender.dropped == 0
 
 
-def test_what_is_more_than_the_spool_holds_is_dropped_counted_and_told(
+def test_lines_beyond_the_size_of_the_spool_are_dropped_counted_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "log", as_processes_say_it())
@@ -141,7 +141,7 @@ def test_what_is_more_than_the_spool_holds_is_dropped_counted_and_told(
         assert sum(told) == dropped
 
 
-def test_the_next_process_of_the_node_sends_what_one_left_that_ended(tmp_path: Path) -> None:
+def test_the_next_process_of_a_node_sends_the_lines_that_an_ended_one_left(tmp_path: Path) -> None:
     with logger_here(tmp_path / "logs") as (url, intake):
         with sending(tmp_path, NOBODY, member="w-0", life=5) as sender:
             say(sender, range(1, 101))
@@ -168,7 +168,7 @@ def test_a_logger_that_was_killed_and_comes_again_has_each_line_once(tmp_path: P
             assert sender.dropped == 0
 
 
-def test_a_logger_that_is_tried_again_and_again_is_told_of_once(
+def test_a_logger_that_fails_again_and_again_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "log", as_processes_say_it())
@@ -195,7 +195,7 @@ def test_a_logger_that_is_tried_again_and_again_is_told_of_once(
     assert said == {"logs_go_to": 1, "logger_failed": 1}
 
 
-def test_of_two_loggers_the_other_takes_over_and_no_line_is_told_twice(tmp_path: Path) -> None:
+def test_a_second_logger_takes_over_and_no_line_is_shown_twice(tmp_path: Path) -> None:
     ports = free_ports(2)
     urls = [f"http://127.0.0.1:{port}" for port in ports]
     member = next(f"w-{n}" for n in range(99) if ranked(f"w-{n}", urls)[0] == urls[1])
@@ -219,7 +219,7 @@ def test_of_two_loggers_the_other_takes_over_and_no_line_is_told_twice(tmp_path:
             assert Counter(one.said["number"] for one in merged.items) == all_once(300)
 
 
-def test_one_that_ends_while_it_sends_leaves_its_lines_in_order(tmp_path: Path) -> None:
+def test_a_process_that_ends_while_it_sends_loses_no_line(tmp_path: Path) -> None:
     with answering(b"", seconds=60) as hanging, logger_here(tmp_path / "logs") as (url, intake):
         with sending(tmp_path, NOBODY) as sender:
             say(sender, range(1, 101))
@@ -233,7 +233,7 @@ def test_one_that_ends_while_it_sends_leaves_its_lines_in_order(tmp_path: Path) 
         assert numbers(kept(intake)) == all_once(110)
 
 
-def test_a_line_that_two_loggers_have_is_told_once(tmp_path: Path) -> None:
+def test_a_line_that_two_loggers_have_is_shown_once(tmp_path: Path) -> None:
     replies, now = [], epoch_ms()
     moments = range(now - 9, now)
     for name in "ab":
@@ -254,7 +254,7 @@ def once(items: list[dict[str, Any]]) -> Counter[int]:
     return Counter(one["said"]["number"] for one in items if "number" in one["said"])
 
 
-def test_a_full_disk_of_a_logger_costs_no_line(tmp_path: Path) -> None:
+def test_no_line_is_lost_when_the_disk_of_a_logger_is_full(tmp_path: Path) -> None:
     logger = LoggerProcess(tmp_path / "node").start()
     try:
         with sending(tmp_path, logger.url, ring_bytes=128 * 1024) as sender:
@@ -273,7 +273,7 @@ def test_a_full_disk_of_a_logger_costs_no_line(tmp_path: Path) -> None:
         logger.stop()
 
 
-def test_where_no_logger_is_known_nothing_is_done(tmp_path: Path) -> None:
+def test_a_sender_keeps_no_lines_until_a_logger_is_known(tmp_path: Path) -> None:
     with sending(tmp_path) as sender:
         say(sender, range(1, 101))
         assert sender.queued == 0
@@ -286,7 +286,7 @@ def test_where_no_logger_is_known_nothing_is_done(tmp_path: Path) -> None:
             wait_until(lambda: intake.taken_lines >= 10, SECONDS, "taken")
 
 
-def test_a_node_keeps_lines_for_loggers_it_knew_until_none_was_named_for_a_day(
+def test_a_node_keeps_lines_until_no_logger_was_named_for_a_day(
     tmp_path: Path,
 ) -> None:
     known = Known(tmp_path)
@@ -302,7 +302,7 @@ def test_a_node_keeps_lines_for_loggers_it_knew_until_none_was_named_for_a_day(
     assert FORGET_SECONDS == 86_400
 
 
-def test_a_logger_that_refuses_a_post_holds_up_nothing(tmp_path: Path) -> None:
+def test_lines_that_a_logger_refuses_are_given_up(tmp_path: Path) -> None:
     with logger_here(tmp_path / "logs") as (url, intake):
         with sending(tmp_path, url, member="no member!") as sender:  # a name without an address
             say(sender, range(1, 4))
@@ -310,7 +310,7 @@ def test_a_logger_that_refuses_a_post_holds_up_nothing(tmp_path: Path) -> None:
         assert intake.taken_lines == 0
 
 
-def test_a_wrong_token_keeps_the_lines(tmp_path: Path) -> None:
+def test_the_spool_keeps_the_lines_if_the_token_is_wrong(tmp_path: Path) -> None:
     with logger_here(tmp_path / "logs", token="right") as (url, intake):
         with sending(tmp_path, url) as sender:
             say(sender, range(1, 4))

@@ -42,7 +42,7 @@ def drained(spool: Spool) -> list[int]:
     return found
 
 
-def test_lines_come_out_in_order_and_once(tmp_path: Path) -> None:
+def test_the_spool_gives_each_line_once_and_in_order(tmp_path: Path) -> None:
     spool = Spool(tmp_path, "w-0", 7)
     assert (bool(spool), spool.claim(), list(tmp_path.iterdir())) == (False, None, [])
     spool.append(1, ["a", "b"])
@@ -59,7 +59,7 @@ def test_lines_come_out_in_order_and_once(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_beyond_its_size_the_oldest_of_all_are_dropped_and_counted(tmp_path: Path) -> None:
+def test_a_full_spool_drops_and_counts_the_oldest_lines_of_all_processes(tmp_path: Path) -> None:
     most = 8 * FILE_BYTES
     one, other = Spool(tmp_path, "w-0", 7, most), Spool(tmp_path, "w-1", 7, most)
     dropped = one.append(1, [LINE] * (4 * A_FILE))
@@ -73,7 +73,7 @@ def test_beyond_its_size_the_oldest_of_all_are_dropped_and_counted(tmp_path: Pat
     assert dropped == 24 * A_FILE - len(left[1]) == one.dropped + other.dropped
 
 
-def test_what_is_being_sent_is_not_dropped(tmp_path: Path) -> None:
+def test_lines_that_are_being_sent_are_not_dropped(tmp_path: Path) -> None:
     most = 4 * FILE_BYTES
     spool = Spool(tmp_path, "w-0", 7, most)
     spool.append(1, [LINE] * A_FILE)
@@ -86,7 +86,7 @@ def test_what_is_being_sent_is_not_dropped(tmp_path: Path) -> None:
     assert dropped + len(found) == 10 * A_FILE
 
 
-def test_another_process_sends_what_a_dead_one_left_and_not_what_a_living_one_has(
+def test_a_process_takes_the_lines_of_a_dead_process_and_not_those_of_a_living_one(
     tmp_path: Path,
 ) -> None:
     living = Spool(tmp_path, "w-1", 8)
@@ -115,7 +115,7 @@ def test_a_line_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
     assert drained(left) == [5, 9]
 
 
-def test_a_spool_that_was_given_up_is_made_anew(tmp_path: Path) -> None:
+def test_a_spool_whose_folder_was_removed_is_made_again(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool", "w-0", 7)
     spool.append(1, [LINE] * A_FILE)
     shutil.rmtree(tmp_path / "spool")
@@ -123,7 +123,7 @@ def test_a_spool_that_was_given_up_is_made_anew(tmp_path: Path) -> None:
     assert drained(spool) == [A_FILE + 1]
 
 
-def test_what_cannot_be_written_is_dropped_and_counted(tmp_path: Path) -> None:
+def test_lines_that_cannot_be_written_are_dropped_and_counted(tmp_path: Path) -> None:
     spool = Spool(tmp_path, "w-0", 7)
     spool.append(1, ["a"] * 10)
     with no_file_beyond(64):
@@ -135,7 +135,7 @@ def test_what_cannot_be_written_is_dropped_and_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_drops_all(tmp_path: Path) -> None:
+def test_all_lines_are_dropped_if_the_folder_cannot_be_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     spool = Spool(tmp_path, "w-0", 7)
     assert spool.append(1, ["a"]) == 1

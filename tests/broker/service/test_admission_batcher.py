@@ -59,7 +59,7 @@ def busy(frontier: Frontier, gathered: AdmissionBatcher) -> list[gevent.Greenlet
     return jobs
 
 
-def test_batches_that_meet_busy_rounds_go_together_and_get_their_own_flags(
+def test_batches_that_wait_are_admitted_together_and_get_their_own_flags(
     frontier: Frontier,
 ) -> None:
     gathered = AdmissionBatcher(frontier.admit)
@@ -75,7 +75,7 @@ def test_batches_that_meet_busy_rounds_go_together_and_get_their_own_flags(
     assert {(one.tick, one.epochs["node"]) for one in found} == {(ROUNDS + 1, 3)}
 
 
-def test_few_urls_wait_for_the_round_under_way(frontier: Frontier) -> None:
+def test_a_small_batch_waits_for_the_admission_under_way(frontier: Frontier) -> None:
     gathered = AdmissionBatcher(frontier.admit)
     jobs = []
     for name in "abc":
@@ -87,7 +87,7 @@ def test_few_urls_wait_for_the_round_under_way(frontier: Frontier) -> None:
     assert frontier.rounds[1:] == [(1, ["b", "c"])]
 
 
-def test_a_failed_round_fails_its_batches_and_no_later_ones(frontier: Frontier) -> None:
+def test_a_failed_admission_fails_its_batches_and_no_later_ones(frontier: Frontier) -> None:
     gathered = AdmissionBatcher(frontier.admit)
     jobs = busy(frontier, gathered)
     jobs += [gevent.spawn(gathered.admit, 1, urls(name)) for name in "ab"]
@@ -99,7 +99,9 @@ def test_a_failed_round_fails_its_batches_and_no_later_ones(frontier: Frontier) 
     assert gathered.admit(1, urls("a")) == [True]
 
 
-def test_crawls_do_not_share_rounds_nor_wait_for_each_other(frontier: Frontier) -> None:
+def test_batches_of_two_crawls_are_admitted_separately_and_do_not_wait_for_each_other(
+    frontier: Frontier,
+) -> None:
     gathered = AdmissionBatcher(frontier.admit)
     jobs = busy(frontier, gathered)
     jobs.append(gevent.spawn(gathered.admit, 2, urls("other")))
@@ -110,7 +112,7 @@ def test_crawls_do_not_share_rounds_nor_wait_for_each_other(frontier: Frontier) 
     assert all(job.successful() for job in jobs)
 
 
-def test_a_round_has_a_limit_and_a_larger_batch_goes_alone(
+def test_an_admission_has_a_limit_and_a_larger_batch_is_admitted_alone(
     frontier: Frontier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gathered = AdmissionBatcher(frontier.admit)
@@ -129,7 +131,7 @@ def test_a_round_has_a_limit_and_a_larger_batch_goes_alone(
     ]
 
 
-def test_a_caller_that_is_killed_takes_nobody_along(frontier: Frontier) -> None:
+def test_a_killed_caller_does_not_stop_the_admission_of_other_batches(frontier: Frontier) -> None:
     gathered = AdmissionBatcher(frontier.admit)
     jobs = busy(frontier, gathered)
     killed = jobs[0]
@@ -141,14 +143,14 @@ def test_a_caller_that_is_killed_takes_nobody_along(frontier: Frontier) -> None:
     assert all(jobs[1].get(timeout=5))
 
 
-def test_a_deleted_crawl_is_said_to_all(frontier: Frontier) -> None:
+def test_an_admission_to_a_deleted_crawl_is_refused(frontier: Frontier) -> None:
     frontier.error = UnknownCrawl("crawl 1 was deleted")
     frontier.gate.set()
     with pytest.raises(UnknownCrawl):
         AdmissionBatcher(frontier.admit).admit(1, urls("a"))
 
 
-def test_a_batch_waits_for_a_node_that_is_away_only_if_something_of_it_belongs_there() -> None:
+def test_only_a_batch_with_urls_of_a_node_that_is_away_reports_missed_urls() -> None:
     frontier = Frontier()
     together = AdmissionBatcher(frontier.admit)
     first = gevent.spawn(together.admit, 1, urls("first"))

@@ -69,7 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 # -- the worker
 
 
-def test_a_module_that_was_put_there_meanwhile_is_found(folder: Path) -> None:
+def test_a_hook_module_that_was_added_after_a_refusal_is_found(folder: Path) -> None:
     source, hands = Source("own_module"), Hands()
     crawls = Crawls(source, hands)
     assert crawls.refusals() == ()
@@ -87,7 +87,7 @@ def test_a_module_that_was_put_there_meanwhile_is_found(folder: Path) -> None:
     assert crawls.get(1, 1).hooks.on_page is not None
 
 
-def test_another_hook_of_the_crawl_is_tried_at_once(folder: Path) -> None:
+def test_a_crawl_is_tried_again_at_once_after_its_hook_was_changed(folder: Path) -> None:
     source = Source("own_module")
     crawls = Crawls(source, Hands())
     with pytest.raises(Refused):
@@ -164,7 +164,7 @@ def request(worker: str, *refuses: Refusal) -> LeaseRequest:
     return LeaseRequest(worker=worker, incarnation=1, sequence=1, refuses=refuses, host=host)
 
 
-def test_what_a_worker_refuses_is_told_by_every_broker_until_it_takes_it(
+def test_every_broker_shows_the_refusal_of_a_worker_until_the_worker_takes_the_crawl(
     store: SqliteStore, crawl: Crawl
 ) -> None:
     hands = Hands()
@@ -199,7 +199,7 @@ def test_a_crawl_is_stuck_while_all_known_workers_refuse_it(
     assert not stuck(leased=1)
 
 
-def test_it_is_written_when_it_changes_and_once_a_minute(
+def test_a_refusal_is_written_when_it_changes_and_once_a_minute(
     store: SqliteStore, crawl: Crawl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[int] = []

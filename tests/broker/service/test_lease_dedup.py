@@ -48,7 +48,7 @@ def _session(token: str) -> Session:
     )
 
 
-def test_copies_that_come_while_it_waits_and_later_share_one_answer() -> None:
+def test_copies_of_a_lease_call_share_one_answer_while_it_waits_and_later() -> None:
     leases, frontier = LeaseDedup(), _Frontier()
     frontier.open.clear()
     calls = [gevent.spawn(leases.once, _request(1), frontier.lease) for _ in range(3)]
@@ -61,7 +61,7 @@ def test_copies_that_come_while_it_waits_and_later_share_one_answer() -> None:
 
 
 @pytest.mark.parametrize("late", [_request(1), _request(9, incarnation=0)])
-def test_an_older_copy_opens_nothing(late: LeaseRequest) -> None:
+def test_an_older_copy_of_a_lease_call_opens_no_session(late: LeaseRequest) -> None:
     leases, frontier = LeaseDedup(), _Frontier()
     leases.once(_request(2), frontier.lease)
     newer = 1 if late.incarnation < 1 else 0
@@ -69,7 +69,7 @@ def test_an_older_copy_opens_nothing(late: LeaseRequest) -> None:
     assert frontier.leases == 1
 
 
-def test_an_earlier_worker_that_the_frontier_takes_again_is_no_copy() -> None:
+def test_a_call_of_an_earlier_worker_is_no_copy_if_the_frontier_takes_the_worker_again() -> None:
     leases, frontier = LeaseDedup(), _Frontier()
     leases.once(_request(1, incarnation=2), frontier.lease)
     earlier = _request(5, incarnation=1)
@@ -81,7 +81,7 @@ def test_an_earlier_worker_that_the_frontier_takes_again_is_no_copy() -> None:
     assert frontier.leases == 2
 
 
-def test_the_next_number_another_worker_and_another_incarnation_are_no_copies() -> None:
+def test_a_lease_call_with_another_number_worker_or_incarnation_is_no_copy() -> None:
     leases, frontier = LeaseDedup(), _Frontier()
     for request in (
         _request(1),
@@ -93,7 +93,7 @@ def test_the_next_number_another_worker_and_another_incarnation_are_no_copies() 
     assert frontier.leases == 4
 
 
-def test_copies_share_the_error_and_the_end_of_a_call_that_is_killed() -> None:
+def test_copies_of_a_lease_call_share_its_error_and_its_end_if_it_is_killed() -> None:
     leases, frontier = LeaseDedup(), _Frontier()
     frontier.error = Unavailable("Redis is away")
     for _ in range(2):
@@ -108,7 +108,7 @@ def test_copies_share_the_error_and_the_end_of_a_call_that_is_killed() -> None:
         calls[1].get(timeout=1)
 
 
-def test_what_was_answered_long_ago_is_forgotten() -> None:
+def test_the_answer_to_a_lease_call_is_forgotten_after_a_while() -> None:
     now = [0.0]
     leases, frontier = LeaseDedup(clock=lambda: now[0]), _Frontier()
     leases.once(_request(1), frontier.lease)

@@ -101,7 +101,9 @@ def test_a_member_that_is_not_heard_of_is_silent_and_one_that_left_is_shown_on_d
     assert (left.status, left.why, left.facts.pages) == ("left", "stopped", 9)
 
 
-def test_who_waits_at_one_broker_is_answered_at_once_when_another_is_told(rig: Rig) -> None:
+def test_a_member_that_waits_at_one_broker_gets_an_order_of_another_broker_at_once(
+    rig: Rig,
+) -> None:
     one, other = rig.members
     first = other.follow(HERE)
     waiting = gevent.spawn(other.follow, replace(HERE, wait=20, crawls=first.next))
@@ -131,7 +133,7 @@ def test_an_order_whose_message_is_lost_is_seen_at_the_next_look(
     assert waiting.value.options == NodeOptions(paused=True)
 
 
-def test_orders_of_a_node_count_before_those_of_all(rig: Rig) -> None:
+def test_orders_for_a_node_take_precedence_over_orders_for_all_nodes(rig: Rig) -> None:
     one, _ = rig.members
     one.follow(HERE)
     one.order("w", NodeOptions(greenlets=50))
@@ -145,7 +147,7 @@ def test_orders_of_a_node_count_before_those_of_all(rig: Rig) -> None:
         one.order("nobody", NodeOptions(drain=True))
 
 
-def test_a_node_is_not_ordered_what_its_kind_does_nothing_about(rig: Rig) -> None:
+def test_an_order_is_refused_if_the_kind_of_its_node_cannot_follow_it(rig: Rig) -> None:
     one, _ = rig.members
     for kind in ("broker", "logger"):
         one.follow(replace(HERE, id=kind, node=kind, kind=kind))
@@ -157,7 +159,7 @@ def test_a_node_is_not_ordered_what_its_kind_does_nothing_about(rig: Rig) -> Non
     assert one.order(ALL, NodeOptions(processes=3)) is not None, "who cannot follow it need not"
 
 
-def test_a_change_of_a_crawl_is_told_once_to_whoever_asks_for_such(rig: Rig) -> None:
+def test_a_change_of_a_crawl_is_told_once_to_each_member_that_asks_for_changes(rig: Rig) -> None:
     _, other = rig.members
     crawl = rig.store.put_crawl("news", CrawlOptions(), ["a.example"])
     first = other.follow(HERE)
@@ -177,7 +179,9 @@ def test_a_change_of_a_crawl_is_told_once_to_whoever_asks_for_such(rig: Rig) -> 
     assert (entry.changed, entry.by_whom) == ({"delay": 3.0}, "ann")
 
 
-def test_options_that_are_not_named_stay_and_wrong_ones_change_nothing(rig: Rig) -> None:
+def test_a_patch_of_a_crawl_keeps_other_options_and_changes_nothing_if_it_is_wrong(
+    rig: Rig,
+) -> None:
     service = rig.services[0]
     rig.store.put_crawl("news", CrawlOptions(depth=3, tries=2), ["a.example"])
     changed = patch_crawl(service, "news", CrawlChange({"depth": 4, "tries": None}))
@@ -191,7 +195,9 @@ def test_options_that_are_not_named_stay_and_wrong_ones_change_nothing(rig: Rig)
     assert rig.store.crawl("news") == changed
 
 
-def test_what_another_changes_meanwhile_stays(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_patch_of_a_crawl_keeps_a_change_that_another_made_meanwhile(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     service, store = rig.services[0], rig.store
     store.put_crawl("news", CrawlOptions(), ["a.example"])
     once = iter([True])
@@ -207,7 +213,7 @@ def test_what_another_changes_meanwhile_stays(rig: Rig, monkeypatch: pytest.Monk
     assert (changed.options.depth, changed.options.tries) == (7, 9)
 
 
-def test_without_redis_members_join_and_follow_all_the_same(rig: Rig) -> None:
+def test_members_join_and_follow_orders_even_without_redis(rig: Rig) -> None:
     one, _ = rig.members
     rig.queues[0].beats.away = True
     assert one.follow(HERE).options == NodeOptions()
@@ -218,7 +224,7 @@ def test_without_redis_members_join_and_follow_all_the_same(rig: Rig) -> None:
     assert [member.status for member in one.list()] == ["here"]
 
 
-def test_a_broker_that_has_not_read_the_orders_says_no_such_thing_as_that_there_are_none(
+def test_a_broker_that_could_not_read_the_orders_does_not_answer_that_there_are_none(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away() -> int:
@@ -232,7 +238,7 @@ def test_a_broker_that_has_not_read_the_orders_says_no_such_thing_as_that_there_
         fresh.follow(HERE)
 
 
-def test_a_poll_ends_when_the_broker_stops(rig: Rig) -> None:
+def test_a_poll_of_a_member_ends_when_the_broker_stops(rig: Rig) -> None:
     service = rig.services[0]
     waiting = gevent.spawn(handlers.follow_orders, service, replace(HERE, wait=20))
     gevent.sleep(0.05)
@@ -241,7 +247,7 @@ def test_a_poll_ends_when_the_broker_stops(rig: Rig) -> None:
         waiting.get(timeout=5)
 
 
-def test_orders_by_the_api_are_refused_for_whom_nobody_knows_and_for_an_older_revision(
+def test_orders_by_the_api_are_refused_for_unknown_nodes_and_older_revisions(
     rig: Rig,
 ) -> None:
     service = rig.services[0]
@@ -258,7 +264,7 @@ def test_orders_by_the_api_are_refused_for_whom_nobody_knows_and_for_an_older_re
     assert (len(log.items), log.next) == (1, first.revision)
 
 
-def test_a_node_is_forgotten_once_it_is_gone_for_good_and_joins_anew_if_it_is_not(
+def test_a_node_can_be_forgotten_once_it_is_lost_and_can_join_again(
     rig: Rig,
 ) -> None:
     service, (one, other) = rig.services[0], rig.members
@@ -291,7 +297,7 @@ def test_a_node_is_forgotten_once_it_is_gone_for_good_and_joins_anew_if_it_is_no
         assert [member.status for member in broker.list()] == ["here"]
 
 
-def test_orders_that_outlived_their_node_are_taken_back_and_forgotten(rig: Rig) -> None:
+def test_orders_for_a_node_that_is_gone_can_be_taken_back_and_forgotten(rig: Rig) -> None:
     one, _ = rig.members
     one.follow(HERE)
     one.order("w", NodeOptions(greenlets=50, drain=True))

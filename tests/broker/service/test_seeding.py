@@ -45,7 +45,9 @@ def statuses(result: Any) -> list[str]:
         (b"  https://a.example/  \n\nhttps://b.example/\n", NDJSON),
     ],
 )
-def test_urls_may_be_sent_in_every_shape(api: Api, body: bytes, headers: dict[str, str]) -> None:
+def test_urls_may_be_sent_in_each_accepted_format(
+    api: Api, body: bytes, headers: dict[str, str]
+) -> None:
     result = api.call("POST", PATH, body, headers=headers)
     assert statuses(result) == ["added", "added"]
     assert api.queue.seen[1] == ["https://a.example/", "https://b.example/"]
@@ -62,14 +64,16 @@ def test_urls_may_be_sent_in_every_shape(api: Api, body: bytes, headers: dict[st
         (b"https://a.example/\n" + b"x" * 9000, "line 2"),
     ],
 )
-def test_a_bad_line_is_named_and_nothing_is_taken(api: Api, body: bytes, field: str) -> None:
+def test_a_bad_line_of_seeds_is_named_and_no_url_is_admitted(
+    api: Api, body: bytes, field: str
+) -> None:
     result = api.call("POST", PATH, body, headers=NDJSON)
     assert result.status_code == 400
     assert fields(result) == [field]
     assert api.queue.seen == {}
 
 
-def test_a_batch_has_a_limit(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_of_seeds_has_a_limit(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "MAX_SEEDS", 2)
     result = api.call("POST", PATH, b"https://a.example/\n" * 3, headers=NDJSON)
     assert fields(result) == ["line 3"]
@@ -101,12 +105,12 @@ def test_seeds_are_rewritten_by_the_rules_of_the_crawl(api: Api) -> None:
     assert found["url"] == urls[1]
 
 
-def test_a_rule_that_there_is_not_makes_no_crawl(api: Api) -> None:
+def test_a_crawl_with_an_unknown_normalise_rule_is_refused(api: Api) -> None:
     answer = api.call("POST", "/v1/crawls", {"name": "wrong", "normalise": ["trackers"]})
     assert answer.status_code == 400
 
 
-def test_force_queues_what_was_seen(api: Api) -> None:
+def test_force_queues_urls_that_were_seen(api: Api) -> None:
     body = {"urls": ["https://a.example/x"]}
     api.call("POST", PATH, body)
     assert statuses(api.call("POST", PATH, {**body, "force": True})) == ["added"]
@@ -114,7 +118,7 @@ def test_force_queues_what_was_seen(api: Api) -> None:
     assert statuses(again) == ["added"]
 
 
-def test_what_cannot_be_fetched_is_rejected_with_its_reason(api: Api) -> None:
+def test_a_seed_that_cannot_be_fetched_is_rejected_with_its_reason(api: Api) -> None:
     deep = {"url": "https://a.example/", "depth": 51}
     urls = ["mailto:a@b.example", "https://a.example/private/1", deep, "https://a.example/"]
     result = api.call("POST", PATH, {"urls": urls})
@@ -151,7 +155,7 @@ def test_seeds_of_a_crawl_give_it_its_roots_and_posting_it_again_adds_more(api: 
     assert more.json["id"] == made["id"]
 
 
-def test_a_seed_that_the_crawl_itself_keeps_out_is_named(api: Api) -> None:
+def test_a_new_crawl_is_refused_if_its_options_exclude_one_of_its_seeds(api: Api) -> None:
     seeds = ["https://a.example/", "https://a.example/private/"]
     body = {"name": "x", "seeds": seeds, "exclude": ["/private/"]}
     result = api.call("POST", "/v1/crawls", body)
@@ -165,7 +169,7 @@ def test_a_seed_that_the_crawl_itself_keeps_out_is_named(api: Api) -> None:
 LIST = {"url": "https://api.example/2/list?n=5", "items": "a", "next": "b", "cursor": "c"}
 
 
-def test_sources_are_seeds_by_themselves(api: Api) -> None:
+def test_the_urls_of_sources_are_seeds_too(api: Api) -> None:
     made = api.crawl("list", sources=[LIST], scope="prefix")
     assert made["roots"] == ["api.example/2/"]
     assert api.queue.seen[made["id"]] == [LIST["url"]]
@@ -199,7 +203,7 @@ def test_seeding_a_done_crawl_makes_it_active_again(api: Api) -> None:
     assert api.queue.crawls[1].state == "active"
 
 
-def test_a_crawl_is_paused_and_resumed_here_and_in_the_frontier(api: Api) -> None:
+def test_a_crawl_is_paused_and_resumed_in_the_store_and_in_the_frontier(api: Api) -> None:
     assert api.call("POST", "/v1/crawls/test/pause").json["state"] == "paused"
     assert {crawl.state for crawl in api.queue.crawls.values()} == {"paused"}
     assert api.call("POST", "/v1/crawls/test/pause").status_code == 200
@@ -209,7 +213,7 @@ def test_a_crawl_is_paused_and_resumed_here_and_in_the_frontier(api: Api) -> Non
     assert api.call("POST", "/v1/crawls/test/pause").status_code == 409
 
 
-def test_a_crawl_is_unknown_at_once_and_deleted_in_the_background(api: Api) -> None:
+def test_a_deleted_crawl_is_unknown_at_once_and_removed_in_the_background(api: Api) -> None:
     purging = Purging(api.service)
     api.queue.away = True  # the deletion has to wait
     assert api.call("DELETE", "/v1/crawls/test").status_code == 202
@@ -246,7 +250,7 @@ def test_a_seed_on_which_a_pattern_would_backtrack_for_ever_is_judged(api: Api) 
     assert [item["status"] for item in answer.json["items"]] == ["added", "rejected"]
 
 
-def test_a_pattern_that_cannot_be_matched_in_bounded_time_makes_no_crawl(api: Api) -> None:
+def test_a_crawl_is_refused_if_its_pattern_cannot_be_matched_in_bounded_time(api: Api) -> None:
     crawl = {"name": "other", "include": ["fine", "/(?!en)"]}
     answer = api.call("POST", "/v1/crawls", crawl)
     assert answer.status_code == 400
@@ -295,7 +299,7 @@ def test_dead_letters_of_a_node_that_is_away_are_queued_when_it_is_back(api: Api
 @pytest.mark.parametrize(
     "limit", ["max_pages", "max_bytes", "max_seconds", "host_pages", "shape_pages"]
 )
-def test_a_crawl_with_a_limit_is_not_had_anew(api: Api, limit: str) -> None:
+def test_a_crawl_with_a_limit_refuses_a_round(api: Api, limit: str) -> None:
     api.crawl(scope="any", **{limit: 5})
     refused = api.call("POST", "/v1/crawls/test/rounds")
     assert (refused.status_code, api.store.rounds(1)) == (409, [])

@@ -142,7 +142,7 @@ def on_way(redis_server: RedisServer, crawl: Crawl) -> set[int]:
 
 
 @pytest.mark.parametrize("order", ["depth", "breadth"])
-def test_each_page_is_queued_once_a_period_of_whatever_level(
+def test_each_page_is_queued_once_a_period_whatever_its_level(
     rig: Rig, redis_server: RedisServer, order: str
 ) -> None:
     crawl = rig.crawl(order)
@@ -168,7 +168,7 @@ def test_each_page_is_queued_once_a_period_of_whatever_level(
     assert rig.step() == len(known), "once more in the next period"
 
 
-def test_a_large_site_takes_no_room_from_others_and_comes_in_by_and_by(rig: Rig) -> None:
+def test_a_large_site_takes_no_room_from_others_and_is_queued_in_parts(rig: Rig) -> None:
     crawl = rig.crawl()
     large = rig.pages(crawl, "a.example", 400)
     names = beside(rig, "a.example", 5)[1:]
@@ -187,7 +187,7 @@ def test_a_large_site_takes_no_room_from_others_and_comes_in_by_and_by(rig: Rig)
     assert asked == Counter([*large, *small]), "each once"
 
 
-def test_a_slow_host_takes_no_more_than_a_minute_of_work(rig: Rig) -> None:
+def test_a_slow_host_has_at_most_a_minute_of_work_queued(rig: Rig) -> None:
     crawl = rig.crawl(delay=10.0)
     rig.pages(crawl, "a.example", 100)
     rig.begin(crawl)
@@ -195,7 +195,7 @@ def test_a_slow_host_takes_no_more_than_a_minute_of_work(rig: Rig) -> None:
     assert rig.step() == 0
 
 
-def test_new_urls_keep_half_of_the_room_and_a_few_of_each_crawl_fit(
+def test_the_calendar_leaves_half_of_the_room_to_new_urls_and_always_queues_a_few(
     rig: Rig, redis_server: RedisServer
 ) -> None:
     crawl = rig.crawl()
@@ -253,7 +253,7 @@ def fail(rig: Rig, host: str, redis_server: RedisServer, times: int) -> None:
     packed.set(key, msgspec.msgpack.encode({**record, "fail": times}))
 
 
-def test_who_dies_between_queueing_and_noting_has_nothing_queued_twice(
+def test_no_page_is_queued_twice_if_a_broker_dies_between_queueing_and_noting(
     rig: Rig, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crawl = rig.crawl()
@@ -274,7 +274,7 @@ def test_who_dies_between_queueing_and_noting_has_nothing_queued_twice(
     assert rig.fetch(crawl) == Counter(known)
 
 
-def test_nothing_is_noted_that_was_fetched_meanwhile_or_under_an_older_epoch(
+def test_no_page_is_noted_as_queued_if_it_was_fetched_meanwhile_or_the_epoch_is_old(
     rig: Rig, redis_server: RedisServer
 ) -> None:
     crawl = rig.crawl()
@@ -290,7 +290,7 @@ def test_nothing_is_noted_that_was_fetched_meanwhile_or_under_an_older_epoch(
     assert not row.queued, "it would wait for ever"
 
 
-def test_what_is_forced_while_it_is_on_its_way_is_fetched_once(
+def test_a_page_that_is_forced_while_it_is_queued_is_fetched_once(
     rig: Rig, redis_server: RedisServer
 ) -> None:
     crawl = rig.crawl()
@@ -311,7 +311,7 @@ def test_what_is_forced_while_it_is_on_its_way_is_fetched_once(
     assert not on_way(redis_server, crawl)
 
 
-def test_what_is_retired_is_asked_for_again_when_it_is_linked(rig: Rig) -> None:
+def test_a_retired_page_is_fetched_again_when_it_is_linked(rig: Rig) -> None:
     crawl = rig.crawl()
     (url,) = rig.pages(crawl, "a.example", 1)
     for forget in (False, True):
@@ -325,7 +325,7 @@ def test_what_is_retired_is_asked_for_again_when_it_is_linked(rig: Rig) -> None:
     assert rig.fetch(crawl) == Counter([url])
 
 
-def test_a_retry_and_what_is_given_back_are_on_their_way_still(
+def test_a_page_stays_marked_as_queued_after_a_retry_or_a_release(
     rig: Rig, redis_server: RedisServer
 ) -> None:
     crawl = rig.crawl()
@@ -350,7 +350,9 @@ def test_a_retry_and_what_is_given_back_are_on_their_way_still(
     assert not on_way(redis_server, crawl)
 
 
-def test_what_is_let_go_of_is_not_on_its_way_any_more(rig: Rig, redis_server: RedisServer) -> None:
+def test_a_page_is_not_marked_as_queued_after_its_host_was_drained(
+    rig: Rig, redis_server: RedisServer
+) -> None:
     crawl = rig.crawl()
     rig.pages(crawl, "a.example", 5)
     rig.begin(crawl)
@@ -378,7 +380,7 @@ def test_a_crawl_ends_its_period_when_nothing_is_due_or_on_its_way(rig: Rig) -> 
     assert rig.store.rest(crawl.id, 1000, version=known.version).state == "resting"
 
 
-def test_what_is_due_of_a_paused_crawl_stays_where_it_is(rig: Rig) -> None:
+def test_due_pages_of_a_paused_crawl_are_not_queued(rig: Rig) -> None:
     crawl = rig.crawl()
     rig.pages(crawl, "a.example", 3)
     rig.begin(crawl)
@@ -390,7 +392,7 @@ def test_what_is_due_of_a_paused_crawl_stays_where_it_is(rig: Rig) -> None:
     assert rig.step() == 3
 
 
-def test_a_smaller_depth_drops_what_is_deeper_and_a_greater_takes_in_what_is_stored(
+def test_a_smaller_depth_drops_deeper_pages_of_a_calendar_and_a_greater_adds_stored_ones(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds, "AT_ONCE", 2)
@@ -408,7 +410,7 @@ def test_a_smaller_depth_drops_what_is_deeper_and_a_greater_takes_in_what_is_sto
     assert rig.store.planned(crawl.id, rig.frontier.fingerprint("http://h3.example/0")) is None
 
 
-def test_a_node_that_is_away_stops_nothing_on_the_other(tmp_path: Path) -> None:
+def test_the_calendar_queues_pages_of_one_node_while_the_other_is_away(tmp_path: Path) -> None:
     with TwoNodes(tmp_path) as both:
         rig = Rig(both.open(), both.store)
         crawl = rig.crawl()

@@ -96,7 +96,7 @@ def places(node: RedisServer) -> Counter[Key]:
     return contents(dump(raw)).places
 
 
-def test_what_waits_as_new_in_an_older_copy_is_asked_for_once(
+def test_a_due_page_that_waits_as_new_in_an_older_copy_is_fetched_once(
     rig: Rig, always_saved: RedisServer
 ) -> None:
     crawl = rig.crawl()
@@ -124,7 +124,7 @@ def test_what_waits_as_new_in_an_older_copy_is_asked_for_once(
     assert {(row.due_s, row.queued) for row in known} == {(rig.started_s + 1, False)}
 
 
-def test_what_is_on_its_way_in_an_older_copy_is_asked_for_once(
+def test_a_due_page_that_is_queued_in_an_older_copy_has_one_task(
     rig: Rig, always_saved: RedisServer
 ) -> None:
     crawl = rig.crawl()
@@ -135,7 +135,9 @@ def test_what_is_on_its_way_in_an_older_copy_is_asked_for_once(
     assert places(always_saved) == Counter((crawl.id, url) for url in known)
 
 
-def test_what_an_older_copy_has_forgotten_is_due_again(rig: Rig, always_saved: RedisServer) -> None:
+def test_a_page_is_queued_again_if_an_older_copy_has_forgotten_its_task(
+    rig: Rig, always_saved: RedisServer
+) -> None:
     crawl = rig.crawl()
     known = rig.pages(crawl, "a.example", 12)
     rig.begin(crawl)
@@ -146,7 +148,7 @@ def test_what_an_older_copy_has_forgotten_is_due_again(rig: Rig, always_saved: R
 
 
 @pytest.mark.parametrize("outcome", [Dead(kind="server"), Done(kind="parked"), Done(stored=True)])
-def test_what_is_forced_while_its_task_ends_is_tried_again_unless_a_page_came(
+def test_a_url_that_is_forced_during_its_task_is_tried_again_unless_a_page_was_stored(
     rig: Rig, always_saved: RedisServer, outcome: Dead | Done
 ) -> None:
     crawl = rig.crawl()
@@ -170,7 +172,7 @@ def test_what_is_forced_while_its_task_ends_is_tried_again_unless_a_page_came(
     assert not always_saved.client.keys("*:gf:*")
 
 
-def test_new_urls_take_no_room_from_known_ones_and_force_queues_none_twice(
+def test_new_urls_take_no_room_from_due_pages_and_force_queues_no_url_twice(
     rig: Rig, always_saved: RedisServer
 ) -> None:
     crawl = rig.crawl(delay=10.0)

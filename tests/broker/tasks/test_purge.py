@@ -52,7 +52,7 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     made.store.close()
 
 
-def test_a_node_that_nobody_reaches_is_no_reason_to_pass_the_duty_on_all_the_time(
+def test_the_purge_duty_is_given_up_less_and_less_often_while_nobody_reaches_a_node(
     rig: Rig,
 ) -> None:
     rig.service.purge(rig.crawl("a"))
@@ -74,7 +74,7 @@ def test_a_node_that_nobody_reaches_is_no_reason_to_pass_the_duty_on_all_the_tim
     assert FIRST_SECONDS <= again[0] - back < FIRST_SECONDS + 3, "it is as patient as at first"
 
 
-def test_the_duty_is_kept_meanwhile_and_other_deletions_go_on(rig: Rig) -> None:
+def test_the_purge_duty_is_kept_and_other_deletions_go_on_while_a_node_is_away(rig: Rig) -> None:
     crawl = rig.crawl("a")
     rig.queue.put_crawl(crawl)
     rig.queue.lost_node = "away"

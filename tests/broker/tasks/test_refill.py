@@ -49,7 +49,7 @@ def crawl(store: Store) -> int:
     return store.put_crawl("a", CrawlOptions(), []).id
 
 
-def test_hosts_that_run_low_come_first_then_those_that_wait(
+def test_hosts_that_run_low_are_refilled_before_hosts_that_wait(
     service: Service, store: Store, queue: QueueDouble, crawl: int
 ) -> None:
     put(store, crawl, "a.org", "b.org")
@@ -67,7 +67,7 @@ def test_partition_above_half_of_its_budget_takes_on_no_new_host(
     assert queue.refilled == [(crawl, 7, "z.org")]
 
 
-def test_crawl_with_nothing_to_lease_gets_what_room_there_is(
+def test_a_crawl_with_nothing_to_lease_is_refilled_above_half_of_the_budget(
     service: Service, store: Store, queue: QueueDouble, crawl: int
 ) -> None:
     put(store, crawl, "a.org")
@@ -77,7 +77,7 @@ def test_crawl_with_nothing_to_lease_gets_what_room_there_is(
     assert queue.refilled == [(crawl, 7, "a.org")]
 
 
-def test_node_near_its_limit_takes_in_only_for_crawls_that_have_nothing_to_do(
+def test_a_node_near_its_limit_is_refilled_only_for_crawls_with_nothing_to_lease(
     service: Service, store: Store, queue: QueueDouble, crawl: int
 ) -> None:
     put(store, crawl, "a.org")
@@ -91,7 +91,7 @@ def test_node_near_its_limit_takes_in_only_for_crawls_that_have_nothing_to_do(
     assert queue.refilled == [(crawl, 7, "a.org")]
 
 
-def test_hosts_are_visited_in_turn(
+def test_hosts_are_refilled_in_turn(
     service: Service, store: Store, queue: QueueDouble, crawl: int
 ) -> None:
     names = [f"h{n:03d}.org" for n in range(2 * HOSTS + 5)]
@@ -103,7 +103,7 @@ def test_hosts_are_visited_in_turn(
     assert visited == names + names[:HOSTS], "each once, then from the beginning"
 
 
-def test_it_looks_into_sql_when_it_starts_and_ends_when_told(
+def test_the_refill_looks_into_the_store_when_it_starts_and_ends_when_told(
     service: Service, store: Store, queue: QueueDouble, crawl: int
 ) -> None:
     put(store, crawl, "a.org")
@@ -116,7 +116,7 @@ def test_it_looks_into_sql_when_it_starts_and_ends_when_told(
         refill.stop()
 
 
-def test_node_that_is_away_keeps_nothing_from_the_others(
+def test_other_nodes_are_refilled_while_one_is_away(
     service: Service, store: Store, queue: QueueDouble, crawl: int
 ) -> None:
     put(store, crawl, "a.org", partition=3)
@@ -130,7 +130,7 @@ def test_node_that_is_away_keeps_nothing_from_the_others(
         Refill(service).step(store.overflow_places())
 
 
-def test_a_node_that_nobody_reaches_is_no_reason_to_pass_the_duty_on_all_the_time(
+def test_the_refill_duty_is_given_up_less_and_less_often_while_nobody_reaches_a_node(
     service: Service, store: Store, queue: QueueDouble, crawl: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(store, crawl, "a.org")
@@ -156,7 +156,7 @@ def test_a_node_that_nobody_reaches_is_no_reason_to_pass_the_duty_on_all_the_tim
     assert 1 <= len(given_up) <= 4, "after 0.1, 0.2, 0.4 seconds"
 
 
-def test_redis_that_is_away_is_waited_for(
+def test_the_refill_goes_on_when_redis_is_back(
     service: Service,
     store: Store,
     queue: QueueDouble,

@@ -96,7 +96,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     made.store.close()
 
 
-def test_months_go_once_an_hour_and_the_rest_once_a_day(rig: Rig) -> None:
+def test_months_of_the_journal_are_dropped_once_an_hour_and_other_rows_once_a_day(rig: Rig) -> None:
     retention = rig.broker()
     rig.store_months()
     batch = rig.seed("a")
@@ -121,7 +121,7 @@ def test_months_go_once_an_hour_and_the_rest_once_a_day(rig: Rig) -> None:
     assert rig.batches == []
 
 
-def test_without_limits_all_is_kept_but_batches_that_nobody_needs(rig: Rig) -> None:
+def test_attempts_and_versions_of_pages_are_kept_without_limits(rig: Rig) -> None:
     retention = rig.broker(Limits())
     rig.store_months()
     for day in range(3):
@@ -134,7 +134,7 @@ def test_without_limits_all_is_kept_but_batches_that_nobody_needs(rig: Rig) -> N
     assert len(rig.store.history(rig.crawl, number)) == 3
 
 
-def test_a_try_with_a_page_stays_for_its_days_where_months_are_short(rig: Rig) -> None:
+def test_an_attempt_is_kept_for_its_days_even_if_months_are_short(rig: Rig) -> None:
     retention = rig.broker(Limits(journal_months=1, journal_days=30))
     march = start_ms(12 * 2031 + 2)
     at = {days: march - days * DAY_MS for days in (28, 29, 30, 31, 59)}
@@ -151,7 +151,7 @@ STEPS = ("drop_months", "drop_expired", "drop_successes", "drop_versions")
 
 
 @pytest.mark.parametrize("drop", [*STEPS, "drop_seeds"])
-def test_each_step_is_followed_by_a_rest_that_is_as_long(
+def test_each_step_of_the_retention_is_followed_by_a_rest_of_its_length(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, drop: str
 ) -> None:
     retention = rig.broker()
@@ -175,7 +175,9 @@ def test_each_step_is_followed_by_a_rest_that_is_as_long(
     assert [one for one in course if one] == [-0.25, 0.25] * (1 if drop == "drop_seeds" else 3)
 
 
-def test_a_store_that_is_away_is_asked_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_retention_asks_the_store_again_after_an_outage(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     retention = rig.broker()
     rig.store_months()
     real, prepared = rig.store.prepare_months, list[int]()
@@ -193,7 +195,7 @@ def test_a_store_that_is_away_is_asked_again(rig: Rig, monkeypatch: pytest.Monke
     assert rig.months_kept() == [0, 1, 2]
 
 
-def test_one_broker_does_it_and_what_another_has_taken_is_left(
+def test_only_the_holder_of_the_retention_duty_drops_rows(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.broker.frontier.coordination.duties.ASK_SECONDS", 0.0)
@@ -210,7 +212,7 @@ def test_one_broker_does_it_and_what_another_has_taken_is_left(
     assert rig.months_kept() == [0, 1, 2]
 
 
-def test_a_pass_ends_when_the_duty_is_lost_and_the_next_holder_finishes_it(
+def test_a_pass_of_the_retention_ends_if_the_duty_is_lost_and_the_next_holder_finishes_it(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = rig.broker(), rig.broker()
@@ -238,7 +240,9 @@ def test_a_pass_ends_when_the_duty_is_lost_and_the_next_holder_finishes_it(
     assert rig.batches == []
 
 
-def test_its_greenlet_goes_on_after_a_lost_duty(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_greenlet_of_the_retention_goes_on_after_a_lost_duty(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     retention = rig.broker()
     looks: list[int] = []
 
@@ -266,7 +270,7 @@ def swept(rig: Rig) -> list[int]:
     return rig.batches
 
 
-def test_a_batch_goes_when_each_of_its_urls_is_settled(rig: Rig) -> None:
+def test_a_batch_of_seeds_is_dropped_when_each_of_its_urls_is_settled(rig: Rig) -> None:
     done, open_ = rig.seed("a", "b"), rig.seed("a", "c")
     rig.page("a")
     rig.dead("b")
@@ -275,7 +279,9 @@ def test_a_batch_goes_when_each_of_its_urls_is_settled(rig: Rig) -> None:
     assert left == [open_, pending]
 
 
-def test_a_forced_batch_goes_when_all_was_settled_after_it_was_logged(rig: Rig) -> None:
+def test_a_forced_batch_is_dropped_when_all_its_urls_were_settled_after_it_was_logged(
+    rig: Rig,
+) -> None:
     rig.page("a")
     rig.page("b")
     rig.store.tick()
@@ -288,7 +294,7 @@ def test_a_forced_batch_goes_when_all_was_settled_after_it_was_logged(rig: Rig) 
     assert swept(rig) == []
 
 
-def test_dead_letters_that_were_requeued_are_kept_by_the_batch_that_did(rig: Rig) -> None:
+def test_the_batch_that_requeued_a_dead_letter_is_kept(rig: Rig) -> None:
     rig.seed("a")
     rig.dead("a")
     assert swept(rig) == []

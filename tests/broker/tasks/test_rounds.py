@@ -76,7 +76,9 @@ def test_a_round_queues_each_url_once_and_waits_while_many_are_open(store: Sqlit
     assert (found.total, found.queued, found.ended_ms > 0) == (-1, PAGES + 2, True)
 
 
-def test_pages_are_read_again_from_the_depth_on_that_was_the_edge(store: SqliteStore) -> None:
+def test_pages_at_the_former_depth_limit_are_read_again_when_the_limit_rises(
+    store: SqliteStore,
+) -> None:
     service = cast("Service", SimpleNamespace(store=store))
     crawl = store.put_crawl("x", CrawlOptions(depth=2), ["example.org"])
     store.commit(Commit([page(crawl.id, n, depth=n % 3) for n in range(PAGES)]))
@@ -88,7 +90,7 @@ def test_pages_are_read_again_from_the_depth_on_that_was_the_edge(store: SqliteS
     assert len(found) == PAGES // 3
 
 
-def test_a_turn_queues_what_there_is_room_for_and_passes_over_what_does_not_belong(
+def test_a_turn_of_a_round_queues_pages_up_to_its_room_and_skips_pages_of_other_depths(
     store: SqliteStore,
 ) -> None:
     service = cast("Service", SimpleNamespace(store=store))
@@ -106,7 +108,9 @@ def test_a_turn_queues_what_there_is_room_for_and_passes_over_what_does_not_belo
     assert store.rounds(crawl.id)[0].ended_ms
 
 
-def test_a_turn_is_over_in_time(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_of_a_round_ends_at_its_time_limit(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rounds, "TURN_SECONDS", -1.0)
     service = cast("Service", SimpleNamespace(store=store))
     crawl = store.put_crawl("x", CrawlOptions(), ["example.org"])
@@ -116,7 +120,7 @@ def test_a_turn_is_over_in_time(store: SqliteStore, monkeypatch: pytest.MonkeyPa
     assert [len(batch.urls) for batch in taken(store)] == [10]
 
 
-def test_a_total_is_told_while_it_can_be_and_nothing_waits_for_it(
+def test_a_round_goes_on_without_a_total_if_its_pages_cannot_be_counted(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = cast("Service", SimpleNamespace(store=store))
@@ -136,7 +140,9 @@ def test_a_total_is_told_while_it_can_be_and_nothing_waits_for_it(
     assert moved.total == -1, "some of its pages may be new by now"
 
 
-def test_a_step_is_taken_once_and_no_crawl_is_done_before_the_last(store: SqliteStore) -> None:
+def test_a_step_of_a_round_is_taken_once_and_no_crawl_is_done_before_the_last(
+    store: SqliteStore,
+) -> None:
     crawl = store.put_crawl("x", CrawlOptions(), ["example.org"])
     begun = store.begin_round(crawl.id, "anew")
     urls = [Admission("http://example.org/")]
@@ -146,7 +152,9 @@ def test_a_step_is_taken_once_and_no_crawl_is_done_before_the_last(store: Sqlite
     assert store.set_state(crawl.id, "done", "finished").state == "active"
 
 
-def test_a_stop_that_comes_between_a_look_and_its_step_stays(store: SqliteStore) -> None:
+def test_a_stop_stays_if_it_comes_between_a_look_at_a_round_and_its_step(
+    store: SqliteStore,
+) -> None:
     service = cast("Service", SimpleNamespace(store=store))
     crawl = store.put_crawl("x", CrawlOptions(), ["example.org"])
     store.commit(Commit([page(crawl.id, 1)]))

@@ -20,7 +20,7 @@ from tests.support.queue_double import QueueDouble
 from tests.support.store_records import attempt
 
 
-def test_each_step_is_handed_on_at_once_and_followed_by_a_rest_as_long_up_to_a_second(
+def test_each_step_of_long_work_is_followed_by_a_rest_of_its_length_up_to_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now, course = [0.0], list[Any]()
@@ -41,7 +41,7 @@ def test_each_step_is_handed_on_at_once_and_followed_by_a_rest_as_long_up_to_a_s
     assert course == ["a", 0.25, "b", 0.0, "c", throttle.MOST_SECONDS]
 
 
-def test_a_crawl_that_is_deleted_goes_with_rests_between_the_steps(
+def test_the_deletion_of_a_crawl_rests_between_its_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(crawls.PURGE_ROWS, "attempts", 10)

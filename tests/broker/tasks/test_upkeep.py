@@ -90,7 +90,7 @@ def test_a_crawl_with_anything_left_is_not_done(rig: Rig, left: str) -> None:
     assert rig.state()[0] == "active"
 
 
-def test_totals_that_changed_between_two_scans_start_over(rig: Rig) -> None:
+def test_a_crawl_is_not_done_if_its_totals_changed_between_two_scans(rig: Rig) -> None:
     crawl = rig.crawl()
     rig.see(crawl, admitted=3, finished=3)
     rig.see(crawl, admitted=4, finished=4)
@@ -100,7 +100,7 @@ def test_totals_that_changed_between_two_scans_start_over(rig: Rig) -> None:
     assert rig.state()[0] == "active"
 
 
-def test_a_void_scan_starts_over(rig: Rig) -> None:
+def test_a_crawl_is_not_done_if_there_was_a_void_scan_between_two_scans(rig: Rig) -> None:
     crawl = rig.crawl()
     rig.see(crawl, admitted=3, finished=3)
     rig.queue.sums[crawl.id] = None
@@ -109,7 +109,7 @@ def test_a_void_scan_starts_over(rig: Rig) -> None:
     assert rig.state()[0] == "active"
 
 
-def test_a_crawl_with_a_pending_batch_is_not_even_tried_to_be_set_done(
+def test_a_crawl_with_a_pending_batch_is_never_set_done(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crawl = rig.crawl()
@@ -128,7 +128,7 @@ def test_a_crawl_with_a_pending_batch_is_not_even_tried_to_be_set_done(
     assert len(rig.store.pending_seeds()) == 1
 
 
-def test_limit_holds_while_a_batch_is_pending_and_the_crawl_ends_once_it_is_not(
+def test_a_limit_stops_leasing_while_a_batch_is_pending_and_ends_the_crawl_afterwards(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crawl = rig.crawl(max_bytes=10)
@@ -147,7 +147,7 @@ def test_limit_holds_while_a_batch_is_pending_and_the_crawl_ends_once_it_is_not(
     assert rig.state() == ("done", "max_bytes")
 
 
-def test_a_crawl_takes_nothing_in_before_it_is_done(rig: Rig) -> None:
+def test_a_crawl_is_shut_in_the_frontier_before_it_is_done_in_the_store(rig: Rig) -> None:
     crawl = rig.crawl()
     rig.see(crawl)
     rig.see(crawl)
@@ -157,7 +157,7 @@ def test_a_crawl_takes_nothing_in_before_it_is_done(rig: Rig) -> None:
     assert versions[0] > versions[1]
 
 
-def test_what_came_before_a_crawl_was_shut_keeps_it_active(
+def test_links_that_come_before_a_crawl_is_shut_keep_it_active(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crawl = rig.crawl()
@@ -174,7 +174,7 @@ def test_what_came_before_a_crawl_was_shut_keeps_it_active(
     assert rig.queue.states[crawl.id] == "active"
 
 
-def test_who_comes_to_a_crawl_that_is_shut_keeps_it_from_being_done(
+def test_a_crawl_that_is_reopened_after_it_was_shut_stays_active(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crawl = rig.crawl()
@@ -191,7 +191,7 @@ def test_who_comes_to_a_crawl_that_is_shut_keeps_it_from_being_done(
     assert rig.queue.states[crawl.id] == "active"
 
 
-def test_a_pause_outlives_the_end_that_was_about_to_come(
+def test_a_pause_stays_if_it_comes_just_before_the_end_of_the_crawl(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crawl = rig.crawl()
@@ -225,7 +225,7 @@ def test_pending_batches_are_admitted_and_settled(rig: Rig) -> None:
         ({"max_bytes": 1000}, {"bytes": 1200, "later": 1}, "max_bytes"),
     ],
 )
-def test_at_a_limit_leasing_stops_and_the_crawl_is_done_when_nothing_is_leased(
+def test_leasing_stops_at_a_limit_and_the_crawl_is_done_when_no_task_is_leased(
     rig: Rig, options: dict[str, int], sums: dict[str, int], reason: str
 ) -> None:
     crawl = rig.crawl(**options)
@@ -257,7 +257,7 @@ def test_a_crawl_that_a_person_stops_is_done_once_nothing_of_it_is_leased(
     assert rig.queue.states[crawl.id] == "stop"
 
 
-def test_a_crawl_that_was_stopped_when_it_was_nearly_over_is_looked_at_twice_again(
+def test_a_resumed_crawl_needs_two_equal_scans_again_before_it_is_done(
     rig: Rig,
 ) -> None:
     crawl = rig.crawl()
@@ -273,7 +273,7 @@ def test_a_crawl_that_was_stopped_when_it_was_nearly_over_is_looked_at_twice_aga
     assert rig.state() == ("done", "finished")
 
 
-def test_a_crawl_that_begins_again_rests_and_wakes_up_with_its_seeds(
+def test_a_crawl_with_periods_rests_and_wakes_up_with_its_seeds(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [epoch_ms()]
@@ -311,7 +311,7 @@ def test_a_crawl_that_begins_again_rests_and_wakes_up_with_its_seeds(
     assert [one.number for one in rig.store.periods(crawl.id)] == [2, 1]
 
 
-def test_a_crawl_that_shall_begin_no_more_is_done_when_it_would(rig: Rig) -> None:
+def test_a_resting_crawl_without_further_periods_is_done_when_it_would_wake_up(rig: Rig) -> None:
     crawl = rig.crawl(seeds=("https://a.example/",), recrawl=Recrawl(every="1s"))
     rig.store.rest(crawl.id, 1, version=crawl.version)
     rig.crawl(seeds=("https://a.example/",))
@@ -321,7 +321,7 @@ def test_a_crawl_that_shall_begin_no_more_is_done_when_it_would(rig: Rig) -> Non
     assert rig.store.pending_seeds() == []
 
 
-def test_a_crawl_ends_when_the_store_takes_no_more_whatever_was_counted(rig: Rig) -> None:
+def test_a_crawl_ends_when_the_store_has_max_pages_whatever_redis_counted(rig: Rig) -> None:
     """A page is in the store whose task was never finished, and comes back for ever."""
     crawl = rig.crawl(max_pages=2)
     rig.store.commit(Commit([page(crawl.id, 1), page(crawl.id, 2)]))
@@ -341,7 +341,7 @@ def test_leasing_goes_on_when_the_limit_was_raised(rig: Rig) -> None:
     assert rig.state()[0] == "active"
 
 
-def test_where_nodes_are_away_leasing_stops_once_the_others_alone_reach_the_limit(
+def test_leasing_stops_while_nodes_are_away_if_the_others_alone_reach_the_limit(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crawl = rig.crawl(max_bytes=100)
@@ -353,13 +353,13 @@ def test_where_nodes_are_away_leasing_stops_once_the_others_alone_reach_the_limi
         assert rig.queue.states[crawl.id] == state
 
 
-def test_time_is_a_limit_too() -> None:
+def test_a_crawl_reaches_its_time_limit_after_max_seconds() -> None:
     crawl = Crawl(id=1, name="t", state="active", options=CrawlOptions(max_seconds=60))
     assert limit_reached(crawl, Sums(), 59.999) == ""
     assert limit_reached(crawl, Sums(), 60.0) == "max_seconds"
 
 
-def test_the_logs_clock_steps_once_a_second_and_only_in_use(rig: Rig) -> None:
+def test_the_stores_clock_steps_once_a_second_and_only_in_use(rig: Rig) -> None:
     first = rig.store.tick()
     rig.upkeep.step()
     rig.upkeep.step()
@@ -369,7 +369,7 @@ def test_the_logs_clock_steps_once_a_second_and_only_in_use(rig: Rig) -> None:
     assert rig.store.tick() == first + 3
 
 
-def test_of_two_brokers_one_raises_the_logs_clock_and_the_other_when_that_has_stopped(
+def test_one_of_two_brokers_raises_the_stores_clock_until_it_stops(
     rig: Rig,
 ) -> None:
     other = Upkeep(Service(rig.queue, rig.store, clock=lambda: rig.now))
@@ -392,7 +392,7 @@ def test_the_tick_is_a_value_read_before_the_clock_is_raised(rig: Rig) -> None:
     assert rig.queue.ticks == [rig.store.clock().clock - 1]
 
 
-def test_a_crawl_that_ended_unheard_of_is_looked_at_by_its_note(rig: Rig) -> None:
+def test_a_crawl_whose_end_was_not_announced_is_found_by_its_note(rig: Rig) -> None:
     """The broker that took the last finish died before it could send the message."""
     crawl = rig.crawl()
     rig.see(crawl, admitted=1, finished=0, waiting=1)
@@ -412,7 +412,7 @@ def test_a_crawl_that_ended_unheard_of_is_looked_at_by_its_note(rig: Rig) -> Non
 
 
 @pytest.mark.parametrize("part", ["count", "look"])
-def test_a_note_is_not_used_up_by_a_step_that_is_cut_short(
+def test_the_note_of_a_crawls_end_is_kept_if_a_step_is_cut_short(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     """SQL or Redis is away for a moment, and the next scan is minutes away."""
@@ -472,7 +472,7 @@ def given_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return times
 
 
-def test_a_node_that_nobody_reaches_is_no_reason_to_pass_the_duty_on_all_the_time(
+def test_the_upkeep_duty_is_given_up_less_and_less_often_while_nobody_reaches_a_node(
     rig: Rig, given_up: list[float]
 ) -> None:
     crawl = rig.crawl()
@@ -493,7 +493,7 @@ def test_a_node_that_nobody_reaches_is_no_reason_to_pass_the_duty_on_all_the_tim
 
 
 @pytest.mark.parametrize("how", ["cut off", "void"])
-def test_what_was_met_under_a_duty_that_was_lost_is_none_of_the_next(
+def test_failures_under_a_lost_duty_do_not_count_under_the_next(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr("greencrawl.broker.frontier.coordination.duties.ASK_SECONDS", 0.0)
@@ -517,7 +517,9 @@ def test_what_was_met_under_a_duty_that_was_lost_is_none_of_the_next(
         assert rig.now < 1115
 
 
-def test_what_did_not_help_long_ago_is_forgotten(rig: Rig, given_up: list[float]) -> None:
+def test_a_holder_forgets_after_a_while_how_often_it_gave_up_the_duty(
+    rig: Rig, given_up: list[float]
+) -> None:
     crawl = rig.crawl()
     rig.see(crawl, admitted=1, waiting=1)
     rig.queue.away = True
@@ -531,7 +533,7 @@ def test_what_did_not_help_long_ago_is_forgotten(rig: Rig, given_up: list[float]
         assert rig.now - back < 15
 
 
-def test_a_node_that_is_soon_back_costs_no_duty(rig: Rig) -> None:
+def test_a_holder_keeps_its_duty_if_a_node_is_soon_back(rig: Rig) -> None:
     crawl = rig.crawl()
     rig.see(crawl, admitted=1, waiting=1)
     for away in (True, False) * 3:
@@ -542,14 +544,14 @@ def test_a_node_that_is_soon_back_costs_no_duty(rig: Rig) -> None:
     assert rig.service.duties.get(UPKEEP)
 
 
-def test_without_an_active_crawl_the_frontier_is_not_asked(rig: Rig) -> None:
+def test_the_frontier_is_not_scanned_without_an_active_crawl(rig: Rig) -> None:
     crawl = rig.crawl()
     rig.store.set_state(crawl.id, "paused")
     assert rig.upkeep.step(()) == QUIET_SECONDS
     assert rig.queue.scans == 0
 
 
-def test_a_crawl_that_is_being_deleted_is_left_alone(rig: Rig) -> None:
+def test_a_crawl_that_is_being_deleted_is_not_scanned(rig: Rig) -> None:
     crawl = rig.crawl()
     rig.queue.away = True
     rig.service.purge(crawl)
@@ -558,7 +560,7 @@ def test_a_crawl_that_is_being_deleted_is_left_alone(rig: Rig) -> None:
     assert rig.queue.scans == 0
 
 
-def test_the_greenlet_survives_outages_and_defects_and_ends_the_crawl(
+def test_the_greenlet_of_the_upkeep_survives_outages_and_defects_and_ends_the_crawl(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.broker.tasks.upkeep.QUIET_SECONDS", 0.01)
@@ -583,7 +585,7 @@ def test_the_greenlet_survives_outages_and_defects_and_ends_the_crawl(
     assert failures == []
 
 
-def test_a_batch_that_a_request_is_admitting_is_left_to_it(rig: Rig) -> None:
+def test_the_upkeep_does_not_admit_a_batch_that_a_request_is_admitting(rig: Rig) -> None:
     crawl = rig.crawl()
     batch = rig.store.add_seeds(crawl.id, [Admission("https://a.example/")])
     rig.service.admitting.add(batch)
@@ -596,7 +598,7 @@ def test_a_batch_that_a_request_is_admitting_is_left_to_it(rig: Rig) -> None:
     assert rig.queue.seen[crawl.id] == ["https://a.example/"]
 
 
-def test_a_batch_is_its_requests_own_from_the_moment_it_can_be_found(
+def test_the_upkeep_leaves_a_batch_to_its_request_from_the_commit_on(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The upkeep may look between the commit and the requester's turn."""

@@ -97,7 +97,7 @@ def fetch_all(frontier: Frontier) -> None:
     )
 
 
-def test_the_end_is_announced_in_time_whichever_broker_took_the_last_finish(
+def test_a_crawl_ends_in_time_whichever_broker_took_the_last_finish(
     brokers: tuple[Broker, Broker], store: SqliteStore
 ) -> None:
     _, other = brokers
@@ -132,7 +132,7 @@ def test_a_crawl_ends_though_the_broker_that_took_its_last_finish_died_at_once(
     assert monotonic() - began < 6, "two seconds or so, but for a busy machine"
 
 
-def test_a_holder_that_is_cut_off_from_redis_alone_leaves_the_duty_to_one_that_is_not(
+def test_a_holder_that_alone_is_cut_off_from_redis_leaves_the_duty_to_another(
     redis_server: RedisServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An idle crawl causes no messages; only the notes in Redis tell the holder."""
@@ -159,7 +159,7 @@ def test_a_holder_that_is_cut_off_from_redis_alone_leaves_the_duty_to_one_that_i
         first.stop()
 
 
-def test_another_broker_goes_on_when_the_holder_has_stopped(
+def test_another_broker_takes_over_the_upkeep_when_the_holder_has_stopped(
     redis_server: RedisServer, store: SqliteStore
 ) -> None:
     first = Broker(redis_server.url, store).start()
@@ -193,7 +193,7 @@ def test_idle_crawls_cost_redis_nothing_however_many_brokers_there_are(
     assert after - before <= 2, "but for a beat"
 
 
-def test_one_crawl_that_is_busy_has_no_other_scanned(
+def test_a_busy_crawl_does_not_cause_scans_of_other_crawls(
     brokers: tuple[Broker, Broker], store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holder, other = brokers
@@ -249,7 +249,7 @@ def test_crawls_that_are_due_are_counted_in_one_call_a_partition(
         frontier.stop()
 
 
-def test_what_overflows_at_one_broker_comes_back_through_the_holder(
+def test_a_url_that_overflowed_at_one_broker_is_refilled_by_the_holder(
     brokers: tuple[Broker, Broker], store: SqliteStore
 ) -> None:
     _, other = brokers
@@ -314,7 +314,7 @@ def test_a_holder_that_stood_still_changes_neither_redis_nor_the_store(
         one.frontier.stop()
 
 
-def test_what_was_done_here_is_told_apart_from_what_was_heard_of() -> None:
+def test_an_activity_event_distinguishes_own_activity_from_that_of_other_brokers() -> None:
     stirring = ActivityEvent()
     stirring.hear((7,))
     assert stirring.is_set()
@@ -328,6 +328,6 @@ def test_what_was_done_here_is_told_apart_from_what_was_heard_of() -> None:
     assert stirring.take_own() == {ANY}
 
 
-def test_a_message_names_few_crawls_or_any() -> None:
+def test_an_activity_message_names_a_few_crawls_or_any_crawl() -> None:
     assert message(ACTIVITY, {5, 2}) == b"activity 2 5"
     assert message(ACTIVITY, set(range(1, MOST + 2))) == b"activity 0"

@@ -28,7 +28,9 @@ SHARED = {
 }
 
 
-def test_the_line_has_what_a_worker_needs_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_join_line_has_only_the_settings_that_a_worker_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("GREENCRAWL_BROKER", SHARED["GREENCRAWL_BROKER"])
     words = shlex.split(join_line(load(SHARED)))
     assert words[-3:] == ["python", "-m", "greencrawl.worker"]
@@ -52,7 +54,7 @@ def test_the_line_has_what_a_worker_needs_and_no_more(monkeypatch: pytest.Monkey
         ("GREENCRAWL_STORE", "mysql://u:p@db.example,127.0.0.1:3307/crawl"),
     ],
 )
-def test_what_only_this_machine_reaches_is_named(
+def test_an_address_that_only_this_machine_reaches_is_named(
     monkeypatch: pytest.MonkeyPatch, key: str, value: str
 ) -> None:
     changed = {**SHARED, key: value}
@@ -77,7 +79,7 @@ def _redis_is_away(environ: dict[str, Any], start: Callable[..., Any]) -> Iterab
     return [body or b'{"title": "Away", "status": 503, "detail": "Redis is away"}']
 
 
-def test_while_redis_is_away_nodes_are_shown_and_none_is_said_to_be_drained(
+def test_nodes_are_shown_but_none_is_called_drained_while_redis_is_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = WSGIServer(("127.0.0.1", 0), _redis_is_away, log=None)

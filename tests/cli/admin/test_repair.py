@@ -22,5 +22,7 @@ from greencrawl.schema.records import NodeRepair
         ),
     ],
 )
-def test_a_line_says_phase_share_and_rate_and_why_it_waits(node: NodeRepair, said: str) -> None:
+def test_a_line_of_repair_shows_phase_share_rate_and_why_the_node_waits(
+    node: NodeRepair, said: str
+) -> None:
     assert line(node) == said

@@ -68,7 +68,7 @@ def fill(client: BrokerClient, count: int) -> None:
     assert client.seed("test", SeedRequest(urls)).added == count
 
 
-def test_repair_refills_what_redis_lost_and_says_how_much(scene: Scene) -> None:
+def test_repair_refills_a_redis_that_lost_data_and_says_how_much(scene: Scene) -> None:
     client = scene.start()
     fill(client, 100)
     assert [node.phase for node in client.repairs().nodes] in (["none"], ["done"])
@@ -98,7 +98,7 @@ def test_ctrl_c_ends_the_command_and_not_the_repair(scene: Scene) -> None:
     until(lambda: client.repairs().nodes[0].phase == "done", 30)
 
 
-def test_a_broker_with_a_store_that_lost_data_stays_up_and_names_the_way_out(scene: Scene) -> None:
+def test_a_broker_stays_up_if_its_store_lost_data_and_repair_says_what_to_do(scene: Scene) -> None:
     client = scene.start()
     fill(client, 10)
     scene.broker.stop()

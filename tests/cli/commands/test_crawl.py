@@ -210,7 +210,7 @@ def test_crawl_ends_with_a_summary_and_fetches_every_url_once(
     assert len(site.requests) == 2 * before - 2
 
 
-def test_records_that_a_hook_finds_are_exported_by_themselves(command: Command, root: str) -> None:
+def test_records_of_a_hook_are_exported_without_the_pages(command: Command, root: str) -> None:
     (command.folder / "own.py").write_text(RECORDS)
     code, _, err = command.run("crawl", root, *FAST, "--hook", "own")
     assert code == 0, err
@@ -224,7 +224,7 @@ def test_records_that_a_hook_finds_are_exported_by_themselves(command: Command, 
 
 
 @by_night
-def test_where_nothing_was_compiled_a_crawl_says_once_that_it_stores_no_main_text(
+def test_a_crawl_without_the_compiled_part_says_once_that_it_stores_no_main_text(
     command: Command, root: str
 ) -> None:
     (command.folder / "sitecustomize.py").write_text(NOTHING_COMPILED)
@@ -239,7 +239,7 @@ def test_where_nothing_was_compiled_a_crawl_says_once_that_it_stores_no_main_tex
         assert (code, err.count(NO_MAIN_TEXT)) == (1, times)
 
 
-def test_a_crawl_in_periods_is_left_when_it_rests_and_begins_again_when_that_is_due(
+def test_the_command_leaves_a_periodic_crawl_at_rest_and_begins_it_again_when_it_is_due(
     command: Command, site: Site, root: str
 ) -> None:
     file = command.folder / "news.toml"
@@ -265,7 +265,7 @@ def test_a_crawl_in_periods_is_left_when_it_rests_and_begins_again_when_that_is_
 
 
 @by_night
-def test_a_greater_depth_says_what_is_read_again_and_fetches_nothing_twice(
+def test_a_crawl_with_greater_depth_says_what_is_read_again_and_fetches_no_url_twice(
     command: Command, site: Site, root: str
 ) -> None:
     assert command.run("crawl", root, "--crawl", "x", "--depth", "1", *FAST)[0] == 0
@@ -280,7 +280,7 @@ def test_a_greater_depth_says_what_is_read_again_and_fetches_nothing_twice(
 
 
 @by_night
-def test_a_stop_beside_a_crawl_tells_its_end_and_the_same_command_goes_on(
+def test_stop_ends_the_crawl_of_another_command_and_that_command_resumes_it_later(
     command: Command, site: Site, root: str
 ) -> None:
     arguments = ("crawl", root, "--crawl", "x", "--processes", "1")
@@ -295,7 +295,9 @@ def test_a_stop_beside_a_crawl_tells_its_end_and_the_same_command_goes_on(
     assert set(Counter(site.requests).values()) == {1}
 
 
-def test_an_only_seed_whose_name_does_not_exist_is_told_at_once(command: Command) -> None:
+def test_a_crawl_fails_at_once_if_the_host_name_of_its_only_seed_does_not_exist(
+    command: Command,
+) -> None:
     with DnsServer({"": Zone({})}) as names:
         began = monotonic()
         code, _, err = command.run("crawl", "http://nosuch.com/", *FAST, dns_servers=names.address)
@@ -329,7 +331,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_resumes(
     assert set(Counter(site.requests).values()) == {1}
 
 
-def test_killed_broker_is_started_again_and_nothing_is_lost(
+def test_a_killed_broker_is_started_again_and_no_page_is_lost(
     command: Command, site: Site, root: str
 ) -> None:
     process = command.start("crawl", root, *SLOW, "--summary", "s.json")
@@ -342,7 +344,7 @@ def test_killed_broker_is_started_again_and_nothing_is_lost(
     assert summary(command.folder / "s.json")["pages"] == 31
 
 
-def test_same_command_resumes_at_once_after_it_was_killed(
+def test_a_killed_command_resumes_at_once_when_it_is_run_again(
     command: Command, site: Site, root: str
 ) -> None:
     arguments = ("crawl", root, "--delay", "0.1", "--processes", "1", "--summary", "s.json")
@@ -374,7 +376,9 @@ def test_second_crawl_in_the_same_folder_is_refused(
     assert end(process)[0] == 143
 
 
-def test_limit_reached_and_raised_goes_on(command: Command, site: Site, root: str) -> None:
+def test_a_crawl_that_ended_at_its_page_limit_goes_on_without_the_limit(
+    command: Command, site: Site, root: str
+) -> None:
     arguments = ("crawl", root, "--delay", "0.01", "--processes", "1", "--summary", "s.json")
     code, _, err = command.run(*arguments, "--max-pages", "5")
     assert code == 0, err
@@ -386,7 +390,7 @@ def test_limit_reached_and_raised_goes_on(command: Command, site: Site, root: st
     assert summary(command.folder / "s.json")["pages"] == 31
 
 
-def test_crawl_that_can_only_wait_says_so(command: Command) -> None:
+def test_a_crawl_says_so_if_only_retries_are_left(command: Command) -> None:
     process = command.start("crawl", f"http://127.0.0.1:{free_port()}/", "--processes", "1")
     assert process.stderr is not None
     said = ""
@@ -398,14 +402,16 @@ def test_crawl_that_can_only_wait_says_so(command: Command) -> None:
     assert end(process)[0] == 130
 
 
-def test_broker_that_cannot_start_is_told_in_one_line(command: Command, root: str) -> None:
+def test_a_broker_that_cannot_start_is_reported_with_its_exit_code_and_log(
+    command: Command, root: str
+) -> None:
     code, _, err = command.run("crawl", root, redis=NOWHERE)
     assert code == 1
     assert "greencrawl: the broker ended with exit code 1" in err
     assert "broker.log" in err
 
 
-def test_demo_serves_and_crawls_the_shipped_site_each_time_anew(command: Command) -> None:
+def test_the_demo_serves_and_crawls_the_shipped_site_again_each_time(command: Command) -> None:
     arguments = ("crawl", "--demo", "--processes", "1", "--delay", "0")
     for _ in range(2):
         code, out, err = command.run(*arguments, "--summary", "s.json", allow_networks="")
@@ -414,7 +420,9 @@ def test_demo_serves_and_crawls_the_shipped_site_each_time_anew(command: Command
         assert "--data data/demo" in out
 
 
-def test_commands_work_with_a_broker_that_up_runs(command: Command, site: Site, root: str) -> None:
+def test_commands_work_with_the_broker_of_greencrawl_up(
+    command: Command, site: Site, root: str
+) -> None:
     up, address = command.up()
 
     arguments = ("crawl", root, "--delay", "0", "--crawl", "x", "--summary", "s.json")
@@ -447,7 +455,7 @@ def test_commands_work_with_a_broker_that_up_runs(command: Command, site: Site, 
     assert holder(command.folder / "data") is None
 
 
-def test_watched_crawl_goes_on_when_only_the_watching_stops(
+def test_a_crawl_at_a_running_broker_goes_on_when_its_command_is_interrupted(
     command: Command, site: Site, root: str
 ) -> None:
     up, address = command.up()
@@ -463,7 +471,7 @@ def test_watched_crawl_goes_on_when_only_the_watching_stops(
     assert end(up)[0] == 0
 
 
-def test_crawl_that_stored_nothing_fails_and_says_why(command: Command) -> None:
+def test_a_crawl_that_stored_no_page_fails_and_says_why(command: Command) -> None:
     code, out, err = command.run("crawl", "http://127.0.0.1:1/", "--processes", "1")
     assert (code, "done (finished)" in out) == (1, True)
     assert "no page is stored: failures: address_forbidden 1 (in a private or loopback" in err
@@ -487,7 +495,7 @@ def test_an_address_that_was_refused_is_fetched_once_it_is_allowed(
     assert "is finished" in err
 
 
-def test_a_watched_crawl_that_stored_nothing_fails_and_says_why(
+def test_a_crawl_at_a_running_broker_fails_and_says_why_if_it_stored_no_page(
     command: Command, site: Site, root: str
 ) -> None:
     up, address = command.up()

@@ -50,7 +50,7 @@ def test_secrets_that_are_missing_are_named_before_anything_starts(
     assert not (command.folder / "data" / "redis").exists()
 
 
-def test_an_entry_that_no_url_of_the_beginning_is_under_is_named(
+def test_an_auth_entry_is_named_if_no_seed_is_on_its_hosts(
     command: Command, site: LoginSite
 ) -> None:
     file = Path(described(command.folder, site))
@@ -65,7 +65,7 @@ def test_an_entry_that_no_url_of_the_beginning_is_under_is_named(
 
 
 @by_night
-def test_a_wrong_password_is_said_and_the_right_one_resumes(
+def test_a_crawl_reports_a_wrong_password_and_resumes_with_the_right_one(
     command: Command, site: LoginSite
 ) -> None:
     # The site answers every request with a page, also for /sitemap.xml.

@@ -90,7 +90,7 @@ def source(
     sys.modules.pop("own", None)
 
 
-def test_failures_are_listed_by_message_and_run_again(
+def test_failures_of_a_hook_are_listed_by_message_and_the_hook_is_run_again(
     source: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["hooks", "shop"]) == 0
@@ -139,7 +139,7 @@ def test_failures_are_listed_by_message_and_run_again(
         wait_until(queued, 20, "the new link is queued", every=0.2)
 
 
-def test_a_hook_that_cannot_be_imported_is_said_at_once(
+def test_a_hook_that_cannot_be_imported_is_reported_at_once(
     source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "own.py").write_text("import nothing_of_that_name\n")

@@ -63,7 +63,7 @@ def ended(command: Command) -> float:
     return monotonic() - began
 
 
-def test_a_broker_that_waits_for_redis_ends_with_its_command(
+def test_a_broker_that_waits_for_redis_ends_when_its_command_is_killed(
     command: Command, site: Site, root: str
 ) -> None:
     redis = command.folder / "data" / "redis"
@@ -81,7 +81,7 @@ def test_a_broker_that_waits_for_redis_ends_with_its_command(
     assert "31 pages stored" in err
 
 
-def test_a_broker_in_a_replay_ends_with_its_command_and_the_same_resumes(
+def test_a_broker_in_a_replay_ends_when_its_command_is_killed_and_the_next_command_resumes(
     command: Command, site: Site, root: str
 ) -> None:
     assert command.run("crawl", root, "--crawl", "y", "--max-pages", "1", *FAST)[0] == 0
@@ -102,7 +102,7 @@ def test_a_broker_in_a_replay_ends_with_its_command_and_the_same_resumes(
 
 
 @pytest.mark.parametrize("how", ["crawl", "up"])
-def test_the_same_command_waits_for_the_broker_and_says_so(
+def test_a_command_waits_for_the_broker_of_a_killed_command_and_says_so(
     command: Command, site: Site, root: str, how: str
 ) -> None:
     arguments = ("crawl", root, *SLOW) if how == "crawl" else ("up", "--processes", "0")

@@ -124,7 +124,7 @@ def forum(terminal: Terminal, site: DjangoSite) -> None:
 # -- in, or refused
 
 
-def test_a_login_that_works_says_so_and_keeps_what_the_workers_need(
+def test_a_successful_login_is_reported_and_kept_for_the_workers(
     terminal: Terminal, site: DjangoSite
 ) -> None:
     members(terminal, site)
@@ -147,7 +147,7 @@ def test_a_login_that_works_says_so_and_keeps_what_the_workers_need(
     assert "nothing is kept" in terminal.said
 
 
-def test_a_wrong_password_is_refused_with_what_the_page_says(
+def test_a_login_with_a_wrong_password_is_refused_and_not_kept(
     terminal: Terminal, site: DjangoSite
 ) -> None:
     members(terminal, site)
@@ -184,7 +184,9 @@ def test_a_login_that_does_not_open_the_page_is_refused(
     assert "is not on the hosts of auth key" in terminal.said
 
 
-def test_a_machine_gets_its_token_without_anybody(terminal: Terminal, site: DjangoSite) -> None:
+def test_a_machine_gets_its_token_without_the_consent_of_a_person(
+    terminal: Terminal, site: DjangoSite
+) -> None:
     terminal.entry(
         [site.url("/api/items/1")],
         kind="oauth2",
@@ -203,7 +205,7 @@ def test_a_machine_gets_its_token_without_anybody(terminal: Terminal, site: Djan
 
 
 @pytest.mark.parametrize(("kind", "way"), [("basic", "basic"), ("digest", "SHA-256")])
-def test_what_needs_no_login_is_tried_on_a_page(
+def test_a_kind_of_auth_without_a_login_is_tried_on_a_page(
     terminal: Terminal, tmp_path: Path, kind: str, way: str
 ) -> None:
     with Lighttpd(tmp_path / "archive") as archive:
@@ -217,7 +219,7 @@ def test_what_needs_no_login_is_tried_on_a_page(
     assert not list((terminal.data / "logins").glob("old-*"))
 
 
-def test_an_entry_that_no_seed_is_for_is_told_so_rather_than_in(
+def test_a_login_fails_if_no_seed_is_on_the_hosts_of_its_entry(
     terminal: Terminal, site: DjangoSite
 ) -> None:
     bare = site.origin().removeprefix("http://")  # https, since `hosts` says so
@@ -228,7 +230,9 @@ def test_an_entry_that_no_seed_is_for_is_told_so_rather_than_in(
     assert "--url" in terminal.said
 
 
-def test_a_source_without_a_path_is_a_page_to_try(terminal: Terminal, site: DjangoSite) -> None:
+def test_a_login_is_tried_on_a_source_whose_url_has_no_path(
+    terminal: Terminal, site: DjangoSite
+) -> None:
     terminal.entry([], kind="basic", name="old", hosts=[site.origin()])
     terminal.secret(old_username="a-name", old_password="a-password")
     source = f'\n[[sources]]\nurl = "{site.origin()}"\nitems = "urls"\n'
@@ -237,7 +241,7 @@ def test_a_source_without_a_path_is_a_page_to_try(terminal: Terminal, site: Djan
     assert f"{site.url('/')} answers 200" in terminal.said
 
 
-def test_a_page_elsewhere_is_refused_before_anything_is_sent(
+def test_a_page_of_another_host_is_refused_before_a_request_is_sent(
     terminal: Terminal, site: DjangoSite
 ) -> None:
     members(terminal, site)
@@ -247,7 +251,7 @@ def test_a_page_elsewhere_is_refused_before_anything_is_sent(
     assert len(site.logins()) == before
 
 
-def test_an_entry_that_is_not_there_lists_those_that_are(
+def test_an_unknown_entry_is_answered_with_the_names_of_the_entries(
     terminal: Terminal, site: DjangoSite
 ) -> None:
     members(terminal, site)
@@ -261,7 +265,9 @@ def test_an_entry_that_is_not_there_lists_those_that_are(
     assert terminal.login("club", "crawl.conf") == 2
 
 
-def test_a_site_that_is_away_is_no_refusal(terminal: Terminal, site: DjangoSite) -> None:
+def test_a_site_that_is_away_does_not_count_as_a_refused_login(
+    terminal: Terminal, site: DjangoSite
+) -> None:
     members(terminal, site)
     text = terminal.file.read_text().replace(str(site.port), "1")
     terminal.file.write_text(text.replace("127.0.0.1:1", "127.0.0.1:61"))
@@ -312,7 +318,7 @@ def ended(process: subprocess.Popen[str], typed: str = "") -> tuple[int, str]:
     return process.returncode, said
 
 
-def test_consent_in_a_browser_comes_back_by_itself_and_a_forged_answer_does_not_count(
+def test_the_answer_of_consent_arrives_from_the_browser_and_a_forged_one_is_ignored(
     terminal: Terminal, site: DjangoSite
 ) -> None:
     forum(terminal, site)
@@ -334,7 +340,7 @@ def test_consent_in_a_browser_comes_back_by_itself_and_a_forged_answer_does_not_
     assert not any(secret in terminal.said for secret in site.secrets())
 
 
-def test_an_answer_can_be_pasted_and_must_be_to_the_question(
+def test_a_pasted_answer_is_accepted_only_for_its_own_request(
     terminal: Terminal, site: DjangoSite
 ) -> None:
     forum(terminal, site)
@@ -356,7 +362,9 @@ def test_an_answer_can_be_pasted_and_must_be_to_the_question(
     assert len(site.tokens()) == before
 
 
-def test_consent_that_is_not_given_is_a_refusal(terminal: Terminal, site: DjangoSite) -> None:
+def test_a_login_is_refused_if_the_person_denies_consent(
+    terminal: Terminal, site: DjangoSite
+) -> None:
     forum(terminal, site)
     process = terminal.begun("forum", str(terminal.file))
     url, _ = asked_url(process)
@@ -368,7 +376,7 @@ def test_consent_that_is_not_given_is_a_refusal(terminal: Terminal, site: Django
     assert "access_denied" in said
 
 
-def test_a_redirect_that_leads_elsewhere_is_asked_for_by_hand(
+def test_the_command_asks_for_the_answer_if_the_redirect_leads_to_another_machine(
     terminal: Terminal, site: DjangoSite
 ) -> None:
     forum(terminal, site)
@@ -381,7 +389,7 @@ def test_a_redirect_that_leads_elsewhere_is_asked_for_by_hand(
 
 
 @pytest.mark.parametrize("oob", [False, True])
-def test_the_three_legs_of_oauth_1(terminal: Terminal, oob: bool) -> None:
+def test_an_oauth_1_login_gets_its_token_in_three_legs(terminal: Terminal, oob: bool) -> None:
     with OAuth1Site() as provider:
         terminal.entry(
             [provider.url("/p/1")],
@@ -409,7 +417,7 @@ def test_the_three_legs_of_oauth_1(terminal: Terminal, oob: bool) -> None:
 # -- with workers
 
 
-def test_a_login_that_works_again_wakes_the_hosts_that_were_blocked(
+def test_a_successful_login_ends_the_block_of_hosts_whose_login_had_failed(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     with DjangoSite(tmp_path / "site", articles=5) as site:
@@ -453,7 +461,7 @@ def test_a_login_that_works_again_wakes_the_hosts_that_were_blocked(
         assert [one.status for one in site.logins()] == [200, 200, 302], "workers take what it got"
 
 
-def test_a_redis_that_should_answer_and_does_not_is_an_error(
+def test_a_login_fails_if_the_configured_redis_does_not_answer(
     tmp_path: Path, redis_server: RedisServer, site: DjangoSite
 ) -> None:
     """Otherwise workers of this or another host could log in at the same time."""

@@ -107,7 +107,7 @@ def command(
     return Command(folder, capsys)
 
 
-def test_pages_are_a_line_each_where_no_terminal_is(command: Command) -> None:
+def test_pages_are_listed_one_a_line_without_a_terminal(command: Command) -> None:
     lines = [line.split("\t") for line in command("pages").splitlines()]
     assert [line[:3] for line in lines] == [
         ["2026-03-01T00:00:00.000Z", "200", "4"],
@@ -120,7 +120,7 @@ def test_pages_are_a_line_each_where_no_terminal_is(command: Command) -> None:
     assert lines[2][5] == "Plain [31m title", "no control character reaches the terminal"
 
 
-def test_pages_are_chosen_counted_and_gone_on_with(command: Command) -> None:
+def test_pages_are_filtered_and_a_limited_list_goes_on_after_its_cursor(command: Command) -> None:
     def paths(*arguments: str) -> list[str]:
         return [
             json.loads(line)["url"][20:]
@@ -148,7 +148,7 @@ def test_advice_about_a_cluster_that_is_away_is_given_once(
         assert capsys.readouterr().err.count("greencrawl store status") == 1
 
 
-def test_a_terminal_is_told_that_the_list_is_still_looking(
+def test_a_slow_list_shows_its_progress_on_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(tmp_path)
@@ -166,7 +166,7 @@ def test_a_terminal_is_told_that_the_list_is_still_looking(
     assert told.endswith("\r\x1b[K"), "the line is gone when the page is listed"
 
 
-def test_a_list_that_ends_at_its_limit_does_not_say_that_there_are_more_unless_it_knows(
+def test_a_list_that_ends_at_its_limit_says_that_there_may_be_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(tmp_path)
@@ -194,7 +194,7 @@ def test_a_list_that_ends_at_its_limit_does_not_say_that_there_are_more_unless_i
         (("other",), 1, "no crawl is named 'other'"),
     ],
 )
-def test_wrong_use_is_said_in_a_line(
+def test_wrong_use_of_the_pages_command_is_explained(
     command: Command, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     assert command("pages", *arguments, code=code) == ""
@@ -212,7 +212,7 @@ def test_one_page_is_shown_by_url_and_by_id(command: Command) -> None:
     assert command("page", number, "--full") == "绿茶 and widgets\x1b[2J\n"
 
 
-def test_a_body_goes_to_a_file_byte_by_byte(command: Command, tmp_path: Path) -> None:
+def test_a_body_is_written_to_a_file_unchanged(command: Command, tmp_path: Path) -> None:
     file = tmp_path / "body.bin"
     command(
         "page",
@@ -228,7 +228,7 @@ def test_a_body_goes_to_a_file_byte_by_byte(command: Command, tmp_path: Path) ->
     assert "1,200 bytes" in command.error
 
 
-def test_what_is_not_stored_is_said(command: Command) -> None:
+def test_a_page_that_is_not_stored_is_reported_as_such(command: Command) -> None:
     command("page", "https://example.org/never", code=1)
     assert "is not stored" in command.error
     command("page", "1-0000000000000001", code=1)

@@ -68,7 +68,7 @@ def source(
         broker.stop()
 
 
-def test_shapes_are_listed_explained_and_let_go(
+def test_shapes_are_listed_explained_and_released(
     source: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def said(*arguments: str) -> str:
@@ -111,7 +111,9 @@ def test_shapes_are_listed_explained_and_let_go(
         wait_until(waits, 20, "the URL waits again", every=0.2)
 
 
-def test_one_shape_or_all_of_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_traps_releases_either_one_shape_or_all(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     for wrong in (["--all", "--release", TAGS], ["--release", ""]):
         assert main(["traps", "--data", str(tmp_path), *wrong]) == 2
         assert "releases one shape" in capsys.readouterr().err

@@ -34,7 +34,7 @@ REFUSED = {
         ({"ALLOW_PORTS": "25"}, []),
     ],
 )
-def test_those_are_found_that_are_allowed_now_and_no_others(
+def test_only_refused_urls_whose_address_is_allowed_now_are_found(
     tmp_path: Path, settings: dict[str, str], again: list[str]
 ) -> None:
     store = open_store(f"sqlite:///{tmp_path / 'c.sqlite'}")

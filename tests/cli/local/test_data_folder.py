@@ -21,7 +21,9 @@ from greencrawl.schema import file_lock
 from greencrawl.schema.errors import GreencrawlError
 
 
-def test_second_command_is_refused_and_told_who_holds_the_folder(tmp_path: Path) -> None:
+def test_a_second_command_is_refused_and_told_which_command_uses_the_data_folder(
+    tmp_path: Path,
+) -> None:
     with (
         held(tmp_path, "up", "http://127.0.0.1:9"),
         pytest.raises(FolderInUse, match=r"greencrawl up.*GREENCRAWL_BROKER=http://127.0.0.1:9"),
@@ -30,21 +32,21 @@ def test_second_command_is_refused_and_told_who_holds_the_folder(tmp_path: Path)
         pass
 
 
-def test_running_command_is_found_only_while_it_runs(tmp_path: Path) -> None:
+def test_the_command_that_uses_a_data_folder_is_found_only_while_it_runs(tmp_path: Path) -> None:
     assert holder(tmp_path) is None
     with held(tmp_path / "new", "crawl", "http://127.0.0.1:9"):
         assert holder(tmp_path / "new") == FolderHolder("crawl", os.getpid(), "http://127.0.0.1:9")
     assert holder(tmp_path / "new") is None
 
 
-def test_folder_is_free_again_after_a_failure(tmp_path: Path) -> None:
+def test_a_data_folder_is_free_again_after_a_failure(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), held(tmp_path, "crawl", ""):
         raise RuntimeError
     with held(tmp_path, "crawl", ""):
         pass
 
 
-def test_damaged_note_is_no_obstacle(tmp_path: Path) -> None:
+def test_a_damaged_note_in_the_lock_file_is_ignored(tmp_path: Path) -> None:
     (tmp_path / LOCK).write_bytes(b"{half a no")
     with held(tmp_path, "crawl", "http://127.0.0.1:9"):
         assert holder(tmp_path) is not None
@@ -52,7 +54,7 @@ def test_damaged_note_is_no_obstacle(tmp_path: Path) -> None:
     assert holder(tmp_path) is None
 
 
-def test_folder_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_data_folder_that_cannot_be_created_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
         pytest.raises(GreencrawlError, match="cannot use the data folder"),

@@ -36,7 +36,7 @@ def expected(url: str) -> bool:
     return "state=right" in url
 
 
-def test_the_answer_comes_as_the_whole_address(listening: Loopback) -> None:
+def test_the_answer_of_the_browser_is_returned_as_the_whole_url(listening: Loopback) -> None:
     waiting = gevent.spawn(listening.wait, expected, 10)
     status, page = ask(listening.uri, "code=a%2Bb&state=right")
     assert status == 200
@@ -44,7 +44,7 @@ def test_the_answer_comes_as_the_whole_address(listening: Loopback) -> None:
     assert waiting.get() == f"{listening.uri}?code=a%2Bb&state=right"
 
 
-def test_whatever_else_knocks_is_answered_and_waited_past(
+def test_other_requests_do_not_end_the_wait_for_the_answer_of_the_browser(
     listening: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loopback, "READ_SECONDS", 0.3)
@@ -65,12 +65,12 @@ def test_whatever_else_knocks_is_answered_and_waited_past(
     silent.close()
 
 
-def test_it_waits_no_longer_than_it_is_told(listening: Loopback) -> None:
+def test_the_wait_for_the_browser_ends_at_its_timeout(listening: Loopback) -> None:
     with gevent.Timeout(10):
         assert listening.wait(expected, 0.1) is None
 
 
-def test_a_port_that_is_named_is_taken_and_its_path_kept() -> None:
+def test_a_given_redirect_uri_keeps_its_port_and_path() -> None:
     port = free_port()
     with Loopback(f"http://localhost:{port}/oauth/back") as opened:
         assert opened.uri == f"http://localhost:{port}/oauth/back"
@@ -92,7 +92,7 @@ def test_a_port_that_is_named_is_taken_and_its_path_kept() -> None:
         "urn:ietf:wg:oauth:2.0:oob",
     ],
 )
-def test_other_addresses_do_not_lead_here(uri: str) -> None:
+def test_a_redirect_uri_of_another_machine_is_refused(uri: str) -> None:
     assert not is_loopback(uri)
     with pytest.raises(GreencrawlError, match="--paste"):
         Loopback(uri)

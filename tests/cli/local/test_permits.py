@@ -36,7 +36,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return settings.load({}, data=str(tmp_path), hooks="given")
 
 
-def test_a_crawl_of_ones_own_is_permitted_and_no_other(here: Settings) -> None:
+def test_a_command_permits_its_own_crawl_and_no_other(here: Settings) -> None:
     variables = permits.of_crawls(here, [MINE])
     assert "b" not in variables.values(), "passwords are not for brokers"
     environ = {"GREENCRAWL_AUTH_SET_HOSTS": "e.org", **variables}
@@ -52,10 +52,10 @@ def test_a_crawl_of_ones_own_is_permitted_and_no_other(here: Settings) -> None:
     assert given.module("given") == ""
 
 
-def test_where_there_are_tokens_nothing_is_said(here: Settings) -> None:
+def test_a_command_sets_no_permits_if_there_are_tokens(here: Settings) -> None:
     guarded = settings.load({}, data=str(here.data), worker_token="w", admin_token="a")
     assert permits.of_crawls(guarded, [MINE]) == {}
 
 
-def test_up_tells_its_broker_the_hosts_of_the_file(here: Settings) -> None:
+def test_up_passes_the_hosts_of_the_credentials_file_to_its_broker(here: Settings) -> None:
     assert permits.of_file(here) == {"GREENCRAWL_AUTH_FILED_HOSTS": "d.org, x.org"}

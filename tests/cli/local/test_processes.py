@@ -102,7 +102,7 @@ def test_worker_starts_only_when_the_broker_is_ready(folder: Path) -> None:
     pair.stop(NEVER)
 
 
-def test_broker_that_ends_at_its_start_is_told_with_its_last_words(folder: Path) -> None:
+def test_a_broker_that_ends_at_its_start_is_reported_with_its_last_output(folder: Path) -> None:
     module(folder, "broker", "import sys; sys.exit('no room left')")
     pair = both(folder)
     with pytest.raises(ProcessFailed, match=r"broker ended with exit code 1: no room left \(log: "):
@@ -122,7 +122,9 @@ def test_broker_that_ends_at_its_start_is_told_with_its_last_words(folder: Path)
         ("", "it logged nothing"),
     ],
 )
-def test_structured_log_is_told_as_a_sentence(folder: Path, said: str, told: str) -> None:
+def test_a_structured_log_line_is_reported_as_a_sentence(
+    folder: Path, said: str, told: str
+) -> None:
     module(folder, "broker", f"import sys; print({said!r}, file=sys.stderr); sys.exit(1)")
     pair = both(folder)
     with pytest.raises(ProcessFailed, match=told):
@@ -140,7 +142,7 @@ def test_broker_that_never_gets_ready_is_given_up(
     pair.stop(NEVER)
 
 
-def test_child_killed_is_started_again(folder: Path) -> None:
+def test_a_child_that_was_killed_is_started_again(folder: Path) -> None:
     for name in ("broker", "worker"):
         module(folder, name, OBEDIENT)
     pair = both(folder)
@@ -166,7 +168,7 @@ def test_child_that_keeps_dying_ends_the_command(folder: Path) -> None:
         child.restart_dead()
 
 
-def test_deaths_long_ago_are_forgiven(folder: Path) -> None:
+def test_a_child_that_dies_seldom_is_always_restarted(folder: Path) -> None:
     module(folder, "worker", "raise SystemExit(1)")
     child = Child("worker", environment(os.environ), folder / "worker.log")
     child.start()
@@ -176,7 +178,7 @@ def test_deaths_long_ago_are_forgiven(folder: Path) -> None:
     until(lambda: child.code is not None)
 
 
-def test_child_that_will_not_stop_is_killed_after_its_time(folder: Path) -> None:
+def test_a_child_that_does_not_stop_is_killed_after_its_time(folder: Path) -> None:
     module(folder, "worker", STUBBORN)
     child = Child("worker", environment(os.environ), folder / "worker.log")
     child.start()
@@ -222,7 +224,7 @@ def test_child_is_stopped_when_its_parent_is_killed(folder: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
-def test_workers_of_a_killed_command_do_not_linger(folder: Path) -> None:
+def test_workers_of_a_killed_command_end_soon(folder: Path) -> None:
     """They have no broker left to give leases back to, and would block the next command."""
     module(folder, "broker", OBEDIENT)
     module(folder, "worker", STUBBORN)
@@ -253,7 +255,7 @@ def test_workers_of_a_killed_command_do_not_linger(folder: Path) -> None:
     assert stops.read_text() == "broker\n"
 
 
-def test_who_stands_still_is_named_and_goes_on_to_end_in_order(folder: Path) -> None:
+def test_frozen_processes_are_named_and_continued_so_that_they_stop_in_order(folder: Path) -> None:
     for name in ("broker", "worker"):
         module(folder, name, OBEDIENT)
     lock = folder / "server.lock"
@@ -283,7 +285,7 @@ def test_who_stands_still_is_named_and_goes_on_to_end_in_order(folder: Path) -> 
         os.close(held)
 
 
-def test_a_call_that_waits_is_broken_off_some_time_after_somebody_asks_to_stop() -> None:
+def test_a_waiting_call_is_abandoned_some_time_after_a_request_to_stop() -> None:
     stop = Stop()
     assert stop.within(lambda: 3) == 3
     gevent.spawn_later(0.05, stop.signal, signal.SIGINT)
@@ -294,7 +296,7 @@ def test_a_call_that_waits_is_broken_off_some_time_after_somebody_asks_to_stop()
     gevent.sleep(0.1)  # no exception comes later
 
 
-def test_first_signal_asks_and_second_is_impatient() -> None:
+def test_the_first_signal_asks_to_stop_and_the_second_demands_it_at_once() -> None:
     with on_signals() as stop:
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.asked.wait(2)
@@ -307,7 +309,7 @@ def test_first_signal_asks_and_second_is_impatient() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="kept on Linux alone")
-def test_a_kept_port_is_taken_for_others_and_free_for_our_broker_again_and_again() -> None:
+def test_a_reserved_port_is_refused_to_other_programs_and_free_for_our_broker() -> None:
     with kept_port() as port:
         for _ in range(2):
             with socket.socket() as other, pytest.raises(OSError, match="in use"):

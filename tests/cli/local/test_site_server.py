@@ -44,7 +44,7 @@ def test_moved_page_redirects_to_one_that_exists(root: str) -> None:
     assert get(root, headers["location"])[0] == 200
 
 
-def test_page_in_gbk_says_so_and_is(root: str) -> None:
+def test_a_gbk_page_declares_gbk_and_is_encoded_in_it(root: str) -> None:
     _, headers, body = get(root, "/zh/search-form.html")
     assert headers["content-type"] == "text/html; charset=gbk"
     assert "温室" in body.decode("gbk")
@@ -65,7 +65,7 @@ def test_search_term_cannot_inject_markup(root: str) -> None:
     "target",
     ["/../README.md", "/%2e%2e/README.md", "/..%2fREADME.md", "/x%00.html", "//etc/passwd"],
 )
-def test_nothing_outside_the_site_is_served(root: str, target: str) -> None:
+def test_files_outside_the_site_are_not_served(root: str, target: str) -> None:
     assert get(root, target)[0] == 404
 
 
@@ -73,12 +73,12 @@ def test_page_with_a_chinese_name_is_found(root: str) -> None:
     assert get(root, "/zh/%E8%8C%B6.html")[0] == 200
 
 
-def test_head_has_the_length_and_no_body(root: str) -> None:
+def test_a_head_answer_has_the_length_and_no_body(root: str) -> None:
     status, headers, body = get(root, "/about.html", "HEAD")
     assert (status, body) == (200, b"")
     assert int(headers["content-length"]) > 100
 
 
-def test_targets_are_logged_as_they_arrived(site: Site, root: str) -> None:
+def test_request_targets_are_logged_as_they_arrived(site: Site, root: str) -> None:
     get(root, "/zh/search?q=%CE%C2%CA%D2")
     assert site.requests == ["/zh/search?q=%CE%C2%CA%D2"]

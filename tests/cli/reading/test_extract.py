@@ -30,7 +30,9 @@ def file(tmp_path: Path) -> str:
 
 
 @needs_compiled
-def test_the_main_text_of_a_file(file: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_extract_prints_the_main_text_of_a_file(
+    file: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     assert main(["extract", file]) == 0
     said = capfdbinary.readouterr().out.decode()
     assert STORY[2] in said
@@ -40,7 +42,9 @@ def test_the_main_text_of_a_file(file: str, capfdbinary: pytest.CaptureFixture[b
 
 
 @needs_compiled
-def test_why_it_is_that(file: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_extract_why_shows_the_score_of_each_block(
+    file: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     assert main(["extract", file, "--why"]) == 0
     lines = capfdbinary.readouterr().out.decode().splitlines()
     story = next(line for line in lines if STORY[1] in line)
@@ -51,7 +55,9 @@ def test_why_it_is_that(file: str, capfdbinary: pytest.CaptureFixture[bytes]) ->
 
 
 @needs_compiled
-def test_why_as_a_picture(file: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_extract_why_writes_a_picture_of_the_page(
+    file: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "why.html"
     for _ in range(2):  # over an earlier picture
         assert main(["extract", file, "--why", str(out)]) == 0
@@ -66,7 +72,9 @@ def test_why_as_a_picture(file: str, tmp_path: Path, capfd: pytest.CaptureFixtur
 
 
 @needs_compiled
-def test_the_page_may_stand_behind_why(file: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_extract_accepts_the_page_after_the_option_why(
+    file: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert main(["extract", "--why", file]) == 0
     assert STORY[1] in capfd.readouterr().out
     assert main(["extract", "--why"]) == 2
@@ -74,7 +82,9 @@ def test_the_page_may_stand_behind_why(file: str, capfd: pytest.CaptureFixture[s
 
 
 @needs_compiled
-def test_comments_of_readers(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_extract_prints_the_comments_of_readers(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     file = tmp_path / "page.html"
     file.write_text(with_comments("<div id=comments>", "</div>"))
     assert main(["extract", str(file), "--comments"]) == 0
@@ -84,7 +94,7 @@ def test_comments_of_readers(tmp_path: Path, capfdbinary: pytest.CaptureFixture[
     assert [line.split()[1] for line in lines if SAID[0] in line] == ["c"]
 
 
-def test_all_text_and_what_it_says_of_itself(
+def test_extract_prints_all_text_or_the_metadata_of_a_page(
     file: str, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     assert main(["extract", file, "--full"]) == 0
@@ -97,7 +107,7 @@ def test_all_text_and_what_it_says_of_itself(
     assert "feeds         http://example.org/b.xml" in said
 
 
-def test_without_the_compiled_part_it_says_so_once(
+def test_extract_says_once_that_the_compiled_part_is_missing(
     file: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(text, "compiled", None)
@@ -107,12 +117,12 @@ def test_without_the_compiled_part_it_says_so_once(
     assert said.err.count("no main text without the part in C") == 1
 
 
-def test_a_file_that_is_not_there(capfd: pytest.CaptureFixture[str]) -> None:
+def test_extract_names_a_file_that_does_not_exist(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["extract", "/nowhere/page.html"]) == 1
     assert "cannot read /nowhere/page.html: No such file" in capfd.readouterr().err
 
 
-def test_a_page_is_fetched_and_its_redirects_are_followed(
+def test_extract_fetches_a_page_and_follows_its_redirects(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     def site(request: Request) -> Answer:
@@ -129,6 +139,8 @@ def test_a_page_is_fetched_and_its_redirects_are_followed(
         assert b"404" in capfdbinary.readouterr().err
 
 
-def test_a_server_that_is_not_there(capfd: pytest.CaptureFixture[str]) -> None:
+def test_extract_names_a_url_whose_server_does_not_answer(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     assert main(["extract", f"http://127.0.0.1:{free_port()}/"]) == 1
     assert "cannot fetch http://127.0.0.1" in capfd.readouterr().err

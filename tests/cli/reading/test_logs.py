@@ -6,7 +6,7 @@ from greencrawl.broker.logs.records import LogLine
 from greencrawl.cli.reading.logs import text_of
 
 
-def test_a_line_is_one_line_for_people() -> None:
+def test_a_log_line_is_shown_as_one_line_of_plain_text() -> None:
     said = {"event": "page_failed", "url": "https://example.org/", "n": 3, "level": "error"}
     line = LogLine(
         at_ms=1_790_000_000_000, member="w-0", incarnation=1, sequence=2, level="error",
@@ -19,7 +19,7 @@ def test_a_line_is_one_line_for_people() -> None:
     ]  # fmt: skip
 
 
-def test_nothing_in_a_line_reaches_the_terminal_as_a_control_character() -> None:
+def test_a_log_line_reaches_the_terminal_without_control_characters() -> None:
     hostile = "\x1b]0;title\x07\x1b[2J\r\n\u202e\u2028\x9b31m"
     line = LogLine(
         at_ms=1, member="w-0", incarnation=1, sequence=2, level="info", event=hostile,

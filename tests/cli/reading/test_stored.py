@@ -50,7 +50,9 @@ def shown(
 
 
 @needs_compiled
-def test_it_is_read_from_the_body(folder: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_main_text_is_read_from_the_stored_body(
+    folder: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     found, error = shown(capfdbinary, folder, "example.org/story", "--text")
     assert STORY[2] in found
     assert "Topic 3" not in found + error
@@ -60,7 +62,7 @@ def test_it_is_read_from_the_body(folder: str, capfdbinary: pytest.CaptureFixtur
     assert found == "all of it\n"
 
 
-def test_where_there_is_none_all_text_is_shown(
+def test_all_text_is_shown_if_a_page_has_no_main_text(
     folder: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, error = shown(capfdbinary, folder, "example.org/data", "--text")
@@ -94,7 +96,7 @@ def test_an_export_may_have_main_text(
 
 
 @needs_compiled
-def test_what_was_told_when_a_page_was_fetched_is_taken_and_no_body_is_read(
+def test_main_text_that_was_stored_with_a_page_is_used_without_reading_its_body(
     folder: str, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     store = open_store(f"sqlite:///{Path(folder) / 'content.sqlite'}")
@@ -125,13 +127,15 @@ def test_what_was_told_when_a_page_was_fetched_is_taken_and_no_body_is_read(
 
 
 @needs_compiled
-def test_a_table_may_have_it_too(folder: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_a_csv_export_may_have_main_text(
+    folder: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     assert main(["export", "--format", "csv", "--text", "main", "--data", folder]) == 0
     rows = csv.DictReader(io.StringIO(capfdbinary.readouterr().out.decode()))
     assert any(STORY[1] in row["text"] for row in rows)
 
 
-def test_an_archive_has_none_and_it_needs_the_compiled_part(
+def test_an_export_of_main_text_is_refused_for_warc_and_without_the_compiled_part(
     folder: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["export", "--format", "warc", "--text", "main", "--data", folder]) == 2

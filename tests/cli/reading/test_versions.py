@@ -41,7 +41,7 @@ def diff(data: Path, *more: str, url: str = URL) -> int:
     return main(["diff", url, *more, "--data", str(data)])
 
 
-def test_a_change_is_1_none_is_0_and_what_is_unknown_2(
+def test_diff_exits_with_1_for_a_change_0_for_none_and_2_for_an_unknown_page(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fetched(data, b"<p>one")
@@ -53,13 +53,15 @@ def test_a_change_is_1_none_is_0_and_what_is_unknown_2(
     assert diff(data, "--from", "2020-01-01") == 2
 
 
-def test_a_version_that_is_not_kept_is_2(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_diff_exits_with_2_if_a_version_is_not_kept(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     fetched(data, b"<p>one", b"<p>two", keep=0)
     assert diff(data) == 2
     assert "is not kept" in capsys.readouterr().err
 
 
-def test_a_version_without_a_byte_is_compared_with(
+def test_diff_compares_with_an_empty_version(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fetched(data, b"", b"<p>two")

@@ -60,7 +60,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize(("typed", "advised"), COMMANDS)
 @pytest.mark.parametrize("folder", ["data", "else where"])
-def test_what_a_command_advises_looks_into_the_same_folder(
+def test_an_advised_command_names_the_data_folder_of_the_present_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], typed: str, advised: str, folder: str
 ) -> None:
     fill(tmp_path / folder)
@@ -69,7 +69,7 @@ def test_what_a_command_advises_looks_into_the_same_folder(
     assert advised.format("" if folder == "data" else " --data 'else where'") in said
 
 
-def test_a_store_that_is_to_be_migrated_is_named(
+def test_advice_to_migrate_names_the_data_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "d").mkdir()
@@ -80,7 +80,7 @@ def test_a_store_that_is_to_be_migrated_is_named(
     assert "`greencrawl migrate --post --data d`" in capsys.readouterr().out
 
 
-def test_a_crawl_that_is_shown_advises_with_its_folder(
+def test_advice_beside_a_running_crawl_names_its_data_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     crawl._demo_settings(reach.load("d"))
@@ -92,12 +92,12 @@ def test_a_crawl_that_is_shown_advises_with_its_folder(
     assert "`greencrawl explain URL --data d/demo` says when" in capsys.readouterr().err
 
 
-def test_no_folder_of_a_command_before_is_advised() -> None:
+def test_advice_does_not_name_the_data_folder_of_an_earlier_command() -> None:
     main(["status", "--data", "d"])
     assert advice.complete("`greencrawl up`") == "`greencrawl up`"
 
 
-def test_only_what_looks_into_a_folder_is_given_one() -> None:
+def test_advice_adds_the_data_folder_only_to_commands_that_use_one() -> None:
     reach.load("d")
     for text in (
         "`greencrawl crawl --help`", "`greencrawl store form`", "`pip install x`",

@@ -48,7 +48,7 @@ class Hands:
         return self.now
 
 
-def test_failures_of_a_hook_are_told_by_message_the_commonest_first() -> None:
+def test_failures_of_a_hook_are_shown_by_message_the_most_frequent_first() -> None:
     hooks = (
         HookCount("on_page", "KeyError: 'price'", 1200),
         HookCount("links", "E: \x1b[2J", 1),
@@ -71,7 +71,7 @@ def test_status_shows_alerts_that_are_open() -> None:
     assert said in shown
 
 
-def test_links_that_were_rewritten_are_told_where_there_are_any() -> None:
+def test_the_number_of_rewritten_links_is_shown_if_there_are_any() -> None:
     assert "rewritten" not in display.line(STATS, 0.0, 1.0)
     assert "rewritten" not in _text(status.table(Stats((STATS,))), 400)
     stats = msgspec.structs.replace(STATS, rewritten=1200)
@@ -82,7 +82,7 @@ def test_links_that_were_rewritten_are_told_where_there_are_any() -> None:
     )
 
 
-def test_sessions_that_were_put_off_are_told_where_there_are_any() -> None:
+def test_the_number_of_postponed_sessions_is_shown_if_there_are_any() -> None:
     assert "put off" not in display.line(STATS, 0.0, 1.0)
     assert "put off" not in _text(status.table(Stats((STATS,))), 400)
     stats = msgspec.structs.replace(STATS, put_off={"look_up": 2, "slow": 1200, "unheard_of": 1})
@@ -95,7 +95,7 @@ def test_sessions_that_were_put_off_are_told_where_there_are_any() -> None:
     assert f"example: {said}" in _text(status.table(Stats((stats,))), 400)
 
 
-def test_pages_whose_content_is_not_kept_are_told_apart_from_failures() -> None:
+def test_pages_whose_content_is_not_kept_are_shown_apart_from_failures() -> None:
     assert "not kept" not in display.line(STATS, 0.0, 1.0)
     assert "not kept" not in _text(status.table(Stats((STATS,))), 400)
     stats = msgspec.structs.replace(STATS, failures={"noindex": 1200, "noai": 1, "timeout": 3})
@@ -151,16 +151,16 @@ def test_rate_never_falls_below_zero_when_a_counter_is_rebuilt() -> None:
     ("count", "text"),
     [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2e9, "2.0 GB"), (3e15, "3000.0 TB")],
 )
-def test_size(count: float, text: str) -> None:
+def test_a_size_is_shown_with_a_unit(count: float, text: str) -> None:
     assert display.size(count) == text
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(7.9, "0:07"), (754, "12:34"), (3723, "1:02:03")])
-def test_duration(seconds: float, text: str) -> None:
+def test_a_duration_is_shown_in_hours_minutes_and_seconds(seconds: float, text: str) -> None:
     assert display.duration(seconds) == text
 
 
-def test_line_says_everything_that_is_counted() -> None:
+def test_a_progress_line_shows_every_counter() -> None:
     text = display.line(STATS, 12.34, 65)
     for part in ("1:05", "1,200 pages", "34 waiting", "5 in flight", "6 to retry", "12.3 pages/s"):
         assert part in text
@@ -202,7 +202,7 @@ def test_on_a_terminal_the_panel_shows_counts_hosts_and_note() -> None:
         assert part in text
 
 
-def test_on_a_terminal_a_note_is_seen_though_no_numbers_come() -> None:
+def test_a_note_is_shown_on_a_terminal_before_any_counts_arrive() -> None:
     out = io.StringIO()
     with display.Display(Console(file=out, force_terminal=True, width=100), Hands()) as shown:
         shown.note("waiting for the broker")
@@ -212,7 +212,7 @@ def test_on_a_terminal_a_note_is_seen_though_no_numbers_come() -> None:
         assert "it has not answered for 10 s" in out.getvalue()
 
 
-def test_counts_without_a_node_that_is_away_are_marked_as_the_least() -> None:
+def test_counts_are_marked_as_a_minimum_while_a_node_is_away() -> None:
     one = CrawlStats(crawl="a", state="active", reason="", stored=1234, waiting=3)
     away = (NodeAway("redis://b", 1, "Redis at redis://b is away"),)
     for nodes, marked in (((), False), (away, True)):
@@ -223,7 +223,7 @@ def test_counts_without_a_node_that_is_away_are_marked_as_the_least() -> None:
 
 
 @pytest.mark.parametrize("parked", [0, 7])
-def test_the_table_fits_into_80_columns(parked: int) -> None:
+def test_the_status_table_fits_into_80_columns(parked: int) -> None:
     one = CrawlStats(
         crawl="docs.example.org", state="done", reason="finished", stored=12_345, waiting=345,
         parked=parked, bytes=123_456_789, failures={"timeout": 1, "gone": 3},
@@ -237,7 +237,7 @@ def test_the_table_fits_into_80_columns(parked: int) -> None:
     assert ("parked" in said) is bool(parked)
 
 
-def test_what_only_redis_knows_is_no_number_where_it_is_not_asked() -> None:
+def test_status_shows_a_question_mark_for_counts_of_redis_if_redis_is_not_asked() -> None:
     for reason, marks in (("", 3), ("max_pages", 3), ("finished", 0)):
         one = CrawlStats(crawl="a", state="done", reason=reason, stored=5)
         out = io.StringIO()
@@ -245,7 +245,7 @@ def test_what_only_redis_knows_is_no_number_where_it_is_not_asked() -> None:
         assert out.getvalue().count("?") == marks
 
 
-def test_it_says_that_nobody_works_and_that_hosts_share_an_id() -> None:
+def test_status_says_that_no_worker_is_running_and_that_two_hosts_share_an_id() -> None:
     waits = CrawlStats(crawl="a", state="active", reason="", waiting=3)
     text = display.workers_text
     assert text(Stats((waits,))) == "", "not known"
@@ -259,7 +259,7 @@ def test_it_says_that_nobody_works_and_that_hosts_share_an_id() -> None:
     assert "worker id claimed twice: w; give" in both
 
 
-def test_hosts_that_rest_after_a_crash_are_told_once_where_there_is_no_terminal() -> None:
+def test_hosts_that_rest_after_a_crash_are_reported_once_without_a_terminal() -> None:
     assert display.rest_text(Stats(())) == ""
     one = Stats((), rest_hosts=1, rest_seconds=0.2)
     assert display.rest_text(one) == "1 host rests for 1 s after a crash"

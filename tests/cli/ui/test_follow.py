@@ -55,7 +55,7 @@ def broker(*looks: dict[str, Any]) -> BrokerClient:
 
 
 @pytest.mark.parametrize(("in_flight", "said"), [(0, True), (1, False)])
-def test_urls_that_wait_with_none_in_flight_are_explained(
+def test_waiting_urls_are_explained_if_no_url_is_in_flight(
     in_flight: int, said: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "QUIET_SECONDS", 0.02)
@@ -84,7 +84,7 @@ LIST = {"sources": (Source(url="https://example.org/list", items="urls"),)}
 
 
 @pytest.mark.parametrize("beginning", [SEED, LIST], ids=["seeds", "sources"])
-def test_a_login_that_was_refused_is_named_once_and_its_block_lifted_at_the_start(
+def test_a_refused_login_is_named_once_and_its_block_is_lifted_at_the_start(
     beginning: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "QUIET_SECONDS", 0.02)
@@ -130,7 +130,7 @@ def test_a_consent_that_is_missing_is_asked_for_once(
 
 
 @pytest.mark.parametrize("limit", ["max_pages", "host_pages", "shape_pages"])
-def test_a_crawl_with_a_limit_is_left_as_it_is_instead_of_had_anew(limit: str) -> None:
+def test_fresh_is_refused_for_a_crawl_with_a_limit(limit: str) -> None:
     wanted = replace(WANTED, **{limit: 5})
     known = SimpleNamespace(crawl=lambda _: SimpleNamespace(state="done"))  # nothing else is asked
     with pytest.raises(InvalidConfig, match=rf"--fresh: crawl x has {limit}, .*\(--crawl\)"):
@@ -165,7 +165,7 @@ def test_a_frozen_redis_is_named_while_the_broker_waits_for_it(
     assert "the embedded Redis, process 7, was stopped by somebody" in capsys.readouterr().err
 
 
-def test_where_only_retries_are_left_the_first_try_is_told_once(
+def test_the_next_try_is_announced_once_if_only_retries_are_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
@@ -200,7 +200,7 @@ def test_urls_that_are_allowed_by_now_are_forced_once(monkeypatch: pytest.Monkey
     assert all(one.force for one in asked)
 
 
-def test_last_look_counts_what_was_stored_meanwhile() -> None:
+def test_the_last_look_counts_pages_that_were_stored_meanwhile() -> None:
     end = follow(broker({"state": "done", "stored": 2}), WANTED, Stop(), None, fresh=False)
     assert end is not None
     later = broker({"state": "active", "stored": 3})
@@ -211,6 +211,6 @@ def test_last_look_counts_what_was_stored_meanwhile() -> None:
 @pytest.mark.parametrize(
     ("total", "said"), [(-1, "pages are"), (1, "1 page is"), (1200, "1,200 pages are")]
 )
-def test_a_round_says_how_many_pages_it_has_where_that_is_known(total: int, said: str) -> None:
+def test_a_round_shows_its_number_of_pages_if_it_is_known(total: int, said: str) -> None:
     one = Round(kind="read", why="depth 1 → 3", started_ms=1, before_ms=1, total=total)
     assert round_text(one) == f"depth 1 → 3: {said} read again from what is stored"

@@ -11,7 +11,7 @@ from greencrawl.schema.records import CrawlStats, HookRefusal, UrlState
 NOTHING = summary.of_run(CrawlStats(crawl="x", state="done", reason="finished"), (), 1.0, 0)
 
 
-def test_failures_are_told_by_kind_the_commonest_first_with_what_they_mean() -> None:
+def test_failures_are_explained_by_kind_the_most_frequent_first() -> None:
     failed = msgspec.structs.replace(
         NOTHING, failures={"timeout": 1, "dns_missing": 3, "robots": 2}
     )
@@ -22,7 +22,7 @@ def test_failures_are_told_by_kind_the_commonest_first_with_what_they_mean() -> 
     )
 
 
-def test_limits_hooks_and_where_it_begins_are_told() -> None:
+def test_the_message_names_limits_refused_hooks_and_the_states_of_the_seeds() -> None:
     refused = (HookRefusal("w-0", "one", "own", "no module"),)
     ended = msgspec.structs.replace(NOTHING, reason="max_seconds", refused=refused)
     begins = [

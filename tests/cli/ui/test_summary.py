@@ -74,7 +74,7 @@ def crawl(store: Store) -> Crawl:
     return made
 
 
-def test_run_is_measured_by_the_pages_of_this_run() -> None:
+def test_the_rate_of_a_run_counts_only_its_own_pages() -> None:
     hosts = (HostState(host="slow.example", partition=0, latency=2.0),)
     made = summary.of_run(STATS, hosts, seconds=4.0, pages_before=10)
     assert (made.pages, made.seconds, made.pages_per_second) == (30, 4.0, 5.0)
@@ -105,18 +105,22 @@ def test_pages_and_final_states_are_counted_by_the_store(store: Store, crawl: Cr
     assert made.slowest_hosts == (summary.HostTime("example.org", 0.5, 2),)
 
 
-def test_crawl_that_was_not_done_is_stopped(store: Store, crawl: Crawl) -> None:
+def test_a_crawl_that_was_not_done_is_summed_up_as_stopped(store: Store, crawl: Crawl) -> None:
     counters = summary.of_run(replace(STATS, state="active"), (), seconds=2.0, pages_before=1)
     assert summary.with_store(counters, store, "sqlite:///x", "").state == "stopped"
 
 
-def test_crawl_that_nobody_runs_is_summed_up_from_the_store(store: Store, crawl: Crawl) -> None:
+def test_a_crawl_that_is_not_running_is_summed_up_from_the_store(
+    store: Store, crawl: Crawl
+) -> None:
     made = summary.of_store(store, crawl, "sqlite:///x", "greencrawl export example")
     assert made.failures == {"gone": 1, "robots": 1, "timeout": 1}
     assert (made.pages, made.hosts, made.seconds, made.parked) == (2, 1, 0.0, 1)
 
 
-def test_table_shows_what_a_person_asks_first(store: Store, crawl: Crawl) -> None:
+def test_the_summary_table_shows_counts_failures_and_the_next_commands(
+    store: Store, crawl: Crawl
+) -> None:
     out = io.StringIO()
     made = summary.of_store(store, crawl, "sqlite:///x", "greencrawl export example")
     summary.show(made, Console(file=out, width=120))
@@ -127,14 +131,14 @@ def test_table_shows_what_a_person_asks_first(store: Store, crawl: Crawl) -> Non
         assert part in out.getvalue()
 
 
-def test_json_file_has_every_field(tmp_path: Path) -> None:
+def test_the_json_summary_has_every_field(tmp_path: Path) -> None:
     file = tmp_path / "summary.json"
     made = summary.of_run(STATS, (), seconds=4.0, pages_before=10)
     summary.write(made, file)
     assert set(json.loads(file.read_bytes())) == set(made.__struct_fields__)
 
 
-def test_file_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_summary_file_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
     made = summary.of_run(STATS, (), seconds=4.0, pages_before=10)
     with pytest.raises(GreencrawlError, match="cannot write the summary"):
         summary.write(made, tmp_path / "absent" / "summary.json")

@@ -51,7 +51,7 @@ GOOD: tuple[Auth, ...] = (
 )
 
 
-def test_entries_that_work_have_no_problems() -> None:
+def test_valid_auth_entries_have_no_problems() -> None:
     assert found(*GOOD) == {}
 
 
@@ -91,12 +91,12 @@ def test_entries_that_work_have_no_problems() -> None:
         ),
     ],
 )
-def test_entry_that_cannot_work_is_named(entry: Auth, field: str, said: str) -> None:
+def test_an_auth_entry_that_cannot_work_is_named(entry: Auth, field: str, said: str) -> None:
     problems = found(entry)
     assert said in problems[field]
 
 
-def test_names_are_given_once() -> None:
+def test_two_auth_entries_may_not_have_the_same_name() -> None:
     assert "auth[0] already" in found(form(), form())["auth[1].name"]
 
 
@@ -110,11 +110,11 @@ def test_names_are_given_once() -> None:
         (Source(url="https://a.example/", items="(" * 1000), "sources[0].items", ""),
     ],
 )
-def test_source_that_cannot_work_is_named(source: Source, field: str, said: str) -> None:
+def test_a_source_that_cannot_work_is_named(source: Source, field: str, said: str) -> None:
     assert said in found(sources=(source,))[field]
 
 
-def test_source_is_given_once_and_a_right_one_has_no_problem() -> None:
+def test_a_valid_source_has_no_problem_unless_it_is_given_twice() -> None:
     source = Source(url="https://a.example/?x", items="data[].url", next="meta.next", cursor="c")
     assert found(sources=(source,)) == {}
     assert list(found(sources=(source, source))) == ["sources[1].url"]
@@ -140,9 +140,7 @@ def rules(*entries: Auth, **options: Any) -> Rules:
         ("/ucp.php?watch=3", "action 'watch' (change, phpBB) in its URL"),
     ],
 )
-def test_links_that_end_the_session_or_change_something_are_not_followed(
-    path: str, why: str
-) -> None:
+def test_links_that_log_out_or_change_data_are_not_followed(path: str, why: str) -> None:
     url = f"https://shop.example{path}"
     reason = rules(form()).excluded_by(url, 1)
     assert reason == f"auth shop: {why}"
@@ -152,7 +150,7 @@ def test_links_that_end_the_session_or_change_something_are_not_followed(
     assert rules(form()).excluded_by(f"https://other.example{path}", 1) is None
 
 
-def test_what_the_crawl_lets_through_is_followed() -> None:
+def test_actions_that_the_crawl_lets_through_are_followed() -> None:
     given = rules(form(skip=("/never",)), follow_actions=("/posts/",))
     assert given.excluded_by("https://shop.example/posts/3/delete", 1) is None
     assert given.excluded_by("https://shop.example/pages/3/delete", 1) is not None
@@ -177,12 +175,12 @@ def test_what_the_crawl_lets_through_is_followed() -> None:
     assert skipped_text(off, "https://shop.example/8", text, page) is None
 
 
-def test_pattern_of_what_is_let_through_is_checked() -> None:
+def test_the_patterns_of_follow_actions_are_checked() -> None:
     problems = dict(check_options(CrawlOptions(follow_actions=("ok", "(?!x)"))))
     assert "bounded time" in problems["follow_actions[1]"]
 
 
-def test_skip_list_holds_under_the_origins_of_its_entry_and_the_first_one_counts() -> None:
+def test_a_skip_list_holds_for_the_origins_of_its_entry_and_the_first_entry_counts() -> None:
     other = Basic(name="other", hosts=("*.example", "shop.example"), skip=("/never",))
     given = rules(form(skip=("/secret",)), other)
     assert given.excluded_by("https://shop.example/SECRET", 1) == (
@@ -209,7 +207,7 @@ def test_login_page_is_not_fetched_unless_it_is_the_start_page() -> None:
     assert start.excluded_by("https://shop.example/", 1) is None
 
 
-def test_every_url_can_be_let_through() -> None:
+def test_follow_actions_can_let_every_url_through() -> None:
     url = "https://shop.example/logout"
     assert rules(form()).excluded_by(url, 1) is not None
     assert rules(form(), follow_actions=(".",)).excluded_by(url, 1) is None

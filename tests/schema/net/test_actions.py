@@ -23,7 +23,7 @@ def by_texts(urls: list[str], said: list[str], page: str = "") -> dict[str, Acti
 # -- the data
 
 
-def test_every_word_and_link_has_a_source_and_every_language_can_log_out_and_delete() -> None:
+def test_every_word_has_a_source_and_every_language_has_words_to_log_out_and_delete() -> None:
     assert len(languages()) >= 20
     for language in languages():
         assert language.words["log_out"], language.name
@@ -41,7 +41,7 @@ def test_every_word_and_link_has_a_source_and_every_language_can_log_out_and_del
 
 
 @pytest.mark.parametrize("language", languages(), ids=lambda language: str(language.name))
-def test_every_word_that_logs_out_is_known_in_urls_and_texts(language: Language) -> None:
+def test_every_word_for_logging_out_is_recognised_in_urls_and_texts(language: Language) -> None:
     for word, _ in language.words["log_out"]:
         for text in (word, word.upper(), f"« {word} »", f"[{word}]"):
             found = by_texts([f"{H}/x"], [trimmed(text)])
@@ -55,7 +55,7 @@ def test_every_word_that_logs_out_is_known_in_urls_and_texts(language: Language)
 
 
 @pytest.mark.parametrize("language", languages(), ids=lambda language: str(language.name))
-def test_every_word_that_deletes_is_known_beside_a_number(language: Language) -> None:
+def test_every_word_for_deleting_is_recognised_beside_a_number(language: Language) -> None:
     for word, _ in language.words["delete"]:
         piece = quote(word.replace(" ", "-"))
         for url in (f"/posts/3/{piece}", f"/{piece}/3", f"/x?action={piece}&id=3", f"/x?{piece}=3"):
@@ -75,7 +75,9 @@ def test_every_word_that_deletes_is_known_beside_a_number(language: Language) ->
         ("Löschen", "windows-1252"), ("Usuń", "iso-8859-2"), ("ลบ", "cp874"),
     ],
 )  # fmt: skip
-def test_words_are_known_in_the_encoding_of_their_pages(word: str, encoding: str) -> None:
+def test_words_for_actions_are_recognised_in_the_encoding_of_their_page(
+    word: str, encoding: str
+) -> None:
     piece = quote(word.encode(encoding))
     for url in (
         f"/{piece}/12",
@@ -145,19 +147,19 @@ PAGES = [
 
 
 @pytest.mark.parametrize("tail", ACTIONS)
-def test_urls_that_do_something(tail: str) -> None:
+def test_a_url_of_an_action_is_recognised(tail: str) -> None:
     hit = by_url(tail)
     assert hit is not None
     assert re.match(r"action '.+' \((log out|delete|buy|change), .+\)$", str(hit[0]))
 
 
 @pytest.mark.parametrize("tail", PAGES)
-def test_urls_that_only_look_like_it(tail: str) -> None:
+def test_a_url_that_only_resembles_an_action_is_not_recognised(tail: str) -> None:
     assert by_url(tail) is None
 
 
 @pytest.mark.parametrize("tail", ["/serie/123/folgen", "/wanted/3/bestellen", "/visa/3/votar"])
-def test_words_in_ascii_that_change_something_are_english(tail: str) -> None:
+def test_ascii_words_of_other_languages_than_english_are_no_actions(tail: str) -> None:
     """A word of one language may mean something else in another."""
     assert by_url(tail) is None
 
@@ -182,7 +184,7 @@ TITLES = [
 
 
 @pytest.mark.parametrize("title", TITLES)
-def test_titles_that_contain_a_word_are_no_actions(title: str) -> None:
+def test_titles_that_contain_a_word_for_an_action_are_no_actions(title: str) -> None:
     assert by_texts([f"{H}/articles/7"], [trimmed(title)]) == {}
 
 
@@ -191,13 +193,13 @@ def test_titles_that_contain_a_word_are_no_actions(title: str) -> None:
     ["删除文章", "删除此文章", "删除", "Delete post", "Delete this post", "Удалить статью",
      "حذف المقال", "✖ Delete", "【删除】", "[ DELETE ]", "🗑 Löschen", "コメントを削除", "댓글삭제"],
 )  # fmt: skip
-def test_a_text_that_is_an_action_is_one_where_something_is_concerned(text: str) -> None:
+def test_a_link_text_is_an_action_only_if_its_url_names_an_object(text: str) -> None:
     assert by_texts([f"{H}/r?k=8"], [trimmed(text)]).keys() == {f"{H}/r?k=8"}
     assert by_texts([f"{H}/r/8"], [trimmed(text)]).keys() == {f"{H}/r/8"}
     assert by_texts([f"{H}/about"], [trimmed(text)]) == {}
 
 
-def test_an_article_titled_delete_is_known_by_its_neighbours() -> None:
+def test_an_article_titled_delete_is_recognised_by_its_neighbours() -> None:
     urls = [f"{H}/articles/{n}" for n in (55, 56, 57)]
     assert by_texts(urls, ["Cut", "Delete", "Paste"]) == {}
     assert by_texts(urls, ["剪切", "删除", "粘贴"]) == {}
@@ -214,7 +216,7 @@ def test_an_article_titled_delete_is_known_by_its_neighbours() -> None:
     assert by_texts(urls, ["Create post", "Delete post", "List"]) == {}, "a manual's"
 
 
-def test_a_link_that_logs_out_is_one_among_any_neighbours_but_for_a_page_of_that_title() -> None:
+def test_a_log_out_link_is_recognised_among_any_neighbours_but_not_a_page_so_titled() -> None:
     urls = [f"{H}/m/{n}" for n in (1, 2, 3)]
     assert by_texts(urls, ["首页", "个人中心", "退出"]).keys() == {urls[2]}
     assert by_texts([f"{H}/wiki/Logout"], ["Logout"]) == {}
@@ -222,11 +224,11 @@ def test_a_link_that_logs_out_is_one_among_any_neighbours_but_for_a_page_of_that
     assert by_texts([f"{H}/docs/logout.html"], ["Logout"]) == {}
 
 
-def test_one_url_is_an_action_if_any_of_its_links_says_that_it_logs_out() -> None:
+def test_a_url_is_an_action_if_any_of_its_links_says_that_it_logs_out() -> None:
     assert by_texts([f"{H}/x", f"{H}/x"], ["Ann", "退出"]).keys() == {f"{H}/x"}
 
 
-def test_a_url_that_is_shown_too_is_no_action() -> None:
+def test_a_url_is_no_action_if_another_link_only_shows_it() -> None:
     """As if a script made a link to the page itself delete the page."""
     shown, edit = f"{H}/posts/3", f"{H}/posts/3/edit"
     assert by_texts([shown, edit, shown], ["Show", "Edit", "Destroy"]) == {}
@@ -240,14 +242,14 @@ def test_a_url_that_is_shown_too_is_no_action() -> None:
     assert by_texts([shown], ["Delete"], page=shown) == {}
 
 
-def test_a_file_is_concerned_by_a_number_of_its_own_name() -> None:
+def test_a_link_to_a_file_is_an_action_if_the_files_own_name_has_a_number() -> None:
     for path in ("/docs/15/sql-delete.html", "/2.0/api/trait.Delete.html", "/15/a/b/c/d"):
         assert by_texts([H + path], ["DELETE"]) == {}, path
     for path in ("/docs/15/3.html", "/o/15/act", "/o/3/a/b", "/o.html?x"):
         assert by_texts([H + path], ["DELETE"]).keys() == {H + path}
 
 
-def test_articles_of_a_glossary_are_known_by_their_neighbours() -> None:
+def test_articles_of_a_glossary_are_recognised_by_their_neighbours() -> None:
     said = ["Cut", "Paste", "Delete", "Remove", "Vote", "Apply", "Sort", "Join", "Split", "Map"]
     assert by_texts([f"{H}/terms-of/{n}" for n in range(len(said))], said) == {}
     songs = ["Дом", "Улица", "Выход", "Снег", "Лес", "Река", "Свет", "Зима", "Небо"]

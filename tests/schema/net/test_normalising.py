@@ -58,35 +58,35 @@ def absolute(url: str) -> str:
 
 
 @pytest.mark.parametrize(("rule", "url", "want"), SAID)
-def test_a_rule_rewrites_what_it_says_and_no_other_rule_does(
+def test_each_rule_rewrites_its_own_case_and_no_url_changes_without_rules(
     rule: str, url: str, want: str
 ) -> None:
     assert normalise(absolute(url), [rule]) == absolute(want)
     assert normalise(absolute(url), []) == canonicalise(absolute(url))
 
 
-def test_there_is_a_case_for_each_rule() -> None:
+def test_each_rule_has_a_test_case() -> None:
     assert set(CASES) == set(RULES)
 
 
-def test_all_rules_together_find_what_another_one_leaves() -> None:
+def test_rules_also_rewrite_what_another_rule_leaves() -> None:
     url = "HTTP://Example.org.//shop//index.php;jsessionid=1?utm_s=1&b=&%61=1&utm_source=x&&#top"
     assert normalise(url, RULES) == "http://example.org/shop/?a=1&b"
 
 
-def test_a_rule_that_there_is_not_is_named() -> None:
+def test_an_unknown_rule_is_named() -> None:
     with pytest.raises(InvalidConfig, match="there is no rule 'www'"):
         normalise("http://h/", ["index", "www"])
     with pytest.raises(InvalidUrl):
         normalise("mailto:me@h", RULES)
 
 
-def test_url_that_would_be_too_long_stays() -> None:
+def test_a_url_stays_as_it_is_if_its_rewritten_form_would_be_too_long() -> None:
     url = "http://h/" + "|" * (MAX_URL - 9)
     assert normalise(url, ["percent"]) == url
 
 
-def test_own_url_of_a_source_stays_since_its_list_is_known_by_it() -> None:
+def test_the_own_url_of_a_source_is_not_rewritten() -> None:
     source = Source(url="http://h/list?b=1&a=2", items="items")
     options = CrawlOptions(normalise=("query-order",), sources=(source,))
     assert queued_url(options, "HTTP://h/list?b=1&a=2") == "http://h/list?b=1&a=2"

@@ -37,7 +37,7 @@ from greencrawl.schema.net.urls import canonicalise
         ("bücher.example", "https://xn--bcher-kva.example/", True),
     ],
 )
-def test_origin_is_held_by_its_pattern_only(pattern: str, url: str, held: bool) -> None:
+def test_an_origin_matches_only_its_own_pattern(pattern: str, url: str, held: bool) -> None:
     assert problem(pattern) is None
     assert Origins([pattern]).hold(canonicalise(url)) is held
 
@@ -85,5 +85,7 @@ def test_pattern_that_names_no_origin_is_refused(pattern: str) -> None:
         ("https://a.example/?page=home", "https://a.example/?next=/", False),
     ],
 )
-def test_login_page_is_known_whatever_its_query_adds(url: str, login_url: str, same: bool) -> None:
+def test_a_login_page_is_recognised_with_any_additional_query(
+    url: str, login_url: str, same: bool
+) -> None:
     assert same_page(url, login_url) is same

@@ -35,19 +35,19 @@ TOKENS = {"worker_token": "w", "admin_token": "a"}
         ("*", "os", True),
     ],
 )
-def test_modules_that_a_crawl_may_name(listed: str, named: str, allowed: bool) -> None:
+def test_a_crawl_may_name_only_permitted_modules(listed: str, named: str, allowed: bool) -> None:
     found = Permits.of(settings.load({"GREENCRAWL_HOOKS": listed}), {}).module(named)
     assert (found == "") is allowed
     assert allowed or ("GREENCRAWL_HOOKS" in found and named in found)
 
 
-def test_where_there_are_tokens_every_module_is_permitted_unless_some_are_listed() -> None:
+def test_every_module_is_permitted_with_tokens_unless_some_are_listed() -> None:
     assert Permits.of(settings.load({}, **TOKENS), {}).module("own") == ""
     assert Permits.of(settings.load({}, hooks="other", **TOKENS), {}).module("own") != ""
     assert Permits.of(settings.load({}, worker_token="w"), {}).module("own") == ""
 
 
-def test_what_is_no_module_is_refused_at_the_start() -> None:
+def test_a_hook_setting_that_is_no_module_name_is_refused_at_the_start() -> None:
     for wrong in ("own/x", "own:", "own.*:Login", "-m", "own ."):
         with pytest.raises(settings.InvalidConfig, match="GREENCRAWL_HOOKS"):
             settings.load({"GREENCRAWL_HOOKS": wrong})
@@ -56,7 +56,7 @@ def test_what_is_no_module_is_refused_at_the_start() -> None:
 FORM = Form(name="shop", hosts=("a.org", "*.a.org"), login_url="https://id.b.org/login")
 
 
-def test_without_tokens_secrets_without_hosts_go_nowhere() -> None:
+def test_secrets_without_permitted_hosts_are_not_sent_if_there_are_no_tokens() -> None:
     why = OPEN.secrets(FORM, "", login_urls(FORM))
     assert "GREENCRAWL_AUTH_SHOP_HOSTS=a.org,*.a.org,https://id.b.org " in why
     assert Permits.of(settings.load({}, **TOKENS), {}).secrets(FORM, "", login_urls(FORM)) == ""
@@ -73,18 +73,18 @@ def test_without_tokens_secrets_without_hosts_go_nowhere() -> None:
         OAuth2(name="shop", hosts=("a.org",), token_url="https://b.org/t"),
     ],
 )
-def test_the_hosts_that_a_problem_names_are_enough(entry: Auth) -> None:
+def test_permitting_the_hosts_that_a_problem_names_solves_it(entry: Auth) -> None:
     hosts = ",".join(permitted_hosts(entry, login_urls(entry)))
     assert OPEN.secrets(entry, hosts, login_urls(entry)) == ""
 
 
-def test_a_broker_names_the_endpoints_of_a_provider_as_well() -> None:
+def test_a_problem_also_names_the_endpoints_of_the_provider() -> None:
     entry = OAuth2(name="x", hosts=("a.org",), provider="twitter")
     ((_, why),) = OPEN.problems(CrawlOptions(auth=(entry,)))
     assert "GREENCRAWL_AUTH_X_HOSTS=a.org,https://api.x.com " in why
 
 
-def test_every_problem_of_a_crawl_has_its_field() -> None:
+def test_every_problem_of_a_crawl_names_its_field() -> None:
     entries = (
         FORM,
         Own(name="own", hosts=("c.org",), login="own:Login"),

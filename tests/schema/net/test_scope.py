@@ -43,7 +43,7 @@ def crawl(scope: Scope, *roots: str, **options: object) -> Crawl:
         ("any", "https://example.org/", "*"),
     ],
 )
-def test_root_of_a_seed(scope: Scope, seed: str, root: str) -> None:
+def test_the_root_of_a_seed_depends_on_the_scope(scope: Scope, seed: str, root: str) -> None:
     assert root_of(scope, seed) == root
     assert rules(scope, root).excluded_by(seed, 0, seed=True) is None
 
@@ -75,14 +75,14 @@ def test_scope_decides_by_host_domain_or_prefix(
     assert reason == (None if inside else f"scope {scope}: not one of {root}")
 
 
-def test_reason_names_the_first_roots_and_counts_the_rest() -> None:
+def test_the_reason_of_an_exclusion_names_the_first_roots_and_counts_the_rest() -> None:
     many = rules("host", "d.org", "b.org", "a.org", "c.org", "e.org")
     reason = many.excluded_by("http://x.org/", 0)
     assert reason == "scope host: not one of a.org, b.org, c.org and 2 more"
     assert rules("host").excluded_by("http://x.org/", 0) == "scope host: not one of none"
 
 
-def test_depth_beyond_the_limit_is_out() -> None:
+def test_a_url_beyond_the_depth_limit_is_excluded() -> None:
     shallow = rules("any", "*", depth=2)
     assert shallow.excluded_by("http://x.org/", 2) is None
     assert shallow.excluded_by("http://x.org/", 3) == "depth 3 > 2"
@@ -99,7 +99,7 @@ def test_patterns_search_the_whole_canonical_url_and_the_reason_names_one() -> N
     assert both.excluded_by("http://x.org/docs/?sort=1", 1) == "exclude pattern '(?i)SORT='"
 
 
-def test_seed_is_exempt_from_include_only() -> None:
+def test_a_seed_is_exempt_from_include_but_from_no_other_rule() -> None:
     strict = rules("host", "x.org", include=("/docs/",), exclude=("secret",))
     assert strict.excluded_by("http://x.org/", 0) == "include: matches none"
     assert strict.excluded_by("http://x.org/", 0, seed=True) is None
@@ -129,7 +129,7 @@ def test_seed_is_exempt_from_include_only() -> None:
         ("prefix", "a.org/d/", "http://a.org/d/", "http://a.org/e/", None),
     ],
 )
-def test_redirected_seed_takes_its_scope_along_within_its_own_name(
+def test_a_redirected_seed_extends_the_scope_within_its_own_domain(
     scope: Scope, root: str, from_url: str, to_url: str, added: str | None
 ) -> None:
     assert redirect_root(rules(scope, root), from_url, to_url) == added
@@ -138,7 +138,7 @@ def test_redirected_seed_takes_its_scope_along_within_its_own_name(
         assert redirect_root(rules(scope, root, added), from_url, to_url) is None
 
 
-def test_breadth_serves_near_ones_first_and_depth_the_far_ones() -> None:
+def test_order_breadth_serves_near_urls_first_and_order_depth_far_urls() -> None:
     depths = range(LEVELS + 20)
     breadth = [level_for("breadth", depth, None, "http://x.org/") for depth in depths]
     assert breadth == [min(depth, LEVELS - 1) for depth in depths]
@@ -148,12 +148,12 @@ def test_breadth_serves_near_ones_first_and_depth_the_far_ones() -> None:
 
 @pytest.mark.parametrize("score", [0.0, 0.5, 1.0, -3.0, 7.0, math.inf, -math.inf, math.nan, None])
 @pytest.mark.parametrize("order", ["breadth", "depth", "best"])
-def test_level_is_always_one_that_exists(order: Order, score: float | None) -> None:
+def test_the_level_of_a_url_is_always_one_that_exists(order: Order, score: float | None) -> None:
     for depth in (0, 1, 10_000):
         assert 0 <= level_for(order, depth, score, "http://x.org/a/b?c") < LEVELS
 
 
-def test_best_serves_high_scores_first_and_guesses_without_one() -> None:
+def test_order_best_serves_high_scores_first_and_guesses_if_there_is_no_score() -> None:
     url = "http://x.org/a/b"
     assert level_for("best", 5, 1.0, url) == 0
     assert level_for("best", 0, 0.0, url) == LEVELS - 1
@@ -232,7 +232,7 @@ def test_new_patterns_that_may_backtrack_are_refused_with_the_reason(pattern: st
         ({"depth": 2}, {"depth": 3, "exclude": ("/a",)}, "depth 2 → 3"),
     ],
 )
-def test_options_that_let_less_be_followed_widen_nothing(
+def test_a_change_of_options_widens_a_crawl_only_if_more_links_may_be_followed(
     before: dict[str, Any], after: dict[str, Any], why: str | None
 ) -> None:
     found = widened(crawl("host", "h", **before), crawl("host", "h", **after))

@@ -44,24 +44,24 @@ def _names() -> Iterator[str]:
             yield f"a.other.{base.partition('.')[2]}"
 
 
-def test_every_rule_is_read_as_tldextract_reads_it() -> None:
+def test_every_suffix_rule_is_read_as_tldextract_reads_it() -> None:
     names = list(_names())
     assert len(names) > 50_000
     assert [name for name in names if _ours(name) != _theirs(name)] == []
 
 
 @given(st.lists(st.sampled_from([*_LABELS, *_RULES[::50]]), min_size=1, max_size=5))
-def test_names_of_any_labels_are_read_as_tldextract_reads_them(labels: list[str]) -> None:
+def test_host_names_of_any_labels_are_read_as_tldextract_reads_them(labels: list[str]) -> None:
     name = ".".join(labels).replace("*", "x").replace("!", "")
     assert _ours(name) == _theirs(name)
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "[::1]", "[::ffff:102:304]", "localhost", "", "."])
-def test_addresses_and_lone_names_are_under_no_suffix(name: str) -> None:
+def test_addresses_and_single_labels_have_no_public_suffix(name: str) -> None:
     assert _ours(name) == _theirs(name) == ("", "", False)
 
 
-def test_what_a_site_writes_in_its_own_letters_is_known_too() -> None:
+def test_suffixes_in_unicode_and_in_capital_letters_are_recognised() -> None:
     assert suffixes.is_suffix("公司.cn")
     assert suffixes.is_suffix("CO.UK")
     assert not suffixes.is_suffix("例え.中国")

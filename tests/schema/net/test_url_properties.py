@@ -128,7 +128,7 @@ def test_canonicalise_is_idempotent(url: str, encoding: str) -> None:
 
 @given(URLS, st.integers(0, 2**20))
 @settings(max_examples=examples(200, 10_000), deadline=None)
-def test_one_spelling_is_idempotent_and_says_the_same(url: str, bits: int) -> None:
+def test_respelling_a_url_is_idempotent_and_keeps_its_meaning(url: str, bits: int) -> None:
     once = canonical_or_none(url)
     if once is None:
         return

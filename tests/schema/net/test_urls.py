@@ -81,7 +81,7 @@ def test_references_resolve_against_the_base(reference: str, expected: str) -> N
         "http://example.org:99999/", "http://1.2.3.256/", "", "/relative", "example.org",
     ],
 )  # fmt: skip
-def test_what_is_not_http_is_a_typed_error(given: str) -> None:
+def test_a_url_that_is_not_http_raises_a_typed_error(given: str) -> None:
     with pytest.raises(InvalidUrl) as caught:
         canonicalise(given)
     assert caught.value.url == given
@@ -93,7 +93,7 @@ def test_base_that_is_not_http_is_refused() -> None:
         canonicalise("a", "mailto:x@example.org")
 
 
-def test_length_is_capped_after_encoding() -> None:
+def test_the_length_of_a_url_is_limited_after_encoding() -> None:
     stem = "http://example.org/"
     longest = stem + "a" * (urls.MAX_URL - len(stem))
     assert canonicalise(longest) == longest
@@ -166,7 +166,9 @@ def test_query_is_encoded_in_the_encoding_of_the_page(
         ("windows-1255", "81CA"),
     ],
 )
-def test_bytes_of_a_link_come_back_as_they_stood_in_the_page(encoding: str, raw: str) -> None:
+def test_the_query_of_a_link_keeps_the_bytes_that_stood_in_the_page(
+    encoding: str, raw: str
+) -> None:
     """Cases in which Python's codecs differ from the standard's; checked against Chromium."""
     text = decode(bytes.fromhex(raw), encoding)
     assert "\N{REPLACEMENT CHARACTER}" not in text
@@ -179,7 +181,7 @@ def test_fragment_of_a_legacy_page_never_becomes_part_of_the_query() -> None:
     assert canonicalise(" /a?\t中\n ", BASE, "gbk") == "https://example.org/a?%D6%D0"
 
 
-def test_fingerprint_is_signed_and_seeded() -> None:
+def test_a_fingerprint_is_signed_and_depends_on_the_secret() -> None:
     values = {urls.fingerprint(f"http://example.org/{n}") for n in range(200)}
     assert len(values) == 200
     assert min(values) < 0 < max(values)
@@ -262,13 +264,13 @@ def test_registrable_domain_follows_the_public_suffix_list(
     assert site_of(host) == site
 
 
-def test_partition_is_one_for_all_hosts_of_a_domain() -> None:
+def test_all_hosts_of_a_registrable_domain_are_in_one_partition() -> None:
     hosts = ["example.org", "www.example.org", "www.example.org:8080"]
     assert len({urls.partition_of(host, 64) for host in hosts}) == 1
     spread = {urls.partition_of(f"www.site{n}.org", 64) for n in range(2000)}
     assert spread == set(range(64))
 
 
-def test_snapshot_of_suffixes_is_named_by_its_content() -> None:
+def test_the_name_of_the_suffix_snapshot_has_a_prefix_and_a_fixed_length() -> None:
     assert SUFFIXES.startswith("psl-")
     assert len(SUFFIXES) == 20

@@ -23,7 +23,7 @@ from greencrawl.schema.records.auth import Basic
 from greencrawl.schema.wire import from_json, from_msgpack, to_json, to_msgpack
 
 
-def test_options_that_an_earlier_version_does_not_know_are_kept_only_where_used() -> None:
+def test_options_unknown_to_an_earlier_version_are_stored_only_if_they_are_used() -> None:
     plain = CrawlOptions(seeds=("https://a.org/",), depth=3)
     assert {"auth", "sources"}.isdisjoint(json.loads(kept_options(plain)))
     assert from_json(kept_options(plain), CrawlOptions) == plain
@@ -51,12 +51,12 @@ def test_options_that_an_earlier_version_does_not_know_are_kept_only_where_used(
     assert from_json(kept_options(used), CrawlOptions) == used
 
 
-def test_a_report_without_reason_is_one_that_an_earlier_broker_takes() -> None:
+def test_a_host_report_without_a_reason_has_no_field_unknown_to_an_earlier_broker() -> None:
     sent = json.loads(to_json(HostReport(failed="refused", requests=1)))
     assert sent.keys().isdisjoint({"why", "put_off", "traps"})
 
 
-def test_an_outcome_without_rewritten_links_is_one_that_an_earlier_broker_takes() -> None:
+def test_an_outcome_without_rewritten_links_has_no_field_unknown_to_an_earlier_broker() -> None:
     assert "rewritten" not in json.loads(to_json(Done(stored=True, bytes=3)))
     assert from_json(to_json(Done(rewritten=2)), Done) == Done(rewritten=2)
 
@@ -73,14 +73,14 @@ def test_a_tasks_kind_and_redirects_are_kept_in_one_number(kind: TaskKind, redir
     assert packed == redirects + numbers[kind.name]
 
 
-def test_a_log_of_links_from_before_tasks_had_a_kind_is_read() -> None:
+def test_a_stored_list_of_links_without_task_kinds_can_be_read() -> None:
     old = to_msgpack([["http://h/a", 2, 1, 1], ["http://h/b"]])
     assert from_msgpack(old, list[Admission]) == [
         Admission("http://h/a", 2, 1, 1), Admission("http://h/b")
     ]  # fmt: skip
 
 
-def test_a_final_state_is_queued_again_as_what_it_was() -> None:
+def test_a_url_with_a_final_state_is_queued_again_with_its_former_task() -> None:
     last = Final(
         crawl=1, fingerprint=2, url="http://h/i", state="dead", kind="reset", depth=3, level=4,
         task=TaskKind.REQUISITE,
@@ -88,5 +88,5 @@ def test_a_final_state_is_queued_again_as_what_it_was() -> None:
     assert last.again == Admission("http://h/i", 3, 4, kind=TaskKind.REQUISITE)
 
 
-def test_a_request_for_seeds_says_nothing_that_a_version_before_does_not_know() -> None:
+def test_a_plain_request_for_seeds_has_no_field_unknown_to_an_earlier_version() -> None:
     assert to_json(SeedRequest(("http://h/",))) == b'{"urls":["http://h/"]}'

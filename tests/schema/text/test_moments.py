@@ -33,7 +33,7 @@ def test_a_moment_is_a_date_a_time_or_an_age(text: str, moment: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "2", "h", "-2h", "2y", "tomorrow", "2026-13-01", "٢h"])
-def test_what_is_no_moment_is_refused_with_what_may_be_said(text: str) -> None:
+def test_a_text_that_is_no_moment_is_refused_with_the_allowed_forms(text: str) -> None:
     with pytest.raises(ValueError, match="how long ago"):
         since_ms(text, NOW)
 
@@ -42,17 +42,19 @@ def test_what_is_no_moment_is_refused_with_what_may_be_said(text: str) -> None:
     ("text", "wanted"),
     [("200", (200, 200)), ("4xx", (400, 499)), ("5XX", (500, 599)), ("300-399", (300, 399))],
 )
-def test_statuses_are_one_a_class_or_a_range(text: str, wanted: tuple[int, int]) -> None:
+def test_a_filter_of_statuses_is_one_status_a_class_or_a_range(
+    text: str, wanted: tuple[int, int]
+) -> None:
     assert status_range(text) == wanted
 
 
 @pytest.mark.parametrize("text", ["", "20", "0xx", "399-300", "200-", "2000", "xx"])
-def test_what_is_no_range_of_statuses_is_refused(text: str) -> None:
+def test_a_text_that_is_no_range_of_statuses_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a class"):
         status_range(text)
 
 
-def test_options_that_are_not_given_want_all() -> None:
+def test_missing_options_since_and_status_select_everything() -> None:
     @click.command()
     @since
     @status

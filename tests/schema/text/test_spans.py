@@ -27,14 +27,14 @@ def test_main_text_is_put_together_from_pieces_of_all_text() -> None:
     [b"", bytes([15]), bytes([16, 16]), bytes([16, 16, 6, 23, 1]), bytes([16, 19, 0, 9, 65]),
      bytes([16, 16, 6, 23, 9, 0]), bytes([144])],
 )  # fmt: skip
-def test_what_is_none_or_of_another_text_tells_nothing(spans: bytes) -> None:
+def test_invalid_spans_and_spans_of_another_text_give_no_main_text(spans: bytes) -> None:
     assert main_of(TEXT, spans) is None
 
 
-def test_a_number_without_end_is_none_and_takes_no_time() -> None:
+def test_an_endless_number_in_the_spans_is_rejected_at_once() -> None:
     assert main_of("a b", b"\xff" * 10_000_000) is None
 
 
 @given(st.text(max_size=30), st.binary(max_size=30))
-def test_nothing_is_raised_whatever_the_bytes_are(text: str, spans: bytes) -> None:
+def test_arbitrary_bytes_as_spans_raise_no_error(text: str, spans: bytes) -> None:
     main_of(text, spans)

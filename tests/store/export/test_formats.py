@@ -58,7 +58,7 @@ def exported(
     return out.getvalue(), position
 
 
-def test_csv_is_read_by_others_as_it_was_stored(store: SqliteStore, crawl: Crawl) -> None:
+def test_other_csv_readers_get_the_stored_values(store: SqliteStore, crawl: Crawl) -> None:
     data, position = exported(store, crawl, Csv())
     assert data.startswith(",".join(COLUMNS).encode() + b"\r\n")
     rows = list(csv.DictReader(io.StringIO(data.decode(), newline=""), strict=True))
@@ -125,7 +125,9 @@ def test_jsonl_says_which_bodies_were_not_kept(store: SqliteStore, crawl: Crawl)
 
 
 @pytest.mark.parametrize("name", ["out.warc.gz", "out.warc"])
-def test_warc_replays(store: SqliteStore, crawl: Crawl, tmp_path: Path, name: str) -> None:
+def test_another_reader_of_warc_finds_the_stored_answers_and_requests(
+    store: SqliteStore, crawl: Crawl, tmp_path: Path, name: str
+) -> None:
     compress = name.endswith(".gz")
     data, position = exported(store, crawl, Warc(crawl, name, compress=compress))
     file = tmp_path / name
@@ -147,7 +149,7 @@ def test_warc_replays(store: SqliteStore, crawl: Crawl, tmp_path: Path, name: st
     assert (position.pages, position.finals, position.no_body) == (4, 0, 1)
 
 
-def test_a_body_beyond_what_is_remembered_is_written_again(
+def test_a_warc_export_writes_a_body_again_once_its_first_record_is_forgotten(
     store: SqliteStore, crawl: Crawl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(formats, "ORIGINS", 1)
@@ -170,7 +172,7 @@ def test_a_body_beyond_what_is_remembered_is_written_again(
         (PageFilter(status=(404, 404)), 0),
     ],
 )
-def test_final_states_are_chosen_like_pages(
+def test_a_filter_of_pages_applies_to_final_states_too(
     store: SqliteStore, crawl: Crawl, wanted: PageFilter, finals: int
 ) -> None:
     _, position = exported(store, crawl, Jsonl(), pages=wanted)

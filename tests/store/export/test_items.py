@@ -70,7 +70,9 @@ def crawl(store: SqliteStore) -> Crawl:
     return made
 
 
-def test_each_is_a_line_with_the_page_that_it_is_of(store: SqliteStore, crawl: Crawl) -> None:
+def test_each_record_is_a_line_of_jsonl_with_the_url_of_its_page(
+    store: SqliteStore, crawl: Crawl
+) -> None:
     data, position = exported(store, crawl, ItemsJsonl())
     assert [json.loads(line) for line in data.splitlines()] == [
         {
@@ -87,7 +89,7 @@ def test_each_is_a_line_with_the_page_that_it_is_of(store: SqliteStore, crawl: C
 
 
 @pytest.mark.parametrize("raw", [True, False])
-def test_a_table_has_the_columns_of_all_of_them(
+def test_a_csv_of_records_has_a_column_for_each_name_in_any_record(
     store: SqliteStore, crawl: Crawl, raw: bool
 ) -> None:
     columns = columns_of(store, Wanted(crawl=crawl))
@@ -101,7 +103,7 @@ def test_a_table_has_the_columns_of_all_of_them(
     ]
 
 
-def test_what_has_too_many_names_is_no_table(store: SqliteStore, crawl: Crawl) -> None:
+def test_records_with_too_many_names_are_refused_as_csv(store: SqliteStore, crawl: Crawl) -> None:
     wide = [{f"n{n}": n} for n in range(MOST_COLUMNS)]
     store.commit(Commit([page(crawl.id, 9, items=encoded(*wide))]))
     with pytest.raises(TooManyColumns, match="use --format jsonl"):
@@ -127,7 +129,7 @@ def test_a_killed_export_goes_on_with_the_columns_that_it_began_with(
     assert out.read_bytes() == whole.read_bytes() + last
 
 
-def test_the_command_writes_them_and_says_with_what_it_does_not_go(
+def test_the_command_exports_records_and_refuses_options_that_do_not_fit(
     store: SqliteStore, crawl: Crawl, folder: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     for kind, first in (("jsonl", b'{"_url":'), ("csv", b"_url,_fetched,name,")):
@@ -138,7 +140,7 @@ def test_the_command_writes_them_and_says_with_what_it_does_not_go(
         assert b"--items is for jsonl and csv" in capfdbinary.readouterr().err
 
 
-def test_a_number_below_zero_is_no_formula_and_a_text_that_looks_like_one_is() -> None:
+def test_csv_defuses_a_text_that_looks_like_a_negative_number_but_no_number() -> None:
     items = ItemsCsv(("n", "t"))
     made = items.page(page(1, 1, items=encoded({"n": -1.5, "t": "-1.5"})))
     assert made == b"-1.5,'-1.5\r\n"

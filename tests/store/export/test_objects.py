@@ -78,14 +78,14 @@ def test_a_page_is_one_object_with_all_it_holds(store: SqliteStore, crawl: int) 
     ]
 
 
-def test_bodies_come_only_when_asked_for(store: SqliteStore, crawl: int) -> None:
+def test_bodies_are_exported_only_if_they_are_asked_for(store: SqliteStore, crawl: int) -> None:
     body = bytes(range(256))
     store.commit(Commit([page(crawl, 1, body=body)]))
     assert "body" not in export(store, crawl)[0]
     assert base64.b64decode(export(store, crawl, bodies=True)[0]["body"]) == body
 
 
-def test_final_states_follow_the_pages(store: SqliteStore, crawl: int) -> None:
+def test_final_states_are_exported_after_the_pages(store: SqliteStore, crawl: int) -> None:
     store.commit(Commit([page(crawl, n) for n in (9, 3)], finals=[final(crawl, 1, 2000, "gone")]))
     lines = export(store, crawl)
     assert [line["state"] for line in lines] == ["fetched", "fetched", "gone"]
@@ -95,9 +95,7 @@ def test_final_states_follow_the_pages(store: SqliteStore, crawl: int) -> None:
     assert lines[2]["at"] == "1970-01-01T00:00:02.000Z"
 
 
-def test_a_refetch_keeps_a_pages_place_and_two_exports_are_equal(
-    store: SqliteStore, crawl: int
-) -> None:
+def test_a_refetched_page_keeps_its_place_in_an_export(store: SqliteStore, crawl: int) -> None:
     store.commit(Commit([page(crawl, n) for n in (5, 4, 6)]))
     store.commit(Commit([page(crawl, 4, 9000)]))
     assert [line["url"][-1] for line in export(store, crawl)] == ["5", "4", "6"]

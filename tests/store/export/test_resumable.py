@@ -113,7 +113,7 @@ OTHERS = [pair for pair in product(FORMATS, FAULTS) if pair not in DIAGONAL]
 
 
 @pytest.mark.parametrize(("kind", "fault"), cases(DIAGONAL, OTHERS))
-def test_a_killed_export_goes_on_and_is_as_if_nothing_had_happened(
+def test_a_killed_export_goes_on_and_ends_in_the_same_file_as_an_unbroken_one(
     data: Path, tmp_path: Path, kind: str, fault: str
 ) -> None:
     whole, out = tmp_path / f"whole.{kind}", tmp_path / f"out.{kind}"
@@ -139,7 +139,9 @@ def test_a_killed_export_goes_on_and_is_as_if_nothing_had_happened(
         assert out.read_bytes() == whole.read_bytes()
 
 
-def test_ctrl_c_stops_at_once_and_the_same_command_goes_on(data: Path, tmp_path: Path) -> None:
+def test_ctrl_c_stops_an_export_at_once_and_the_same_command_goes_on(
+    data: Path, tmp_path: Path
+) -> None:
     out, whole = tmp_path / "out.csv", tmp_path / "whole.csv"
     waits = EXPORT.replace(
         "crash_points.arm",
@@ -173,7 +175,9 @@ def test_ctrl_c_stops_at_once_and_the_same_command_goes_on(data: Path, tmp_path:
     assert out.read_bytes() == whole.read_bytes()
 
 
-def test_other_options_are_refused_until_it_is_restarted(data: Path, tmp_path: Path) -> None:
+def test_an_export_goes_on_with_other_options_only_if_it_is_restarted(
+    data: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out.jsonl"
     killed_export(data, "-o", out, fault="export.checkpoint:5")
     code, said = export(data, "-o", out, "--bodies", "--host", "example.org")
@@ -187,7 +191,9 @@ def test_other_options_are_refused_until_it_is_restarted(data: Path, tmp_path: P
     assert files(tmp_path) == {"out.jsonl"}
 
 
-def test_a_restart_that_dies_early_is_not_mixed_with_what_was(data: Path, tmp_path: Path) -> None:
+def test_a_restarted_export_that_dies_early_is_not_mixed_with_the_one_before(
+    data: Path, tmp_path: Path
+) -> None:
     out, whole = tmp_path / "out.jsonl", tmp_path / "whole.jsonl"
     killed_export(data, "-o", out, fault="export.checkpoint:3")
     killed = killed_export(
@@ -224,7 +230,7 @@ def run(store: Store, out: Path, format_: Format, since: int = 0) -> tuple[bool,
         return made.resumed, made.run(store, wanted, format_, quiet)
 
 
-def test_an_interrupt_leaves_off_after_a_whole_record(store: Store, tmp_path: Path) -> None:
+def test_an_interrupted_export_ends_after_a_whole_record(store: Store, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
         run(store, out, Spoilt(100, KeyboardInterrupt()))
@@ -233,7 +239,9 @@ def test_an_interrupt_leaves_off_after_a_whole_record(store: Store, tmp_path: Pa
     assert out.read_bytes() == (tmp_path / "whole").read_bytes()
 
 
-def test_a_relative_time_stays_what_it_was(store: Store, tmp_path: Path) -> None:
+def test_a_resumed_export_keeps_the_moment_that_a_relative_time_meant(
+    store: Store, tmp_path: Path
+) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
         Resumable(tmp_path / "out", {"since": "3d"}, 1000) as first,
@@ -251,12 +259,14 @@ def test_one_process_at_a_time_writes_a_file(store: Store, tmp_path: Path) -> No
         Resumable(tmp_path / "out", {}, 0)
 
 
-def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_an_export_names_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(GreencrawlError, match=r"^cannot write .*out\.part: there is no folder"):
         Resumable(tmp_path / "missing" / "out", {}, 0)
 
 
-def test_a_state_that_is_no_state_or_has_lost_its_part(store: Store, tmp_path: Path) -> None:
+def test_an_export_does_not_go_on_without_its_part_or_from_a_damaged_state(
+    store: Store, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
         run(store, out, Spoilt(100, KeyboardInterrupt()))
@@ -271,7 +281,9 @@ def test_a_state_that_is_no_state_or_has_lost_its_part(store: Store, tmp_path: P
         run(store, out, Jsonl())
 
 
-def test_a_full_disk_is_said_and_the_same_command_goes_on(store: Store, tmp_path: Path) -> None:
+def test_an_export_reports_a_full_disk_and_the_same_command_goes_on(
+    store: Store, tmp_path: Path
+) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
     try:
@@ -309,7 +321,7 @@ def test_a_body_that_is_away_is_left_out_and_counted(
     assert (position.pages, position.no_body) == (PAGES, 3)
 
 
-def test_the_command_says_what_it_wrote(
+def test_the_command_says_how_many_pages_it_exported_and_refuses_wrong_options(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out.warc.gz"

@@ -69,7 +69,7 @@ def store(url: str) -> Iterator[MysqlStore]:
     opened.close()
 
 
-def test_processes_that_write_at_once_lose_nothing(store: MysqlStore, url: str) -> None:
+def test_processes_that_write_at_once_lose_no_row(store: MysqlStore, url: str) -> None:
     crawl = store.put_crawl("news", CrawlOptions(), []).id
     writers = [run(url, crawl, n, 20) for n in (0, 1, 1)]  # two write the same rows
     for writer in writers:
@@ -83,7 +83,7 @@ def test_processes_that_write_at_once_lose_nothing(store: MysqlStore, url: str) 
 
 
 @pytest.mark.parametrize("point", ["store.before_commit:6", "store.after_commit:6"])
-def test_a_process_killed_at_a_commit_leaves_all_it_acknowledged(
+def test_acknowledged_commits_survive_a_process_that_is_killed_at_a_later_one(
     store: MysqlStore, url: str, topology: Topology, point: str
 ) -> None:
     crawl = store.put_crawl("news", CrawlOptions(), []).id
@@ -99,7 +99,7 @@ def test_a_process_killed_at_a_commit_leaves_all_it_acknowledged(
         assert rows_of(topology, f"SELECT COUNT(*) FROM {table}") == [(200,)]
 
 
-def test_a_server_killed_amid_commits_has_all_that_was_acknowledged(tmp_path: Path) -> None:
+def test_acknowledged_commits_survive_a_server_that_is_killed_amid_others(tmp_path: Path) -> None:
     server = MariaDb(tmp_path / "own", "--innodb-flush-log-at-trx-commit=1").start()
     store = MysqlStore(parse(server.url))
     crawl = store.put_crawl("a", CrawlOptions(), []).id

@@ -85,7 +85,7 @@ def test_a_crawl_does_not_end_while_overflow_is_being_put(
     assert ended.get(timeout=10).state == "active"
 
 
-def test_a_release_waits_for_who_parks_and_nobody_parks_after_it(
+def test_a_release_of_a_shape_waits_for_commits_that_park_and_later_ones_park_nothing(
     store: Store, crawl: int, topology: Topology
 ) -> None:
     with held(topology, "sums"):
@@ -101,7 +101,7 @@ def test_a_release_waits_for_who_parks_and_nobody_parks_after_it(
     assert store.counts(crawl)["parked"] == 1
 
 
-def test_nothing_is_written_for_a_crawl_after_its_deletion(
+def test_no_row_is_written_for_a_crawl_after_its_deletion(
     store: Store, crawl: int, topology: Topology
 ) -> None:
     with held(topology, "sums"):
@@ -119,7 +119,7 @@ def test_nothing_is_written_for_a_crawl_after_its_deletion(
         store.add_seeds(crawl, links("http://a/"))
 
 
-def test_of_final_states_that_meet_the_newest_stays_and_each_is_counted_once(
+def test_the_newest_of_final_states_written_at_once_stays_and_alone_is_counted(
     store: Store, crawl: int, topology: Topology
 ) -> None:
     store.commit(Commit(finals=[final(crawl, 1, 1000)]))
@@ -136,7 +136,7 @@ def test_of_final_states_that_meet_the_newest_stays_and_each_is_counted_once(
     }  # fmt: skip
 
 
-def test_a_row_that_is_taken_late_lowers_no_stamp(
+def test_an_overflow_row_that_is_taken_late_lowers_no_stamp(
     store: Store, crawl: int, topology: Topology
 ) -> None:
     store.put_overflow(crawl, beyond([3, 3], host="a.org"))
@@ -150,7 +150,7 @@ def test_a_row_that_is_taken_late_lowers_no_stamp(
     assert store.stamps(crawl, [11]) == {11: since}
 
 
-def test_a_row_taken_while_its_page_is_being_committed_goes(
+def test_an_overflow_row_goes_if_it_is_taken_while_its_page_is_committed(
     store: Store, crawl: int, topology: Topology
 ) -> None:
     store.put_overflow(crawl, beyond([3, 3, 3], host="a.org"))
@@ -164,7 +164,7 @@ def test_a_row_taken_while_its_page_is_being_committed_goes(
     assert [row.fingerprint for row in left] == [12]
 
 
-def test_a_row_put_and_taken_while_its_page_is_being_committed_goes(
+def test_an_overflow_row_goes_if_it_is_put_and_taken_while_its_page_is_committed(
     store: Store, crawl: int, topology: Topology
 ) -> None:
     with held(topology, "sums"):
@@ -205,7 +205,7 @@ def test_a_final_state_older_than_a_page_being_committed_is_not_kept(
     assert store.counts(crawl)["dead"] == 1
 
 
-def test_the_same_new_page_committed_by_two_is_one_page_with_both_versions(
+def test_a_new_page_that_two_stores_commit_is_one_page_with_both_versions(
     open_store: Opener, topology: Topology, store: Store, crawl: int
 ) -> None:
     other = open_store()
@@ -221,7 +221,7 @@ def test_the_same_new_page_committed_by_two_is_one_page_with_both_versions(
     assert rows_of(topology, "SELECT COUNT(*) FROM contents") == [(1,)]
 
 
-def test_a_page_that_two_insert_at_once_is_one_page(
+def test_a_page_that_two_stores_insert_at_once_is_one_page(
     open_store: Opener, topology: Topology, store: Store, crawl: int
 ) -> None:
     works = [
@@ -259,7 +259,7 @@ def test_a_stamp_read_early_does_not_lower_one_written_meanwhile(
     assert store.stamps(crawl, [1, 2]) == {1: ticked, 2: ticked}
 
 
-def test_a_deadlock_runs_the_transaction_again(
+def test_a_transaction_runs_again_after_a_deadlock(
     store: Store, crawl: int, topology: Topology
 ) -> None:
     store.commit(Commit([page(crawl, 1), page(crawl, 2)]))
@@ -318,7 +318,7 @@ def test_batches_of_seeds_that_met_a_deadlock_are_written_again(
     assert rows_of(topology, "SELECT times FROM met") == [(5,)], "two, and all three again"
 
 
-def test_a_lock_held_for_too_long_is_unavailable_then_passes(
+def test_a_commit_fails_while_a_lock_is_held_for_too_long_and_succeeds_after_it(
     store: Store, crawl: int, topology: Topology
 ) -> None:
     work = Commit([page(crawl, 1)], [attempt(crawl, 1)])
@@ -335,7 +335,7 @@ def test_a_lock_held_for_too_long_is_unavailable_then_passes(
     assert store.counts(crawl)["attempts"] == 1
 
 
-def test_a_lock_held_for_too_long_costs_nobody_else_a_connection(topology: Topology) -> None:
+def test_a_lock_held_for_too_long_closes_no_other_connection(topology: Topology) -> None:
     rows_of(topology, "CREATE TABLE t (a INT PRIMARY KEY) ENGINE = InnoDB")
     rows_of(topology, "INSERT INTO t VALUES (1)")
     cluster = Cluster(topology)
@@ -373,7 +373,7 @@ def test_a_lock_held_for_too_long_costs_nobody_else_a_connection(topology: Topol
     cluster.close()
 
 
-def test_deadlocks_without_end_blame_no_record(
+def test_endless_deadlocks_are_blamed_on_no_record(
     store: Store, crawl: int, topology: Topology
 ) -> None:
     rows_of(
@@ -392,7 +392,7 @@ def test_deadlocks_without_end_blame_no_record(
     assert store.counts(crawl)["attempts"] == 1
 
 
-def test_a_server_that_is_opened_while_it_is_looked_at_is_not_seen_open_with_an_old_domain(
+def test_a_steward_never_sees_an_old_domain_at_an_open_server(
     topology: Topology,
 ) -> None:
     """A steward would treat it as a server that was started anew, and begin another term."""
@@ -419,7 +419,7 @@ def test_a_server_that_is_opened_while_it_is_looked_at_is_not_seen_open_with_an_
         admin.close()
 
 
-def test_a_server_that_was_told_of_no_master_yet_follows_nobody(topology: Topology) -> None:
+def test_a_server_whose_replication_names_no_master_follows_none(topology: Topology) -> None:
     admin = Admin(topology, topology.masters[0])
     admin.prepare()
     try:
@@ -431,7 +431,7 @@ def test_a_server_that_was_told_of_no_master_yet_follows_nobody(topology: Topolo
         admin.close()
 
 
-def test_of_two_ballots_that_a_server_is_asked_for_at_once_it_promises_the_higher(
+def test_a_server_promises_the_higher_of_two_ballots_that_are_asked_for_at_once(
     topology: Topology,
 ) -> None:
     """After promises to both it could accept two terms, each by a majority of its own."""
@@ -450,7 +450,7 @@ def test_of_two_ballots_that_a_server_is_asked_for_at_once_it_promises_the_highe
     admin.close()
 
 
-def test_a_list_does_not_end_when_the_last_row_of_a_window_moves_while_it_is_sought(
+def test_a_list_goes_on_if_the_last_row_of_a_window_moves_meanwhile(
     store: Store, crawl: int, topology: Topology
 ) -> None:
     """Rows 2 to 4 are one window; 4 is stored again between the window's count and its end."""
@@ -478,7 +478,7 @@ def test_a_list_does_not_end_when_the_last_row_of_a_window_moves_while_it_is_sou
     connection.close()
 
 
-def test_connection_of_a_steward_is_closed_under_a_question(topology: Topology) -> None:
+def test_a_steward_can_close_its_connection_while_a_query_runs(topology: Topology) -> None:
     admin = Admin(topology, topology.masters[0])
     asked = stopped(admin.row, "SELECT SLEEP(30)")
     admin.close()

@@ -126,7 +126,9 @@ def test_workers_of_two_versions_write_to_one_database_during_an_upgrade(
     cluster.close()
 
 
-def test_second_part_refuses_this_version_when_it_starts(topology: Topology, newer: Path) -> None:
+def test_the_older_version_does_not_start_after_the_second_part_of_an_upgrade(
+    topology: Topology, newer: Path
+) -> None:
     MysqlStore(topology).close()
     cluster = Cluster(topology)
     assert migrate(cluster, newer) == 2

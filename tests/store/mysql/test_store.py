@@ -118,7 +118,7 @@ def test_an_earlier_database_is_refused_until_it_is_migrated(
     again.close()
 
 
-def test_a_set_up_that_was_cut_off_is_gone_on_with(topology: Topology, store: Store) -> None:
+def test_an_upgrade_finishes_a_set_up_that_was_cut_off(topology: Topology, store: Store) -> None:
     tick = store.tick()
     rows_of(topology, "DELETE FROM migrations")
     rows_of(topology, "DROP TABLE overflow")
@@ -145,7 +145,9 @@ def test_a_database_of_another_program_is_refused(topology: Topology) -> None:
         MysqlUpgrade(topology).apply(post=True, told=lambda _: None)
 
 
-def test_no_server_is_unavailable_and_a_wrong_password_a_mistake(topology: Topology) -> None:
+def test_a_missing_server_is_unavailable_and_a_wrong_password_is_a_wrong_setting(
+    topology: Topology,
+) -> None:
     with pytest.raises(InvalidConfig, match="check user and password"):
         MysqlStore(dataclasses.replace(topology, password="wrong"))
     nobody = dataclasses.replace(topology, masters=(Server("127.0.0.1", free_port()),))
@@ -164,7 +166,7 @@ def test_no_server_is_unavailable_and_a_wrong_password_a_mistake(topology: Topol
         ("u1@'%' IDENTIFIED BY 'x'", "may not use the database"),
     ],
 )
-def test_an_account_that_is_not_let_in_is_a_mistake(
+def test_an_account_that_the_server_refuses_is_a_wrong_setting(
     topology: Topology, account: str, code: str
 ) -> None:
     rows_of(topology, f"CREATE USER {account}")
@@ -175,7 +177,9 @@ def test_an_account_that_is_not_let_in_is_a_mistake(
         rows_of(topology, "DROP USER u1@'%'")
 
 
-def test_a_way_to_log_in_that_is_not_there_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_method_whose_package_is_missing_is_a_wrong_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("pymysql._auth._have_cryptography", False)
     scramble = b"12345678" + b"901234567890"
     greeting = (
@@ -227,12 +231,16 @@ def test_names_are_compared_as_bytes(store: Store) -> None:
     assert [name for name, _, _ in store.blocks(0)] == ["A.org", "a.org", "a.org ", "á.org"]
 
 
-def test_a_number_that_is_none_is_noted_as_none(store: Store, crawl: int) -> None:
+def test_the_wait_of_an_attempt_is_stored_as_null_if_it_is_not_finite(
+    store: Store, crawl: int
+) -> None:
     store.commit(Commit(attempts=[attempt(crawl, 1, n, wait=float(w)) for n, w in WAITS]))
     assert [one.wait for one in store.attempts(crawl, 1)] == [1e300, None, None]
 
 
-def test_a_crawl_that_is_being_deleted_is_not_read_for_a_window(store: Store, crawl: int) -> None:
+def test_a_window_of_the_replay_log_has_no_row_of_a_crawl_that_is_being_deleted(
+    store: Store, crawl: int
+) -> None:
     store.commit(Commit([page(crawl, 1, links=links("http://a/"))], finals=[final(crawl, 2)]))
     assert [len(marks) for marks in store.replay_marks(0)] == [1, 1]
     store.add_purge(crawl)
@@ -248,7 +256,7 @@ def test_a_status_beyond_its_column_is_cut_and_not_refused(store: Store, crawl: 
 WAITS = ((1, "nan"), (2, "inf"), (3, "1e300"))
 
 
-def test_a_record_larger_than_a_packet_is_named_and_fails_alone(
+def test_a_commit_with_a_record_larger_than_a_packet_fails_and_names_it(
     store: Store, crawl: int, topology: Topology
 ) -> None:
     ((before,),) = rows_of(topology, "SELECT @@global.max_allowed_packet")
@@ -314,7 +322,7 @@ def test_equal_bodies_take_one_row_and_a_refetch_replaces_the_wide_row(
     assert counted == {"pages": 20, "contents": 20, "bodies": 1, "digests": 1, "versions": 40}
 
 
-def test_what_the_version_before_has_queued_is_freed_by_every_window(
+def test_overflow_that_the_version_before_has_queued_is_freed_by_every_window(
     store: Store, crawl: int, topology: Topology
 ) -> None:
     store.put_overflow(crawl, beyond([3, 3], host="a.org"))
@@ -325,7 +333,9 @@ def test_what_the_version_before_has_queued_is_freed_by_every_window(
     assert store.overflow(crawl, 7, "a.org", 10) == rows[:1]
 
 
-def test_a_window_costs_what_happened_in_it(store: Store, topology: Topology) -> None:
+def test_a_window_of_the_replay_log_costs_only_what_happened_in_it(
+    store: Store, topology: Topology
+) -> None:
     """It reads no rows of the overflow, of pages or of crawls outside of the window."""
 
     def rows_read() -> int:
@@ -363,7 +373,7 @@ def test_a_purge_counts_the_rows_that_it_removes(store: Store, crawl: int) -> No
     assert store.purges() == []
 
 
-def test_months_are_partitions_that_go_as_a_whole(
+def test_months_of_the_journal_are_partitions_that_are_dropped_as_a_whole(
     store: Store, crawl: int, topology: Topology
 ) -> None:
     def partitions() -> dict[str, int]:
@@ -445,7 +455,7 @@ def test_a_stream_reads_as_many_wide_rows_as_fit(store: Store, crawl: int) -> No
     assert all(3_000_000 < sizes[n] < 3_010_000 for n in (0, 1))
 
 
-def test_numbers_rise_though_the_clock_jumps_back() -> None:
+def test_numbers_of_rows_rise_though_the_clock_jumps_back() -> None:
     times = iter([SINCE_MS + 5, SINCE_MS + 6, SINCE_MS + 2, 0, SINCE_MS + 7])
     numbers = Numbers(lambda: next(times))
     taken = [numbers.take(n) for n in (1, 3_000_000, 5, 1, 1)]

@@ -7,7 +7,7 @@ import pytest
 from greencrawl.store.sqlite.batches import ROWS, STEP, marks, padded, parts, values
 
 
-def test_parts_are_all_rows_in_order_in_few_sizes_and_few_parts() -> None:
+def test_rows_are_divided_in_order_into_few_parts_of_few_sizes() -> None:
     sizes = set()
     for count in range(5 * ROWS):
         rows = list(range(count))
@@ -19,14 +19,14 @@ def test_parts_are_all_rows_in_order_in_few_sizes_and_few_parts() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, STEP - 1, STEP, STEP + 1, 3 * STEP])
-def test_a_padded_list_asks_for_nothing_else(count: int) -> None:
+def test_a_padded_list_of_numbers_asks_for_no_other_row(count: int) -> None:
     asked = padded(list(range(count)))
     assert len(asked) % STEP == 0
     assert asked[:count] == list(range(count))
     assert set(asked) == set(range(count))
 
 
-def test_marks_and_values_of_statements() -> None:
+def test_statements_have_a_mark_for_each_value() -> None:
     assert marks(3) == "?, ?, ?"
     assert values("a, b", 2) == "(?, ?), (?, ?)"
     assert values("a, b", 2, stamped=True) == "(?1, ?, ?), (?1, ?, ?)"

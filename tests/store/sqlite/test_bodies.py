@@ -108,7 +108,7 @@ def test_bodies_go_to_files_once_and_come_back(
     assert files.file.read_bytes() == b"onetwonew"
 
 
-def test_a_missing_file_is_told_by_its_name_and_rows_are_read_all_the_same(
+def test_a_missing_file_of_bodies_is_named_and_rows_are_read_all_the_same(
     store: SqliteStore, crawl: int, files: Files
 ) -> None:
     store.commit(Commit([page(crawl, 1, body=b"one")]))
@@ -121,7 +121,7 @@ def test_a_missing_file_is_told_by_its_name_and_rows_are_read_all_the_same(
     assert len(list(store.pages(crawl))) == 1
 
 
-def test_a_store_without_the_folder_says_what_is_missing(
+def test_a_store_without_the_folder_of_bodies_names_the_missing_setting(
     store: SqliteStore, crawl: int, files: Files
 ) -> None:
     store.commit(Commit([page(crawl, 1, body=b"one", text="1")]))
@@ -138,7 +138,9 @@ def test_a_store_without_the_folder_says_what_is_missing(
         assert texts == {1: "1", 2: "1", 3: "3", 4: "3"}
 
 
-def test_bodies_from_before_the_files_stay_where_they_are(tmp_path: Path, files: Files) -> None:
+def test_bodies_stored_in_sql_before_stay_readable_after_a_change_to_files(
+    tmp_path: Path, files: Files
+) -> None:
     first = SqliteStore(tmp_path / "content.sqlite")
     crawl = first.put_crawl("news", CrawlOptions(), []).id
     first.commit(Commit([page(crawl, 1, body=b"one")]))
@@ -150,7 +152,7 @@ def test_bodies_from_before_the_files_stay_where_they_are(tmp_path: Path, files:
     assert files.closed
 
 
-def test_full_disks_of_the_files_are_unavailable_and_store_nothing(
+def test_a_commit_stores_nothing_while_the_disk_of_the_files_is_full(
     store: SqliteStore, crawl: int, files: Files
 ) -> None:
     store.commit(Commit([page(crawl, 1, body=b"one")]))
@@ -182,7 +184,7 @@ def test_a_body_that_another_process_removes_meanwhile_is_written_again(
     assert [known for _, known in files.told[1:]] == [{digest(b"one")}, set()]
 
 
-def test_a_crawl_that_is_deleted_leaves_no_places(
+def test_a_deleted_crawl_leaves_no_places_of_bodies(
     store: SqliteStore, crawl: int, files: Files
 ) -> None:
     store.commit(Commit([page(crawl, n, body=b"%d" % n) for n in range(300)]))
@@ -208,7 +210,7 @@ def test_readers_and_the_writer_use_the_files_one_at_a_time(
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_the_last_versions_keep_their_bodies_and_give_them_back(
+def test_the_last_versions_of_a_page_keep_their_bodies_and_older_ones_do_not(
     tmp_path: Path, files: Files, apart: bool
 ) -> None:
     store = SqliteStore(tmp_path / "kept.sqlite", files if apart else None)
@@ -241,7 +243,7 @@ def test_the_last_versions_keep_their_bodies_and_give_them_back(
 
 
 @pytest.mark.parametrize("batches", [[[1, 2, 1]], [[1], [2, 1]], [[1, 3, 1, 2]]])
-def test_a_version_that_is_replaced_and_comes_late_is_kept_once(
+def test_the_body_of_a_replaced_version_is_kept_once_if_its_commit_comes_again_late(
     tmp_path: Path, batches: list[list[int]]
 ) -> None:
     store = SqliteStore(tmp_path / "kept.sqlite")
@@ -253,7 +255,7 @@ def test_a_version_that_is_replaced_and_comes_late_is_kept_once(
     store.close()
 
 
-def test_versions_of_one_batch_are_kept_as_they_come(tmp_path: Path) -> None:
+def test_versions_of_a_page_in_one_commit_keep_the_last_bodies(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "kept.sqlite")
     crawl = store.put_crawl("x", CrawlOptions(keep_versions=1), []).id
     pages = [page(crawl, 1, body=b"%d" % at, fetched_ms=at) for at in range(1, 5)]

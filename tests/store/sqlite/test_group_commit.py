@@ -69,7 +69,7 @@ def values(db: sqlite3.Connection) -> list[str]:
     return [row[0] for row in db.execute("SELECT value FROM rows ORDER BY 1")]
 
 
-def test_a_write_that_raises_is_undone_alone(grouped: Grouped) -> None:
+def test_a_write_of_a_group_that_raises_is_undone_alone(grouped: Grouped) -> None:
     def fails(db: sqlite3.Connection) -> int:
         insert(db, "half")
         raise ValueError("no")
@@ -81,7 +81,7 @@ def test_a_write_that_raises_is_undone_alone(grouped: Grouped) -> None:
     assert grouped.run(values) == ["a", "b"]
 
 
-def test_a_full_disk_fails_all_that_travel_together(grouped: Grouped) -> None:
+def test_a_full_disk_fails_all_writes_of_a_group(grouped: Grouped) -> None:
     def fills(db: sqlite3.Connection) -> int:
         db.execute("PRAGMA max_page_count = 1")  # SQLite raises it to the size of the file
         return insert(db, "x" * 100_000)
@@ -97,7 +97,7 @@ def test_a_full_disk_fails_all_that_travel_together(grouped: Grouped) -> None:
     assert grouped.run(lambda db: insert(db, "again")) == 1
 
 
-def test_a_write_whose_caller_was_killed_while_it_queued_is_not_made(grouped: Grouped) -> None:
+def test_a_queued_write_is_not_made_if_its_caller_was_killed(grouped: Grouped) -> None:
     busy = gevent.spawn(grouped._lane.run, lambda db: time.sleep(0.05))
     gevent.sleep(0)
     jobs = [gevent.spawn(grouped.run, lambda db, n=n: insert(db, str(n))) for n in range(3)]
@@ -107,7 +107,7 @@ def test_a_write_whose_caller_was_killed_while_it_queued_is_not_made(grouped: Gr
     assert grouped.run(values) == ["0", "2"]
 
 
-def test_a_closed_lane_is_said(grouped: Grouped) -> None:
+def test_a_closed_lane_refuses_writes(grouped: Grouped) -> None:
     grouped._lane.close()
     with pytest.raises(Closed):
         grouped.run(values)

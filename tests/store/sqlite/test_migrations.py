@@ -106,7 +106,7 @@ def test_a_database_of_a_newer_version_is_refused_untouched(path: Path) -> None:
         SqliteStore(path)
 
 
-def test_an_edited_migration_is_noticed(path: Path, folder: Path) -> None:
+def test_an_edited_migration_is_refused(path: Path, folder: Path) -> None:
     connection = connect(path, create=True)
     migrate(connection, folder)
     (folder / "0001_first.sql").write_text(TRIGGER + "-- edited\n")

@@ -80,7 +80,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "content.sqlite"
 
 
-def test_processes_that_write_at_once_lose_nothing(path: Path) -> None:
+def test_processes_that_write_at_once_lose_no_row(path: Path) -> None:
     store = SqliteStore(path)
     crawl = store.put_crawl("news", CrawlOptions(), []).id
     writers = [run(WRITER, path, crawl, n, 25) for n in range(4)]
@@ -95,7 +95,9 @@ def test_processes_that_write_at_once_lose_nothing(path: Path) -> None:
 
 
 @pytest.mark.parametrize("point", ["store.before_commit:6", "store.after_commit:6"])
-def test_a_process_killed_at_a_commit_leaves_all_it_acknowledged(path: Path, point: str) -> None:
+def test_acknowledged_commits_survive_a_process_that_is_killed_at_a_later_one(
+    path: Path, point: str
+) -> None:
     store = SqliteStore(path)
     crawl = store.put_crawl("news", CrawlOptions(), []).id
     dying, living = run(WRITER, path, crawl, 0, 20, fault=point), run(WRITER, path, crawl, 1, 20)
@@ -136,7 +138,7 @@ def test_processes_that_fetch_the_same_pages_keep_all_versions_and_each_body_onc
     store.close()
 
 
-def test_a_process_without_gevents_patches_reads_writes_and_ends(path: Path) -> None:
+def test_a_process_without_gevents_patches_uses_the_store_and_ends_by_itself(path: Path) -> None:
     store = SqliteStore(path)
     crawl = store.put_crawl("news", CrawlOptions(), []).id
     store.commit(Commit([page(crawl, n) for n in range(3)]))
@@ -148,7 +150,7 @@ def test_a_process_without_gevents_patches_reads_writes_and_ends(path: Path) -> 
     store.close()
 
 
-def test_a_store_is_refused_in_a_forked_child(path: Path) -> None:
+def test_a_store_cannot_be_used_in_a_forked_child(path: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path\n"
         "from greencrawl.store.sqlite.store import SqliteStore\n"

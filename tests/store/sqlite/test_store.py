@@ -63,7 +63,7 @@ class TestSqlite(StoreContract):
     pass
 
 
-def test_of_what_is_refused_nothing_is_settled(open_store: Opener) -> None:
+def test_overflow_waits_on_if_its_page_or_parked_state_is_refused(open_store: Opener) -> None:
     store = open_store()
     crawl = store.put_crawl("few", CrawlOptions(max_pages=1), []).id
     store.add_released(crawl, [DAYS])
@@ -109,7 +109,7 @@ def test_commits_are_durable_by_a_synchronous_log(store: SqliteStore) -> None:
     assert found == ["wal", 2]
 
 
-def test_a_full_disk_is_unavailable_and_loses_nothing_acknowledged(
+def test_a_commit_fails_while_the_disk_is_full_and_earlier_ones_stay(
     store: SqliteStore, crawl: int
 ) -> None:
     store.commit(Commit([page(crawl, 1, body=b"kept")]))
@@ -135,7 +135,7 @@ def test_a_full_disk_is_unavailable_and_loses_nothing_acknowledged(
     assert stored.body == b"kept"
 
 
-def test_who_opens_waits_for_another_that_does_but_not_for_ever(
+def test_the_opening_of_a_store_waits_a_bounded_time_for_another_process(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.store.sqlite.connection.OPENING_SECONDS", 0.05)
@@ -147,7 +147,7 @@ def test_who_opens_waits_for_another_that_does_but_not_for_ever(
     SqliteStore(path).close()
 
 
-def test_a_lock_held_for_too_long_is_unavailable_then_passes(
+def test_a_commit_fails_while_a_lock_is_held_for_too_long_and_succeeds_after_it(
     store: SqliteStore, crawl: int, path: Path
 ) -> None:
     store._commits.lane.run(lambda db: db.execute("PRAGMA busy_timeout = 50").fetchone())
@@ -182,7 +182,9 @@ def test_a_file_that_is_no_database_is_called_damaged(path: Path) -> None:
         SqliteStore(path)
 
 
-def test_a_corrupt_page_is_called_damaged(store: SqliteStore, crawl: int, path: Path) -> None:
+def test_a_database_with_corrupt_content_is_called_damaged(
+    store: SqliteStore, crawl: int, path: Path
+) -> None:
     store.commit(Commit([page(crawl, n, title="t" * 300) for n in range(200)]))
     store.close()
     raw = bytearray(path.read_bytes())
@@ -208,7 +210,7 @@ def test_a_file_that_vanished_is_not_replaced_by_an_empty_one(path: Path) -> Non
     opened.close()
 
 
-def test_a_place_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(Unavailable, match="cannot be opened"):
         SqliteStore(tmp_path / "folder")
@@ -227,7 +229,9 @@ def test_one_bad_record_does_not_fail_the_commits_beside_it(store: SqliteStore, 
     assert store.counts(crawl)["pages"] == 3
 
 
-def test_a_row_that_the_database_refuses_fails_alone(store: SqliteStore, crawl: int) -> None:
+def test_a_commit_whose_row_the_database_refuses_fails_alone(
+    store: SqliteStore, crawl: int
+) -> None:
     store._commits.lane.run(
         lambda db: db.execute(
             "CREATE TEMP TRIGGER no_seven BEFORE INSERT ON pages WHEN NEW.fingerprint = 7 "
@@ -247,7 +251,9 @@ def test_a_fingerprint_beyond_64_bits_is_unstorable(store: SqliteStore, crawl: i
         store.commit(Commit(finals=[final(crawl, 2**63)]))
 
 
-def test_a_killed_caller_does_not_hold_up_the_next(store: SqliteStore, crawl: int) -> None:
+def test_a_killed_caller_of_a_commit_does_not_hold_up_the_next(
+    store: SqliteStore, crawl: int
+) -> None:
     jobs = [gevent.spawn(store.commit, Commit([page(crawl, n)])) for n in range(4)]
     gevent.sleep(0)
     gevent.killall(jobs[:2], timeout=5)
@@ -257,7 +263,7 @@ def test_a_killed_caller_does_not_hold_up_the_next(store: SqliteStore, crawl: in
     assert store.page(crawl, 9) is not None
 
 
-def test_a_closed_store_says_so(path: Path) -> None:
+def test_a_closed_store_refuses_every_use(path: Path) -> None:
     opened = SqliteStore(path)
     opened.close()
     for use in (opened.tick, opened.crawls, lambda: opened.commit(Commit())):
@@ -265,7 +271,7 @@ def test_a_closed_store_says_so(path: Path) -> None:
             use()
 
 
-def test_a_store_that_is_closed_again_makes_no_thread_anew(
+def test_a_store_that_is_closed_twice_starts_no_thread_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened, dropped = SqliteStore(path), list[int]()
@@ -275,7 +281,7 @@ def test_a_store_that_is_closed_again_makes_no_thread_anew(
     assert dropped == []
 
 
-def test_a_deletion_that_was_cut_short_is_finished_by_the_next(
+def test_the_deletion_of_a_crawl_that_was_cut_short_is_finished_by_the_next(
     store: SqliteStore, crawl: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.commit(Commit([page(crawl, n) for n in range(450)], [attempt(crawl, 1)]))
@@ -339,9 +345,7 @@ def test_stamps_follow_every_rewrite_of_a_row(store: SqliteStore, crawl: int) ->
         ),
     ],
 )
-def test_questions_are_answered_by_an_index_without_sorting(
-    store: SqliteStore, sql: str, index: str
-) -> None:
+def test_queries_use_an_index_and_do_not_sort(store: SqliteStore, sql: str, index: str) -> None:
     plan = store._questions.run(lambda db: str(db.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()))
     assert index in plan
     assert "TEMP B-TREE" not in plan
@@ -354,7 +358,9 @@ def test_links_are_kept_in_one_compressed_blob(store: SqliteStore, crawl: int) -
     assert len(blob) < len(wire.to_msgpack(many)) / 3
 
 
-def test_equal_bodies_take_their_room_once_and_give_it_back(store: SqliteStore, crawl: int) -> None:
+def test_equal_bodies_are_stored_once_and_removed_with_their_last_page(
+    store: SqliteStore, crawl: int
+) -> None:
     def kept() -> tuple[int, int]:
         sql = "SELECT COUNT(*), COALESCE(SUM(length(body)), 0) FROM contents"
         count, size = store._questions.run(lambda db: db.execute(sql).fetchone())
@@ -373,7 +379,7 @@ def test_equal_bodies_take_their_room_once_and_give_it_back(store: SqliteStore, 
     assert kept() == (0, 0)
 
 
-def test_a_filter_that_finds_little_is_asked_in_bounded_steps(
+def test_a_filter_that_finds_few_rows_reads_in_bounded_steps(
     store: SqliteStore, crawl: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lists, "WINDOW", 50)
@@ -400,7 +406,7 @@ def test_a_filter_that_finds_little_is_asked_in_bounded_steps(
     assert steps >= 20
 
 
-def test_old_months_go_in_bounded_steps_and_what_came_late_goes_with_the_next(
+def test_old_months_of_the_journal_go_in_bounded_steps_and_late_rows_with_the_next(
     store: SqliteStore, crawl: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempts, "STEP", 10)
@@ -432,7 +438,7 @@ def test_old_months_go_in_bounded_steps_and_what_came_late_goes_with_the_next(
 
 
 @pytest.mark.parametrize("drop", ["drop_months", "drop_successes"])
-def test_a_step_deletes_few_rows_of_the_journal_and_others_write_before_the_next(
+def test_a_step_deletes_few_rows_of_the_journal_and_lets_others_write_after_it(
     store: SqliteStore, crawl: int, monkeypatch: pytest.MonkeyPatch, drop: str
 ) -> None:
     monkeypatch.setattr(attempts, "DELETED", 20)
@@ -458,7 +464,7 @@ def rows_left(store: SqliteStore) -> list[int]:
     return [number for (number,) in store._questions.run(lambda db: db.execute(sql).fetchall())]
 
 
-def test_the_last_cursor_of_all_has_nothing_behind_it(store: SqliteStore, crawl: int) -> None:
+def test_a_list_after_the_highest_cursor_is_empty(store: SqliteStore, crawl: int) -> None:
     store.commit(Commit([page(crawl, 1)], finals=[final(crawl, 2**63 - 1)]))
     last = str(2**63 - 1)
     assert (store.dead(crawl, after=last), list(store.pages(crawl, after=last))) == ([], [])

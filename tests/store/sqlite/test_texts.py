@@ -70,7 +70,7 @@ def bodies(store: SqliteStore, crawl: int) -> dict[int, bytes]:
     return {one.fingerprint: one.body for _, one in store.pages(crawl, detail="body")}
 
 
-def test_a_text_is_in_one_frame_with_its_body_and_each_is_read_by_itself(
+def test_a_text_and_its_body_share_a_frame_and_each_is_read_by_itself(
     store: SqliteStore, crawl: int
 ) -> None:
     store.commit(Commit([page(crawl, 1, body=BODY, text=OTHER), page(crawl, 2, body=b"2")]))
@@ -99,7 +99,7 @@ def test_equal_pages_share_a_frame_and_a_text_that_differs_stays_with_its_page(
     assert set(bodies(store, crawl).values()) == {BODY}
 
 
-def test_a_page_that_brought_the_frame_may_go_before_those_that_share_it(
+def test_a_frame_stays_for_other_pages_when_the_page_that_brought_it_changes(
     store: SqliteStore, crawl: int
 ) -> None:
     store.commit(Commit([page(crawl, n, body=BODY, text=TEXT) for n in (1, 2)]))
@@ -110,7 +110,7 @@ def test_a_page_that_brought_the_frame_may_go_before_those_that_share_it(
     assert texts(store, crawl) == {1: OTHER, 2: OTHER}
 
 
-def test_a_refetch_of_the_same_body_keeps_the_frame_and_may_bring_another_text(
+def test_a_refetch_with_the_same_body_keeps_the_frame_and_may_change_the_text(
     store: SqliteStore, crawl: int
 ) -> None:
     store.commit(Commit([page(crawl, 1, body=BODY, text=TEXT)]))
@@ -124,7 +124,7 @@ def test_a_refetch_of_the_same_body_keeps_the_frame_and_may_bring_another_text(
     assert frames(store) == [TEXT.encode() + BODY]
 
 
-def test_a_frame_that_a_late_page_made_is_not_taken_for_that_of_the_page_that_is_kept(
+def test_the_frame_of_a_late_page_is_not_taken_for_that_of_a_page_with_the_same_body(
     store: SqliteStore, crawl: int
 ) -> None:
     """Two pages have one new body: the frame is that of the first page, which is left out."""
@@ -135,7 +135,7 @@ def test_a_frame_that_a_late_page_made_is_not_taken_for_that_of_the_page_that_is
     assert bodies(store, crawl) == {1: b"newer", 2: BODY}
 
 
-def test_a_frame_of_other_settings_of_the_compressor_is_shared_all_the_same(
+def test_a_frame_is_shared_though_it_was_compressed_with_other_settings(
     store: SqliteStore, crawl: int
 ) -> None:
     store.commit(Commit([page(crawl, 1, body=BODY, text=TEXT)]))
@@ -213,7 +213,7 @@ def damage(store: SqliteStore) -> None:
     db.close()
 
 
-def test_a_damaged_frame_fails_no_commit_of_a_page_with_that_body(
+def test_a_page_is_committed_though_the_stored_frame_of_its_body_is_damaged(
     store: SqliteStore, crawl: int
 ) -> None:
     store.commit(Commit([page(crawl, 1, body=BODY, text=TEXT)]))
@@ -224,7 +224,9 @@ def test_a_damaged_frame_fails_no_commit_of_a_page_with_that_body(
     assert found == {1: TEXT, 2: TEXT, 3: OTHER}
 
 
-def test_a_body_that_was_lost_fails_no_commit_of_its_page(store: SqliteStore, crawl: int) -> None:
+def test_a_page_is_committed_though_its_stored_body_was_lost(
+    store: SqliteStore, crawl: int
+) -> None:
     store.commit(Commit([page(crawl, 1, body=BODY, text=TEXT)]))
     db = sqlite3.connect(store.path)
     db.execute("DELETE FROM bodies")
@@ -241,7 +243,7 @@ def test_a_body_that_was_lost_fails_no_commit_of_its_page(store: SqliteStore, cr
     assert (stored.body, stored.text) == (b"another", OTHER)
 
 
-def test_pages_whose_frames_are_damaged_hold_up_neither_lists_nor_exports(
+def test_lists_and_exports_go_on_past_pages_whose_frames_are_damaged(
     store: SqliteStore, crawl: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = links("http://example.org/2")
@@ -264,7 +266,7 @@ def test_pages_whose_frames_are_damaged_hold_up_neither_lists_nor_exports(
     assert [json.loads(line)["text"] for line in out.getvalue().splitlines()] == ["", OTHER]
 
 
-def test_no_part_of_a_text_is_taken_for_all_of_it(store: SqliteStore, crawl: int) -> None:
+def test_a_text_of_which_a_part_is_lost_is_read_as_lost(store: SqliteStore, crawl: int) -> None:
     text = "".join(map(str, range(60_000)))
     store.commit(Commit([page(crawl, 1, body=BODY, text=text)]))
     db = sqlite3.connect(store.path)

@@ -125,7 +125,7 @@ def check(store: SqliteStore, version: int) -> None:
         ]
 
 
-def test_main_text_is_not_told_of_what_an_older_process_has_put_in_its_place(path: Path) -> None:
+def test_a_page_that_an_older_process_has_replaced_has_no_main_text(path: Path) -> None:
     create(path, 4)
     old = OldProcess(path)
     store = SqliteStore(path)
@@ -260,7 +260,7 @@ def test_old_and_new_processes_write_on_side_by_side_and_read_each_others_rows(
     new.close()
 
 
-def test_texts_stay_in_their_rows_while_a_process_is_left_that_reads_them_there(path: Path) -> None:
+def test_texts_stay_in_their_rows_while_an_older_process_reads_them_there(path: Path) -> None:
     create(path, APART)
     old = OldProcess(path)
     store = SqliteStore(path)
@@ -286,7 +286,7 @@ def test_texts_stay_in_their_rows_while_a_process_is_left_that_reads_them_there(
     db.close()
 
 
-def test_a_process_that_is_alone_finishes_the_upgrade_and_one_beside_others_leaves_it(
+def test_a_process_finishes_the_upgrade_only_if_no_older_process_is_there(
     path: Path,
 ) -> None:
     create(path, 4)
@@ -302,7 +302,7 @@ def test_a_process_that_is_alone_finishes_the_upgrade_and_one_beside_others_leav
     "look",
     [["pages"], ["export", "--format", "jsonl"], ["status"], ["explain", "http://a/"], ["dead"]],
 )
-def test_a_look_changes_no_schema(
+def test_commands_that_only_read_change_no_schema(
     path: Path, monkeypatch: pytest.MonkeyPatch, look: list[str]
 ) -> None:
     for name in ("BROKER", "STORE", "BODIES"):
@@ -355,7 +355,7 @@ AVAILABLE = [made(1, "content"), made(2, "pre_more"), made(3, "post_more"), made
 ALL = {one.number: Applied(one.name, one.checksum) for one in AVAILABLE}
 
 
-def test_an_empty_database_gets_everything_and_others_wait_with_post() -> None:
+def test_an_empty_database_gets_all_migrations_and_others_wait_with_post() -> None:
     assert pending(AVAILABLE, {}, post=False) == AVAILABLE
     first = {1: ALL[1]}
     assert [one.number for one in pending(AVAILABLE, first, post=False)] == [2, 4]
@@ -363,7 +363,7 @@ def test_an_empty_database_gets_everything_and_others_wait_with_post() -> None:
     assert pending(AVAILABLE, ALL) == []
 
 
-def test_a_later_addition_is_accepted_and_what_an_older_version_cannot_read_refused() -> None:
+def test_pre_migrations_of_a_later_version_are_accepted_and_post_migrations_refused() -> None:
     assert pending(AVAILABLE, ALL | {7: Applied("pre_later", "x")}) == []
     for name in ("post_later", "later"):
         with pytest.raises(InvalidConfig, match=f"newer version .*0007_{name}"):
@@ -372,7 +372,7 @@ def test_a_later_addition_is_accepted_and_what_an_older_version_cannot_read_refu
         pending(AVAILABLE, ALL | {2: Applied("pre_more", "other")})
 
 
-def test_a_store_goes_on_beside_a_later_addition(path: Path) -> None:
+def test_a_store_opens_beside_a_later_pre_migration_but_not_a_post_migration(path: Path) -> None:
     SqliteStore(path).close()
     raw = sqlite3.connect(path, isolation_level=None)
     raw.execute("INSERT INTO migrations VALUES (9001, 'pre_future', 'x', 0)")
@@ -386,7 +386,7 @@ def test_a_store_goes_on_beside_a_later_addition(path: Path) -> None:
         SqliteStore(path)
 
 
-def test_shipped_migrations_are_those_that_were_shipped_before() -> None:
+def test_migrations_that_were_shipped_before_are_unchanged() -> None:
     known = {
         "0001_content": "597ce3eaeecfdac0",
         "0002_epochs": "6c523e04aaaec07b",
@@ -399,7 +399,7 @@ def test_shipped_migrations_are_those_that_were_shipped_before() -> None:
     assert all(name.startswith(("pre_", "post_")) for name in later)
 
 
-def test_the_upgrade_of_a_missing_file_lists_everything_and_creates_nothing(path: Path) -> None:
+def test_the_upgrade_of_a_missing_file_creates_it_only_when_applied(path: Path) -> None:
     upgrade = SqliteUpgrade(path)
     assert len(upgrade.pending()) == LAST
     assert not path.exists()

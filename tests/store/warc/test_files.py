@@ -107,7 +107,7 @@ def test_bodies_come_back_from_their_places(folder: Path, files: WarcFiles) -> N
     assert read[0].fields["warc-filename"] == finished(folder)[0].name
 
 
-def test_reading_creates_nothing(folder: Path) -> None:
+def test_reading_creates_no_folder(folder: Path) -> None:
     reader = WarcFiles(folder)
     with pytest.raises(BodyAway):
         reader.read(Place("x.warc.gz", 0, 10))
@@ -115,7 +115,9 @@ def test_reading_creates_nothing(folder: Path) -> None:
     assert not folder.exists()
 
 
-def test_a_body_met_before_is_a_revisit_of_its_record(folder: Path, files: WarcFiles) -> None:
+def test_a_body_that_has_a_record_already_is_written_as_a_revisit(
+    folder: Path, files: WarcFiles
+) -> None:
     first, other = page(1, 1, body=b"same"), page(2, 1, body=b"same")
     [place, _] = files.append([first, other], {})
     later = [page(1, n, 5000, body=b"same") for n in (2, 3)]
@@ -134,7 +136,7 @@ def test_a_body_met_before_is_a_revisit_of_its_record(folder: Path, files: WarcF
     assert archive.answers["http://example.org/6"].body == b"same"
 
 
-def test_a_known_body_that_is_not_there_any_more_is_kept_again(
+def test_a_known_body_whose_file_is_missing_is_written_again(
     folder: Path, files: WarcFiles
 ) -> None:
     gone = Place("greencrawl-gone.warc.gz", 100, 200)
@@ -142,7 +144,7 @@ def test_a_known_body_that_is_not_there_any_more_is_kept_again(
     assert files.read(place) == b"same"
 
 
-def test_empty_bodies_and_absent_ones_are_no_revisits(folder: Path, files: WarcFiles) -> None:
+def test_empty_and_absent_bodies_get_no_revisit_records(folder: Path, files: WarcFiles) -> None:
     empty = page(1, 1, body=b"", digest=digest(b""), status=302, final_url="http://example.org/9")
     absent = page(1, 2, body=b"", digest=digest(b"a picture"))
     place = Place("known.warc.gz", 1, 2)
@@ -171,7 +173,7 @@ def test_files_are_rotated_between_pages(folder: Path) -> None:
     assert archive.kinds["response"] == archive.kinds["request"] == 21
 
 
-def test_processes_share_a_folder(folder: Path) -> None:
+def test_processes_write_to_one_folder_of_warc_files_at_once(folder: Path) -> None:
     writers = [start(folder, n, 8, 20_000) for n in range(3)]
     told = [outcome(writer) for writer in writers]
     assert [code for code, _ in told] == [0, 0, 0]
@@ -245,7 +247,7 @@ def _ends(data: bytes) -> list[int]:
     return ends
 
 
-def test_only_the_end_can_be_torn(
+def test_a_repair_cuts_off_only_damage_at_the_end_of_a_file(
     folder: Path, files: WarcFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segment, "TORN_BYTES", 5000)
@@ -347,7 +349,7 @@ def _survives_a_full_disk(folder: Path, files: WarcFiles, room: Callable[[], Non
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
-def test_a_full_disk_is_unavailable_and_leaves_a_usable_file(tmp_path: Path) -> None:
+def test_a_full_disk_makes_an_append_unavailable_and_leaves_a_usable_file(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(disk)], check=True)
@@ -359,7 +361,7 @@ def test_a_full_disk_is_unavailable_and_leaves_a_usable_file(tmp_path: Path) -> 
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_a_file_that_may_not_grow_is_unavailable(folder: Path) -> None:
+def test_an_append_is_unavailable_while_its_file_may_not_grow(folder: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def room() -> None:
@@ -401,7 +403,9 @@ def test_a_folder_that_cannot_be_made_is_unavailable(tmp_path: Path) -> None:
 # -- damage
 
 
-def test_damage_is_said_and_harms_no_other_body(folder: Path, files: WarcFiles) -> None:
+def test_a_damaged_record_is_reported_and_harms_no_other_body(
+    folder: Path, files: WarcFiles
+) -> None:
     noise = random.Random(1)
     bodies = [noise.randbytes(500) for _ in range(3)]
     places = files.append([page(1, n, body=body) for n, body in enumerate(bodies)], {})
@@ -437,7 +441,7 @@ def test_damage_is_said_and_harms_no_other_body(folder: Path, files: WarcFiles) 
         ("REAL", 1, 50),
     ],
 )
-def test_places_that_cannot_be_are_refused(
+def test_impossible_places_of_bodies_are_refused(
     files: WarcFiles, file: str, offset: int, length: int
 ) -> None:
     [place] = files.append([page(1, 1, body=b"x")], {})
@@ -445,7 +449,7 @@ def test_places_that_cannot_be_are_refused(
         files.read(Place(file.replace("REAL", place.file), offset, length))
 
 
-def test_a_file_without_permission_is_away(files: WarcFiles, folder: Path) -> None:
+def test_a_body_is_away_if_its_file_cannot_be_read(files: WarcFiles, folder: Path) -> None:
     [place] = files.append([page(1, 1, body=b"x")], {})
     (folder / (place.file + ".open")).unlink()
     (folder / place.file).mkdir()
@@ -453,7 +457,7 @@ def test_a_file_without_permission_is_away(files: WarcFiles, folder: Path) -> No
         files.read(place)
 
 
-def test_closed_files_take_nothing_and_close_again(files: WarcFiles) -> None:
+def test_closed_files_take_no_page_and_can_be_closed_again(files: WarcFiles) -> None:
     files.append([page(1, 1, body=b"x")], {})
     files.close()
     files.close()
@@ -461,7 +465,9 @@ def test_closed_files_take_nothing_and_close_again(files: WarcFiles) -> None:
         files.append([page(1, 2, body=b"y")], {})
 
 
-def test_a_new_file_is_not_taken_for_a_dead_writers(folder: Path) -> None:
+def test_a_writer_begins_another_file_if_its_new_one_was_taken_for_a_dead_writers(
+    folder: Path,
+) -> None:
     """Another process may look at the file between its creation and its lock."""
     folder.mkdir()
     taken: list[int | None] = []
@@ -482,7 +488,9 @@ def test_a_new_file_is_not_taken_for_a_dead_writers(folder: Path) -> None:
     files.close()
 
 
-def test_a_new_file_that_another_process_looks_at_is_not_waited_for(folder: Path) -> None:
+def test_a_writer_does_not_wait_for_a_new_file_that_another_process_has_locked(
+    folder: Path,
+) -> None:
     """That process may be frozen; it deletes the file later, if it survives."""
     folder.mkdir()
     looked: list[BinaryIO] = []
@@ -504,7 +512,7 @@ def test_a_new_file_that_another_process_looks_at_is_not_waited_for(folder: Path
     files.close()
 
 
-def test_a_folder_that_can_have_no_locks_gets_no_files(
+def test_a_folder_without_file_locks_gets_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_locks(*_: object) -> None:

@@ -34,7 +34,7 @@ def answered(folder: Path, one: StoredPage) -> Read:
     return written(folder, ours.response(one))[0]
 
 
-def test_a_response_is_the_answer_with_the_body_as_it_is_stored(tmp_path: Path) -> None:
+def test_a_response_record_has_the_headers_and_the_stored_body(tmp_path: Path) -> None:
     headers = {
         "content-type": "text/html",
         "content-encoding": "br",
@@ -58,7 +58,7 @@ def test_a_response_is_the_answer_with_the_body_as_it_is_stored(tmp_path: Path) 
     }
 
 
-def test_a_length_that_still_fits_is_not_renamed(tmp_path: Path) -> None:
+def test_a_content_length_header_that_still_fits_is_not_renamed(tmp_path: Path) -> None:
     read = answered(tmp_path, page(headers={"content-length": "8"}))
     assert read.http == {"content-length": "8"}
 
@@ -79,7 +79,7 @@ def test_a_request_shows_what_was_sent_and_no_credentials(tmp_path: Path) -> Non
     assert b"c2VjcmV0" not in gzip.decompress(packed)
 
 
-def test_options_that_could_not_be_sent_harm_no_export(tmp_path: Path) -> None:
+def test_a_user_agent_that_could_not_be_sent_is_left_out_of_a_request(tmp_path: Path) -> None:
     one = page()
     answer = ours.response(one)
     _, asked = written(tmp_path, answer, ours.asked(one, answer, {"user-agent": "新/1"}))
@@ -129,7 +129,7 @@ def test_a_body_that_is_not_whole_is_called_truncated(
         ("x", "v" * 60_000, ("x", "v" * 60_000)),
     ],
 )
-def test_no_header_breaks_out_of_its_line(
+def test_a_header_cannot_break_out_of_its_line(
     tmp_path: Path, name: str, value: str, kept: tuple[str, str]
 ) -> None:
     read = answered(tmp_path, page(headers={name: value}))
@@ -144,7 +144,7 @@ def test_hundreds_of_headers_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("body", [b"\0" * 1000, b"WARC/1.1\r\n\r\n" * 3, b"\r\n\r\n", b""])
-def test_bodies_that_look_like_something_else_come_back(tmp_path: Path, body: bytes) -> None:
+def test_bodies_that_look_like_records_are_read_back_unchanged(tmp_path: Path, body: bytes) -> None:
     one = page(body=body)
     assert answered(tmp_path, one).body == body
     packed = ours.member(ours.response(one))
@@ -160,7 +160,7 @@ def test_bodies_that_look_like_something_else_come_back(tmp_path: Path, body: by
         ("http://u:p@example.org/a@b", "http://example.org/a@b"),
     ],
 )
-def test_a_target_is_one_word_of_ascii_without_credentials(
+def test_the_target_uri_of_a_record_is_ascii_without_spaces_or_credentials(
     tmp_path: Path, url: str, uri: str
 ) -> None:
     one = page(url)
@@ -169,7 +169,9 @@ def test_a_target_is_one_word_of_ascii_without_credentials(
     assert read.uri == asked.uri == uri
 
 
-def test_a_redirect_keeps_its_target_or_gets_one_without_the_password(tmp_path: Path) -> None:
+def test_a_redirect_keeps_its_location_header_or_gets_one_from_its_final_url(
+    tmp_path: Path,
+) -> None:
     kept = page(status=302, body=b"", headers={"location": "/x"}, final_url="http://example.org/x")
     lost = page(status=302, body=b"", final_url="http://example.org/x")
     one, two = written(tmp_path, ours.response(kept), ours.response(lost))
@@ -178,11 +180,11 @@ def test_a_redirect_keeps_its_target_or_gets_one_without_the_password(tmp_path: 
 
 
 @pytest.mark.parametrize(("status", "moment"), [(299, 10**17), (999, -(10**17)), (204, 0)])
-def test_any_status_and_time_make_a_record(tmp_path: Path, status: int, moment: int) -> None:
+def test_a_record_can_have_any_status_and_time(tmp_path: Path, status: int, moment: int) -> None:
     assert answered(tmp_path, page(status=status, fetched_ms=moment)).status == status
 
 
-def test_every_damaged_byte_is_noticed() -> None:
+def test_every_damaged_byte_of_a_record_is_noticed() -> None:
     packed = bytearray(ours.member(ours.response(page())))
     header = set(range(4, 10)) | set(range(12, 24))  # times, systems and our own lengths
     for at in range(len(packed)):
@@ -208,7 +210,7 @@ def test_a_record_longer_than_allowed_is_not_inflated() -> None:
         ours.verify(packed + b"x")
 
 
-def test_only_a_whole_response_has_a_body() -> None:
+def test_a_body_is_read_only_from_a_whole_response_record() -> None:
     one = page()
     answer = ours.response(one)
     plain = b"".join(answer.parts)

@@ -52,7 +52,9 @@ def finished(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.warc.gz"))
 
 
-def test_a_url_and_a_setting_open_both(tmp_path: Path, folder: Path) -> None:
+def test_the_settings_of_store_and_bodies_open_sql_and_warc_together(
+    tmp_path: Path, folder: Path
+) -> None:
     opened = open_url(f"sqlite:///{tmp_path / 'c.sqlite'}", f"warc:{folder}")
     number = opened.put_crawl("a", CrawlOptions(), []).id
     opened.commit(Commit([page(number, n, body=b"same") for n in range(3)]))
@@ -67,7 +69,7 @@ def test_a_url_and_a_setting_open_both(tmp_path: Path, folder: Path) -> None:
             open_url(f"sqlite:///{tmp_path / 'c.sqlite'}", no_place)
 
 
-def test_without_the_setting_bodies_are_away_and_all_else_is_there(
+def test_pages_without_the_setting_of_bodies_are_read_but_for_their_bodies(
     tmp_path: Path, folder: Path
 ) -> None:
     url = f"sqlite:///{tmp_path / 'c.sqlite'}"
@@ -101,7 +103,9 @@ def test_bodies_kept_in_sql_before_are_read_and_written_anew_to_files(
     assert archive.kinds["response"] == 2  # the file is complete by itself
 
 
-def test_a_page_without_its_body_takes_none_from_its_equal(tmp_path: Path, folder: Path) -> None:
+def test_a_page_stored_without_a_body_takes_none_from_an_equal_page(
+    tmp_path: Path, folder: Path
+) -> None:
     opened = open_url(f"sqlite:///{tmp_path / 'c.sqlite'}", f"warc:{folder}")
     number = opened.put_crawl("a", CrawlOptions(), []).id
     without = page(number, 1, body=b"", digest=digest(b"a picture"))
@@ -111,7 +115,7 @@ def test_a_page_without_its_body_takes_none_from_its_equal(tmp_path: Path, folde
     opened.close()
 
 
-def test_of_a_page_that_is_not_to_be_kept_no_record_is_written(
+def test_no_record_is_written_of_a_page_that_is_not_to_be_kept(
     tmp_path: Path, folder: Path
 ) -> None:
     opened = open_url(f"sqlite:///{tmp_path / 'c.sqlite'}", f"warc:{folder}")
@@ -145,7 +149,7 @@ for n in range(6):
     "point",
     ["warc.before_write:3", "warc.before_sync:3", "warc.after_sync:3", "store.before_commit:3"],
 )
-def test_a_kill_between_file_and_sql_leaves_both_right(
+def test_a_kill_between_the_writes_to_file_and_sql_damages_neither(
     tmp_path: Path, folder: Path, point: str
 ) -> None:
     url, where = f"sqlite:///{tmp_path / 'c.sqlite'}", f"warc:{folder}"

@@ -57,7 +57,7 @@ def cookie(name: str = "s", value: str = "1", domain: str = "a.example", **given
         ({"expires": NOW}, "https://a.example/", False),
     ],
 )
-def test_cookie_goes_where_its_attributes_and_the_entry_both_say(
+def test_cookie_is_sent_only_if_its_attributes_and_the_entry_allow_it(
     given: dict[str, Any], url: str, sent: bool
 ) -> None:
     assert jar(cookie(**given)).header(url) == ("s=1" if sent else "")
@@ -71,12 +71,12 @@ def test_cookie_for_a_whole_domain_still_goes_to_the_entrys_origins_only() -> No
     assert kept.header("http://www.a.example/") == ""
 
 
-def test_addresses_have_no_hosts_below() -> None:
+def test_cookie_of_a_domain_is_not_sent_to_an_ip_address_that_ends_with_it() -> None:
     kept = jar(cookie(domain="0.0.1", host_only=False), hosts=Origins(["http://127.0.0.1"]))
     assert kept.header("http://127.0.0.1/") == ""
 
 
-def test_longest_path_stands_first() -> None:
+def test_cookie_with_the_longest_path_is_sent_first() -> None:
     kept = jar(cookie("b", path="/"), cookie("c", path="/in/"), cookie("a", path="/"))
     assert kept.header("https://a.example/in/") == "c=1; b=1; a=1"
     assert kept.header("https://a.example/") == "b=1; a=1"
@@ -126,7 +126,7 @@ def test_answer_changes_or_deletes_a_cookie_of_the_login(
     assert kept.header("https://a.example/") == sent
 
 
-def test_host_below_changes_the_domains_cookie_but_not_the_hosts() -> None:
+def test_subdomain_changes_the_cookie_of_the_domain_but_not_that_of_the_host() -> None:
     kept = jar(cookie("host"), cookie("all", host_only=False))
     below = "https://www.a.example/"
     kept.take(answer("host=2; Domain=a.example; Path=/", url=below))
@@ -141,7 +141,7 @@ def test_another_host_of_the_entry_changes_no_cookie_of_this_domain() -> None:
     assert kept.header("https://a.example/") == "s=1"
 
 
-def test_whoever_speaks_without_tls_replaces_no_secure_cookie() -> None:
+def test_answer_without_tls_replaces_no_secure_cookie() -> None:
     kept = jar(cookie(secure=True))
     assert kept.take(answer("s=2; Path=/", url="http://a.example/")) == []
     assert kept.take(answer("s=; Path=/; Max-Age=0", url="http://a.example/")) == []
@@ -170,7 +170,7 @@ def grant(generation: int = 1, **given: Any) -> Grant:
 DELETED = answer("s=; Path=/; Max-Age=0")
 
 
-def test_deleted_login_cookie_is_a_sign_and_any_other_is_none() -> None:
+def test_login_counts_as_lost_only_if_its_cookie_is_deleted() -> None:
     assert CookieStore(HOSTS).lost(DELETED, grant())
     assert CookieStore(HOSTS).lost(DELETED, grant(token={"login": ["s"]}))
     assert not CookieStore(HOSTS).lost(DELETED, grant(token={"login": ["other"]}))
@@ -178,27 +178,27 @@ def test_deleted_login_cookie_is_a_sign_and_any_other_is_none() -> None:
     assert not CookieStore(HOSTS).lost(DELETED, None)
 
 
-def test_other_origins_take_nothing_away() -> None:
+def test_answer_of_another_origin_deletes_no_cookie() -> None:
     given = grant(cookies=[cookie(host_only=False)])
     stranger = answer("s=; Max-Age=0; Path=/; Domain=a.example", url="http://www.a.example/")
     assert not CookieStore(HOSTS).lost(stranger, given)
     assert len(given.cookies) == 1
 
 
-def test_cookie_that_a_page_deletes_for_everybody_is_no_sign() -> None:
+def test_login_does_not_count_as_lost_if_its_cookie_is_deleted_right_after_it_was_made() -> None:
     wallet = CookieStore(HOSTS)
     assert wallet.lost(DELETED, grant(1))
     assert not wallet.lost(DELETED, grant(2)), "the same page, right after a new login"
     assert not wallet.lost(answer("s=; Path=/; Max-Age=0", url="https://a.example/x"), grant(3))
 
 
-def test_session_that_ends_again_after_a_while_is_noticed_again() -> None:
+def test_login_that_is_lost_again_after_a_while_is_noticed_again() -> None:
     wallet = CookieStore(HOSTS)
     assert wallet.lost(DELETED, grant(1))
     assert wallet.lost(DELETED, grant(2, made_ms=epoch_ms() - 3_600_000))
 
 
-def test_changed_value_is_sent_from_then_on_and_stands_in_the_grant() -> None:
+def test_changed_value_of_a_cookie_is_sent_and_kept_in_the_grant() -> None:
     wallet, given = CookieStore(HOSTS), grant()
     assert not wallet.lost(answer("s=2; Path=/"), given)
     assert wallet.prove("https://a.example/", {"x": "y"}, given) == {"x": "y", "Cookie": "s=2"}
@@ -207,7 +207,7 @@ def test_changed_value_is_sent_from_then_on_and_stands_in_the_grant() -> None:
     assert wallet.prove("https://a.example/", {}, again) == {"Cookie": "s=2"}
 
 
-def test_older_grant_that_is_still_in_use_changes_nothing_of_the_new_one() -> None:
+def test_answer_to_an_older_grant_does_not_change_the_cookies_of_the_new_one() -> None:
     wallet, old, new = CookieStore(HOSTS), grant(1), grant(2, cookies=[cookie(value="new")])
     wallet.prove("https://a.example/", {}, old)
     wallet.prove("https://a.example/", {}, new)
@@ -222,7 +222,7 @@ def test_headers_of_a_grant_go_to_its_origins_only() -> None:
     assert CookieStore(HOSTS).prove("https://a.example/", {}, None) == {}
 
 
-def test_session_of_requests_is_collected_with_all_that_matters() -> None:
+def test_cookies_of_a_requests_session_are_collected_with_their_attributes() -> None:
     held = RequestsCookieJar()
     held.set_cookie(create_cookie("a", "1", domain="a.example", path="/p", secure=True))
     held.set_cookie(create_cookie("b", "2", domain=".a.example", expires=NOW))
@@ -236,7 +236,7 @@ def test_session_of_requests_is_collected_with_all_that_matters() -> None:
     assert {domain for name, domain in found if name == "c"} == {"intranet", "intranet.local"}
 
 
-def test_header_of_a_url_is_cheap() -> None:
+def test_cookie_header_is_made_once_for_each_origin() -> None:
     """The header is made once per origin, not once per page; the test counts the look-ups of
     origins."""
     asked: list[str] = []
@@ -272,13 +272,15 @@ def test_a_site_cannot_make_requests_grow_by_its_cookies() -> None:
         collected(jar)
 
 
-def test_a_cookie_whose_domain_is_empty_is_the_hosts_own() -> None:
+def test_a_cookie_with_an_empty_domain_belongs_to_its_host_only() -> None:
     for domain in ("", ".", ".."):
         found = read_cookie(f"s=1; Path=/; Domain={domain}", "https://a.example/x", 0.0)
         assert found == Cookie("s", "1", "a.example", host_only=True)
 
 
-def test_what_is_kept_of_the_origins_of_a_jar_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_origins_that_a_cookie_jar_remembers_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(cookies, "_ORIGINS", 3)
     kept = jar(cookie(host_only=False))
     for number in range(20):
@@ -286,7 +288,7 @@ def test_what_is_kept_of_the_origins_of_a_jar_is_bounded(monkeypatch: pytest.Mon
         assert len(kept._sent) <= 3
 
 
-def test_a_cookie_for_everybody_below_a_public_suffix_is_not_kept() -> None:
+def test_a_cookie_for_a_whole_public_suffix_is_not_kept() -> None:
     """If a login leads to a neighbour, it could set our session by such a cookie."""
     held = RequestsCookieJar()
     for domain in (".co.uk", ".github.io", ".bank.co.uk"):

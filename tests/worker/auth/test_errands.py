@@ -111,7 +111,7 @@ def other_host(behaviour: Any) -> RawServer:
     return RawServer(behaviour, host="127.0.0.2")
 
 
-def test_request_to_another_host_is_sent_by_its_session(
+def test_request_to_another_host_is_sent_by_the_session_of_that_host(
     rig: Rig, redis_server: RedisServer
 ) -> None:
     with RawServer(answer()) as home, other_host(answer(b"in", Set_Cookie="sid=s3")) as away:
@@ -151,7 +151,7 @@ def _values(server: RedisServer) -> Iterator[bytes]:
         yield key + raw.dump(key)
 
 
-def test_own_host_is_asked_at_once(rig: Rig) -> None:
+def test_request_of_a_login_to_its_own_host_is_sent_at_once(rig: Rig) -> None:
     with RawServer(answer(b"in")) as home:
         visit = rig.visit(home)
         found = rig.errands(rig.mine).send(visit, "GET", home.url("/"), {}, b"")
@@ -159,7 +159,7 @@ def test_own_host_is_asked_at_once(rig: Rig) -> None:
         assert visit.report().requests == 1
 
 
-def test_whole_login_over_two_hosts(rig: Rig) -> None:
+def test_login_that_leads_over_two_hosts_succeeds(rig: Rig) -> None:
     """Another host has the form and sends the login back; each host sees only its own requests."""
     with RawServer({"/back?t=1": answer(b"welcome", Set_Cookie="in=1")}) as home:
         back = answer(b"", "302 Found", Location=home.url("/back?t=1"))
@@ -200,7 +200,9 @@ def test_two_hosts_that_need_each_other_do_not_wait_for_ever(rig: Rig) -> None:
         assert [job.value.body for job in jobs if job.ready()] == [b"two", b"one"]
 
 
-def test_without_an_answer_the_asker_gives_up(rig: Rig, redis_server: RedisServer) -> None:
+def test_login_fails_for_now_if_its_errand_is_not_answered_in_time(
+    rig: Rig, redis_server: RedisServer
+) -> None:
     with RawServer(answer()) as home, other_host(answer()) as away:
         job = ask(rig, rig.visit(home), away.url("/"))
         until(lambda: redis_server.client.keys("gc:{*}:eq:*"))
@@ -223,7 +225,7 @@ def test_without_an_answer_the_asker_gives_up(rig: Rig, redis_server: RedisServe
         assert away.requests == []
 
 
-def test_errand_is_withdrawn_when_its_asker_must_leave(rig: Rig) -> None:
+def test_errand_is_withdrawn_if_its_asker_stops_before_it_was_taken(rig: Rig) -> None:
     with RawServer(answer()) as home, other_host(answer()) as away:
         stopping = Event()
         job = ask(rig, rig.visit(home, stopping), away.url("/"))
@@ -235,7 +237,7 @@ def test_errand_is_withdrawn_when_its_asker_must_leave(rig: Rig) -> None:
         assert away.requests == []
 
 
-def test_asker_that_must_leave_takes_the_answer_to_what_was_sent(rig: Rig) -> None:
+def test_stopping_asker_waits_for_the_answer_if_its_errand_was_taken(rig: Rig) -> None:
     """The answer may hold a refresh token that replaces the one that was sent."""
     with RawServer(answer()) as home, other_host(answer(b"late")) as away:
         stopping = Event()
@@ -249,7 +251,7 @@ def test_asker_that_must_leave_takes_the_answer_to_what_was_sent(rig: Rig) -> No
         serving.get(timeout=5)
 
 
-def test_asker_that_must_leave_does_not_wait_for_what_came_back_unsent(rig: Rig) -> None:
+def test_stopping_asker_does_not_wait_if_its_errand_came_back_unsent(rig: Rig) -> None:
     with RawServer(answer()) as home, other_host(answer()) as away:
         asker, server = Event(), Event()
         job = ask(rig, rig.visit(home, asker), away.url("/"))
@@ -288,7 +290,7 @@ def test_session_that_ends_before_it_sent_leaves_the_errand_to_the_next(rig: Rig
         assert job.get(timeout=5).body == b"late"
 
 
-def test_failure_of_the_other_host_is_the_answer_and_ends_its_visit(rig: Rig) -> None:
+def test_failure_of_the_other_host_answers_the_errand_and_ends_the_session_there(rig: Rig) -> None:
     with RawServer(answer()) as home, other_host(answer(b"", "429 Slow", Retry_After="90")) as away:
         jobs = [ask(rig, rig.visit(home), away.url(f"/{n}")) for n in range(2)]
         holder, theirs = rig.visit(away), rig.errands(rig.theirs)
@@ -321,7 +323,9 @@ def test_workers_with_different_keys_say_what_to_do(rig: Rig) -> None:
         assert away.requests == []
 
 
-def test_request_for_one_host_is_not_sent_by_another(rig: Rig, redis_server: RedisServer) -> None:
+def test_session_does_not_send_an_errand_that_is_for_another_host(
+    rig: Rig, redis_server: RedisServer
+) -> None:
     """Somebody who can write to Redis cannot send a login elsewhere."""
     with RawServer(answer()) as home, other_host(answer()) as away:
         job = ask(rig, rig.visit(home), away.url("/"))
@@ -337,7 +341,7 @@ def test_request_for_one_host_is_not_sent_by_another(rig: Rig, redis_server: Red
         job.kill()
 
 
-def test_requests_of_errands_keep_the_hosts_pace(rig: Rig) -> None:
+def test_errands_keep_the_delay_of_their_host(rig: Rig) -> None:
     with RawServer(answer()) as home, other_host(answer()) as away:
         jobs = [ask(rig, rig.visit(home), away.url(f"/{n}")) for n in range(3)]
         holder, theirs = rig.visit(away, delay=0.3), rig.errands(rig.theirs)
@@ -348,7 +352,7 @@ def test_requests_of_errands_keep_the_hosts_pace(rig: Rig) -> None:
         assert [job.value.status for job in jobs] == [200] * 3
 
 
-def test_connections_to_redis_that_break_while_asking_cost_nothing(
+def test_errand_is_answered_once_even_if_connections_to_redis_break(
     rig: Rig, redis_server: RedisServer
 ) -> None:
     with RawServer(answer()) as home, other_host(answer(b"in")) as away:
@@ -363,7 +367,7 @@ def test_connections_to_redis_that_break_while_asking_cost_nothing(
         assert len(away.requests) == 1
 
 
-def test_a_login_to_a_host_whose_redis_is_away_is_made_again_later(
+def test_a_login_is_put_off_if_the_redis_of_the_other_host_is_away(
     rig: Rig, redis_server: RedisServer
 ) -> None:
     """The asker is on another node, so its lease goes on."""
@@ -381,7 +385,7 @@ def test_a_login_to_a_host_whose_redis_is_away_is_made_again_later(
     assert (report.failed, report.block) == ("", ASK_AGAIN_SECONDS), "no fault of the host's"
 
 
-def test_a_session_does_not_hold_its_place_while_its_redis_is_away(
+def test_a_session_ends_before_its_lease_if_its_redis_stays_away(
     rig: Rig, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.worker.session.fetcher.AWAY_PATIENCE_SECONDS", 0.3)
@@ -395,7 +399,7 @@ def test_a_session_does_not_hold_its_place_while_its_redis_is_away(
         redis_server.start()
 
 
-def test_a_session_whose_redis_is_away_ends_with_its_lease(
+def test_a_session_waits_for_its_redis_until_its_lease_ends(
     rig: Rig, redis_server: RedisServer
 ) -> None:
     with RawServer(answer()) as home:

@@ -231,7 +231,7 @@ def within(seconds: float) -> Iterator[None]:
         yield
 
 
-def test_a_page_goes_with_the_proof_and_other_origins_without(world: World) -> None:
+def test_credentials_are_sent_with_pages_of_the_entry_and_to_no_other_origin(world: World) -> None:
     keeper = world.keeper()
     answer = get(keeper, world.visit(), PAGE, {"a": "b"})
     assert isinstance(answer, Fetched)
@@ -242,7 +242,7 @@ def test_a_page_goes_with_the_proof_and_other_origins_without(world: World) -> N
         assert world.site.sent == {"a": "b"}
 
 
-def test_only_what_nothing_was_sent_for_that_it_could_repeat_may_come_packed(world: World) -> None:
+def test_an_answer_may_stay_packed_only_if_no_credentials_were_sent(world: World) -> None:
     keeper, visit = world.keeper(), world.visit()
     visit.least_cap = 10**7
     get(keeper, visit, PAGE, {})
@@ -266,7 +266,7 @@ def test_many_pages_of_several_processes_wait_for_one_login(world: World) -> Non
     assert world.errands.served > 0, "who waits sends what others need of the host"
 
 
-def test_a_session_lost_at_the_site_is_renewed_once_and_no_login_page_comes_back(
+def test_a_lost_login_is_renewed_once_for_many_pages_and_no_login_page_is_returned(
     world: World,
 ) -> None:
     keepers = [world.keeper() for _ in range(3)]
@@ -284,7 +284,9 @@ def test_a_session_lost_at_the_site_is_renewed_once_and_no_login_page_comes_back
     assert [answer.body for answer in answers] == [b"inside"] * 60
 
 
-def test_other_pages_wait_once_one_showed_that_the_login_is_void(world: World) -> None:
+def test_other_pages_wait_for_a_new_login_after_one_page_showed_that_the_old_is_void(
+    world: World,
+) -> None:
     keeper = world.keeper()
     get(keeper, world.visit(), PAGE, {})
     world.site.token = "killed"
@@ -302,7 +304,7 @@ def test_other_pages_wait_once_one_showed_that_the_login_is_void(world: World) -
     assert [token for url, token in world.site.pages if url == f"{PAGE}2"] == ["t2"]
 
 
-def test_a_late_answer_to_an_older_login_makes_no_void_one_good_again(world: World) -> None:
+def test_a_late_answer_to_an_older_login_does_not_make_a_void_login_valid(world: World) -> None:
     keeper, answered = world.keeper(), Event()
     get(keeper, world.visit(), PAGE, {})
     world.site.slow = {f"{PAGE}late": answered}
@@ -328,7 +330,7 @@ def test_a_late_answer_to_an_older_login_makes_no_void_one_good_again(world: Wor
     assert [token for url, token in asked if url == "2"] == ["t3"], "t2 was known to be void"
 
 
-def test_a_site_that_ends_each_session_after_a_page_is_not_logged_in_to_for_each(
+def test_the_keeper_stops_logging_in_to_a_site_that_ends_each_login_after_a_page(
     world: World,
 ) -> None:
     keeper = world.keeper()
@@ -342,7 +344,7 @@ def test_a_site_that_ends_each_session_after_a_page_is_not_logged_in_to_for_each
     assert not any(isinstance(one, Fetched) and one.body != b"inside" for one in answers)
 
 
-def test_a_vault_that_lost_everything_does_not_make_it_log_in_for_each_page(world: World) -> None:
+def test_the_keeper_logs_in_once_after_the_vault_lost_its_grant(world: World) -> None:
     keeper = world.keeper()
     get(keeper, world.visit(), PAGE, {})
     world.site.token, world.vault.kept = "killed", None
@@ -351,7 +353,7 @@ def test_a_vault_that_lost_everything_does_not_make_it_log_in_for_each_page(worl
     assert len(world.site.logins) == 2
 
 
-def test_a_page_that_asks_for_a_login_all_the_same_fails_alone(world: World) -> None:
+def test_a_page_fails_alone_if_it_asks_for_a_login_even_after_a_new_login(world: World) -> None:
     keeper = world.keeper()
     world.site.closed = {f"{PAGE}{i}" for i in range(100)}
     failure = get(keeper, world.visit(), f"{PAGE}0", {})
@@ -371,7 +373,7 @@ def test_a_page_that_asks_for_a_login_all_the_same_fails_alone(world: World) -> 
     assert len(world.site.logins) == 3, "the wait doubles"
 
 
-def test_many_in_a_row_are_believed_whatever_was_in_vain(world: World) -> None:
+def test_the_keeper_logs_in_again_if_many_pages_in_a_row_ask_for_a_login(world: World) -> None:
     keeper = world.keeper()
     world.site.closed = {f"{PAGE}0"}
     for _ in range(8):  # by now it waits long for a single page
@@ -421,7 +423,7 @@ def test_each_refusal_in_a_row_waits_twice_as_long(world: World) -> None:
     assert waits == [3600, 7200, 14400, 28800, 57600, 86400, 86400]
 
 
-def test_missing_secrets_are_this_hosts_own_matter(world: World) -> None:
+def test_missing_secrets_are_a_failure_that_is_not_shared_with_other_machines(world: World) -> None:
     world.secrets.values.clear()
     failure = get(world.keeper(), world.visit(), PAGE, {})
     assert isinstance(failure, Failure)
@@ -452,7 +454,7 @@ def test_a_host_that_accepts_the_secrets_for_no_page_is_blocked(world: World) ->
     assert "http://shop.test accepts none of it" in blocked.detail
 
 
-def test_a_page_that_does_not_accept_what_others_did_is_answered_as_it_is(world: World) -> None:
+def test_a_page_that_refuses_secrets_that_others_accept_is_returned_unchanged(world: World) -> None:
     world.kind = PlainKind
     world.site.token = world.secrets.values["password"]
     world.site.closed = {f"{PAGE}{i}" for i in range(9)}
@@ -479,7 +481,7 @@ class AwayKind(TokenKind):
         ("http://id.test/login", FailureKind.LOGIN),
     ],
 )
-def test_what_a_login_meets_concerns_the_host_that_it_met(
+def test_a_failure_of_a_login_counts_for_the_host_that_failed(
     world: World, url: str, kind: FailureKind
 ) -> None:
     away = Failure(FailureKind.UNAVAILABLE, "HTTP 503", 503, 7.0)
@@ -495,9 +497,7 @@ def test_what_a_login_meets_concerns_the_host_that_it_met(
 
 
 @pytest.mark.parametrize("kind", [FailureKind.SERVER_ERROR, FailureKind.TIMEOUT])
-def test_pages_are_not_charged_with_a_login_page_that_fails(
-    world: World, kind: FailureKind
-) -> None:
+def test_a_page_is_not_blamed_if_the_login_page_fails(world: World, kind: FailureKind) -> None:
     failed = Failure(kind, "x", 500)
     world.site.fetch = lambda *_, **__: failed  # type: ignore[method-assign]
     world.kind = AwayKind
@@ -507,7 +507,7 @@ def test_pages_are_not_charged_with_a_login_page_that_fails(
     assert str(kind) in failure.detail
 
 
-def test_a_refusal_by_a_clock_that_was_years_ahead_is_not_believed(world: World) -> None:
+def test_a_refusal_that_ends_years_ahead_is_ignored(world: World) -> None:
     world.secrets.values["password"] = "wrong"
     get(world.keeper(), world.visit(), PAGE, {})
     assert world.vault.kept is not None
@@ -516,7 +516,7 @@ def test_a_refusal_by_a_clock_that_was_years_ahead_is_not_believed(world: World)
     assert len(world.site.logins) == 2
 
 
-def test_an_error_that_nobody_foresaw_in_a_login_blocks_the_host(world: World) -> None:
+def test_an_unexpected_error_in_a_login_blocks_the_host(world: World) -> None:
     class Broken(TokenKind):
         def log_in(self, session: Any, old: Grant | None) -> Grant:
             self.site.logins.append("")
@@ -529,7 +529,7 @@ def test_an_error_that_nobody_foresaw_in_a_login_blocks_the_host(world: World) -
     assert len(world.site.logins) == 1
 
 
-def test_an_answer_does_not_keep_what_it_repeats_of_a_password_by_origin(world: World) -> None:
+def test_the_password_of_an_origin_is_removed_from_an_answer_that_repeats_it(world: World) -> None:
     keeper = Keeper(
         lambda: LoginParts(world.vault, world.errands),
         world.secrets,
@@ -552,7 +552,7 @@ def test_an_answer_does_not_keep_what_it_repeats_of_a_password_by_origin(world: 
     assert answer.headers == {"x-user-agent": "greencrawl"}
 
 
-def test_what_requests_raises_is_a_refusal_that_shows_no_url(world: World) -> None:
+def test_an_error_of_requests_in_a_login_is_a_refusal_that_shows_no_url(world: World) -> None:
     class Astray(TokenKind):
         def log_in(self, session: Any, old: Grant | None) -> Grant:
             session.get("gopher://shop.test/?password=sesame")
@@ -565,7 +565,7 @@ def test_what_requests_raises_is_a_refusal_that_shows_no_url(world: World) -> No
     assert failure.detail == "auth shop: the login: InvalidSchema"
 
 
-def test_host_that_fails_while_its_session_waits_is_asked_for_nothing_more(world: World) -> None:
+def test_no_page_is_requested_if_the_host_failed_while_its_session_waited(world: World) -> None:
     visit = world.visit()
     keeper = world.keeper()
     assert world.vault.claim("another's") is not None
@@ -625,14 +625,14 @@ def test_a_grant_with_more_than_a_minute_left_is_not_renewed_however_long_it_was
     assert world.site.logins == ["ann None"]
 
 
-def test_another_account_starts_anew(world: World) -> None:
+def test_a_login_of_another_account_starts_without_the_old_grant(world: World) -> None:
     get(world.keeper(), world.visit(), PAGE, {})
     world.secrets.values["username"] = "bob"
     get(world.keeper(), world.visit(), PAGE, {})
     assert world.site.logins == ["ann None", "bob None"]
 
 
-def test_a_login_goes_with_the_secrets_as_they_are_and_else_with_what_it_has_learnt(
+def test_a_login_keeps_its_learnt_state_until_the_secrets_change(
     world: World,
 ) -> None:
     made: list[TokenKind] = []
@@ -652,7 +652,7 @@ def test_a_login_goes_with_the_secrets_as_they_are_and_else_with_what_it_has_lea
     assert made[0] is made[1]
 
 
-def test_pages_do_not_hold_their_places_while_the_vault_is_away(world: World) -> None:
+def test_sessions_give_up_their_places_if_the_vault_stays_away(world: World) -> None:
     keeper, visits = world.keeper(), [world.visit() for _ in range(10)]
     world.vault.away = True
     waiting = [gevent.spawn(get, keeper, visit, PAGE, {}) for visit in visits]
@@ -668,7 +668,7 @@ def test_pages_do_not_hold_their_places_while_the_vault_is_away(world: World) ->
     assert isinstance(get(keeper, world.visit(), PAGE, {}), Fetched)
 
 
-def test_a_vault_that_is_soon_back_puts_nobody_off(world: World) -> None:
+def test_pages_wait_for_a_vault_that_is_away_only_for_a_moment(world: World) -> None:
     keeper = world.keeper()
     world.vault.away = True
     waiting = gevent.spawn(get, keeper, world.visit(), PAGE, {})
@@ -688,7 +688,7 @@ def test_a_vault_that_is_soon_back_puts_nobody_off(world: World) -> None:
 
 
 @pytest.mark.parametrize("ended", ["put off", "stopped"])
-def test_an_outage_in_which_a_visit_ended_counts_for_nothing_later(
+def test_an_earlier_outage_of_the_vault_does_not_shorten_the_wait_in_a_later_one(
     world: World, ended: str
 ) -> None:
     keeper, visit = world.keeper(), world.visit()
@@ -713,7 +713,7 @@ def test_an_outage_in_which_a_visit_ended_counts_for_nothing_later(
         assert isinstance(waiting.get(), Fetched)
 
 
-def test_a_login_that_the_vault_cannot_keep_now_serves_this_process(
+def test_a_process_uses_its_login_even_if_the_vault_cannot_keep_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logins, "AWAY_PATIENCE_SECONDS", 0.2)
@@ -731,7 +731,7 @@ def test_a_login_that_the_vault_cannot_keep_now_serves_this_process(
     assert world.site.logins == ["ann None"]
 
 
-def test_who_waits_for_a_login_ends_with_the_visit(world: World) -> None:
+def test_a_page_stops_waiting_for_a_login_when_its_session_ends(world: World) -> None:
     world.vault.holder = Claim(world.vault, 1)
     visit = world.visit()
     waiting = gevent.spawn(get, world.keeper(), visit, PAGE, {})

@@ -110,7 +110,7 @@ def test_login_follows_redirects_and_gathers_cookies(way: Way) -> None:
     assert way.visit.report().requests == 3
 
 
-def test_each_request_of_a_login_waits_for_the_hosts_pace(downloader: Downloader) -> None:
+def test_requests_of_a_login_keep_the_delay_of_the_host(downloader: Downloader) -> None:
     way = Way(downloader, delay=0.2)
     pages = {"/a": answer(b"", "302 Found", Location="/b"), "/b": answer(b"ok")}
     with RawServer(pages) as server:
@@ -120,7 +120,7 @@ def test_each_request_of_a_login_waits_for_the_hosts_pace(downloader: Downloader
         assert monotonic() - began >= 0.4
 
 
-def test_endless_redirects_end(way: Way) -> None:
+def test_login_is_refused_after_too_many_redirects(way: Way) -> None:
     with RawServer(answer(b"", "302 Found", Location="/again?token=secret")) as server:
         session = session_over(way, HEADERS)
         expected = f"^shop: TooManyRedirects 302 at {server.url('')}$"
@@ -129,7 +129,7 @@ def test_endless_redirects_end(way: Way) -> None:
         assert len(server.requests) == MAX_REDIRECTS + 1
 
 
-def test_no_answer_is_a_failed_login(way: Way) -> None:
+def test_login_fails_if_the_server_refuses_the_connection(way: Way) -> None:
     with RawServer(answer()) as server:
         url = server.url("/token")
     with pytest.raises(LoginFailed) as caught:
@@ -144,7 +144,9 @@ def test_no_answer_is_a_failed_login(way: Way) -> None:
         ("503 Service Unavailable", FailureKind.UNAVAILABLE),
     ],
 )
-def test_told_wait_is_kept(way: Way, status: str, kind: FailureKind) -> None:
+def test_retry_after_of_an_answer_is_kept_in_the_failure(
+    way: Way, status: str, kind: FailureKind
+) -> None:
     server = RawServer(answer(b"", status, Retry_After="77"))
     with server, pytest.raises(LoginFailed) as caught:
         session_over(way, HEADERS).get(server.url())
@@ -153,7 +155,7 @@ def test_told_wait_is_kept(way: Way, status: str, kind: FailureKind) -> None:
 
 
 @pytest.mark.parametrize("status", ["401 Unauthorized", "404 Not Found", "500 Oops"])
-def test_other_statuses_are_the_logins_to_judge(way: Way, status: str) -> None:
+def test_answers_with_other_statuses_are_left_to_the_login(way: Way, status: str) -> None:
     with RawServer(answer(b"no", status)) as server:
         found = session_over(way, HEADERS).get(server.url())
         assert (str(found.status_code), found.text) == (status[:3], "no")
@@ -163,7 +165,7 @@ def test_other_statuses_are_the_logins_to_judge(way: Way, status: str) -> None:
             found.raise_for_status()
 
 
-def test_body_that_was_compressed_arrives_once_undone(way: Way) -> None:
+def test_compressed_body_is_decompressed_once(way: Way) -> None:
     packed = gzip.compress("größer".encode())
     with RawServer(
         answer(packed, Content_Encoding="gzip", Content_Type="text/plain; charset=utf-8")
@@ -171,7 +173,7 @@ def test_body_that_was_compressed_arrives_once_undone(way: Way) -> None:
         assert session_over(way, HEADERS).get(server.url()).text == "größer"
 
 
-def test_redirect_in_an_encoding_that_nobody_named_is_followed_as_it_came(way: Way) -> None:
+def test_redirect_with_an_undeclared_encoding_is_followed_byte_for_byte(way: Way) -> None:
     pages = {"/": answer(b"", "302 Found", Location="/gr\xfcn"), "/gr%FCn": answer(b"ok")}
     with RawServer(pages) as server:
         assert session_over(way, HEADERS).get(server.url("/")).text == "ok"
@@ -192,7 +194,7 @@ def test_body_is_not_taken_along_to_another_origin(way: Way) -> None:
             assert server.bodies == [b"password=sesame"] * 2
 
 
-def test_what_proves_who_asks_does_not_follow_a_redirect_elsewhere(way: Way) -> None:
+def test_credentials_are_not_sent_to_another_origin_after_a_redirect(way: Way) -> None:
     other = RawServer(answer(b"ok", Set_Cookie="theirs=1"))
     server = RawServer(answer(b"", "302 Found", Location=other.url("/")))
     with other, server:
@@ -210,7 +212,7 @@ def test_what_proves_who_asks_does_not_follow_a_redirect_elsewhere(way: Way) -> 
         assert "x-api-key" not in fields(other.requests[1])
 
 
-def test_cookies_do_not_go_where_there_is_no_tls() -> None:
+def test_cookies_are_sent_without_tls_only_to_trusted_origins() -> None:
     sent: list[Sent] = []
     moved = {"https://a.test/": "http://a.test/1", "http://a.test/1": "http://a.test/2"}
 
@@ -227,7 +229,7 @@ def test_cookies_do_not_go_where_there_is_no_tls() -> None:
         assert ["Cookie" in headers for _, _, headers, _ in sent] == [False, trusted, trusted]
 
 
-def test_what_no_library_foresaw_is_a_refusal_without_its_message(way: Way) -> None:
+def test_unexpected_error_in_a_login_is_a_refusal_without_its_message(way: Way) -> None:
     moved = answer(b"", "302 Found", Location="http://[")
     shown = r"^x: ValueError \(\w+\.py, line \d+\)$"
     with RawServer(moved) as server, pytest.raises(LoginRefused, match=shown), refusals("x"):
@@ -236,7 +238,7 @@ def test_what_no_library_foresaw_is_a_refusal_without_its_message(way: Way) -> N
         raise InvalidUrl("y", "z")
 
 
-def test_trusted_origins_are_sent_on_to(way: Way) -> None:
+def test_body_and_headers_are_sent_on_to_trusted_origins(way: Way) -> None:
     with RawServer(answer(b"in")) as other:
         moved = answer(b"", "307 Temporary Redirect", Location=other.url("/in"))
         with RawServer(moved) as server:
@@ -261,7 +263,7 @@ def test_trusted_origins_are_sent_on_to(way: Way) -> None:
         lambda s, url: s.get(url, headers={"X": "a\r\nB: c"}),
     ],
 )
-def test_what_cannot_be_asked_is_refused_and_not_sent(
+def test_invalid_request_of_a_login_is_refused_and_not_sent(
     way: Way, ask: Callable[[requests.Session, str], object]
 ) -> None:
     with RawServer(answer()) as server:
@@ -271,7 +273,7 @@ def test_what_cannot_be_asked_is_refused_and_not_sent(
     assert "secret" not in str(caught.value)
 
 
-def test_neither_netrc_nor_proxies_of_the_environment_count(
+def test_netrc_and_proxies_of_the_environment_are_ignored(
     way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     netrc = tmp_path / "netrc"
@@ -285,14 +287,14 @@ def test_neither_netrc_nor_proxies_of_the_environment_count(
         assert "authorization" not in fields(server.requests[0])
 
 
-def test_head_has_no_body(way: Way) -> None:
+def test_answer_to_a_head_request_has_no_body(way: Way) -> None:
     with RawServer(
         {"/": lambda s: s.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")}
     ) as s:
         assert session_over(way, HEADERS).head(s.url()).content == b""
 
 
-def test_logins_of_two_threads_of_control_do_not_share_cookies(downloader: Downloader) -> None:
+def test_logins_in_two_threads_do_not_share_cookies(downloader: Downloader) -> None:
     found: list[dict[str, str]] = []
 
     def log_in(name: str) -> None:

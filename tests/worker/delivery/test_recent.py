@@ -10,7 +10,7 @@ from greencrawl.worker.delivery.recent import Recent
 URL = "http://h/sitemap.xml"
 
 
-def test_of_a_url_that_is_asked_for_in_several_ways_the_one_that_finds_most_counts() -> None:
+def test_a_url_found_as_several_kinds_of_task_is_admitted_as_the_kind_that_finds_most() -> None:
     ways = [Admission(URL, 1, kind=kind) for kind in TaskKind if kind.has_row]
     for order in permutations(ways):
         assert [link.kind for link in Recent().fresh(order)] == [TaskKind.SITEMAP]
@@ -20,7 +20,7 @@ def test_of_a_url_that_is_asked_for_in_several_ways_the_one_that_finds_most_coun
     assert Recent().fresh([page, image]) == [page]
 
 
-def test_each_is_fresh_once() -> None:
+def test_each_url_is_fresh_once() -> None:
     recent = Recent()
     links = [Admission("http://h/a"), Admission("http://h/b"), Admission("http://h/a")]
     assert {link.url for link in recent.fresh(links)} == {"http://h/a", "http://h/b"}
@@ -28,7 +28,7 @@ def test_each_is_fresh_once() -> None:
     assert recent.fresh(links) == []
 
 
-def test_one_that_is_made_smaller_keeps_no_more_than_that() -> None:
+def test_recent_urls_beyond_a_smaller_size_are_forgotten() -> None:
     recent = Recent(size=4)
     recent.add(Admission(f"http://h/old{n}") for n in range(5))
     recent.add(Admission(f"http://h/new{n}") for n in range(3))

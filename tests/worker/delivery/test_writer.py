@@ -183,7 +183,7 @@ def test_links_to_a_node_that_is_away_are_owed_in_the_commit_and_not_waited_for(
     assert rig.world.owed == [{"b"}]
 
 
-def test_a_page_beyond_the_limit_is_no_result_and_its_task_waits_uncharged(rig: Rig) -> None:
+def test_a_page_beyond_the_limit_is_not_stored_and_its_task_waits_uncharged(rig: Rig) -> None:
     rig.world.surplus = {"http://h/q"}
     rig.put(1, page("http://h/p", "http://h/a"))
     rig.put(2, page("http://h/q", "http://h/b"))
@@ -209,7 +209,7 @@ def test_a_url_that_is_parked_while_its_shape_is_released_waits_uncharged(rig: R
     ]
 
 
-def test_what_the_store_retires_is_forgotten(rig: Rig) -> None:
+def test_a_url_that_the_store_retires_is_forgotten_by_the_frontier(rig: Rig) -> None:
     gone = replace(rig_final(Results(Journal("w"), hash), rig.held), state="gone", shape="")
     rig.writer.put(Result(held=rig.held, task=1, outcome=Done(kind="gone"), finals=[gone]))
     rig.put(2, page("http://h/q"))
@@ -237,7 +237,9 @@ def test_a_page_beyond_the_limit_is_left_out_when_the_others_are_committed_again
 
 
 @pytest.mark.parametrize("how", ["over", "lost", "held"])
-def test_links_of_who_is_late_are_owed_in_the_commit(rig: Rig, how: str) -> None:
+def test_links_of_a_session_that_has_lost_its_lease_are_owed_in_the_commit(
+    rig: Rig, how: str
+) -> None:
     """The process may die before it admits them; others have done its task and end the crawl."""
     if how == "over":
         rig.held.deadline = monotonic()
@@ -251,7 +253,7 @@ def test_links_of_who_is_late_are_owed_in_the_commit(rig: Rig, how: str) -> None
 
 
 @pytest.mark.parametrize("what", ["late", "away", "back"])
-def test_what_is_owed_is_judged_when_the_commit_succeeds_not_when_it_is_tried_first(
+def test_debts_to_nodes_are_determined_when_a_commit_succeeds_not_at_its_first_try(
     rig: Rig, what: str
 ) -> None:
     """While SQL is away, a lease ends and others do the task, or a node goes or comes back."""
@@ -271,7 +273,7 @@ def test_what_is_owed_is_judged_when_the_commit_succeeds_not_when_it_is_tried_fi
     assert admits == (2 if what == "back" else 1), "what was not owed is not taken for it"
 
 
-def test_a_recalled_page_is_owed_by_what_is_away_when_its_commit_succeeds(rig: Rig) -> None:
+def test_a_recalled_page_is_owed_to_nodes_that_are_away_when_its_commit_succeeds(rig: Rig) -> None:
     rig.world.away = {"store": 10**6}
     recalling = gevent.spawn(rig.writer.recall, page("http://h/p", "http://h/a"))
     until(lambda: rig.world.log.count("store away") > 2)
@@ -293,7 +295,9 @@ def test_a_node_that_is_found_away_is_owed_the_links_before_the_task_is_finished
 
 
 @pytest.mark.parametrize("passed", [MARGIN, MARGIN + 1])
-def test_what_is_owed_long_after_it_was_stored_is_stored_again(rig: Rig, passed: int) -> None:
+def test_a_page_whose_links_are_owed_long_after_its_commit_is_committed_again(
+    rig: Rig, passed: int
+) -> None:
     """By then the node's tick may be so high that a copy of the node would never be given these
     links."""
     rig.world.missing = {"b": 4}
@@ -313,7 +317,7 @@ def test_a_node_that_was_only_restarted_is_owed_nothing(rig: Rig) -> None:
     assert not [entry for entry in log if entry[0] == "owe"]
 
 
-def test_a_debt_that_cannot_be_noted_is_waited_for(rig: Rig) -> None:
+def test_a_task_is_finished_only_when_the_debt_for_its_links_is_noted(rig: Rig) -> None:
     rig.world.missing = {"b": 100}
     rig.world.gate = Event()
     rig.put(1, page("http://h/p", "http://h/a"))
@@ -325,7 +329,7 @@ def test_a_debt_that_cannot_be_noted_is_waited_for(rig: Rig) -> None:
     ]  # fmt: skip
 
 
-def test_recalled_links_are_owed_too(rig: Rig) -> None:
+def test_recalled_links_are_owed_to_a_node_that_is_away(rig: Rig) -> None:
     rig.world.known_away = {"b"}
     rig.writer.recall(page("http://h/p", "http://h/a"))
     assert rig.world.owed == [{"b"}]
@@ -370,7 +374,7 @@ def test_page_is_stored_then_its_links_admitted_then_its_task_finished(rig: Rig)
 
 
 @pytest.mark.parametrize("part", ["store", "frontier", "broker"])
-def test_part_that_is_away_is_waited_for_in_order(rig: Rig, part: str) -> None:
+def test_the_writer_waits_for_a_part_that_is_away_and_keeps_the_order(rig: Rig, part: str) -> None:
     rig.world.away[part] = 3
     rig.put(1, page("http://h/", "http://h/a"))
     log = rig.drain()
@@ -429,7 +433,7 @@ def test_page_that_cannot_be_stored_becomes_a_dead_letter_alone(rig: Rig) -> Non
     ]
 
 
-def test_writer_that_is_full_holds_up_who_fetches() -> None:
+def test_a_full_writer_holds_up_new_results_and_fetches() -> None:
     rig = Rig(World(gate=Event()), backlog_bytes=10_000)
     assert rig.world.gate
     rig.put(1, page("http://h/1", body=b"x" * 9000))
@@ -523,7 +527,7 @@ def test_outcome_of_a_deleted_crawl_ends_its_session_which_is_still_to_be_closed
     assert (rig.held.ended, rig.held.lost) == ("stop", False)
 
 
-def test_stale_outcome_says_nothing_about_the_session(rig: Rig) -> None:
+def test_a_stale_outcome_does_not_end_its_session(rig: Rig) -> None:
     rig.world.statuses = "stale"
     rig.put(1)
     rig.drain()
@@ -537,7 +541,7 @@ def test_lease_that_was_answered_twice_is_held_once() -> None:
     assert sessions.fetching == 1
 
 
-def test_extend_moves_the_deadline_and_never_back() -> None:
+def test_an_extension_moves_the_deadline_of_a_session_and_never_back() -> None:
     sessions = Sessions()
     held = sessions.hold(session(), 10.0)
     assert held is not None
@@ -625,7 +629,7 @@ def test_items_whose_node_is_away_wait_while_others_pass_and_keep_their_order() 
     running.kill()
 
 
-def test_what_is_postponed_is_tried_in_small_part_and_in_turn_until_its_node_is_back(
+def test_postponed_items_are_tried_in_turn_a_few_at_a_time_until_their_node_is_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(outbox_module, "BATCH", 2)
@@ -666,7 +670,7 @@ def test_recent_urls_of_a_trap_take_no_memory() -> None:
     assert recent.fresh([long, Admission("http://h/b")]) == [long]
 
 
-def test_what_crawls_brought_goes_with_them_and_has_a_bound() -> None:
+def test_recent_urls_are_bounded_in_number_and_go_with_their_crawl() -> None:
     now = [0.0]
     recents = Recents(lambda: now[0])
     for crawl in range(100):

@@ -130,7 +130,7 @@ def bounded(rig: Rig) -> None:
     assert BACKLOG / 2 < rig.most <= most, "full, and no fuller than what each greenlet adds"
 
 
-def test_a_server_that_stands_still_stops_those_who_fetch_and_loses_nothing(
+def test_a_frozen_database_server_stops_fetching_and_loses_no_result(
     mariadb: MariaDb,
 ) -> None:
     store = open_store(mariadb.url)
@@ -156,7 +156,7 @@ def test_a_server_that_stands_still_stops_those_who_fetch_and_loses_nothing(
     store.close()
 
 
-def test_what_is_acknowledged_outlives_the_death_of_the_server(mariadb: MariaDb) -> None:
+def test_acknowledged_pages_survive_the_death_of_the_database_server(mariadb: MariaDb) -> None:
     store = open_store(mariadb.url)
     rig = Rig(store)
     feeding = rig.feed(range(1, 1501))

@@ -67,7 +67,7 @@ def run(world: World, answer: str, url: str = "http://h/a", depth: int = 3) -> S
     return page
 
 
-def test_a_copy_of_what_is_stored_keeps_its_row_and_links(world: World) -> None:
+def test_a_copy_of_a_stored_page_keeps_only_its_row_and_links(world: World) -> None:
     keep(world)
     page = run(world, body(more="<a href=/b>b</a>"))
     assert page.directives == COPY
@@ -76,7 +76,7 @@ def test_a_copy_of_what_is_stored_keeps_its_row_and_links(world: World) -> None:
     assert world.result.outcome.kind == "copy"
 
 
-def test_by_default_nothing_is_folded(world: World) -> None:
+def test_copies_are_not_folded_by_default(world: World) -> None:
     world.set(scope="host")
     keep(world)
     page = run(world, body())
@@ -85,7 +85,9 @@ def test_by_default_nothing_is_folded(world: World) -> None:
     assert page.canonical == "http://h/"
 
 
-def test_what_says_something_else_is_kept_and_its_canonical_url_admitted(world: World) -> None:
+def test_a_page_with_another_text_than_its_canonical_page_is_kept_and_that_url_admitted(
+    world: World,
+) -> None:
     keep(world, text="a home page that the whole site names")
     page = run(world, body())
     assert page.directives is None
@@ -103,12 +105,14 @@ def test_what_says_something_else_is_kept_and_its_canonical_url_admitted(world: 
         {"directives": COPY},
     ],
 )
-def test_what_stands_for_no_page_has_no_copies(world: World, original: dict[str, Any]) -> None:
+def test_a_row_that_stands_for_no_page_has_no_copies(
+    world: World, original: dict[str, Any]
+) -> None:
     keep(world, **original)
     assert run(world, body()).text
 
 
-def test_what_is_not_there_has_no_copies(world: World) -> None:
+def test_a_page_is_no_copy_if_its_canonical_page_is_not_stored(world: World) -> None:
     page = run(world, body(canonical="/gone"))
     assert page.text
     assert page.links == [named("http://h/gone")]
@@ -120,7 +124,7 @@ def test_an_original_may_name_itself_in_an_equivalent_spelling(world: World) -> 
 
 
 @pytest.mark.parametrize("canonical", ["/a", "http://h/%61", "http://h:80/a#x"])
-def test_a_page_that_names_itself_is_none(world: World, canonical: str) -> None:
+def test_a_page_that_names_itself_as_canonical_is_no_copy(world: World, canonical: str) -> None:
     keep(world, "http://h/a")
     page = run(world, body(canonical=canonical))
     assert page.text
@@ -142,7 +146,7 @@ def test_nofollow_admits_no_canonical_url(world: World) -> None:
     assert page.directives == Directives(robots=("nofollow",), withheld="copy")
 
 
-def test_what_is_not_kept_for_another_reason_stays_so(world: World) -> None:
+def test_a_copy_that_says_noindex_is_withheld_as_noindex(world: World) -> None:
     keep(world)
     page = run(world, body(more="<meta name=robots content=noindex>"))
     assert page.directives == Directives(robots=("noindex",), withheld="noindex")
@@ -162,9 +166,7 @@ def test_a_link_that_is_the_canonical_url_is_admitted_once_at_its_depth(world: W
 
 
 @pytest.mark.parametrize("kind", [TaskKind.PAGE, TaskKind.SITEMAP])
-def test_pages_that_name_one_another_are_not_followed_for_ever(
-    world: World, kind: TaskKind
-) -> None:
+def test_a_chain_of_canonical_urls_is_followed_up_to_a_bound(world: World, kind: TaskKind) -> None:
     world.set(scope="host", canonical="fold", depth=0)
     indexes = INDEX_STEP if kind is TaskKind.SITEMAP else 0
     task = Task(1, "http://h/p0", 0, 0, redirects=indexes, kind=kind)
@@ -184,7 +186,7 @@ def test_pages_that_name_one_another_are_not_followed_for_ever(
     assert page.canonical == f"http://h/p{chain + 1}"
 
 
-def test_after_the_last_redirect_a_copy_is_one_all_the_same(world: World) -> None:
+def test_a_copy_after_the_last_allowed_redirect_is_still_a_copy(world: World) -> None:
     keep(world)
     world.site.answers["http://h/a"] = html(body(more="<a href=/>home</a>"))
     world.run(Task(1, "http://h/a", 3, 3, redirects=MAX_REDIRECTS))
@@ -208,7 +210,7 @@ def test_the_canonical_url_of_a_seed_is_judged_as_a_link(
     assert page.links == wanted
 
 
-def test_the_canonical_url_of_a_seed_is_no_seed_afterwards_either(world: World) -> None:
+def test_the_canonical_url_of_a_seed_is_not_treated_as_a_seed_later(world: World) -> None:
     world.set(scope="host", canonical="fold", include=("/foo",))
     world.run(Task(1, "http://h/1", 0, redirects=1, kind=TaskKind.CANONICAL))
     assert world.site.pages == [], "the crawl's rules have changed since it was admitted"
@@ -235,7 +237,9 @@ def test_the_canonical_url_of_a_seed_is_parked_as_a_link_is(world: World) -> Non
 
 
 @pytest.mark.parametrize(("kind", "read"), [(TaskKind.PAGE, True), (TaskKind.CANONICAL, False)])
-def test_a_canonical_url_is_no_list_of_urls(world: World, kind: TaskKind, read: bool) -> None:
+def test_a_canonical_url_is_not_read_as_a_list_of_urls(
+    world: World, kind: TaskKind, read: bool
+) -> None:
     plain = {"content-type": "text/plain"}
     world.site.answers["http://h/list.txt"] = Fetched("", 200, plain, b"http://h/listed")
     world.run(Task(1, "http://h/list.txt", 0, kind=kind))
@@ -278,7 +282,7 @@ def test_an_original_on_its_way_to_the_store_is_waited_for(world: World) -> None
     assert copy.directives == COPY
 
 
-def test_one_that_never_gets_there_is_not_waited_for_any_longer(
+def test_a_copy_waits_a_bounded_time_for_an_original_that_is_never_stored(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folding, "WAIT_SECONDS", 0.1)
@@ -310,14 +314,14 @@ def test_one_that_never_gets_there_is_not_waited_for_any_longer(
         ("x " * MOST_CHARS, "y" + "x " * MOST_CHARS, False),
     ],
 )
-def test_a_copy_says_all_but_a_twentieth_of_what_its_original_says(
+def test_a_copy_has_at_most_a_twentieth_of_words_that_its_original_lacks(
     copy: str, original: str, same: bool
 ) -> None:
     assert says_the_same(copy, original) == same
 
 
 @given(st.text("ab ", max_size=60), st.text("ab ", max_size=60))
-def test_more_in_the_original_never_takes_a_copy_away(copy: str, more: str) -> None:
+def test_a_copy_stays_a_copy_if_its_original_has_more_text(copy: str, more: str) -> None:
     assert says_the_same(copy, f"{copy} {more}") == bool(copy.split()) or copy == f"{copy} {more}"
 
 

@@ -55,7 +55,7 @@ def test_a_page_that_says_noindex_keeps_its_row_and_links(world: World) -> None:
     assert world.result.outcome == Done(True, len(body), "noindex")
 
 
-def test_noindex_keep_keeps_the_page_and_what_it_says(world: World) -> None:
+def test_the_option_noindex_keep_keeps_the_page_and_its_directives(world: World) -> None:
     world.set(noindex="keep")
     page = stored(world, NOINDEX + PAGE)
     assert not is_withheld(page)
@@ -63,7 +63,7 @@ def test_noindex_keep_keeps_the_page_and_what_it_says(world: World) -> None:
     assert world.result.outcome == Done(True, len(NOINDEX + PAGE))
 
 
-def test_none_keeps_the_row_and_follows_nothing(world: World) -> None:
+def test_a_page_with_the_directive_none_keeps_its_row_and_no_links(world: World) -> None:
     page = stored(world, x_robots_tag="none")
     assert is_withheld(page)
     assert page.links == []
@@ -84,7 +84,7 @@ def test_a_page_that_says_nothing_has_no_directives(world: World) -> None:
         (("otherbot: noindex",), False),
     ],
 )
-def test_each_header_speaks_to_whom_it_names(
+def test_an_x_robots_tag_applies_only_to_the_crawler_that_it_names(
     world: World, tags: tuple[str, ...], withheld: bool
 ) -> None:
     answer = html(PAGE, x_robots_tag=", ".join(tags))
@@ -104,7 +104,7 @@ def test_each_header_speaks_to_whom_it_names(
         ("25 Jun 2030 15:00:00 PST", ""),
     ],
 )
-def test_a_page_whose_time_was_over_when_it_was_fetched_is_not_kept(
+def test_a_page_is_not_kept_if_its_unavailable_after_was_over_at_the_fetch(
     world: World, date: str, withheld: str
 ) -> None:
     page = stored(world, f'<meta name=robots content="unavailable_after: {date}">' + PAGE)
@@ -115,7 +115,7 @@ def test_a_page_whose_time_was_over_when_it_was_fetched_is_not_kept(
 
 
 @pytest.mark.parametrize("content_type", ["application/pdf", "text/plain", "application/json"])
-def test_a_header_speaks_of_answers_of_every_type(world: World, content_type: str) -> None:
+def test_an_x_robots_tag_applies_to_answers_of_every_type(world: World, content_type: str) -> None:
     world.keep_all = True
     answer = html("%PDF", x_robots_tag="noindex")
     answer.headers["content-type"] = content_type
@@ -139,7 +139,7 @@ def test_a_redirect_that_says_noindex_is_followed_and_its_body_is_not_kept(world
     assert world.result.outcome == Done()
 
 
-def test_a_hook_sees_the_links_of_such_a_page_and_makes_no_fields_of_it(
+def test_a_hook_gets_the_links_of_a_noindex_page_but_makes_no_fields_of_it(
     world: World, use: Callable[..., None]
 ) -> None:
     seen: list[Page] = []
@@ -162,7 +162,7 @@ def test_a_hook_sees_the_links_of_such_a_page_and_makes_no_fields_of_it(
     assert [one.index for one in seen] == [False]
 
 
-def test_what_a_page_names_as_its_canonical_url_is_noted(world: World) -> None:
+def test_the_canonical_url_that_a_page_names_is_stored_with_it(world: World) -> None:
     page = stored(world, '<link rel=canonical href="/a">' + PAGE)
     assert page.canonical == "http://h/a"
     assert not is_withheld(page)

@@ -119,7 +119,7 @@ def test_undeclared_encodings_of_the_whole_web_are_found(text: str, codec: str) 
     assert extract(body, URL, "text/html").text.endswith(" ".join(text.split()))
 
 
-def test_undeclared_text_without_markup_is_found_too() -> None:
+def test_encoding_of_undeclared_text_without_markup_is_found() -> None:
     for text, codec, name in (
         (RUSSIAN, "koi8_r", "koi8-r"),
         (CHINESE, "gbk", "gb18030"),
@@ -140,12 +140,12 @@ def test_one_wrong_byte_does_not_make_utf8_something_else(text: str, wrong: byte
         assert guess(body) == "utf-8"
 
 
-def test_few_accents_are_western() -> None:
+def test_text_with_few_accents_is_guessed_as_windows_1252() -> None:
     for text in ("Café", "Größe", "© 2026 Müller", "à la carte", "piñata", "50 € – «é»"):
         assert guess(f"<p>{text}</p>".encode("cp1252")) == "windows-1252", text
 
 
-def test_what_is_binary_is_in_some_encoding() -> None:
+def test_binary_body_can_be_decoded_by_the_guessed_encoding() -> None:
     for body in (b"\x00", b"\xff\x00", bytes(range(256)) * 9, b"\x89PNG\r\n\x1a\n\x00\x00\xff" * 99,
                  b"\x1b$B", b"\x1b", b"\xff" * 5000, b"\x81" * 5000, b"\x00" * 99):  # fmt: skip
         assert isinstance(to_utf8(body, guess(body)).decode(), str)
@@ -180,7 +180,7 @@ print(time.thread_time() - began)
 """
 
 
-def test_detector_is_loaded_when_the_first_page_needs_it_and_not_in_its_time() -> None:
+def test_encoding_detector_is_loaded_on_first_need_and_outside_of_the_pages_time() -> None:
     run = [sys.executable, "-c", FIRST_PAGE]
     ended = subprocess.run(run, capture_output=True, text=True, check=True)
     assert float(ended.stdout) < 0.02
@@ -212,7 +212,7 @@ def test_markup_after_half_a_character_is_still_markup() -> None:
     assert [link.url for link in page.links] == ["https://example.org/x"]
 
 
-def test_lone_euro_of_windows_is_read() -> None:
+def test_single_byte_euro_sign_is_read_in_gbk() -> None:
     assert to_utf8(b"5 \x80 \xd6\xd0", "gbk").decode() == "5 € 中"
 
 

@@ -47,7 +47,9 @@ def metas(*contents: str) -> Directives:
         ("ｎｏｉｎｄｅｘ", set()),
     ],
 )
-def test_names_stand_between_commas_semicolons_and_blanks(content: str, words: set[str]) -> None:
+def test_directives_are_separated_by_commas_semicolons_or_blanks(
+    content: str, words: set[str]
+) -> None:
     assert set(metas(content).robots) == words
     assert set(header(content).robots) == words
 
@@ -66,7 +68,7 @@ def test_names_stand_between_commas_semicolons_and_blanks(content: str, words: s
         (["unavailable_after: some day at 15:00:00, noindex"], {"noindex"}),
     ],
 )
-def test_a_name_before_a_colon_holds_for_the_rest_of_its_header(
+def test_an_agent_named_before_a_colon_applies_to_the_rest_of_its_header(
     tags: list[str], words: set[str]
 ) -> None:
     said = header(*tags)
@@ -74,11 +76,11 @@ def test_a_name_before_a_colon_holds_for_the_rest_of_its_header(
     assert said.unavailable_after_ms is None
 
 
-def test_one_header_of_two_agents_is_read_as_one_after_the_other() -> None:
+def test_directives_of_several_agents_in_one_header_are_told_apart() -> None:
     assert header("otherbot: noindex, greencrawl: nofollow, *: noai").robots == ("nofollow", "noai")
 
 
-def test_the_strictest_counts_between_headers_and_elements() -> None:
+def test_the_strictest_directives_of_headers_and_elements_apply() -> None:
     said = of_headers({"x-robots-tag": "nofollow"}, (), OURS)
     both = with_metas(said, [("robots", "index, follow"), (OURS, "noindex")])
     assert both == Directives(robots=("noindex", "nofollow"))
@@ -113,7 +115,7 @@ def at(*when: int) -> int:
     "around", ["unavailable_after: {}", "UNAVAILABLE_AFTER:{}", "nofollow, unavailable_after={}"]
 )
 @pytest.mark.parametrize("behind", ["", ", noindex", " noindex", "; noindex"])
-def test_dates_of_all_three_kinds_hold_their_colons_and_commas(
+def test_dates_in_directives_are_read_with_their_colons_and_commas(
     text: str, moment: int, around: str, behind: str
 ) -> None:
     for said in (header(around.format(text) + behind), metas(around.format(text) + behind)):
@@ -138,17 +140,17 @@ def test_dates_of_all_three_kinds_hold_their_colons_and_commas(
         "20301123T256000Z",
     ],
 )
-def test_what_is_no_date_says_nothing(text: str) -> None:
+def test_an_invalid_date_in_unavailable_after_is_ignored(text: str) -> None:
     assert header(f"unavailable_after: {text}").unavailable_after_ms is None
 
 
-def test_of_several_dates_the_earliest_counts() -> None:
+def test_the_earliest_of_several_dates_counts() -> None:
     said = header("unavailable_after: 2031-01-01, unavailable_after: 2030-01-01")
     both = with_metas(said, [("robots", "unavailable_after: 2032-01-01")])
     assert both == Directives(unavailable_after_ms=at(2030, 1, 1))
 
 
-def test_nothing_is_said_where_nothing_is_forbidden() -> None:
+def test_no_directives_are_reported_if_nothing_is_forbidden() -> None:
     assert of_headers({"server": "x"}, (), OURS) is None
     assert of_headers({"x-robots-tag": "all"}, (), OURS) is None
     assert with_metas(None, [("robots", "index,follow"), ("tdm-reservation", "2")]) is None
@@ -219,11 +221,11 @@ POLICY = "https://provider.example/policies/1"
         ({"tdm-reservation": "1", "tdm-policy": "http://ä/"}, Directives(tdm="reserved")),
     ],
 )  # fmt: skip
-def test_tdmrep_headers(headers: dict[str, str], said: Directives | None) -> None:
+def test_tdmrep_headers_are_read(headers: dict[str, str], said: Directives | None) -> None:
     assert of_headers(headers, (), OURS) == said
 
 
-def test_an_element_counts_more_than_the_header_and_the_header_more_than_the_file() -> None:
+def test_tdmrep_elements_override_headers_and_headers_override_the_file() -> None:
     site = Directives(tdm="reserved", tdm_policy=POLICY)
     assert of_headers({}, (), OURS, site) == site
     said = of_headers({"tdm-reservation": "0"}, (), OURS, site)
@@ -237,7 +239,7 @@ def test_an_element_counts_more_than_the_header_and_the_header_more_than_the_fil
 # -- hostile ones
 
 
-def test_beyond_a_bound_nothing_is_read() -> None:
+def test_directives_beyond_a_bound_are_not_read() -> None:
     assert header("x" * MAX_CHARS + ", noindex") == Directives()
     assert metas(*["y" * (MAX_CHARS // 4)] * 5, "noindex") == Directives()
     assert metas("," * (MAX_CHARS - 7) + "noindex").robots == ("noindex",)
@@ -247,7 +249,7 @@ def test_beyond_a_bound_nothing_is_read() -> None:
     "unit", ["a", " ", ":", "a:", "a b", "unavailable_after:", "unavailable_after: 1 ", "noindex,",
              "unavailable_after: 25 Jun 2030 15:00:00 ", "max-snippet:", "1 jan", "\u00a0"],
 )  # fmt: skip
-def test_hostile_values_cost_little(unit: str) -> None:
+def test_hostile_directives_take_little_time(unit: str) -> None:
     text = unit * (10_000_000 // len(unit))
     began = time.thread_time()
     header(text)

@@ -85,7 +85,7 @@ def collected(body: str) -> LinkTexts:
 
 
 @pytest.mark.parametrize("reader", [pytest.param(walked, marks=needs_compiled), collected])
-def test_texts_stand_beside_their_urls(reader: Callable[[str], LinkTexts]) -> None:
+def test_texts_of_links_are_listed_with_their_urls(reader: Callable[[str], LinkTexts]) -> None:
     words, others, silent = said(reader(LINKS))
     assert words == WORDS
     assert others == OTHERS
@@ -93,7 +93,7 @@ def test_texts_stand_beside_their_urls(reader: Callable[[str], LinkTexts]) -> No
 
 
 @needs_compiled
-def test_nothing_is_read_of_texts_that_nobody_wants() -> None:
+def test_texts_of_links_are_not_read_unless_they_are_wanted() -> None:
     _, plain = outline(LINKS.encode(), URL, "text/html; charset=utf-8")
     assert isinstance(plain, Resolved)
     assert plain.urls == walked(LINKS).urls
@@ -101,7 +101,7 @@ def test_nothing_is_read_of_texts_that_nobody_wants() -> None:
 
 
 @needs_compiled
-def test_texts_stand_beside_their_urls_where_some_are_left_to_python() -> None:
+def test_texts_keep_their_urls_if_some_links_are_left_to_python() -> None:
     body = """<link rel="nextt prev" href=/p><a href="/ü">Log out</a><meta http-equiv=refresh
         content=x><link rel=nexte href=/q><a href=/1>xy</a><a href="//h.example/2">delete</a>
         <a href=/3>yes</a><a href=/4>no</a>"""
@@ -121,9 +121,7 @@ AROUND = [
     st.lists(st.sampled_from(AROUND), max_size=8),
     st.sampled_from(["", "x", "退出", "Log out", "sign-off", "7", "ВЫЙТИ"]),
 )
-def test_what_stands_around_a_text_is_the_same_in_c_and_python(
-    around: list[str], word: str
-) -> None:
+def test_c_and_python_read_a_text_alike_whatever_surrounds_it(around: list[str], word: str) -> None:
     half = len(around) // 2
     given = "".join([*around[:half], word, *around[half:]])
     body = f"<p>.</p><a href=/x>{given.replace('&', '&amp;').replace('<', '&lt;')}</a>"
@@ -133,7 +131,7 @@ def test_what_stands_around_a_text_is_the_same_in_c_and_python(
 
 
 @needs_compiled
-def test_every_text_that_is_known_is_told_from_others_in_c() -> None:
+def test_the_c_part_recognises_every_known_text() -> None:
     texts = [text for text in written() if len(text.encode()) <= MAX_TEXT and "<" not in text]
     for start in range(0, len(texts), 500):
         some = texts[start : start + 500]
@@ -179,7 +177,7 @@ def test_a_page_is_read_alike_with_and_without_the_part_in_c(base: str) -> None:
 
 
 @pytest.mark.parametrize("base", ["", "<base href=/list/>"])
-def test_links_of_a_document_in_a_page_are_skipped_by_what_they_say(base: str) -> None:
+def test_links_of_a_srcdoc_document_are_skipped_by_their_texts(base: str) -> None:
     document = """<a href=/x?do=17>Log out</a><a href=/o/7?x><img alt=Delete></a>
         <a href=/a/1>One</a><a href='http:///'>Delete</a><area href=/a/2><a href=/a/3></a>"""
     body = f'{base}<a href=/p/1>Page</a><iframe srcdoc="{escape(document)}"></iframe>'
@@ -192,7 +190,7 @@ def test_links_of_a_document_in_a_page_are_skipped_by_what_they_say(base: str) -
     assert len(reading(crawl(), body).links) == 6, "nobody is logged in"
 
 
-def test_neighbours_in_the_page_tell_of_titles_in_its_documents() -> None:
+def test_links_of_the_page_show_that_a_text_in_its_srcdoc_is_a_title() -> None:
     """Links of the page itself tell as much as links of the same document."""
     titles = "".join(f"<a href=/t/{number}>Title</a>" for number in range(4))
     body = f'{titles}<iframe srcdoc="<a href=/t/9>Delete</a>"></iframe>'
@@ -200,7 +198,7 @@ def test_neighbours_in_the_page_tell_of_titles_in_its_documents() -> None:
 
 
 @pytest.mark.parametrize("base", ["", "<base href=/list/>"])
-def test_texts_of_brackets_take_time_by_their_length_alone(base: str) -> None:
+def test_texts_full_of_brackets_are_read_in_bounded_time(base: str) -> None:
     links = ("<a href=1>x" + ("(" * 790 + "<b></b>") * 40 + "x</a>") * 3
     body = f'{base}{links}<iframe srcdoc="{links}"></iframe>'
     context = crawl(auth=CLUB)
@@ -216,7 +214,7 @@ FORMS = """<form action=/bye><button>Log out</button></form>
 
 
 @pytest.mark.parametrize("base", ["", "<base href=/list/>"])
-def test_forms_are_not_sent_where_a_crawl_is_logged_in(base: str) -> None:
+def test_forms_are_not_sent_if_a_crawl_is_logged_in(base: str) -> None:
     body = f'{base}{FORMS}<iframe srcdoc="<form action=/in></form>"></iframe>'
     found = reading(crawl(auth=CLUB, links=("forms",)), body)
     assert paths(link.url for link in found.links) == ["/a/1", "https://o.example/go"]
@@ -230,7 +228,7 @@ def test_forms_are_not_sent_where_a_crawl_is_logged_in(base: str) -> None:
         assert len(reading(every, body).links) == 6
 
 
-def test_words_are_not_read_for_crawls_that_do_not_log_in() -> None:
+def test_lists_of_action_words_are_not_loaded_for_crawls_without_a_login() -> None:
     program = """
 import sys
 from greencrawl.schema.net import action_data

@@ -24,7 +24,7 @@ def test_links_are_followed_in_document_order() -> None:
     assert urls(html) == [f"https://example.org/{n}" for n in range(1, 8)]
 
 
-def test_long_base_before_many_links_does_not_multiply_without_bound() -> None:
+def test_total_length_of_links_is_bounded_if_the_base_is_long() -> None:
     """Half a megabyte would become 240 MB of URLs."""
     base = "https://example.org/" + "a" * 8000 + "/"
     found = urls(f"<base href={base}>" + "".join(f"<a href={i}>" for i in range(30_000)))
@@ -32,7 +32,7 @@ def test_long_base_before_many_links_does_not_multiply_without_bound() -> None:
     assert found[-1] == base + str(len(found) - 1)
 
 
-def test_that_bound_holds_where_links_are_not_made() -> None:
+def test_bound_for_a_long_base_is_the_same_if_no_link_objects_are_made() -> None:
     """A few references are not counted; this many have to be."""
     context = context_of(
         Crawl(id=1, name="t", state="active", options=CrawlOptions(), roots=("example.org",))
@@ -61,7 +61,7 @@ TEMPLATES = [
 
 @pytest.mark.parametrize(("html", "followed"), TEMPLATES)
 @pytest.mark.parametrize("before", ["", "<base href=https://example.org/docs/>"])
-def test_what_stands_in_a_template_is_no_link_before_a_script_copies_it(
+def test_links_in_a_template_are_followed_only_if_it_is_a_shadow_root(
     html: str, followed: str, before: str
 ) -> None:
     wanted = [f"https://example.org/{one}" for one in followed.split()]
@@ -81,19 +81,19 @@ def test_what_stands_in_a_template_is_no_link_before_a_script_copies_it(
         "<meta http-equiv=refresh content=30>", "<meta name=refresh content='0;url=/x'>",
     ],
 )  # fmt: skip
-def test_what_is_no_link_to_a_page_is_not_followed(html: str) -> None:
+def test_references_that_are_no_links_to_pages_are_not_followed(html: str) -> None:
     page = extract(html.encode(), URL, "text/html")
     assert (page.links, page.invalid_links) == ([], 0)
 
 
-def test_what_is_not_http_is_counted() -> None:
+def test_links_that_are_not_http_are_counted_as_invalid() -> None:
     html = "<a href=javascript:x()><a href=mailto:a@b.c><a href=http://[><a href=/ok>"
     page = extract(html.encode(), URL, "text/html")
     assert [link.url for link in page.links] == ["https://example.org/ok"]
     assert page.invalid_links == 3
 
 
-def test_each_url_once_and_the_first_stays() -> None:
+def test_each_url_is_listed_once_with_its_first_anchor() -> None:
     page = extract(b"<a href=/x>one</a><a href='/x#y'>two</a><a href=/z>z</a>", URL, "text/html")
     assert [(link.url, link.anchor) for link in page.links] == [
         ("https://example.org/x", "one"),
@@ -172,7 +172,7 @@ def test_refresh_is_a_link(content: str) -> None:
     assert [(link.url, link.rel) for link in links] == [("https://example.org/x", "refresh")]
 
 
-def test_canonical_is_resolved_or_none() -> None:
+def test_canonical_link_is_resolved_or_dropped_if_invalid() -> None:
     def canonical(href: str) -> str | None:
         html = f"<link rel='Canonical foo' href='{href}'><link rel=canonical href=/second>"
         return extract(html.encode(), URL, "text/html").canonical

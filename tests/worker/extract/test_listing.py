@@ -60,11 +60,11 @@ def wrong(given: bytes, **changed: Any) -> str:
         ("https://other.example/items?kind=a&max=5", False),
     ],
 )
-def test_page_of_a_list_is_its_url_whatever_the_cursor(url: str, held: bool) -> None:
+def test_url_belongs_to_a_list_if_only_the_cursor_differs(url: str, held: bool) -> None:
     assert Listing(source()).holds(url) is held
 
 
-def test_without_a_cursor_any_query_of_the_path_is_the_lists() -> None:
+def test_any_query_of_the_path_belongs_to_a_list_without_a_cursor() -> None:
     listing = Listing(source(cursor=""))
     assert listing.holds("https://api.example/items?page=7")
     assert not listing.holds("https://api.example/item")
@@ -111,7 +111,7 @@ def test_cursor_goes_into_the_url(cursor: Any, query: str) -> None:
     assert Listing(source()).holds(further)
 
 
-def test_cursor_takes_the_place_it_has() -> None:
+def test_cursor_replaces_the_one_in_the_url() -> None:
     first = "https://api.example/items?after=-1&max=5"
     _, further = listed(body(next="9"), first, url=first)
     assert further == "https://api.example/items?after=9&max=5"
@@ -120,7 +120,7 @@ def test_cursor_takes_the_place_it_has() -> None:
 
 
 @pytest.mark.parametrize("end", [None, "", 0, "0", False])
-def test_nothing_more_ends_the_list(end: Any) -> None:
+def test_list_ends_if_the_page_names_no_next_cursor(end: Any) -> None:
     assert listed(body("/a", next=end))[1] == ""
     assert listed(body("/a"))[1] == ""
     assert listed(body("/a", next="x"), next="", cursor="")[1] == ""
@@ -131,7 +131,7 @@ def test_cursor_that_leads_to_its_own_page_ends_the_list() -> None:
     assert listed(body("/a", next="x"), url)[1] == ""
 
 
-def test_next_can_be_a_url() -> None:
+def test_next_page_can_be_named_by_a_url_of_the_same_list() -> None:
     assert listed(body(next="?page=2"), cursor="")[1] == "https://api.example/items?page=2"
     assert "elsewhere, at https://evil.example/items" in wrong(
         body(next="https://evil.example/items?page=2"), cursor=""
@@ -165,11 +165,11 @@ def test_next_can_be_a_url() -> None:
         (body("/a", next="x" * 10_000), "a cursor of 10000 characters"),
     ],
 )
-def test_page_that_cannot_be_read_says_why(given: bytes, said: str) -> None:
+def test_error_says_why_a_page_of_a_list_cannot_be_read(given: bytes, said: str) -> None:
     assert said in wrong(given)
 
 
-def test_page_that_was_cut_off_is_no_page() -> None:
+def test_truncated_page_of_a_list_is_refused() -> None:
     with pytest.raises(ListingError, match="too long"):
         Listing(source()).read(body("/a"), URL, truncated=True)
 
@@ -179,7 +179,7 @@ def test_empty_answers_are_empty_lists(given: bytes) -> None:
     assert listed(given) == ([], "")
 
 
-def test_broken_characters_are_no_reason_to_stop() -> None:
+def test_list_with_broken_characters_is_read() -> None:
     found, further = listed(b'{"data":[{"url":"/a","t":"\xff\xfe"},{"url":"/b\\ud83d"}],"meta":{}}')
     assert found == ["https://api.example/a", "https://api.example/b%EF%BF%BD"]
     assert further == ""
@@ -238,7 +238,7 @@ def test_expression_that_is_wrong_is_found_beforehand(text: str, said: str) -> N
 
 
 @pytest.mark.parametrize("text", ["join('', [url, missing])", "data[*].join(id, id)", "data[::0]"])
-def test_expression_that_does_not_fit_the_data_is_told(text: str) -> None:
+def test_expression_that_does_not_fit_the_data_is_an_error(text: str) -> None:
     assert "cannot be applied" in wrong(body("/a"), items=text)
 
 
@@ -248,7 +248,7 @@ def test_source_is_checked_beforehand() -> None:
     assert names == ["sources[1].url", "sources[1].cursor"]
 
 
-def test_sources_are_where_a_crawl_begins() -> None:
+def test_crawl_begins_at_its_seeds_and_sources() -> None:
     options = CrawlOptions(seeds=("https://a.example/",), sources=(source(),))
     assert starts(options) == [("seeds[0]", "https://a.example/"), ("sources[0].url", URL)]
 
@@ -268,7 +268,7 @@ def reading(given: bytes, task: Task, **options: Any) -> Reading:
     return choosing.reading(of, task, answer).kernel.read(of, task, answer)
 
 
-def test_items_are_a_link_away_and_the_next_page_is_not() -> None:
+def test_depth_rises_for_items_and_not_for_the_next_page() -> None:
     found = reading(body("/a", "https://far.example/", next="2"), Task(1, URL, 3, 3))
     assert [(one.url, one.depth) for one in found.links] == [
         (f"{URL}&after=2", 3),
@@ -276,19 +276,19 @@ def test_items_are_a_link_away_and_the_next_page_is_not() -> None:
     ]
 
 
-def test_depth_ends_items_and_not_the_list() -> None:
+def test_depth_limit_stops_items_but_not_the_list() -> None:
     found = reading(body("/a", next="2"), Task(1, URL), depth=0)
     assert [one.url for one in found.links] == [f"{URL}&after=2"]
 
 
-def test_list_is_exempt_from_include_as_seeds_are() -> None:
+def test_list_pages_are_exempt_from_include_but_not_from_exclude() -> None:
     found = reading(body("/a", "/b", next="2"), Task(1, URL), include=["/a$"])
     assert [one.url for one in found.links] == [f"{URL}&after=2", "https://api.example/a"]
     found = reading(body("/a", next="2"), Task(1, URL), exclude=["after="])
     assert [one.url for one in found.links] == ["https://api.example/a"]
 
 
-def test_other_pages_are_read_as_ever() -> None:
+def test_page_outside_of_the_list_is_read_as_html() -> None:
     html = b"<title>t</title><a href=/x>x</a>"
     found = reading(html, Task(1, "https://api.example/page"))
     assert (found.title, [one.url for one in found.links]) == ("t", ["https://api.example/x"])
@@ -300,7 +300,7 @@ def test_page_that_cannot_be_read_is_a_failure() -> None:
     assert found.links == []
 
 
-def test_reading_crosses_to_the_process_that_reads_alone() -> None:
+def test_reading_of_a_list_can_be_sent_to_another_process() -> None:
     found = reading(b"", Task(1, URL))
     again = msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=Reading)
     assert again == found

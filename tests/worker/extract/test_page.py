@@ -60,7 +60,7 @@ def test_page_is_read_whole() -> None:
         ("<pre>a\n  b</pre>", "a b"),
     ],
 )
-def test_text_is_what_is_visible_and_blocks_part_words(html: str, text: str) -> None:
+def test_text_of_a_page_is_what_is_visible_and_blocks_separate_words(html: str, text: str) -> None:
     assert extract(f"<body>{html}".encode(), URL, "text/html").text == text
 
 
@@ -71,7 +71,7 @@ def test_page_that_shows_nothing_without_scripts_is_read_by_its_noscript() -> No
     assert [link.url for link in page.links] == ["https://example.org/c"]
 
 
-def test_title_is_the_documents_not_a_drawings() -> None:
+def test_title_of_a_drawing_is_not_taken_for_the_title_of_the_page() -> None:
     body = b"<svg><title>drawing</title></svg><title>document</title>"
     assert extract(body, URL, "text/html").title == "document"
     assert extract(b"<p>none", URL, "text/html").title == ""
@@ -117,7 +117,9 @@ def test_language_is_a_tag_or_nothing(html: str, language: str) -> None:
         ('name="" content="none"', True, True),
     ],
 )
-def test_meta_robots_speaks_to_all_or_to_us(meta: str, index: bool, follow: bool) -> None:
+def test_meta_robots_applies_if_it_addresses_all_agents_or_ours(
+    meta: str, index: bool, follow: bool
+) -> None:
     page = extract(f"<meta {meta}><p>x".encode(), URL, "text/html", agent="greencrawl")
     assert (page.index, page.follow) == (index, follow)
 
@@ -136,7 +138,9 @@ def test_meta_robots_speaks_to_all_or_to_us(meta: str, index: bool, follow: bool
         ("", True, True),
     ],
 )
-def test_robots_header_speaks_to_all_or_to_us(header: str, index: bool, follow: bool) -> None:
+def test_robots_header_applies_if_it_addresses_all_agents_or_ours(
+    header: str, index: bool, follow: bool
+) -> None:
     page = extract(b"<p>x", URL, "text/html", agent="greencrawl", robots_tag=header)
     assert (page.index, page.follow) == (index, follow)
 
@@ -179,7 +183,7 @@ def test_robots_header_speaks_to_all_or_to_us(header: str, index: bool, follow: 
         (None, b"PK\x03\x04<html>", False),
     ],
 )
-def test_html_is_told_by_type_or_beginning(
+def test_html_is_recognised_by_content_type_or_first_bytes(
     content_type: str | None, head: bytes, expected: bool
 ) -> None:
     assert is_html(content_type, head) is expected
@@ -194,14 +198,14 @@ def test_other_types_give_an_empty_page(content_type: str) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b" \n ", b"\x00", b"\xff\xfe", b"<!-- -->", b"<", b"&", b"</"]
 )
-def test_next_to_nothing_gives_a_page_without_links(body: bytes) -> None:
+def test_almost_empty_body_gives_a_page_without_links(body: bytes) -> None:
     page = extract(body, URL, "text/html")
     assert page.links == []
     assert page.title == ""
 
 
 @pytest.mark.parametrize("url", ["mailto:a@example.org", "about:blank"])
-def test_url_that_is_none_is_the_callers_error(url: str) -> None:
+def test_invalid_url_of_a_page_raises(url: str) -> None:
     with pytest.raises(InvalidUrl):
         extract(b"<p>x", url, "text/html")
 
@@ -215,7 +219,7 @@ def test_binary_body_declared_as_html_is_survived() -> None:
     extract(bytes(range(256)) * 4000, URL, "text/html")
 
 
-def test_nul_bytes_cut_nothing_off() -> None:
+def test_text_after_nul_bytes_is_read() -> None:
     page = extract(b"<title>a\x00b</title><p>c\x00d" + END, URL, "text/html")
     assert page.title == "a\N{REPLACEMENT CHARACTER}b"
     assert page.text.endswith("end last")
@@ -293,7 +297,7 @@ def test_bomb_of_attributes_is_reduced_before_it_is_parsed() -> None:
         (b"<p title='", b"'>", False),
     ],
 )
-def test_only_a_tag_can_be_a_bomb(before: bytes, after: bytes, bomb: bool) -> None:
+def test_only_a_tag_can_be_an_attribute_bomb(before: bytes, after: bytes, bomb: bool) -> None:
     words = b"".join(b" a%d" % n for n in range(10_000))
     assert has_attribute_bomb(b"<html>" + before + words + after) is bomb
 
@@ -312,7 +316,7 @@ def test_only_a_tag_can_be_a_bomb(before: bytes, after: bytes, bomb: bool) -> No
         (b"<script>", b"<p a%d='>'", b"</script>", False),
     ],
 )
-def test_an_end_within_a_value_hides_nothing(
+def test_a_tag_end_within_a_value_does_not_hide_an_attribute_bomb(
     begin: bytes, one: bytes, end: bytes, bomb: bool
 ) -> None:
     many = b"".join(one % n for n in range(5_000))
@@ -323,7 +327,7 @@ def test_an_end_within_a_value_hides_nothing(
 @pytest.mark.parametrize(
     "around", ["<svg>{}</svg>", "<svg><g>{}</g></svg>", "<p><MATH>{}</MATH>", "<svg><svg/>{}</svg>"]
 )
-def test_what_is_not_closed_in_a_drawing_ends_with_it(name: str, around: str) -> None:
+def test_an_unclosed_element_in_a_drawing_ends_with_the_drawing(name: str, around: str) -> None:
     html = "<title>T</title><p>before" + around.format(f"<{name} id=a>x") + "<a href=/b>behind</a>"
     page = extract(html.encode(), "http://h/")
     assert [link.url for link in page.links] == ["http://h/b"]
@@ -341,12 +345,14 @@ def test_what_is_not_closed_in_a_drawing_ends_with_it(name: str, around: str) ->
         "<!-- <svg><style></svg> --><a href=/b>x</a><style>",
     ],
 )
-def test_what_swallows_nothing_is_parsed_once(html: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_whose_drawings_hide_nothing_is_parsed_once(
+    html: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("greencrawl.worker.extract.page.close_raw", None)
     assert [link.url for link in extract(html.encode(), "http://h/").links] == ["http://h/b"]
 
 
-def test_each_element_is_closed_where_its_drawing_ends() -> None:
+def test_unclosed_raw_elements_are_closed_where_their_drawing_ends() -> None:
     assert close_raw(b"<style>a</svg></style><svg><title>x</svg>b<SVG><g><Style>y</SVG>c") == (
         b"<style>a</svg></style><svg><title>x</title></svg>b<SVG><g><Style>y</style></SVG>c"
     )
@@ -358,14 +364,14 @@ def test_each_element_is_closed_where_its_drawing_ends() -> None:
 @pytest.mark.parametrize(
     "piece", [b"<svg><style>", b"<svg ", b"<style", b"<!--", b"<svg><title></svg>", b"<svg/", b"<"]
 )
-def test_closing_takes_time_by_the_length_alone(piece: bytes) -> None:
+def test_closing_raw_elements_takes_bounded_time(piece: bytes) -> None:
     began = time.process_time()
     close_raw(piece * (1_000_000 // len(piece)))
     extract(piece * (500_000 // len(piece)) + b"<svg><style></svg>", "http://h/")
     assert time.process_time() - began < 3.0
 
 
-def test_looking_for_bombs_is_linear() -> None:
+def test_search_for_attribute_bombs_takes_linear_time() -> None:
     began = time.process_time()
     has_attribute_bomb(b"<p" + b" x='" * 1_500_000)
     has_attribute_bomb((b"<p" + b" x" * 9_000 + b">") * 300)
@@ -386,7 +392,7 @@ def test_a_text_longer_than_the_parser_takes_is_read_whole(unit: str) -> None:
     assert text.count(sign) - "before  after".count(sign) == count * unit.count(sign)
 
 
-def test_a_flattened_page_of_bytes_that_begin_no_sign_is_parted_to_its_end() -> None:
+def test_flattening_keeps_all_bytes_that_begin_no_character() -> None:
     assert flatten(b"<p>" + b"\x80" * 9_100_000).count(b"\x80") == 9_100_000
 
 
@@ -396,7 +402,7 @@ def test_flattened_page_keeps_inline_words_together() -> None:
 
 
 @pytest.mark.parametrize("tag", ["main", "article", "section", "header", "nav", "x-page"])
-def test_text_is_read_where_the_parser_takes_it_for_the_heads(tag: str) -> None:
+def test_text_is_read_if_the_parser_puts_it_into_the_head(tag: str) -> None:
     """Pages may leave out head and body, and libxml2 knows no element of HTML 5."""
     for head in ("<title>x</title>", "<meta charset=utf-8><title>x</title>"):
         body = f"<!doctype html>{head}<{tag}><p>one</p></{tag}><p>two".encode()

@@ -49,7 +49,7 @@ def run(folder: Path, program: str, begin: str = "assert page.pool_trees()") -> 
     return done.stdout.strip()
 
 
-def test_a_tree_takes_chunks_and_gives_them_back(compiled_at: Path) -> None:
+def test_a_tree_takes_chunks_of_the_pool_and_gives_them_back(compiled_at: Path) -> None:
     program = """
 tree = parse(b"<p class=a>word</p>" * 5000)
 held = compiled.chunks()
@@ -63,7 +63,7 @@ print(compiled.chunks())
     assert run(compiled_at, program).split() == ["0", "True", "True", "0"]
 
 
-def test_trees_that_live_beside_each_other_stay_as_they_are(compiled_at: Path) -> None:
+def test_trees_in_the_pool_at_the_same_time_do_not_change_each_other(compiled_at: Path) -> None:
     program = """
 chance = random.Random(1)
 trees = []
@@ -111,7 +111,9 @@ print(answers, page.pool_trees())
     assert found == ["0", "True", "0", "0", "[False]", "True"]
 
 
-def test_a_page_that_is_larger_than_the_pool(compiled_at: Path) -> None:
+def test_a_page_larger_than_the_pool_is_parsed_and_its_memory_is_given_back(
+    compiled_at: Path,
+) -> None:
     program = """
 before = resident()
 tree = parse(b"<p><b>word</b>" * 200_000)
@@ -124,7 +126,7 @@ print(full, compiled.chunks(), held > 60_000_000, left < held - 19_000_000)
     assert run(compiled_at, program).split() == ["96", "0", "True", "True"]
 
 
-def test_after_a_large_page_small_ones_have_memory_that_is_kept(compiled_at: Path) -> None:
+def test_small_pages_reuse_the_memory_of_the_pool_after_a_large_page(compiled_at: Path) -> None:
     program = """
 import resource
 
@@ -141,7 +143,7 @@ print(faults() < 200)
     assert run(compiled_at, program) == "True"
 
 
-def test_trees_of_others_are_not_touched(compiled_at: Path) -> None:
+def test_the_pool_does_not_change_trees_of_another_libxml2(compiled_at: Path) -> None:
     """lxml.objectify has a libxml2 of its own, which does not know the pool."""
     program = """
 from lxml import html, objectify
@@ -161,7 +163,7 @@ print(compiled.chunks())
     assert run(compiled_at, program) == "0"
 
 
-def test_it_is_not_used_where_memory_is_somebody_elses(compiled_at: Path) -> None:
+def test_the_pool_is_not_used_if_another_library_manages_the_memory(compiled_at: Path) -> None:
     program = """
 print(compiled.pool("/no/such/library"), compiled.pool(etree.__file__))
 """
@@ -182,7 +184,7 @@ assert page.pool_trees()
     assert run(compiled_at, "", begin) == "False"
 
 
-def test_without_the_part_in_c_nothing_changes(compiled_at: Path) -> None:
+def test_pages_are_parsed_without_a_pool_if_the_part_in_c_is_missing(compiled_at: Path) -> None:
     program = """
 page.compiled = None
 print(page.pool_trees(), text_of(parse(b"<p>a")))
@@ -224,7 +226,7 @@ print(compiled.chunks())
     assert run(compiled_at, BOMB + program) == "0"
 
 
-def test_a_page_of_many_tags_with_attributes_is_ended_too(compiled_at: Path) -> None:
+def test_the_parse_of_a_page_of_many_tags_with_attributes_is_ended(compiled_at: Path) -> None:
     program = """
 tag = b"<p " + b" ".join(b"a%x" % n for n in range(1900)) + b">"
 told, took = seconds(tag * 200, **hub)
@@ -237,7 +239,7 @@ assert took < 0.5, took
     assert run(compiled_at, BOMB + program) == ""
 
 
-def test_a_tree_larger_than_the_pool_is_ended_where_others_would_have_to_wait(
+def test_the_parse_of_a_tree_larger_than_the_pool_is_ended_if_others_would_wait(
     compiled_at: Path,
 ) -> None:
     """Ten megabytes of links would become about 400 MB of tree in a tenth of a second."""
@@ -256,7 +258,7 @@ print(len(found.texts) > 300_000, compiled.chunks())
     assert run(compiled_at, BOMB + program) == "True 0"
 
 
-def test_whoever_may_take_any_time_loses_the_attributes_and_keeps_the_rest(
+def test_a_page_without_a_time_limit_loses_only_its_excess_attributes(
     compiled_at: Path,
 ) -> None:
     program = """
@@ -266,7 +268,7 @@ print(page.text, found.urls)
     assert run(compiled_at, BOMB + program) == "a bc ['http://h/x']"
 
 
-def test_a_login_page_has_the_same_budget(compiled_at: Path) -> None:
+def test_the_parse_of_a_login_page_has_a_time_limit(compiled_at: Path) -> None:
     program = """
 from time import thread_time
 from greencrawl.worker.auth.kinds import form_page

@@ -94,7 +94,7 @@ def test_meta_is_found_where_the_standard_finds_it(head: bytes) -> None:
         b"<?xml version='1.0'><a encoding='gbk'>",
     ],
 )
-def test_what_the_standard_does_not_take_is_none(head: bytes) -> None:
+def test_no_encoding_is_found_where_the_standard_finds_none(head: bytes) -> None:
     assert prescan(head) is None
 
 
@@ -111,7 +111,9 @@ def test_what_the_standard_does_not_take_is_none(head: bytes) -> None:
         (b"<meta charset=iso-2022-kr>", "replacement"),
     ],
 )
-def test_what_is_declared_is_what_can_be_meant(head: bytes, name: str) -> None:
+def test_declared_encoding_is_mapped_to_the_one_that_the_standard_uses(
+    head: bytes, name: str
+) -> None:
     assert prescan(head) == name
 
 
@@ -134,7 +136,7 @@ FAR = b" " * 1024
         b"<head>" + b" " * (1024 - 6 - 9) + META,
     ],
 )
-def test_meta_of_the_head_counts_though_it_comes_late(body: bytes) -> None:
+def test_late_meta_in_the_head_declares_the_encoding(body: bytes) -> None:
     assert prescan(body[:1024]) is None
     assert late(body) == "gbk"
     assert sniff(body, "text/html") == ("gbk", 0)
@@ -158,11 +160,11 @@ def test_meta_of_the_head_counts_though_it_comes_late(body: bytes) -> None:
         b" " * LATE_BYTES + META,
     ],
 )
-def test_late_text_that_is_no_meta_of_the_head_is_none(body: bytes) -> None:
+def test_late_text_outside_of_a_meta_in_the_head_declares_no_encoding(body: bytes) -> None:
     assert late(body) is None
 
 
-def test_what_is_written_to_cost_much_costs_little() -> None:
+def test_hostile_head_is_scanned_in_bounded_time() -> None:
     for piece in (b"<", b"<!", b"<!-", b"<meta ", b"<meta a='", b"<a b=c ", b"<?xml ", b"charset",
                   b"<title>", b"</", b"<!--", b"-", b"<meta content=charset ", b"= "):  # fmt: skip
         for start in (b"", b"<", b"<meta ", b"<?xml ", b"<!--", b"<title>"):
@@ -189,13 +191,15 @@ def test_what_is_written_to_cost_much_costs_little() -> None:
         ("application/json; charset=Shift_JIS", "shift_jis"),
     ],
 )
-def test_each_type_declares_in_its_own_way(content_type: str | None, name: str) -> None:
+def test_content_type_decides_where_the_encoding_is_declared(
+    content_type: str | None, name: str
+) -> None:
     body = b"<?xml version='1.0' encoding='big5'?><x>" + META + "é".encode() + b"</x>"
     assert sniff(body, content_type) == (name, 0)
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join))
-def test_what_is_remembered_of_a_beginning_is_what_the_whole_declares(head: bytes) -> None:
+def test_remembered_encoding_of_a_head_equals_a_new_scan(head: bytes) -> None:
     head = b"x" + head  # otherwise it may begin with an XML declaration
     assert prescan(head) == prescan(b"x" * 256 + head), "so far behind nothing is remembered"
     assert prescan(head) == prescan(head), "and now it is"

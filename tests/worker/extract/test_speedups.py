@@ -54,7 +54,9 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
 
 @needs_compiler
 @given(pieces=st.lists(st.sampled_from(PIECES), max_size=60))
-def test_it_reads_what_the_style_sheet_reads(compiled: ModuleType, pieces: list[bytes]) -> None:
+def test_the_c_part_reads_the_same_text_as_the_style_sheet(
+    compiled: ModuleType, pieces: list[bytes]
+) -> None:
     root = _parse(b"<html><body>" + b"".join(pieces))
     assert root is not None
     found = compiled.visible(root, False) or compiled.visible(root, True)
@@ -62,7 +64,7 @@ def test_it_reads_what_the_style_sheet_reads(compiled: ModuleType, pieces: list[
 
 
 @needs_compiler
-def test_what_follows_the_end_of_the_document_is_read(compiled: ModuleType) -> None:
+def test_text_after_the_end_tag_of_the_document_is_read(compiled: ModuleType) -> None:
     root = _parse(b"<p>a</body></html>\n<div>b</html> c <script>d</script></html><p>e")
     assert root is not None
     assert compiled.visible(root, False) == text.by_stylesheet(root) == "a b c e"
@@ -121,7 +123,9 @@ def read_twice(
 
 @needs_compiler
 @given(pieces=st.lists(st.sampled_from(LINKS), max_size=30), body=st.booleans())
-def test_it_reads_what_python_reads(compiled: ModuleType, pieces: list[bytes], body: bool) -> None:
+def test_the_c_part_reads_pages_as_python_does(
+    compiled: ModuleType, pieces: list[bytes], body: bool
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         read_twice(compiled, patch, (b"<html><body>" if body else b"") + b"".join(pieces))
 
@@ -137,7 +141,7 @@ PLACES = [
 
 @needs_compiler
 @pytest.mark.parametrize(("html", "followed"), TEMPLATES)
-def test_it_passes_over_what_stands_in_a_template(
+def test_the_c_part_skips_links_in_templates(
     compiled: ModuleType, monkeypatch: pytest.MonkeyPatch, html: str, followed: str
 ) -> None:
     found = compiled.outline(_parse(html.encode()), URL, AGENT, 100, False, False)
@@ -148,7 +152,7 @@ def test_it_passes_over_what_stands_in_a_template(
 @needs_compiler
 @pytest.mark.parametrize("encoding", ["utf-8", "gbk"])
 @given(pieces=st.lists(st.sampled_from(PLACES), max_size=7))
-def test_references_lead_where_python_says(
+def test_the_c_part_resolves_references_as_python_does(
     compiled: ModuleType, encoding: str, pieces: list[str]
 ) -> None:
     reference = "".join(pieces).encode(encoding, "replace")
@@ -157,7 +161,7 @@ def test_references_lead_where_python_says(
 
 
 @needs_compiler
-def test_it_is_used_for_most_pages_but_not_for_traps(
+def test_the_c_part_is_not_used_for_pages_with_a_base_or_too_many_links(
     compiled: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(links, "compiled", compiled)
@@ -176,7 +180,7 @@ def test_it_is_used_for_most_pages_but_not_for_traps(
 
 
 @needs_compiler
-def test_depth_and_length_have_no_end(compiled: ModuleType) -> None:
+def test_the_c_part_reads_text_of_any_depth_and_length(compiled: ModuleType) -> None:
     deep = _parse(b"<div>x " * 200_000)
     assert deep is not None
     assert compiled.visible(deep, False) == text.by_stylesheet(deep)
@@ -185,7 +189,7 @@ def test_depth_and_length_have_no_end(compiled: ModuleType) -> None:
 
 
 @needs_compiler
-def test_it_takes_elements_only(compiled: ModuleType) -> None:
+def test_the_c_part_accepts_elements_only(compiled: ModuleType) -> None:
     for wrong in (None, "text", 7, object()):
         with pytest.raises(TypeError):
             compiled.visible(wrong, False)
@@ -198,12 +202,12 @@ def test_it_takes_elements_only(compiled: ModuleType) -> None:
 
 
 @needs_compiler
-def test_only_what_was_made_of_the_same_is_used(compiled: ModuleType) -> None:
+def test_a_compiled_part_is_used_only_if_its_lists_of_elements_match(compiled: ModuleType) -> None:
     assert speedups.load(text.BLOCKS, text.INVISIBLE) is compiled
     assert speedups.load((*text.BLOCKS, "marquee"), text.INVISIBLE) is None
 
 
-def test_what_was_made_for_another_libxml2_has_another_name(
+def test_a_part_compiled_for_another_libxml2_has_another_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = speedups.name_of(text.BLOCKS, text.INVISIBLE)
@@ -224,14 +228,14 @@ def test_headers_of_another_libxml2_are_refused(
 
 
 @needs_compiler
-def test_a_warning_of_the_compiler_keeps_nobody_from_it(tmp_path: Path) -> None:
+def test_a_warning_of_the_compiler_does_not_stop_the_build(tmp_path: Path) -> None:
     warned = tmp_path / "warned.c"
     warned.write_text("static int unused(void) { return 0; }\n")
     assert "unused" in compile(tmp_path, "-Wall", "-Werror", sources=[warned])
     assert compile(tmp_path, "-Wall", sources=[warned]) == ""
 
 
-def test_without_a_compiler_it_says_what_to_do(
+def test_the_build_says_what_to_install_if_there_is_no_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")

@@ -98,7 +98,7 @@ def test_global_unicast_address_is_allowed(address: str) -> None:
     assert forbidden(address) is None
 
 
-def test_allow_list_admits_what_it_holds_and_its_ipv4_mapped_form_and_nothing_else() -> None:
+def test_allow_list_admits_only_its_addresses_and_their_ipv4_mapped_forms() -> None:
     allow = [ipaddress.ip_network("127.0.0.0/29"), ipaddress.ip_network("::1/128")]
     assert forbidden("127.0.0.2", allow) is None
     assert forbidden("::1", allow) is None
@@ -123,7 +123,7 @@ def test_ipv4_is_judged_alike_in_every_form_that_carries_it(
 
 
 @given(st.ip_addresses())
-def test_nothing_is_allowed_that_the_standard_library_knows_as_private(
+def test_address_that_the_standard_library_calls_private_is_forbidden(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> None:
     if address.is_private or address.is_multicast or address.is_reserved:

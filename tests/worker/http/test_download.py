@@ -173,7 +173,7 @@ def test_answer_to_head_has_no_body_whatever_it_announces(downloader: Downloader
         assert server.connections == 1
 
 
-def test_cookies_are_told_apart(downloader: Downloader) -> None:
+def test_cookies_of_an_answer_are_listed_separately(downloader: Downloader) -> None:
     early = b"HTTP/1.1 103 Early Hints\r\nSet-Cookie: early=1\r\n\r\n"
     final = (
         b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1; Expires=Wed, 09 Jun 2100 10:18:14 GMT\r\n"
@@ -280,7 +280,7 @@ def test_a_large_body_comes_back_packed_if_the_caller_wants_it(
         assert found.body == body
 
 
-def test_of_a_body_that_comes_gzipped_and_is_packed_so_much_is_received(
+def test_gzipped_body_that_stays_packed_is_received_up_to_a_bound(
     downloader: Downloader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.worker.http.receiving.MAX_CAME_BYTES", 200_000)
@@ -314,7 +314,9 @@ def test_connection_is_kept_and_used_again(downloader: Downloader) -> None:
     ],
     ids=["close", "http/1.0", "junk after", "second answer after"],
 )
-def test_connection_is_not_used_again_after(downloader: Downloader, data: bytes) -> None:
+def test_connection_is_not_used_again_after_a_close_or_extra_bytes(
+    downloader: Downloader, data: bytes
+) -> None:
     with RawServer(send(data, keep=True)) as server:
         for _ in range(2):
             found = get(downloader, server.url())
@@ -395,7 +397,7 @@ def test_each_request_on_a_kept_connection_has_the_whole_time(pause: float) -> N
 
 
 @pytest.mark.parametrize("size", [4, 400_000], ids=["small", "large"])
-def test_time_in_which_the_process_stood_still_is_not_the_peers(size: int) -> None:
+def test_time_in_which_the_process_was_frozen_does_not_count_against_the_peer(size: int) -> None:
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n".encode()
     behaviours = {"/late": send_late(0.3, head + bytes(size)), "/never": send_then_stall(b"")}
     downloader = Downloader(LOOPBACK, 0.4)
@@ -511,7 +513,7 @@ def test_rebinding_name_reaches_the_judged_address_only_and_keeps_its_host_heade
     downloader.close()
 
 
-def test_idle_connection_to_an_address_no_longer_answered_is_not_used() -> None:
+def test_idle_connection_is_not_used_if_its_name_has_a_new_address() -> None:
     answers = [["127.0.0.1"], ["127.0.0.2"]]
     clock = [monotonic()]
     downloader = Downloader(
@@ -572,7 +574,7 @@ def test_port_of_another_protocol_is_refused(downloader: Downloader, port: int) 
     assert failure.requests == 0
 
 
-def test_refused_connection_is_told_with_its_address(downloader: Downloader) -> None:
+def test_failure_of_a_refused_connection_names_the_address(downloader: Downloader) -> None:
     failure = fail(downloader, f"http://127.0.0.1:{free_port()}/")
     assert (failure.kind, failure.requests) == (FailureKind.REFUSED, 0)
     assert "127.0.0.1" in failure.detail
@@ -611,7 +613,7 @@ def test_address_that_does_not_answer_leaves_time_for_the_next() -> None:
     downloader.close()
 
 
-def test_missing_name_is_told_apart() -> None:
+def test_missing_host_name_is_a_failure_of_its_own_kind() -> None:
     def missing(name: str) -> Sequence[str]:
         raise plain_socket.gaierror(plain_socket.EAI_NONAME, "Name or service not known")
 

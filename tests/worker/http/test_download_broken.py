@@ -144,7 +144,7 @@ def test_answer_that_does_not_end_in_time_is_a_timeout(
         "field too long",
     ],
 )
-def test_what_is_not_http_is_a_protocol_failure(downloader: Downloader, data: bytes) -> None:
+def test_answer_that_is_not_http_is_a_protocol_failure(downloader: Downloader, data: bytes) -> None:
     found = failure(downloader, send_then_stall(data, 0.2))
     assert found.kind is FailureKind.PROTOCOL
 
@@ -160,7 +160,7 @@ def test_what_is_not_http_is_a_protocol_failure(downloader: Downloader, data: by
     ],
     ids=["headers", "one header", "reason phrase", "interim answers", "empty lines"],
 )
-def test_head_without_end_is_cut_at_64_kib(
+def test_head_without_end_is_a_protocol_failure(
     downloader: Downloader, start: bytes, again: bytes
 ) -> None:
     found = failure(downloader, send_forever(start, again))
@@ -225,7 +225,7 @@ def test_body_without_end_is_cut_exactly_at_the_cap(
     ],
     ids=["trailers", "empty gzip members", "zeros as brotli"],
 )
-def test_answer_that_never_grows_is_cut_too(
+def test_endless_answer_without_body_bytes_is_cut_off(
     downloader: Downloader, start: bytes, again: bytes
 ) -> None:
     found = fetch(downloader, send_forever(start, again))
@@ -343,7 +343,7 @@ def test_bombs_of_every_coding_cost_no_more_than_the_cap(downloader: Downloader)
         ("gzip, br", gzipped(b"z")),
     ],
 )
-def test_body_that_does_not_decode_is_told_by_coding(
+def test_body_that_cannot_be_decoded_is_a_failure(
     downloader: Downloader, coding: str, body: bytes
 ) -> None:
     with RawServer(answer(body, Content_Encoding=coding)) as server:
@@ -352,7 +352,7 @@ def test_body_that_does_not_decode_is_told_by_coding(
     assert (found.kind, found.code) == (FailureKind.DECODE, 200)
 
 
-def test_text_that_is_said_to_be_gzip_and_is_not_is_taken_as_it_is(downloader: Downloader) -> None:
+def test_text_wrongly_declared_as_gzip_is_kept_as_it_is(downloader: Downloader) -> None:
     for text in (b"<p>not gzip</p>", b"\xd6\xd0\xce\xc4", b"a"):
         for coding in ("gzip", "x-gzip", "none, GZIP"):
             with RawServer(answer(text, Content_Encoding=coding)) as server:
@@ -387,7 +387,7 @@ def test_zstd_window_beyond_8_mib_is_refused(downloader: Downloader) -> None:
     ],
     ids=["short", "reset", "stalled", "bad chunk", "bad gzip"],
 )
-def test_status_other_than_2xx_stands_though_its_body_breaks(
+def test_status_other_than_2xx_is_kept_if_the_body_breaks(
     hasty: Downloader, behaviour: Behaviour
 ) -> None:
     found = fetch(hasty, behaviour)
@@ -403,7 +403,7 @@ def test_switching_protocols_is_a_final_status(downloader: Downloader) -> None:
     assert found.status == 101
 
 
-def test_a_connection_that_was_closed_while_it_waited_at_the_gate_is_not_used() -> None:
+def test_a_connection_is_not_used_if_it_was_closed_while_its_request_waited() -> None:
     hang_up = Event()
     served: list[int] = []
 

@@ -129,7 +129,7 @@ def test_request_that_is_read_a_byte_at_a_time_ends_in_time(downloader: Download
     assert took < SECONDS + LATE
 
 
-def test_peer_that_does_not_answer_the_end_of_tls_is_not_waited_for(
+def test_downloader_does_not_wait_for_a_peer_to_answer_the_end_of_tls(
     ca: Path, serving: ssl.SSLContext
 ) -> None:
     trusting = ssl.create_default_context(cafile=str(ca))
@@ -170,7 +170,7 @@ def rated(behaviour: Behaviour, size: int = 10**6) -> tuple[Fetched | Failure, f
     ],
     ids=["length", "no length", "chunk", "trailer"],
 )
-def test_body_under_the_least_rate_is_a_timeout_that_says_so(start: bytes) -> None:
+def test_body_below_the_least_rate_is_a_timeout_that_names_the_rate(start: bytes) -> None:
     def behave(sock: socket.socket) -> None:
         sock.sendall(start)
         drip(b"z" * 500, BYTE)(sock)
@@ -196,7 +196,7 @@ def test_body_above_the_least_rate_comes_whole_and_a_slow_head_does_not_count() 
     assert took > 0.8
 
 
-def test_body_that_came_fast_may_rest_for_as_long_as_it_gained() -> None:
+def test_fast_body_may_pause_for_the_time_that_it_gained() -> None:
     def behave(sock: socket.socket) -> None:
         sock.sendall(OK + b"Content-Length: 601\r\n\r\n" + b"z" * 600)
         gevent.sleep(0.45)
@@ -207,7 +207,7 @@ def test_body_that_came_fast_may_rest_for_as_long_as_it_gained() -> None:
     assert isinstance(found, Fetched), found
 
 
-def test_answers_that_are_mostly_framing_take_a_tenth_of_a_core() -> None:
+def test_answers_of_tiny_chunks_use_only_a_part_of_a_core() -> None:
     """Each chunk of eight bytes is a call of the parser: about ten times the CPU of other bytes."""
     body = b"8\r\n01234567\r\n" * 30_000
     patient = Downloader(LOOPBACK, 30)
@@ -224,7 +224,7 @@ def test_answers_that_are_mostly_framing_take_a_tenth_of_a_core() -> None:
     assert took > 3 * spent, "the server's own part is in there"
 
 
-def test_chunks_of_next_to_nothing_are_refused() -> None:
+def test_answer_with_almost_empty_chunks_is_refused() -> None:
     patient = Downloader(LOOPBACK, 30)
     with RawServer(send(CHUNKED + b"1\r\na\r\n" * 60_000)) as server:
         found = patient.fetch(server.url(), {}, max_body_bytes=10**6, deadline=monotonic() + 60)

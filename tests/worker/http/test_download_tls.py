@@ -115,7 +115,7 @@ def test_self_signed_certificate_is_a_tls_failure(serving: ssl.SSLContext) -> No
     assert "self-signed" in found.detail
 
 
-def test_much_goes_both_ways_and_the_connection_is_kept(
+def test_large_bodies_are_sent_and_received_over_one_tls_connection(
     serving: ssl.SSLContext, trusting: Downloader
 ) -> None:
     sent = bytes(range(256)) * 40_000
@@ -152,7 +152,7 @@ def test_answer_that_stalls_inside_tls_is_a_timeout(
     assert (found.kind, found.code) == (FailureKind.TIMEOUT, 200)
 
 
-def test_server_without_tls_is_a_tls_failure() -> None:
+def test_server_without_tls_is_a_failure_without_a_request() -> None:
     downloader = Downloader(LOOPBACK, 5, connect_seconds=1)
     with RawServer(lambda sock: None) as server:
         found = fetch(downloader, f"https://127.0.0.1:{server.port}/")

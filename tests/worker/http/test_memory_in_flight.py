@@ -60,7 +60,7 @@ def sit_on(size: int) -> Behaviour:
     return send_then_stall(head + bytes(size - 100), 30)
 
 
-def test_peers_that_sit_on_their_bodies_are_ended_and_small_pages_go_on(
+def test_stalled_bodies_are_ended_if_memory_is_short_and_small_pages_go_on(
     downloader: Downloader, in_hand: Watched
 ) -> None:
     with RawServer({"/bad": sit_on(LARGE), "/good": GOOD}) as server:
@@ -81,7 +81,7 @@ def test_peers_that_sit_on_their_bodies_are_ended_and_small_pages_go_on(
     assert in_hand.peak < MOST + RESERVE + READ
 
 
-def test_small_bodies_that_are_sat_on_leave_room_for_smaller_ones() -> None:
+def test_stalled_small_bodies_leave_room_for_smaller_ones() -> None:
     in_hand = Watched(400_000, 600_000, small=64_000)
     downloader = Downloader(LOOPBACK, 20, in_hand=in_hand)
     with RawServer({"/bad": sit_on(60_000), "/good": answer(b"g" * 1000)}) as server:
@@ -96,7 +96,7 @@ def test_small_bodies_that_are_sat_on_leave_room_for_smaller_ones() -> None:
     downloader.close()
 
 
-def test_large_bodies_that_all_hold_a_part_come_to_their_end(
+def test_large_bodies_that_compete_for_memory_are_all_received(
     downloader: Downloader, in_hand: Watched
 ) -> None:
     def behave(sock: socket.socket) -> None:
@@ -113,7 +113,7 @@ def test_large_bodies_that_all_hold_a_part_come_to_their_end(
 
 
 @pytest.mark.parametrize(("first", "again"), [(100, 0), (20_000, 4000)], ids=["nothing", "little"])
-def test_peer_that_announces_much_and_sends_little_is_overtaken(
+def test_peer_that_announces_much_and_sends_little_does_not_hold_up_others(
     downloader: Downloader, first: int, again: int
 ) -> None:
     def sit(sock: socket.socket) -> None:
@@ -157,7 +157,7 @@ def test_bombs_count_in_their_decoded_size(downloader: Downloader, in_hand: Watc
     assert in_hand.peak < MOST + size
 
 
-def test_body_for_which_the_store_leaves_no_memory_is_nobodys_fault(in_hand: Watched) -> None:
+def test_body_is_put_off_without_a_failure_if_no_memory_is_free(in_hand: Watched) -> None:
     downloader = Downloader(LOOPBACK, 0.4, in_hand=in_hand)
     in_hand.add(MOST)
     with RawServer({"/large": answer(bytes(LARGE)), "/good": GOOD}) as server:

@@ -53,7 +53,7 @@ def test_dangerous_answer_is_refused(downloader: Downloader, data: bytes) -> Non
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl judges")
-def test_whatever_curl_reads_is_read() -> None:
+def test_curl_reads_all_odd_answers_but_three() -> None:
     with RawServer(
         lambda sock: sock.sendall(ODD[server.paths[-1][1:].replace("+", " ")])
     ) as server:
@@ -86,7 +86,7 @@ def test_dangerous_answer_is_refused_wherever_it_is_cut(data: bytes) -> None:
         assert not answer.complete
 
 
-def test_connection_of_an_answer_that_had_to_be_tidied_is_not_used_again() -> None:
+def test_connection_is_not_used_again_after_an_answer_that_was_tidied() -> None:
     kept = {name for name, data in ALL.items() if told([data])[5]}
     assert kept == {"empty lines before", "blanks around Content-Length", "gzip that is none"}
 
@@ -105,7 +105,7 @@ def test_fields_of_odd_heads_are_those_that_browsers_see() -> None:
     )
 
 
-def test_equal_locations_are_one() -> None:
+def test_equal_location_headers_are_joined_into_one() -> None:
     head = b"HTTP/1.1 302 Found\r\nLocation: /a\r\nX: y\r\nLocation: %s\r\n"
     for second, location in ((b"/a", "/a"), (b"/b", "/a, /b")):
         answer = Answer()
@@ -118,7 +118,7 @@ def test_answer_to_head_has_no_body_though_it_is_odd() -> None:
         assert told([data], bodiless=True)[3:5] == (b"", True)
 
 
-def test_what_is_no_answer_is_refused_at_once() -> None:
+def test_bytes_that_are_no_http_answer_are_refused_at_once() -> None:
     for data in (b"SSH-2.0-x\r\n", b"\x16\x03\x01", b"<!doctype html>", b"HTTP/1.1 " + b"x" * 99):
         answer = Answer()
         answer.take(data)

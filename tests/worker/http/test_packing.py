@@ -55,7 +55,7 @@ def whole(found: Decoded) -> Decoded:
 
 @pytest.mark.parametrize("coding", ENCODED)
 @pytest.mark.parametrize("cap", [1_200_000, 9 * MEGABYTE], ids=["cut", "whole"])
-def test_what_is_packed_is_what_is_decoded(coding: str, cap: int) -> None:
+def test_packed_body_equals_the_decoded_body(coding: str, cap: int) -> None:
     header, encode = ENCODED[coding]
     data = encode(BODY)
     found = packed(bytearray(data), header, cap)
@@ -66,7 +66,7 @@ def test_what_is_packed_is_what_is_decoded(coding: str, cap: int) -> None:
 
 
 @pytest.mark.parametrize("coding", [c for c in ENCODED if c not in ("two",)])
-def test_what_breaks_off_is_kept_as_far_as_it_came(coding: str) -> None:
+def test_incomplete_body_is_kept_as_far_as_it_came(coding: str) -> None:
     header, encode = ENCODED[coding]
     data = encode(BODY)
     half = data[: len(data) // 2]
@@ -78,7 +78,7 @@ def test_what_breaks_off_is_kept_as_far_as_it_came(coding: str) -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "bare deflate", "br", "zstd"])
-def test_what_is_broken_or_ends_too_early_is_told_as_ever(coding: str) -> None:
+def test_packing_reports_broken_and_truncated_bodies_as_decoding_does(coding: str) -> None:
     header, encode = ENCODED[coding]
     data = encode(BODY)
     early = data[: len(data) * 3 // 4]
@@ -89,14 +89,14 @@ def test_what_is_broken_or_ends_too_early_is_told_as_ever(coding: str) -> None:
         assert found.error.partition(":")[0] == wanted.error.partition(":")[0]
 
 
-def test_of_nothing_that_decodes_there_is_no_body() -> None:
+def test_packed_body_is_empty_if_nothing_could_be_decoded() -> None:
     named = b"\x1f\x8b\x08\x08" + bytes(6) + b"x" * 5000  # the gzip data ends within its file name
     found = packed(named, "gzip", 10**6, complete=False)
     assert (found.body, found.packed) == (decode(named, "gzip", 10**6, complete=False).body, 0)
     assert found.body == b""
 
 
-def test_what_is_gzip_itself_stays_so() -> None:
+def test_body_that_is_a_gzip_file_is_kept_unchanged() -> None:
     inner = gzip.compress(BODY)
     for data, header in (
         (inner, ""),
@@ -108,7 +108,7 @@ def test_what_is_gzip_itself_stays_so() -> None:
 
 
 @pytest.mark.parametrize("coding", ["plain", "gzip", "deflate", "br", "zstd"])
-def test_it_takes_no_memory_that_grows_with_the_body(coding: str) -> None:
+def test_memory_for_packing_does_not_grow_with_the_body(coding: str) -> None:
     header, encode = ENCODED[coding]
     data = encode(bytes(50 * MEGABYTE))
     tracemalloc.start()
@@ -122,13 +122,13 @@ def test_it_takes_no_memory_that_grows_with_the_body(coding: str) -> None:
     assert peak < 12 * MEGABYTE
 
 
-def test_no_more_is_decoded_than_is_bounded_where_it_is_not_packed() -> None:
+def test_body_that_is_not_packed_is_decoded_up_to_a_bound() -> None:
     inner = gzip.compress(bytes(MEGABYTE))
     found = packed(gzip.compress(inner + bytes(40 * MEGABYTE)), "gzip", 50 * MEGABYTE)
     assert (len(found.body), found.truncated, found.packed) == (MAX_CAME_BYTES, True, 0)
 
 
-def test_a_packed_body_is_unpacked_to_what_is_kept() -> None:
+def test_a_packed_body_is_unpacked_up_to_the_given_size() -> None:
     found = packed(BODY, "", 9 * MEGABYTE)
     answer = Fetched("", 200, {}, found.body, packed=found.packed)
     answer.unpack(1000)

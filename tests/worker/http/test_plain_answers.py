@@ -57,7 +57,7 @@ BODIES = st.sampled_from(
 
 @settings(max_examples=examples(700, 20_000))
 @given(STATUSES, STARTS, LINES, ENDS, BODIES, st.integers(0, 90), st.integers(0, 9))
-def test_plain_answer_is_what_the_parser_makes_of_it(
+def test_plain_answer_is_read_as_the_parser_reads_it(
     status: int, start: str, lines: list[str], end: str, body: str, cut: int, head: int
 ) -> None:
     text = "\r\n".join([start.format(status), *lines]) + end + "\r\n" + body

@@ -60,7 +60,7 @@ def test_answer_is_the_same_wherever_it_is_cut(data: bytes) -> None:
         assert told([data[:cut], data[cut:]]) == whole, data[:cut]
 
 
-def test_answers_say_what_they_should() -> None:
+def test_status_headers_cookies_and_body_of_answers_are_read() -> None:
     assert {name: told([data])[:4] for name, data in ANSWERS.items()} == {
         "length": (200, {"a": "1", "content-length": "5", "e": ""}, (), b"hello"),
         "no body": (200, {"content-length": "0"}, (), b""),
@@ -91,7 +91,7 @@ def test_answers_say_what_they_should() -> None:
     assert kept == set(ANSWERS) - {"close", "old", "body to the end", "other protocol"}
 
 
-def test_tags_for_robots_are_told_apart_where_there_are_several() -> None:
+def test_several_x_robots_tag_headers_are_listed_separately() -> None:
     tags = b"X-Robots-Tag: otherbot: none\r\n", b"x-robots-tag: noai\r\n", b"X-Robots-Tag: x\r\n"
     early = b"HTTP/1.1 103 Early\r\n" + tags[0] + tags[1] + b"\r\n"
     for count, expected in ((0, ()), (1, ()), (2, ("otherbot: none", "noai"))):
@@ -104,7 +104,7 @@ def test_tags_for_robots_are_told_apart_where_there_are_several() -> None:
     assert answer.headers["x-robots-tag"] == "otherbot: none, noai, x"
 
 
-def test_answer_to_head_ends_with_its_head() -> None:
+def test_answer_to_a_head_request_ends_with_its_head() -> None:
     data = OK + b"Content-Length: 5\r\n\r\n"
     for cut in range(1, len(data)):
         assert told([data[:cut], data[cut:]], bodiless=True)[4:] == (True, True, "")
@@ -123,7 +123,7 @@ NEXT = OK + b"Content-Length: 0\r\n\r\n"
         ("other protocol", b"xy"),
     ],
 )
-def test_bytes_after_the_end_are_no_part_of_it_and_spoil_the_connection(
+def test_bytes_after_an_answer_are_not_part_of_it_and_end_the_reuse_of_its_connection(
     name: str, more: bytes
 ) -> None:
     answer = Answer()
@@ -134,7 +134,7 @@ def test_bytes_after_the_end_are_no_part_of_it_and_spoil_the_connection(
 
 
 @pytest.mark.parametrize("name", ["length", "no body", "chunks"])
-def test_empty_lines_after_the_end_spoil_nothing(name: str) -> None:
+def test_empty_lines_after_an_answer_do_not_end_the_reuse_of_its_connection(name: str) -> None:
     answer = Answer()
     answer.take(ANSWERS[name] + b"\r\n\r\n")
     assert answer.reusable
@@ -177,7 +177,7 @@ def links(count: int) -> bytes:
     ],
     ids=["one", "many", "some"],
 )
-def test_of_long_link_fields_whole_links_are_kept_within_a_bound(
+def test_whole_links_of_long_link_headers_are_kept_up_to_a_bound(
     fields: list[bytes], size: int
 ) -> None:
     data = OK + b"\r\n".join([b"A: b", *fields, b"C: d", b"Content-Length: 2", b"", b"ok"])
@@ -194,7 +194,7 @@ def test_of_long_link_fields_whole_links_are_kept_within_a_bound(
     assert "late" not in kept
 
 
-def test_a_head_that_is_mostly_links_is_capped_too() -> None:
+def test_size_of_a_head_with_many_links_is_capped() -> None:
     answer = Answer()
     answer.take(OK)
     taken = 0
@@ -223,7 +223,7 @@ def test_an_odd_line_behind_long_link_fields_is_read_wherever_it_is_cut(
     assert (answer.complete, answer.links_cut, answer.body) == (True, True, b"ok")
 
 
-def test_links_of_an_interim_answer_take_no_room() -> None:
+def test_links_of_an_interim_answer_do_not_count_towards_the_bound() -> None:
     interim = b"HTTP/1.1 103 E\r\nLink: " + links(600) + b"\r\n\r\n"
     answer = Answer()
     answer.take(interim + OK + b"Link: </a>; rel=next\r\nContent-Length: 0\r\n\r\n")
@@ -231,7 +231,7 @@ def test_links_of_an_interim_answer_take_no_room() -> None:
     assert answer.headers["link"] == "</a>; rel=next"
 
 
-def test_body_of_known_length_is_not_copied_where_it_comes_alone() -> None:
+def test_body_of_known_length_is_not_copied_if_it_arrives_in_one_piece() -> None:
     answer = Answer()
     answer.take(OK + b"Content-Length: 50000\r\n\r\n")
     body = bytes(50_000)
@@ -239,14 +239,14 @@ def test_body_of_known_length_is_not_copied_where_it_comes_alone() -> None:
     assert answer.body is body
 
 
-def test_length_that_no_signed_number_holds_is_left_to_the_parser() -> None:
+def test_content_length_beyond_64_signed_bits_is_left_to_the_parser() -> None:
     answer = Answer()
     answer.take(OK + b"Content-Length: 18446744073709551615\r\n\r\nhello")
     answer.take(b" again")
     assert (bytes(answer.body), answer.complete, answer.violation) == (b"hello again", False, "")
 
 
-def test_fields_of_a_head_without_an_end_are_capped_as_they_come() -> None:
+def test_number_of_fields_is_capped_before_the_head_ends() -> None:
     answer = Answer()
     answer.take(OK + b"ab:\r\n" * MAX_HEADERS)
     assert not answer.violation

@@ -52,16 +52,18 @@ def read_by(
         ("*", "http://h/", True),
     ],
 )
-def test_a_pattern_is_a_whole_url_with_stars(match: str, url: str, holds: bool) -> None:
+def test_the_pattern_of_a_kernel_rule_matches_a_whole_url_with_stars(
+    match: str, url: str, holds: bool
+) -> None:
     assert KernelRules((rule(match),)).named(url) == (LINES if holds else "")
 
 
-def test_the_first_rule_that_matches_counts() -> None:
+def test_the_first_kernel_rule_that_matches_counts() -> None:
     rules = KernelRules((rule("http://h/a*", "http"), rule("http://h/*", "feed")))
     assert [rules.named(f"http://h/{name}") for name in ("ab", "b")] == ["http", "feed"]
 
 
-def test_a_pattern_of_many_stars_is_linear() -> None:
+def test_a_pattern_of_many_stars_is_matched_in_linear_time() -> None:
     rules = KernelRules((rule("http://" + "*a" * 500 + "*b"),))
     began = time.thread_time()
     assert rules.named("http://" + "a" * 8000) == ""
@@ -78,13 +80,15 @@ def test_a_pattern_of_many_stars_is_linear() -> None:
         (rule("http://h/*", "a.b:"), "kernels[0].kernel", "module:Class"),
     ],
 )
-def test_what_is_no_rule_is_named(given: KernelRule, field: str, says: str) -> None:
+def test_an_invalid_kernel_rule_is_refused_with_its_field(
+    given: KernelRule, field: str, says: str
+) -> None:
     ((where, what),) = check_options(CrawlOptions(kernels=(given,)))
     assert (where, says in what) == (field, True)
     assert check_kernels((rule("*", "http"), rule("https://h/*", "feed"), rule("*"))) == []
 
 
-def test_all_that_a_worker_imports_has_one_short_name() -> None:
+def test_hook_and_kernels_of_a_crawl_have_one_short_name_together() -> None:
     def named(*kernels: KernelRule, hook: str = "") -> str:
         return own_code(CrawlOptions(hook=hook, kernels=kernels))
 
@@ -97,7 +101,7 @@ def test_all_that_a_worker_imports_has_one_short_name() -> None:
     assert own_kernels(CrawlOptions(kernels=(rule("*", "http"), rule("*")))) == (LINES,)
 
 
-def test_without_a_rule_content_tells() -> None:
+def test_the_content_chooses_the_kernel_if_no_rule_matches() -> None:
     of = context(sources=(Source(url="http://h/api", items="urls"),))
     assert read_by(of, "http://h/", "text/html") == "http"
     assert read_by(of, "http://h/a.txt", "text/plain") == "http"
@@ -112,7 +116,7 @@ def test_without_a_rule_content_tells() -> None:
     assert choosing.fetching(of, Task(1, "http://h/", 1)).name == "http"
 
 
-def test_a_rule_goes_before_content_and_before_a_source() -> None:
+def test_a_kernel_rule_goes_before_content_and_before_a_source() -> None:
     source = Source(url="http://h/own/api", items="urls")
     rules = rule("http://h/own/*"), rule("http://h/f/*", "feed"), rule("http://h/p/*", "http")
     of = context(*rules, sources=(source,))
@@ -124,7 +128,7 @@ def test_a_rule_goes_before_content_and_before_a_source() -> None:
     assert choosing.fetching(of, Task(1, "http://h/f/a", 1)).name == "feed"
 
 
-def test_a_kernel_that_does_not_ask_by_itself_is_not_asked() -> None:
+def test_a_kernel_without_a_fetch_of_its_own_is_not_asked_to_fetch() -> None:
     of = context(rule("http://h/a"), rule("http://h/b", "tests.support.own_kernels:Asking"))
     assert choosing.fetching(of, Task(1, "http://h/a")).name == "http"
     own = choosing.fetching(of, Task(1, "http://h/b"))

@@ -37,11 +37,11 @@ def feed(**more: object) -> Fetched:
 
 
 @pytest.mark.parametrize("name", ["json_feed", "csv_list"])
-def test_they_are_short(name: str) -> None:
+def test_the_example_kernels_are_short(name: str) -> None:
     assert len((ROOT / "examples" / f"{name}.py").read_text().splitlines()) <= LINES
 
 
-def test_a_json_feed_is_links_records_and_its_next_page(world: World) -> None:
+def test_a_json_feed_becomes_links_records_and_a_link_to_its_next_page(world: World) -> None:
     world.site.answers["http://h/feed.json"] = feed(next_url="/feed.json?page=2")
     world.run("http://h/feed.json")
     page = world.result.page
@@ -55,14 +55,14 @@ def test_a_json_feed_is_links_records_and_its_next_page(world: World) -> None:
 
 
 @pytest.mark.parametrize("body", ["{}", "[]", "<p>", '{"version": 1, "items": 2}'])
-def test_what_is_no_json_feed_is_a_dead_letter(world: World, body: str) -> None:
+def test_an_answer_that_is_no_json_feed_becomes_a_dead_letter(world: World, body: str) -> None:
     world.site.answers["http://h/feed.json"] = html(body, content_type="application/json")
     world.run("http://h/feed.json")
     assert world.outcomes == [Dead("kernel")]
     assert world.result.finals[0].detail.startswith("kernel json-feed: ")
 
 
-def test_a_list_in_csv_is_asked_for_part_by_part(world: World) -> None:
+def test_a_list_in_csv_is_requested_part_by_part(world: World) -> None:
     parts = {"": "url,name\r\n/a,A\r\n", "?part=2": 'url,name\n"/b","B, or C"\n,none\n'}
     for query, body in parts.items():
         answer = html(body, content_type="text/csv", x_parts="2")
@@ -77,7 +77,9 @@ def test_a_list_in_csv_is_asked_for_part_by_part(world: World) -> None:
     assert world.stopping.waits == [1, 1], "each request is paced"
 
 
-def test_a_list_of_which_a_part_is_missing_is_tried_as_its_failure_says(world: World) -> None:
+def test_a_list_in_csv_with_too_many_parts_is_a_dead_letter_and_a_missing_list_is_gone(
+    world: World,
+) -> None:
     world.site.answers["http://h/list.csv"] = html("url\n", content_type="text/csv", x_parts="30")
     for part in range(2, 30):
         world.site.answers[f"http://h/list.csv?part={part}"] = html(f"url\n/{part}\n")

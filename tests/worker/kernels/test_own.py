@@ -72,7 +72,7 @@ def world(tmp_path: Path) -> Own:
 # -- what it says
 
 
-def test_what_it_reads_is_stored_and_its_links_meet_the_rules(world: Own) -> None:
+def test_the_reading_of_a_kernel_is_stored_and_its_links_meet_the_crawls_rules(world: Own) -> None:
     world.use("Plain", exclude=("private",))
     world.read("list", "Title\n/a\nhttp://other/\n/private\nhttp://h/a\n/own/b")
     page = world.page
@@ -85,7 +85,7 @@ def test_what_it_reads_is_stored_and_its_links_meet_the_rules(world: Own) -> Non
     assert world.outcomes == [Done(stored=True, bytes=len(page.body))]
 
 
-def test_further_pages_are_no_deeper_if_the_same_kernel_reads_them(world: Own) -> None:
+def test_further_pages_of_a_kernel_are_no_deeper_if_the_same_kernel_reads_them(world: Own) -> None:
     world.use("Plain", depth=0)
     listed = ["T", ">/own/2", ">/own/list", ">http://other/own/3", ">/else", "/own/4"]
     world.read("list", "\n".join(listed))
@@ -98,19 +98,19 @@ def test_further_pages_are_no_deeper_if_the_same_kernel_reads_them(world: Own) -
     ]  # fmt: skip
 
 
-def test_further_pages_meet_the_rules(world: Own) -> None:
+def test_further_pages_of_a_kernel_meet_the_crawls_rules(world: Own) -> None:
     world.use("Plain", exclude=("private",), scope="host")
     world.read("list", "T\n>/own/private")
     assert world.page.links == []
 
 
-def test_further_pages_are_bounded(world: Own) -> None:
+def test_further_pages_of_a_kernel_are_bounded_in_number(world: Own) -> None:
     world.use("Plain")
     world.read("list", "\n".join(["T", *(f">/own/{n}" for n in range(MOST_FURTHER + 50))]))
     assert len(world.page.links) == MOST_FURTHER
 
 
-def test_what_the_answer_says_of_its_use_is_kept_to(world: Own) -> None:
+def test_directives_of_an_answer_hold_for_the_reading_of_a_kernel(world: Own) -> None:
     world.use("Plain")
     world.read("list", "Title\n/a", x_robots_tag="noindex, nofollow")
     page = world.page
@@ -118,21 +118,21 @@ def test_what_the_answer_says_of_its_use_is_kept_to(world: Own) -> None:
     assert page.links == []
 
 
-def test_other_urls_are_read_by_content(world: Own) -> None:
+def test_urls_that_no_kernel_rule_matches_are_read_by_content(world: Own) -> None:
     world.use("Plain")
     world.site.answers["http://h/"] = html("<title>T</title>")
     world.run("http://h/")
     assert (world.page.title, world.result.attempts[-1].detail) == ("T", "")
 
 
-def test_an_empty_answer_is_no_kernels(world: Own) -> None:
+def test_an_empty_answer_is_not_read_by_a_kernel(world: Own) -> None:
     world.use("Hostile")
     world.site.answers["http://h/own/raise"] = status(204)
     world.run("http://h/own/raise")
     assert world.outcomes == [Done(stored=True)]
 
 
-def test_what_it_needs_to_be_shown_is_none_of_its_pages(world: Own) -> None:
+def test_a_requisite_is_not_read_by_a_kernel(world: Own) -> None:
     world.use("Plain", requisites="on", include=("nothing",))
     world.site.answers["http://h/own/i"] = answer("T")
     world.run(Task(1, "http://h/own/i", 1, kind=TaskKind.REQUISITE))
@@ -160,7 +160,7 @@ def test_what_it_needs_to_be_shown_is_none_of_its_pages(world: Own) -> None:
         ("refuses", "not a list of ours"),
     ],
 )
-def test_a_read_that_is_wrong_costs_its_page_alone(world: Own, word: str, says: str) -> None:
+def test_a_wrong_read_of_a_kernel_costs_only_its_own_page(world: Own, word: str, says: str) -> None:
     world.use("Hostile")
     world.site.answers["http://h/own/good"] = answer("")
     world.site.answers[f"http://h/own/{word}"] = answer("")
@@ -174,7 +174,7 @@ def test_a_read_that_is_wrong_costs_its_page_alone(world: Own, word: str, says: 
     assert world.crash_record.suspect() is None
 
 
-def test_of_a_million_links_as_many_are_followed_as_of_any_page(world: Own) -> None:
+def test_a_million_links_of_a_kernel_are_bounded_as_those_of_any_page(world: Own) -> None:
     world.use("Hostile")
     world.read("links")
     assert len(world.page.links) == MAX_LINKS
@@ -182,14 +182,14 @@ def test_of_a_million_links_as_many_are_followed_as_of_any_page(world: Own) -> N
     assert "950,000 links were left out" in world.result.attempts[0].detail
 
 
-def test_links_that_it_admits_itself_are_none(world: Own) -> None:
+def test_links_that_a_kernel_admits_itself_are_ignored(world: Own) -> None:
     world.use("Hostile")
     world.read("own-links")
     assert (world.page.links, world.page.items) == ([], b"")
     assert world.outcomes[0].kind != "costly", "nor does it charge the host"
 
 
-def test_reading_names_the_page_in_the_crash_record(
+def test_the_crash_record_names_the_page_while_a_kernel_reads_it(
     world: Own, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marked: list[object] = []
@@ -228,7 +228,7 @@ def test_reading_names_the_page_in_the_crash_record(
         ("many", f"{MOST_REQUESTS} requests were made for one page"),
     ],
 )
-def test_a_fetch_that_is_wrong_costs_its_page_and_sends_nothing(
+def test_a_wrong_fetch_of_a_kernel_costs_its_page_and_sends_nothing_more(
     world: Own, word: str, says: str
 ) -> None:
     world.use("Asking", exclude=("^http://h/secret",))
@@ -247,7 +247,7 @@ def test_a_fetch_that_is_wrong_costs_its_page_and_sends_nothing(
     assert (world.crash_record.suspect(), world.in_hand.bytes) == (None, 0)
 
 
-def test_a_request_of_its_own_is_paced_counted_and_judged(world: Own) -> None:
+def test_a_further_request_of_a_kernel_is_paced_and_counted(world: Own) -> None:
     world.use("Asking")
     world.site.answers["http://h/own/joined"] = answer("one ")
     world.site.answers["http://h/more"] = answer("two")
@@ -260,7 +260,9 @@ def test_a_request_of_its_own_is_paced_counted_and_judged(world: Own) -> None:
     assert world.page.fetched_ms > 0
 
 
-def test_a_post_goes_without_credentials(world: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_post_of_a_kernel_goes_without_credentials(
+    world: Own, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
     get = world.errands.get
     monkeypatch.setattr(
@@ -274,7 +276,7 @@ def test_a_post_goes_without_credentials(world: Own, monkeypatch: pytest.MonkeyP
     assert asked == ["http://h/own/other?post=http://h/api"]
 
 
-def test_its_code_is_named_in_the_crash_record_but_not_while_it_waits(
+def test_the_crash_record_names_the_page_while_a_kernel_fetches_except_while_it_waits(
     world: Own, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting: list[object] = []
@@ -296,7 +298,7 @@ def test_its_code_is_named_in_the_crash_record_but_not_while_it_waits(
     assert world.crash_record.suspect() is None
 
 
-def test_a_lease_that_ends_is_not_to_be_caught(world: Own) -> None:
+def test_a_kernel_cannot_catch_the_end_of_its_lease(world: Own) -> None:
     world.use("Asking")
     world.site.answers["http://h/own/caught"] = answer("first")
     world.site.answers["http://h/over"] = LeaseExpired("late")
@@ -305,7 +307,9 @@ def test_a_lease_that_ends_is_not_to_be_caught(world: Own) -> None:
 
 
 @pytest.mark.parametrize("word", ["parallel", "left"])
-def test_one_request_is_made_at_a_time_and_none_afterwards(world: Own, word: str) -> None:
+def test_a_kernel_makes_one_request_at_a_time_and_none_after_its_fetch(
+    world: Own, word: str
+) -> None:
     world.use("Asking")
     Asking.answers.clear()
     under_way: list[int] = [0]
@@ -329,7 +333,7 @@ def test_one_request_is_made_at_a_time_and_none_afterwards(world: Own, word: str
     assert (world.crash_record.suspect(), world.in_hand.bytes) == (None, 0)
 
 
-def test_answers_that_it_keeps_are_in_hand_until_it_returns(world: Own) -> None:
+def test_answers_that_a_kernel_keeps_are_in_hand_until_it_returns(world: Own) -> None:
     world.use("Asking", max_body_bytes=1024)
     Asking.answers.clear()
     held: list[int] = []
@@ -351,7 +355,7 @@ def test_answers_that_it_keeps_are_in_hand_until_it_returns(world: Own) -> None:
     assert world.in_hand.bytes == 0
 
 
-def test_a_body_that_it_makes_up_is_cut_as_any_is(world: Own) -> None:
+def test_a_body_that_a_kernel_makes_is_cut_at_the_limit(world: Own) -> None:
     world.use("Asking", max_body_bytes=1024)
     world.read("long")
     assert (len(world.page.body), world.page.truncated) == (1024, True)
@@ -360,7 +364,7 @@ def test_a_body_that_it_makes_up_is_cut_as_any_is(world: Own) -> None:
 # -- suspects
 
 
-def test_a_suspect_is_asked_for_and_read_in_a_process_of_its_own(world: Own) -> None:
+def test_a_suspect_of_a_kernel_is_fetched_and_read_in_quarantine(world: Own) -> None:
     world.use("Asking")
     world.site.answers["http://h/own/joined"] = answer("one ")
     world.site.answers["http://h/more"] = answer("two")

@@ -63,7 +63,7 @@ def gone(pids: list[int]) -> bool:
     return not alive(pids)
 
 
-def test_counters_go_on_through_deaths_of_processes_and_of_who_serves_them(tmp_path: Path) -> None:
+def test_counters_go_on_after_the_death_of_a_process_or_of_the_exporter(tmp_path: Path) -> None:
     port = free_port()
     scraped = Scraped(port)
     with SupervisorProcess(
@@ -103,7 +103,7 @@ def test_counters_go_on_through_deaths_of_processes_and_of_who_serves_them(tmp_p
             psutil.Process(serving.pid)
 
 
-def test_who_serves_dies_with_a_supervisor_that_is_killed_and_the_next_begins_anew(
+def test_the_exporter_dies_with_a_killed_supervisor_and_the_next_counts_anew(
     tmp_path: Path,
 ) -> None:
     port = free_port()
@@ -142,7 +142,9 @@ for _ in range(2):
 """
 
 
-def test_the_next_supervisor_waits_until_the_address_is_free(tmp_path: Path) -> None:
+def test_the_next_supervisor_waits_until_the_address_of_the_exporter_is_free(
+    tmp_path: Path,
+) -> None:
     """If the address were taken, it would end as with wrong settings, and nobody would restart
     it."""
     given = {
@@ -159,7 +161,7 @@ def test_the_next_supervisor_waits_until_the_address_is_free(tmp_path: Path) -> 
     assert done.stdout.split() == ["held", "free"]
 
 
-def test_what_is_held_by_a_process_that_is_gone_is_nothing(tmp_path: Path) -> None:
+def test_gauges_of_a_dead_process_are_zero(tmp_path: Path) -> None:
     port = free_port()
     scraped = Scraped(port)
     dies = COUNTS.replace("while True:", 'while not (settings.data / "die").exists():')
@@ -172,7 +174,7 @@ def test_what_is_held_by_a_process_that_is_gone_is_nothing(tmp_path: Path) -> No
         assert scraped.value("pages_total", labels) > 0
 
 
-def test_nothing_is_served_or_shared_unless_it_is_asked_for(tmp_path: Path) -> None:
+def test_no_metrics_are_served_or_shared_unless_they_are_asked_for(tmp_path: Path) -> None:
     idle = COUNTS.replace("tallies.file_of(folder, settings.worker_id, int(number))", "None")
     with SupervisorProcess(tmp_path, idle) as worker:
         worker.wait_starts(1)

@@ -52,7 +52,7 @@ def ask(port: int, method: str = "GET", path: str = "/metrics", **headers: str) 
     return answer.status, dict(answer.getheaders()), body
 
 
-def test_without_tokens_this_machine_is_served_and_no_web_page(tmp_path: Path) -> None:
+def test_an_exporter_without_tokens_serves_this_machine_but_no_web_page(tmp_path: Path) -> None:
     with served(tmp_path, "", "") as port:
         status, headers, body = ask(port)
         assert (status, headers["Content-Type"].split(";")[0]) == (200, "text/plain")
@@ -68,7 +68,7 @@ def test_without_tokens_this_machine_is_served_and_no_web_page(tmp_path: Path) -
         assert ask(port, Origin="https://evil.example")[0] == 403
 
 
-def test_with_tokens_one_of_them_is_asked_for(tmp_path: Path) -> None:
+def test_an_exporter_with_tokens_asks_for_one_of_them(tmp_path: Path) -> None:
     with served(tmp_path, "worker-secret", "") as port:
         status, headers, body = ask(port)
         assert (status, headers.get("WWW-Authenticate")) == (401, 'Bearer realm="greencrawl"')
@@ -81,7 +81,7 @@ def test_with_tokens_one_of_them_is_asked_for(tmp_path: Path) -> None:
         assert ask(port, Authorization="Bearer admin-secret")[0] == 200
 
 
-def test_who_sends_slowly_is_cut_off_and_holds_up_nobody(tmp_path: Path) -> None:
+def test_a_slow_client_of_the_exporter_is_cut_off_and_holds_up_no_other(tmp_path: Path) -> None:
     with (
         served(tmp_path, seconds=0.3) as port,
         socket.create_connection(("127.0.0.1", port)) as slow,
@@ -96,7 +96,7 @@ def test_who_sends_slowly_is_cut_off_and_holds_up_nobody(tmp_path: Path) -> None
         assert time.monotonic() - began < 2
 
 
-def test_more_than_a_few_at_once_are_turned_away(tmp_path: Path) -> None:
+def test_the_exporter_refuses_more_than_a_few_connections_at_once(tmp_path: Path) -> None:
     with served(tmp_path, seconds=0.5) as port:
         held = [
             socket.create_connection(("127.0.0.1", port)) for _ in range(serving.MOST_CONNECTIONS)
@@ -115,7 +115,9 @@ def test_more_than_a_few_at_once_are_turned_away(tmp_path: Path) -> None:
                 time.sleep(0.02)
 
 
-def test_with_a_certificate_it_speaks_tls_and_cuts_off_who_does_not(tmp_path: Path) -> None:
+def test_an_exporter_with_a_certificate_speaks_tls_and_cuts_off_silent_clients(
+    tmp_path: Path,
+) -> None:
     ca = authority(tmp_path / "ca")
     certificate, key = signed(ca, "server", address="127.0.0.1")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -131,7 +133,7 @@ def test_with_a_certificate_it_speaks_tls_and_cuts_off_who_does_not(tmp_path: Pa
             assert silent.recv(1) == b""
 
 
-def test_the_network_is_served_only_with_a_token(tmp_path: Path) -> None:
+def test_the_exporter_serves_the_network_only_with_a_token(tmp_path: Path) -> None:
     check_settings(load({}))
     check_settings(load({}, metrics_bind="127.0.0.1:0"))
     check_settings(load({}, metrics_bind="0.0.0.0:0", worker_token="t"))
@@ -139,7 +141,9 @@ def test_the_network_is_served_only_with_a_token(tmp_path: Path) -> None:
         Exporter(load({}, metrics_bind="0.0.0.0:0"), tmp_path)
 
 
-def test_an_address_that_cannot_be_had_is_a_wrong_setting(tmp_path: Path) -> None:
+def test_an_unusable_address_or_certificate_of_the_exporter_is_a_wrong_setting(
+    tmp_path: Path,
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         bind = f"127.0.0.1:{other.getsockname()[1]}"
         with pytest.raises(InvalidConfig, match=f"METRICS_BIND.*{bind}"):

@@ -36,7 +36,7 @@ def killed(path: Path) -> None:
     os.waitpid(pid, 0)
 
 
-def test_what_was_counted_survives_a_kill_and_the_next_process_goes_on(path: Path) -> None:
+def test_counters_survive_a_kill_and_the_next_process_goes_on_counting(path: Path) -> None:
     ours = tallies.create(path)
     killed(path)
     assert (ours.get(PAGES), ours.get(BUSY)) == (7, 3)
@@ -47,12 +47,12 @@ def test_what_was_counted_survives_a_kill_and_the_next_process_goes_on(path: Pat
     assert (ours.get(PAGES), ours.get(BUSY)) == (14, 0)
 
 
-def test_what_a_supervisor_before_counted_is_forgotten(path: Path) -> None:
+def test_counts_of_an_earlier_supervisor_are_forgotten(path: Path) -> None:
     tallies.create(path).add(PAGES, 5)
     assert tallies.create(path).get(PAGES) == 0
 
 
-def test_numbers_of_another_version_are_left_alone(
+def test_a_file_of_counters_of_another_version_is_left_alone(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ours = tallies.create(path)
@@ -69,12 +69,12 @@ def test_numbers_of_another_version_are_left_alone(
     assert tallies.attach(path) is None
 
 
-def test_nobody_else_may_read_the_numbers(path: Path) -> None:
+def test_a_file_of_counters_is_readable_only_by_its_owner(path: Path) -> None:
     tallies.create(path)
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_files_are_those_of_the_worker_alone(tmp_path: Path) -> None:
+def test_a_worker_finds_only_its_own_files_of_counters(tmp_path: Path) -> None:
     for worker, number in (("a", 0), ("a", 10), ("a-1", 0), ("b", 0)):
         tallies.create(tallies.file_of(tmp_path, worker, number))
     (tmp_path / "a-x.tallies").touch()
@@ -82,7 +82,7 @@ def test_files_are_those_of_the_worker_alone(tmp_path: Path) -> None:
     assert list(tallies.files_of(tmp_path, "a-1")) == [0]
 
 
-def test_what_is_summed_in_a_process_is_added_to_what_there_was(path: Path) -> None:
+def test_sums_of_a_process_are_added_to_those_of_earlier_processes(path: Path) -> None:
     counted = tallies.create(path)
     blocked, cpu = SLOT["hub_blocked_seconds"], SLOT["cpu_seconds"]
     counted.set(blocked, 10.0)
@@ -95,7 +95,9 @@ def test_what_is_summed_in_a_process_is_added_to_what_there_was(path: Path) -> N
     assert counted.get(BUSY) == 4
 
 
-def test_it_is_written_down_again_and_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_are_written_again_and_again_and_once_more_at_the_end(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(meter, "EVERY_SECONDS", 0.001)
     counted, values = tallies.create(path), iter(range(1, 1000))
     shown = Meter(counted, {"greenlets_busy": lambda: next(values)}, {})
@@ -115,7 +117,9 @@ def served(folder: Path, accept: str = "") -> list[str]:
     return exposition(collector, accept)[0].decode().splitlines()
 
 
-def test_counters_are_told_by_process_and_by_kind_as_sums(tmp_path: Path, path: Path) -> None:
+def test_counters_are_served_for_each_process_and_failures_as_sums_by_kind(
+    tmp_path: Path, path: Path
+) -> None:
     gone = table.by_label("failures")["gone"]
     for number in (0, 1):
         counted = tallies.create(tallies.file_of(path.parent, "w", number))
@@ -138,7 +142,7 @@ def test_counters_are_told_by_process_and_by_kind_as_sums(tmp_path: Path, path: 
     assert f"{name}response_seconds_sum 122.22" in lines
 
 
-def test_memory_is_that_of_the_process_that_lives(tmp_path: Path, path: Path) -> None:
+def test_the_memory_metric_is_that_of_the_living_process(tmp_path: Path, path: Path) -> None:
     counted = tallies.create(path)
     counted.set(SLOT["process_id"], os.getpid())
     lines = served(tmp_path)
@@ -151,7 +155,7 @@ def test_memory_is_that_of_the_process_that_lives(tmp_path: Path, path: Path) ->
     assert "greencrawl_worker_processes 0.0" in lines
 
 
-def test_openmetrics_is_for_those_who_ask_for_it(tmp_path: Path, path: Path) -> None:
+def test_openmetrics_is_served_only_if_it_is_asked_for(tmp_path: Path, path: Path) -> None:
     tallies.create(path)
     plain, asked = served(tmp_path), served(tmp_path, "application/openmetrics-text;version=1.0.0")
     assert asked[-1] == "# EOF"
@@ -160,5 +164,5 @@ def test_openmetrics_is_for_those_who_ask_for_it(tmp_path: Path, path: Path) -> 
     assert "# TYPE greencrawl_worker_pages_total counter" in plain
 
 
-def test_a_worker_without_processes_yet_is_served_all_the_same(tmp_path: Path) -> None:
+def test_metrics_are_served_before_a_worker_has_processes(tmp_path: Path) -> None:
     assert "greencrawl_worker_processes 0.0" in served(tmp_path)

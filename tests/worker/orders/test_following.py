@@ -123,7 +123,7 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     made.life.kill()
 
 
-def test_orders_are_kept_and_written_down_and_not_asked_for_again(rig: Rig) -> None:
+def test_an_order_is_applied_and_written_down_once(rig: Rig) -> None:
     options = NodeOptions(greenlets=5, processes=3)
     following = rig.answer(MemberReply(revision=4, options=options, next=5, log_to=("a",)))
     assert rig.process.kept == [NodeOptions(), options]
@@ -135,7 +135,7 @@ def test_orders_are_kept_and_written_down_and_not_asked_for_again(rig: Rig) -> N
     assert len(rig.process.kept) == 2, "they are the same"
 
 
-def test_what_comes_of_an_order_is_told_soon_and_not_for_long(rig: Rig) -> None:
+def test_a_worker_reports_more_often_after_an_order_until_its_effect_has_settled(rig: Rig) -> None:
     rig.process.sessions = 20
     rig.answer(MemberReply(next=1))
     fewer = MemberReply(revision=4, options=NodeOptions(greenlets=3), next=5)
@@ -151,7 +151,7 @@ def test_what_comes_of_an_order_is_told_soon_and_not_for_long(rig: Rig) -> None:
     assert rig.answer(MemberReply(revision=6, options=NodeOptions(greenlets=2))).wait > 1
 
 
-def test_orders_of_before_hold_at_a_start_and_while_no_broker_answers(rig: Rig) -> None:
+def test_earlier_orders_hold_at_a_start_and_while_no_broker_answers(rig: Rig) -> None:
     options = NodeOptions(paused=True)
     rig.answer(MemberReply(revision=4, options=options, next=5))
     for away in (Unavailable("away"), Refused(404, {}), Unavailable("away")):
@@ -164,14 +164,14 @@ def test_orders_of_before_hold_at_a_start_and_while_no_broker_answers(rig: Rig) 
     assert rig.process.kept == [options]
 
 
-def test_a_store_that_was_put_back_to_an_older_copy_is_followed(rig: Rig) -> None:
+def test_orders_of_a_store_that_was_put_back_to_an_older_copy_are_followed(rig: Rig) -> None:
     rig.answer(MemberReply(revision=9, options=NodeOptions(drain=True), next=10))
     rig.answer(MemberReply(revision=2, options=NodeOptions(), next=3))
     assert rig.process.kept[-1] == NodeOptions()
     assert rig.file.read() == Kept(2)
 
 
-def test_changes_of_crawls_are_told_until_they_could_be_read(rig: Rig) -> None:
+def test_changes_of_crawls_are_asked_for_until_they_could_be_read(rig: Rig) -> None:
     rig.answer(MemberReply(next=3))
     rig.process.error = Unavailable("the store")
     asked = rig.answer(MemberReply(crawls={7: 3}, next=4))
@@ -182,7 +182,7 @@ def test_changes_of_crawls_are_told_until_they_could_be_read(rig: Rig) -> None:
     assert rig.process.changed == [{7}]
 
 
-def test_rates_are_those_since_it_told_the_last_time(rig: Rig) -> None:
+def test_reported_rates_count_from_the_last_report(rig: Rig) -> None:
     rig.process.pages, rig.now = 40, rig.now + 10
     assert rig.answer(MemberReply(next=1)).facts.pages_per_second == 4.0
     rig.process.pages, rig.now = 60, rig.now + 5
@@ -203,7 +203,7 @@ def at_least(broker: Broker, count: int) -> bool:
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_while_a_broker_is_silent_another_is_called_too_and_the_first_answer_counts(
+def test_another_broker_is_called_while_one_is_silent_and_the_first_answer_counts(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
     module = "greencrawl.worker.orders.following"
@@ -246,7 +246,7 @@ def test_a_broker_that_failed_is_called_again_while_the_other_one_is_silent(
     assert silent.left == 1
 
 
-def test_another_broker_is_called_at_once_where_one_fails_and_none_while_it_is_alive(
+def test_another_broker_is_called_at_once_if_one_fails_and_not_before(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.worker.orders.following.CHECK_SECONDS", 0.01)
@@ -268,7 +268,7 @@ def test_another_broker_is_called_at_once_where_one_fails_and_none_while_it_is_a
     until(lambda: len(one.asked) + len(other.asked) == 5)
 
 
-def test_orders_come_from_another_broker_while_the_one_it_waits_at_is_frozen(
+def test_orders_come_from_another_broker_while_the_called_one_is_frozen(
     tmp_path: Path,
 ) -> None:
     redis, data = RedisServer(tmp_path / "redis"), tmp_path / "data"
@@ -309,7 +309,7 @@ def test_orders_come_from_another_broker_while_the_one_it_waits_at_is_frozen(
         order(6)
 
 
-def test_its_last_word_is_that_it_leaves(rig: Rig) -> None:
+def test_the_last_report_of_a_worker_says_that_it_leaves(rig: Rig) -> None:
     rig.life.kill()
     rig.broker.answers.put(Unavailable("nobody has to hear it"))
     rig.follower.leave()

@@ -12,7 +12,7 @@ from greencrawl.worker.orders.kept import Kept, OrdersFile
 ORDERS = Kept(3, NodeOptions(processes=4, drain=False))
 
 
-def test_what_one_process_writes_others_read(tmp_path: Path) -> None:
+def test_orders_that_one_process_writes_are_read_by_others(tmp_path: Path) -> None:
     path = tmp_path / "w.orders"
     one, other = OrdersFile(path), OrdersFile(path)
     assert other.read() == Kept()
@@ -26,7 +26,7 @@ def test_what_one_process_writes_others_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"revision":1,"options":{"later":1}}', b"\xff"])
-def test_a_file_that_cannot_be_read_leaves_what_was_known_and_is_written_anew(
+def test_a_damaged_file_of_orders_leaves_known_orders_in_force_and_is_written_anew(
     tmp_path: Path, content: bytes
 ) -> None:
     path = tmp_path / "w.orders"
@@ -39,7 +39,7 @@ def test_a_file_that_cannot_be_read_leaves_what_was_known_and_is_written_anew(
     assert OrdersFile(path).read() == ORDERS
 
 
-def test_a_folder_that_takes_no_file_harms_nobody(
+def test_a_folder_that_takes_no_file_of_orders_is_only_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = OrdersFile(tmp_path / "missing" / "w.orders")

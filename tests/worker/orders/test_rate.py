@@ -24,7 +24,7 @@ class Clock:
         return self.now
 
 
-def test_turns_of_all_processes_are_one_row(tmp_path: Path) -> None:
+def test_turns_of_all_processes_follow_one_another_at_the_ordered_rate(tmp_path: Path) -> None:
     clock = Clock()
     one, other = (SharedTurns(tmp_path / "rate", clock=clock) for _ in range(2))
     assert one.take() is None, "there is no limit"
@@ -35,7 +35,7 @@ def test_turns_of_all_processes_are_one_row(tmp_path: Path) -> None:
     assert turns == pytest.approx([began + 0.05 * n for n in range(1, 5)])
 
 
-def test_a_pause_is_not_made_up_for_by_a_burst(tmp_path: Path) -> None:
+def test_requests_make_no_burst_after_a_pause(tmp_path: Path) -> None:
     clock = Clock()
     turns = SharedTurns(tmp_path / "rate", clock=clock)
     turns.set(100)
@@ -45,7 +45,7 @@ def test_a_pause_is_not_made_up_for_by_a_burst(tmp_path: Path) -> None:
     assert sum(at <= clock.now for at in late) <= CREDIT_SECONDS * 100 + 1
 
 
-def test_another_rate_holds_from_now_on_and_the_same_one_changes_nothing(tmp_path: Path) -> None:
+def test_a_new_rate_holds_at_once_and_the_same_rate_changes_nothing(tmp_path: Path) -> None:
     clock = Clock()
     turns, other = (SharedTurns(tmp_path / "rate", clock=clock) for _ in range(2))
     turns.set(0.01)
@@ -60,7 +60,7 @@ def test_another_rate_holds_from_now_on_and_the_same_one_changes_nothing(tmp_pat
     assert turns.take() is None
 
 
-def test_what_was_noted_before_a_reboot_does_not_count(
+def test_a_rate_from_before_a_reboot_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns = SharedTurns(tmp_path / "rate", clock=lambda: 1e9)
@@ -73,7 +73,7 @@ def test_what_was_noted_before_a_reboot_does_not_count(
     assert fresh.take() == pytest.approx(10.0, abs=0.3)
 
 
-def test_requests_go_in_the_order_in_which_they_came_and_who_left_takes_no_turn(
+def test_requests_go_in_order_of_arrival_and_those_that_left_take_no_turn(
     tmp_path: Path,
 ) -> None:
     rate = Rate(SharedTurns(tmp_path / "rate"))
@@ -90,7 +90,7 @@ def test_requests_go_in_the_order_in_which_they_came_and_who_left_takes_no_turn(
     assert 0.08 < monotonic() - began < 0.5
 
 
-def test_those_that_wait_go_at_once_when_the_limit_is_lifted(tmp_path: Path) -> None:
+def test_waiting_requests_go_at_once_when_the_rate_limit_is_lifted(tmp_path: Path) -> None:
     rate = Rate(SharedTurns(tmp_path / "rate"))
     rate.set(0.01)
     turns = [rate.turn() for _ in range(5)]

@@ -84,27 +84,29 @@ def fetch_beside(
     return found.elapsed_ms
 
 
-def test_a_page_that_was_read_meanwhile_is_not_the_hosts_slowness(
+def test_the_latency_of_a_host_excludes_a_page_that_was_read_meanwhile(
     crash_record: CrashRecord,
 ) -> None:
     with serving(0.1) as url:
         assert fetch_beside(crash_record, url, [(0.02, 0.8)]) < 300
 
 
-def test_nor_are_pages_between_the_pieces_of_an_answer(crash_record: CrashRecord) -> None:
+def test_the_latency_of_a_host_excludes_pages_read_between_the_pieces_of_its_answer(
+    crash_record: CrashRecord,
+) -> None:
     with serving(0.1, 0.6) as url:
         taken = fetch_beside(crash_record, url, [(0.02, 0.5), (0.05, 0.5)])
     assert taken < 500, "of about a second"
 
 
-def test_a_slow_host_is_slow_whatever_was_read_before_it_answered(
+def test_the_latency_of_a_slow_host_counts_in_full_though_pages_were_read_meanwhile(
     crash_record: CrashRecord,
 ) -> None:
     with serving(0.9) as url:
         assert fetch_beside(crash_record, url, [(0.02, 0.3), (0.02, 0.3)]) > 850
 
 
-def test_a_hook_that_lets_others_run_blocks_nobody(crash_record: CrashRecord) -> None:
+def test_a_hook_that_lets_others_run_does_not_count_as_blocking(crash_record: CrashRecord) -> None:
     before, seconds = blocked().count, blocked().seconds
     with crash_record.parsing(PAGE):
         gevent.sleep(0.05)
@@ -115,7 +117,7 @@ def test_a_hook_that_lets_others_run_blocks_nobody(crash_record: CrashRecord) ->
     assert 0.05 <= blocked().seconds - seconds < 1
 
 
-def test_who_waited_while_the_process_was_busy_does_not_crawl() -> None:
+def test_a_session_that_waited_while_its_process_was_busy_does_not_count_as_slow() -> None:
     clock = [100.0]
     busy = Blocked(lambda: clock[0])
     session = Session(

@@ -90,7 +90,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     made.downloader.close()
 
 
-def test_a_host_pays_for_a_page_beyond_its_grant_and_no_other_does(worker: Worker) -> None:
+def test_a_host_is_charged_for_a_page_beyond_its_grant_and_no_other_host(worker: Worker) -> None:
     bad, good = worker.visit("bad"), worker.visit("good")
     assert "s were granted" in worker.read(bad, DEAR, wire=len(DEAR) // 40)
     assert 0.005 * REST < bad.report().delay < 60
@@ -110,7 +110,7 @@ def test_a_host_pays_for_a_page_beyond_its_grant_and_no_other_does(worker: Worke
         ("2001:db8:1:2::1", "2001:db8:1:2::2", "2001:db8:1:2:3::", "2001:db8:1:2:ff::4"),
     ],
 )
-def test_after_some_bad_domains_on_a_machine_its_others_are_read_alone_and_not_charged(
+def test_other_domains_of_a_machine_with_some_costly_ones_are_read_alone_uncharged(
     worker: Worker, addresses: tuple[str, ...]
 ) -> None:
     """One bad domain is not enough: a platform's machine has thousands of honest ones."""
@@ -125,7 +125,7 @@ def test_after_some_bad_domains_on_a_machine_its_others_are_read_alone_and_not_c
     assert other.report().delay == 0
 
 
-def test_other_names_of_its_domain_are_read_alone_wherever_they_are(worker: Worker) -> None:
+def test_other_hosts_of_a_costly_domain_are_read_alone_at_any_address(worker: Worker) -> None:
     bad = worker.visit("a.example.org")
     worker.read(bad, DEAR, address="192.0.2.1", wire=len(DEAR) // 40)
     worker.read(worker.visit("good.example"), CHEAP, address="192.0.2.1")
@@ -136,7 +136,7 @@ def test_other_names_of_its_domain_are_read_alone_wherever_they_are(worker: Work
     assert other.report().delay == 0
 
 
-def test_after_some_such_pages_a_host_is_parked_and_the_reason_is_said(worker: Worker) -> None:
+def test_a_host_is_parked_with_a_reason_after_some_costly_pages(worker: Worker) -> None:
     for _ in range(PARKED_AFTER):
         visit = worker.visit("bad")
         worker.read(visit, DEAR)
@@ -149,7 +149,7 @@ def test_after_some_such_pages_a_host_is_parked_and_the_reason_is_said(worker: W
     assert again.failed, "at once, when it comes back"
 
 
-def test_five_pages_that_took_little_together_park_nobody(
+def test_a_host_is_not_parked_for_costly_pages_that_took_little_together(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(costly, "PARKED_SECONDS", 60.0)
@@ -160,12 +160,12 @@ def test_five_pages_that_took_little_together_park_nobody(
     assert visit.report().delay > 0
 
 
-def test_a_long_page_that_came_as_next_to_nothing_is_read_alone_at_once(worker: Worker) -> None:
+def test_a_long_page_that_was_highly_compressed_is_read_alone_at_once(worker: Worker) -> None:
     worker.read(worker.visit("h"), b"<p>word" * 20_000, wire=2_000)
     assert worker.alone.pid is not None
 
 
-def test_where_no_parse_can_be_ended_pages_in_doubt_are_read_alone(
+def test_pages_in_doubt_are_read_alone_if_no_parse_can_be_ended(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guarded, "stops", lambda: False)
@@ -199,7 +199,7 @@ def test_an_answer_that_may_ask_for_a_login_is_judged_alone_if_it_is_in_doubt(
     assert worker.alone.pid is not None
 
 
-def test_the_users_own_functions_are_not_the_hosts_fault(
+def test_the_cpu_time_of_a_hook_is_not_charged_to_the_host(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = CrawlOptions(hook="tests.worker.process.test_costly")
@@ -239,7 +239,7 @@ def test_bombs_that_hit_the_bound_are_charged_whatever_their_type(worker: Worker
         assert said in visit.why
 
 
-def test_what_a_broken_encoding_took_is_charged_too() -> None:
+def test_the_cpu_time_of_undoing_a_broken_content_encoding_is_charged() -> None:
     failure = Failure(FailureKind.DECODE, "br: wrong", unpacking=2 * UNPACKING_SECONDS)
     assert unpacking(failure) == "undoing a broken content-encoding took 0.10 s of CPU"
     assert unpacking(Failure(FailureKind.DECODE, "br: wrong", unpacking=0.001)) == ""
@@ -247,7 +247,7 @@ def test_what_a_broken_encoding_took_is_charged_too() -> None:
     assert unpacking(dear) == "undoing the content-encoding of 9 bytes took 0.10 s of CPU"
 
 
-def test_pages_that_are_cheap_again_are_forgiven() -> None:
+def test_a_costly_host_is_forgiven_after_some_cheap_pages() -> None:
     hosts = CostlyHosts()
     page = Fetched("http://h/", 200, {}, b"")
     hosts.charge("h", "", 1.0, 0.25)
@@ -257,7 +257,7 @@ def test_pages_that_are_cheap_again_are_forgiven() -> None:
     assert not hosts.suspects("h", page.address)
 
 
-def test_a_bomb_of_attributes_holds_up_nobody_and_its_page_is_read(worker: Worker) -> None:
+def test_a_page_with_a_bomb_of_attributes_is_read_and_holds_up_no_other(worker: Worker) -> None:
     """About 100 KB on the wire become one tag that takes 20 s of CPU.
 
     Nothing stops the parse here, so the look finds it and leaves it to the separate reader.

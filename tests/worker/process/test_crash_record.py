@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "worker" / "0.marker"
 
 
-def test_page_is_named_only_while_it_is_parsed(path: Path) -> None:
+def test_the_crash_record_names_a_page_only_while_it_is_parsed(path: Path) -> None:
     child, supervisor = CrashRecord(path), CrashRecord(path)
     assert supervisor.suspect() is None
     with child.parsing(PAGE):
@@ -29,7 +29,7 @@ def test_page_is_named_only_while_it_is_parsed(path: Path) -> None:
     assert supervisor.suspect() is None
 
 
-def test_page_stays_named_when_the_process_is_killed(path: Path) -> None:
+def test_the_crash_record_still_names_a_page_whose_process_was_killed(path: Path) -> None:
     supervisor = CrashRecord(path)
     pid = os.fork()
     if pid == 0:
@@ -41,7 +41,7 @@ def test_page_stays_named_when_the_process_is_killed(path: Path) -> None:
     assert CrashRecord(path).verdict() == (FailureKind.PROCESS_DEATH, PAGE)
 
 
-def test_page_is_unnamed_after_its_parser_raised(path: Path) -> None:
+def test_the_crash_record_names_no_page_after_its_parser_raised(path: Path) -> None:
     child = CrashRecord(path)
     with pytest.raises(ZeroDivisionError), child.parsing(PAGE):
         raise ZeroDivisionError
@@ -67,13 +67,13 @@ def test_suspect_without_verdict_is_forgotten_at_the_next_start(path: Path) -> N
     assert child.verdict() is None
 
 
-def test_death_between_pages_convicts_nobody(path: Path) -> None:
+def test_a_death_between_pages_is_charged_to_no_page(path: Path) -> None:
     crash_record = CrashRecord(path)
     assert crash_record.note_death(FailureKind.STALLED) is None
     assert crash_record.verdict() is None
 
 
-def test_verdict_is_gone_once_cleared(path: Path) -> None:
+def test_a_verdict_of_the_crash_record_is_gone_once_it_is_cleared(path: Path) -> None:
     crash_record = CrashRecord(path)
     body = crash_record.parsing(PAGE)
     body.__enter__()
@@ -93,7 +93,7 @@ def test_heartbeat_and_readiness_are_seen_and_begin_anew(path: Path) -> None:
     assert (supervisor.beats, supervisor.ready) == (0, False)
 
 
-def test_page_that_is_parsed_for_ever_beats_once_though_the_hub_turns(path: Path) -> None:
+def test_an_endless_parse_beats_once_though_other_greenlets_run(path: Path) -> None:
     crash_record = CrashRecord(path)
     crash_record.beat()
     for _ in range(2):
@@ -122,7 +122,7 @@ def test_second_page_waits_while_a_hook_of_the_first_yields(path: Path, alone: L
     assert seen == [PAGE, other]
 
 
-def test_url_beyond_the_page_is_parsed_unnamed(path: Path) -> None:
+def test_a_url_too_long_for_the_crash_record_is_parsed_unnamed(path: Path) -> None:
     crash_record = CrashRecord(path)
     long = Suspect("3/h", "00ff00ff00ff00ff", 8, 1, "http://h/" + "x" * 20_000, 0, 0, 0)
     with crash_record.parsing(long):
@@ -130,7 +130,7 @@ def test_url_beyond_the_page_is_parsed_unnamed(path: Path) -> None:
 
 
 @pytest.mark.parametrize("alone", [None, Semaphore(1)])
-def test_page_that_cannot_be_named_does_not_hold_up_the_next(
+def test_a_page_that_cannot_be_named_does_not_hold_up_the_next(
     path: Path, alone: Lock | None
 ) -> None:
     crash_record = CrashRecord(path, alone)

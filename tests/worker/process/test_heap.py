@@ -32,7 +32,7 @@ print(libc.mallinfo2().fsm)  # bytes in fast bins
 
 
 @pytest.mark.skipif(not CAN_TELL, reason="the C library does not say what is in its bins")
-def test_small_pieces_that_are_freed_are_merged_at_once() -> None:
+def test_small_pieces_of_freed_memory_are_merged_at_once() -> None:
     def kept_apart(*arguments: str) -> int:
         command = [sys.executable, "-c", FREED, *arguments]
         return int(subprocess.run(command, capture_output=True, check=True).stdout)
@@ -97,7 +97,7 @@ print(kept, resident() - before)
 
 
 @pytest.mark.skipif(not CAN_TELL, reason="not glibc")
-def test_what_a_burst_took_is_given_back() -> None:
+def test_memory_that_a_burst_took_is_given_back() -> None:
     done = subprocess.run([sys.executable, "-c", BURST], capture_output=True, check=True)
     kept, left = map(int, done.stdout.split())
     assert kept > 30_000_000

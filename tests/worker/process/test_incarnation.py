@@ -35,7 +35,7 @@ def test_incarnations_rise_over_starts_and_over_a_lost_folder(path: Path) -> Non
         '{"incarnations": ["x"]}', '{"incarnations": [1e999], "at": 1}',
     ],
 )  # fmt: skip
-def test_a_file_that_is_damaged_names_nobody(path: Path, content: str) -> None:
+def test_a_damaged_file_of_incarnations_names_no_dead_ones(path: Path, content: str) -> None:
     before = next_incarnation(path).number
     path.write_text(content)
     found = next_incarnation(path)
@@ -64,7 +64,7 @@ def test_starts_from_copies_of_one_folder_differ(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not boot_id(), reason="the kernel names no boot")
-def test_those_that_began_in_the_same_folder_before_are_dead(path: Path) -> None:
+def test_earlier_incarnations_in_the_same_folder_are_dead(path: Path) -> None:
     lives = [next_incarnation(path) for _ in range(20)]
     numbers = [life.number for life in lives]
     assert lives[0].dead == ()
@@ -72,7 +72,9 @@ def test_those_that_began_in_the_same_folder_before_are_dead(path: Path) -> None
     assert list(lives[-1].dead) == numbers[-2:-18:-1], "no more than sixteen"
 
 
-def test_of_those_in_a_copy_of_the_folder_nothing_is_known(path: Path, tmp_path: Path) -> None:
+def test_incarnations_in_the_original_of_a_copied_folder_are_not_called_dead(
+    path: Path, tmp_path: Path
+) -> None:
     """They may be at work where the folder was copied from."""
     first = next_incarnation(path, boot="b")
     copy = tmp_path / "copy"
@@ -84,7 +86,9 @@ def test_of_those_in_a_copy_of_the_folder_nothing_is_known(path: Path, tmp_path:
 
 
 @pytest.mark.parametrize("boot", ["another", ""])
-def test_nothing_is_known_after_another_boot_or_where_none_is_named(path: Path, boot: str) -> None:
+def test_incarnations_of_another_or_an_unknown_boot_are_not_called_dead(
+    path: Path, boot: str
+) -> None:
     """A cloned machine has the same folder, but its own boot id."""
     next_incarnation(path, boot="one" if boot else "")
     assert next_incarnation(path, boot=boot).dead == ()
@@ -121,7 +125,7 @@ def start(path: Path) -> Iterator[Callable[[], tuple[list[int], subprocess.Popen
 
 
 @pytest.mark.skipif(not boot_id(), reason="the kernel names no boot")
-def test_who_lives_in_the_folder_is_not_dead_whoever_else_begins_there(
+def test_a_living_incarnation_is_not_called_dead_if_others_begin_in_its_folder(
     start: Callable[[], tuple[list[int], subprocess.Popen[str]]],
 ) -> None:
     """The supervisor's lock was removed by hand, or a child was started by itself."""
@@ -139,13 +143,13 @@ def test_who_lives_in_the_folder_is_not_dead_whoever_else_begins_there(
     assert first < second < third
 
 
-def test_a_start_that_cannot_be_noted_is_none(path: Path) -> None:
+def test_a_start_fails_if_its_incarnation_cannot_be_written(path: Path) -> None:
     path.parent.mkdir()
     path.with_suffix(".new").mkdir()
     with pytest.raises(IsADirectoryError):
         next_incarnation(path)
 
 
-def test_what_is_written_can_be_read_by_people(path: Path) -> None:
+def test_the_file_of_incarnations_is_readable_json(path: Path) -> None:
     assert isinstance(life := next_incarnation(path), Incarnation)
     assert json.loads(path.read_text())["incarnations"] == [life.number]

@@ -45,7 +45,7 @@ def test_next_process_learns_which_sessions_had_no_request_under_way(path: Path)
     assert sorted(InflightTable(path).left()) == [TOKENS[0], TOKENS[2]]
 
 
-def test_session_that_is_over_is_not_named(path: Path) -> None:
+def test_a_session_that_is_over_is_not_in_the_inflight_table(path: Path) -> None:
     table = InflightTable(path)
     table.begin()
     sessions = Sessions(table)
@@ -57,7 +57,7 @@ def test_session_that_is_over_is_not_named(path: Path) -> None:
     assert table.left() == (TOKENS[1],)
 
 
-def test_reading_alone_is_no_request(path: Path) -> None:
+def test_a_session_that_only_reads_has_no_request_under_way(path: Path) -> None:
     table = InflightTable(path)
     table.begin()
     held = Sessions(table).hold(session(TOKENS[0]), 1e12)
@@ -68,7 +68,7 @@ def test_reading_alone_is_no_request(path: Path) -> None:
     assert held.since is None
 
 
-def test_session_beyond_the_table_is_not_called_idle(
+def test_a_session_beyond_the_inflight_table_is_not_called_idle(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inflight_table, "ROWS", 1)
@@ -83,7 +83,7 @@ def test_session_beyond_the_table_is_not_called_idle(
     assert table.left() == (TOKENS[0],)
 
 
-def test_table_is_not_believed_after_a_reboot(path: Path) -> None:
+def test_the_inflight_table_is_ignored_after_a_reboot(path: Path) -> None:
     table = InflightTable(path, boot="one")
     table.begin()
     assert table.take(TOKENS[0]) is not None
@@ -95,7 +95,7 @@ def test_table_is_not_believed_after_a_reboot(path: Path) -> None:
     assert unknown.left() == ()
 
 
-def test_table_belongs_to_the_next_process_once_it_has_begun(path: Path) -> None:
+def test_the_inflight_table_belongs_to_the_next_process_once_it_has_begun(path: Path) -> None:
     first = InflightTable(path)
     first.begin()
     assert first.take(TOKENS[0]) is not None

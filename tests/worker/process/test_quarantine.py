@@ -73,7 +73,7 @@ def impatient(alone: Quarantine) -> Iterator[None]:
     alone._stall_seconds = patience
 
 
-def test_page_is_read_in_a_process_of_its_own(alone: Quarantine) -> None:
+def test_a_page_in_quarantine_is_read_in_a_process_of_its_own(alone: Quarantine) -> None:
     first = alone.read(context(), *page("one"))
     second = alone.read(context(), *page("two"))
     assert (first.title, second.title) == ("one", "two")
@@ -82,7 +82,7 @@ def test_page_is_read_in_a_process_of_its_own(alone: Quarantine) -> None:
     assert alone.pid != os.getpid()
 
 
-def test_what_headers_and_the_site_say_of_a_page_counts_there(alone: Quarantine) -> None:
+def test_directives_of_headers_and_site_hold_in_quarantine(alone: Quarantine) -> None:
     task, fetched = page("one")
     fetched.robots_tags = ("otherbot: nofollow", "greencrawl: noindex")
     fetched.headers = {**fetched.headers, "x-robots-tag": ", ".join(fetched.robots_tags)}
@@ -101,7 +101,7 @@ def test_what_headers_and_the_site_say_of_a_page_counts_there(alone: Quarantine)
         ("wait", FailureKind.STALLED, "within 1 s"),
     ],
 )
-def test_page_that_kills_or_hangs_it_is_named_and_the_next_is_read(
+def test_a_page_that_kills_or_hangs_the_quarantine_is_named_and_the_next_is_read(
     alone: Quarantine, title: str, kind: FailureKind, says: str
 ) -> None:
     alone.read(context(), *page("harmless"))
@@ -119,7 +119,7 @@ def test_page_that_kills_or_hangs_it_is_named_and_the_next_is_read(
 
 
 @pytest.mark.skipif(compiled is None, reason="nothing stops a parse")
-def test_a_parse_that_no_look_foresees_is_ended_there(alone: Quarantine) -> None:
+def test_a_long_parse_that_no_look_foresees_is_ended_in_quarantine(alone: Quarantine) -> None:
     """For a parser the comment ends at once."""
     names = b"".join(b" a%x" % n for n in range(200_000))
     body = b"<!--><p a='>'" + names + b">-->"
@@ -133,7 +133,7 @@ def test_a_parse_that_no_look_foresees_is_ended_there(alone: Quarantine) -> None
     ("word", "kind"),
     [("kill", FailureKind.PROCESS_DEATH), ("sleep", FailureKind.STALLED)],
 )
-def test_a_kernel_asks_and_reads_there_and_its_requests_are_made_here(
+def test_a_kernel_runs_in_quarantine_and_the_worker_makes_its_requests(
     alone: Quarantine, word: str, kind: FailureKind
 ) -> None:
     rule = KernelRule(match="*", kernel="tests.support.own_kernels:Asking")
@@ -152,7 +152,7 @@ def test_a_kernel_asks_and_reads_there_and_its_requests_are_made_here(
     assert died.value.kind is kind
 
 
-def test_a_visit_that_is_over_ends_a_kernel_there(alone: Quarantine) -> None:
+def test_the_end_of_a_visit_ends_a_kernel_in_quarantine(alone: Quarantine) -> None:
     rule = KernelRule(match="*", kernel="tests.support.own_kernels:Asking")
     of = context_of(
         Crawl(id=5, name="t", state="active", options=CrawlOptions(kernels=(rule,)), roots=("h",))
@@ -179,14 +179,14 @@ class Requests(TaskVisit):
         return Fetched(url, 200, {}, url.encode())
 
 
-def test_request_hook_is_asked_there(alone: Quarantine) -> None:
+def test_the_request_hook_runs_in_quarantine(alone: Quarantine) -> None:
     task, _ = page("")
     assert alone.request_headers(context(), task, {"a": "b"}) == {"a": "b"}
     with pytest.raises(DiedInQuarantine):
         alone.request_headers(context(), page("", "http://h/request-kill")[0], {})
 
 
-def test_patterns_are_searched_there(alone: Quarantine) -> None:
+def test_patterns_are_searched_in_quarantine(alone: Quarantine) -> None:
     options = CrawlOptions(exclude=("(?=/)/(a+)+$",))
     given = context_of(Crawl(id=3, name="t", state="active", options=options, roots=("h",)))
     task = page("")[0]
@@ -196,7 +196,7 @@ def test_patterns_are_searched_there(alone: Quarantine) -> None:
         alone.excluded_by(given, task, f"http://h/{'a' * 60}!", False)
 
 
-def test_a_link_is_not_exempt_there_as_a_seed_is(alone: Quarantine) -> None:
+def test_include_patterns_hold_for_links_but_not_for_seeds_in_quarantine(alone: Quarantine) -> None:
     options = CrawlOptions(include=("(?=/)/b",))
     given = context_of(Crawl(id=4, name="t", state="active", options=options, roots=("h",)))
     task = page("")[0]
@@ -205,7 +205,7 @@ def test_a_link_is_not_exempt_there_as_a_seed_is(alone: Quarantine) -> None:
     assert alone.excluded_by(given, task, "http://h/x", True) == "include: matches none"
 
 
-def test_answers_are_judged_there_by_the_entrys_own_class(
+def test_answers_are_judged_in_quarantine_by_the_entrys_own_class(
     alone: Quarantine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GREENCRAWL_AUTH_SHOP_USERNAME", "ann")
@@ -224,7 +224,7 @@ def test_answers_are_judged_there_by_the_entrys_own_class(
         alone.verdict(given, task, "shop", fetched, grant)
 
 
-def test_hook_error_and_unforeseen_error_come_back(alone: Quarantine) -> None:
+def test_errors_in_quarantine_are_raised_in_the_worker(alone: Quarantine) -> None:
     given = context("tests.worker.process.test_quarantine")
     with pytest.raises(HookError, match=r"^request: ValueError: no such host$"):
         alone.request_headers(given, page("")[0], {})
@@ -240,7 +240,7 @@ def request(task: Task, headers: dict[str, str]) -> dict[str, str]:
     raise ValueError("no such host")
 
 
-def test_other_greenlets_go_on_while_a_page_hangs_there(alone: Quarantine) -> None:
+def test_other_greenlets_go_on_while_a_page_hangs_in_quarantine(alone: Quarantine) -> None:
     alone.read(context(), *page("harmless"))
     turns = 0
     with impatient(alone):
@@ -268,7 +268,9 @@ def test_a_page_is_not_charged_for_time_in_which_all_stood_still(alone: Quaranti
     assert alone.pid == pid
 
 
-def test_process_ends_when_it_was_idle_and_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_quarantine_process_ends_when_idle_and_starts_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.chdir(ROOT)
     alone = Quarantine(10.0, idle_seconds=0.1)
     alone.read(context(), *page("one"))
@@ -283,7 +285,7 @@ def test_process_ends_when_it_was_idle_and_starts_again(monkeypatch: pytest.Monk
     assert alone.pid is None
 
 
-def test_death_while_idle_is_charged_to_nobody(alone: Quarantine) -> None:
+def test_a_death_of_the_idle_quarantine_is_charged_to_no_page(alone: Quarantine) -> None:
     alone.read(context(), *page("one"))
     pid = alone.pid
     assert pid is not None
@@ -292,7 +294,7 @@ def test_death_while_idle_is_charged_to_nobody(alone: Quarantine) -> None:
     assert alone.read(context(), *page("two")).title == "two"
 
 
-def test_process_that_does_not_come_up_is_nobody_s_fault() -> None:
+def test_a_quarantine_process_that_does_not_start_is_charged_to_no_page() -> None:
     for command in ((sys.executable, "-c", "raise SystemExit(1)"), ("/no/such/program",)):
         with pytest.raises(NoProcess):
             Quarantine(1.0, command=command).read(context(), *page("one"))
@@ -312,7 +314,7 @@ alone.read(context(), *page("hang"))
 """
 
 
-def test_process_dies_with_its_worker_though_it_hangs(tmp_path: Path) -> None:
+def test_a_quarantine_process_that_hangs_dies_with_its_worker(tmp_path: Path) -> None:
     told = tmp_path / "pid"
     worker = subprocess.Popen([sys.executable, "-c", PARENT, str(told)], cwd=ROOT)
     try:

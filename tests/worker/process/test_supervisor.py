@@ -140,7 +140,7 @@ def test_a_child_that_hangs_is_found_after_a_freeze_of_all(tmp_path: Path) -> No
         assert worker.starts()[1][1] == "stalled"
 
 
-def test_grace_does_not_run_while_all_are_frozen(
+def test_the_grace_of_children_does_not_run_while_the_supervisor_is_frozen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = 100.0
@@ -186,7 +186,7 @@ def test_a_child_that_finds_its_disk_full_is_started_until_there_is_room(tmp_pat
     assert [child.tallies.get(slot) for slot in _DEATHS.values()] == [0.0] * len(_DEATHS)
 
 
-def test_a_supervisor_without_room_for_one_process_more_keeps_those_it_has(
+def test_a_supervisor_without_disk_space_for_one_more_child_keeps_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = 100.0
@@ -350,7 +350,7 @@ def test_as_many_children_run_as_are_ordered_and_those_beyond_end_in_order(
         worker.wait_starts(2, child=1)
 
 
-def test_a_child_that_does_not_end_when_it_is_one_too_many_is_killed_and_comes_back_if_wanted(
+def test_a_surplus_child_that_does_not_end_is_killed_and_started_again_if_wanted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = 100.0

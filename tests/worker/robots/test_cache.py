@@ -52,7 +52,9 @@ def crawl(world: World, server: RawServer, **more: Any) -> None:
 
 
 @pytest.mark.parametrize("status", ["503 Service Unavailable", "429 Too Many Requests"])
-def test_seed_outlives_robots_that_say_when_to_come_back(world: World, status: str) -> None:
+def test_a_seed_is_not_given_up_while_its_robots_txt_answers_with_retry_after(
+    world: World, status: str
+) -> None:
     """For example, a server starts up and asks to wait a second more often than there are tries."""
     left = TRIES + 3
 
@@ -71,7 +73,7 @@ def test_seed_outlives_robots_that_say_when_to_come_back(world: World, status: s
     assert world.stores.results[-1].page is not None
 
 
-def test_robots_that_never_change_end_the_seed(world: World) -> None:
+def test_a_seed_is_given_up_if_its_robots_txt_stays_unavailable(world: World) -> None:
     patient = TABLE[cache._KIND].tries * PATIENCE
     with RawServer(answer(b"", "503 Service Unavailable", Retry_After="1")) as server:
         crawl(world, server, errors=patient - 1)
@@ -79,7 +81,7 @@ def test_robots_that_never_change_end_the_seed(world: World) -> None:
 
 
 @pytest.mark.parametrize(("told", "kept"), [({"Retry_After": "1"}, True), ({}, False)])
-def test_host_that_says_when_to_come_back_is_not_given_up(
+def test_a_host_that_sends_retry_after_is_not_given_up(
     world: World, told: dict[str, str], kept: bool
 ) -> None:
     with RawServer(answer(b"", "503 Service Unavailable", **told)) as server:
@@ -99,7 +101,9 @@ def moved(location: str) -> Behaviour:
 
 
 @pytest.mark.parametrize("path", ["/", "/logout", "/a?/robots.txt", "/login?next=/robots.txt"])
-def test_redirect_to_a_page_counts_as_no_rules_and_fetches_nothing(world: World, path: str) -> None:
+def test_a_robots_txt_that_redirects_to_a_page_counts_as_no_rules_and_fetches_nothing(
+    world: World, path: str
+) -> None:
     with RawServer(PAGE) as other:
         target = other.url(path)
         with RawServer({"/robots.txt": moved(target), "/a": PAGE}) as server:
@@ -114,7 +118,9 @@ def test_redirect_to_a_page_counts_as_no_rules_and_fetches_nothing(world: World,
     "path",
     ["/robots.txt?q=1", "/robots.html", "/robots.txt/x", "/ROBOTS/7.TXT", "/?robots=1", "/a.txt"],
 )
-def test_rules_that_are_not_fetched_forbid_all_for_now(world: World, path: str) -> None:
+def test_a_redirect_of_robots_txt_to_a_file_that_is_not_fetched_forbids_all_for_now(
+    world: World, path: str
+) -> None:
     """A redirect leads to another host; the URL may have rules but does not look like
     robots.txt."""
     with RawServer(PAGE) as other:
@@ -130,14 +136,14 @@ def test_rules_that_are_not_fetched_forbid_all_for_now(world: World, path: str) 
     assert "is redirected to" in world.result.attempts[0].detail
 
 
-def test_name_of_a_host_says_nothing_of_what_its_home_page_is() -> None:
+def test_a_home_page_is_not_taken_for_robots_txt_by_the_name_of_its_host() -> None:
     for target in ("http://robots.txt/", "http://robots.example", "http://a.example/"):
         assert not cache._wanted(target, True)
         assert not cache._may_rule(target)
 
 
 @pytest.mark.parametrize("path", ["/robots.txt", "/sites/7/Robots.txt", "/robots.txt/"])
-def test_redirect_to_robots_of_another_host_is_asked_of_its_session(
+def test_a_redirect_to_robots_txt_of_another_host_is_asked_of_that_hosts_session(
     world: World, path: str
 ) -> None:
     rules = answer(b"User-agent: *\nDisallow: /a")
@@ -161,21 +167,23 @@ def test_redirect_to_robots_of_another_host_is_asked_of_its_session(
 @pytest.mark.parametrize(
     "path", ["/seo/robots", "/robots.php?v=2", "/crawlers.txt", "/robots.txt/", "/r/robots//"]
 )
-def test_redirect_on_the_own_host_may_lead_to_other_names(world: World, path: str) -> None:
+def test_a_redirect_of_robots_txt_on_its_own_host_may_lead_to_other_names(
+    world: World, path: str
+) -> None:
     rules = answer(b"User-agent: *\nDisallow: /a")
     with RawServer({"/robots.txt": moved(path), path: rules, "/a": PAGE}) as server:
         crawl(world, server)
         assert server.paths == ["/robots.txt", path]
 
 
-def test_redirect_on_the_own_host_fetches_no_page(world: World) -> None:
+def test_a_redirect_of_robots_txt_on_its_own_host_fetches_no_page(world: World) -> None:
     with RawServer({"/robots.txt": moved("/login"), "/login": PAGE, "/a": PAGE}) as server:
         crawl(world, server)
         assert server.paths == ["/robots.txt", "/a"]
 
 
 @pytest.mark.parametrize("redirects", [1, 3])
-def test_redirects_lead_to_two_other_hosts_at_most(
+def test_redirects_of_robots_txt_lead_to_two_other_hosts_at_most(
     world: World, redirects: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is its own server; the host before them asks the first question."""
@@ -207,7 +215,7 @@ def test_redirects_lead_to_two_other_hosts_at_most(
 LONG = b"User-agent: *\n" + b"".join(b"Disallow: /*a%d*b\n" % n for n in range(25_000))
 
 
-def test_others_have_their_turn_while_a_long_file_is_compiled(world: World) -> None:
+def test_other_greenlets_run_while_a_long_robots_txt_is_compiled(world: World) -> None:
     gate = RobotsRules(world.stores)
     world.stores.robots["http://h"] = parser.pack("rules", LONG, 0)
     compiled = gevent.spawn(lambda: gate._known("http://h"))
@@ -225,7 +233,9 @@ def test_others_have_their_turn_while_a_long_file_is_compiled(world: World) -> N
     assert turns > before + 2
 
 
-def test_host_rests_for_a_file_that_is_dear(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_rests_after_a_robots_txt_that_is_costly_to_compile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cache, "_DEAR_SECONDS", 0.001)
     with RawServer({"/robots.txt": answer(LONG[:100_000]), "/a": PAGE}) as server:
         host = host_of(server)

@@ -79,7 +79,7 @@ def test_many_wildcards_decide_as_tried_one_by_one(seed: int, count: int) -> Non
 
 @settings(max_examples=examples(60, 3000))
 @given(RULES, URLS, st.sampled_from([0, 300, 1000]), st.integers(0, 3), st.integers(0, 5))
-def test_bounds_only_ever_forbid(
+def test_bounds_of_matching_allow_no_url_that_the_rules_forbid(
     rules: list[Rule], url: str, budget: int, wildcards: int, stars: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -233,7 +233,7 @@ TARGETS = [
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_url_costs_little_whatever_the_file(name: str) -> None:
+def test_the_decision_on_a_url_costs_little_with_any_robots_txt(name: str) -> None:
     """It takes up to 0.15 ms here; without the bounds it would take 1 to 100 ms."""
     group = parse(HOSTILE[name]).of("bot")
     for path in TARGETS:

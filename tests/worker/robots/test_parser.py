@@ -32,11 +32,11 @@ def test_product_token_matches_without_regard_to_case(written: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["green", "greencrawler", "crawl", "bot", "greencrawl-images"])
-def test_other_product_token_is_not_ours(written: str) -> None:
+def test_a_group_of_another_product_token_does_not_apply_to_us(written: str) -> None:
     assert allowed(f"User-agent: {written}\nDisallow: /", "/")
 
 
-def test_group_of_everybody_holds_only_for_those_without_their_own() -> None:
+def test_the_group_of_all_agents_holds_only_for_agents_without_a_group_of_their_own() -> None:
     body = "User-agent: greencrawl\nDisallow: /a\nUser-agent: *\nDisallow: /b"
     assert allowed(body, "/b")
     assert not allowed(body, "/a")
@@ -71,13 +71,13 @@ def test_general_groups_are_merged_too() -> None:
 
 
 @pytest.mark.parametrize("line", ["User-agent:", "User-agent: ", "User-agent: # all"])
-def test_line_that_names_nobody_is_nobodys(line: str) -> None:
+def test_a_user_agent_line_without_a_name_applies_to_no_agent(line: str) -> None:
     assert allowed(f"{line}\nDisallow: /", "/x")
     assert not allowed(f"User-agent: *\n{line}\nDisallow: /", "/x"), "nor does it end a group"
 
 
 @pytest.mark.parametrize("written", ["bot2", "bot2.1", "bot,", "bot; x", "bot*"])
-def test_line_names_the_product_token_that_it_begins_with(written: str) -> None:
+def test_a_user_agent_line_names_the_product_token_that_it_begins_with(written: str) -> None:
     """RFC 9309 allows only letters, - and _; a crawler with another name is matched by that
     name."""
     body = f"User-agent: {written}\nDisallow: /"
@@ -87,7 +87,7 @@ def test_line_names_the_product_token_that_it_begins_with(written: str) -> None:
     assert allowed(body, "/", "bot3")
 
 
-def test_rules_before_any_agent_are_nobodys() -> None:
+def test_rules_before_any_user_agent_line_apply_to_no_agent() -> None:
     assert allowed("Disallow: /\nUser-agent: other\nDisallow: /", "/")
 
 
@@ -102,7 +102,7 @@ def test_crawl_delay_ends_no_group_and_is_for_the_agents_right_above_it() -> Non
         assert rules.crawl_delay(agent) == delay
 
 
-def test_unknown_lines_interfere_with_nothing() -> None:
+def test_unknown_lines_have_no_effect_on_groups_and_rules() -> None:
     body = "User-agent: greencrawl\nNonsense: 1\n<html>\nUser-agent: b\nDisallow: /x\nHost: y"
     assert not allowed(body, "/x")
     assert not allowed(body, "/x", "b")
@@ -196,12 +196,12 @@ def test_percent_encoding_is_normalised_on_both_sides(rule: str, path: str, same
     assert allowed(rules_for_all(f"Disallow: {rule}"), path) is not same
 
 
-def test_length_counts_octets_after_normalising() -> None:
+def test_the_length_of_a_rule_counts_octets_after_normalising() -> None:
     body = rules_for_all("Allow: /%61%62%63", "Disallow: /abcd")
     assert not allowed(body, "/abcd")
 
 
-def test_url_needs_no_particular_shape() -> None:
+def test_a_url_is_matched_with_or_without_host_path_and_fragment() -> None:
     rules = parse(b"User-agent: *\nDisallow: /a\nDisallow: /?q")
     assert not rules.allowed("/a#b", AGENT)
     assert not rules.allowed("http://example.org?q=1", AGENT)
@@ -213,7 +213,7 @@ def test_url_needs_no_particular_shape() -> None:
 @pytest.mark.parametrize(
     "rule", ["https://example.org", "https://example.org/", "http://example.org/*", "https://h/$"]
 )
-def test_rule_that_names_a_host_is_none_of_the_whole_site(rule: str) -> None:
+def test_a_rule_that_names_a_host_does_not_apply_to_the_whole_site(rule: str) -> None:
     assert allowed(rules_for_all(f"Disallow: {rule}"), "/x")
     assert not allowed(rules_for_all("Disallow: /", f"Allow: {rule}"), "/x")
 
@@ -222,7 +222,7 @@ def test_rule_that_names_a_host_is_none_of_the_whole_site(rule: str) -> None:
     "line", ["Disalow: /x", "DISALLOW:/x", " disallow : /x ", "Disallow /x", "Disallow: x",
              "Disallow: https://example.org/x", "Disallow: /x # why", "disallow:\t/x"],
 )  # fmt: skip
-def test_what_owners_mistype_is_read_in_their_favour(line: str) -> None:
+def test_common_mistakes_in_rules_are_read_as_their_owner_meant_them(line: str) -> None:
     assert not allowed(rules_for_all(line), "/x")
     assert allowed(rules_for_all(line), "/y")
 
@@ -231,7 +231,7 @@ def test_what_owners_mistype_is_read_in_their_favour(line: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\n\n\n"])
-def test_any_end_of_line_will_do(end: str) -> None:
+def test_any_end_of_line_is_accepted(end: str) -> None:
     assert not allowed(end.join(("User-agent: *", "Disallow: /x")), "/x")
 
 
@@ -255,12 +255,12 @@ RULES = "User-agent: *\nDisallow: /é\n"
         RULES.encode("utf-16-be"),
     ],
 )
-def test_marks_and_utf_16_are_read_as_the_text_they_are(body: bytes) -> None:
+def test_files_with_byte_order_marks_or_in_utf_16_are_read_as_text(body: bytes) -> None:
     assert not allowed(body, "/%C3%A9")
     assert allowed(body, "/e")
 
 
-def test_long_file_in_utf_16_is_read_as_far_as_any() -> None:
+def test_a_long_file_in_utf_16_is_read_up_to_a_bound_as_any_file() -> None:
     text = "User-agent: *\nDisallow: /first\n" + "#\n" * parser.MAX_BODY_BYTES + "Disallow: /"
     assert not allowed(text.encode("utf-16"), "/first")
     assert allowed(text.encode("utf-16"), "/x")
@@ -289,7 +289,7 @@ def test_only_the_first_500_kib_count_and_no_half_line() -> None:
     assert allowed(body, "/")
 
 
-def test_wildcards_do_not_blow_up() -> None:
+def test_rules_of_many_wildcards_are_matched_in_little_time() -> None:
     body = rules_for_all("Disallow: /" + "*a" * 2000 + "b", "Disallow: /*a*a*a*a*a*a*a*a*b$")
     began = time.process_time()
     assert allowed(body, "/" + "a" * 8000)
@@ -297,7 +297,7 @@ def test_wildcards_do_not_blow_up() -> None:
     assert time.process_time() - began < 0.5
 
 
-def test_file_full_of_agents_and_rules_stays_small_work() -> None:
+def test_a_file_full_of_agents_and_rules_costs_little() -> None:
     half = parser.MAX_BODY_BYTES // 2
     agents = b"".join(b"User-agent: a%d\n" % n for n in range(half // 20))
     lines = b"".join(b"Disallow: /%d\n" % n for n in range(half // 20))
@@ -337,7 +337,7 @@ def test_sitemaps_stand_outside_groups() -> None:
     assert parse(body).sitemaps == ("https://a/s.xml", "https://a/t.xml")
 
 
-def test_deciding_line_is_named() -> None:
+def test_the_line_that_decides_on_a_url_is_named() -> None:
     rules = parse(b"User-agent: *\n  Disallow: /a # secret\nAllow: /a/b\nDisallow: /*.pdf$")
     assert rules.line_for("http://example.org/a/c", AGENT) == "Disallow: /a"
     assert rules.line_for("http://example.org/a/b", AGENT) == "Allow: /a/b"
@@ -356,11 +356,11 @@ def test_deciding_line_is_named() -> None:
         (500, "disallow_all_for_now"), (503, "disallow_all_for_now"), (0, "disallow_all_for_now"),
     ],
 )  # fmt: skip
-def test_status_decides_by_its_class(status: int, verdict: Verdict) -> None:
+def test_the_http_status_of_robots_txt_decides_by_its_class(status: int, verdict: Verdict) -> None:
     assert parser.verdict_for(status) == verdict
 
 
-def test_product_token_is_what_stands_before_the_version() -> None:
+def test_the_product_token_is_the_part_before_the_version() -> None:
     assert product_token(AGENT) == "greencrawl"
     assert product_token(" Some-Bot_x ") == "some-bot_x"
     assert product_token("bot (contact)") == "bot"
@@ -380,7 +380,7 @@ def test_cached_record_gives_the_same_rules(kind: Kind, open_: bool) -> None:
     assert cached.rules().allowed("http://example.org/robots.txt", AGENT)
 
 
-def test_caching_a_file_too_long_changes_nothing() -> None:
+def test_a_file_beyond_the_bound_gives_the_same_rules_after_caching() -> None:
     body = b"User-agent: *\n" + b"Disallow: /abcdef\n" * 40_000 + b"Disallow: /late"
     cached = parser.unpack(parser.pack("rules", body, 1))
     assert cached is not None
@@ -390,5 +390,5 @@ def test_caching_a_file_too_long_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", parser.pack("rules", b"x" * 99, 1)[:-3]])
-def test_damaged_record_is_no_record(damage: bytes) -> None:
+def test_a_damaged_record_of_the_cache_is_ignored(damage: bytes) -> None:
     assert parser.unpack(damage) is None

@@ -25,7 +25,7 @@ RULES = parse(
 @example("http://example.org/", "é")
 @example("http://\ud800/", "A")
 @given(BEGINNINGS, st.lists(PIECES, max_size=4).map("".join))
-def test_fragment_changes_nothing(beginning: str, rest: str) -> None:
+def test_a_fragment_of_a_url_changes_no_decision(beginning: str, rest: str) -> None:
     """URLs with fragments take the long path through the code, normal URLs a short one."""
     url = (beginning + rest).replace("#", "")
     assert RULES.line_for(url, "bot") == RULES.line_for(f"{url}#", "bot")

@@ -90,7 +90,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     downloader.close()
 
 
-def test_the_file_is_asked_for_once_and_before_the_first_page(server: Server) -> None:
+def test_tdmrep_json_is_requested_once_and_before_the_first_page(server: Server) -> None:
     closed, open_ = server.run("/closed/a", "/open")
     assert server.asked == [tdmrep.PATH, "/closed/a", "/open"]
     assert closed.directives == RESERVED
@@ -104,7 +104,7 @@ def test_the_file_is_asked_for_once_and_before_the_first_page(server: Server) ->
     assert server.asked.count(tdmrep.PATH) == 1, "another process has it from the shared cache"
 
 
-def test_it_is_not_asked_for_where_signals_are_recorded_only(server: Server) -> None:
+def test_tdmrep_json_is_not_requested_if_signals_are_only_recorded(server: Server) -> None:
     server.world.set(scope="any")
     server.answers["/a"] = Answer(
         body=PAGE, headers={"Content-Type": "text/html", "tdm-reservation": "1"}
@@ -115,14 +115,14 @@ def test_it_is_not_asked_for_where_signals_are_recorded_only(server: Server) -> 
     assert page.text
 
 
-def test_a_page_that_says_otherwise_counts_more(server: Server) -> None:
+def test_the_reservation_of_a_page_counts_more_than_tdmrep_json(server: Server) -> None:
     server.answers["/closed/a"] = Answer(body=PAGE + b"<meta name=tdm-reservation content=0>")
     (page,) = server.run("/closed/a")
     assert page.directives == Directives(tdm="open")
     assert page.text
 
 
-def test_robots_that_forbid_it_are_obeyed(server: Server) -> None:
+def test_tdmrep_json_is_not_requested_if_robots_txt_forbids_it(server: Server) -> None:
     server.answers["/robots.txt"] = Answer(body=b"User-agent: *\nDisallow: /.well-known/")
     (page,) = server.run("/closed/a")
     assert server.asked == ["/closed/a"]
@@ -130,7 +130,7 @@ def test_robots_that_forbid_it_are_obeyed(server: Server) -> None:
 
 
 @pytest.mark.parametrize("status", [404, 403, 410])
-def test_where_there_is_none_nothing_is_reserved(server: Server, status: int) -> None:
+def test_no_rights_are_reserved_if_tdmrep_json_does_not_exist(server: Server, status: int) -> None:
     server.answers[tdmrep.PATH] = Answer(status)
     (page,) = server.run("/closed/a")
     assert page.directives is None
@@ -138,7 +138,7 @@ def test_where_there_is_none_nothing_is_reserved(server: Server, status: int) ->
     assert server.asked.count(tdmrep.PATH) == 1
 
 
-def test_one_that_cannot_be_had_is_asked_for_again_later(server: Server) -> None:
+def test_tdmrep_json_is_requested_again_later_after_a_failure(server: Server) -> None:
     server.answers[tdmrep.PATH] = Answer(500)
     now = 0.0
     pipeline = server.world.pipeline()
@@ -178,7 +178,7 @@ def _blocked(server: Server, *paths: str, pipeline: Pipeline | None = None) -> H
         (429, {}, "rate_limited", 0),
     ],
 )
-def test_a_host_that_wants_rest_gets_it_before_its_pages_are_asked_for(
+def test_a_host_whose_tdmrep_json_answers_429_or_503_rests_before_its_pages(
     server: Server, status: int, headers: dict[str, str], kind: str, block: int
 ) -> None:
     server.answers[tdmrep.PATH] = Answer(status, headers=headers)
@@ -200,7 +200,7 @@ def test_a_host_that_wants_rest_gets_it_before_its_pages_are_asked_for(
 
 
 @pytest.mark.parametrize("failures", [0, 3, 9, 10_000])
-def test_it_is_not_asked_for_again_before_a_hosts_own_back_off_is_over(
+def test_tdmrep_json_is_not_requested_again_before_the_hosts_back_off_is_over(
     server: Server, failures: int
 ) -> None:
     server.answers[tdmrep.PATH] = Answer(503)
@@ -215,7 +215,7 @@ def test_it_is_not_asked_for_again_before_a_hosts_own_back_off_is_over(
 @pytest.mark.parametrize(
     ("kind", "ends"), [(FailureKind.CONNECT_TIMEOUT, True), (FailureKind.RESET, False)]
 )
-def test_a_failure_that_concerns_the_host_ends_the_session(
+def test_a_failure_at_tdmrep_json_that_concerns_the_host_ends_the_session(
     tmp_path: Path, kind: FailureKind, ends: bool
 ) -> None:
     world = World(tmp_path)
@@ -231,7 +231,9 @@ def test_a_failure_that_concerns_the_host_ends_the_session(
     assert world.site.asked[-1] == "http://h/"
 
 
-def test_what_another_process_could_not_have_is_looked_up_again_soon(server: Server) -> None:
+def test_tdmrep_json_that_another_process_failed_to_get_is_looked_up_again_soon(
+    server: Server,
+) -> None:
     server.answers[tdmrep.PATH] = Answer(500)
     server.run("/closed/a")
     now = 0.0
@@ -249,7 +251,9 @@ def test_what_another_process_could_not_have_is_looked_up_again_soon(server: Ser
 
 
 @pytest.mark.parametrize("location", ["/private/tdmrep.json", "/open/tdmrep.json"])
-def test_robots_are_asked_at_each_redirect(server: Server, location: str) -> None:
+def test_robots_txt_is_obeyed_at_each_redirect_of_tdmrep_json(
+    server: Server, location: str
+) -> None:
     server.answers["/robots.txt"] = Answer(body=b"User-agent: *\nDisallow: /private/")
     server.answers["/open/tdmrep.json"] = Answer(302, headers={"Location": "/private/tdmrep.json"})
     server.answers[tdmrep.PATH] = Answer(302, headers={"Location": location})
@@ -267,7 +271,7 @@ def test_robots_are_asked_at_each_redirect(server: Server, location: str) -> Non
     ("status", "body", "fetched"),
     [(200, b"User-agent: *\nDisallow: /.well-known/", False), (404, b"", True), (503, b"", False)],
 )
-def test_a_redirect_to_another_origin_of_the_host_is_under_that_ones_rules(
+def test_a_redirect_of_tdmrep_json_to_another_origin_obeys_the_robots_txt_there(
     tmp_path: Path, status: int, body: bytes, fetched: bool
 ) -> None:
     world = World(tmp_path)
@@ -289,7 +293,7 @@ def test_a_redirect_to_another_origin_of_the_host_is_under_that_ones_rules(
     )
 
 
-def test_two_redirects_are_followed(server: Server) -> None:
+def test_two_redirects_of_tdmrep_json_are_followed_at_most(server: Server) -> None:
     ways = [tdmrep.PATH, *(f"/{n}/tdmrep.json" for n in range(1, 4))]
     for way, after in pairwise(ways):
         server.answers[way] = Answer(302, headers={"Location": after})
@@ -315,7 +319,7 @@ def test_two_redirects_are_followed(server: Server) -> None:
         ("/.well-known/tdmrep.json", False),
     ],
 )
-def test_redirects_are_followed_on_the_host_to_a_file_of_its_name(
+def test_redirects_of_tdmrep_json_are_followed_only_to_that_name_on_its_host(
     server: Server, location: str, reserved: bool
 ) -> None:
     server.answers[tdmrep.PATH] = Answer(302, headers={"Location": location})
@@ -327,7 +331,9 @@ def test_redirects_are_followed_on_the_host_to_a_file_of_its_name(
 
 
 @pytest.mark.parametrize("state", ["away", "full"])
-def test_without_the_shared_cache_each_process_asks_once(server: Server, state: str) -> None:
+def test_each_process_requests_tdmrep_json_once_without_the_shared_cache(
+    server: Server, state: str
+) -> None:
     server.world.stores.refuses = state
     pipeline = server.world.pipeline()
     for path in ("/closed/a", "/closed/b"):
@@ -335,14 +341,14 @@ def test_without_the_shared_cache_each_process_asks_once(server: Server, state: 
     assert server.asked.count(tdmrep.PATH) == 1
 
 
-def test_a_record_that_is_damaged_is_fetched_anew(server: Server) -> None:
+def test_tdmrep_json_is_fetched_anew_if_its_cached_record_is_damaged(server: Server) -> None:
     where = server.server.url(tdmrep.PATH)
     server.world.stores.robots[where] = b"no record"
     assert [one.directives for one in server.run("/closed/a")] == [RESERVED]
     assert server.asked[0] == tdmrep.PATH
 
 
-def test_files_of_many_origins_are_not_all_kept_in_memory(
+def test_tdmrep_files_of_many_origins_are_not_all_kept_in_memory(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = [{"location": f"/{n}", "tdm-reservation": 1} for n in range(100)]
@@ -370,7 +376,7 @@ def test_files_of_many_origins_are_not_all_kept_in_memory(
         ("<meta name=robots content='noai, noindex'>", {}, "noindex"),
     ],
 )
-def test_other_signals_are_obeyed_as_well(
+def test_noai_and_reservations_of_pages_are_obeyed_too(
     server: Server, head: str, headers: dict[str, str], withheld: str
 ) -> None:
     server.world.set(tdm="obey", scope="any", bodies="all")

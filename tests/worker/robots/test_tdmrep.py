@@ -53,7 +53,7 @@ def test_a_location_is_matched_as_a_rule_of_robots(
     assert [url for url in matching + others if of(url, rule(location))] == matching
 
 
-def test_the_first_rule_that_fits_counts() -> None:
+def test_the_first_rule_of_tdmrep_json_that_matches_counts() -> None:
     rules = rule("/a/open/", 0), rule("/a/", 1, **{"tdm-policy": POLICY}), rule("/", 0)
     assert of("/a/open/x", *rules) == OPEN
     assert of("/a/x", *rules) == Directives(tdm="reserved", tdm_policy=POLICY)
@@ -61,14 +61,14 @@ def test_the_first_rule_that_fits_counts() -> None:
     assert of("/x", *rules[:2]) is None
 
 
-def test_a_policy_counts_where_rights_are_reserved_and_it_is_a_url() -> None:
+def test_a_policy_counts_only_if_rights_are_reserved_and_it_is_a_url() -> None:
     for policy in (1, None, "x" * (MAX_POLICY_CHARS + 1), "http://ä/"):
         assert of("/", rule("/", 1, **{"tdm-policy": policy})) == RESERVED
     assert of("/", rule("/", 0, **{"tdm-policy": POLICY})) == OPEN
 
 
 @pytest.mark.parametrize("value", [2, -1, True, None, 1.0, "yes", [1], {"a": 1}, "01"])
-def test_other_values_say_nothing(value: object) -> None:
+def test_invalid_values_of_tdm_reservation_are_ignored(value: object) -> None:
     assert of("/", rule("/", value)) is None
     assert of("/", rule("/", value), rule("/", "1")) == RESERVED
 
@@ -83,7 +83,7 @@ def test_other_values_say_nothing(value: object) -> None:
         b" " * MAX_BODY_BYTES + json.dumps([rule("/")]).encode(),
     ],
 )  # fmt: skip
-def test_what_is_no_file_of_rules_reserves_nothing(body: bytes) -> None:
+def test_a_file_without_valid_rules_reserves_no_rights(body: bytes) -> None:
     assert parse(body).of("http://h/") is None
 
 
@@ -98,7 +98,9 @@ def test_rules_beyond_a_bound_are_not_read() -> None:
 
 
 @given(st.lists(st.text("/ab*$", max_size=12), max_size=6), st.text("/ab", max_size=12))
-def test_nothing_raises_and_a_plain_prefix_fits(locations: list[str], path: str) -> None:
+def test_any_location_is_accepted_and_a_plain_prefix_matches(
+    locations: list[str], path: str
+) -> None:
     said = of(f"/{path}", *map(rule, locations), rule("/" + path.replace("*", "")))
     assert said == RESERVED
 

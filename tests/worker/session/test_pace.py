@@ -84,7 +84,7 @@ def test_missing_page_changes_neither_delay_nor_latency(status: int) -> None:
     assert (pace.delay, pace.latency) == (2.0, 0.0)
 
 
-def test_at_floor_zero_latency_brings_no_delay_but_strain_does_and_decays() -> None:
+def test_latency_brings_no_delay_at_a_floor_of_zero_but_strain_does_until_it_decays() -> None:
     pace = Pace(0.0, 0.0)
     settle(pace, 5.0)
     assert pace.delay == 0
@@ -130,7 +130,7 @@ def test_longest_crawl_delay_of_a_host_s_origins_is_kept() -> None:
     assert pace.floor == pace.report().robots_delay == 20.0
 
 
-def test_adapting_stops_at_a_minute_but_an_asked_for_delay_beyond_it_stays() -> None:
+def test_the_adaptive_delay_ends_at_a_minute_but_a_longer_configured_delay_stays() -> None:
     pace = Pace(1.0, 1.0)
     for _ in range(20):
         pace.note(answer(503))
@@ -145,7 +145,7 @@ def test_adapting_stops_at_a_minute_but_an_asked_for_delay_beyond_it_stays() -> 
 @pytest.mark.parametrize(
     "kind", [FailureKind.DNS_MISSING, FailureKind.ADDRESS_FORBIDDEN, FailureKind.HOOK]
 )
-def test_what_the_host_never_heard_of_is_not_waited_after(kind: FailureKind) -> None:
+def test_a_failure_that_never_reached_the_host_needs_no_delay_after_it(kind: FailureKind) -> None:
     pace = Pace(5.0, 5.0)
     pace.note(Failure(kind, requests=0))
     assert pace.wait_seconds() == 0
@@ -179,7 +179,7 @@ def test_delay_stays_between_its_floor_and_its_bound(
         assert pace.wait_seconds() <= pace.delay
 
 
-def test_a_host_that_makes_us_work_waits_longer_until_it_does_better() -> None:
+def test_the_delay_of_a_costly_host_is_longer_until_its_next_good_answers() -> None:
     pace = Pace(1.0, 1.0)
     settle(pace, 0.1)
     pace.slow_down(20.0)

@@ -64,7 +64,7 @@ def send(shares: Shares, caps: Caps, times: list[float], until: float) -> None:
         ticket.end()
 
 
-def test_two_processes_together_stay_within_the_rate_and_use_it(
+def test_two_processes_together_stay_within_the_rate_of_an_address_and_use_it(
     pair: tuple[Shares, Shares],
 ) -> None:
     times: tuple[list[float], list[float]] = ([], [])
@@ -126,7 +126,7 @@ class Process:
         self.shares.close()
 
 
-def test_processes_with_many_names_at_an_address_have_about_as_much_each(
+def test_processes_with_many_hosts_at_one_address_get_about_equal_rates(
     frontier: Frontier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once the first kept all connections, idle ones; the others had starts but could not use
@@ -153,7 +153,7 @@ def test_processes_with_many_names_at_an_address_have_about_as_much_each(
     assert most <= 10
 
 
-def test_who_waits_for_the_domain_first_takes_from_the_same_share_of_the_address(
+def test_requests_that_waited_for_the_domain_take_from_the_same_share_of_the_address(
     pair: tuple[Shares, Shares],
 ) -> None:
     """Once a share that nobody used while they waited was forgotten, and requested twice."""
@@ -206,7 +206,9 @@ def test_a_strict_crawl_holds_up_another_only_while_it_asks(
         shares.close()
 
 
-def test_turns_are_one_after_the_other(pair: tuple[Shares, Shares]) -> None:
+def test_requests_beyond_the_rate_get_turns_one_after_the_other(
+    pair: tuple[Shares, Shares],
+) -> None:
     shares, turns = pair[0], []
     for _ in range(8):
         shares.enter("h.example", ADDRESS, CAPS, connect=False)
@@ -252,7 +254,7 @@ def test_a_domain_has_a_rate_of_its_own_over_addresses(pair: tuple[Shares, Share
     assert pair[0].enter("other.example.net", ADDRESS, caps, connect=True)
 
 
-def test_own_networks_have_no_caps_but_what_a_crawl_says(frontier: Frontier) -> None:
+def test_own_networks_have_no_caps_but_those_of_a_crawl(frontier: Frontier) -> None:
     own = (ipaddress.ip_network("203.0.113.0/24"),)
     shares = Shares(partial(frontier.shares, "a"), own)
     try:
@@ -269,7 +271,7 @@ def test_own_networks_have_no_caps_but_what_a_crawl_says(frontier: Frontier) -> 
         shares.close()
 
 
-def test_a_redis_that_is_away_holds_up_and_is_no_error(
+def test_a_request_gets_no_share_while_redis_is_away(
     pair: tuple[Shares, Shares], redis_server: RedisServer
 ) -> None:
     redis_server.kill()
@@ -277,7 +279,7 @@ def test_a_redis_that_is_away_holds_up_and_is_no_error(
         pair[0].enter("h.example", ADDRESS, CAPS, connect=False)
 
 
-def test_room_is_made_by_connections_to_the_same_machine_at_another_address() -> None:
+def test_an_idle_connection_to_another_address_of_a_machine_is_closed_to_make_room() -> None:
     connections = Connections(max_idle=9, tls=tls_context())
     with RawServer(b"") as server:
         origin = Origin("http", "h", server.port, b"h")

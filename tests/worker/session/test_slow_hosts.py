@@ -77,7 +77,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
         made.downloader.close()
 
 
-def test_a_host_unheard_of_takes_the_place_of_one_that_is_silent(rig: Rig) -> None:
+def test_an_unknown_host_takes_the_place_of_a_silent_one(rig: Rig) -> None:
     most = SLOW_SHARE * GREENLETS
     silent = [rig.begin(f"silent-{i}", "/silent") for i in range(most)]
     assert all(silent)
@@ -94,7 +94,7 @@ def test_a_host_unheard_of_takes_the_place_of_one_that_is_silent(rig: Rig) -> No
     assert not any(one.ready() for one in silent[1:] if one is not None), "one for one"
 
 
-def test_hosts_that_send_something_or_are_known_keep_their_places(rig: Rig) -> None:
+def test_slow_hosts_that_send_something_or_are_known_keep_their_places(rig: Rig) -> None:
     most = SLOW_SHARE * GREENLETS
     begun = [rig.begin(f"slow-{i}", "/slow") for i in range(most - 1)]
     begun.append(rig.begin("known", "/silent", known=True))
@@ -106,7 +106,7 @@ def test_hosts_that_send_something_or_are_known_keep_their_places(rig: Rig) -> N
     assert not any(one.ready() for one in begun if one is not None)
 
 
-def test_a_host_unheard_of_that_is_silent_is_no_longer_counted_and_one_that_sends_is(
+def test_silent_unknown_hosts_count_as_slow_soon_and_until_their_sessions_end(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slow_hosts, "SLOW_SECONDS", 60.0)

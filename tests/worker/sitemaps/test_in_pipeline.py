@@ -65,7 +65,9 @@ def links(world: World) -> list[Admission]:
 # --- who brings them --------------------------------------------------------------------------
 
 
-def test_the_first_page_of_an_origin_brings_what_robots_txt_names(world: World) -> None:
+def test_the_first_page_of_an_origin_brings_the_sitemaps_that_robots_txt_names(
+    world: World,
+) -> None:
     world.site.answers["http://h/robots.txt"] = robots(
         "Sitemap: http://cdn.other/s.xml", "sitemap: /t.xml", "Sitemap: mailto:x"
     )
@@ -83,13 +85,15 @@ def test_the_first_page_of_an_origin_brings_what_robots_txt_names(world: World) 
     assert len(links(world)) == 2
 
 
-def test_without_a_name_the_usual_place_is_tried(world: World) -> None:
+def test_sitemap_xml_is_tried_if_robots_txt_names_no_sitemap(world: World) -> None:
     world.site.answers["http://h/"] = html()
     world.run("http://h/")
     assert links(world) == [Admission("http://h/sitemap.xml", 1, 1, kind=TaskKind.SITEMAP_GUESS)]
 
 
-def test_pages_that_bring_none(world: World) -> None:
+def test_no_sitemap_comes_from_a_redirect_a_page_at_the_last_depth_or_a_crawl_without_sitemaps(
+    world: World,
+) -> None:
     world.site.answers |= {"http://h/": html(), "http://h/r": status(301, location="http://h/")}
     world.run("http://h/r")
     assert [link.kind for link in links(world)] == [TaskKind.PAGE]
@@ -101,7 +105,7 @@ def test_pages_that_bring_none(world: World) -> None:
     assert links(world) == []
 
 
-def test_with_scope_any_only_seeds_bring_theirs(world: World) -> None:
+def test_only_seeds_bring_sitemaps_in_a_crawl_with_scope_any(world: World) -> None:
     world.set(sitemaps="on", scope="any")
     world.site.answers["http://h/"] = html()
     world.run(Task(1, "http://h/", 1))
@@ -110,7 +114,7 @@ def test_with_scope_any_only_seeds_bring_theirs(world: World) -> None:
     assert len(links(world)) == 1
 
 
-def test_an_origin_brings_a_bounded_number() -> None:
+def test_an_origin_brings_a_bounded_number_of_sitemaps() -> None:
     crawl = Crawl(id=1, name="t", state="active", options=CrawlOptions(), roots=("h",))
     named = tuple(f"http://h/{n}.xml" for n in range(MAX_NAMED + 5))
     found = Origins().links(crawl, Task(1, "http://h/"), lambda _: named)
@@ -125,7 +129,7 @@ def test_an_origin_brings_a_bounded_number() -> None:
     assert origins.links(crawl, Task(2, "http://h/other"), lambda _: ()) == []
 
 
-def test_sitemaps_come_again_with_the_page_that_they_came_with() -> None:
+def test_sitemaps_come_again_with_the_page_that_brought_them_first() -> None:
     """The page may have been beyond the limit; it is stored after somebody raised the limit."""
     crawl, origins = Crawl(id=1, name="t", state="active", options=CrawlOptions()), Origins()
     first = origins.links(crawl, Task(1, "http://h/"), lambda _: ("http://h/s.xml",))
@@ -136,7 +140,7 @@ def test_sitemaps_come_again_with_the_page_that_they_came_with() -> None:
 # --- what they lead to ------------------------------------------------------------------------
 
 
-def test_what_is_listed_has_the_depth_of_its_sitemap_and_the_scope_of_the_crawl(
+def test_urls_of_a_sitemap_have_its_depth_and_meet_the_scope_of_the_crawl(
     world: World,
 ) -> None:
     world.site.answers["http://h/s.xml"] = xml(LIST)
@@ -147,7 +151,7 @@ def test_what_is_listed_has_the_depth_of_its_sitemap_and_the_scope_of_the_crawl(
     assert world.result.page.body == LIST
 
 
-def test_a_seed_that_is_a_sitemap_lists_what_is_a_link_away(world: World) -> None:
+def test_urls_of_a_seed_that_is_a_sitemap_are_one_link_away(world: World) -> None:
     world.site.answers["http://h/s.xml"] = xml(LIST)
     for sitemaps in ("on", "off"):
         world.set(sitemaps=sitemaps)
@@ -159,13 +163,15 @@ def test_a_seed_that_is_a_sitemap_lists_what_is_a_link_away(world: World) -> Non
 
 
 @pytest.mark.parametrize("kind", ["text/html", "text/plain", "application/octet-stream", ""])
-def test_a_seed_is_one_whatever_its_type_says(world: World, kind: str) -> None:
+def test_a_seed_is_read_as_a_sitemap_whatever_its_content_type_says(
+    world: World, kind: str
+) -> None:
     world.site.answers["http://h/sitemap"] = xml(gzip.compress(LIST), kind)
     world.run("http://h/sitemap")
     assert links(world) == [Admission("http://h/a", 1, 1)]
 
 
-def test_a_list_of_lines_is_a_sitemap_by_its_name(world: World) -> None:
+def test_a_list_of_lines_counts_as_a_sitemap_only_by_its_name(world: World) -> None:
     world.site.answers["http://h/sitemap.txt"] = xml(b"http://h/a\n", "text/plain")
     world.site.answers["http://h/notes"] = xml(b"http://h/a\n", "text/plain")
     world.run("http://h/sitemap.txt")
@@ -174,7 +180,7 @@ def test_a_list_of_lines_is_a_sitemap_by_its_name(world: World) -> None:
     assert all(link.kind == TaskKind.SITEMAP_GUESS for link in links(world))
 
 
-def test_a_sitemap_that_a_page_leads_to_is_read_unless_they_are_off(world: World) -> None:
+def test_a_sitemap_that_a_page_links_to_is_read_unless_sitemaps_are_off(world: World) -> None:
     world.site.answers["http://h/s.xml"] = xml(LIST)
     world.run(Task(1, "http://h/s.xml", 2))
     assert links(world) == [Admission("http://h/a", 3, 3)]
@@ -183,7 +189,7 @@ def test_a_sitemap_that_a_page_leads_to_is_read_unless_they_are_off(world: World
     assert links(world) == []
 
 
-def test_an_index_leads_to_sitemaps_of_its_site_and_of_the_scope(world: World) -> None:
+def test_an_index_leads_only_to_sitemaps_of_its_site_that_are_not_excluded(world: World) -> None:
     world.set(sitemaps="on", exclude=("secret",))
     names = ("/1.xml", "http://www.h/2.xml", "http://other/3.xml", "/secret.xml", "/s.xml")
     body = b"".join(f"<sitemap><loc>{name}</loc></sitemap>".encode() for name in names)
@@ -194,7 +200,7 @@ def test_an_index_leads_to_sitemaps_of_its_site_and_of_the_scope(world: World) -
     assert links(world) == [Admission("http://h/1.xml", 1, 1, INDEX_STEP, SITEMAP)]
 
 
-def test_indexes_lie_in_each_other_to_a_bound(world: World) -> None:
+def test_nested_indexes_of_sitemaps_are_read_up_to_a_bound(world: World) -> None:
     body = b"<sitemapindex><sitemap><loc>/t.xml</loc></sitemap></sitemapindex>"
     world.site.answers["http://h/s.xml"] = xml(body)
     world.run(asked(redirects=(MAX_NESTED - 1) * INDEX_STEP + 7))
@@ -205,7 +211,7 @@ def test_indexes_lie_in_each_other_to_a_bound(world: World) -> None:
     assert said[0] == f"1 sitemaps in more than {MAX_NESTED} indexes are not read"
 
 
-def test_a_sitemap_redirects_within_its_site_and_stays_one(world: World) -> None:
+def test_a_sitemap_that_is_redirected_within_its_site_stays_a_sitemap(world: World) -> None:
     world.site.answers["http://h/s.xml"] = status(301, location="/t.xml")
     world.run(asked(redirects=INDEX_STEP + 3))
     assert links(world) == [Admission("http://h/t.xml", 1, 0, INDEX_STEP + 4, SITEMAP)]
@@ -241,7 +247,7 @@ def test_robots_txt_holds_for_sitemaps(world: World) -> None:
 # --- what becomes of them ---------------------------------------------------------------------
 
 
-def test_what_is_not_at_the_usual_place_leaves_nothing(world: World) -> None:
+def test_a_guessed_sitemap_that_does_not_exist_leaves_no_row(world: World) -> None:
     place = "http://h/sitemap.xml"
     answers = [status(404), status(403), status(301, location=place), xml(b"{}", "text/json")]
     for answer in answers:
@@ -257,14 +263,14 @@ def test_what_is_not_at_the_usual_place_leaves_nothing(world: World) -> None:
     assert (world.result.outcome, world.result.finals) == (Done(), [])
 
 
-def test_what_is_named_there_is_no_guess(world: World) -> None:
+def test_a_named_sitemap_at_the_usual_place_is_no_guess(world: World) -> None:
     world.site.answers["http://h/sitemap.xml"] = status(404)
     world.run(asked("http://h/sitemap.xml"))
     assert [final.kind for final in world.result.finals] == ["gone"]
 
 
 @pytest.mark.parametrize("wait", ["", "20"])
-def test_nobody_waits_for_a_guess_but_as_long_as_its_host_says(world: World, wait: str) -> None:
+def test_a_failed_guess_blocks_its_host_only_for_its_retry_after(world: World, wait: str) -> None:
     headers = {"retry-after": wait} if wait else {}
     world.site.answers["http://h/sitemap.xml"] = status(503, **headers)
     close = world.run(guessed())
@@ -282,7 +288,7 @@ def test_nobody_waits_for_a_guess_but_as_long_as_its_host_says(world: World, wai
         (Failure(FailureKind.TIMEOUT, "too late"), ("timeout", "too late", 0, None)),
     ],
 )
-def test_a_guess_that_fails_for_now_leaves_what_failed(
+def test_a_guess_that_fails_for_now_leaves_an_attempt_with_the_failure(
     world: World, answer: Fetched | Failure, said: tuple[object, ...]
 ) -> None:
     world.site.answers["http://h/sitemap.xml"] = answer
@@ -292,7 +298,7 @@ def test_a_guess_that_fails_for_now_leaves_what_failed(
     assert (one.kind, one.detail, one.code, one.wait) == said
 
 
-def test_a_guess_at_a_host_that_is_given_up_leaves_why(world: World) -> None:
+def test_a_guess_at_a_host_that_is_given_up_leaves_an_attempt_with_the_reason(world: World) -> None:
     world.site.answers["http://h/a"] = Failure(FailureKind.REFUSED, "refused")
     world.run(Task(1, "http://h/a", 1), replace(guessed(), number=2), failures=GIVE_UP_FAILURES)
     _, guess = world.stores.results
@@ -300,7 +306,7 @@ def test_a_guess_at_a_host_that_is_given_up_leaves_why(world: World) -> None:
     assert [one.kind for one in guess.attempts] == ["refused"]
 
 
-def test_a_page_at_the_usual_place_is_read_since_no_link_leads_there_any_more(
+def test_a_page_at_the_usual_place_of_a_sitemap_is_read_as_a_page(
     world: World,
 ) -> None:
     world.site.answers["http://h/sitemap.xml"] = html("<a href=/only-here>all</a>")
@@ -316,7 +322,7 @@ def test_a_dtd_cannot_add_attributes(world: World) -> None:
     assert [final.detail for final in world.result.finals] == ["its DTD declares attributes"]
 
 
-def test_a_sitemap_that_takes_too_long_is_ended_and_what_was_read_counts(
+def test_a_sitemap_that_takes_too_long_is_ended_and_its_urls_so_far_count(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.worker.process.guarded.SITEMAP_SECONDS", 0.05)
@@ -328,7 +334,7 @@ def test_a_sitemap_that_takes_too_long_is_ended_and_what_was_read_counts(
     assert 0 < len(links(world)) < 40_000, "what was read counts"
 
 
-def test_one_that_was_named_and_cannot_be_read_is_a_dead_letter_with_its_reason(
+def test_a_named_sitemap_that_cannot_be_read_is_a_dead_letter_with_its_reason(
     world: World,
 ) -> None:
     said = "neither a sitemap, nor a feed, nor a list of URLs"
@@ -344,7 +350,7 @@ def test_one_that_was_named_and_cannot_be_read_is_a_dead_letter_with_its_reason(
         ]
 
 
-def test_what_is_a_page_of_the_crawl_is_read_as_one(world: World) -> None:
+def test_a_named_sitemap_that_is_a_page_of_the_crawl_is_read_as_a_page(world: World) -> None:
     world.site.answers["http://h/home"] = html('<a href="/a">')
     world.run(asked("http://h/home", redirects=1))
     assert Admission("http://h/a", 2, 2) in links(world)
@@ -354,7 +360,7 @@ def test_what_is_a_page_of_the_crawl_is_read_as_one(world: World) -> None:
     assert [final.kind for final in world.result.finals] == [FailureKind.SITEMAP]
 
 
-def test_what_was_not_read_is_noted_beside_what_was(world: World) -> None:
+def test_the_fault_of_a_sitemap_that_was_read_in_part_is_noted(world: World) -> None:
     world.site.answers["http://h/s.xml"] = xml(b"<urlset><url><loc>/a</loc></url></nothing>")
     world.run(asked())
     assert links(world) == [Admission("http://h/a", 1, 1)]
@@ -393,7 +399,7 @@ def test_a_sitemap_may_be_larger_than_a_page_but_no_more_of_it_is_kept(world: Wo
     assert caps[1:] == [MAX_BYTES, MAX_BYTES, 2000]
 
 
-def test_what_came_packed_is_read_and_kept_as_any_other(world: World) -> None:
+def test_a_compressed_sitemap_is_read_and_kept_unpacked(world: World) -> None:
     world.set(sitemaps="on", max_body_bytes=2000, scope="host")
     plain = b"<urlset>" + b" " * 3000 + b"<url><loc>/a</loc></url></urlset>"
     page = b"<a href=/b>b</a><p>" + b"x" * 3000
@@ -414,14 +420,14 @@ def test_what_came_packed_is_read_and_kept_as_any_other(world: World) -> None:
     assert world.in_hand.bytes == 0
 
 
-def test_traps_judge_no_sitemap(world: World) -> None:
+def test_sitemaps_are_not_judged_as_traps(world: World) -> None:
     world.set(sitemaps="on", traps="on", shape_pages=1, depth=5)
     world.site.answers |= {f"http://h/{n}.xml": xml(LIST) for n in range(60)}
     world.run(*(replace(asked(f"http://h/{n}.xml"), number=n) for n in range(60)))
     assert [result.finals for result in world.stores.results] == [[]] * 60
 
 
-def test_sitemaps_count_as_fetches_of_their_host_and_half_of_these_is_for_pages(
+def test_sitemaps_may_use_half_of_the_host_pages_of_their_host(
     world: World,
 ) -> None:
     world.set(sitemaps="on", host_pages=5, depth=5)
@@ -441,7 +447,7 @@ def test_sitemaps_count_as_fetches_of_their_host_and_half_of_these_is_for_pages(
     assert final.detail == "3 URLs of this host were fetched (half of host_pages)"
 
 
-def test_sitemaps_of_a_host_that_was_let_go_are_fetched(world: World) -> None:
+def test_sitemaps_of_a_released_host_are_fetched_beyond_host_pages(world: World) -> None:
     world.set(sitemaps="on", host_pages=1, depth=5)
     world.stores.crawl_ = replace(world.stores.crawl_, released=("http://h/{all}",))
     urls = [f"http://h/{n}.xml" for n in range(3)]
@@ -450,7 +456,7 @@ def test_sitemaps_of_a_host_that_was_let_go_are_fetched(world: World) -> None:
     assert [result.finals for result in world.stores.results] == [[], [], []]
 
 
-def test_a_suspect_is_read_alone(world: World) -> None:
+def test_a_sitemap_that_is_a_suspect_is_read_in_quarantine(world: World) -> None:
     world.site.answers["http://h/s.xml"] = xml(LIST)
     world.run(Task(1, "http://h/s.xml", 1, kind=SITEMAP, deliveries=4))
     assert world.quarantine.read_ == ["http://h/s.xml"]
@@ -471,7 +477,7 @@ def test_a_host_is_charged_for_a_bomb_and_not_for_an_honest_sitemap(world: World
     assert close.report.delay >= 1, "its next request comes so much later after the last"
 
 
-def test_others_have_their_turn_while_a_sitemap_is_read(world: World) -> None:
+def test_other_greenlets_run_while_a_sitemap_is_read(world: World) -> None:
     body = b"".join(b"<url><loc>/%d</loc></url>" % n for n in range(20_000))
     world.site.answers["http://h/s.xml"] = xml(b"<urlset>" + body + b"</urlset>")
     reading = gevent.spawn(world.run, asked())

@@ -60,18 +60,18 @@ def test_a_loc_is_trimmed_decoded_and_made_canonical() -> None:
     ],
     ids=lambda body: body[:40].decode("latin-1"),
 )
-def test_odd_forms_of_a_sitemap(body: bytes) -> None:
+def test_odd_forms_of_a_sitemap_are_read(body: bytes) -> None:
     assert urls(body) == ["http://h/a"]
 
 
-def test_what_is_no_reference_of_xml_is_taken_as_it_stands() -> None:
+def test_an_ampersand_that_begins_no_xml_reference_is_taken_as_it_stands() -> None:
     given = entry("http://h/a?x=1&y=2") + entry("http://h/b?x&copy;=3&amp;z")
     assert urls(URLSET % given) == ["http://h/a?x=1&y=2", "http://h/b?x&copy;=3&z"]
     literal = b"<url><loc><![CDATA[http://h/c?x=1&y=2&amp;z=3]]></loc></url>"
     assert urls(URLSET % literal) == ["http://h/c?x=1&y=2&z=3"]
 
 
-def test_a_reference_may_lie_across_two_slices() -> None:
+def test_an_xml_reference_may_lie_across_two_slices() -> None:
     head = b"<urlset><url><loc>http://h/?"
     for shift in range(8):
         pad = b"p" * (SLICE_BYTES - len(head) - shift)
@@ -113,7 +113,7 @@ def test_bytes_that_are_no_characters_cost_no_other_url() -> None:
     assert urls(body) == ["http://h/%EF%BF%BD", "http://h/b"]
 
 
-def test_alternates_come_last_and_images_and_videos_do_not_come() -> None:
+def test_alternates_are_listed_last_and_images_and_videos_are_not_listed() -> None:
     given = (
         b'<url><loc>http://h/en</loc><xhtml:link rel="alternate" hreflang="de" href="/de"/>'
         b"<image:image><image:loc>http://h/i.png</image:loc></image:image>"
@@ -151,7 +151,7 @@ def test_feeds_list_their_items() -> None:
     assert urls(rdf) == ["http://h/1"]
 
 
-def test_a_list_of_lines() -> None:
+def test_a_list_of_lines_is_read_as_urls() -> None:
     body = b"\xef\xbb\xbfhttp://h/a\r\n\r\nHTTPS://H/b  \r\nnot a url\nhttp://h/a\nhttp://h/c"
     assert urls(body) == ["http://h/a", "https://h/b", "http://h/c"]
     assert urls(body.decode("utf-8-sig").encode("utf-16")) == urls(body)
@@ -167,12 +167,12 @@ def test_a_list_of_lines() -> None:
      b"\x1f\x8b\x08broken", gzip.compress(b"<html>"), b"<rich/>"],
     ids=repr,
 )  # fmt: skip
-def test_what_is_none_says_so(body: bytes) -> None:
+def test_a_body_that_is_no_sitemap_feed_or_list_is_refused_with_that_reason(body: bytes) -> None:
     assert form_of(body) == ""
     assert listed(body).failure == "neither a sitemap, nor a feed, nor a list of URLs"
 
 
-def test_a_head_of_any_kind_is_looked_at_in_no_time() -> None:
+def test_the_form_of_any_body_is_determined_in_little_time() -> None:
     heads = (b"#x" + b"\n" * 4000, b"# \n" * 1300, b"<!--" * 1000, b"<" * 4000, b"\n\r" * 2000,
              b"<!-- -->" * 500, b"<a" + b":a" * 2000)  # fmt: skip
     for head in heads:
@@ -181,7 +181,7 @@ def test_a_head_of_any_kind_is_looked_at_in_no_time() -> None:
         assert time.thread_time() - began < 0.02, head[:9]
 
 
-def test_names_of_sitemaps() -> None:
+def test_names_of_sitemaps_are_recognised() -> None:
     for name in ("sitemap", "sitemap.xml", "sitemap_index.xml.gz", "Sitemap-1.txt", "feed.rss",
                  "a.xml", "sitemap.jss?x=1"):  # fmt: skip
         assert is_named_so(f"http://h/x/{name}"), name
@@ -192,7 +192,7 @@ def test_names_of_sitemaps() -> None:
 # --- what breaks off --------------------------------------------------------------------------
 
 
-def test_what_was_read_before_a_fault_counts() -> None:
+def test_urls_before_a_fault_in_the_xml_count() -> None:
     broken = b"<urlset>" + entry("http://h/a") + b"\n<url><loc>http://h/b</url>" + entry("/c")
     found = listed(broken)
     assert found.urls == ["http://h/a"]
@@ -203,7 +203,7 @@ def test_what_was_read_before_a_fault_counts() -> None:
     assert listed(b"<urlset><url></x>").failure == "its XML is broken in line 1: mismatched tag"
 
 
-def test_gzip_that_breaks_off_counts_as_far_as_it_goes() -> None:
+def test_urls_before_a_fault_in_the_gzip_count() -> None:
     whole = gzip.compress(URLSET % b"".join(entry(f"http://h/{n}") for n in range(5000)), 1)
     found = listed(whole[: len(whole) // 2])
     assert 1000 < len(found.urls) < 4000
@@ -216,7 +216,7 @@ def test_gzip_that_breaks_off_counts_as_far_as_it_goes() -> None:
     assert len(urls(whole)) == 5000
 
 
-def test_a_body_that_was_cut_says_so() -> None:
+def test_a_cut_of_the_body_is_noted() -> None:
     body = b"<urlset>" + entry("http://h/a") + entry("http://h/b")[:9]
     found = listed(body, cut=True)
     assert found.urls == ["http://h/a"]
@@ -250,7 +250,7 @@ def test_alternates_take_no_place_of_a_page() -> None:
     assert len(found) == MAX_URLS
 
 
-def test_short_references_beside_a_long_url_make_no_gigabytes() -> None:
+def test_short_references_at_a_long_base_url_take_bounded_memory() -> None:
     long = f"http://h/{'x' * 8000}/s.xml"
     body = URLSET % b"".join(entry(f"{n}") for n in range(MAX_URLS))
     found = finish(listed_steps(body, long))
@@ -299,7 +299,7 @@ def test_a_gzip_bomb_takes_a_bounded_time_and_next_to_no_memory(
 @pytest.mark.parametrize(
     "inside", [b"<!--" + b"x" * 3_000_000, b'<a b="' + b"x" * 3_000_000, b"<a " + b"\n" * 3_000_000]
 )
-def test_a_tag_without_end_is_not_looked_at_for_ever(inside: bytes) -> None:
+def test_a_tag_without_end_is_given_up_in_bounded_time(inside: bytes) -> None:
     began = time.thread_time()
     found = listed(b"<urlset>" + entry("/a") + inside)
     assert found.urls == ["http://h/a"]
@@ -307,14 +307,14 @@ def test_a_tag_without_end_is_not_looked_at_for_ever(inside: bytes) -> None:
     assert time.thread_time() - began < 2
 
 
-def test_text_of_any_length_is_passed_over() -> None:
+def test_xml_texts_of_any_length_are_passed_over() -> None:
     body = b"<urlset><lastmod>" + b"x" * 3_000_000 + b"</lastmod>" + entry("/a") + b"</urlset>"
     assert urls(body) == ["http://h/a"]
     body = b"<urlset>" + entry("x" * 3_000_000) + entry("/a") + b"</urlset>"
     assert urls(body) == ["http://h/a"]
 
 
-def test_depth_is_bounded() -> None:
+def test_the_depth_of_xml_elements_is_bounded() -> None:
     found = listed(b"<urlset>" + entry("/a") + b"<a>" * 100_000)
     assert found.urls == ["http://h/a"]
     assert found.note == f"more than {MAX_DEPTH} elements within each other"
@@ -325,6 +325,6 @@ def test_depth_is_bounded() -> None:
     ['<!ENTITY a "http://evil/">', '<!ENTITY a SYSTEM "file:///etc/hostname">',
      '<!ENTITY b "bbbbbbbbbb"><!ENTITY a "&b;&b;&b;&b;&b;">'],
 )  # fmt: skip
-def test_entities_that_a_file_declares_are_put_in_nowhere(entity: str) -> None:
+def test_entities_that_a_file_declares_are_not_expanded(entity: str) -> None:
     xml = f"<!DOCTYPE urlset [{entity}]><urlset><url><loc>/x&a;</loc></url></urlset>"
     assert urls(xml.encode()) == ["http://h/x&a;"]

@@ -27,7 +27,7 @@ def settled(*urls: str) -> HostTraps:
     return state
 
 
-def test_a_shape_is_settled_that_has_yielded_often() -> None:
+def test_a_shape_that_has_yielded_often_is_settled() -> None:
     state = settled("https://h/a/one.html")
     for url in ("https://h/a/one.html", "https://h/a/two-more.html"):
         assert state.settled_shape(url) == state.shape(url)
@@ -35,7 +35,7 @@ def test_a_shape_is_settled_that_has_yielded_often() -> None:
         assert state.settled_shape(url) is None
 
 
-def test_nothing_is_settled_at_a_host_with_a_poor_shape_with_sessions_or_that_is_new() -> None:
+def test_no_shape_is_settled_on_a_new_host_or_one_with_poor_shapes_or_session_ids() -> None:
     url, other = "https://h/a/one.html", "https://h/b/2"
     state = settled(url)
     shape = state.settled_shape(url)
@@ -70,7 +70,7 @@ def test_a_copy_waits_for_its_page_until_that_was_fetched() -> None:
     assert not state.waits(shown, url)
 
 
-def test_a_shape_that_has_proved_its_yield_is_looked_at_now_and_then() -> None:
+def test_a_proven_shape_is_checked_only_now_and_then() -> None:
     url = "https://h/a/one.html"
     state = settled(url)
     shape = state.shape(url)
@@ -95,7 +95,7 @@ def test_a_shape_that_has_proved_its_yield_is_looked_at_now_and_then() -> None:
     assert not state.passes(shape), "one page that says nothing ends it"
 
 
-def test_all_are_looked_at_where_links_have_queries() -> None:
+def test_every_page_of_a_proven_shape_is_checked_if_its_links_have_queries() -> None:
     url = "https://h/a/one.html"
     state = settled(url)
     shape = state.shape(url)
@@ -109,7 +109,7 @@ def test_all_are_looked_at_where_links_have_queries() -> None:
         assert state.passes(shape) == passes
 
 
-def test_what_was_fetched_before_counts_once_though_nobody_looks_at_it() -> None:
+def test_an_unchecked_page_that_is_fetched_again_counts_once() -> None:
     url = "https://h/a/one.html"
     state = settled(url)
     shape = state.shape(url)
@@ -121,7 +121,7 @@ def test_what_was_fetched_before_counts_once_though_nobody_looks_at_it() -> None
 
 
 @pytest.mark.parametrize("asks", [True, False])
-def test_who_takes_over_a_host_knows_that_its_links_have_queries(asks: bool) -> None:
+def test_the_record_of_a_host_says_whether_its_links_have_queries(asks: bool) -> None:
     state = settled("https://h/a/one.html")
     state.yields.pages = 10
     record = pack(state.yields, {}, 0, asks)

@@ -52,7 +52,7 @@ def test_links_of_a_poor_shape_come_last(world: World) -> None:
     assert {link.level for link in stored[-1].links} == {LEVELS - 1}
 
 
-def test_another_worker_knows_it_by_the_record(world: World) -> None:
+def test_another_worker_knows_a_trap_from_the_record_of_the_host(world: World) -> None:
     record = run(world, 0, 10, world.pipeline()).report.traps
     asked = len(world.site.asked)
     run(world, 30, 10, world.pipeline(), record)
@@ -69,7 +69,7 @@ def test_a_seed_is_fetched_whatever_its_shape(world: World) -> None:
     assert world.site.pages[-1] == "http://h/item/34"
 
 
-def test_what_is_released_or_not_wanted_is_fetched(world: World) -> None:
+def test_a_trap_is_fetched_if_its_shape_is_released_or_traps_are_off(world: World) -> None:
     for change in ({"released": ("http://h/item/{n}",)}, {"released": ("*",)}):
         world.stores.crawl_ = msgspec.structs.replace(world.stores.crawl_, **change)
         asked = len(world.site.pages)
@@ -82,7 +82,7 @@ def test_what_is_released_or_not_wanted_is_fetched(world: World) -> None:
     assert len(site.pages) == asked + 30
 
 
-def test_a_host_has_its_budget_over_all_sessions(world: World) -> None:
+def test_the_page_budget_of_a_host_holds_over_all_sessions(world: World) -> None:
     world.set(scope="host", host_pages=3)
     record = run(world, 0, 2, world.pipeline()).report.traps
     close = run(world, 2, 3, world.pipeline(), record)
@@ -92,7 +92,7 @@ def test_a_host_has_its_budget_over_all_sessions(world: World) -> None:
     assert close.report.traps
 
 
-def test_what_robots_forbid_takes_nothing_of_the_budget_of_a_host(world: World) -> None:
+def test_pages_forbidden_by_robots_txt_do_not_count_towards_host_pages(world: World) -> None:
     world.set(scope="host", host_pages=3)
     forbidden = "User-agent: *\n" + "".join(f"Disallow: /item/{n}$\n" for n in range(5))
     world.site.answers["http://h/robots.txt"] = html(forbidden)
@@ -100,7 +100,7 @@ def test_what_robots_forbid_takes_nothing_of_the_budget_of_a_host(world: World) 
     assert world.site.pages == [f"http://h/item/{n}" for n in (5, 6, 7)]
 
 
-def test_a_page_that_is_fetched_again_is_no_part_of_host_pages(world: World) -> None:
+def test_a_page_that_is_fetched_again_does_not_count_towards_host_pages(world: World) -> None:
     world.set(scope="host", host_pages=3)
     again = tuple(Task(n, f"http://h/item/{n}", 1, 1, kind=TaskKind.REFETCH) for n in range(5))
     tasks = (*again, *(Task(n, f"http://h/item/{n}", 1, 1) for n in range(5, 10)))
@@ -110,7 +110,7 @@ def test_a_page_that_is_fetched_again_is_no_part_of_host_pages(world: World) -> 
 
 
 @pytest.mark.parametrize(("depth", "fetched"), [(1, True), (2, False)])
-def test_what_a_list_of_the_user_s_names_is_fetched(
+def test_urls_that_a_source_names_are_fetched_whatever_their_shape(
     world: World, depth: int, fetched: bool
 ) -> None:
     listed = Source(url="http://api/items", items="items[*].url")

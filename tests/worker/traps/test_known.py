@@ -16,7 +16,7 @@ def named(path: str, software: str = "") -> str:
     return KNOWN.names(Shaper(2026).shape(url).params, url, NUMBERS.get(software, 0))
 
 
-def test_each_entry_names_its_source_and_how_it_is_recognised() -> None:
+def test_each_entry_of_known_software_names_its_source_and_its_marks() -> None:
     assert len(KNOWN.software) >= 25
     for entry in KNOWN.software.values():
         assert len(entry.source) > 15, entry.name
@@ -40,7 +40,7 @@ def test_each_entry_names_its_source_and_how_it_is_recognised() -> None:
         ("/pub/?C=N;O=D", "mod_autoindex"),
     ],
 )
-def test_views_forms_and_lists_are_named(path: str, software: str) -> None:
+def test_views_forms_and_lists_of_known_software_are_recognised(path: str, software: str) -> None:
     assert named(path, software)
 
 
@@ -61,11 +61,11 @@ def test_views_forms_and_lists_are_named(path: str, software: str) -> None:
         ("/index.php?title=Foo&action=edit", "Discourse"),
     ],
 )
-def test_content_is_not(path: str, software: str) -> None:
+def test_content_of_known_software_is_not_taken_for_a_view(path: str, software: str) -> None:
     assert named(path, software) == ""
 
 
-def test_without_a_mark_a_name_alone_says_too_little() -> None:
+def test_a_name_in_a_url_is_not_enough_without_a_mark_of_the_software() -> None:
     assert named("/index.php?title=Foo&action=edit")
     assert named("/index.php?oldid=12") == ""
     assert named("/list?order=name") == ""
@@ -83,16 +83,16 @@ def test_without_a_mark_a_name_alone_says_too_little() -> None:
         (b"", ""),
     ],
 )
-def test_a_page_names_what_made_it(head: bytes, software: str) -> None:
+def test_the_software_of_a_page_is_read_from_its_generator(head: bytes, software: str) -> None:
     assert KNOWN.made_by(b"<html><head>" + head) == NUMBERS.get(software, 0)
 
 
-def test_of_several_marks_none_counts() -> None:
+def test_marks_of_several_kinds_of_software_in_one_page_are_ignored() -> None:
     assert KNOWN.marked(b"<body class=mw-content-text>") == NUMBERS["MediaWiki"]
     assert KNOWN.marked(b"<body class=mw-content-text> data-discourse-x") == 0
 
 
-def test_software_is_known_by_links_that_only_it_has_together() -> None:
+def test_software_is_recognised_by_a_combination_of_links() -> None:
     body = b'<a href="/latest">L</a><a href="/categories">C</a><a href="/c/a/1">A</a>'
     assert KNOWN.laid_out(body) == 0
     assert KNOWN.laid_out(body + b'<a href="/t/b/2">B</a>') == NUMBERS["Discourse"]

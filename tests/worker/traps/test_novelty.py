@@ -51,7 +51,7 @@ def test_a_text_is_new_once_in_any_script(shown: Novelty, language: str) -> None
     assert shown.look(page(*first), 2).share == 1.0
 
 
-def test_a_glance_asks_for_all_at_once_each_under_its_seed(shown: Novelty) -> None:
+def test_a_glance_checks_page_and_links_at_once_with_separate_hash_seeds(shown: Novelty) -> None:
     samples, seeds = page(*prose(1)), (11, 12, 13)
     links = [Admission(f"{URL}/{n}", 1, 1) for n in range(70)]
     asking = [*links[:29], Admission(f"{URL}?q", 1, 1)]
@@ -74,7 +74,7 @@ def test_a_glance_asks_for_all_at_once_each_under_its_seed(shown: Novelty) -> No
 
 
 @pytest.mark.parametrize("without", [False, True])
-def test_a_glance_says_of_much_that_is_new_what_a_look_says(
+def test_a_glance_and_a_look_agree_whether_much_is_new(
     without: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if without:
@@ -95,7 +95,7 @@ def test_a_glance_says_of_much_that_is_new_what_a_look_says(
 
 
 @compiled
-def test_links_of_any_kind_are_read(shown: Novelty) -> None:
+def test_links_of_any_python_type_are_read(shown: Novelty) -> None:
     """Each type of link has its URL in a different place."""
     links = [Admission(f"{URL}/1", 1, 1), SimpleNamespace(url=f"{URL}/2"), Admission(f"{URL}/3")]
     assert shown.fresh_links(links, 1) == [0, 1, 2]  # type: ignore[arg-type]
@@ -105,7 +105,7 @@ def test_links_of_any_kind_are_read(shown: Novelty) -> None:
 
 
 @compiled
-def test_what_comes_late_in_a_page_changes_neither_its_samples_nor_its_text() -> None:
+def test_text_late_in_a_page_does_not_change_its_samples() -> None:
     def body(size: int) -> str:
         rows = (
             f"<div>{text}<a href=/{n}>more of <b>it</b></a></div><p>{n}</p>"
@@ -130,7 +130,7 @@ def test_a_list_in_another_order_is_not_new(shown: Novelty) -> None:
 
 
 @compiled
-def test_numbers_are_all_one_but_for_decimals(shown: Novelty) -> None:
+def test_whole_numbers_count_as_equal_and_decimals_do_not(shown: Novelty) -> None:
     shown.look(page("No events on day 13", "See page 4711 of 2028"), 1)
     assert shown.look(page("No events on day 9", "See page 23 of 1999"), 1).fresh == 0
     shown.look(page(*(f"{n}.{n + 3:02} degrees" for n in range(12, 60))), 1)
@@ -138,7 +138,7 @@ def test_numbers_are_all_one_but_for_decimals(shown: Novelty) -> None:
 
 
 @pytest.mark.parametrize("without", [False, True])
-def test_figures_are_numbers_of_a_block_that_the_url_has_not(
+def test_figures_are_the_numbers_of_a_block_that_are_not_in_the_url(
     without: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if without:
@@ -163,7 +163,7 @@ def test_figures_are_numbers_of_a_block_that_the_url_has_not(
     assert len(many) == 16
 
 
-def test_pages_have_one_text_that_differ_in_figures_alone() -> None:
+def test_pages_that_differ_only_in_figures_have_the_same_text() -> None:
     one, other = (page(*prose("screw"), f"Price {n} EUR") for n in (7, 12))
     assert one != other
     assert text_hash(one) == text_hash(other) != text_hash(page(*prose("nut"), "Price 7 EUR"))
@@ -172,7 +172,7 @@ def test_pages_have_one_text_that_differ_in_figures_alone() -> None:
 
 
 @compiled
-def test_the_path_of_its_own_url_is_not_new(shown: Novelty) -> None:
+def test_the_url_path_repeated_in_a_page_is_not_new(shown: Novelty) -> None:
     for n in range(20):
         path = "/".join(prose(n, 12)[0].strip(".").split())
         url = f"https://h.example/{path}"
@@ -189,7 +189,7 @@ def test_an_image_is_new_once_whatever_its_query(shown: Novelty) -> None:
 
 
 @pytest.mark.parametrize("without", [False, True])
-def test_urls_are_met_once_and_memory_has_an_end(
+def test_a_url_is_new_once_and_is_forgotten_when_the_table_is_full(
     without: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if without:
@@ -205,7 +205,7 @@ def test_urls_are_met_once_and_memory_has_an_end(
     assert not shown.met("a", 1)
 
 
-def test_without_what_is_compiled_it_is_told_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_novelty_is_found_without_the_compiled_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(novelty, "compiled", None)
     shown = Novelty(None, 1 << 16, 1 << 12)
     for language in ("en", "zh"):
@@ -216,7 +216,7 @@ def test_without_what_is_compiled_it_is_told_as_well(monkeypatch: pytest.MonkeyP
 
 
 @compiled
-def test_processes_of_one_folder_share_what_was_shown(tmp_path: Path) -> None:
+def test_processes_with_the_same_file_share_what_a_host_has_shown(tmp_path: Path) -> None:
     one, other = (Novelty(tmp_path / "shown", 1 << 14, 1 << 12) for _ in range(2))
     text = page(*prose(1, 200))
     assert one.look(text, 1).share == 1.0
@@ -226,7 +226,7 @@ def test_processes_of_one_folder_share_what_was_shown(tmp_path: Path) -> None:
     assert (tmp_path / "shown").stat().st_size == 4 * ((1 << 14) + (1 << 12))
 
 
-def test_a_file_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
+def test_novelty_works_in_memory_if_its_file_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "shown").mkdir()
     shown = Novelty(tmp_path / "shown", 1 << 14, 1 << 12)
     assert shown.fresh(["a"], 1) == [0]
@@ -278,7 +278,9 @@ LINKS = st.lists(
 @pytest.mark.parametrize("without", [False, True])
 @settings(deadline=None)
 @given(pages=st.lists(LINKS, max_size=6))
-def test_links_are_met_as_their_urls_are(without: bool, pages: list[list[str]]) -> None:
+def test_novelty_of_links_equals_the_novelty_of_their_urls(
+    without: bool, pages: list[list[str]]
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if without:
             patch.setattr(novelty, "compiled", None)
@@ -289,7 +291,7 @@ def test_links_are_met_as_their_urls_are(without: bool, pages: list[list[str]]) 
 
 
 @compiled
-def test_what_is_no_link_is_refused() -> None:
+def test_objects_that_are_no_links_are_refused() -> None:
     assert speedups is not None
     table = bytearray(4 << 10)
     for wrong in ([7], [Admission], ["https://h/"], [None]):
@@ -300,7 +302,7 @@ def test_what_is_no_link_is_refused() -> None:
 
 
 @compiled
-def test_samples_of_one_byte_leave_it_as_it_is() -> None:
+def test_sampling_a_text_of_one_byte_does_not_change_it() -> None:
     """Python has only one object for each such byte."""
     assert speedups is not None
     speedups.sample(b"\n", "https://h.example/x/y")
@@ -310,7 +312,7 @@ def test_samples_of_one_byte_leave_it_as_it_is() -> None:
 @compiled
 @settings(deadline=None)
 @given(st.text("ab\n9. ", max_size=400), st.text("ab/", max_size=6), st.integers(0, 300))
-def test_where_the_path_stood_is_a_gap_in_texts_of_any_length(
+def test_the_url_path_in_a_text_of_any_length_is_replaced_by_a_gap(
     text: str, path: str, more: int
 ) -> None:
     assert speedups is not None
@@ -327,7 +329,7 @@ def test_where_the_path_stood_is_a_gap_in_texts_of_any_length(
 @compiled
 @settings(deadline=None)
 @given(st.text("ab \n", max_size=600))
-def test_line_feeds_between_blocks_are_blanks_in_the_end(text: str) -> None:
+def test_line_feeds_between_blocks_become_spaces_in_the_text(text: str) -> None:
     body = "".join(f"<p>{block}</p>" for block in text.split("\n"))
     read, _ = outline(body.encode(), URL, "text/html")
     assert read.text == " ".join(text.split())
@@ -335,7 +337,7 @@ def test_line_feeds_between_blocks_are_blanks_in_the_end(text: str) -> None:
 
 @compiled
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_a_short_page_without_the_words_of_its_url_is_no_newer_than_a_long_one(
+def test_a_short_excerpt_of_a_known_page_is_not_new_without_the_words_of_its_url(
     shown: Novelty, language: str
 ) -> None:
     """A short page without its URL's words is only pieces of the whole text."""
@@ -351,7 +353,7 @@ def test_a_short_page_without_the_words_of_its_url_is_no_newer_than_a_long_one(
 
 
 @compiled
-def test_pieces_cross_no_gap() -> None:
+def test_samples_do_not_cross_a_gap() -> None:
     assert speedups is not None
     one, other = "a linen shirt of some colour ", " that is not here any more, alas"
     gap, apart = (

@@ -32,7 +32,7 @@ class World:
         return plain_of(self.state, self.novelty, self.state.shaper.shape(url), url)
 
 
-def test_an_order_makes_no_difference_once_three_lists_were_the_same() -> None:
+def test_a_sort_parameter_is_ignored_after_three_lists_were_the_same() -> None:
     world = World()
     for n in range(3):
         assert world.plain("7?sort=price") == ("", "")
@@ -45,7 +45,7 @@ def test_an_order_makes_no_difference_once_three_lists_were_the_same() -> None:
     assert world.plain("7?sort=price&page=2") == (f"{SHOP}7?page=2", "sort")
 
 
-def test_after_three_orders_all_are_one() -> None:
+def test_all_values_of_a_sort_parameter_are_ignored_after_three_made_no_difference() -> None:
     world = World()
     for order in ("price", "name", "date"):
         for n in range(3):
@@ -55,7 +55,7 @@ def test_after_three_orders_all_are_one() -> None:
     assert world.plain("7?sort=size") == ("", "")
 
 
-def test_pages_of_a_list_are_never_one_whatever_they_say() -> None:
+def test_the_page_parameter_of_a_list_is_never_ignored() -> None:
     world = World()
     for n in range(6):
         world.fetch(f"{n}?page=2")
@@ -67,7 +67,7 @@ def test_pages_of_a_list_are_never_one_whatever_they_say() -> None:
     assert world.plain("9?lang=1") == ("", ""), "it is the first of several"
 
 
-def test_what_leads_on_makes_a_difference() -> None:
+def test_a_parameter_whose_pages_lead_to_good_pages_is_not_ignored() -> None:
     world = World()
     for n in range(6):
         world.fetch(f"{n}?view=all", Evidence(new=0.0, good=1, query=True))
@@ -86,7 +86,7 @@ class Keys(World):
         return key_met(self.state, self.novelty, self.state.shaper.shape(url), url)
 
 
-def test_a_number_that_says_all_of_a_page_is_found() -> None:
+def test_a_number_that_alone_identifies_a_page_is_found() -> None:
     world = Keys()
     for n in range(10):
         world.fetch(f"item.php?id={n}", NEW)
@@ -99,7 +99,7 @@ def test_a_number_that_says_all_of_a_page_is_found() -> None:
     assert world.met("other.php?id=7&from=z") == ""
 
 
-def test_a_number_beside_which_something_else_matters_is_none() -> None:
+def test_a_number_does_not_identify_a_page_if_another_parameter_changes_it() -> None:
     world = Keys()
     for n in range(20):
         world.fetch(f"topic.php?t={n}", NEW)
@@ -109,7 +109,7 @@ def test_a_number_beside_which_something_else_matters_is_none() -> None:
         assert world.met(f"topic.php?t={n}&all=2") == ""
 
 
-def test_the_number_of_a_page_of_a_list_says_nothing() -> None:
+def test_the_page_number_of_a_list_does_not_identify_a_page() -> None:
     world = Keys()
     for n in range(9):
         world.fetch(f"list.php?page={n}", NEW)
@@ -120,7 +120,7 @@ def test_the_number_of_a_page_of_a_list_says_nothing() -> None:
 PAGE = Evidence(new=0.0, numbered=True)
 
 
-def test_pages_of_one_name_and_number_are_one_under_another_extension() -> None:
+def test_pages_with_the_same_name_and_number_are_one_page_whatever_their_extension() -> None:
     world = Keys()
     for n in range(20):
         world.fetch(f"page-{n}.html", NEW)
@@ -138,7 +138,7 @@ def test_pages_of_one_name_and_number_are_one_under_another_extension() -> None:
     assert world.met("page-9.jsp") == "", "it is not so in this folder"
 
 
-def test_names_that_differ_are_no_other_names_of_one_page() -> None:
+def test_pages_with_different_names_and_equal_numbers_are_different_pages() -> None:
     world = Keys()
     for name in ("VisitorOf", "ScannerOf", "ElementOf", "KindOf", "TypeOf", "ValueOf"):
         for n in range(6, 12):
@@ -146,7 +146,7 @@ def test_names_that_differ_are_no_other_names_of_one_page() -> None:
             world.fetch(f"{name}{n}.html", PAGE)
 
 
-def test_one_of_several_numbers_may_make_no_difference() -> None:
+def test_one_of_several_numbers_in_a_path_can_be_ignored() -> None:
     world = Keys()
     for n in range(9):
         world.fetch(f"thread-{n}-1-1.html", NEW)

@@ -30,7 +30,7 @@ CRAWL = Crawl(id=1, name="c", state="active", options=CrawlOptions(traps="on"))
         (f"/p?ASPSESSIONIDQACQBTTA={ONE[:24].upper()}", "/p"),
     ],
 )
-def test_ids_are_known_by_their_names(path: str, bare: str) -> None:
+def test_session_ids_are_recognised_by_the_names_of_their_parameters(path: str, bare: str) -> None:
     assert plain(AT + path) == AT + bare
 
 
@@ -39,7 +39,7 @@ def test_ids_are_known_by_their_names(path: str, bare: str) -> None:
     ["/", "/p?sid=12", "/p?sid=20260101", "/p?s=python3", "/p?id=4&story=a", "/w/Foo_(S)", "/;s=1",
      "/p?session=spring-2024", f"/p?q={ONE}", "/a;b=c/d", "/p?classes=1&cfi=3"],
 )  # fmt: skip
-def test_what_else_has_such_a_name_stays(path: str) -> None:
+def test_parameters_that_only_look_like_session_ids_are_kept(path: str) -> None:
     assert plain(AT + path) == AT + path
 
 
@@ -65,7 +65,7 @@ class World:
         self.traps.note(self.state, CRAWL, Task(1, AT + path, 1, 1), row, reading)
 
 
-def test_a_page_is_fetched_with_one_session() -> None:
+def test_a_page_is_fetched_with_one_session_id_only() -> None:
     world = World()
     assert not world.parked(f"/p?t=1&sid={ONE}")
     world.fetch(f"/p?t=1&sid={ONE}")
@@ -74,13 +74,13 @@ def test_a_page_is_fetched_with_one_session() -> None:
     assert not world.parked("/p?t=1"), "it has none"
 
 
-def test_a_url_that_was_fetched_already_is_fetched_again() -> None:
+def test_a_url_with_the_same_session_id_is_fetched_again() -> None:
     world = World()
     world.fetch(f"/p?t=1&sid={ONE}")
     assert not world.parked(f"/p?t=1&sid={ONE}")
 
 
-def test_what_redirects_to_itself_with_a_session_is_fetched() -> None:
+def test_a_page_that_redirects_to_itself_with_a_new_session_id_is_fetched() -> None:
     world = World()
     world.fetch(f"/p?t=1&sid={ONE}", 302, f"/p?t=1&sid={OTHER}")
     assert not world.parked(f"/p?t=1&sid={OTHER}")

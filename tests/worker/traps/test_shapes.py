@@ -36,7 +36,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("path", SHAPES)
-def test_what_varies_is_a_hole(path: str) -> None:
+def test_parts_of_a_url_that_vary_are_holes_in_its_shape(path: str) -> None:
     assert Shaper(2026).shape(f"https://h.example{path}").name == f"https://h.example{SHAPES[path]}"
 
 
@@ -61,11 +61,11 @@ def test_what_varies_is_a_hole(path: str) -> None:
         ("/p?query=2031-04-01", "far"),
     ],
 )
-def test_what_is_odd_has_a_hint(path: str, hint: str) -> None:
+def test_an_odd_url_has_a_hint_in_its_shape(path: str, hint: str) -> None:
     assert Shaper(2026).shape(f"https://h.example{path}").hint == hint
 
 
-def test_a_path_with_many_combinations_of_parameters_is_odd_but_for_pages_of_lists() -> None:
+def test_many_combinations_of_parameters_make_a_shape_odd_except_for_pages_of_lists() -> None:
     shaper = Shaper(2026)
     pairs = [f"{one}=x&{two}=y" for one in "bcde" for two in "fghi"]
     hints = [shaper.shape(f"https://h.example/find?{pair}").hint for pair in pairs]
@@ -73,7 +73,7 @@ def test_a_path_with_many_combinations_of_parameters_is_odd_but_for_pages_of_lis
     assert shaper.shape("https://h.example/find?b=x&z=y&page=2").hint == ""
 
 
-def test_folders_that_come_first_are_told_apart_and_the_rest_are_one() -> None:
+def test_the_first_folders_have_shapes_of_their_own_and_later_ones_share_one() -> None:
     shaper = Shaper(2026)
     for name in ("forum", "calendar", "shop"):
         assert shaper.shape(f"https://h.example/{name}/7").name == f"https://h.example/{name}/{{n}}"
@@ -85,7 +85,7 @@ def test_folders_that_come_first_are_told_apart_and_the_rest_are_one() -> None:
     assert shaper.shape("https://h.example/forum/8").name == "https://h.example/forum/{n}"
 
 
-def test_words_that_end_urls_in_many_folders_are_told_apart() -> None:
+def test_a_word_that_ends_urls_in_many_folders_stays_in_the_shape() -> None:
     shaper = Shaper(2026)
     names = [shaper.shape(f"https://h.example/2024/{n}/feed/").name for n in range(9)]
     assert names[0] == "https://h.example/{n}/{n}/{w}/"
@@ -100,7 +100,7 @@ def test_words_that_end_urls_in_many_folders_are_told_apart() -> None:
     assert shaper.shape("https://h.example/2024/77/feed/").name == names[-1]
 
 
-def test_programs_behind_one_path_have_queries_of_their_own() -> None:
+def test_each_program_behind_one_path_has_its_own_shapes() -> None:
     shaper = Shaper(2026)
     for n in range(14):
         shaper.shape(f"https://h.example/i.php?route=shop/list&{'abcdefghijklmn'[n]}=1")
@@ -119,11 +119,11 @@ def test_programs_behind_one_path_have_queries_of_their_own() -> None:
     [("/{n}", True), ("/a/{id}/", True), ("/space-uid-{n}.html", True), ("/{n}/{w}.html", False),
      ("/{w}.php", False), ("/v{n}.x/a", False)],
 )  # fmt: skip
-def test_a_path_ends_in_a_number(path: str, ends: bool) -> None:
+def test_a_path_that_ends_in_a_number_is_recognised(path: str, ends: bool) -> None:
     assert ends_in_number(f"https://h.example{path}") == ends
 
 
-def test_another_worker_tells_apart_what_was_settled() -> None:
+def test_another_worker_gives_the_same_shapes_after_it_learnt_the_folders() -> None:
     one, other = Shaper(2026), Shaper(2026)
     for n in range(30):
         one.shape(f"https://h.example/{'abcdefghijklmnopqrstuvwxyzäöüß'[n]}q/7")
@@ -158,7 +158,7 @@ def test_every_url_has_a_short_shape(pieces: list[str]) -> None:
     assert without(url, [])
 
 
-def test_what_is_kept_of_a_host_is_bounded() -> None:
+def test_memory_for_the_shapes_of_a_host_is_bounded() -> None:
     shaper = Shaper(2026)
     for n in range(20_000):
         shaper.shape(
@@ -171,7 +171,7 @@ LEAVES = """7 08 7.html a.html a-b.html a_b.html b7.html 2026 13 a 2026-11-25 7.
     x.php?id=7 7;a=b é.html 7.é .7 a/"""
 
 
-def test_a_shape_that_is_remembered_for_a_folder_is_what_it_would_be() -> None:
+def test_the_shape_remembered_for_a_folder_equals_the_computed_one() -> None:
     """Where all files of a folder have one shape, their names are enough."""
     quick, slow = Shaper(2026), Shaper(2026)
     folders = ("", "/a", "/a/a", "/a/2026", "/2099", "/2099/1", "/a.html/b/a.html", "/a/b/c/d")

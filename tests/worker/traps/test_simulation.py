@@ -61,7 +61,7 @@ once)"""
         ],
     ),
 )
-def test_a_site_that_is_no_trap_loses_nothing(
+def test_no_page_of_a_site_without_traps_is_parked(
     name: str, workers: int, near: bool, slots: int
 ) -> None:
     without = unjudged(name)
@@ -72,7 +72,7 @@ def test_a_site_that_is_no_trap_loses_nothing(
 
 
 @pytest.mark.parametrize("name", thin.HONEST)
-def test_a_site_whose_pages_say_no_more_than_a_name_loses_nothing(name: str) -> None:
+def test_no_page_of_a_site_with_very_short_pages_is_parked(name: str) -> None:
     run = crawl(thin.HONEST[name], workers=3, session=5)
     without = crawl(thin.HONEST[name], options=CrawlOptions(traps="off"))
     assert (run.wanted(), dict(run.parked)) == (without.wanted(), {})
@@ -82,14 +82,14 @@ def test_a_site_whose_pages_say_no_more_than_a_name_loses_nothing(name: str) -> 
     ("name", "most"),
     [("tokens", 0.1), ("token folders", 0.2), ("facet folders", 0.45), ("soft missing", 0.1)],
 )
-def test_traps_that_no_list_names_are_known_by_what_they_bring(name: str, most: float) -> None:
+def test_traps_of_unknown_software_are_found_by_their_yield(name: str, most: float) -> None:
     run = crawl(thin.NAMELESS[name], 2000)
     assert run.left == 0
     assert run.share <= most, dict(run.kinds)
     assert run.kinds["good"] == 226
 
 
-def test_indexes_of_one_shape_may_come_before_all_that_they_lead_to() -> None:
+def test_index_pages_are_not_parked_if_they_are_fetched_before_their_targets() -> None:
     run = crawl(NORMAL["manual"])
     assert (run.wanted(), dict(run.parked)) == (unjudged("manual").wanted(), {})
 
@@ -111,7 +111,9 @@ SEVERAL = {
         [(name, 1 + 2 * (number % 2)) for number, name in enumerate(SEVERAL)],
     ),
 )
-def test_traps_cost_a_part_and_what_is_beside_them_is_whole(name: str, workers: int) -> None:
+def test_traps_take_a_bounded_share_of_requests_and_all_other_pages_are_fetched(
+    name: str, workers: int
+) -> None:
     site, most = SEVERAL[name]
     without = unjudged(name)
     run = crawl(site, 2500, workers=workers, session=8)
@@ -122,14 +124,14 @@ def test_traps_cost_a_part_and_what_is_beside_them_is_whole(name: str, workers: 
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_a_clock_and_a_counter_on_each_page_are_no_figures_of_it(workers: int) -> None:
+def test_a_clock_and_a_counter_on_each_page_do_not_hide_traps(workers: int) -> None:
     run = crawl(pages.with_clock(pages.six_traps(400)), 2500, workers=workers, session=8)
     assert run.left == 0
     assert run.share <= 0.25, dict(run.kinds)
     assert run.kinds["good"] == 444
 
 
-def test_a_clock_is_no_figure_where_there_are_few_pages_beside_the_trap() -> None:
+def test_a_clock_does_not_hide_a_trap_on_a_host_with_few_other_pages() -> None:
     def site(path: str, query: dict[str, str]) -> pages.Answer | None:
         if path == "/":
             return pages.page("good", "Home", pages.prose("home"), ["/calendar/2026/11/"])
@@ -151,7 +153,7 @@ def two_more(n: int, folder: str = "p") -> list[str]:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_a_shape_that_has_proved_its_yield_and_then_says_nothing_is_parked(workers: int) -> None:
+def test_a_proven_shape_is_parked_if_it_yields_nothing_later(workers: int) -> None:
     def site(path: str, query: dict[str, str]) -> pages.Answer | None:
         n = real(path)
         if n < 300:
@@ -165,7 +167,7 @@ def test_a_shape_that_has_proved_its_yield_and_then_says_nothing_is_parked(worke
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_copies_of_pages_that_nobody_looked_at_are_new_once(workers: int) -> None:
+def test_copies_of_unchecked_pages_count_as_new_once(workers: int) -> None:
     """Each print is in its own folder and links to other prints, without end."""
 
     def site(path: str, query: dict[str, str]) -> pages.Answer | None:
@@ -192,7 +194,7 @@ def of(run: Run, part: str) -> list[str]:
     return [shape for shape in run.parked if part in shape]
 
 
-def test_what_is_parked_has_its_shape_and_the_reason() -> None:
+def test_parked_urls_have_their_shape_and_the_reason() -> None:
     run = crawl(pages.six_traps())
     shape = f"{pages.ORIGIN}/item/{{n}}"
     assert shape in run.parked
@@ -223,7 +225,7 @@ def test_a_host_and_a_shape_have_their_budgets() -> None:
     assert max(run.parked.values()) > 20
 
 
-def test_a_shape_that_yields_after_all_is_forgiven() -> None:
+def test_a_shape_is_no_longer_parked_when_it_yields_later() -> None:
     def site(path: str, query: dict[str, str]) -> pages.Answer | None:
         n = 0 if path == "/" else int(path.split("/")[2])
         there = [f"/entry/{m}" for m in range(20 * n + 1, 20 * n + 21)]
@@ -236,7 +238,7 @@ def test_a_shape_that_yields_after_all_is_forgiven() -> None:
     assert run.parked.total() < 120, "what was parked until then stays so, until it is released"
 
 
-def test_what_another_crawl_was_shown_says_nothing_of_this_one() -> None:
+def test_pages_shown_to_another_crawl_do_not_count_in_this_one() -> None:
     shown = Novelty(None, 1 << 18, 1 << 17)
     first, second = (
         crawl(pages.six_traps(60), 2000, shown=shown, created_ms=when) for when in (1, 2)
@@ -245,7 +247,7 @@ def test_what_another_crawl_was_shown_says_nothing_of_this_one() -> None:
     assert second.kinds == first.kinds
 
 
-def test_pages_that_are_fetched_again_are_no_evidence() -> None:
+def test_pages_that_are_fetched_again_do_not_count_against_their_shapes() -> None:
     again = crawl(NORMAL["archive"], session=5, twice=True)
     assert (again.wanted(), dict(again.parked)) == (unjudged("archive").wanted(), {})
 

@@ -58,7 +58,7 @@ class World:
 
 
 @pytest.mark.parametrize("kind", [TaskKind.PAGE, TaskKind.CANONICAL])
-def test_a_redirect_counts_against_its_shape_only_where_it_leads_to_what_was_met(
+def test_a_redirect_counts_against_its_shape_only_if_its_target_is_known(
     kind: TaskKind,
 ) -> None:
     world = World()
@@ -71,7 +71,9 @@ def test_a_redirect_counts_against_its_shape_only_where_it_leads_to_what_was_met
 
 
 @pytest.mark.parametrize(("words", "apart"), [(200, True), (40, False)])
-def test_a_long_text_whose_pages_lead_to_each_other_is_a_trap_s(words: int, apart: bool) -> None:
+def test_pages_with_the_same_long_text_count_against_their_section_if_they_link_each_other(
+    words: int, apart: bool
+) -> None:
     """A short text belongs to an index, which only says where it leads."""
     worlds = World(), World()
     names = [f"/go/{chr(97 + n // 2) * 2}-{n}" for n in range(30)]

@@ -27,7 +27,7 @@ NEW = Evidence(new=1.0)
 INNER = Evidence(new=1.0, inner=True)
 
 
-def test_a_shape_that_makes_more_of_itself_and_nothing_new_is_parked() -> None:
+def test_a_shape_that_yields_only_more_urls_of_itself_is_parked() -> None:
     sums = Yields()
     one = sums.begin("https://h/a/{n}", "https://h/a", 0.0)
     fetches = 0
@@ -37,7 +37,7 @@ def test_a_shape_that_makes_more_of_itself_and_nothing_new_is_parked() -> None:
     assert 4 <= fetches <= 10
 
 
-def test_pages_that_say_nothing_and_lead_nowhere_are_no_evidence() -> None:
+def test_pages_without_new_text_or_links_do_not_make_their_shape_poor() -> None:
     sums = Yields()
     one = sums.begin("https://h/a/{n}", "https://h/a", 0.0)
     for _ in range(10_000):
@@ -45,7 +45,7 @@ def test_pages_that_say_nothing_and_lead_nowhere_are_no_evidence() -> None:
     assert not one.is_poor
 
 
-def test_the_more_a_shape_has_yielded_the_more_it_takes() -> None:
+def test_a_shape_is_parked_later_if_it_has_yielded_more() -> None:
     def patience(yields: int) -> int:
         sums = Yields()
         one = sums.begin("https://h/a/{n}", "https://h/a", 0.0)
@@ -60,7 +60,7 @@ def test_the_more_a_shape_has_yielded_the_more_it_takes() -> None:
     assert patience(0) < patience(1) < patience(20) == patience(1000) < 30
 
 
-def test_one_page_says_little_for_a_shape() -> None:
+def test_the_score_of_a_shape_falls_step_by_step_with_pages_that_yield() -> None:
     def least(yields: int) -> float:
         sums = Yields()
         one = sums.begin("https://h/a/{n}", "https://h/a", 0.0)
@@ -71,7 +71,7 @@ def test_one_page_says_little_for_a_shape() -> None:
     assert [least(yields) for yields in (1, 2, 3, 30)] == [-2.0, -4.0, -5.5, -12.0]
 
 
-def test_a_shape_of_which_a_third_is_new_is_never_parked() -> None:
+def test_a_shape_with_new_text_in_40_percent_of_its_pages_is_not_parked() -> None:
     chance = random.Random(7)
     sums = Yields()
     one = sums.begin("https://h/a/{n}", "https://h/a", 0.0)
@@ -80,7 +80,7 @@ def test_a_shape_of_which_a_third_is_new_is_never_parked() -> None:
         assert not one.is_parked
 
 
-def test_probes_are_fewer_and_fewer_and_two_that_yield_forgive() -> None:
+def test_probes_of_a_parked_shape_become_rarer_and_two_that_yield_end_its_parking() -> None:
     sums = Yields()
     one = sums.begin("https://h/a/{n}", "https://h/a", 0.0)
     for _ in range(20):
@@ -107,7 +107,7 @@ def test_probes_are_a_small_part_of_a_host_s_pages() -> None:
     assert [sums.due(one) for one in shapes[1:]].count(True) == 1, "one that yields costs none"
 
 
-def test_in_a_poor_part_of_a_host_poor_shapes_are_parked_with_it() -> None:
+def test_a_shape_in_a_poor_section_of_a_host_is_parked_sooner() -> None:
     def pages(section: str) -> int:
         sums = Yields()
         for name in "ab":
@@ -124,7 +124,7 @@ def test_in_a_poor_part_of_a_host_poor_shapes_are_parked_with_it() -> None:
     assert pages("https://h/x") == 3 < pages("https://h/y") == 6
 
 
-def test_a_page_that_leads_to_many_choices_of_its_own_is_worth_less() -> None:
+def test_a_page_with_many_links_to_its_own_shape_is_worth_less() -> None:
     sums = Yields()
     one = sums.begin("https://h/find?a={w}", "https://h/find?", 0.0)
     few, many = (Evidence(new=1.0, own=own, query=True) for own in (7, 8))
@@ -133,15 +133,13 @@ def test_a_page_that_leads_to_many_choices_of_its_own_is_worth_less() -> None:
     assert 0 < sums.judge(one, "https://h/find?", few) < sums.judge(one, "https://h/find?", many)
 
 
-def test_what_is_odd_is_worth_less_where_it_yields() -> None:
+def test_a_yield_of_an_odd_shape_is_worth_less() -> None:
     sums = Yields()
     one = sums.begin("https://h/find?q={w}", "https://h/find?", 3.0)
     assert sums.judge(one, "https://h/find?", Evidence(new=1.0, query=True, odd=True)) == -1.5
 
 
-def test_pages_of_a_long_text_that_lead_to_each_other_count_though_their_shapes_are_not_known() -> (
-    None
-):
+def test_linked_pages_with_the_same_text_count_even_if_their_links_have_unknown_shapes() -> None:
     def weight(bred: bool) -> float:
         sums = Yields()
         one = sums.begin("https://h/go/a-{n}", "https://h/go", 0.0)
@@ -150,7 +148,7 @@ def test_pages_of_a_long_text_that_lead_to_each_other_count_though_their_shapes_
     assert (weight(False), weight(True)) == (0.0, 1.5)
 
 
-def test_what_is_new_in_a_poor_section_begins_with_something_against_it() -> None:
+def test_a_new_shape_in_a_poor_section_begins_with_a_worse_score() -> None:
     sums = Yields()
     for name in "abc":
         one = sums.begin(f"https://h/x/{name}/{{n}}", "https://h/x", 0.0)
@@ -177,7 +175,7 @@ def filled(seed: int = 1) -> Yields:
     return sums
 
 
-def test_a_record_has_it_all_and_is_never_too_long() -> None:
+def test_a_record_keeps_the_most_important_sums_within_its_size_limit() -> None:
     sums = filled()
     full = {n: frozenset(random.Random(n).sample(range(2**32), 20)) for n in range(40)}
     record = pack(sums, full, 4711, True)
@@ -202,7 +200,7 @@ def test_a_record_has_it_all_and_is_never_too_long() -> None:
     assert pack(found.yields, found.full, 4711, True) == record or len(record) > 3000
 
 
-def test_a_parked_shape_stays_parked_with_whoever_takes_it_over() -> None:
+def test_a_parked_shape_stays_parked_for_the_next_worker() -> None:
     sums = Yields()
     sums.pages = 20
     one = sums.begin("https://h/a/{n}", "https://h/a", 0.0)
@@ -218,14 +216,14 @@ def test_a_parked_shape_stays_parked_with_whoever_takes_it_over() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_what_is_no_record_is_none(record: bytes) -> None:
+def test_unpacking_an_invalid_record_does_not_raise(record: bytes) -> None:
     unpack(record)
     unpack(b"\3" + record)
     whole = pack(filled(2), {}, 0)
     unpack(whole[: len(record) * 7])
 
 
-def test_what_is_kept_of_a_host_is_bounded() -> None:
+def test_memory_for_the_sums_of_a_host_is_bounded() -> None:
     sums = filled()
     assert len(sums.sums) + len(sums.packed) <= SHAPES
     assert len(sums.by_key) == len(sums.sums)
@@ -267,7 +265,7 @@ def test_a_host_is_troubled_once_a_shape_was_poor() -> None:
     assert other.troubled
 
 
-def test_shapes_that_lead_to_each_other_alone_do_not_speak_for_each_other_for_ever() -> None:
+def test_shapes_that_lead_only_to_each_other_do_not_stay_good() -> None:
     sums = Yields()
     one, other = (sums.begin(f"https://h/{name}/{{n}}", f"https://h/{name}", 0.0) for name in "ab")
     for _ in range(20):
@@ -280,7 +278,7 @@ def test_shapes_that_lead_to_each_other_alone_do_not_speak_for_each_other_for_ev
     assert max(one.leads, one.further, other.leads, other.further) < GOOD
 
 
-def test_pages_with_a_number_that_never_say_anything_count_after_some() -> None:
+def test_numbered_pages_without_new_text_count_against_a_shape_that_never_yielded() -> None:
     sums = Yields()
     numbered = Evidence(new=0.0, numbered=True)
     for name, yields in (("a", 0), ("b", 2)):
@@ -292,7 +290,7 @@ def test_pages_with_a_number_that_never_say_anything_count_after_some() -> None:
         assert one.is_parked == (yields == 0)
 
 
-def test_a_shape_that_is_odd_beforehand_is_never_trusted() -> None:
+def test_an_odd_shape_is_parked_sooner_than_others_even_after_many_yields() -> None:
     def patience(odd: bool) -> int:
         sums = Yields()
         one = sums.begin("https://h/a?q={w}", "https://h/a?", 3.0 if odd else 0.0)
@@ -307,7 +305,7 @@ def test_a_shape_that_is_odd_beforehand_is_never_trusted() -> None:
     assert patience(False) == 18
 
 
-def test_three_pages_that_lead_on_to_what_is_not_known_make_no_shape_poor() -> None:
+def test_three_pages_that_lead_to_unknown_urls_do_not_make_a_shape_poor() -> None:
     sums = Yields()
     one = sums.begin("https://h/{n}/{n}", "https://h/", 0.0)
     for _ in range(3):
@@ -319,7 +317,7 @@ def test_three_pages_that_lead_on_to_what_is_not_known_make_no_shape_poor() -> N
     assert one.pages == 6
 
 
-def test_what_is_said_in_many_places_counts_more() -> None:
+def test_a_text_repeated_in_many_places_counts_more_against_a_shape() -> None:
     def pages(wide: int) -> int:
         sums = Yields()
         one = sums.begin("https://h/a?b={n}", "https://h/a?", 0.0)
@@ -330,7 +328,7 @@ def test_what_is_said_in_many_places_counts_more() -> None:
     assert pages(8) == 3 < pages(7) == 6
 
 
-def test_what_pages_of_the_same_shape_lead_to_is_known_after_three_of_these() -> None:
+def test_the_yield_of_pages_found_within_a_shape_is_known_after_three_of_them() -> None:
     sums = Yields()
     one = sums.begin("https://h/{w}", "https://h/", 0.0)
     for n in range(20):
@@ -343,7 +341,7 @@ def test_what_pages_of_the_same_shape_lead_to_is_known_after_three_of_these() ->
     assert one.inner < GOOD
 
 
-def test_views_that_yield_nothing_are_not_held_against_the_folder_that_they_are_in() -> None:
+def test_views_that_yield_nothing_do_not_count_against_their_folder() -> None:
     sums = Yields()
     for name in ("a", "b", "c"):
         one = sums.begin(f"https://h/x/{name}/{{w}}/feed/", "https://h/x", 0.0)

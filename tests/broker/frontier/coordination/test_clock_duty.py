@@ -99,7 +99,7 @@ def late(node: Node, monkeypatch: pytest.MonkeyPatch, *, sent: float = 0, read: 
     monkeypatch.setattr(node, "connection", connection)
 
 
-def test_a_reply_that_was_read_late_says_nothing_of_the_time(
+def test_a_reply_that_is_read_late_does_not_change_the_time(
     brokers: tuple[Frontier, Frontier], monkeypatch: pytest.MonkeyPatch, redis_server: RedisServer
 ) -> None:
     node = brokers[0].nodes[0]
@@ -112,7 +112,7 @@ def test_a_reply_that_was_read_late_says_nothing_of_the_time(
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_call_that_was_late_is_repeated_and_sets_nothing(
+def test_a_late_call_is_repeated_and_does_not_set_the_clock(
     brokers: tuple[Frontier, Frontier],
     monkeypatch: pytest.MonkeyPatch,
     redis_server: RedisServer,
@@ -126,7 +126,7 @@ def test_a_call_that_was_late_is_repeated_and_sets_nothing(
 
 
 @pytest.mark.parametrize("ms", [150, -150, 1900, -1900, 2000, 3000, -3000, 3_600_000, -3_600_000])
-def test_a_jump_of_the_time_is_undone_once_and_everybody_takes_the_time(
+def test_a_jump_of_the_clock_is_undone_once_and_all_brokers_take_the_time(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer, ms: int
 ) -> None:
     for one in brokers:
@@ -146,7 +146,7 @@ def test_a_jump_of_the_time_is_undone_once_and_everybody_takes_the_time(
 
 @pytest.mark.parametrize("ms", [60, -60])
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_jump_that_a_late_call_may_hide_is_undone_with_the_next(
+def test_a_jump_that_looks_like_a_late_call_is_undone_at_a_later_call(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer, number: int, ms: int
 ) -> None:
     for one in brokers:
@@ -158,7 +158,7 @@ def test_a_jump_that_a_late_call_may_hide_is_undone_with_the_next(
 
 
 @pytest.mark.parametrize("ms", [300, 1900, 2000])
-def test_no_rest_is_shortened_by_a_jump_that_is_shorter_than_calls_may_be_late(
+def test_a_jump_shorter_than_a_call_may_be_late_shortens_no_delay(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer, store: Store, ms: int
 ) -> None:
     """It does not matter which of the two leases next, nor that the holder of the duty has not
@@ -172,7 +172,7 @@ def test_no_rest_is_shortened_by_a_jump_that_is_shorter_than_calls_may_be_late(
     assert brokers[1].host("h.example").next_in == pytest.approx(rest, abs=0.3)
 
 
-def test_what_was_known_for_longer_counts_where_the_holder_has_just_come(
+def test_a_new_holder_takes_the_time_of_a_broker_that_has_known_the_clock_for_longer(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer, store: Store
 ) -> None:
     """The clock jumped while nobody had the duty; the next holder knows no other time."""
@@ -196,7 +196,7 @@ def test_what_was_known_for_longer_counts_where_the_holder_has_just_come(
         fresh.stop()
 
 
-def test_a_holder_that_knows_its_time_badly_reads_it_before_a_jump_can_hide(
+def test_a_holder_reads_the_clock_again_if_its_time_is_inexact(
     brokers: tuple[Frontier, Frontier],
 ) -> None:
     """Two clocks drift apart while the node gets no calls."""
@@ -208,7 +208,7 @@ def test_a_holder_that_knows_its_time_badly_reads_it_before_a_jump_can_hide(
     assert node.clock._expected.error_ms_at(time.monotonic()) < 50
 
 
-def test_who_is_asked_for_a_word_on_the_time_reads_it_first(
+def test_a_holder_reads_the_clock_before_it_confirms_the_time(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer
 ) -> None:
     """A jump so short that a call may be as late."""
@@ -222,7 +222,7 @@ def test_who_is_asked_for_a_word_on_the_time_reads_it_first(
     assert clock(redis_server) == (pytest.approx(0, abs=20), 2)
 
 
-def test_a_worker_is_given_a_word_and_no_duty(
+def test_a_worker_gets_a_confirmed_time_and_not_the_duty_of_the_clock(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer, store: Store
 ) -> None:
     """Though it has known the time for longer: it could not set it."""
@@ -241,7 +241,7 @@ def test_a_worker_is_given_a_word_and_no_duty(
         worker.stop()
 
 
-def test_a_clock_that_is_set_stays_set_though_somebody_agreed_with_the_jump(
+def test_a_jump_is_undone_once_though_another_process_accepted_it(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer
 ) -> None:
     """As a replay does, which asks no time: Then ``used`` counts in the time of the jump."""
@@ -265,7 +265,7 @@ def test_a_clock_is_also_set_by_slow_readings(
 
 
 @pytest.mark.parametrize("forgot", [False, True])
-def test_a_node_is_not_opened_by_a_time_that_is_yet_to_come(
+def test_a_node_is_not_opened_with_a_time_in_the_future(
     redis_server: RedisServer, store: Store, forgot: bool
 ) -> None:
     """A machine whose clock is ahead took over, or a copy from before the clock was set back."""
@@ -284,7 +284,7 @@ def test_a_node_is_not_opened_by_a_time_that_is_yet_to_come(
         only.stop()
 
 
-def test_of_two_jumps_in_a_row_the_second_is_not_taken_for_the_setting_of_the_first(
+def test_a_second_jump_is_not_taken_for_the_correction_of_the_first(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer
 ) -> None:
     first, second = brokers
@@ -312,7 +312,7 @@ def test_setting_the_clock_hides_no_outage(
     assert int(redis_server.client.hget(keys.OWNER, "used") or 0) == pytest.approx(used, abs=50)
 
 
-def test_a_call_that_is_late_again_and_again_is_made_all_the_same(
+def test_a_call_is_made_even_if_each_try_of_it_is_late(
     brokers: tuple[Frontier, Frontier], monkeypatch: pytest.MonkeyPatch, redis_server: RedisServer
 ) -> None:
     first, _ = brokers
@@ -330,7 +330,7 @@ def test_a_call_that_is_late_again_and_again_is_made_all_the_same(
     assert clock(redis_server) == before
 
 
-def test_two_readings_narrow_each_other_down() -> None:
+def test_a_second_reading_of_the_clock_reduces_the_error_of_the_first() -> None:
     first = Exchange(10.0, 10.4).at(5000)
     assert (first.base_ms, first.error_ms) == pytest.approx((-5200, 201))
     second = Exchange(11.0, 11.1).at(6080)
@@ -340,14 +340,14 @@ def test_two_readings_narrow_each_other_down() -> None:
     assert both.error_ms == pytest.approx(11.2, abs=0.1)
 
 
-def test_what_neither_errors_nor_a_drift_explain_is_how_far_two_readings_are_apart() -> None:
+def test_the_distance_of_two_clock_readings_excludes_their_errors_and_the_drift() -> None:
     first = Exchange(10.0, 10.1).at(5000)
     assert first.apart_ms(Exchange(11.0, 11.1).at(6500)) == pytest.approx(500 - 102 - 0.5)
     assert first.apart_ms(Exchange(11.0, 11.1).at(5500)) == pytest.approx(-500 + 102 + 0.5)
     assert first.apart_ms(Exchange(1010.0, 1010.1).at(1_005_500)) == 0, "after a quarter of an hour"
 
 
-def test_one_that_does_not_set_the_clock_waits_for_the_word_of_who_does(
+def test_a_broker_without_the_duty_takes_the_time_that_the_holder_confirms(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer
 ) -> None:
     """As when its machine stood still and its own clock with it."""
@@ -365,7 +365,7 @@ def test_one_that_does_not_set_the_clock_waits_for_the_word_of_who_does(
     assert holder.nodes[0].now_ms() == pytest.approx(other.nodes[0].now_ms(), abs=200)
 
 
-def test_without_anybodys_word_nothing_is_done_and_nothing_set(
+def test_a_broker_refuses_calls_and_sets_no_clock_while_no_holder_confirms_the_time(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holder, other = brokers
@@ -379,7 +379,7 @@ def test_without_anybodys_word_nothing_is_done_and_nothing_set(
     assert clock(redis_server) == before
 
 
-def test_the_duty_of_a_broker_that_stopped_passes_on(
+def test_the_duty_of_the_clock_passes_on_when_its_holder_stops(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer
 ) -> None:
     first, second = brokers
@@ -397,7 +397,7 @@ def _quiet(call: Callable[[], Any]) -> Any:
         return None
 
 
-def test_a_holder_whose_duty_passed_on_sets_nothing(
+def test_a_holder_whose_duty_passed_on_does_not_set_the_clock(
     brokers: tuple[Frontier, Frontier], redis_server: RedisServer
 ) -> None:
     first, _ = brokers
@@ -414,7 +414,7 @@ def test_a_holder_whose_duty_passed_on_sets_nothing(
     assert clock(redis_server) == before
 
 
-def test_a_session_is_rested_as_long_as_its_delay_though_replies_are_late(
+def test_late_replies_neither_end_a_session_nor_move_the_time_of_a_broker(
     brokers: tuple[Frontier, Frontier], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two brokers in turn, one of which stood still: neither moves the other's time."""

@@ -34,7 +34,7 @@ def two(store: SqliteStore) -> tuple[Duties, Duties]:
     return Duties(store), Duties(store)
 
 
-def test_a_duty_is_taken_when_asked_for_and_refused_to_the_second(store: SqliteStore) -> None:
+def test_a_duty_is_refused_to_a_second_broker_until_its_holder_stops(store: SqliteStore) -> None:
     first, second = two(store)
     assert first.get("tick") is None
     assert first.take("tick") == Duty("tick", 1) == first.get("tick")
@@ -75,7 +75,7 @@ def test_a_duty_that_was_given_up_is_left_to_others_for_a_while(
     assert first.get("clock:a") == Duty("clock:a", 3)
 
 
-def test_a_duty_that_is_given_up_and_taken_again_and_again_has_a_line_a_minute_and_one_at_last(
+def test_a_duty_that_is_often_given_up_is_logged_once_a_minute_and_when_it_is_kept(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holder, now = Duties(store), [100.0]
@@ -115,7 +115,7 @@ def test_a_broker_waits_for_a_duty_until_its_holder_stops(
     second.stop()
 
 
-def test_a_store_that_is_away_takes_no_duty_off_its_holder_before_its_time(
+def test_a_holder_keeps_its_duty_when_the_store_goes_away(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holder = Duties(store)
@@ -176,7 +176,7 @@ def test_a_holder_that_stood_still_writes_nothing_more(
     frontier.stop()
 
 
-def test_redis_that_knows_more_than_an_older_copy_of_the_store_is_caught_up_with(
+def test_a_restored_store_catches_up_with_the_epoch_of_a_duty_in_redis(
     redis_server: RedisServer, store: SqliteStore
 ) -> None:
     """The store was put back to an older copy, in which the duty has a lower epoch."""

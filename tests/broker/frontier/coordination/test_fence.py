@@ -59,7 +59,7 @@ def word_runs_out(frontier: Frontier) -> None:
     assert not frontier._store_contact.heard()
 
 
-def test_nothing_is_opened_or_kept_without_the_stores_word(
+def test_no_session_is_opened_or_extended_without_an_answer_of_the_store(
     frontier: Frontier, store: Store, cut: Any, redis_server: RedisServer
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0)
@@ -90,7 +90,7 @@ def _quietly(frontier: Frontier) -> tuple[Session, ...]:
         return ()
 
 
-def test_an_outage_of_the_store_longer_than_a_lease_charges_nothing(
+def test_a_session_outlives_an_outage_of_the_store_that_is_longer_than_a_lease(
     frontier: Frontier, store: Store, cut: Any, redis_server: RedisServer
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0)
@@ -106,7 +106,7 @@ def test_an_outage_of_the_store_longer_than_a_lease_charges_nothing(
     assert uncharged(frontier, session)
 
 
-def test_a_broker_that_hears_of_a_higher_epoch_opens_nothing_on_the_old_server(
+def test_a_broker_that_hears_of_a_higher_epoch_extends_no_session_on_the_old_server(
     frontier: Frontier, store: Store
 ) -> None:
     crawl = new_crawl(frontier, store, delay=0)
@@ -128,7 +128,7 @@ def test_a_broker_that_hears_of_a_higher_epoch_opens_nothing_on_the_old_server(
         frontier.extend([item], 30)
 
 
-def test_a_node_that_was_taken_over_rests_until_nobody_cut_off_can_hold_a_session(
+def test_a_node_that_was_taken_over_rests_until_sessions_of_cut_off_workers_have_ended(
     redis_server: RedisServer, store: Store
 ) -> None:
     made = Frontier(

@@ -25,7 +25,7 @@ def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
     server.stop()
 
 
-def test_a_beat_counts_for_a_while_and_the_latest_life_alone(node: Node) -> None:
+def test_a_heartbeat_expires_and_only_the_latest_life_of_a_member_counts(node: Node) -> None:
     beats = MemberBeats([node])
     assert beats.life("w") == 0
     assert beats.beat("w", 5, Facts(pages=1)) == "new"
@@ -39,7 +39,7 @@ def test_a_beat_counts_for_a_while_and_the_latest_life_alone(node: Node) -> None
     assert beats.beat("w", 5, Facts()) == "new"
 
 
-def test_a_beat_is_one_command_and_so_is_a_look_at_all(node: Node) -> None:
+def test_a_heartbeat_costs_one_command_and_so_does_reading_all_of_them(node: Node) -> None:
     beats = MemberBeats([node])
     beats.beat("w", 1, Facts())
     node.command("CONFIG", "RESETSTAT")
@@ -54,7 +54,7 @@ def test_a_beat_is_one_command_and_so_is_a_look_at_all(node: Node) -> None:
     }
 
 
-def test_one_that_left_is_forgotten_but_for_a_later_life(node: Node) -> None:
+def test_a_member_that_left_is_forgotten_unless_a_later_life_of_it_was_heard(node: Node) -> None:
     beats = MemberBeats([node])
     beats.beat("w", 5, Facts())
     beats.gone("w", 4)
@@ -63,7 +63,7 @@ def test_one_that_left_is_forgotten_but_for_a_later_life(node: Node) -> None:
     assert beats.life("w") == 0
 
 
-def test_at_the_memory_limit_a_beat_is_refused_and_what_was_heard_stays(node: Node) -> None:
+def test_a_heartbeat_is_refused_at_the_memory_limit_and_the_previous_one_stays(node: Node) -> None:
     beats = MemberBeats([node])
     beats.beat("w", 1, Facts(pages=1))
     node.command("CONFIG", "SET", "maxmemory", "100kb")
@@ -72,7 +72,7 @@ def test_at_the_memory_limit_a_beat_is_refused_and_what_was_heard_stays(node: No
     assert beats.heard(["w"])["w"].facts == Facts(pages=1)
 
 
-def test_beats_are_looked_for_on_all_nodes_that_answer(node: Node, tmp_path: Path) -> None:
+def test_heartbeats_are_read_from_all_nodes_that_answer(node: Node, tmp_path: Path) -> None:
     server = RedisServer(tmp_path / "other").start()
     other = Node(server.url)
     both, reverse = MemberBeats([node, other]), MemberBeats([other, node])

@@ -28,7 +28,7 @@ def nodes(redis_server: RedisServer) -> Iterator[list[Node]]:
         node.close()
 
 
-def test_one_broker_notes_an_outage_unless_somebody_has_just_written(
+def test_one_broker_notes_an_outage_of_the_store_unless_another_has_just_written(
     nodes: list[Node], redis_server: RedisServer
 ) -> None:
     one, other = StoreOutages(nodes), StoreOutages(nodes)
@@ -48,7 +48,9 @@ def test_one_broker_notes_an_outage_unless_somebody_has_just_written(
     assert one.begin(LATER)
 
 
-def test_it_is_noted_at_the_memory_limit(nodes: list[Node], redis_server: RedisServer) -> None:
+def test_an_outage_of_the_store_is_noted_even_at_the_memory_limit(
+    nodes: list[Node], redis_server: RedisServer
+) -> None:
     redis_server.client.config_set("maxmemory", 1)
     outages = StoreOutages(nodes)
     assert outages.begin(FIRST)
@@ -56,7 +58,7 @@ def test_it_is_noted_at_the_memory_limit(nodes: list[Node], redis_server: RedisS
     assert outages.open() == FIRST
 
 
-def test_it_is_noted_where_a_node_answers_and_found_wherever_it_is(
+def test_an_outage_of_the_store_is_noted_on_a_node_that_answers_and_found_on_any_node(
     nodes: list[Node], redis_server: RedisServer, tmp_path: Path
 ) -> None:
     gone = RedisServer(tmp_path / "gone").start()

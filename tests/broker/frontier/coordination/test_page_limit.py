@@ -110,7 +110,7 @@ def tasks(sessions: list[Session]) -> int:
     return sum(len(session.tasks) for session in sessions)
 
 
-def test_ten_brokers_lease_the_limit_together_and_not_one_page_more(
+def test_ten_brokers_together_lease_exactly_the_page_limit(
     redis_server: RedisServer, store: Store
 ) -> None:
     rig = Rig(redis_server, store, 10)
@@ -129,7 +129,7 @@ def test_ten_brokers_lease_the_limit_together_and_not_one_page_more(
         rig.stop()
 
 
-def test_a_crawl_of_one_host_has_all_of_it_at_once_when_its_first_task_comes(rig: Rig) -> None:
+def test_a_crawl_of_one_host_gets_its_whole_quota_when_its_first_task_is_queued(rig: Rig) -> None:
     crawl = rig.store.put_crawl("c", CrawlOptions(delay=0, max_pages=5000), ())
     rig.brokers[0].put_crawl(crawl)
     rig.start()
@@ -155,7 +155,7 @@ def quotas(rig: Rig, crawl: Crawl) -> dict[int, int]:
     "outcome",
     [Dead(kind="timeout"), Retry(wait=0, kind="reset"), Done(kind="gone"), "release", "nothing"],
 )
-def test_what_was_not_stored_may_be_leased_again(rig: Rig, outcome: Any) -> None:
+def test_quota_of_tasks_without_a_stored_page_may_be_leased_again(rig: Rig, outcome: Any) -> None:
     crawl = rig.crawl(max_pages=4, hosts=1)
     rig.start()
     (session,) = rig.lease()
@@ -176,7 +176,7 @@ def test_what_was_not_stored_may_be_leased_again(rig: Rig, outcome: Any) -> None
     assert rig.spent(crawl) == 4
 
 
-def test_quota_follows_what_waits_to_the_last_page(rig: Rig) -> None:
+def test_quota_moves_to_partitions_where_tasks_wait_until_the_last_page(rig: Rig) -> None:
     """Hosts of all partitions: quota of a failed task goes to another partition."""
     crawl = rig.crawl(max_pages=50, hosts=40, pages=2)
     rig.start()
@@ -194,7 +194,7 @@ def test_quota_follows_what_waits_to_the_last_page(rig: Rig) -> None:
     assert stored == 50
 
 
-def test_a_limit_that_is_raised_lowered_and_removed(rig: Rig) -> None:
+def test_quotas_follow_a_page_limit_that_is_raised_lowered_or_removed(rig: Rig) -> None:
     crawl = rig.crawl(max_pages=5, hosts=1)
     rig.start()
     broker = rig.brokers[0]
@@ -220,7 +220,7 @@ def test_a_limit_that_is_raised_lowered_and_removed(rig: Rig) -> None:
     assert quotas(rig, crawl) == {}
 
 
-def test_what_was_given_by_a_holder_of_before_or_late_is_refused(rig: Rig) -> None:
+def test_quota_that_is_given_late_or_by_a_former_holder_is_refused(rig: Rig) -> None:
     crawl = rig.crawl(max_pages=10, hosts=1)
     broker = rig.brokers[0]
     share = broker._quotas
@@ -240,7 +240,7 @@ def test_what_was_given_by_a_holder_of_before_or_late_is_refused(rig: Rig) -> No
     assert quotas(rig, crawl) == before
 
 
-def test_no_more_is_given_than_could_be_taken(
+def test_no_more_quota_is_given_than_could_be_taken_from_other_partitions(
     redis_server: RedisServer, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tasks are leased between reading the quotas and changing them."""
@@ -286,7 +286,7 @@ def test_a_node_that_came_back_begins_with_no_quota(rig: Rig, redis_server: Redi
     assert rig.spent(crawl) == 2
 
 
-def test_who_scans_tells_who_shares_out_that_quota_is_needed(
+def test_a_scan_tells_the_holder_of_the_quota_duty_that_quota_is_needed(
     redis_server: RedisServer, store: Store
 ) -> None:
     """The broker with the duty may not have been able to give any quota when it was told."""
@@ -305,7 +305,7 @@ def test_who_scans_tells_who_shares_out_that_quota_is_needed(
         rig.stop()
 
 
-def test_quota_that_is_away_is_asked_for_again_until_it_is_there(
+def test_quota_in_a_partition_that_is_away_is_asked_for_until_the_partition_answers(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = rig.brokers[0]

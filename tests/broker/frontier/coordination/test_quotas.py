@@ -18,30 +18,30 @@ def row(
 IDLE = row(due=False)
 
 
-def test_the_only_partition_where_tasks_wait_gets_everything_at_once() -> None:
+def test_the_only_partition_where_tasks_wait_gets_the_whole_quota_at_once() -> None:
     assert plan(5000, {0: IDLE, 1: row(waiting=1), 2: IDLE}) == {1: 5000}
 
 
-def test_quota_goes_by_what_waits() -> None:
+def test_quota_is_shared_in_proportion_to_waiting_tasks() -> None:
     assert plan(100, {0: row(waiting=30), 1: row(waiting=10)}) == {0: 75, 1: 25}
 
 
-def test_what_is_stored_and_leased_is_spent() -> None:
+def test_stored_pages_and_leased_tasks_use_up_the_limit() -> None:
     assert plan(10, {0: row(waiting=9, leased=3, stored=4)}) == {0: 3}
     assert plan(10, {0: row(waiting=9, leased=4, stored=6)}) == {}
 
 
-def test_a_partition_that_has_more_than_its_share_hands_some_on() -> None:
+def test_a_partition_with_more_quota_than_its_share_gives_some_away() -> None:
     assert plan(100, {0: row(100, waiting=50), 1: row(waiting=50)}) == {0: -50, 1: 50}
     assert plan(100, {0: row(100), 1: row(waiting=5)}) == {0: -100, 1: 100}
 
 
-def test_nothing_moves_while_every_partition_has_some_left() -> None:
+def test_no_quota_moves_while_every_partition_has_some_left() -> None:
     assert plan(100, {0: row(60, waiting=50), 1: row(40, waiting=50)}) == {}
     assert plan(100, {0: row(60, waiting=50), 1: row(20, waiting=20), 2: row(20)}) == {}
 
 
-def test_the_last_ones_go_one_by_one_and_are_not_taken_from_whom_they_are_due() -> None:
+def test_the_last_units_of_quota_go_one_to_a_partition_and_stay_there() -> None:
     rows = {p: row(waiting=p + 1) for p in range(5)}
     first = plan(2, rows)
     assert list(first.values()) == [1, 1]
@@ -49,19 +49,19 @@ def test_the_last_ones_go_one_by_one_and_are_not_taken_from_whom_they_are_due() 
     assert plan(2, given_out) == {}
 
 
-def test_what_rests_lends_its_quota_to_what_is_due() -> None:
+def test_a_partition_without_due_hosts_lends_its_quota_to_one_with_due_hosts() -> None:
     assert plan(1, {0: row(1, waiting=5, due=False), 1: row(waiting=2)}) == {0: -1, 1: 1}
 
 
-def test_what_has_to_wait_anyway_gets_nothing_yet() -> None:
+def test_a_partition_without_due_hosts_gets_no_quota_yet() -> None:
     assert plan(10, {0: row(waiting=5, due=False)}) == {}
 
 
-def test_a_limit_that_was_lowered_is_taken_back() -> None:
+def test_quota_is_taken_back_if_the_limit_was_lowered() -> None:
     assert plan(10, {0: row(30, waiting=50, stored=4), 1: row(10)}) == {0: -30, 1: -4}
 
 
-def test_half_is_kept_for_errands() -> None:
+def test_half_of_the_quota_is_kept_for_errands() -> None:
     assert plan(4, {0: row(waiting=9)}, half=True) == {0: 2}
     assert plan(4, {0: row(2, waiting=9)}, half=True) == {}, "also by a round that follows at once"
     assert plan(4, {0: row(waiting=9, leased=3)}, half=True) == {0: 1}
@@ -73,7 +73,7 @@ ROWS = st.builds(
 
 
 @given(st.integers(1, 300), st.dictionaries(st.integers(0, 7), ROWS), st.booleans())
-def test_the_limit_is_kept_and_who_waits_is_served(
+def test_a_plan_of_quotas_keeps_the_limit_and_serves_a_partition_that_waits(
     limit: int, rows: dict[int, Row], half: bool
 ) -> None:
     deltas = plan(limit, rows, half=half)
@@ -92,7 +92,7 @@ def test_the_limit_is_kept_and_who_waits_is_served(
 
 
 @pytest.mark.parametrize("hosts", [2, 64])
-def test_a_crawl_ends_after_few_rounds(hosts: int) -> None:
+def test_a_crawl_reaches_its_limit_after_few_distributions_of_quota(hosts: int) -> None:
     """When quotas are used up, rounds leave no partition that has work without quota."""
     rows = {p: row(waiting=1000) for p in range(hosts)}
     rounds = 0

@@ -28,7 +28,7 @@ def reconcile(broker: Frontier, incarnation: int, sequence: int, *, leaving: boo
     assert reply.superseded == 0
 
 
-def test_a_worker_that_starts_again_is_at_work_at_once_whichever_broker_hears_of_it(
+def test_a_worker_that_starts_again_counts_at_once_whichever_broker_hears_of_it(
     redis_server: RedisServer, store: Store
 ) -> None:
     one, other = brokers = [
@@ -51,7 +51,7 @@ def test_a_worker_that_starts_again_is_at_work_at_once_whichever_broker_hears_of
 
 
 @pytest.mark.parametrize("binary", binaries())
-def test_notes_are_taken_at_the_memory_limit_and_cost_no_connection(
+def test_notes_about_workers_are_taken_at_the_memory_limit_and_cost_no_connection(
     tmp_path: Path, store: Store, binary: str
 ) -> None:
     server = RedisServer(tmp_path / "r", binary).start()

@@ -141,7 +141,7 @@ def test_a_frozen_broker_is_an_outage_too(
     assert owner(redis_server)["jumps"] == 2
 
 
-def test_beats_alone_keep_a_quiet_second_from_being_taken_for_an_outage(
+def test_a_quiet_second_with_heartbeats_is_not_taken_for_an_outage(
     redis_server: RedisServer, frontier: Frontier, store: Store
 ) -> None:
     session = leased(frontier, store)
@@ -164,7 +164,9 @@ def test_a_session_whose_worker_died_is_reaped_in_time_while_a_broker_lives(
     assert [task.deliveries for task in again.tasks] == [2, 2, 2]
 
 
-def test_an_idle_night_passes(redis_server: RedisServer, frontier: Frontier, store: Store) -> None:
+def test_a_delay_passes_while_an_idle_frontier_has_no_broker(
+    redis_server: RedisServer, frontier: Frontier, store: Store
+) -> None:
     session = leased(frontier, store)
     finish_all(frontier, session)
     close(frontier, session, delay=5.0)
@@ -193,7 +195,7 @@ def test_a_jump_of_the_clock_moves_no_deadline(
 
 
 @pytest.mark.parametrize("ms", [HOUR, -HOUR])
-def test_a_jump_ends_no_rest_of_an_idle_node(
+def test_a_jump_of_the_clock_ends_no_block_on_an_idle_node(
     redis_server: RedisServer, frontier: Frontier, store: Store, ms: int
 ) -> None:
     session = leased(frontier, store)
@@ -205,7 +207,7 @@ def test_a_jump_ends_no_rest_of_an_idle_node(
 
 
 @pytest.mark.skipif(library() is None, reason="libfaketime is not installed")
-def test_nothing_of_politeness_goes_when_redis_own_clock_jumps(
+def test_blocks_and_shares_of_addresses_outlive_a_jump_of_redis_own_clock(
     tmp_path: Path, store: Store
 ) -> None:
     """Redis drops expired data by its own clock, whatever logical time the node has."""
@@ -225,7 +227,7 @@ def test_nothing_of_politeness_goes_when_redis_own_clock_jumps(
         server.stop()
 
 
-def test_a_look_at_a_healthy_node_does_not_take_over_its_jump(
+def test_reopening_a_healthy_node_does_not_accept_a_jump_of_its_clock(
     redis_server: RedisServer, frontier: Frontier, store: Store
 ) -> None:
     session = leased(frontier, store)
@@ -258,7 +260,7 @@ def test_two_brokers_that_meet_a_jump_correct_it_once(
 
 
 @pytest.mark.parametrize("met", [False, True])
-def test_what_is_admitted_while_the_clock_is_ahead_does_not_wait_until_then(
+def test_urls_admitted_while_the_clock_is_ahead_are_leased_once_it_is_set_back(
     redis_server: RedisServer,
     frontier: Frontier,
     store: Store,

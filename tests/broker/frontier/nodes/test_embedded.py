@@ -43,7 +43,9 @@ def left_server(folder: Path) -> psutil.Process:
 
 
 @pytest.mark.parametrize("switches", [0, 1, 2])
-def test_a_start_that_is_broken_off_leaves_no_server(tmp_path: Path, switches: int) -> None:
+def test_a_start_of_redis_that_is_broken_off_leaves_no_server(
+    tmp_path: Path, switches: int
+) -> None:
     """The signal comes just when the server's process begins, or soon after."""
     folder = tmp_path / "redis"
     embedded, stop = EmbeddedRedis(folder), Event()
@@ -66,7 +68,7 @@ def test_a_start_that_is_broken_off_leaves_no_server(tmp_path: Path, switches: i
 
 
 @pytest.mark.parametrize("switches", [0, 1, 2, 3, 5, 8])
-def test_a_start_that_is_broken_off_ends_the_server_that_it_takes_over(
+def test_a_start_of_redis_that_is_broken_off_ends_the_server_that_it_takes_over(
     tmp_path: Path, switches: int
 ) -> None:
     folder = tmp_path / "redis"
@@ -86,7 +88,7 @@ def test_a_start_that_is_broken_off_ends_the_server_that_it_takes_over(
     assert servers(folder) == []
 
 
-def test_a_server_that_was_left_and_is_silent_gets_no_second_one_beside_it(
+def test_no_second_redis_is_started_beside_a_silent_one_that_was_left_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two servers would write the same files. The first may be frozen, or have much to read."""
@@ -107,7 +109,7 @@ def test_a_server_that_was_left_and_is_silent_gets_no_second_one_beside_it(
     assert servers(folder) == []
 
 
-def test_a_server_that_was_left_and_stays_silent_is_named(
+def test_a_start_names_the_process_of_a_redis_that_stays_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "redis"

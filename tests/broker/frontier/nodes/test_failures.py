@@ -15,7 +15,7 @@ RAW = (
 )
 
 
-def test_a_full_disk_is_told_in_words_without_those_of_the_script() -> None:
+def test_a_full_disk_of_redis_is_reported_in_plain_words() -> None:
     for said in (
         translated(ResponseError(RAW), "admit", "unix:///d/redis.sock"),
         Node("unix:///d/redis.sock")._unavailable(ResponseError(RAW)),
@@ -33,7 +33,7 @@ def test_a_full_disk_is_told_in_words_without_those_of_the_script() -> None:
         ResponseError("OOM command not allowed when used memory > 'maxmemory'. script: 8f3c"),
     ],
 )
-def test_a_memory_limit_is_told_in_words(error: Exception) -> None:
+def test_the_memory_limit_of_redis_is_reported_in_plain_words(error: Exception) -> None:
     said = translated(error, "admit", "redis://r")
     assert isinstance(said, Full)
     assert "script" not in str(said)

@@ -92,7 +92,7 @@ def finishes(sessions: list[Session]) -> list[FinishItem]:
     ]
 
 
-def test_a_frozen_node_costs_one_time_out_that_all_share(rig: TwoNodes) -> None:
+def test_concurrent_calls_to_a_frozen_node_share_one_time_out(rig: TwoNodes) -> None:
     frontier = rig.open(start=False)
     up, away = frontier.nodes
     until(lambda: [away.run_id() for _ in range(3)])  # the pool has a connection
@@ -137,7 +137,7 @@ def test_hosts_of_the_other_node_are_leased_while_one_is_away(rig: TwoNodes, how
     assert monotonic() - began < 1
 
 
-def test_links_are_looked_at_only_until_those_of_the_node_that_is_away_are_found(
+def test_links_are_checked_until_one_of_each_node_that_is_away_is_found(
     rig: TwoNodes,
 ) -> None:
     frontier = rig.open()
@@ -152,7 +152,7 @@ def test_links_are_looked_at_only_until_those_of_the_node_that_is_away_are_found
     assert len(list(links)) == 1, "every page pays for this as long as the node is away"
 
 
-def test_items_of_a_node_that_is_away_say_so_and_the_others_pass(rig: TwoNodes) -> None:
+def test_items_of_a_node_that_is_away_are_answered_away_and_the_others_pass(rig: TwoNodes) -> None:
     frontier = rig.open()
     up, away = frontier.nodes
     seeded(rig, frontier)
@@ -188,7 +188,7 @@ def finish_settled(frontier: Frontier, items: list[FinishItem]) -> list[str]:
         return ["away"]
 
 
-def test_a_delay_that_the_node_was_not_told_of_is_refused_and_holds_once_it_is_refilled(
+def test_a_delay_for_a_node_that_is_away_is_refused_and_holds_once_the_node_is_back(
     rig: TwoNodes,
 ) -> None:
     frontier = rig.open()
@@ -210,7 +210,7 @@ def _delay(frontier: Frontier, host: str) -> float:
         return -1
 
 
-def test_reconcile_says_which_node_has_not_heard_it(rig: TwoNodes) -> None:
+def test_a_reconcile_names_the_node_that_has_not_heard_it(rig: TwoNodes) -> None:
     frontier = rig.open()
     up, away = frontier.nodes
     seeded(rig, frontier)
@@ -244,7 +244,7 @@ def reconcile(
         return frontier.reconcile(request)
 
 
-def test_a_name_is_free_though_a_node_heard_nothing_of_those_who_had_it(rig: TwoNodes) -> None:
+def test_a_workers_name_is_free_though_a_node_never_heard_of_its_last_holder(rig: TwoNodes) -> None:
     """While it was away a worker started again after a crash, and left."""
     frontier = rig.open()
     ask = partial(reconcile, frontier)
@@ -261,7 +261,9 @@ def test_a_name_is_free_though_a_node_heard_nothing_of_those_who_had_it(rig: Two
     assert ask(1, 2).superseded == 0
 
 
-def test_a_name_is_free_though_nodes_heard_of_different_ones_that_left(rig: TwoNodes) -> None:
+def test_a_workers_name_is_free_though_nodes_heard_of_different_holders_that_left(
+    rig: TwoNodes,
+) -> None:
     frontier = rig.open()
     ask = partial(reconcile, frontier)
     away = frontier.nodes[0]
@@ -279,7 +281,7 @@ def test_a_name_is_free_though_nodes_heard_of_different_ones_that_left(rig: TwoN
     assert ask(1, 2).superseded == 0
 
 
-def test_a_name_is_free_though_a_node_was_away_when_its_worker_left(rig: TwoNodes) -> None:
+def test_a_workers_name_is_free_though_a_node_was_away_when_its_holder_left(rig: TwoNodes) -> None:
     frontier = rig.open()
     first = frontier.nodes[0]
 
@@ -297,7 +299,7 @@ def test_a_name_is_free_though_a_node_was_away_when_its_worker_left(rig: TwoNode
     assert at(frontier, first, leased(frontier, worker, 4)), "the node has heard of it as well"
 
 
-def test_both_away_is_an_error(rig: TwoNodes) -> None:
+def test_calls_fail_while_both_nodes_are_away(rig: TwoNodes) -> None:
     frontier = rig.open()
     seeded(rig, frontier)
     sessions = leased(frontier, Worker(frontier), 4)
@@ -436,7 +438,7 @@ def test_a_debt_is_paid_once_by_one_broker_however_often_it_is_cut_off(
     pages.stop()
 
 
-def test_what_a_node_loses_again_that_it_was_owed_is_in_the_window_of_its_recovery(
+def test_links_of_a_paid_debt_that_a_node_loses_are_in_the_window_of_its_recovery(
     rig: TwoNodes,
 ) -> None:
     """The node is set back to before its debt was paid, after the debt was paid."""
@@ -464,7 +466,7 @@ def test_what_a_node_loses_again_that_it_was_owed_is_in_the_window_of_its_recove
     pages.stop()
 
 
-def test_links_of_a_worker_that_is_late_and_dies_before_it_admits_them_are_queued(
+def test_links_are_queued_though_their_worker_is_late_and_dies_before_it_admits_them(
     rig: TwoNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frontier = rig.open()
@@ -484,7 +486,7 @@ def test_links_of_a_worker_that_is_late_and_dies_before_it_admits_them_are_queue
     until(lambda: not rig.store.debts(), 10)
 
 
-def test_a_node_that_only_workers_do_not_reach_keeps_its_tick_until_it_has_what_it_missed(
+def test_the_tick_of_a_node_that_only_workers_do_not_reach_stays_until_its_debt_is_paid(
     rig: TwoNodes,
 ) -> None:
     """Otherwise a copy from before that, restored later, would not get it."""
@@ -503,7 +505,7 @@ def test_a_node_that_only_workers_do_not_reach_keeps_its_tick_until_it_has_what_
     assert int(cut.owner()["tick"]) == now.clock
 
 
-def test_the_tick_goes_back_to_where_a_debt_began_until_it_is_paid(
+def test_the_tick_of_a_node_goes_back_to_the_start_of_a_debt_until_the_debt_is_paid(
     rig: TwoNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A debt may be noted late, by a commit that took long; and a tick may come late."""
@@ -529,7 +531,7 @@ def test_the_tick_goes_back_to_where_a_debt_began_until_it_is_paid(
     assert not rig.store.debts()
 
 
-def test_crawls_are_made_paused_and_told_while_a_node_is_away(rig: TwoNodes) -> None:
+def test_crawls_can_be_made_and_paused_while_a_node_is_away(rig: TwoNodes) -> None:
     frontier = rig.open()
     _, away = frontier.nodes
     old = seeded(rig, frontier)
@@ -564,7 +566,7 @@ def test_a_debt_is_paid_by_a_broker_that_reaches_the_node_when_its_payer_does_no
     assert look.states == {"paused"}
 
 
-def test_a_payer_whose_duty_is_over_offers_no_more(
+def test_a_broker_stops_paying_a_debt_if_its_duty_is_over(
     rig: TwoNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frontier = rig.open(start=False)
@@ -587,7 +589,7 @@ def test_a_payer_whose_duty_is_over_offers_no_more(
     pages.stop()
 
 
-def test_a_payer_that_stood_still_leaves_no_mark_of_a_debt_that_is_paid(rig: TwoNodes) -> None:
+def test_a_broker_that_stood_still_does_not_mark_a_paid_debt_as_open(rig: TwoNodes) -> None:
     frontier = rig.open()
     node = frontier.nodes[1]
     fresh = Duty(f"{duties.REPLAY}:{node.id}", 2)
@@ -600,7 +602,7 @@ def test_a_payer_that_stood_still_leaves_no_mark_of_a_debt_that_is_paid(rig: Two
     assert "debt" not in node.owner()
 
 
-def test_a_crawl_with_a_limit_goes_on_though_nobody_knows_what_a_node_has_that_is_away(
+def test_a_crawl_with_a_page_limit_goes_on_while_a_node_is_away(
     rig: TwoNodes,
 ) -> None:
     frontier = rig.open()
@@ -690,7 +692,7 @@ def admitted_all(frontier: Frontier, crawl: Crawl, links: list[Admission]) -> bo
     return not frontier.admit(crawl.id, links, partial=True).away
 
 
-def test_a_node_that_is_away_is_told_from_others_by_its_address_or_by_what_is_left(
+def test_a_node_that_is_away_is_identified_by_its_address_or_as_the_only_one_left(
     rig: TwoNodes,
 ) -> None:
     first = rig.open(start=False)

@@ -57,7 +57,7 @@ def street(redis_server: RedisServer, tmp_path: Path) -> Iterator[Street]:
     store.close()
 
 
-def test_a_node_that_was_opened_since_it_was_looked_at_has_lost_nothing(
+def test_a_node_that_another_broker_has_just_opened_is_not_taken_for_one_that_lost_data(
     street: Street, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look = Recovery._owner
@@ -81,7 +81,7 @@ def test_a_node_that_was_opened_since_it_was_looked_at_has_lost_nothing(
     street.both_serve()
 
 
-def test_a_node_whose_replay_has_just_begun_elsewhere_has_lost_nothing(
+def test_a_node_whose_replay_another_broker_has_begun_is_not_taken_for_one_that_lost_data(
     street: Street, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     early = street.broker()
@@ -120,7 +120,7 @@ def test_a_broker_tries_again_when_another_raised_the_epoch_first(
     street.both_serve()
 
 
-def test_a_broker_starts_on_a_node_that_was_opened_anew_since_it_met_it(street: Street) -> None:
+def test_a_broker_starts_though_another_reopened_its_node_meanwhile(street: Street) -> None:
     early = street.broker()
     (node,) = early.nodes
     street.store.put_crawl("old", CrawlOptions(scope="any"), ())
@@ -139,7 +139,7 @@ def test_a_broker_does_not_try_again_at_a_node_that_does_not_answer(street: Stre
         street.broker()
 
 
-def test_a_broker_does_not_try_for_ever_while_others_are_at_its_node(
+def test_a_broker_gives_up_its_start_if_others_open_its_node_for_too_long(
     street: Street, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (node,) = street.broker().nodes

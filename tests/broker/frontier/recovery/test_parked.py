@@ -127,7 +127,7 @@ def test_a_parked_url_holds_no_crawl_open_and_is_not_leased_again(rig: Rig) -> N
     assert rig.over(), "it is known"
 
 
-def test_a_redis_that_lost_everything_counts_them_and_queues_none(rig: Rig) -> None:
+def test_parked_urls_are_counted_and_not_queued_after_redis_lost_everything(rig: Rig) -> None:
     rig.seed(*DAYS, "other.example/")
     rig.work()
     rig.seed("new.example/")
@@ -141,7 +141,7 @@ def test_a_redis_that_lost_everything_counts_them_and_queues_none(rig: Rig) -> N
     assert rig.over()
 
 
-def test_a_redis_that_came_back_older_leases_them_again_and_they_are_parked_again(
+def test_parked_urls_are_leased_and_parked_again_if_redis_comes_back_older(
     rig: Rig,
 ) -> None:
     rig.seed(*DAYS[:3])
@@ -159,7 +159,7 @@ def test_a_redis_that_came_back_older_leases_them_again_and_they_are_parked_agai
 
 
 @pytest.mark.parametrize("loss", ["all", "older"])
-def test_what_was_released_is_fetched_though_redis_forgot_it(rig: Rig, loss: str) -> None:
+def test_released_urls_are_fetched_though_redis_forgot_the_release(rig: Rig, loss: str) -> None:
     rig.seed(*DAYS)
     rig.work()
     rig.tick(MARGIN + 3)
@@ -178,7 +178,7 @@ def test_what_was_released_is_fetched_though_redis_forgot_it(rig: Rig, loss: str
     assert (rig.parked, rig.over()) == (0, True)
 
 
-def test_a_worker_that_dies_before_it_reports_parks_nothing_twice(rig: Rig) -> None:
+def test_a_url_is_parked_once_though_its_worker_dies_before_the_finish(rig: Rig) -> None:
     rig.seed(*DAYS)
     held = rig.work(dies=True)
     assert rig.parked == 5
@@ -202,7 +202,7 @@ def test_a_worker_that_dies_before_it_reports_parks_nothing_twice(rig: Rig) -> N
     assert rig.frontier.finish([item]) == ["stale"]
 
 
-def test_a_worker_that_does_not_know_of_a_release_cannot_park_what_was_released(rig: Rig) -> None:
+def test_a_worker_that_does_not_know_of_a_release_cannot_park_released_urls(rig: Rig) -> None:
     rig.seed(*DAYS[:2], "other.example/")
     rig.work()
     rig.seed(*DAYS[2:])

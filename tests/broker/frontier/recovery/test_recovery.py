@@ -155,7 +155,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 # -- the window
 
 
-def test_redis_that_came_back_older_is_given_what_it_missed_and_no_more(rig: Rig) -> None:
+def test_a_redis_that_came_back_older_gets_only_the_rows_that_it_missed(rig: Rig) -> None:
     rig.seed("old.example/a", "old.example/b", "done.example/")
     for _ in range(30):
         rig.store_page("old.example/a", "old.example/b")
@@ -176,7 +176,9 @@ def test_redis_that_came_back_older_is_given_what_it_missed_and_no_more(rig: Rig
     assert {"new.example/x", "seed.example/"} <= set(rig.waiting())
 
 
-def test_a_crawl_deleted_since_does_not_stay_in_a_redis_that_came_back_older(rig: Rig) -> None:
+def test_a_crawl_deleted_after_the_copy_is_removed_from_a_redis_that_came_back_older(
+    rig: Rig,
+) -> None:
     other = new_crawl(rig.frontier, rig.store, "other", delay=0)
     rig.frontier.admit(other.id, urls("h.example", 50))
     rig.seed("h.example/a")
@@ -193,7 +195,7 @@ def test_a_crawl_deleted_since_does_not_stay_in_a_redis_that_came_back_older(rig
     assert held > 0 == sum(rig.frontier.room(p).used for p in rig.frontier.partitions)
 
 
-def test_what_was_finished_in_the_window_counts_as_that(rig: Rig) -> None:
+def test_tasks_finished_in_the_window_count_as_finished_again(rig: Rig) -> None:
     rig.seed("h.example/")
     rig.tick(MARGIN + 3)
     copy = rig.saved()
@@ -209,7 +211,7 @@ def test_what_was_finished_in_the_window_counts_as_that(rig: Rig) -> None:
     assert rig.waiting() == ["h.example/"]
 
 
-def test_forced_seeds_of_the_window_are_queued_again_and_once(rig: Rig) -> None:
+def test_forced_seeds_of_the_window_are_queued_again_exactly_once(rig: Rig) -> None:
     rig.seed("h.example/a", "h.example/b")
     assert rig.waiting() == ["h.example/a", "h.example/b"]
     rig.tick(MARGIN + 3)
@@ -311,7 +313,7 @@ def test_rows_stamped_within_the_margin_of_the_tick_are_replayed(rig: Rig) -> No
     assert rig.waiting() == ["h.example/late"]
 
 
-def test_a_promoted_copy_at_another_address_is_filled_as_well(rig: Rig) -> None:
+def test_a_promoted_replica_at_another_address_gets_the_missing_rows_as_well(rig: Rig) -> None:
     rig.seed("h.example/old")
     rig.tick(MARGIN + 3)
     replica = RedisServer(rig.folder / "replica")
@@ -331,7 +333,7 @@ def test_a_promoted_copy_at_another_address_is_filled_as_well(rig: Rig) -> None:
 # -- everything
 
 
-def test_an_empty_redis_gets_everything_with_its_counters(rig: Rig) -> None:
+def test_an_empty_redis_gets_all_urls_and_counters_back(rig: Rig) -> None:
     rig.seed("h.example/", "h.example/seed")
     rig.store_page("h.example/", "h.example/x", "other.example/y")
     rig.store_page("h.example/x", status=404, body=b"no")
@@ -369,9 +371,7 @@ def test_settled_forced_seeds_are_forced_again_only_if_they_were_not_fetched_sin
 
 
 @pytest.mark.parametrize("who", ["memory", "replay"])
-def test_what_is_written_into_an_emptied_redis_keeps_it_closed_to_nobody(
-    rig: Rig, who: str
-) -> None:
+def test_a_late_write_into_an_emptied_redis_does_not_keep_it_closed(rig: Rig, who: str) -> None:
     """A budget, or a heartbeat of a replay, is on its way while Redis comes back empty."""
     rig.seed("h.example/a")
     node = rig.frontier.nodes[0]
@@ -387,7 +387,7 @@ def test_what_is_written_into_an_emptied_redis_keeps_it_closed_to_nobody(
     rig.broker().stop()
 
 
-def test_a_clean_stop_is_believed_only_at_the_epoch_it_was_made_in(rig: Rig) -> None:
+def test_a_clean_stop_counts_only_in_the_epoch_in_which_it_was_made(rig: Rig) -> None:
     rig.seed("h.example/")
     rig.tick(MARGIN + 3)
     rig.frontier.stop(clean=True)
@@ -404,7 +404,7 @@ def test_a_clean_stop_is_believed_only_at_the_epoch_it_was_made_in(rig: Rig) -> 
     assert rig.server.client.hget(keys.OWNER, "rest") is not None
 
 
-def test_it_is_said_until_when_a_node_rests_that_lost_what_it_knew(rig: Rig) -> None:
+def test_the_explanation_of_a_url_says_until_when_its_node_rests_after_a_loss(rig: Rig) -> None:
     rig.seed("h.example/")
     copy = rig.saved()
     rig.put_back(copy)
@@ -505,7 +505,7 @@ def test_a_crawl_that_a_node_was_not_told_of_yet_is_not_taken_for_deleted(
     assert rig.frontier.scan(rig.crawl.id).waiting == 1
 
 
-def test_a_replay_that_its_broker_left_is_taken_over(
+def test_another_broker_takes_over_a_replay_whose_broker_died(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.broker.frontier.recovery.owner.STALLED_MS", 1000)
@@ -567,7 +567,7 @@ def test_seeds_admitted_under_an_epoch_that_ended_stay_pending(rig: Rig) -> None
     assert not rig.store.seeds_admitted(batch, admitted.tick, admitted.epochs)
 
 
-def test_an_epoch_that_nobody_claimed_a_node_under_is_claimed_after_a_while(
+def test_a_node_is_claimed_under_a_new_epoch_if_the_raised_one_stays_unused(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig.seed("h.example/")
@@ -642,7 +642,7 @@ def test_a_store_behind_redis_is_refused_until_a_person_decides(behind: Rig) -> 
     assert "repair --all" in frontier.repairs()[0].detail
 
 
-def test_repair_all_makes_redis_what_an_older_store_holds(behind: Rig) -> None:
+def test_repair_all_makes_redis_match_an_older_store(behind: Rig) -> None:
     behind.frontier.repair(everything=True)
     totals = behind.refilled()
     assert (totals.admitted, totals.waiting) == (1, 1)
@@ -653,7 +653,7 @@ def test_repair_all_makes_redis_what_an_older_store_holds(behind: Rig) -> None:
     assert behind.waiting() == ["h.example/kept"]
 
 
-def test_emptying_that_was_cut_short_is_gone_on_with(
+def test_the_emptying_of_a_node_goes_on_after_it_was_cut_short(
     behind: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.broker.frontier.recovery.owner.STALLED_MS", 300)
@@ -692,7 +692,7 @@ def test_a_broker_may_start_while_a_node_is_being_emptied(
         second.stop()
 
 
-def test_who_looked_at_a_node_before_another_broker_claimed_it_raises_no_epoch(
+def test_a_broker_raises_no_epoch_if_another_claims_the_node_after_its_look(
     behind: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greencrawl.broker.frontier.recovery.opening.LOOK_SECONDS", 0.1)
@@ -755,7 +755,7 @@ def test_data_of_an_older_layout_is_made_anew_from_the_store(rig: Rig) -> None:
     Frontier([rig.server.url], rig.store, partitions=8).stop()
 
 
-def test_data_of_an_older_layout_goes_though_there_is_no_crawl(rig: Rig) -> None:
+def test_data_of_an_older_layout_is_removed_even_if_there_is_no_crawl(rig: Rig) -> None:
     rig.seed("h.example/a")
     rig.frontier.stop()
     make_outdated(rig)
@@ -806,7 +806,7 @@ def test_repair_of_a_healthy_node_changes_nothing(rig: Rig, everything: bool) ->
     ("first", "second", "replays"),
     [(False, False, ["part"]), (True, False, ["all"]), (False, True, ["part", "all"])],
 )
-def test_a_repair_goes_on_with_the_replay_under_way_or_ends_the_lesser_one(
+def test_a_repair_continues_the_running_replay_unless_it_needs_a_larger_one(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, first: bool, second: bool, replays: list[str]
 ) -> None:
     """If another broker opens the node at the same time, it must not do so before that one is
@@ -852,7 +852,7 @@ def test_a_redis_at_its_memory_limit_is_refilled_as_far_as_it_goes_and_opens(
     assert places, "what did not fit waits in the store"
 
 
-def test_an_older_redis_at_its_memory_limit_waits_for_nothing_that_was_settled_since(
+def test_an_older_redis_at_its_memory_limit_waits_for_no_url_that_was_settled_since(
     rig: Rig,
 ) -> None:
     """The copy has URLs in the overflow that were brought back and fetched after the copy."""
@@ -879,7 +879,7 @@ def test_an_older_redis_at_its_memory_limit_waits_for_nothing_that_was_settled_s
 
 @pytest.mark.parametrize("limit", ["0", "100kb"])
 @pytest.mark.parametrize("how", ["dead", "parked"])
-def test_what_is_queued_again_is_fetched_though_an_older_redis_has_it_in_the_overflow(
+def test_a_requeued_url_is_fetched_though_an_older_redis_has_it_in_the_overflow(
     rig: Rig, how: str, limit: str
 ) -> None:
     """The row was deleted when the URL was settled, and nothing now says that it was settled."""
@@ -908,7 +908,7 @@ def test_what_is_queued_again_is_fetched_though_an_older_redis_has_it_in_the_ove
     assert rig.waiting() == ["h.example/"]
 
 
-def test_what_is_forced_while_it_waits_in_the_overflow_is_fetched_once(rig: Rig) -> None:
+def test_a_url_that_is_forced_while_it_waits_in_the_overflow_is_queued_once(rig: Rig) -> None:
     owner = rig.server.client
     owner.hset("gc:owner", "full", 1)
     rig.seed("h.example/")

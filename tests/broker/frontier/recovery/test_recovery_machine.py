@@ -534,5 +534,5 @@ def run_machine(count: int, steps: int = 40) -> None:
             RecoveryMachine.server.stop()
 
 
-def test_nothing_is_lost_whatever_comes_back_and_whoever_is_at_it() -> None:
+def test_no_url_is_lost_in_any_order_of_crashes_data_losses_and_calls() -> None:
     run_machine(examples(10, 500))

@@ -17,7 +17,7 @@ def link(number: int) -> Admission:
     return Admission(f"http://h{number % 7}.example/{number}", number % 5)
 
 
-def test_a_link_is_unknown_once_and_comes_with_its_fingerprint() -> None:
+def test_the_filter_returns_each_link_once_with_its_fingerprint() -> None:
     known = SentFilter(SECRET, 10)
     links = [link(n) for n in (1, 2, 1, 3, 2)]
     found = known.unknown(1, links)
@@ -27,7 +27,7 @@ def test_a_link_is_unknown_once_and_comes_with_its_fingerprint() -> None:
 
 
 @pytest.mark.parametrize("version", CANONICALISERS)
-def test_equivalent_spellings_are_one_link_where_they_are_one_url(version: int) -> None:
+def test_equivalent_spellings_are_one_link_if_they_have_one_fingerprint(version: int) -> None:
     known = SentFilter(SECRET, 10, version=version)
     links = [Admission(f"http://h.example/{path}") for path in ("~a", "%7Ea", "%7ea")]
     found = known.unknown(1, links)
@@ -45,13 +45,13 @@ def test_crawls_do_not_know_each_others_links() -> None:
     assert len(known.unknown(2, [link(1)])) == 1
 
 
-def test_what_was_noted_is_known() -> None:
+def test_a_noted_link_is_known_to_the_filter() -> None:
     known = SentFilter(SECRET, 10)
     known.note(3, [link(1).url])
     assert known.unknown(3, [link(1), link(2)])[0][1] == link(2)
 
 
-def test_nothing_is_known_that_was_not_met_though_far_more_is_met_than_fits() -> None:
+def test_an_overfull_filter_knows_no_link_that_it_has_not_met() -> None:
     known, met, drawn = SentFilter(SECRET, 1), set(), random.Random(1)
     left_out = 0
     for _ in range(300):
@@ -65,14 +65,14 @@ def test_nothing_is_known_that_was_not_met_though_far_more_is_met_than_fits() ->
     assert left_out > 5_000, "nor is all forgotten"
 
 
-def test_at_first_no_slot_holds_what_belongs_there() -> None:
+def test_no_slot_of_a_new_filter_matches_a_fingerprint() -> None:
     """Otherwise a fingerprint of 0 would count as known."""
     known = SentFilter(SECRET, 1)
     mask = len(known._slots) - 1
     assert all(key & mask != slot for slot, key in enumerate(known._slots))
 
 
-def test_its_memory_goes_by_the_log_up_to_a_bound() -> None:
+def test_the_memory_of_the_filter_grows_with_the_replay_log_up_to_a_bound() -> None:
     assert SentFilter(SECRET, 0).bytes == 8 * LEAST_SLOTS
     assert SentFilter(SECRET, 4096).bytes == 8 * 4096 * SLOTS_A_PAGE
     for most_bytes in (1_000_000, 1 << 20):

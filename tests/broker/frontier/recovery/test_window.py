@@ -85,7 +85,7 @@ def recovered(rig: Rig) -> None:
     job.greenlet.join(10)
 
 
-def test_what_lies_outside_of_the_window_is_not_read(rig: Rig, reading: Reading) -> None:
+def test_a_recovery_reads_no_rows_outside_of_its_window(rig: Rig, reading: Reading) -> None:
     """The cost must not depend on queued rows, waiting rows or keys of Redis."""
     read, waiting = [], []
     for count in (100, 1000):
@@ -105,7 +105,7 @@ def test_what_lies_outside_of_the_window_is_not_read(rig: Rig, reading: Reading)
     assert waiting == [100, 1000]
 
 
-def test_a_row_that_was_queued_after_a_copy_was_made_is_brought_again(rig: Rig) -> None:
+def test_an_overflow_row_that_was_queued_after_the_copy_waits_in_the_store_again(rig: Rig) -> None:
     beyond(rig, "a", "b")
     rig.tick(2 * MARGIN)
     copy = rig.saved()
@@ -123,7 +123,7 @@ def test_a_row_that_was_queued_after_a_copy_was_made_is_brought_again(rig: Rig) 
     assert (totals.waiting, totals.overflow) == (2, 0)
 
 
-def test_a_row_that_was_queued_long_before_stays_queued(rig: Rig) -> None:
+def test_an_overflow_row_that_was_queued_long_before_the_copy_stays_queued(rig: Rig) -> None:
     beyond(rig, "a", "b")
     assert refill(rig) == 2
     rig.tick(MARGIN + 3)
@@ -135,7 +135,7 @@ def test_a_row_that_was_queued_long_before_stays_queued(rig: Rig) -> None:
     assert (totals.waiting, totals.overflow) == (2, 0)
 
 
-def test_what_began_to_wait_in_the_window_is_known_again(rig: Rig) -> None:
+def test_a_url_that_came_into_the_overflow_in_the_window_is_known_again(rig: Rig) -> None:
     beyond(rig, "old")
     rig.tick(MARGIN + 3)
     copy = rig.saved()
@@ -147,7 +147,7 @@ def test_what_began_to_wait_in_the_window_is_known_again(rig: Rig) -> None:
     assert (totals.admitted, totals.overflow) == (2, 2)
 
 
-def test_a_row_whose_page_came_long_before_it_was_taken_is_waited_for_by_nobody(
+def test_a_crawl_does_not_wait_for_an_overflow_row_whose_page_is_stored(
     rig: Rig,
 ) -> None:
     """The copy is from before the row was deleted; the page was stored before the copy's window."""
@@ -164,7 +164,7 @@ def test_a_row_whose_page_came_long_before_it_was_taken_is_waited_for_by_nobody(
     assert rig.store.set_state(rig.crawl.id, "done").state == "done"
 
 
-def test_a_node_with_an_early_tick_has_its_data(rig: Rig) -> None:
+def test_a_node_with_an_early_tick_gets_no_complete_replay(rig: Rig) -> None:
     rig.seed(f"{HOST}/a")
     rig.tick(3)
     rig.put_back(rig.saved())
@@ -173,7 +173,7 @@ def test_a_node_with_an_early_tick_has_its_data(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_a_crawl_deleted_since_goes_though_the_version_before_made_no_list(
+def test_a_crawl_deleted_after_the_copy_goes_though_an_older_version_kept_no_list_of_crawls(
     rig: Rig, listed: bool
 ) -> None:
     other = rig.store.put_crawl("other", CrawlOptions(delay=0, scope="any"), ())
@@ -194,7 +194,7 @@ def test_a_crawl_deleted_since_goes_though_the_version_before_made_no_list(
     assert client.hget(keys.OWNER, "listed") == "1", "the next time it is told by name"
 
 
-def test_only_crawls_that_may_be_news_are_told_again(
+def test_a_recovery_tells_a_node_only_of_crawls_that_may_have_changed(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def put(name: str, *, done: bool) -> int:
@@ -226,7 +226,7 @@ def test_only_crawls_that_may_be_news_are_told_again(
     assert all(one[late] == over.version for one in known)
 
 
-def test_a_crawl_that_is_made_meanwhile_is_not_taken_for_deleted(
+def test_a_crawl_that_is_made_during_a_recovery_is_not_taken_for_deleted(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig.seed(f"{HOST}/a")
@@ -247,7 +247,7 @@ def test_a_crawl_that_is_made_meanwhile_is_not_taken_for_deleted(
     assert totals.waiting == 1
 
 
-def test_all_blocks_in_force_hold_again(rig: Rig) -> None:
+def test_all_blocks_in_force_hold_again_after_a_recovery(rig: Rig) -> None:
     rig.seed(*(f"h{n}.example/" for n in range(40)))
     rig.tick(MARGIN + 3)
     copy = rig.saved()
@@ -295,7 +295,7 @@ def pages_apart(rig: Rig, *others: str) -> list[str]:
     return pages
 
 
-def test_a_link_is_sent_once_however_many_pages_lead_there(
+def test_a_replay_sends_a_link_once_however_many_pages_have_it(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pages = pages_apart(rig, "other.example/a", "other.example/b")
@@ -342,7 +342,7 @@ def test_links_that_were_on_their_way_when_a_replay_was_cut_off_are_sent_again(
     assert failed
 
 
-def test_a_node_is_sent_the_links_of_its_own_partitions(
+def test_a_replay_sends_a_node_only_links_of_its_own_partitions(
     tmp_path: Path, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     second = RedisServer(tmp_path / "second").start()

@@ -72,7 +72,7 @@ def looked(found: dict[Any, Any], known: list[Alert], book: Alerts, now: float) 
     return [one for one in rows.values() if not one.over_ms]
 
 
-def test_an_alert_begins_when_it_has_lasted_and_ends_when_it_was_not_seen_for_a_while() -> None:
+def test_an_alert_begins_when_its_cause_has_lasted_and_ends_when_the_cause_stays_away() -> None:
     book, open_ = Alerts(), list[Alert]()
     owes = {"links_owed": {"n1": "It is owed."}}
     open_ = looked(owes, open_, book, 1000.0)
@@ -90,7 +90,7 @@ def test_an_alert_begins_when_it_has_lasted_and_ends_when_it_was_not_seen_for_a_
     assert looked(none, open_, book, 1440.0 + CALM_SECONDS) == []
 
 
-def test_what_did_not_last_is_forgotten_and_what_is_not_known_changes_nothing() -> None:
+def test_a_cause_that_did_not_last_is_forgotten_and_an_unknown_one_changes_no_alert() -> None:
     book = Alerts()
     seen = looked({"links_owed": {"n1": "."}}, [], book, 1.0)
     assert looked({"links_owed": None}, seen, book, 900.0) == seen
@@ -99,7 +99,7 @@ def test_what_did_not_last_is_forgotten_and_what_is_not_known_changes_nothing() 
     assert looked({"links_owed": {}}, seen, book, 2.0) == []
 
 
-def test_only_so_many_alerts_are_open_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_open_alerts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alerts_module, "OPEN", 3)
     many = {"node_lost": {f"w-{n}": "." for n in range(9)}}
     assert len(looked(many, [], Alerts(), 1.0)) == 3
@@ -141,7 +141,7 @@ def test_a_broker_that_was_killed_and_started_on_another_port_is_not_lost() -> N
         assert set(lost_nodes([killed, stands], 1_000_000)) == {"m-broker-1"}
 
 
-def test_a_disk_is_full_by_what_processes_tell_that_are_there() -> None:
+def test_a_disk_counts_as_full_by_the_reports_of_present_processes() -> None:
     some = [
         member("a-0", "a", disk_used=0.9), member("b-0", "b", disk_used=0.95, machine="m"),
         member("b-1", "b", disk_used=0.96, machine="m"), member("c-0", "c", 5, disk_used=1.0),
@@ -212,7 +212,7 @@ def look(
     return watch.failing
 
 
-def test_a_hook_fails_when_it_did_on_half_of_the_pages_since_the_last_look() -> None:
+def test_a_hook_counts_as_failing_if_it_failed_on_half_of_the_pages_since_the_last_look() -> None:
     watch = CrawlWatch()
     assert look(watch, 100, 50) == {"news": None}, "that was before"
     assert look(watch, 109, 59) == {"news": None}, "too few pages"
@@ -222,7 +222,7 @@ def test_a_hook_fails_when_it_did_on_half_of_the_pages_since_the_last_look() -> 
     assert look(watch, 140, 59) == {}
 
 
-def test_all_counts_of_a_crawl_that_nobody_has_seen_before() -> None:
+def test_a_hook_is_judged_by_all_pages_of_a_crawl_that_is_seen_for_the_first_time() -> None:
     watch = CrawlWatch()
     assert look(watch, 30, 15, first={1}) == {
         "news": "The hook of the crawl news failed on 15 of 30 pages."
@@ -230,7 +230,7 @@ def test_all_counts_of_a_crawl_that_nobody_has_seen_before() -> None:
     assert look(watch, 60, 15, first={1}) == {}, "only once"
 
 
-def test_a_hook_is_judged_once_more_when_its_crawl_has_ended_and_from_there_the_next_time() -> None:
+def test_a_hook_is_judged_once_more_when_its_crawl_has_ended_and_later_from_that_count() -> None:
     watch = CrawlWatch()
     look(watch, 20, 0, first={1})
     assert look(watch, 30, 10, ENDED) == {
@@ -244,7 +244,7 @@ def test_a_hook_is_judged_once_more_when_its_crawl_has_ended_and_from_there_the_
     assert look(watch, 40, 18) == {"news": "The hook of the crawl news failed on 8 of 10 pages."}
 
 
-def test_each_run_that_ended_with_few_pages_is_judged_by_all_of_them() -> None:
+def test_the_hook_of_a_short_run_is_judged_by_all_pages_of_that_run() -> None:
     watch = CrawlWatch()
     look(watch, 20, 0, first={1})
     assert look(watch, 23, 3, ENDED) == {}, "these are the last pages of a long run"
@@ -256,7 +256,7 @@ def test_each_run_that_ended_with_few_pages_is_judged_by_all_of_them() -> None:
     assert look(watch, 28, 5, ENDED) == {}
 
 
-def test_of_a_crawl_that_ended_with_few_pages_all_are_judged() -> None:
+def test_the_hook_of_a_short_crawl_is_judged_by_all_its_pages_when_the_crawl_ends() -> None:
     watch = CrawlWatch()
     assert look(watch, 3, 2, first={1}) == {}, "it goes on"
     assert look(watch, 4, 3, ENDED) == {
@@ -265,7 +265,9 @@ def test_of_a_crawl_that_ended_with_few_pages_all_are_judged() -> None:
 
 
 @pytest.mark.parametrize("seen", [(), (4,)], ids=["it ended between", "it goes on"])
-def test_the_next_coordinator_judges_all_of_a_short_crawl_that_ends(seen: tuple[int, ...]) -> None:
+def test_the_next_coordinator_judges_a_hook_by_all_pages_of_a_short_crawl_that_ends(
+    seen: tuple[int, ...],
+) -> None:
     watch = CrawlWatch()
     for pages in seen:
         assert look(watch, pages, pages) == {"news": None}
@@ -311,7 +313,7 @@ class Crawling:
         self.rig.store.set_state(id_, "done", "finished")
 
 
-def test_a_hook_that_fails_in_a_crawl_of_seconds_is_told_once_and_once_when_it_is_over(
+def test_a_failing_hook_of_a_short_crawl_is_reported_once_and_once_when_it_is_over(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with RawServer(answer()) as server:
@@ -373,7 +375,7 @@ def test_the_hook_of_a_crawl_that_ended_is_reported_until_it_is_mended(
     assert [one.subject for one in rig.alerts if one.kind == "hook_failing"] == []
 
 
-def test_the_next_coordinator_does_not_judge_anew_what_the_one_before_has_judged(
+def test_the_next_coordinator_does_not_judge_pages_that_the_previous_one_has_judged(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = rig.broker("b-2"), rig.broker("b-1")
@@ -435,7 +437,9 @@ def test_each_alert_is_told_once_when_it_begins_and_once_when_it_is_over(rig: Ri
         assert last["text"]
 
 
-def test_what_one_could_not_tell_the_next_one_tells(rig: Rig) -> None:
+def test_the_next_coordinator_sends_alerts_that_the_previous_one_could_not_deliver(
+    rig: Rig,
+) -> None:
     replies = [send(b""), answer(status="500 Oops"), answer(), answer()]
     with RawServer(lambda sock: replies.pop(0)(sock)) as server:
         hook = Webhook(server.url())
@@ -459,7 +463,7 @@ def test_what_one_could_not_tell_the_next_one_tells(rig: Rig) -> None:
         assert len(server.bodies) == 4
 
 
-def test_the_alert_of_a_node_that_somebody_has_forgotten_is_over(rig: Rig) -> None:
+def test_the_alert_of_a_lost_node_ends_when_the_node_is_forgotten(rig: Rig) -> None:
     with RawServer(answer()) as server:
         broker = rig.broker("b", Webhook(server.url()))
         rig.join("w-0", node="w")
@@ -536,7 +540,7 @@ def test_a_message_that_is_refused_holds_up_no_other_and_is_dropped_at_last(rig:
         assert rig.store.untold_alerts() == []
 
 
-def test_who_is_not_the_coordinator_tells_nothing(rig: Rig) -> None:
+def test_a_broker_that_is_not_the_coordinator_sends_no_alert(rig: Rig) -> None:
     with RawServer(answer()) as server:
         hook = Webhook(server.url())
         one, other = rig.broker("b-2", hook), rig.broker("b-1", hook)
@@ -549,7 +553,7 @@ def test_who_is_not_the_coordinator_tells_nothing(rig: Rig) -> None:
 # -- the webhook
 
 
-def test_a_message_is_json_with_an_id_that_stays(rig: Rig) -> None:
+def test_an_alert_message_is_json_with_a_stable_id(rig: Rig) -> None:
     with RawServer(answer()) as server:
         url = server.url("/a/b?token=s%20x").replace("http://", "http://me:pa%20ss@")
         seen = alert("wörker", over_ms=2000)
@@ -577,7 +581,7 @@ def test_a_message_is_json_with_an_id_that_stays(rig: Rig) -> None:
         (send_then_stall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1"), False),
     ],
 )  # fmt: skip
-def test_what_is_no_success_is_no_delivery(
+def test_an_alert_is_not_delivered_unless_the_webhook_answers_with_success(
     monkeypatch: pytest.MonkeyPatch, behaviour: Any, refused: bool
 ) -> None:
     monkeypatch.setattr(webhook_module, "ANSWER_SECONDS", 0.1)
@@ -587,7 +591,7 @@ def test_what_is_no_success_is_no_delivery(
     assert "secret" not in str(caught.value)
 
 
-def test_a_webhook_of_nobody_and_one_with_an_unknown_certificate(tmp_path: Path) -> None:
+def test_a_webhook_fails_if_nobody_listens_or_its_certificate_is_unknown(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*signed(authority(tmp_path), "own", host="localhost"))
     with RawServer(answer(), tls=context) as server, pytest.raises(NotDelivered):
@@ -596,7 +600,7 @@ def test_a_webhook_of_nobody_and_one_with_an_unknown_certificate(tmp_path: Path)
         Webhook(server.url().replace("https", "http")).post(next_message(alert("w")))
 
 
-def test_its_greenlet_tries_again_with_growing_pauses_and_the_log_has_no_secret(
+def test_an_undelivered_alert_is_sent_again_with_growing_pauses_and_no_secret_in_the_log(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pauses: list[float] = []
@@ -631,7 +635,7 @@ def test_its_greenlet_tries_again_with_growing_pauses_and_the_log_has_no_secret(
 # -- the store takes no writes
 
 
-def test_an_outage_of_the_store_is_told_once_by_one_broker_and_is_over_by_the_coordinator(
+def test_an_outage_of_the_store_is_reported_once_and_its_end_by_the_next_coordinator(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with RawServer(answer()) as server:
@@ -671,7 +675,7 @@ def test_an_outage_of_the_store_is_told_once_by_one_broker_and_is_over_by_the_co
         assert "disk full" in json.loads(server.bodies[0])["text"]
 
 
-def test_a_store_that_gives_no_answer_takes_no_writes_either(
+def test_a_store_that_does_not_answer_counts_as_not_writable(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker, answered = rig.broker("b"), Event()

@@ -62,7 +62,9 @@ def test_the_broker_with_the_highest_id_takes_a_vacancy_at_once(rig: Rig) -> Non
     assert [broker.holds for broker in (lower, middle, highest)] == [False, False, True]
 
 
-def test_where_the_highest_has_died_the_next_one_waits_a_second_and_the_third_two(rig: Rig) -> None:
+def test_the_broker_with_the_second_highest_id_waits_a_second_after_the_highest_died(
+    rig: Rig,
+) -> None:
     lower, highest, middle = (rig.broker(name) for name in ("b-1", "b-3", "b-2"))
     highest.look()
     rig.vacate(highest)  # its heartbeat is still there
@@ -81,7 +83,7 @@ def test_where_the_highest_has_died_the_next_one_waits_a_second_and_the_third_tw
     assert lower.holds, "nobody that is heard of comes before it"
 
 
-def test_without_beats_it_goes_by_who_has_joined(rig: Rig) -> None:
+def test_brokers_are_ranked_by_joined_members_if_no_heartbeat_can_be_read(rig: Rig) -> None:
     lower, _ = rig.broker("b-1"), rig.broker("b-2")
     rig.queue.beats.away = True
     lower.look()
@@ -91,7 +93,7 @@ def test_without_beats_it_goes_by_who_has_joined(rig: Rig) -> None:
     assert lower.holds
 
 
-def test_who_is_the_coordinator_stays_it_when_a_higher_id_comes(rig: Rig) -> None:
+def test_the_coordinator_stays_in_office_when_a_higher_id_joins(rig: Rig) -> None:
     first = rig.broker("b-1")
     first.look()
     higher = rig.broker("b-9")
@@ -104,7 +106,7 @@ def test_who_is_the_coordinator_stays_it_when_a_higher_id_comes(rig: Rig) -> Non
     assert not higher.holds
 
 
-def test_the_duty_is_not_taken_with_the_others_when_those_are_renewed(rig: Rig) -> None:
+def test_the_renewal_of_other_duties_does_not_take_the_duty_of_the_coordinator(rig: Rig) -> None:
     lower, _ = rig.broker("b-1"), rig.broker("b-2")
     lower.look()
     lower.service.duties.want(COORDINATOR, "upkeep")
@@ -113,7 +115,7 @@ def test_the_duty_is_not_taken_with_the_others_when_those_are_renewed(rig: Rig) 
     assert not lower.holds
 
 
-def test_no_broker_waits_for_more_than_eight_seconds(rig: Rig) -> None:
+def test_no_broker_waits_more_than_eight_seconds_to_become_the_coordinator(rig: Rig) -> None:
     last = rig.broker("a")
     for number in range(20):
         rig.join(f"b-{number}", kind="broker")
@@ -152,7 +154,7 @@ def dump(rig: Rig) -> dict[str, list[Any]]:
         db.close()
 
 
-def test_one_of_before_that_wakes_up_writes_nothing(rig: Rig) -> None:
+def test_a_former_coordinator_that_wakes_up_writes_nothing(rig: Rig) -> None:
     frozen, other = rig.broker("b-2"), rig.broker("b-1")
     rig.join("w-0")
     frozen.look()
@@ -200,7 +202,7 @@ def all_due(rig: Rig, frozen: Broker, turn: int) -> None:
     rig.queue.outages.note = Outage(turn, "It takes no writes.")
 
 
-def test_one_of_before_writes_nothing_between_whichever_calls_it_stood_still(rig: Rig) -> None:
+def test_a_former_coordinator_writes_nothing_wherever_in_its_step_it_stood_still(rig: Rig) -> None:
     pace = Pace()
     frozen = rig.broker("b-2", store=PacedStore(pace, rig.store))
     for calls in count(1):
@@ -223,7 +225,7 @@ def test_one_of_before_writes_nothing_between_whichever_calls_it_stood_still(rig
     assert calls > 12, "each of its calls was stood before"
 
 
-def test_one_that_was_cut_off_from_the_store_has_lost_the_duty_when_it_is_back(
+def test_a_coordinator_that_was_cut_off_from_the_store_has_lost_the_duty_when_it_is_back(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, counting = CutStore(rig.store), Counting(rig, monkeypatch)
@@ -291,7 +293,7 @@ def test_a_crawl_that_is_under_way_has_one_sample_a_minute(
     assert [one.pages for one in rig.store.samples(rig.crawl)] == [5, 6, 7]
 
 
-def test_a_crawl_in_which_nothing_changes_has_the_ends_of_that_time_and_one_in_a_while(
+def test_an_unchanged_crawl_has_samples_at_both_ends_of_that_time_and_few_between(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
@@ -339,7 +341,7 @@ def test_the_next_coordinator_adds_no_second_sample_of_a_minute(
     assert [found.pages for found in rig.store.samples(rig.crawl)] == [1]
 
 
-def test_there_is_no_sample_while_a_node_is_away_and_one_after_a_crawl_has_ended(
+def test_a_crawl_has_no_sample_while_a_node_is_away_and_one_after_its_end(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker, counting = rig.broker("b-1"), Counting(rig, monkeypatch)
@@ -407,7 +409,7 @@ def test_a_redis_that_is_away_holds_up_no_alert(rig: Rig) -> None:
     assert [one.kind for one in rig.alerts] == ["links_owed"]
 
 
-def test_old_samples_go_and_alerts_that_are_long_over(rig: Rig) -> None:
+def test_samples_beyond_their_retention_are_dropped(rig: Rig) -> None:
     broker = rig.broker("b-1")
     broker.look()
     old = Counted(crawl=rig.crawl, minute=(rig.now_ms - 91 * DAY_MS) // MINUTE_MS)
@@ -444,7 +446,7 @@ def test_a_member_that_was_not_heard_of_for_a_minute_is_lost_and_comes_back(rig:
     assert here(rig) == ["b-1", "w-0", "w-1"]
 
 
-def test_nobody_is_lost_where_not_even_our_own_beat_is_heard(rig: Rig) -> None:
+def test_no_member_is_lost_while_even_the_brokers_own_heartbeat_is_not_heard(rig: Rig) -> None:
     broker = rig.broker("b-1")
     rig.join("w-0")
     broker.look()
@@ -459,7 +461,7 @@ def test_nobody_is_lost_where_not_even_our_own_beat_is_heard(rig: Rig) -> None:
     assert lost(rig) == ["w-0"]
 
 
-def test_all_have_time_to_be_heard_of_again_where_another_node_is_away(
+def test_members_have_more_time_to_be_heard_of_while_a_node_is_away(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = rig.broker("b-1")

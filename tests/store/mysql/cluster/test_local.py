@@ -104,7 +104,9 @@ def test_a_commit_that_nobody_acknowledged_is_rolled_back_when_the_killed_master
 
 
 @pytest.mark.parametrize("name", ["m2", "r1"])
-def test_the_application_cannot_write_where_it_is_not_to(cluster: LocalCluster, name: str) -> None:
+def test_the_application_cannot_write_to_a_server_that_takes_no_writes(
+    cluster: LocalCluster, name: str
+) -> None:
     probe(cluster)
     with application(cluster, name) as connection, connection.cursor() as db:
         with pytest.raises(pymysql.OperationalError, match="read-only"):
@@ -127,13 +129,13 @@ def test_another_process_finds_the_servers_and_stops_them(cluster: LocalCluster)
     )
 
 
-def test_a_pid_file_of_a_process_that_is_something_else_now_stops_nobody(tmp_path: Path) -> None:
+def test_a_pid_file_is_ignored_if_its_process_is_no_server_now(tmp_path: Path) -> None:
     server = LocalServer(tmp_path, 1, {})
     (tmp_path / "pid").write_text("1")
     assert server.pid is None
 
 
-def test_what_is_missing_is_named_with_the_package(
+def test_missing_server_programs_are_named_with_their_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)
@@ -143,7 +145,7 @@ def test_what_is_missing_is_named_with_the_package(
     assert "apt-get install mariadb-server" in capsys.readouterr().err
 
 
-def test_a_part_that_is_missing_is_named_with_the_package(
+def test_a_missing_part_of_the_installer_is_named_with_its_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Run the script itself, as on a machine that has the server's core and not the clients'."""
@@ -159,7 +161,7 @@ def test_a_part_that_is_missing_is_named_with_the_package(
     assert not list((tmp_path / "c").iterdir())
 
 
-def test_whoever_starts_a_server_as_root_needs_no_name_for_it(
+def test_a_local_server_starts_if_the_environment_names_an_unknown_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The environment may name a user whose account this machine does not have."""
@@ -174,7 +176,7 @@ def test_whoever_starts_a_server_as_root_needs_no_name_for_it(
         server.stop()
 
 
-def test_the_command_starts_shows_hands_over_and_stops(
+def test_the_store_command_starts_shows_hands_over_and_stops_a_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = str(tmp_path / "c")
@@ -204,7 +206,7 @@ def test_the_command_starts_shows_hands_over_and_stops(
     assert len(ended) == len(NAMES)
 
 
-def test_without_the_servers_the_status_says_that_nobody_may_decide(
+def test_the_status_says_that_nobody_may_decide_while_the_servers_are_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = local_cluster(tmp_path / "c")

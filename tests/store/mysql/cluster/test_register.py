@@ -58,7 +58,7 @@ def next_epoch(writer: str) -> Callable[[WriterTerm | None], WriterTerm]:
     return lambda now: WriterTerm((now.epoch if now else 0) + 1, writer)
 
 
-def test_change_is_seen_by_the_next_and_none_confirms() -> None:
+def test_a_change_of_the_register_is_seen_by_the_next_and_no_change_confirms_it() -> None:
     voters = [Memory(n) for n in range(5)]
     register = Register(voters, together=plain)
     assert register.read() is None
@@ -69,7 +69,7 @@ def test_change_is_seen_by_the_next_and_none_confirms() -> None:
 
 
 @pytest.mark.parametrize(("up", "enough"), [(3, True), (2, False)])
-def test_majority_decides_and_less_does_not(up: int, enough: bool) -> None:
+def test_a_majority_of_voters_decides_and_a_minority_does_not(up: int, enough: bool) -> None:
     voters = [Memory(n) for n in range(5)]
     register = Register(voters, together=plain)
     register.change(next_epoch("a"))
@@ -84,9 +84,7 @@ def test_majority_decides_and_less_does_not(up: int, enough: bool) -> None:
             register.read()
 
 
-def test_value_accepted_by_a_minority_is_finished_or_replaced_but_never_forgotten_when_chosen() -> (
-    None
-):
+def test_a_chosen_value_is_kept_if_one_voter_alone_of_the_next_majority_has_it() -> None:
     voters = [Memory(n) for n in range(5)]
     register = Register(voters, together=plain)
     register.change(next_epoch("a"))
@@ -101,7 +99,7 @@ def test_value_accepted_by_a_minority_is_finished_or_replaced_but_never_forgotte
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_no_two_proposers_both_win_an_epoch_whatever_is_lost(seed: int) -> None:
+def test_an_epoch_has_one_winner_at_most_whatever_messages_are_lost(seed: int) -> None:
     chance = random.Random(seed)
     voters = [Memory(n) for n in range(5)]
     won: list[int] = []

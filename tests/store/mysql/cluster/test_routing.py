@@ -20,7 +20,7 @@ def _ring(topology: Topology, *ports: int) -> Cluster:
     return Cluster(replace(topology, masters=tuple(Server("127.0.0.1", one) for one in ports)))
 
 
-def test_a_master_being_made_anew_is_no_mistake_while_the_other_is_away(
+def test_a_master_that_is_being_made_anew_is_unavailable_while_the_other_is_away(
     topology: Topology,
 ) -> None:
     port = topology.masters[0].port
@@ -32,7 +32,9 @@ def test_a_master_being_made_anew_is_no_mistake_while_the_other_is_away(
 
 
 @pytest.mark.parametrize("database", ["", "nowhere"])
-def test_masters_that_form_no_store_yet_are_told_how(topology: Topology, database: str) -> None:
+def test_masters_that_form_no_store_yet_are_refused_with_the_command_that_forms_it(
+    topology: Topology, database: str
+) -> None:
     other = replace(topology, database=database or topology.database)
     port = topology.masters[0].port
     # One server under two names: both masters answer, and neither has a fence.
@@ -41,7 +43,7 @@ def test_masters_that_form_no_store_yet_are_told_how(topology: Topology, databas
         Cluster(twice).read(lambda db: db.execute("SELECT 1"))
 
 
-def test_a_closed_master_is_away_until_it_is_opened(topology: Topology) -> None:
+def test_a_master_is_unavailable_while_its_fence_is_closed(topology: Topology) -> None:
     rows_of(topology, "CREATE TABLE fence (only_row TINYINT, epoch BIGINT, open TINYINT)")
     ring = _ring(topology, topology.masters[0].port, *free_ports(1))
     with pytest.raises(Unavailable, match="takes no writes"):
@@ -52,7 +54,7 @@ def test_a_closed_master_is_away_until_it_is_opened(topology: Topology) -> None:
     ring.close()
 
 
-def test_a_master_that_rules_under_a_later_epoch_is_found_at_once(
+def test_a_master_that_was_opened_in_a_later_epoch_is_found_at_once(
     topology: Topology, server: MariaDb
 ) -> None:
     rows_of(topology, "CREATE TABLE fence (only_row TINYINT, epoch BIGINT, open TINYINT)")

@@ -61,17 +61,17 @@ class Watch:
         return found
 
 
-def test_nothing_follows_while_all_is_well() -> None:
+def test_the_term_stays_while_its_writer_and_partner_are_up() -> None:
     assert Watch().due(RING, WRITER, PARTNER, after=60) == RING
     assert Watch().due(ALONE, WRITER, gone(PARTNER), after=60) == ALONE
 
 
-def test_lost_writer_is_followed_by_its_partner_after_a_while() -> None:
+def test_the_partner_takes_over_when_the_writer_was_away_for_a_while() -> None:
     assert Watch().due(RING, gone(WRITER), BEREFT, after=4) == RING
     assert Watch().due(RING, gone(WRITER), BEREFT, after=5) == WriterTerm(4, B)
 
 
-def test_writer_that_refuses_us_is_lost_only_when_nothing_arrives_from_it() -> None:
+def test_a_writer_that_refuses_connections_is_lost_only_if_its_partner_receives_nothing() -> None:
     busy = replace(gone(WRITER), refusal="busy")
     watch = Watch()
     for at in range(100, 160):
@@ -80,7 +80,7 @@ def test_writer_that_refuses_us_is_lost_only_when_nothing_arrives_from_it() -> N
     assert watch.due(RING, busy, PARTNER, after=8) == WriterTerm(4, B)
 
 
-def test_server_that_refuses_our_account_is_not_lost() -> None:
+def test_a_server_that_refuses_the_stewards_account_is_not_lost() -> None:
     refused = replace(gone(WRITER), refusal="account")
     assert Watch().due(RING, refused, PARTNER, after=60) == RING
     assert Watch().due(RING, WRITER, replace(gone(PARTNER), refusal="account"), after=60) == RING
@@ -92,37 +92,37 @@ def test_partner_that_follows_by_itself_after_a_start_does_not_take_over() -> No
     assert Watch().due(RING, WRITER, fresh) == ALONE
 
 
-def test_writer_that_still_reaches_its_partner_is_not_taken_over() -> None:
+def test_the_partner_does_not_take_over_while_the_writer_reaches_it() -> None:
     """This steward itself is cut off."""
     reached = replace(PARTNER, following=replace(COPY, fetching=True))
     assert Watch().due(RING, gone(WRITER), reached, after=60) == RING
 
 
-def test_writer_that_is_just_being_opened_keeps_its_epoch() -> None:
+def test_a_writer_that_is_just_being_opened_keeps_its_epoch() -> None:
     half = replace(WRITER, read_only=True, domain=3)
     assert Watch().due(ALONE, half, PARTNER, after=60) == ALONE
 
 
-def test_short_absences_do_not_add_up() -> None:
+def test_short_absences_of_a_writer_do_not_add_up() -> None:
     watch = Watch()
     for _ in range(5):
         assert watch.due(RING, gone(WRITER), BEREFT, after=3) == RING
         assert watch.due(RING, WRITER, PARTNER, after=1) == RING
 
 
-def test_partner_that_was_started_anew_does_not_take_over_but_is_left() -> None:
+def test_a_restarted_partner_does_not_take_over_and_the_writer_goes_on_alone() -> None:
     fresh = replace(PARTNER, following=STOPPED)
     assert Watch().due(RING, gone(WRITER), fresh, after=60) == RING
     assert Watch().due(RING, WRITER, fresh) == ALONE
     assert Watch().due(RING, WRITER, replace(PARTNER, following=None)) == ALONE
 
 
-def test_lost_partner_is_left_after_a_while() -> None:
+def test_the_writer_goes_on_alone_when_its_partner_was_away_for_a_while() -> None:
     assert Watch().due(RING, WRITER, gone(PARTNER), after=4) == RING
     assert Watch().due(RING, WRITER, gone(PARTNER), after=5) == ALONE
 
 
-def test_partner_that_is_up_and_acknowledges_nothing_is_left() -> None:
+def test_the_writer_goes_on_alone_if_its_partner_acknowledges_nothing() -> None:
     assert Watch().due(RING, replace(WRITER, clients=0), PARTNER, after=5) == ALONE
     assert Watch().due(RING, replace(WRITER, acknowledged=False), PARTNER, after=5) == ALONE
     stuck = replace(WRITER, hanging=2)
@@ -133,7 +133,7 @@ def test_partner_that_is_up_and_acknowledges_nothing_is_left() -> None:
         watch.now += 1
 
 
-def test_writer_that_was_started_anew_hands_over_to_who_has_it_all() -> None:
+def test_a_restarted_writer_hands_over_to_a_partner_that_has_all_transactions() -> None:
     assert Watch().due(RING, CLOSED, PARTNER) == WriterTerm(4, B)
     behind = replace(PARTNER, following=replace(COPY, fetched={3: 98}))
     assert Watch().due(RING, CLOSED, behind) == WriterTerm(4, A)
@@ -142,17 +142,17 @@ def test_writer_that_was_started_anew_hands_over_to_who_has_it_all() -> None:
     assert Watch().due(RING, CLOSED, replace(both, position={3: 99})) == WriterTerm(4, A)
 
 
-def test_writer_that_was_started_anew_waits_for_its_partner_but_not_for_ever() -> None:
+def test_a_restarted_writer_waits_for_its_partner_for_a_bounded_time() -> None:
     assert Watch().due(RING, CLOSED, gone(PARTNER), after=19) == RING
     assert Watch().due(RING, CLOSED, gone(PARTNER), after=20) == WriterTerm(4, A)
 
 
-def test_lone_writer_has_no_successor_and_rules_anew_after_a_start() -> None:
+def test_a_lone_writer_has_no_successor_and_begins_an_epoch_after_a_restart() -> None:
     assert Watch().due(ALONE, gone(WRITER), PARTNER, after=600) == ALONE
     assert Watch().due(ALONE, CLOSED, PARTNER) == WriterTerm(4, A)
 
 
-def test_writer_that_is_being_handed_over_is_opened_again_only_when_that_does_not_go_on() -> None:
+def test_a_writer_is_opened_again_only_if_its_hand_over_stands_still() -> None:
     ended = replace(WRITER, open=False, epoch=4)
     older = replace(PARTNER, following=replace(COPY, fetched={3: 98}))  # a look from just before
     assert Watch().due(RING, ended, older, after=4) == RING
@@ -196,14 +196,14 @@ def test_hand_over_that_meets_another_proposer_tries_again() -> None:
     assert by_hand._succeed(steward, RING, B) == steward.servers.register.read() == WriterTerm(4, B)
 
 
-def test_what_a_person_proposes_is_proposed_again_when_a_steward_was_faster() -> None:
+def test_a_persons_proposal_is_made_again_when_a_steward_was_faster() -> None:
     steward = handing(RING, Rivalled)
     wanted, register = WriterTerm(4, B), steward.servers.register
     decided = by_hand._until_decided(steward, lambda: register.change(lambda _: wanted))
     assert decided == register.read() == wanted
 
 
-def test_hand_over_that_a_steward_has_finished_is_done() -> None:
+def test_a_hand_over_counts_as_done_if_a_steward_has_finished_it() -> None:
     assert by_hand._succeed(handing(WriterTerm(4, B, A)), RING, B) == WriterTerm(4, B)
     assert by_hand._succeed(handing(WriterTerm(5, B)), RING, B) == WriterTerm(5, B)
     for other in (WriterTerm(4, A), ALONE):
@@ -211,7 +211,7 @@ def test_hand_over_that_a_steward_has_finished_is_done() -> None:
             by_hand._succeed(handing(other), RING, B)
 
 
-def test_hand_over_is_through_when_its_writer_is_open_under_a_later_reign(
+def test_a_hand_over_is_done_when_its_writer_is_open_in_a_later_epoch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     steward = Steward(parse(URL), clock=lambda: 0.0)
@@ -227,19 +227,19 @@ def test_hand_over_is_through_when_its_writer_is_open_under_a_later_reign(
         by_hand._until_joined(steward, WriterTerm(4, B))
 
 
-def test_new_writer_that_was_not_opened_yet_keeps_its_reign() -> None:
+def test_a_new_writer_that_was_not_opened_yet_keeps_its_term() -> None:
     taken = WriterTerm(4, B)
     assert Watch().due(taken, PARTNER, gone(WRITER), after=60) == taken
 
 
-def test_partner_with_transactions_of_its_own_is_left() -> None:
+def test_the_writer_goes_on_alone_if_its_partner_has_transactions_of_its_own() -> None:
     stray = replace(PARTNER, position={3: 99, 1_000_002: 1})
     assert Watch().due(RING, WRITER, stray) == ALONE
     ahead = replace(PARTNER, position={3: 140})  # seen a moment later than the writer
     assert Watch().due(RING, WRITER, ahead, after=60) == RING
 
 
-def test_notes_say_what_to_do() -> None:
+def test_notes_of_a_steward_say_what_to_do() -> None:
     def said(term: WriterTerm | None, *seen: Observation) -> str:
         return "\n".join(findings(parse(URL), term, {one.name: one for one in seen}))
 
@@ -262,7 +262,7 @@ def test_notes_say_what_to_do() -> None:
     assert "does not name it" in said(WriterTerm(1, "elsewhere:3306"), WRITER)
 
 
-def test_what_a_steward_has_seen_is_told_without_a_question() -> None:
+def test_the_last_look_of_a_steward_is_told_without_a_question_to_the_servers() -> None:
     steward = steward_of(URL)
     assert steward is not None
     assert ring_of(steward) is None  # no round yet

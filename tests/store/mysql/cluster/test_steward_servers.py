@@ -171,7 +171,9 @@ def _nothing_lost(ring: Ring) -> Iterator[None]:
     assert ring.missing() == set()
 
 
-def test_killed_writer_hands_over_and_comes_back_equal(ring: Ring) -> None:
+def test_the_partner_takes_over_from_a_killed_writer_which_comes_back_as_partner(
+    ring: Ring,
+) -> None:
     epoch, writer, partner = ring.term()
     ring.local.servers[writer].kill()
     ring.progress()
@@ -188,7 +190,7 @@ def test_writer_that_was_started_anew_hands_over_at_once(ring: Ring) -> None:
     ring.becomes((epoch + 1, partner, writer))
 
 
-def test_lost_partner_is_left_and_taken_again(ring: Ring) -> None:
+def test_the_writer_goes_on_alone_without_a_killed_partner_and_takes_it_back(ring: Ring) -> None:
     epoch, writer, partner = ring.term()
     ring.local.servers[partner].kill()
     report = ring.until(lambda report: bool(report.term and not report.term.partner))
@@ -226,7 +228,9 @@ def test_frozen_writer_acknowledges_nothing_under_its_old_epoch(ring: Ring) -> N
     assert ring.ask(writer, "SELECT a FROM t WHERE a = -1") == []
 
 
-def test_both_masters_killed_and_only_the_writer_back(ring: Ring) -> None:
+def test_the_writer_goes_on_alone_if_both_masters_were_killed_and_it_alone_is_back(
+    ring: Ring,
+) -> None:
     epoch, writer, partner = ring.term()
     ring.local.servers[partner].kill()
     ring.local.servers[writer].kill()
@@ -259,7 +263,7 @@ def test_lone_writer_has_no_successor(ring: Ring) -> None:
     assert ring.term()[:2] == (epoch + 1, writer)
 
 
-def test_nobody_decides_without_a_majority(ring: Ring) -> None:
+def test_no_new_term_is_decided_without_a_majority(ring: Ring) -> None:
     epoch, writer, partner = ring.term()
     for name in (writer, "r1", "r2"):
         ring.local.servers[name].kill()
@@ -274,7 +278,9 @@ def test_nobody_decides_without_a_majority(ring: Ring) -> None:
         ring.local.servers[name].start()
 
 
-def test_hand_over_loses_nothing_and_is_refused_to_who_may_lack_something(ring: Ring) -> None:
+def test_a_hand_over_loses_no_commit_and_is_refused_to_a_server_that_may_lack_some(
+    ring: Ring,
+) -> None:
     epoch, writer, partner = ring.term()
     steward = ring.new_steward()
     assert ring.name(by_hand.hand_over(steward).writer) == partner
@@ -291,7 +297,7 @@ def test_hand_over_loses_nothing_and_is_refused_to_who_may_lack_something(ring: 
     steward.close()
 
 
-def test_a_migration_goes_on_where_writes_are_taken_after_a_hand_over_between_two_statements(
+def test_a_migration_goes_on_at_the_present_writer_after_a_hand_over_amid_it(
     ring: Ring, tmp_path: Path
 ) -> None:
     epoch, writer, _ = ring.term()
@@ -365,7 +371,7 @@ class Stalled(Takeovers):
         return super().due(term, seen)
 
 
-def test_a_steward_that_stalled_does_nothing_to_who_took_over_meanwhile(ring: Ring) -> None:
+def test_a_stalled_steward_changes_nothing_at_a_master_that_took_over_meanwhile(ring: Ring) -> None:
     epoch, writer, partner = ring.term()
     ring.local.servers[partner].kill()
     ring.until(lambda report: bool(report.term and not report.term.partner))
@@ -497,7 +503,7 @@ def test_server_without_a_vote_does_not_count_until_it_is_enrolled(ring: Ring) -
     assert vote.term == ring.report().term
 
 
-def test_replica_is_read_only_within_the_lag_bound(ring: Ring) -> None:
+def test_a_replica_serves_reads_only_while_its_lag_is_within_the_bound(ring: Ring) -> None:
     def server(db: Db) -> int:
         db.execute("SELECT @@server_id")
         row = db.fetchone()
@@ -535,7 +541,7 @@ def test_replica_is_read_only_within_the_lag_bound(ring: Ring) -> None:
     cluster.close()
 
 
-def test_all_servers_hold_the_same_in_the_end(ring: Ring) -> None:
+def test_all_servers_of_the_cluster_hold_the_same_rows_in_the_end(ring: Ring) -> None:
     ring.settled()
     ring.stop_writing()
     sums: dict[str, object] = {}

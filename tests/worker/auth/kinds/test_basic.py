@@ -62,7 +62,7 @@ def test_wrong_credentials_are_refused_without_showing_them(
     assert origin in str(caught.value)
 
 
-def test_repr_shows_origins_only() -> None:
+def test_repr_of_basic_credentials_shows_only_their_origins() -> None:
     basic = Basic({"https://a.example": ("user", SECRET)})
     assert repr(basic) == "Basic(https://a.example)"
 
@@ -81,7 +81,7 @@ def test_file_of_credentials_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644])
-def test_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
+def test_credentials_file_is_refused_if_others_may_use_it(tmp_path: Path, mode: int) -> None:
     with pytest.raises(InvalidConfig, match="owner only"):
         load(write(tmp_path / "auth.toml", GOOD, mode))
 
@@ -103,6 +103,6 @@ def test_malformed_file_is_refused_without_showing_its_secrets(tmp_path: Path, t
     assert caught.value.__cause__ is None
 
 
-def test_missing_file_is_named(tmp_path: Path) -> None:
+def test_missing_credentials_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"auth\.toml"):
         load(tmp_path / "auth.toml")

@@ -41,7 +41,7 @@ def test_token_goes_in_its_header_to_its_origins_only() -> None:
         ("https://a.example/p?monkey=1", f"https://a.example/p?monkey=1&key={QUOTED}"),
     ],
 )
-def test_token_goes_as_the_last_parameter(url: str, sent: str) -> None:
+def test_token_is_appended_as_the_last_query_parameter(url: str, sent: str) -> None:
     assert kind(query="key").prove(url, {"x": "y"}, None) == (sent, {"x": "y"})
 
 
@@ -49,7 +49,7 @@ def answer(body: str = "", url: str = "https://a.example/p", **headers: str) -> 
     return Fetched(url=url, status=200, headers=headers, body=body.encode())
 
 
-def test_key_in_the_query_does_not_come_back() -> None:
+def test_api_key_of_the_query_is_removed_from_the_answer() -> None:
     given = kind(query="key")
     page = answer(
         f"<a href='/p?page=2&amp;key={QUOTED}'>next</a><a href='/q?key={QUOTED}&amp;page=3'>…</a>"
@@ -74,7 +74,7 @@ def test_key_in_the_query_does_not_come_back() -> None:
 
 
 @pytest.mark.parametrize("form", [TOKEN, QUOTED, "s3cr3t\\/token+1=&x", "s3cr3t/token+1=&amp;x"])
-def test_token_that_a_page_repeats_is_not_kept(form: str) -> None:
+def test_token_is_masked_if_a_page_repeats_it(form: str) -> None:
     page = answer(f"you sent {form}!", server=f"echo {TOKEN}")
     kind().judge(page, None)
     assert page.body == b"you sent [token]!"
@@ -89,13 +89,13 @@ def test_body_without_the_token_is_left_as_it_is() -> None:
     assert page.url == "https://a.example/?key=theirs"
 
 
-def test_token_as_short_as_a_word_is_looked_for_as_a_parameter_only() -> None:
+def test_token_as_short_as_a_word_is_removed_only_where_it_is_a_parameter() -> None:
     page = answer("demo and /p?key=demo&x=1")
     kind("demo", query="key").judge(page, None)
     assert page.body == b"demo and /p?x=1"
 
 
-def test_refused_token_is_out() -> None:
+def test_verdict_is_out_if_the_server_refuses_the_token() -> None:
     page = answer()
     page.status = 401
     assert kind().judge(page, None) == "out"
@@ -108,7 +108,7 @@ def test_token_that_cannot_be_sent_is_refused_without_showing_it(token: str) -> 
     assert not token.strip() or token.strip() not in str(caught.value)
 
 
-def test_token_in_no_repr() -> None:
+def test_repr_does_not_show_the_token() -> None:
     assert "s3cr3t" not in repr(kind())
 
 
@@ -120,7 +120,7 @@ def basic(name: str = "Aladdin", password: str = "open sesame") -> Any:
     return make(entry, {"username": name, "password": password})
 
 
-def test_basic_goes_to_its_origins_only() -> None:
+def test_basic_credentials_are_sent_to_their_origins_only() -> None:
     sent = {"Authorization": "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="}
     assert basic().prove("https://a.example/x", {}, None) == ("https://a.example/x", sent)
     assert basic().prove("http://a.example/x", {"x": "y"}, None)[1] == {"x": "y"}
@@ -128,7 +128,7 @@ def test_basic_goes_to_its_origins_only() -> None:
     assert not basic().logs_in
 
 
-def test_basic_that_is_not_accepted_is_out() -> None:
+def test_verdict_is_out_if_the_server_refuses_basic_credentials() -> None:
     page = answer()
     assert basic().judge(page, None) == "in"
     page.status = 401
@@ -136,6 +136,6 @@ def test_basic_that_is_not_accepted_is_out() -> None:
 
 
 @pytest.mark.parametrize(("name", "password"), [("a:b", "x"), ("a", "x\n"), ("a\x7f", "x")])
-def test_basic_that_cannot_be_sent_is_refused(name: str, password: str) -> None:
+def test_basic_credentials_that_cannot_be_sent_are_refused(name: str, password: str) -> None:
     with pytest.raises(LoginRefused):
         basic(name, password)

@@ -31,7 +31,7 @@ CNONCE = "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ"
         ("SHA-256", "753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1"),
     ],
 )
-def test_first_example_of_the_rfc(algorithm: str, response: str) -> None:
+def test_digest_answers_the_first_example_of_rfc_7616(algorithm: str, response: str) -> None:
     challenge = strongest("Digest " + ONE.format(algorithm=algorithm))
     assert challenge is not None
     sent = answer(challenge, "Mufasa", "Circle of Life", "GET", "/dir/index.html", CNONCE)
@@ -43,7 +43,7 @@ def test_first_example_of_the_rfc(algorithm: str, response: str) -> None:
     )
 
 
-def test_second_example_of_the_rfc_hashes_the_name() -> None:
+def test_digest_hashes_the_user_name_in_the_second_example_of_rfc_7616() -> None:
     """The response is that of erratum 4897; the RFC prints one of another hash."""
     challenge = strongest(
         'Digest realm="api@example.org", qop="auth", algorithm=SHA-512-256, '
@@ -64,7 +64,7 @@ def test_second_example_of_the_rfc_hashes_the_name() -> None:
     assert "userhash=true" in sent
 
 
-def test_example_of_rfc_2617_and_2069() -> None:
+def test_digest_answers_the_examples_of_rfc_2617_and_2069() -> None:
     header = (
         'Digest realm="testrealm@host.com", {qop}nonce="dcd98b7102dd2f0e8b11d0f600bfb0c093", '
         'opaque="5ccc069c403ebaf9f0171e9517f40e41"'
@@ -83,7 +83,7 @@ def test_example_of_rfc_2617_and_2069() -> None:
     assert "algorithm" not in sent
 
 
-def test_nonce_is_counted() -> None:
+def test_nonce_count_rises_with_each_request() -> None:
     challenge = strongest('Digest realm="r", qop="auth", nonce="n"')
     assert challenge is not None
     sent = [answer(challenge, "u", "p", "GET", "/") for _ in range(3)]
@@ -93,7 +93,7 @@ def test_nonce_is_counted() -> None:
     assert len({text.split("cnonce=")[1] for text in sent}) == 3
 
 
-def test_names_beyond_ascii_are_sent_as_the_server_wants_them() -> None:
+def test_user_names_beyond_ascii_are_sent_in_the_form_that_the_server_expects() -> None:
     header = 'Digest realm="r", qop="auth", nonce="n"'
     utf8, plain = strongest(f"{header}, charset=UTF-8"), strongest(header)
     assert utf8 is not None
@@ -129,7 +129,7 @@ def test_quotes_are_escaped() -> None:
         ('Digest realm="r', None),
     ],
 )  # fmt: skip
-def test_strongest_challenge_that_can_be_answered_is(header: str, found: str | None) -> None:
+def test_strongest_challenge_that_can_be_answered_is_chosen(header: str, found: str | None) -> None:
     challenge = strongest(header)
     assert (challenge and challenge.nonce) == found
 
@@ -163,7 +163,7 @@ def asked(given: DigestKind, url: str = URL) -> str:
     return given.prove(url, {}, None)[1].get("Authorization", "")
 
 
-def test_first_request_learns_the_challenge_and_later_ones_know_it() -> None:
+def test_later_requests_use_the_challenge_that_the_first_request_received() -> None:
     given = kind()
     assert asked(given) == ""
     assert given.judge(challenged("n"), None) == "again"
@@ -173,7 +173,7 @@ def test_first_request_learns_the_challenge_and_later_ones_know_it() -> None:
     assert 'nonce="n"' in asked(given, "https://a.example/other")
 
 
-def test_wrong_password_is_out_and_no_loop() -> None:
+def test_verdict_is_out_after_the_second_challenge_if_the_password_is_wrong() -> None:
     given = kind()
     asked(given)
     assert given.judge(challenged("1"), None) == "again"
@@ -186,7 +186,7 @@ def test_wrong_password_is_out_and_no_loop() -> None:
     assert verdicts == ["again", "out"] * 3, "an old nonce may have been the matter, each time"
 
 
-def test_stale_nonce_is_replaced_but_not_for_ever() -> None:
+def test_verdict_is_out_if_each_new_nonce_is_stale_too() -> None:
     given = kind()
     verdicts = []
     for number in range(6):
@@ -206,7 +206,7 @@ def test_another_realm_of_the_origin_gets_its_own_answer() -> None:
     assert 'realm="b"' in asked(given, "https://a.example/b/")
 
 
-def test_challenge_that_another_request_learnt_meanwhile_is_not_overwritten_by_an_older() -> None:
+def test_older_challenge_does_not_overwrite_the_challenge_of_another_request() -> None:
     given = kind()
     first, second = "https://a.example/1", "https://a.example/2"
     asked(given, first)
@@ -227,7 +227,7 @@ def test_next_nonce_is_taken_from_the_answer() -> None:
     assert 'nonce="m"' in asked(given)
 
 
-def test_refusal_without_a_challenge_is_out() -> None:
+def test_verdict_is_out_if_a_refusal_has_no_digest_challenge() -> None:
     given = kind()
     asked(given)
     assert (
@@ -236,7 +236,7 @@ def test_refusal_without_a_challenge_is_out() -> None:
     assert given.judge(Fetched(URL, 401, {}, b""), None) == "out"
 
 
-def test_other_origins_get_nothing_and_teach_nothing() -> None:
+def test_other_origins_get_no_credentials_and_their_challenges_are_ignored() -> None:
     given = kind()
     for url in ("http://a.example/", "https://b.example/"):
         assert asked(given, url) == ""
@@ -285,7 +285,7 @@ def visits(given: Kind, urls: list[str]) -> list[tuple[Verdict, int]]:
 
 
 @pytest.mark.parametrize("algorithm", ["MD5", "SHA-256"])
-def test_real_server_lets_in_counts_and_replaces_its_nonces(
+def test_real_server_accepts_the_digest_before_and_after_its_nonces_expire(
     archive: Lighttpd, algorithm: str
 ) -> None:
     origin = archive.url(algorithm).rstrip("/")

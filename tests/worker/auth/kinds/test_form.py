@@ -90,7 +90,7 @@ def get(kind: FormKind, url: str, grant: Grant) -> Fetched:
 # -- getting in
 
 
-def test_form_is_found_filled_in_and_sent_and_its_cookies_open_the_pages(site: LoginSite) -> None:
+def test_login_form_is_found_and_sent_and_its_cookies_open_the_pages(site: LoginSite) -> None:
     kind = FormKind(entry(site, fields={"remember": "yes"}), SECRETS)
     grant = log_in(kind)
     post = next(asked for asked in site.log if asked.method == "POST")
@@ -110,14 +110,14 @@ def test_form_is_found_filled_in_and_sent_and_its_cookies_open_the_pages(site: L
     assert grant.token["login"] == ["session"]
 
 
-def test_grant_goes_to_another_process_as_it_is_kept(site: LoginSite) -> None:
+def test_grant_still_opens_pages_after_it_was_serialized(site: LoginSite) -> None:
     grant = log_in(FormKind(entry(site), SECRETS))
     kept = msgspec.json.decode(msgspec.json.encode(grant), type=Grant)
     elsewhere = FormKind(entry(site), SECRETS)
     assert elsewhere.judge(get(elsewhere, site.url("/in/7"), kept), kept) == "in"
 
 
-def test_password_in_no_repr(site: LoginSite) -> None:
+def test_repr_does_not_show_the_password(site: LoginSite) -> None:
     kind = make(entry(site), SECRETS)
     assert isinstance(kind, FormKind)
     assert PASSWORD not in repr(kind)
@@ -129,7 +129,7 @@ def test_missing_secret_is_named(site: LoginSite) -> None:
         make(entry(site), {"username": NAME})
 
 
-def test_wrong_password_is_refused_with_what_the_page_says_but_not_the_secrets(
+def test_refusal_of_a_wrong_password_quotes_the_page_without_the_secrets(
     site: LoginSite,
 ) -> None:
     kind = FormKind(entry(site), {"username": NAME, "password": "wr0ng"})
@@ -143,7 +143,7 @@ def test_wrong_password_is_refused_with_what_the_page_says_but_not_the_secrets(
 
 
 @pytest.mark.parametrize("check", ["check_url", "logged_in", "logged_out"])
-def test_wrong_password_is_noticed_however_being_in_is_checked(site: LoginSite, check: str) -> None:
+def test_wrong_password_is_noticed_by_each_kind_of_login_check(site: LoginSite, check: str) -> None:
     site.pages["/login"] = lambda asked: (
         html("<p>Sorry.</p>", 200, ("Set-Cookie", "a=b")) if asked.method == "POST" else site.form()
     )
@@ -160,7 +160,7 @@ def test_right_password_passes_the_checks(site: LoginSite, check: str) -> None:
     assert kind.judge(get(kind, site.url("/in/7"), grant), grant) == "in"
 
 
-def test_login_without_a_cookie_is_none(site: LoginSite) -> None:
+def test_login_is_refused_if_it_sets_no_cookie(site: LoginSite) -> None:
     site.pages["/login"] = lambda asked: (
         html("<p>Welcome</p>")
         if asked.method == "POST"
@@ -170,7 +170,7 @@ def test_login_without_a_cookie_is_none(site: LoginSite) -> None:
         log_in(FormKind(entry(site), SECRETS))
 
 
-def test_session_that_the_login_page_began_is_kept(site: LoginSite) -> None:
+def test_cookies_that_the_login_page_set_are_kept_in_the_grant(site: LoginSite) -> None:
     site.pages["/login"] = lambda asked: (
         redirect("/in/") if asked.method == "POST" else begun(site.form())
     )
@@ -203,7 +203,7 @@ def test_session_that_the_login_page_began_is_kept(site: LoginSite) -> None:
         ("<p>x" * 60_000 + FORM, "takes too much CPU to read"),
     ],
 )
-def test_form_that_must_not_be_sent_is_not_sent(
+def test_unsuitable_login_form_is_refused_and_not_sent(
     site: LoginSite, page: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(form_page, "HUB_SECONDS", 0.005)  # every machine takes too long for a page
@@ -214,7 +214,7 @@ def test_form_that_must_not_be_sent_is_not_sent(
     assert [asked.method for asked in site.log] == ["GET"]
 
 
-def test_given_fields_must_be_there(site: LoginSite) -> None:
+def test_login_is_refused_if_the_page_lacks_the_configured_fields(site: LoginSite) -> None:
     with pytest.raises(LoginRefused, match=r"'user' and 'pin'.*'username', 'password'"):
         log_in(FormKind(entry(site, username_field="user", password_field="pin"), SECRETS))
 
@@ -228,14 +228,16 @@ def test_login_page_that_is_not_html_is_refused(site: LoginSite) -> None:
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_login_page_that_is_not_there_is_refused(site: LoginSite, status: int) -> None:
+def test_login_is_refused_if_its_page_answers_403_or_404(site: LoginSite, status: int) -> None:
     site.pages["/login"] = lambda asked: html("<p class=error>Go away</p>", status)
     with pytest.raises(LoginRefused, match=f"HTTP {status}; the page says: Go away"):
         log_in(FormKind(entry(site), SECRETS))
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_server_that_fails_is_asked_another_time(site: LoginSite, method: str) -> None:
+def test_login_fails_without_a_refusal_if_the_server_answers_500(
+    site: LoginSite, method: str
+) -> None:
     site.pages["/login"] = lambda asked: (
         html("oops", 500) if asked.method == method else site.form()
     )
@@ -244,7 +246,7 @@ def test_server_that_fails_is_asked_another_time(site: LoginSite, method: str) -
     assert caught.value.failure.kind == FailureKind.SERVER_ERROR
 
 
-def test_csrf_failure_is_refused_with_its_text(site: LoginSite) -> None:
+def test_refusal_quotes_the_csrf_failure_of_the_page(site: LoginSite) -> None:
     site.pages["/login"] = lambda asked: (
         site.logged_in(asked)
         if asked.method == "POST"
@@ -274,7 +276,7 @@ def test_password_is_sent_to_another_origin_only_if_hosts_names_it(
 
 @pytest.mark.parametrize("made", [session, requests.Session])
 @pytest.mark.parametrize("status", [307, 308])
-def test_redirect_that_repeats_the_password_elsewhere_is_not_followed(
+def test_redirect_that_would_send_the_password_to_another_origin_is_not_followed(
     site: LoginSite, other: LoginSite, status: int, made: Callable[[], requests.Session]
 ) -> None:
     """The session's own guard and the login's both stop it."""
@@ -288,7 +290,9 @@ def test_redirect_that_repeats_the_password_elsewhere_is_not_followed(
 
 
 @pytest.mark.parametrize("status", [307, 308])
-def test_redirect_that_repeats_the_form_is_followed_at_home(site: LoginSite, status: int) -> None:
+def test_redirect_that_repeats_the_form_is_followed_within_the_origin(
+    site: LoginSite, status: int
+) -> None:
     site.pages["/login"] = lambda asked: (
         redirect("/login2", status=status) if asked.method == "POST" else site.form()
     )
@@ -297,7 +301,9 @@ def test_redirect_that_repeats_the_form_is_followed_at_home(site: LoginSite, sta
     assert site.logins == 1
 
 
-def test_session_is_not_carried_elsewhere_by_a_redirect(site: LoginSite, other: LoginSite) -> None:
+def test_redirect_carries_no_login_cookies_to_another_origin(
+    site: LoginSite, other: LoginSite
+) -> None:
     site.pages["/login"] = lambda asked: (
         redirect(other.url("/"), ("Set-Cookie", "session=1; Path=/"))
         if asked.method == "POST"
@@ -324,7 +330,7 @@ def test_redirects_without_end_are_refused(site: LoginSite) -> None:
 
 
 @pytest.mark.parametrize("anonymous", ["redirect", "form", "401"])
-def test_killed_session_is_noticed_and_a_new_login_opens_the_page(
+def test_ended_login_session_is_noticed_and_a_new_login_opens_the_page(
     site: LoginSite, anonymous: Any
 ) -> None:
     site.anonymous = anonymous
@@ -384,7 +390,7 @@ URL = "https://a.example/page"
         ("<p>hello</p>", False),
     ],
 )
-def test_page_that_asks_for_the_login_is_out_and_others_with_passwords_are_not(
+def test_verdict_is_out_if_a_page_asks_for_the_login_and_not_for_other_passwords(
     body: str, out: bool
 ) -> None:
     assert kind_of().judge(fetched(URL, body), grant_of(**KNOWN)) == ("out" if out else "in")
@@ -399,7 +405,7 @@ def test_page_full_of_blanks_is_judged_in_linear_work(monkeypatch: pytest.Monkey
         assert kind_of().judge(fetched(URL, body), grant_of(**KNOWN)) == "in"
 
 
-def test_page_that_deletes_the_session_is_out_whatever_it_shows() -> None:
+def test_verdict_is_out_if_a_page_deletes_the_login_cookie() -> None:
     given = grant_of()
     given.cookies = [Cookie("s", "1", "a.example")]
     given.token["login"] = ["s"]
@@ -410,7 +416,7 @@ def test_page_that_deletes_the_session_is_out_whatever_it_shows() -> None:
     assert kind_of().judge(answer, given) == "out"
 
 
-def test_form_in_something_that_is_no_page_says_nothing() -> None:
+def test_login_form_in_plain_text_does_not_change_the_verdict() -> None:
     answer = fetched(URL, FORM, **{"content-type": "text/plain"})
     assert kind_of().judge(answer, grant_of(**KNOWN)) == "in"
 
@@ -418,7 +424,7 @@ def test_form_in_something_that_is_no_page_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("status", "out"), [(200, True), (403, True), (401, True), (404, False), (500, False)]
 )
-def test_status_tells_where_a_form_counts(status: int, out: bool) -> None:
+def test_login_form_is_ignored_in_answers_with_status_404_or_500(status: int, out: bool) -> None:
     body = "<form method=post action=/login><input type=password name=x></form>"
     verdict = kind_of().judge(fetched(URL, body, status), grant_of(**KNOWN))
     assert verdict == ("out" if out else "in")
@@ -434,12 +440,12 @@ def test_status_tells_where_a_form_counts(status: int, out: bool) -> None:
         ("/other", False),
     ],
 )
-def test_redirect_to_the_login_page_is_out(location: str, out: bool) -> None:
+def test_verdict_is_out_if_a_page_redirects_to_the_login_page(location: str, out: bool) -> None:
     answer = fetched(URL, status=302, location=location)
     assert kind_of().judge(answer, grant_of(**KNOWN)) == ("out" if out else "in")
 
 
-def test_redirect_to_a_start_page_with_the_login_is_believed_until_a_new_login_meets_it() -> None:
+def test_redirect_to_a_login_on_the_start_page_is_ignored_if_a_new_login_meets_it_again() -> None:
     kind = kind_of(login_url="https://a.example/")
     first = grant_of()
     answer = fetched(URL, status=302, location="/")
@@ -466,17 +472,19 @@ def test_redirect_to_a_start_page_with_the_login_is_believed_until_a_new_login_m
         ({"logged_out": "Bitte anmelden: ÄÖ"}, "<p>Bitte anmelden: ÄÖ</p>", "out"),
     ],
 )
-def test_patterns_decide(given: dict[str, str], body: str, verdict: str) -> None:
+def test_configured_patterns_decide_the_verdict(
+    given: dict[str, str], body: str, verdict: str
+) -> None:
     assert kind_of(**given).judge(fetched(URL, body), grant_of(**KNOWN)) == verdict
 
 
-def test_patterns_say_nothing_of_what_is_no_page() -> None:
+def test_configured_patterns_are_ignored_for_json_and_error_pages() -> None:
     answer = fetched(URL, "{}", **{"content-type": "application/json"})
     assert kind_of(logged_in="Log out").judge(answer, grant_of(**KNOWN)) == "in"
     assert kind_of(logged_in="Log out").judge(fetched(URL, "no", 404), grant_of(**KNOWN)) == "in"
 
 
-def test_login_stays_out_of_the_log_of_what_was_asked(site: LoginSite) -> None:
+def test_password_is_sent_in_the_form_request_only(site: LoginSite) -> None:
     """Only the form's own request carries the password."""
     log_in(FormKind(entry(site, check_url=site.url("/in/1")), SECRETS))
 

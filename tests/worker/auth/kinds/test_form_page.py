@@ -43,7 +43,7 @@ USER_PASS = "<input name=u><input type=password name=p>"
 # -- which form, which fields
 
 
-def test_django_admin() -> None:
+def test_login_form_of_django_admin_is_found() -> None:
     made = found(
         '<form action="/admin/login/?next=/admin/" method="post" id="login-form">'
         '<input type="hidden" name="csrfmiddlewaretoken" value="t0k">'
@@ -63,7 +63,7 @@ def test_django_admin() -> None:
     )
 
 
-def test_wordpress() -> None:
+def test_login_form_of_wordpress_is_found() -> None:
     made = found(
         '<form name="loginform" id="loginform" action="/wp-login.php" method="post">'
         '<p><label for="user_login">Username</label><input type="text" name="log" id="user_login">'
@@ -83,7 +83,7 @@ def test_wordpress() -> None:
     )
 
 
-def test_mediawiki_with_a_search_form_and_two_buttons() -> None:
+def test_login_form_and_button_of_mediawiki_are_found_beside_the_search_form() -> None:
     made = found(
         '<form action="/index.php" id="searchform"><input name="search"></form>'
         '<form method="post" name="userlogin" action="/index.php?title=Special:UserLogin">'
@@ -136,11 +136,11 @@ def test_registration_beside_the_login_is_not_taken(order: int) -> None:
         ("<input type=strange name=user><input type=password name=p>", "user"),
     ],
 )  # fmt: skip
-def test_field_for_the_name(fields: str, username: str) -> None:
+def test_user_name_field_of_a_login_form_is_found(fields: str, username: str) -> None:
     assert found(f"<form method=post>{fields}</form>").username == username
 
 
-def test_given_fields_are_taken_wherever_they_are() -> None:
+def test_configured_fields_are_found_in_any_form_of_the_page() -> None:
     page = (
         f"<form method=post action=/one>{USER_PASS}</form>"
         "<form method=post action=/two><input name=kennung><input name=pin type=text></form>"
@@ -164,7 +164,7 @@ def test_given_fields_are_taken_wherever_they_are() -> None:
         "<p>",
     ],
 )
-def test_page_without_a_login_form_has_none(page: str) -> None:
+def test_no_login_form_is_found_on_a_page_without_one(page: str) -> None:
     assert form(page) is None
 
 
@@ -211,7 +211,7 @@ def test_form_is_put_together_as_browsers_do(page: str) -> None:
         ("", "method=post action=mailto:x@y", "", "", "post"),
     ],
 )  # fmt: skip
-def test_where_a_form_goes(
+def test_action_and_method_of_a_form_are_read_as_browsers_do(
     head: str, attributes: str, button: str, action: str, method: str
 ) -> None:
     page = f"{head}<form {attributes}>{USER_PASS}<button {button}>Go</button></form>"
@@ -263,14 +263,14 @@ def body_of(html: str | bytes, values: dict[str, str], **given: str) -> str:
     return filled(found(html, **given), values)[1].decode("latin-1")
 
 
-def test_values_stand_in_the_place_of_the_forms_own() -> None:
+def test_given_values_replace_those_of_the_form() -> None:
     page = f"<form method=post><input type=hidden name=a value=1>{USER_PASS}</form>"
     values = {"u": "me & you", "p": "ä=+%*-._~", "new": "x\ny"}
     assert body_of(page, values) == "a=1&u=me+%26+you&p=%C3%A4%3D%2B%25*-._%7E&new=x%0D%0Ay"
     assert body_of(page, {"a": "2"}) == "a=2&u=&p="
 
 
-def test_password_that_a_field_has_twice_is_sent_once() -> None:
+def test_password_is_sent_once_if_two_fields_have_its_name() -> None:
     page = "<form method=post><input name=p type=hidden><input type=password name=p></form>"
     assert body_of(page, {"p": "x"}) == "p=x"
 
@@ -287,7 +287,7 @@ def test_password_that_a_field_has_twice_is_sent_once() -> None:
         ("utf-16", "", "u=%E7%94%A8%E6%88%B7"),
     ],
 )
-def test_names_are_sent_in_the_encoding_of_the_page(
+def test_user_names_are_sent_in_the_encoding_of_the_page_or_form(
     charset: str, attributes: str, sent: str
 ) -> None:
     page = f"<meta charset={charset}><form method=post {attributes}>{USER_PASS}</form>"
@@ -295,14 +295,14 @@ def test_names_are_sent_in_the_encoding_of_the_page(
     assert body.partition("&p=")[0] == sent
 
 
-def test_page_in_a_legacy_encoding_is_read_in_it() -> None:
+def test_login_page_in_a_legacy_encoding_is_read() -> None:
     page = '<meta charset=gbk><form method=post><input name="用户"><input type=password name=p>'
     made = found(page.encode("gbk"), kind="text/html")
     assert made.username == "用户"
     assert b"%D3%C3%BB%A7=%D5%C5" in filled(made, {"用户": "张"})[1]
 
 
-def test_multipart_is_sent_as_such() -> None:
+def test_multipart_form_is_sent_as_multipart() -> None:
     page = (
         "<meta charset=gbk><form method=post enctype=multipart/form-data>"
         f"<input type=hidden name='a\"b' value='1\n2'>{USER_PASS}</form>"
@@ -341,7 +341,7 @@ def test_multipart_is_sent_as_such() -> None:
         ("<body class=error-page><p>not the whole page</p>", ""),
     ],
 )  # fmt: skip
-def test_what_a_page_says_without_the_secrets(page: str, said: str) -> None:
+def test_complaint_of_a_page_is_quoted_without_the_secrets(page: str, said: str) -> None:
     document = read(page.encode(), URL, "text/html; charset=utf-8")
     assert complaint(document, ("crawler", "s3 cret")) == said
 
@@ -356,7 +356,7 @@ def test_secrets_are_masked_however_a_page_writes_them() -> None:
 # -- hostile pages
 
 
-def test_huge_and_deep_pages_are_bounded() -> None:
+def test_work_for_huge_and_deep_pages_is_bounded() -> None:
     deep = "<div>" * 100_000 + f"<form method=post>{USER_PASS}</form>"
     form(deep)
     late = "<p>x</p>" * 400_000 + f"<form method=post>{USER_PASS}</form>"
@@ -366,7 +366,7 @@ def test_huge_and_deep_pages_are_bounded() -> None:
     assert len(made.values) == 20_001
 
 
-def test_tag_with_a_hundred_thousand_attributes_is_not_parsed() -> None:
+def test_page_with_a_tag_of_20_000_attributes_is_not_parsed() -> None:
     plain = "<p " + " ".join(f"a{n}" for n in range(20_000)) + f"><form>{USER_PASS}</form>"
     assert read(plain.encode(), URL, "text/html") is None
     hidden = "<p " + " ".join(f"a{n}='>'" for n in range(20_000)) + f"><form>{USER_PASS}</form>"
@@ -391,7 +391,7 @@ def test_a_disabled_fieldset_of_thousands_of_legends_is_read_at_once() -> None:
     assert made.values == (("first", ""), ("p", ""))
 
 
-def test_a_page_of_nested_complaints_that_say_nothing_is_left_in_time() -> None:
+def test_search_for_a_complaint_ends_early_on_a_page_of_empty_nested_ones() -> None:
     html = ("<i id=error>" * 250 + "</i>" * 250) * 100 + "<p class=error>late</p>"
     document = read(html.encode(), URL, "text/html")
     assert complaint(document, ()) == ""

@@ -86,7 +86,7 @@ def test_each_request_has_a_signature_of_its_own(twitter: Twitter) -> None:
     assert len({call.authorization for call in twitter.asked(f"/2/users/{USER}/tweets")}) == 3
 
 
-def test_wrong_secret_is_out_and_protected_tweets_are_not(twitter: Twitter) -> None:
+def test_verdict_is_out_for_a_wrong_secret_but_not_for_protected_tweets(twitter: Twitter) -> None:
     kind = OAuth1Kind(entry(twitter), entry_secrets(twitter) | {"token_secret": "wrong"})
     url = twitter.url("/1.1/statuses/user_timeline.json?user_id=")
     answer = ask(kind, url + USER)
@@ -114,7 +114,7 @@ def test_timeline_without_a_cursor_of_its_own_is_read_to_its_end(twitter: Twitte
     assert not twitter.complaints
 
 
-def test_header_that_was_there_is_replaced(twitter: Twitter) -> None:
+def test_existing_authorization_header_is_replaced(twitter: Twitter) -> None:
     kind = OAuth1Kind(entry(twitter), entry_secrets(twitter))
     _, headers = kind.prove(twitter.url(), {"Authorization": "Basic x"}, None)
     assert [name for name in headers if name.lower() == "authorization"] == ["authorization"]
@@ -122,7 +122,7 @@ def test_header_that_was_there_is_replaced(twitter: Twitter) -> None:
 
 
 @pytest.mark.parametrize("way", ["callback", "pin"])
-def test_three_legs_bring_a_token_that_signs(twitter: Twitter, way: str) -> None:
+def test_three_legs_of_oauth1_bring_a_token_that_signs_requests(twitter: Twitter, way: str) -> None:
     kind = OAuth1Kind(entry(twitter), client_only(twitter))
     assert kind.logs_in
     session = requests.Session()
@@ -137,7 +137,7 @@ def test_three_legs_bring_a_token_that_signs(twitter: Twitter, way: str) -> None
     assert not twitter.complaints
 
 
-def test_answer_to_another_question_is_refused(twitter: Twitter) -> None:
+def test_answer_to_another_request_for_consent_is_refused(twitter: Twitter) -> None:
     kind = OAuth1Kind(entry(twitter), client_only(twitter))
     session = requests.Session()
     asked = kind.authorize(session, "http://127.0.0.1:9/back")
@@ -166,7 +166,7 @@ def test_wrong_pin_and_wrong_client_are_refused_without_showing_secrets(twitter:
     assert twitter.key not in str(caught.value)
 
 
-def test_clocks_that_differ_are_named(twitter: Twitter) -> None:
+def test_refusal_names_the_difference_between_the_clocks(twitter: Twitter) -> None:
     late = {"Date": "Sat, 01 Jan 2000 00:00:00 GMT"}
     twitter.instead = [Reply(401, b"timestamp refused", late)]
     kind = OAuth1Kind(entry(twitter), client_only(twitter))
@@ -187,7 +187,9 @@ def test_older_protocol_without_confirmed_callback_is_refused(twitter: Twitter) 
         kind.authorize(requests.Session(), OUT_OF_BAND)
 
 
-def test_leg_that_redirects_or_fails_for_now(twitter: Twitter) -> None:
+def test_authorization_is_refused_after_a_redirect_and_fails_for_now_after_a_503(
+    twitter: Twitter,
+) -> None:
     kind = OAuth1Kind(entry(twitter), client_only(twitter))
     twitter.instead = [Reply(302, headers={"Location": "http://elsewhere.example/token?x=1"})]
     with pytest.raises(LoginRefused, match=r"redirects to http://elsewhere\.example: write"):
@@ -199,7 +201,7 @@ def test_leg_that_redirects_or_fails_for_now(twitter: Twitter) -> None:
     assert len(twitter.calls) == 2
 
 
-def test_nobody_can_renew_a_token_but_a_person(twitter: Twitter) -> None:
+def test_oauth1_token_can_be_renewed_only_by_a_person(twitter: Twitter) -> None:
     kind = OAuth1Kind(entry(twitter), client_only(twitter))
     with pytest.raises(LoginRefused, match=r"nobody has given consent.*`greencrawl login tw`"):
         kind.log_in(requests.Session(), None)
@@ -209,7 +211,7 @@ def test_nobody_can_renew_a_token_but_a_person(twitter: Twitter) -> None:
     assert not twitter.calls
 
 
-def test_plain_http_only_where_hosts_write_it_out(twitter: Twitter) -> None:
+def test_plain_http_is_refused_unless_hosts_names_it(twitter: Twitter) -> None:
     kind = OAuth1Kind(entry(twitter, hosts=("127.0.0.7",)), client_only(twitter))
     with pytest.raises(LoginRefused, match="without TLS"):
         kind.authorize(requests.Session(), OUT_OF_BAND)
@@ -219,7 +221,7 @@ def test_plain_http_only_where_hosts_write_it_out(twitter: Twitter) -> None:
     assert not twitter.calls
 
 
-def test_twitters_documented_endpoints() -> None:
+def test_endpoints_of_twitter_are_those_that_it_documents() -> None:
     at = providers.oauth1(OAuth1(name="tw", hosts=("api.x.com",), provider="twitter"))
     assert at.request_token_url == "https://api.x.com/oauth/request_token"
     assert at.authorize_url == "https://api.x.com/oauth/authorize"

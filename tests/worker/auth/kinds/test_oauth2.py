@@ -85,7 +85,7 @@ def timeline(api: Weibo) -> str:
 # -- client credentials
 
 
-def test_client_credentials_bring_a_token_that_opens(twitter: Twitter) -> None:
+def test_client_credentials_bring_a_token_that_opens_pages(twitter: Twitter) -> None:
     kind = of_twitter(twitter)
     assert ask(kind, tweets(twitter), None).status == 401
     grant = kind.log_in(requests.Session(), None)
@@ -99,7 +99,7 @@ def test_client_credentials_bring_a_token_that_opens(twitter: Twitter) -> None:
     assert twitter.client_secret not in call.body
 
 
-def test_wrong_client_is_told_without_its_secret(twitter: Twitter) -> None:
+def test_refusal_of_a_wrong_client_does_not_show_its_secret(twitter: Twitter) -> None:
     kind = of_twitter(twitter)
     kind._secret = "a-wrong-secret"
     with pytest.raises(LoginRefused) as caught:
@@ -109,7 +109,9 @@ def test_wrong_client_is_told_without_its_secret(twitter: Twitter) -> None:
     assert "a-wrong-secret" not in said
 
 
-def test_client_in_the_body_and_public_clients(weibo: Weibo, twitter: Twitter) -> None:
+def test_client_secret_is_sent_in_the_body_if_configured_and_never_by_a_public_client(
+    weibo: Weibo, twitter: Twitter
+) -> None:
     twitter.instead = [reply(200, {"access_token": "t"})] * 2
     of_twitter(twitter, client_auth="body").log_in(requests.Session(), None)
     of_twitter(twitter, public=True).log_in(requests.Session(), None)
@@ -120,14 +122,14 @@ def test_client_in_the_body_and_public_clients(weibo: Weibo, twitter: Twitter) -
     assert not any(call.authorization for call in twitter.asked("/oauth2/token"))
 
 
-def test_scopes_are_asked_for(twitter: Twitter) -> None:
+def test_oauth_scopes_are_requested_and_kept(twitter: Twitter) -> None:
     twitter.instead = [reply(200, {"access_token": "t", "scope": "a"})]
     grant = of_twitter(twitter, scopes=("a", "b c")).log_in(requests.Session(), None)
     assert twitter.asked("/oauth2/token")[0].given["scope"] == "a b c"
     assert grant.token == {"access_token": "t", "scope": "a"}
 
 
-def test_what_a_provider_says_of_a_scope_can_be_kept(twitter: Twitter) -> None:
+def test_malformed_oauth_scope_of_a_provider_can_be_stored(twitter: Twitter) -> None:
     twitter.instead = [reply(200, {"access_token": "t", "scope": "a\ud800"})]
     grant = of_twitter(twitter).log_in(requests.Session(), None)
     assert msgspec.json.encode(grant)
@@ -168,7 +170,9 @@ def test_expiry_is_read_and_odd_values_mean_unknown(
 
 
 @pytest.mark.parametrize("public", [False, True])
-def test_consent_with_pkce_then_refresh_with_rotation(twitter: Twitter, public: bool) -> None:
+def test_token_of_a_consent_with_pkce_is_refreshed_with_rotation(
+    twitter: Twitter, public: bool
+) -> None:
     kind = of_twitter(twitter, grant="code", public=public)
     grant = granted(kind)
     assert ask(kind, tweets(twitter), grant).status == 200
@@ -193,7 +197,7 @@ def test_refresh_without_a_new_refresh_token_keeps_the_old(twitter: Twitter) -> 
     assert newer.token["access_token"] == "new"
 
 
-def test_revoked_consent_says_what_to_do(twitter: Twitter) -> None:
+def test_refusal_after_a_revoked_consent_says_what_to_do(twitter: Twitter) -> None:
     kind = of_twitter(twitter, grant="code")
     grant = granted(kind)
     twitter.instead = [reply(400, {"error": "invalid_grant", "error_description": "revoked"})]
@@ -202,7 +206,7 @@ def test_revoked_consent_says_what_to_do(twitter: Twitter) -> None:
     assert "HTTP 400, invalid_grant (revoked)): run `greencrawl login tw`" in str(caught.value)
 
 
-def test_without_consent_nothing_is_asked(twitter: Twitter) -> None:
+def test_no_token_is_requested_without_consent(twitter: Twitter) -> None:
     kind = of_twitter(twitter, grant="code")
     with pytest.raises(LoginRefused, match=r"nobody has given consent.*`greencrawl login tw`"):
         kind.log_in(requests.Session(), None)
@@ -212,7 +216,7 @@ def test_without_consent_nothing_is_asked(twitter: Twitter) -> None:
     assert not twitter.calls
 
 
-def test_code_goes_nowhere_when_the_state_is_not_ours(twitter: Twitter) -> None:
+def test_code_is_not_exchanged_if_the_state_does_not_match(twitter: Twitter) -> None:
     kind = of_twitter(twitter, grant="code")
     asked, answer = consent(kind)
     for forged in (answer.replace("state=", "state=x"), f"{BACK}?code=abc", "code", ""):
@@ -234,7 +238,7 @@ def test_code_of_another_verifier_is_refused(twitter: Twitter) -> None:
         kind.exchange(requests.Session(), stolen, answer)
 
 
-def test_two_questions_have_nothing_in_common(twitter: Twitter) -> None:
+def test_state_and_secret_differ_between_two_requests_for_consent(twitter: Twitter) -> None:
     kind = of_twitter(twitter, grant="code")
     first, second = (kind.authorize(requests.Session(), BACK) for _ in range(2))
     assert first.state != second.state
@@ -276,7 +280,7 @@ def test_refusal_says_what_is_wrong(twitter: Twitter, answer: Reply, said: str) 
         (reply(400, {"error": "temporarily_unavailable"}), FailureKind.UNAVAILABLE, None),
     ],
 )
-def test_what_may_pass_is_a_failure_for_now(
+def test_temporary_error_of_a_provider_is_a_failure_and_no_refusal(
     twitter: Twitter, answer: Reply, kind: FailureKind, after: float | None
 ) -> None:
     twitter.instead = [answer]
@@ -285,7 +289,7 @@ def test_what_may_pass_is_a_failure_for_now(
     assert (caught.value.failure.kind, caught.value.failure.retry_after) == (kind, after)
 
 
-def test_provider_that_repeats_the_secret_is_not_quoted(twitter: Twitter) -> None:
+def test_refusal_does_not_show_the_secret_if_the_provider_repeats_it(twitter: Twitter) -> None:
     said = f"secret {twitter.client_secret} of {twitter.client_id} \x1b[31m" + "x" * 10_000
     twitter.instead = [reply(400, {"error": "invalid_client", "error_description": said})]
     with pytest.raises(LoginRefused) as caught:
@@ -295,7 +299,7 @@ def test_provider_that_repeats_the_secret_is_not_quoted(twitter: Twitter) -> Non
     assert len(str(caught.value)) < 600
 
 
-def test_provider_that_repeats_code_or_refresh_token_is_not_quoted(twitter: Twitter) -> None:
+def test_code_and_refresh_token_are_masked_if_the_provider_repeats_them(twitter: Twitter) -> None:
     kind = of_twitter(twitter, grant="code")
     asked, answer = consent(kind)
     assert asked.secret not in repr(asked)
@@ -320,7 +324,7 @@ def test_libraries_do_not_log_tokens(twitter: Twitter, caplog: pytest.LogCapture
     assert not any(secret in caplog.text for secret in twitter.secrets())
 
 
-def test_only_what_is_needed_is_kept(twitter: Twitter) -> None:
+def test_grant_keeps_only_the_needed_fields_of_an_answer(twitter: Twitter) -> None:
     given = {"access_token": "t", "id_token": "e.y.J", "refresh_token": None, "token_type": "mac"}
     twitter.instead = [reply(200, given)]
     grant = of_twitter(twitter).log_in(requests.Session(), None)
@@ -330,7 +334,7 @@ def test_only_what_is_needed_is_kept(twitter: Twitter) -> None:
 # -- where secrets go
 
 
-def test_plain_http_only_where_hosts_write_it_out(twitter: Twitter) -> None:
+def test_plain_http_is_refused_unless_hosts_names_it(twitter: Twitter) -> None:
     kind = of_twitter(twitter, hosts=("127.0.0.7",), grant="code")
     old = Grant(account="c", generation=1, made_ms=1, token={"refresh_token": "r"})
     with pytest.raises(LoginRefused, match="token_url would get secrets without TLS"):
@@ -391,14 +395,14 @@ def test_other_errors_of_weibo_are_not_about_the_token(weibo: Weibo, code: int) 
 
 
 @pytest.mark.parametrize("code", [21332, 10023])
-def test_long_page_is_no_error_of_weibos(weibo: Weibo, code: int) -> None:
+def test_long_page_is_not_read_as_an_error_of_weibo(weibo: Weibo, code: int) -> None:
     page = {"statuses": [{"errors": [{"error_code": code}], "text": "x" * providers.ERROR_BYTES}]}
     fetched = Fetched("https://a.example/", 403, {}, json.dumps(page).encode())
     assert of_weibo(weibo).judge(fetched, None) == "in"
 
 
 @pytest.mark.parametrize("code", [10022, "10023", 10024])
-def test_weibos_rate_limit_is_waited_for(weibo: Weibo, code: int | str) -> None:
+def test_rate_limit_of_weibo_is_a_failure_with_a_retry_time(weibo: Weibo, code: int | str) -> None:
     kind = of_weibo(weibo)
     grant = granted(kind, weibo.redirect_uri)
     error = {"error": "User requests out of rate limit!", "error_code": code, "request": "/2/x"}
@@ -408,7 +412,7 @@ def test_weibos_rate_limit_is_waited_for(weibo: Weibo, code: int | str) -> None:
     assert (verdict.kind, verdict.code, verdict.retry_after) == ("rate_limited", 403, 900)
 
 
-def test_weibo_refuses_code_and_client_by_its_own_numbers(weibo: Weibo) -> None:
+def test_refusals_of_weibo_are_read_by_their_error_numbers(weibo: Weibo) -> None:
     kind = of_weibo(weibo)
     asked, answer = consent(kind, weibo.redirect_uri)
     kind.exchange(requests.Session(), asked, answer)
@@ -437,7 +441,7 @@ def test_pattern_of_the_entry_is_searched_in_any_page() -> None:
 # -- endpoints
 
 
-def test_documented_endpoints() -> None:
+def test_endpoints_of_providers_are_those_that_they_document() -> None:
     app = OAuth2(name="t", hosts=("api.x.com",), provider="twitter")
     assert providers.oauth2(app).token_url == "https://api.x.com/oauth2/token"
     user = msgspec.structs.replace(app, grant="code")

@@ -105,9 +105,7 @@ def test_error_in_the_users_class_is_a_refusal_without_secrets(
 @pytest.mark.parametrize(
     "error", [VisitOver("stopping"), LoginFailed(Failure(FailureKind.TIMEOUT)), LoginRefused("no")]
 )
-def test_what_the_session_raises_passes_through_the_users_class(
-    write: Write, error: Exception
-) -> None:
+def test_crawlers_own_errors_pass_through_the_users_class(write: Write, error: Exception) -> None:
     kind = own(write(GOOD))
     held = session()
 
@@ -159,14 +157,14 @@ def page(body: str = "", status: int = 200, **headers: str) -> Fetched:
         (page("<form action=/pay method=post><input type=password name=p></form>"), False),
     ],
 )
-def test_being_out_is_seen_without_a_word_of_the_users(
+def test_verdict_is_found_if_the_users_class_has_no_logged_out(
     write: Write, answer: Fetched, out: bool
 ) -> None:
     grant = Grant(account=NAME, generation=1, made_ms=1)
     assert own(write(GOOD)).judge(answer, grant) == ("out" if out else "in")
 
 
-def test_without_a_login_url_any_form_with_a_name_and_a_password_counts(write: Write) -> None:
+def test_any_form_with_name_and_password_counts_if_no_login_url_is_given(write: Write) -> None:
     kind = own(write(GOOD), login_url="")
     form = "<form method=post><input name=u><input type=password name=p></form>"
     assert kind.judge(page(form), None) == "out"
@@ -175,13 +173,13 @@ def test_without_a_login_url_any_form_with_a_name_and_a_password_counts(write: W
         assert kind.judge(page(status=302, location=location), None) == "in"
 
 
-def test_users_logged_out_decides_and_its_error_is_a_refusal(write: Write) -> None:
+def test_error_in_the_users_logged_out_is_a_refusal(write: Write) -> None:
     text = GOOD + "\n    def logged_out(self, fetched):\n        return b'bye' in fetched.nobody\n"
     with pytest.raises(LoginRefused, match=r"MySite\.logged_out raised AttributeError"):
         own(write(text)).judge(page("bye"), None)
 
 
-def test_users_logged_out_is_asked(write: Write) -> None:
+def test_users_logged_out_decides_the_verdict(write: Write) -> None:
     text = GOOD + "\n    def logged_out(self, fetched):\n        return b'bye' in fetched.body\n"
     kind = own(write(text))
     assert kind.judge(page("bye"), None) == "out"

@@ -29,7 +29,7 @@ def oauth2(token_url: str) -> OAuth2:
         oauth2("https://login.a.org/token"),
     ],
 )
-def test_secrets_go_where_they_may(entry: Auth) -> None:
+def test_entry_is_accepted_if_its_urls_are_at_the_hosts_of_the_secrets(entry: Auth) -> None:
     assert make(entry, {**SECRETS, "hosts": "a.org, *.a.org"}).entry == entry
 
 
@@ -51,6 +51,6 @@ def test_an_entry_that_would_take_secrets_elsewhere_is_refused(entry: Auth, wher
     assert "ann" not in str(refused.value)
 
 
-def test_hosts_that_are_none_are_named() -> None:
+def test_refusal_names_an_invalid_host_of_the_secrets() -> None:
     with pytest.raises(LoginRefused, match=r"hosts of the secrets: 'a\.org/x' is no origin"):
         make(form(("a.org",)), {**SECRETS, "hosts": "a.org/x"})

@@ -21,7 +21,7 @@ def configured(folder: Path, key: str = "") -> settings.Settings:
     return settings.load({"GREENCRAWL_DATA": str(folder), "GREENCRAWL_SESSION_KEY": key})
 
 
-def test_what_is_sealed_shows_nothing_and_opens_with_the_same_key_only(tmp_path: Path) -> None:
+def test_sealed_text_is_unreadable_and_opens_with_the_same_key_only(tmp_path: Path) -> None:
     one = sealing(configured(tmp_path, KEY), "logins")
     sealed = one.seal(b"cookie=secret")
     assert b"secret" not in sealed
@@ -40,7 +40,7 @@ def test_what_is_sealed_shows_nothing_and_opens_with_the_same_key_only(tmp_path:
     assert "k" * 3 not in repr(one)
 
 
-def test_without_a_session_key_the_processes_of_a_host_share_one(tmp_path: Path) -> None:
+def test_processes_of_one_machine_share_a_key_if_none_is_configured(tmp_path: Path) -> None:
     sealed = sealing(configured(tmp_path), "errands").seal(b"x")
     assert sealing(configured(tmp_path), "errands").unseal(sealed) == b"x"
     file = tmp_path / "logins" / "key"
@@ -96,7 +96,9 @@ def test_a_key_that_is_no_good_is_replaced(
     assert stat.S_IMODE(file.lstat().st_mode) == 0o600
 
 
-def test_a_folder_that_was_open_is_closed_and_a_foreign_one_refused(tmp_path: Path) -> None:
+def test_a_key_folder_open_to_others_is_closed_and_one_of_another_user_is_refused(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "logins"
     folder.mkdir(mode=0o755)
     host_key(folder)
@@ -116,7 +118,7 @@ def test_a_key_that_cannot_be_written_is_an_error_with_its_reason(tmp_path: Path
         host_key(tmp_path / "file" / "logins")
 
 
-def test_without_a_place_for_a_key_a_process_goes_on_with_one_of_its_own(
+def test_a_process_uses_its_own_key_if_the_key_cannot_be_stored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "logins").touch()

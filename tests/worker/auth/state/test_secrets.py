@@ -43,7 +43,9 @@ def test_the_environment_wins_over_the_file_field_by_field(file: Path) -> None:
     assert list(load(file).headers("https://a.example/")) == ["Authorization"]
 
 
-def test_a_name_with_underscores_is_not_mistaken_for_another_ones_field(file: Path) -> None:
+def test_an_entry_name_with_underscores_is_not_taken_for_a_field_of_another_entry(
+    file: Path,
+) -> None:
     environ = {
         "GREENCRAWL_AUTH_API_TOKEN": "short",
         "GREENCRAWL_AUTH_API_TOKEN_SECRET": "not the token",
@@ -68,7 +70,7 @@ def test_a_name_with_underscores_is_not_mistaken_for_another_ones_field(file: Pa
         (CODE, ("CLIENT_ID",)),
     ],
 )
-def test_what_is_missing_is_named_with_its_variable_and_the_file(
+def test_an_error_names_the_variable_and_the_file_of_each_missing_secret(
     file: Path, entry: auth.Auth, fields: tuple[str, ...]
 ) -> None:
     assert tuple(field.upper() for field in needed(entry)) == fields
@@ -82,7 +84,7 @@ def test_what_is_missing_is_named_with_its_variable_and_the_file(
     assert len(Secrets(file, whole).of(entry)) == len(fields)
 
 
-def test_half_of_a_pair_of_tokens_is_not_enough(file: Path) -> None:
+def test_a_token_without_its_secret_is_refused(file: Path) -> None:
     environ = {f"GREENCRAWL_AUTH_TW_{field}": "x" for field in ("CLIENT_KEY", "CLIENT_SECRET")}
     assert Secrets(file, environ).of(OAUTH1)
     environ["GREENCRAWL_AUTH_TW_TOKEN"] = "x"
@@ -90,7 +92,7 @@ def test_half_of_a_pair_of_tokens_is_not_enough(file: Path) -> None:
         Secrets(file, environ).of(OAUTH1)
 
 
-def test_a_mended_password_is_seen_and_changes_the_digest(file: Path) -> None:
+def test_a_corrected_password_is_read_and_changes_the_digest(file: Path) -> None:
     found = Secrets(file, {})
     write(file, '[shop]\nusername = "ann"\npassword = "old"\n')
     before = found.digest(FORM)
@@ -102,7 +104,7 @@ def test_a_mended_password_is_seen_and_changes_the_digest(file: Path) -> None:
     assert found.digest(FORM) not in ("", before)
 
 
-def test_nothing_shows_a_secret(file: Path) -> None:
+def test_repr_and_digest_of_secrets_show_no_secret(file: Path) -> None:
     write(file, f'[shop]\nusername = "ann"\npassword = "{SECRET}"\n')
     secrets = Secrets(file, {"GREENCRAWL_AUTH_SHOP_TOKEN": SECRET})
     found = secrets.of(FORM)
@@ -114,7 +116,7 @@ def test_nothing_shows_a_secret(file: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644])
-def test_a_file_that_others_may_use_is_refused(file: Path, mode: int) -> None:
+def test_a_credentials_file_is_refused_if_others_may_use_it(file: Path, mode: int) -> None:
     write(file, '[shop]\nusername = "ann"\npassword = "x"\n', mode)
     with pytest.raises(InvalidConfig, match="chmod 600"):
         Secrets(file, {}).of(FORM)
@@ -147,20 +149,20 @@ def test_a_malformed_file_is_refused_without_showing_its_secrets(file: Path, tex
 
 
 @pytest.mark.parametrize("value", [SECRET + "\n", SECRET + "\r", "\udce9" + SECRET])
-def test_a_malformed_variable_is_named_and_not_shown(file: Path, value: str) -> None:
+def test_an_error_names_a_malformed_variable_and_hides_its_value(file: Path, value: str) -> None:
     with pytest.raises(InvalidConfig, match="GREENCRAWL_AUTH_API_TOKEN") as caught:
         Secrets(file, {"GREENCRAWL_AUTH_API_TOKEN": value}).of(BEARER)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-def test_a_link_that_leads_nowhere_is_not_taken_for_no_file(file: Path) -> None:
+def test_a_dangling_link_to_the_credentials_file_is_an_error(file: Path) -> None:
     file.symlink_to(file.parent / "gone")
     with pytest.raises(InvalidConfig, match="No such file"):
         Secrets(file, {}).of(FORM)
 
 
-def test_an_unknown_field_stops_the_start_and_its_value_is_not_shown() -> None:
+def test_an_unknown_variable_of_an_entry_is_refused_and_its_value_is_not_shown() -> None:
     environ = {
         "GREENCRAWL_AUTH_SHOP_PASSWORT": SECRET,
         "GREENCRAWL_AUTH_PASSWORD": SECRET,
@@ -184,7 +186,7 @@ def test_an_unknown_field_of_the_file_is_named_and_its_value_is_not_shown(file: 
     assert SECRET not in str(caught.value)
 
 
-def test_the_session_key_is_long_and_masked(tmp_path: Path) -> None:
+def test_a_short_session_key_is_refused_and_no_session_key_is_shown(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match="at least 32 characters") as caught:
         settings.load({"GREENCRAWL_SESSION_KEY": SECRET})
     assert SECRET not in str(caught.value)

@@ -158,7 +158,7 @@ def test_a_process_frozen_in_its_login_overwrites_nothing_when_it_wakes(
         assert other.ask("claim") == "1", "the count begins anew"
 
 
-def test_of_many_processes_one_may_log_in(tmp_path: Path, url: str) -> None:
+def test_one_of_many_processes_may_log_in_at_a_time(tmp_path: Path, url: str) -> None:
     folder = tmp_path / "a"
     workers = [Worker(folder, url, shared=False) for _ in range(4)]
     try:
@@ -176,7 +176,7 @@ def test_of_many_processes_one_may_log_in(tmp_path: Path, url: str) -> None:
             worker.__exit__()
 
 
-def test_a_redis_that_comes_back_empty_is_given_the_login_again(tmp_path: Path) -> None:
+def test_the_grant_is_put_again_into_a_redis_that_lost_it(tmp_path: Path) -> None:
     server = RedisServer(tmp_path / "redis").start()
     try:
         frontier = joined(tmp_path / "a", server.url, create=True)
@@ -201,7 +201,7 @@ def test_a_redis_that_comes_back_empty_is_given_the_login_again(tmp_path: Path) 
         server.stop()
 
 
-def test_no_host_uses_a_token_that_was_spent_while_redis_was_down(
+def test_no_machine_uses_a_token_that_was_spent_while_redis_was_down(
     tmp_path: Path, server: RedisServer
 ) -> None:
     """This also holds when the process that renewed it is dead and another takes its place."""

@@ -47,7 +47,7 @@ def fetched(body: str) -> Fetched:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_each_takes_less_than_the_page_is_granted(name: str) -> None:
+def test_each_part_of_an_expensive_page_is_read_within_its_cpu_budget(name: str) -> None:
     page = f"<html><head><title>The harbour</title></head><body>{PAGES[name]}"
     most = granted(fetched(page))
     roots: list[etree._Element] = []
@@ -67,7 +67,7 @@ def test_each_takes_less_than_the_page_is_granted(name: str) -> None:
 
 @pytest.mark.skipif(not main.available(), reason="nothing was compiled")
 @pytest.mark.parametrize("name", ["blocks", "state"])
-def test_beyond_what_is_granted_main_text_is_not_told(name: str) -> None:
+def test_spans_of_main_text_are_left_out_if_the_cpu_budget_is_used_up(name: str) -> None:
     page = f"<title>The harbour</title>{PAGES[name]}".encode()
     told, _ = outline(page, URL, TYPE, spans=True)
     assert told.spans
@@ -78,7 +78,7 @@ def test_beyond_what_is_granted_main_text_is_not_told(name: str) -> None:
     assert time.process_time() - began < 1
 
 
-def test_an_author_is_found_among_the_first_elements() -> None:
+def test_an_author_is_searched_only_among_the_first_elements() -> None:
     author = "<span class=byline>By Ann Lee</span>"
     for before, found in ((100, ["By Ann Lee"]), (MOST_SEARCHED, [])):
         root, _ = tree_of(f"<body>{'<b>a</b>' * before}{author}".encode())

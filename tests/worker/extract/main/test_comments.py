@@ -41,7 +41,7 @@ MARKED = {
 
 
 @pytest.mark.parametrize("case", MARKED)
-def test_comments_stand_apart_where_markup_names_them(case: str) -> None:
+def test_comments_are_separated_from_main_text_if_markup_names_them(case: str) -> None:
     page = extract(with_comments(*MARKED[case]).encode(), "http://h/")
     assert page.comments == "\n\n".join(SAID)
     assert all(paragraph in page.main for paragraph in STORY)
@@ -64,7 +64,7 @@ def test_a_paragraph_that_a_reader_repeats_stays_main_text() -> None:
     ["<body class='comments-open'>", "<div class='no-comments'>", "<div class='commentary'>",
      "<div class='page comments'><h1>All of it</h1>", "<div class='comment-count'>"],
 )  # fmt: skip
-def test_what_only_sounds_like_comments_is_read_as_ever(wrapper: str) -> None:
+def test_an_element_that_only_sounds_like_comments_stays_main_text(wrapper: str) -> None:
     page = extract(ARTICLE.replace("<body>", f"<body>{wrapper}").encode(), "http://h/")
     assert page.comments == ""
     assert all(paragraph in page.main for paragraph in STORY)
@@ -78,7 +78,7 @@ def test_posts_of_a_forum_are_main_text() -> None:
     assert all(text in page.main for text in STORY)
 
 
-def test_comments_of_json_ld_are_told_where_the_page_shows_none() -> None:
+def test_comments_of_json_ld_are_read_if_the_page_shows_none() -> None:
     said = {"@type": "Article", "comment": [{"@type": "Comment", "text": text} for text in SAID]}
     script = f"<script type=application/ld+json>{json.dumps(said)}</script>"
     page = extract(ARTICLE.replace("</head>", f"{script}</head>").encode(), "http://h/")
@@ -99,7 +99,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_pages_cost_a_bounded_time(kind: str) -> None:
+def test_comments_of_hostile_pages_are_read_in_bounded_time(kind: str) -> None:
     page = extract(HOSTILE[kind].encode(), "http://h/")
     began = time.process_time()
     assert isinstance(page.comments, str)

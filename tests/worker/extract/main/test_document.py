@@ -69,13 +69,13 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_blocks_are_written_down(module: ModuleType, case: str) -> None:
+def test_chosen_blocks_are_written_as_text_and_markdown(module: ModuleType, case: str) -> None:
     body, text, markdown = CASES[case]
     assert written(module, body) == text
     assert written(module, body, markdown=True) == markdown
 
 
-def test_what_a_resolver_raises_is_raised(module: ModuleType) -> None:
+def test_an_error_of_the_url_resolver_is_passed_on(module: ModuleType) -> None:
     model = module.main_model(packed([], module.main_features()[1], bias=9))
     root, _ = tree_of(b"<a href=x>a</a>")
 

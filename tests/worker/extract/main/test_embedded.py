@@ -66,7 +66,7 @@ def tree(body: str) -> etree._Element:
 @needs_compiled
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("shown", ["", "<div>Please wait.</div>"])
-def test_a_shell_is_read_of_its_data(shell: str, shown: str) -> None:
+def test_main_text_of_a_page_without_text_is_read_from_its_data(shell: str, shown: str) -> None:
     root = tree(shown + SHELLS[shell])
     found = main.main_text(root)
     assert all(paragraph in found for paragraph in STORY)
@@ -77,7 +77,7 @@ def test_a_shell_is_read_of_its_data(shell: str, shown: str) -> None:
 
 
 @needs_compiled
-def test_signs_that_are_words_count_as_such() -> None:
+def test_each_chinese_character_of_embedded_data_counts_as_a_word() -> None:
     text = "".join(map(chr, range(0x4E00, 0x4E00 + 70))) + "。"
     assert main.main_text(tree(script("type=application/ld+json", {"articleBody": text}))) == text
     latin = "a few words of a page, " * 3
@@ -85,7 +85,7 @@ def test_signs_that_are_words_count_as_such() -> None:
 
 
 @needs_compiled
-def test_data_are_not_read_where_the_page_shows_its_text() -> None:
+def test_embedded_data_are_not_read_if_the_page_shows_its_text() -> None:
     other = script("type=application/ld+json", {"articleBody": PLAIN.upper() * 20})
     more = "".join(f"<p>{one} So it was told later." for one in STORY)
     body = ARTICLE.replace("</article>", f"{more}</article>{other}")
@@ -98,13 +98,13 @@ def test_data_are_not_read_where_the_page_shows_its_text() -> None:
 
 @needs_compiled
 @pytest.mark.parametrize("shown", [MENU * 20, f"<p>{STORY[0]}"])
-def test_nor_where_they_hold_no_more_than_it_shows(shown: str) -> None:
+def test_embedded_data_are_not_read_if_they_hold_no_more_than_the_page_shows(shown: str) -> None:
     data = script("type=application/ld+json", {"articleBody": STORY[1]})
     assert main.data_instead(tree(shown + data)) is None
 
 
 @needs_compiled
-def test_each_block_says_which_data_it_is_of() -> None:
+def test_each_block_names_the_embedded_data_that_it_comes_from() -> None:
     page = extract(f"<html>{HEAD}<body>{SHELLS['JSON-LD']}".encode(), "http://h/", "text/html")
     assert {block.embedded for block in page.blocks} == {"JSON-LD"}
     assert [block.text for block in page.blocks if block.chosen] == STORY
@@ -124,13 +124,13 @@ def test_each_block_says_which_data_it_is_of() -> None:
         ("<p>Some.", ""),
     ],
 )
-def test_a_page_without_text_says_why(body: str, expected: str) -> None:
+def test_the_remark_says_why_a_page_shows_no_text(body: str, expected: str) -> None:
     page = extract(f"<html><body>{body}".encode(), "http://h/", "text/html")
     assert page.remark.removeprefix("the page ") == expected
     assert expected[6:] in picture_of(page)
 
 
-def test_what_is_no_html_says_so() -> None:
+def test_the_remark_says_that_a_document_is_not_html() -> None:
     assert main.remark(None).startswith("it is not HTML")
 
 
@@ -146,11 +146,11 @@ TEXT = "Who had thought of that?"
         {"code": "function f() { return 1 }"},
     ],
 )  # fmt: skip
-def test_what_is_no_text_is_left_out(value: object) -> None:
+def test_values_of_embedded_data_that_are_no_text_are_left_out(value: object) -> None:
     assert data_of(tree(script(NEXT, value)), "") is None
 
 
-def test_links_and_headings_of_markup_stay_and_nothing_else_of_it() -> None:
+def test_embedded_markup_is_reduced_to_its_structure_and_the_urls_of_links() -> None:
     value = f'<h2 id=a>One head</h2><p style="x">{TEXT} <a class=b href="/x?a=1">this one</a><svg>'
     data = data_of(tree(script(NEXT, {"body": value})), "")
     assert data is not None
@@ -159,7 +159,7 @@ def test_links_and_headings_of_markup_stay_and_nothing_else_of_it() -> None:
     assert not list(data.root.iter("svg"))
 
 
-def test_signs_of_all_scripts_come_through() -> None:
+def test_characters_of_all_scripts_are_kept_in_embedded_data() -> None:
     said = "港は一月に凍った。 Лёд и ветер \ud83d!"
     data = data_of(tree(f"<script>var a = {json.dumps([said])}</script>"), "港")
     assert data is not None
@@ -185,7 +185,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_hostile_data_are_bounded(case: str) -> None:
+def test_work_for_hostile_embedded_data_is_bounded(case: str) -> None:
     root = tree(HOSTILE[case])
     began = time.process_time()
     data = data_of(root, "a title " * 600_000)
@@ -199,11 +199,11 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES | st.text(max_size=8), max_size=40).map("".join))
-def test_no_data_raise(pieces: str) -> None:
+def test_reading_embedded_data_never_raises(pieces: str) -> None:
     for kind in (NEXT, "", "type=application/ld+json"):
         root = tree(f"<script {kind}>{pieces}</script><div data-a='{escape(pieces * 60)}'>")
         data_of(root, pieces)
 
 
-def test_bounds_are_what_the_docs_say() -> None:
+def test_bounds_for_embedded_data_are_those_of_the_docs() -> None:
     assert (MOST_DATA, embedded.MOST_VALUES, text.SHELL_SIGNS) == (2_097_152, 20_000, 600)

@@ -16,7 +16,7 @@ BODY = ARTICLE.replace(
 ).replace(STORY[1], f"{STORY[1]} <a href='x'>See it.</a>")
 
 
-def test_it_has_what_a_worker_reads_and_more() -> None:
+def test_a_page_of_the_library_has_title_text_links_author_and_date() -> None:
     page = extract(BODY.encode(), "http://example.org/a", "text/html; charset=utf-8")
     assert page.title == "When the harbour froze"
     assert (page.author, page.date) == ("A B", "2024-05-31")
@@ -33,12 +33,12 @@ def test_main_text_is_read_when_it_is_asked_for() -> None:
     assert "[See it.](http://other.example/d/x)" in page.markdown
 
 
-def test_what_is_no_html_is_an_empty_page() -> None:
+def test_a_document_that_is_not_html_gives_an_empty_page() -> None:
     page = extract(b"%PDF-1.7", "http://example.org/a", "application/pdf")
     assert (page.title, page.main, page.markdown, page.author, page.date) == ("",) * 5
     assert page.links == []
 
 
-def test_a_url_that_is_none_is_refused() -> None:
+def test_an_invalid_url_is_refused() -> None:
     with pytest.raises(InvalidUrl):
         extract(b"<p>a<a href=x>", "mailto:a@b")

@@ -41,7 +41,7 @@ def read(body: str) -> str:
 
 
 @needs_compiled
-def test_an_article_is_read_without_what_stands_around_it() -> None:
+def test_main_text_of_an_article_excludes_menu_related_links_and_footer() -> None:
     found = read(ARTICLE)
     assert all(paragraph in found for paragraph in STORY)
     assert "Topic" not in found
@@ -62,7 +62,7 @@ def test_a_very_long_article_is_read_to_its_end(count: int) -> None:
 
 
 @needs_compiled
-def test_each_block_says_what_it_was_judged() -> None:
+def test_each_block_has_its_score_and_whether_it_was_chosen() -> None:
     root, _ = tree_of(ARTICLE.encode())
     assert root is not None
     blocks = {block.text: block for block in main.judged(root)}
@@ -84,7 +84,7 @@ def test_links_of_markdown_are_absolute_and_in_the_page_s_encoding() -> None:
 
 
 @needs_compiled
-def test_a_page_that_shows_next_to_nothing_is_read_with_its_noscript() -> None:
+def test_noscript_is_read_only_if_the_page_shows_almost_no_text() -> None:
     hidden = f"<noscript>{''.join(f'<p>{p}</p>' for p in STORY)}</noscript>"
     assert STORY[2] in read(f"<body><p>Please wait.</p>{hidden}</body>")
     more = f"{''.join(f'<p>{p} Again.' for p in STORY * 2)}{hidden.replace('By', 'BY')}"
@@ -92,7 +92,7 @@ def test_a_page_that_shows_next_to_nothing_is_read_with_its_noscript() -> None:
 
 
 @needs_compiled
-def test_a_text_that_contents_repeat_stands_where_it_heads_a_part() -> None:
+def test_a_heading_listed_in_the_contents_is_written_once_above_its_part() -> None:
     heads = [f"{number}. How the winter of {1970 + number} began" for number in range(1, 6)]
     contents = "".join(f"<dt><a href=#p{one[0]}>{one}</a></dt>" for one in heads)
     parts = "".join(f"<h2 id=p{one[0]}>{one}</h2><p>{' '.join(STORY)} {one[0]}" for one in heads)
@@ -102,14 +102,14 @@ def test_a_text_that_contents_repeat_stands_where_it_heads_a_part() -> None:
 
 
 @needs_compiled
-def test_a_heading_is_taken_with_what_it_stands_above() -> None:
+def test_a_heading_is_taken_only_with_the_text_below_it() -> None:
     assert f"{STORY[0]}\n\n{HEAD}\n\n{STORY[1]}" in read(HEADED)
     behind = ARTICLE.replace("</article>", f"<h2>{HEAD}</h2></article>")
     assert HEAD not in read(behind)
 
 
 @needs_compiled
-def test_a_table_of_data_is_whole_though_cells_repeat_each_other() -> None:
+def test_a_data_table_keeps_cells_that_repeat_each_other() -> None:
     skates = "Skates for the whole family"
     cells = [(skates, "by the hour on the ice"), ("Tea", "by the hour on the ice"), (skates, "2")]
     rows = "".join(f"<tr><td>{one}<td>{other}" for one, other in cells)
@@ -118,7 +118,7 @@ def test_a_table_of_data_is_whole_though_cells_repeat_each_other() -> None:
     assert "\n".join(f"{one}\t{other}" for one, other in cells) in found
 
 
-def test_without_the_compiled_part_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_main_text_is_empty_without_the_compiled_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text, "compiled", None)
     root, _ = tree_of(ARTICLE.encode())
     assert root is not None
@@ -147,7 +147,7 @@ HOSTILE = {
 
 @needs_compiled
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_pages_cost_a_bounded_time(kind: str) -> None:
+def test_main_text_of_hostile_pages_is_read_in_bounded_time(kind: str) -> None:
     """Pages have up to 1.8 MB and are parsed before, so that only main text is timed."""
     root, _ = tree_of(HOSTILE[kind].encode())
     assert root is not None
@@ -170,7 +170,7 @@ PIECES = [
 
 @needs_compiled
 @given(pieces=st.lists(st.sampled_from(PIECES), max_size=80))
-def test_any_page_is_read(pieces: list[str]) -> None:
+def test_main_text_can_be_read_from_any_page(pieces: list[str]) -> None:
     root, _ = tree_of("".join(pieces).encode())
     if root is None:
         return
@@ -185,7 +185,7 @@ def test_any_page_is_read(pieces: list[str]) -> None:
     main.markdown(root, "http://example.org/")
 
 
-def test_main_text_may_stand_where_the_parser_takes_it_for_the_heads() -> None:
+def test_main_text_is_found_if_the_parser_puts_it_into_the_head() -> None:
     story = "<main>" + "".join(f"<p>{text}" for text in STORY)
     bare, whole = (
         extract(f"<!doctype html><title>x</title>{body}{story}".encode(), "http://h/").main

@@ -66,7 +66,7 @@ TITLES = {
 
 
 @pytest.mark.parametrize("case", TITLES)
-def test_the_title_is_the_one_in_the_page(case: str) -> None:
+def test_the_title_is_chosen_among_headings_title_and_opengraph(case: str) -> None:
     body, title, expected = TITLES[case]
     assert of(body, title).title == expected
 
@@ -115,7 +115,7 @@ def test_a_date_may_stand_in_the_url() -> None:
     assert of("<p>x", url="http://example.org/2024/5/31/ice").date == "2024-05-31"
 
 
-def test_what_opengraph_says_is_taken_over() -> None:
+def test_metadata_are_read_from_opengraph() -> None:
     body = "".join(
         f"<meta property='og:{name}' content='{name} 1'>"
         for name in ("site_name", "description", "image", "type")
@@ -133,7 +133,7 @@ ARTICLE = {
 }
 
 
-def test_what_markup_does_not_say_json_ld_may() -> None:
+def test_metadata_missing_in_markup_are_read_from_json_ld() -> None:
     found = of(json_ld(ARTICLE), url="http://example.org/a/b")
     assert (found.site_name, found.kind) == ("The Herald", "NewsArticle")
     assert found.image == "http://example.org/ice.jpg"
@@ -160,7 +160,7 @@ def test_feeds_and_canonical_are_absolute() -> None:
     assert len(of(many).feeds) == MOST_FEEDS
 
 
-def test_days_are_read_as_they_are_written() -> None:
+def test_dates_are_read_in_many_notations() -> None:
     assert iso_date("20240531T10") == "2024-05-31"
     assert iso_date("2024-02-31") == iso_date("tomorrow") == ""
     assert date_in_url("http://x/2024/05/") == date_in_url("http://x/2024/13/31/") == ""
@@ -180,12 +180,12 @@ def test_days_are_read_as_they_are_written() -> None:
 @pytest.mark.parametrize(
     "said", ["http://x.org/a", "a@b.org", "May 31", "x" * 101, "a " * 13, "", "by"]
 )
-def test_what_is_no_name_is_no_author(said: str) -> None:
+def test_a_text_that_is_no_name_is_not_taken_for_an_author(said: str) -> None:
     assert author_of(said) == ""
 
 
 @given(text=st.text(max_size=200))
-def test_any_text_is_read(text: str) -> None:
+def test_author_and_date_of_any_text_are_well_formed(text: str) -> None:
     assert len(author_of(text)) <= 100
     assert date_in_text(text) == "" or len(date_in_text(text)) == 10
     assert longest_part(text, {text[:9]}) in (text.strip(), *text.split()) or text
@@ -206,7 +206,7 @@ def test_any_text_is_read(text: str) -> None:
     ],
     ids=["headings", "times", "objects", "brackets", "digits", "bylines", "by", "metas", "links"],
 )
-def test_hostile_pages_take_a_bounded_time(body: str) -> None:
+def test_metadata_of_hostile_pages_are_read_in_bounded_time(body: str) -> None:
     root, _ = tree_of(f"<html><body>{body}".encode())
     assert root is not None
     began = time.process_time()
@@ -214,7 +214,7 @@ def test_hostile_pages_take_a_bounded_time(body: str) -> None:
     assert time.process_time() - began < 2
 
 
-def test_types_that_are_objects_within_objects_cost_next_to_nothing() -> None:
+def test_deeply_nested_types_in_json_ld_take_little_time() -> None:
     deep = '{"@type":' * 900 + '"x"' + "}" * 900
     scripts = f"<script type='application/ld+json'>{deep}</script>" * 5
     began = time.process_time()

@@ -69,7 +69,7 @@ def test_scores_are_those_of_the_trees(trees: list[dict[str, Any]], bias: float)
         assert block[4] == pytest.approx(1 / (1 + math.exp(-raw)), abs=2e-3)
 
 
-def test_a_tree_of_too_many_leaves_is_no_model() -> None:
+def test_a_tree_with_too_many_leaves_cannot_be_packed() -> None:
     tree = leaf(0)
     for _ in range(128):
         tree = node(0, 1, tree, leaf(1))
@@ -110,7 +110,7 @@ def test_the_package_has_a_model_of_at_most_60_kilobytes() -> None:
 
 
 @given(probabilities=st.lists(st.sampled_from([-3.0, -1.0, 0.0, 1.0, 3.0]), min_size=3, max_size=3))
-def test_blocks_are_chosen_for_which_f1_is_expected_to_be_highest(
+def test_the_chosen_blocks_have_the_highest_expected_f1(
     probabilities: list[float],
 ) -> None:
     """The best of all choices by the formula: twice the hits, over what is taken plus all there
@@ -148,7 +148,7 @@ SOLD = {
 
 
 @pytest.mark.parametrize("what", SOLD)
-def test_of_a_page_that_sells_one_product_less_is_taken(what: str) -> None:
+def test_fewer_blocks_are_chosen_on_a_page_that_sells_one_product(what: str) -> None:
     said, taken = SOLD[what]
     head = said if said.startswith("<") else f"<script type='application/ld+json'>{said}</script>"
     texts = [f"{word} {'word ' * 60}".strip() for word in ("one", "other")]

@@ -32,7 +32,7 @@ def spans(picture: str) -> dict[str, str]:
     }
 
 
-def test_each_block_has_its_colour_and_its_reason() -> None:
+def test_each_block_in_a_picture_shows_its_score_and_the_reason() -> None:
     found = spans(drawn(with_comments("<div id=comments>", "</div>")))
     assert found[STORY[1]].startswith(("0.9", "1.0"))
     assert "main text: p, " in found[STORY[1]]
@@ -42,7 +42,7 @@ def test_each_block_has_its_colour_and_its_reason() -> None:
     assert "a comment: p" in found[SAID[0]]
 
 
-def test_blocks_of_one_element_and_their_inline_parts_are_told_apart() -> None:
+def test_blocks_within_one_element_are_painted_separately() -> None:
     first = f"{STORY[0]} <b>bold</b><br><br>{STORY[1]}"
     body = f"<div>{first}<p>{STORY[2]}</p>{STORY[3]} <i>at last</i></div>"
     page = extract(body.encode(), "http://h/")
@@ -56,7 +56,7 @@ def test_blocks_of_one_element_and_their_inline_parts_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("shows", ["", f"<p>{STORY[0] * 10}"])
-def test_noscript_is_painted_where_it_is_read_and_gone_elsewhere(shows: str) -> None:
+def test_noscript_is_painted_only_if_it_is_read(shows: str) -> None:
     hidden = f"<noscript>{''.join(f'<p>{p}</p>' for p in STORY * 3)}</noscript>"
     found = spans(drawn(f"<body>{shows}{hidden}<p>behind it"))
     assert (STORY[1] in found) == (shows == "")
@@ -80,7 +80,7 @@ EVIL = """<title></title><script>alert(1)</script></title>
 <p title="x" data-x=y style="background:url(http://evil.example/s)">q"""
 
 
-def test_nothing_of_a_page_is_run_or_fetched() -> None:
+def test_a_picture_runs_and_fetches_nothing_of_its_page() -> None:
     picture = drawn(EVIL)
     root = etree.HTML(picture)
     tags = {one.tag for one in root.iter()}
@@ -96,12 +96,12 @@ def test_nothing_of_a_page_is_run_or_fetched() -> None:
     assert picture.startswith(MARK)
 
 
-def test_a_style_sheet_cannot_end_before_its_end() -> None:
+def test_a_style_sheet_in_a_picture_cannot_close_its_element_early() -> None:
     picture = drawn("<p>a<style>p{}</STYLE ><p>b")
     assert len(re.findall("</style", picture, re.IGNORECASE)) == 2
 
 
-def test_what_is_no_html_says_so_and_the_tree_is_gone_afterwards() -> None:
+def test_a_picture_says_if_a_document_is_not_html_and_uses_up_the_tree_of_a_page() -> None:
     assert "<b>It is not HTML" in picture_of(extract(b"%PDF-1.7", "http://h/", "application/pdf"))
     page = extract(ARTICLE.encode(), "http://h/")
     assert STORY[1] in picture_of(page)

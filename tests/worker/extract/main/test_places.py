@@ -36,14 +36,14 @@ def places(seed: str | None) -> list[int]:
     return [int(place) for place in done.stdout.split()]
 
 
-def test_each_process_has_its_own() -> None:
+def test_places_in_hash_tables_differ_between_processes() -> None:
     one, other = places(None), places(None)
     assert max(one + other) < SIZE
     alike = sum(a == b for a, b in zip(one, other, strict=True))
     assert alike < len(KEYS) // 8, "keys that are at one place in one process are so in another"
 
 
-def test_what_meets_in_one_process_does_not_meet_in_another() -> None:
+def test_keys_that_collide_in_one_process_rarely_collide_in_another() -> None:
     one, other = places("1"), places("2")
     assert one == places("1"), "the secret is Python's own"
     shared = [(i, j) for i in range(len(KEYS)) for j in range(i) if one[i] == one[j]]

@@ -19,14 +19,14 @@ needs_compiled = pytest.mark.skipif(not main.available(), reason="nothing was co
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "text/markdown; charset=utf-8", "Text/X-Markdown"])
-def test_all_of_it_is_text(kind: str) -> None:
+def test_text_of_a_plain_document_is_the_whole_document(kind: str) -> None:
     page, found = outline(NOTES.encode(), URL, kind)
     assert page.text == "On ice The harbour froze. People <walked>. Then it thawed."
     assert (page.title, page.encoding, list(found.texts or ())) == ("On ice", "utf-8", [])
 
 
 @needs_compiled
-def test_all_of_it_is_main_text_with_its_lines() -> None:
+def test_main_text_of_a_plain_document_is_the_whole_document_with_its_lines() -> None:
     page, _ = outline(NOTES.encode(), URL, "text/plain", spans=True)
     assert main_of(page.text, page.spans) == MAIN
     read = extract(NOTES.encode(), URL, "text/plain")
@@ -53,7 +53,9 @@ def test_markdown_stands_as_it_is() -> None:
         ("http://h/a.txt", b"<!doctype html><p>a", False),
     ],
 )
-def test_without_a_type_the_name_tells(url: str, body: bytes, read: bool) -> None:
+def test_the_file_name_in_the_url_decides_if_no_content_type_is_declared(
+    url: str, body: bytes, read: bool
+) -> None:
     page, _ = outline(body, url, None)
     assert (page.text == "some notes") is read
 
@@ -72,7 +74,7 @@ def test_a_declared_type_is_believed() -> None:
         (b"a\x0cb", "ab"),
     ],
 )  # fmt: skip
-def test_binary_data_is_none_whatever_it_is_called(body: bytes, text: str) -> None:
+def test_binary_data_declared_as_plain_text_give_no_text(body: bytes, text: str) -> None:
     assert plain.read(body, "text/plain").text == text
 
 
@@ -99,7 +101,7 @@ def test_control_characters_are_no_text() -> None:
         ("#!/bin/sh", "\n\nexit", ""),
     ],
 )
-def test_a_first_line_is_the_title_where_it_heads_the_text(
+def test_the_first_line_is_the_title_if_it_looks_like_a_heading(
     first: str, rest: str, title: str
 ) -> None:
     assert plain.read(f"\n\n{first}{rest}".encode(), "text/plain").title == title
@@ -108,7 +110,7 @@ def test_a_first_line_is_the_title_where_it_heads_the_text(
 @pytest.mark.parametrize(
     "body", ["\n" * 2_000_000, "a \n" * 700_000, " " * 2_000_000 + "\x00", "\t\r" * 900_000]
 )
-def test_a_long_one_costs_a_bounded_time(body: str) -> None:
+def test_a_long_plain_document_is_read_in_bounded_time(body: str) -> None:
     began = time.process_time()
     outline(body.encode(), URL, "text/plain", spans=True)
     assert time.process_time() - began < 1

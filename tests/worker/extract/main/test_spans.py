@@ -39,7 +39,7 @@ PAGES = {
 
 @needs_compiled
 @pytest.mark.parametrize("name", PAGES)
-def test_what_is_told_is_what_is_read_on_demand(name: str) -> None:
+def test_stored_spans_give_the_same_main_text_as_reading_on_demand(name: str) -> None:
     body = PAGES[name].encode("utf-8", "surrogateescape")
     page, _ = outline(body, URL, "text/html; charset=utf-8", spans=True)
     wanted = extract(body, URL, "text/html; charset=utf-8")
@@ -52,12 +52,12 @@ def test_what_is_told_is_what_is_read_on_demand(name: str) -> None:
 
 
 @needs_compiled
-def test_it_is_told_only_where_it_is_wanted_and_of_pages_alone() -> None:
+def test_spans_are_made_only_for_pages_and_only_if_they_are_wanted() -> None:
     assert outline(ARTICLE.encode(), URL, "text/html")[0].spans == b""
     assert outline(ARTICLE.encode(), URL, "text/css", spans=True)[0].spans == b""
 
 
-def test_where_nothing_was_compiled_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_spans_are_made_without_the_compiled_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text, "compiled", None)
     page, _ = outline(ARTICLE.encode(), URL, "text/html", spans=True)
     assert (page.spans, main_of(page.text, page.spans)) == (b"", None)
@@ -69,7 +69,7 @@ white = st.sampled_from((" ", "\n\n", "\n", "\t", "\n    ", "  "))
 
 @needs_compiled
 @given(words, st.lists(st.tuples(st.sampled_from(("tea", "Tee", "茶x", "x" * 40)), white)))
-def test_any_text_comes_back_whatever_all_text_is(
+def test_spans_give_back_any_main_text_whatever_the_text_of_the_page_is(
     all_text: list[str], chosen: list[tuple[str, str]]
 ) -> None:
     assert compiled is not None
@@ -79,7 +79,7 @@ def test_any_text_comes_back_whatever_all_text_is(
 
 
 @needs_compiled
-def test_what_all_text_has_not_is_not_looked_for_without_end() -> None:
+def test_search_for_words_that_are_missing_in_the_text_takes_bounded_time() -> None:
     assert compiled is not None
     all_text = "ab" * 4_000_000
     found = "\n\n".join(f"{n} is not in it" for n in range(16_000))

@@ -42,7 +42,7 @@ def read(html: str, *names: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_source_is_read_if_it_is_chosen_and_no_other_for_it(name: str) -> None:
+def test_source_of_links_is_read_only_if_it_is_chosen(name: str) -> None:
     found = [url.removeprefix("https://h.example/dir/") for url in read(PAGES[name], name)]
     numbers = sorted(map(int, found))
     assert numbers == list(range(1, len(numbers) + 1))
@@ -67,27 +67,27 @@ def test_default_source_is_read_unless_it_is_taken_away(name: str, html: str) ->
     assert read(html, *others) == ["https://h.example/dir/1"]
 
 
-def test_every_source_is_tried_here() -> None:
+def test_these_tests_cover_every_source_of_links() -> None:
     assert {*PAGES, *DEFAULT} | {"forms", "content-location"} == set(SOURCES)
 
 
-def test_last_word_on_a_source_counts() -> None:
+def test_last_mention_of_a_source_decides() -> None:
     assert chosen_sources(["og", "-og", "-a", "a"]) is DEFAULT
     assert chosen_sources(["-a", "cite"]) == DEFAULT - {"a"} | {"cite"}
 
 
-def test_name_that_is_none_is_refused_with_those_that_are_known() -> None:
+def test_refusal_of_an_unknown_source_names_the_known_ones() -> None:
     [(field, what)] = check_options(CrawlOptions(links=("og", "-refesh")))
     assert field == "links[1]"
     assert what.startswith("no source of links: '-refesh'; there are a, area, frame, iframe,")
 
 
-def test_base_holds_for_all_and_comments_have_no_links() -> None:
+def test_base_applies_to_alternate_links_and_comments_have_no_links() -> None:
     html = "<base href=/b/><link rel=alternate href=1><!-- <link rel=alternate href=2> -->"
     assert read(html, "alternate") == ["https://h.example/b/1"]
 
 
-def test_rel_of_a_link_element_goes_along() -> None:
+def test_rel_of_a_link_element_is_kept_with_its_url() -> None:
     wanted = Wanted(chosen_sources(["alternate"]))
     html = b"<link rel='alternate NOFOLLOW' href=1><link rel=alternate href=2>"
     _, found = outline(html, URL, "text/html", wanted=wanted)

@@ -64,7 +64,9 @@ def sent(html: str, encoding: str = "utf-8") -> list[str]:
         ("<form action=x></form><form action=y></form><input name=q>", ["x"]),
     ],
 )
-def test_it_is_sent_as_it_comes(html: str, expected: list[str]) -> None:
+def test_form_that_needs_no_input_is_sent_with_its_own_values(
+    html: str, expected: list[str]
+) -> None:
     assert sent(html) == expected
 
 
@@ -89,7 +91,7 @@ def test_it_is_sent_as_it_comes(html: str, expected: list[str]) -> None:
         "<form action=x><button formmethod=post>y</form>", "<form action=javascript:x()></form>",
     ],
 )  # fmt: skip
-def test_it_is_not_sent(html: str) -> None:
+def test_form_is_not_sent_if_it_needs_input_or_does_not_use_get(html: str) -> None:
     assert sent(html) == []
 
 
@@ -98,13 +100,13 @@ def test_fields_are_sent_in_the_encoding_of_the_page() -> None:
     assert sent(html, "gbk") == ["x?%A8%B9=%D6%D0"]
 
 
-def test_fields_that_may_be_of_any_form_are_bounded() -> None:
+def test_number_of_fields_outside_of_their_form_is_bounded() -> None:
     named = "<input type=hidden form=other>" * MOST_ELSEWHERE
     assert sent(f"<form action=x id=f></form>{named}") == ["x"]
     assert sent(f"<form action=x id=f></form>{named}<input name=q form=f>") == []
 
 
-def test_no_form_is_sent_of_a_page_with_too_many_controls_to_tell_whose_they_are() -> None:
+def test_no_form_is_sent_on_a_page_with_too_many_controls() -> None:
     control = "<input type=hidden>"
     assert sent(f"<form action=x></form>{control * (MOST_CONTROLS - 1)}") == ["x"]
     assert sent(f"<form action=x></form>{control * MOST_CONTROLS}") == []

@@ -43,17 +43,17 @@ NOWHERE = [
 
 
 @pytest.mark.parametrize("content", LEADS)
-def test_it_leads_where_browsers_go(content: str) -> None:
+def test_refresh_leads_where_browsers_go(content: str) -> None:
     assert refresh_reference(content) == LEADS[content]
 
 
 @pytest.mark.parametrize("content", NOWHERE)
-def test_it_leads_nowhere(content: str) -> None:
+def test_refresh_without_a_valid_target_leads_nowhere(content: str) -> None:
     assert refresh_reference(content) is None
 
 
 @pytest.mark.parametrize("piece", ["0", ".", " ", ";", "0;", "0;url", "0;url ", "0;url='", "0;u="])
-def test_reading_takes_time_by_the_length_alone(piece: str) -> None:
+def test_hostile_refresh_is_read_in_bounded_time(piece: str) -> None:
     began = process_time()
     refresh_reference(piece * (1_000_000 // len(piece)))
     refresh_reference("0" + piece * (1_000_000 // len(piece)))

@@ -51,7 +51,7 @@ def needed(html: str, **headers: str) -> list[str]:
         f"<iframe srcdoc='{escape('<img src=1>')}'></iframe>",
     ],
 )  # fmt: skip
-def test_page_needs_it(html: str) -> None:
+def test_requisite_of_a_page_is_found_in_each_kind_of_element(html: str) -> None:
     assert needed(html) == ["1"]
 
 
@@ -65,20 +65,20 @@ def test_page_needs_it(html: str) -> None:
         "<p title='url(1)'>", "<img src=about:blank>", "<img src=ftp://h/1>", "<img src>",
     ],
 )  # fmt: skip
-def test_page_needs_nothing_of_it(html: str) -> None:
+def test_other_references_of_a_page_are_no_requisites(html: str) -> None:
     assert needed(html) == []
 
 
-def test_each_is_needed_once_by_the_base_of_the_page() -> None:
+def test_each_requisite_is_listed_once_and_resolved_with_the_base() -> None:
     html = "<base href=//cdn.example/><img src=1><img src=1><script src=/2></script>"
     assert needed(html) == ["https://cdn.example/1", "https://cdn.example/2"]
 
 
-def test_link_header_names_them_too() -> None:
+def test_link_header_can_name_requisites() -> None:
     assert needed("<p>x", link="<1>; rel=preload; as=style, <2>; rel=next") == ["1"]
 
 
-def test_by_default_nothing_is_needed() -> None:
+def test_requisites_are_not_read_by_default() -> None:
     _, found = outline(b"<img src=1><style>@import '1'</style>", URL, "text/html")
     assert list(found.requisites) == []
 
@@ -99,7 +99,7 @@ def test_by_default_nothing_is_needed() -> None:
         (" , ", []),
     ],
 )
-def test_candidates_of_a_srcset(text: str, expected: list[str]) -> None:
+def test_urls_of_a_srcset_are_read(text: str, expected: list[str]) -> None:
     assert list(candidates(text)) == expected
 
 
@@ -128,7 +128,7 @@ def test_candidates_of_a_srcset(text: str, expected: list[str]) -> None:
         ("a{b:url(\\0)url(\\110000)url(\\d800)}", ["\ufffd"] * 3),
     ],
 )
-def test_references_of_a_style_sheet(sheet: str, expected: list[str]) -> None:
+def test_references_of_a_style_sheet_are_read(sheet: str, expected: list[str]) -> None:
     assert list(urls_in(sheet)) == expected
 
 
@@ -149,7 +149,7 @@ def test_style_sheet_says_what_it_imports() -> None:
         (b"\xff\xfe" + "url(中)".encode("utf-16le"), "text/css"),
     ],
 )
-def test_encodings_of_a_style_sheet(body: bytes, content_type: str) -> None:
+def test_style_sheet_is_read_in_its_encoding(body: bytes, content_type: str) -> None:
     assert list(needs_of(body, content_type)) == [("中", False)]
 
 
@@ -182,7 +182,7 @@ def test_srcset_takes_time_by_its_length_alone(piece: str) -> None:
     assert process_time() - began < 1.5
 
 
-def test_what_a_page_needs_is_bounded() -> None:
+def test_number_of_requisites_of_a_page_is_bounded() -> None:
     began = process_time()
     assert (
         len(needed("".join(f"<img src={n}>" for n in range(MOST_REFERENCES + 9))))

@@ -32,22 +32,22 @@ def quick(html: str, wanted: Wanted | None = None) -> list[str]:
 
 
 @pytest.mark.parametrize("read", [urls, quick])
-def test_links_of_its_document_are_followed(read: Callable[[str], list[str]]) -> None:
+def test_links_of_a_srcdoc_document_are_followed(read: Callable[[str], list[str]]) -> None:
     document = "<a href=1>x</a><iframe src=2></iframe><meta http-equiv=refresh content='0;url=3'>"
     html = f"<a href=0>x</a>{frame(document, 'src=own')}"
     assert read(html) == [f"https://h.example/dir/{name}" for name in ("0", "own", "1", "2", "3")]
 
 
-def test_its_base_is_the_pages_unless_it_has_one() -> None:
+def test_srcdoc_document_uses_the_base_of_the_page_unless_it_has_its_own() -> None:
     html = f"<base href=/b/>{frame('<a href=1>')}{frame('<base href=c/><a href=2>')}"
     assert urls(html) == ["https://h.example/b/1", "https://h.example/b/c/2"]
 
 
-def test_document_within_a_document_is_not_read() -> None:
+def test_srcdoc_within_a_srcdoc_is_not_read() -> None:
     assert quick(frame("<a href=1>x</a>" + frame("<a href=2>"))) == ["https://h.example/dir/1"]
 
 
-def test_nofollow_and_references_to_the_page_itself_are_as_elsewhere() -> None:
+def test_links_of_a_srcdoc_keep_nofollow_and_skip_fragments() -> None:
     page = extract(
         frame("<a href=1 rel=NoFollow>x</a><a href='#x'>y</a>").encode(), URL, "text/html"
     )
@@ -56,16 +56,16 @@ def test_nofollow_and_references_to_the_page_itself_are_as_elsewhere() -> None:
     ]
 
 
-def test_it_can_be_left_out() -> None:
+def test_srcdoc_can_be_excluded_from_the_sources() -> None:
     wanted = Wanted(Wanted().sources - {"srcdoc"})
     assert quick(frame("<a href=1>", "src=2"), wanted) == ["https://h.example/dir/2"]
 
 
-def test_comments_and_what_is_empty_have_no_links() -> None:
+def test_comments_and_empty_srcdoc_documents_have_no_links() -> None:
     assert quick(frame("<!-- <a href=1> -->") + frame("") + "<iframe srcdoc></iframe>") == []
 
 
-def test_documents_beyond_the_bound_are_not_read() -> None:
+def test_srcdoc_documents_beyond_the_bound_are_not_read() -> None:
     many = "".join(frame(f"<a href={number}>") for number in range(MOST_DOCUMENTS + 5))
     assert len(quick(many)) == MOST_DOCUMENTS
     large = frame("<a href=1>" + " " * (MOST_BYTES - 20)) + frame("<a href=2>" + " " * 20)
@@ -79,7 +79,7 @@ def test_tag_of_thousands_of_attributes_is_not_read() -> None:
     assert process_time() - began < 0.3
 
 
-def test_frames_by_the_thousand_are_a_bounded_list() -> None:
+def test_number_of_srcdoc_frames_is_bounded() -> None:
     began = process_time()
     assert len(quick("<iframe srcdoc=x></iframe>" * 100_000 + frame("<a href=1>"))) == 0
     assert process_time() - began < 2

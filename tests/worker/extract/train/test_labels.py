@@ -55,7 +55,7 @@ def test_snippets_mark_the_blocks_that_they_stand_in() -> None:
     assert found[4] != found[4]
 
 
-def test_pages_are_read_with_what_is_known_of_them(tmp_path: Path) -> None:
+def test_pages_are_read_with_their_labels(tmp_path: Path) -> None:
     rows = {
         "a": [
             {"id": "1", "type": "forum", "url": "https://a.b.co.uk/x", "main_content": "t"},

@@ -35,7 +35,9 @@ def fill(folder: Path, pages: int) -> None:
     (folder / "truth.jsonl").write_text("\n".join(lines))
 
 
-def test_it_writes_a_model_and_its_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_writes_a_model_and_its_card(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("lightgbm")
     if compiled is None:
         pytest.skip("nothing was compiled")
@@ -67,7 +69,7 @@ def test_a_model_that_is_too_large_is_not_written(
     assert not out.exists()
 
 
-def test_without_what_it_learns_with_it_says_what_to_install(
+def test_training_says_what_to_install_if_lightgbm_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("fit", "card"):
@@ -78,7 +80,7 @@ def test_without_what_it_learns_with_it_says_what_to_install(
     assert "is missing: pip install -r requirements-train.txt" in capsys.readouterr().err
 
 
-def test_a_folder_without_pages_is_named(
+def test_training_fails_with_a_message_if_the_folder_has_no_pages(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("lightgbm")

@@ -57,7 +57,9 @@ def good_ones(asked: Resolver, count: int) -> float:
     return time.monotonic() - began
 
 
-def test_a_slow_zone_holds_its_share_and_nobody_else(group: Group) -> None:
+def test_a_slow_zone_takes_only_its_share_of_look_ups_and_delays_no_other_zone(
+    group: Group,
+) -> None:
     with DnsServer({"slow.test": Zone(LOCAL, delay=20), "": Zone(LOCAL)}) as server:
         asked = resolver(server)
         slow = [group.spawn(outcome, asked, f"h{n}.slow.test") for n in range(400)]
@@ -101,7 +103,7 @@ def test_a_slow_zone_is_answered_in_the_end() -> None:
         assert asked.resolve(names[0], 0.01) == LOCAL
 
 
-def test_those_who_wait_for_a_domain_that_answers_soon_get_their_place() -> None:
+def test_waiting_look_ups_of_a_quick_domain_get_their_places() -> None:
     with DnsServer({"a.test": Zone(LOCAL, delay=0.01)}) as server:
         asked = resolver(server)
         asking = [gevent.spawn(outcome, asked, f"h{n}.a.test") for n in range(40)]
@@ -123,7 +125,7 @@ def test_a_place_is_free_once_nobody_waits_for_its_look_up() -> None:
         assert len(server.names()) == 16
 
 
-def test_a_killed_asker_frees_its_place_and_those_who_wait_get_it() -> None:
+def test_a_killed_look_up_frees_its_place_for_a_waiting_one() -> None:
     with DnsServer({"slow.test": Zone(LOCAL, delay=20)}) as server:
         asked = resolver(server)
         first = [gevent.spawn(outcome, asked, f"a{n}.slow.test") for n in range(8)]
@@ -179,7 +181,7 @@ def test_the_table_of_domains_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     kept.end()
 
 
-def test_turns_are_as_far_apart_as_places_are_taken_for() -> None:
+def test_pauses_between_turns_grow_with_the_duration_of_look_ups() -> None:
     lane = Lane(8)
     assert lane.next_turn(100.0) < 0.1
     lane.lasts(10.0)

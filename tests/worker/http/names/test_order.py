@@ -10,7 +10,7 @@ FOUR, SIX, LOCAL_SIX, TUNNEL = "8.8.8.8", "2001:4860:4860::8888", "fd00::5", "20
 OWN = {FOUR: "192.168.1.5", SIX: "2a00:1450::5", LOCAL_SIX: "fd00::1", TUNNEL: "2002:101:101::1"}
 
 
-def test_addresses_of_one_version_stay_as_they_were_given() -> None:
+def test_addresses_of_one_ip_version_keep_their_order() -> None:
     given = ["127.0.0.3", "127.0.0.1", "127.0.0.2", "127.0.0.1"]
     assert best_first(given) == ["127.0.0.3", "127.0.0.1", "127.0.0.2"]
 
@@ -24,7 +24,7 @@ def test_addresses_of_one_version_stay_as_they_were_given() -> None:
         ({**OWN, SIX: "fd00::1"}, [FOUR, TUNNEL, LOCAL_SIX, SIX]),
     ],
 )
-def test_what_can_be_reached_from_an_address_of_its_kind_comes_first(
+def test_addresses_reachable_from_an_own_address_of_their_kind_come_first(
     own: dict[str, str], order: list[str]
 ) -> None:
     assert best_first([TUNNEL, LOCAL_SIX, FOUR, SIX], own.get) == order

@@ -56,7 +56,7 @@ def test_forbidden_answers_are_left_out_and_public_ones_kept() -> None:
     assert answer == ("93.184.216.34", "2606:4700::1111")
 
 
-def test_only_forbidden_answers_refuse_the_name_and_say_which() -> None:
+def test_name_is_refused_if_all_its_addresses_are_forbidden() -> None:
     answer = Resolver(lookup=answering(["10.0.0.1", "::1"], [])).resolve("inner.example", 5)
     assert isinstance(answer, Failure)
     assert answer.kind is FailureKind.ADDRESS_FORBIDDEN
@@ -119,7 +119,7 @@ def test_resolver_error_tells_a_missing_name_from_a_silent_server(
     assert answer.requests == 0
 
 
-def test_many_who_ask_at_once_cause_one_look_up() -> None:
+def test_many_requests_for_a_name_at_once_cause_one_look_up() -> None:
     asked: list[str] = []
     resolver = Resolver(lookup=answering(["8.8.8.8"], asked))
     greenlets = [gevent.spawn(resolver.resolve, "a.example", 5) for _ in range(20)]
@@ -151,7 +151,7 @@ def test_hanging_resolver_fails_in_time_and_lets_other_greenlets_run() -> None:
     assert len(ticks) >= 3
 
 
-def test_killed_asker_does_not_take_the_others_answer_along() -> None:
+def test_answer_reaches_other_waiters_if_the_first_asker_is_killed() -> None:
     asked: list[str] = []
     resolver = Resolver(lookup=answering(["8.8.8.8"], asked))
     started = Event()
@@ -269,7 +269,7 @@ def test_the_hosts_file_comes_first_and_is_read_again_when_it_changes(tmp_path: 
         assert judged.kind is FailureKind.ADDRESS_FORBIDDEN
 
 
-def test_localhost_and_names_without_a_place_are_nobodys_business(tmp_path: Path) -> None:
+def test_localhost_and_reserved_names_are_not_asked_of_dns(tmp_path: Path) -> None:
     with DnsServer({"": Zone(("127.0.0.9",))}) as server:
         asked = by_dns(server, tmp_path)
         assert asked.resolve("localhost", 5) == ("127.0.0.1",)
@@ -281,7 +281,9 @@ def test_localhost_and_names_without_a_place_are_nobodys_business(tmp_path: Path
         assert server.asked == []
 
 
-def test_a_name_that_dns_cannot_have_is_the_systems_but_for_named_servers(tmp_path: Path) -> None:
+def test_a_name_outside_of_dns_is_left_to_the_system_unless_servers_are_configured(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "hosts"
     file.write_text("")
     answer = Resolver(hosts_file=file).resolve("surely-nobody-is-called-so.local", 20)
@@ -291,7 +293,7 @@ def test_a_name_that_dns_cannot_have_is_the_systems_but_for_named_servers(tmp_pa
         assert by_dns(server, tmp_path).resolve("intranet", 5) == ("127.0.0.9",)
 
 
-def test_all_names_are_the_systems_where_the_settings_say_so(
+def test_the_system_resolves_all_names_if_the_settings_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For example a search list, which the system's resolver follows and DNS does not know."""
@@ -324,7 +326,7 @@ def test_look_ups_by_threads_are_bounded() -> None:
     assert {greenlet.value for greenlet in waiting} == {("8.8.8.8",)}
 
 
-def test_a_look_up_that_is_known_costs_next_to_nothing(tmp_path: Path) -> None:
+def test_a_look_up_of_a_known_name_takes_almost_no_time(tmp_path: Path) -> None:
     """It takes two microseconds at most, in the best of some rounds: other tests run beside it."""
     with DnsServer({"": Zone(("127.0.0.9",))}) as server:
         asked = by_dns(server, tmp_path)
@@ -333,7 +335,7 @@ def test_a_look_up_that_is_known_costs_next_to_nothing(tmp_path: Path) -> None:
         assert best / 1000 < 2e-6
 
 
-def test_what_is_said_of_many_forbidden_addresses_is_short(tmp_path: Path) -> None:
+def test_the_failure_lists_only_some_of_many_forbidden_addresses(tmp_path: Path) -> None:
     many = tuple(f"10.0.0.{n}" for n in range(70))
     with DnsServer({"": Zone(many)}) as server:
         answer = by_dns(server, tmp_path).resolve("a.test", 5)

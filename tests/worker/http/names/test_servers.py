@@ -40,7 +40,7 @@ def kind_of(found: Found) -> FailureKind:
     return found.addresses.kind
 
 
-def test_both_versions_are_asked_for_at_once_and_aliases_are_followed() -> None:
+def test_ipv4_and_ipv6_addresses_are_asked_for_at_once_and_aliases_are_followed() -> None:
     zones = {
         "a.test": Zone(("127.0.0.1", "::1"), ttl=500, delay=0.1),
         "b.test": Zone(aliases={"www.b.test": "c.a.test", "c.a.test": "d.a.test"}, ttl=90),
@@ -59,7 +59,7 @@ def test_an_answer_is_kept_for_its_ttl_between_a_minute_and_an_hour(ttl: int, ke
 
 
 @pytest.mark.parametrize(("ttl", "kept"), [(None, 30), (1, 30), (200, 200), (86_400, 900)])
-def test_what_is_missing_is_missing_for_as_long_as_its_zone_says(
+def test_a_missing_name_is_kept_as_long_as_its_zone_says_within_bounds(
     ttl: int | None, kept: float
 ) -> None:
     with DnsServer({"a.test": Zone({"empty.a.test": ()}, negative_ttl=ttl)}) as server:
@@ -72,7 +72,7 @@ def test_what_is_missing_is_missing_for_as_long_as_its_zone_says(
 
 
 @pytest.mark.parametrize("code", [dns.rcode.SERVFAIL, dns.rcode.REFUSED])
-def test_a_server_that_fails_says_nothing_of_the_name_and_the_next_is_asked(
+def test_a_failing_server_is_no_answer_and_the_next_server_is_asked(
     code: dns.rcode.Rcode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(servers, "AGAIN_SECONDS", 60.0)  # it does not wait that long
@@ -87,7 +87,7 @@ def test_a_server_that_fails_says_nothing_of_the_name_and_the_next_is_asked(
         assert ask([broken.address, good.address], "a.test").addresses == LOCAL
 
 
-def test_behind_a_silent_server_the_next_is_asked_and_is_the_first_from_then_on() -> None:
+def test_the_next_server_is_asked_after_a_silent_one_and_stays_first() -> None:
     with DnsServer({"": Zone(silent=True)}) as silent, DnsServer({"": Zone(LOCAL)}) as good:
         asking = NameServers([silent.address, good.address])
         assert asking.ask("a.test", 5, math.inf, never).addresses == LOCAL
@@ -109,7 +109,7 @@ def test_a_closed_port_is_known_at_once_and_the_next_server_asked(
         assert ask([f"127.0.0.1:{port}", good.address], "a.test").addresses == LOCAL
 
 
-def test_silence_ends_in_time_and_was_asked_again() -> None:
+def test_a_silent_server_is_asked_twice_and_given_up_in_time() -> None:
     with DnsServer({"": Zone(silent=True)}) as silent:
         began = time.monotonic()
         found = ask([silent.address], "a.test", seconds=1)
@@ -129,7 +129,7 @@ def test_a_late_answer_to_the_first_question_counts(monkeypatch: pytest.MonkeyPa
         assert slow.asked.count("a.test A") > 1
 
 
-def test_a_cut_answer_is_asked_for_again_by_tcp() -> None:
+def test_a_truncated_answer_is_asked_for_again_over_tcp() -> None:
     turned: list[int] = []
     many = tuple(f"10.0.{n // 250}.{n % 250}" for n in range(100))
     with DnsServer({"a.test": Zone(many), "b.test": Zone(LOCAL, truncated=True)}) as server:
@@ -143,7 +143,7 @@ def test_a_cut_answer_is_asked_for_again_by_tcp() -> None:
 
 
 @pytest.mark.parametrize("count", [300, 700])
-def test_of_an_answer_of_many_records_the_first_are_taken(count: int) -> None:
+def test_a_bounded_number_of_records_of_a_long_answer_is_taken(count: int) -> None:
     """700 records are more than 8 KiB."""
     many = tuple(f"10.0.{n // 250}.{n % 250}" for n in range(count))
     with DnsServer({"a.test": Zone(many)}) as server:
@@ -152,7 +152,7 @@ def test_of_an_answer_of_many_records_the_first_are_taken(count: int) -> None:
         assert set(found.addresses) <= set(many)
 
 
-def test_of_a_cut_answer_the_records_before_the_cut_are_taken() -> None:
+def test_the_records_before_the_cut_of_a_truncated_answer_are_taken() -> None:
     name = b"\x3f" + b"a" * 63
     owner = name * 3 + b"\0"
     record = owner + struct.pack("!HHIH", A, 1, 60, 4) + bytes(4)
@@ -166,7 +166,7 @@ def test_of_a_cut_answer_the_records_before_the_cut_are_taken() -> None:
         messages.read(_answer(mine + record, 2)[:-1], A)
 
 
-def test_a_server_that_drops_edns_is_asked_again_without_and_then_at_once() -> None:
+def test_a_server_that_drops_edns_queries_is_asked_without_edns_from_then_on() -> None:
     with DnsServer({"": Zone(LOCAL, drops_edns=True)}) as server:
         asking = NameServers([server.address])
         assert asking.ask("a.test", 5, math.inf, never).addresses == LOCAL
@@ -175,17 +175,17 @@ def test_a_server_that_drops_edns_is_asked_again_without_and_then_at_once() -> N
         assert len(server.asked) == heard + 2
 
 
-def test_a_server_that_knows_no_edns_is_asked_without() -> None:
+def test_a_server_without_edns_is_asked_without_it() -> None:
     with DnsServer({"": Zone(LOCAL, without_edns=True)}) as server:
         assert ask([server.address], "a.test").addresses == LOCAL
 
 
-def test_answers_that_nobody_asked_for_are_passed_over() -> None:
+def test_forged_answers_are_ignored() -> None:
     with DnsServer({"": Zone(LOCAL, forged=("10.6.6.6",))}) as server:
         assert ask([server.address], "a.test").addresses == LOCAL
 
 
-def test_a_server_that_is_silent_about_ipv6_costs_a_moment() -> None:
+def test_a_server_that_is_silent_about_ipv6_delays_the_answer_only_briefly() -> None:
     with DnsServer({"": Zone(LOCAL, silent_for=("AAAA",))}) as server:
         began = time.monotonic()
         found = ask([server.address], "a.test", seconds=20)
@@ -193,19 +193,19 @@ def test_a_server_that_is_silent_about_ipv6_costs_a_moment() -> None:
         assert found == Found(LOCAL, 60)
 
 
-def test_no_such_name_of_ipv6_alone_does_not_hide_an_ipv4_address() -> None:
+def test_a_missing_name_for_ipv6_does_not_hide_an_ipv4_address() -> None:
     with DnsServer({"": Zone(LOCAL, missing_for=("AAAA",))}) as server:
         assert ask([server.address], "a.test").addresses == LOCAL
 
 
 @pytest.mark.parametrize("name", ["a" * 64 + ".test", "a..test", ".test", "b." * 130, "ä.test"])
-def test_what_cannot_be_a_name_is_not_asked_for(name: str) -> None:
+def test_an_impossible_name_is_not_asked_for(name: str) -> None:
     with DnsServer({"": Zone(LOCAL)}) as server:
         assert kind_of(ask([server.address], name)) is FailureKind.DNS_MISSING
         assert server.asked == []
 
 
-def test_who_is_killed_holds_no_socket() -> None:
+def test_a_killed_look_up_closes_its_socket() -> None:
     with DnsServer({"": Zone(silent=True)}) as server:
         asking = gevent.spawn(ask, [server.address], "a.test")
         while not server.asked:
@@ -242,7 +242,7 @@ def test_aliases_that_go_round_have_no_addresses() -> None:
     assert messages.read(_answer(loop, 1), A) == messages.Answer((), True, 0)
 
 
-def test_the_worst_answer_that_is_read_costs_little() -> None:
+def test_the_most_expensive_answer_takes_little_time() -> None:
     """Each record has names of 120 labels; it takes a millisecond, or 20 if each name is read."""
     labels = b"\1a" * 120 + b"\0"
     record = struct.pack("!HHIH", A, 1, 60, 4) + bytes(4)

@@ -8,13 +8,13 @@ from greencrawl.worker.http.names.servers import NameServers
 from greencrawl.worker.http.names.system import Reread, hosts, name_servers
 
 
-def test_servers_are_those_of_resolv_conf_and_the_local_one_if_it_names_none() -> None:
+def test_name_servers_are_read_from_resolv_conf_with_a_local_default() -> None:
     text = "# nameserver 9.9.9.9\nsearch a.test\nnameserver 1.1.1.1\nnameserver 2606:4700::1111 \n"
     assert name_servers(text) == (("1.1.1.1", 53), ("2606:4700::1111", 53))
     assert name_servers("nameserver ns.test\nnameserver\noptions rotate") == (("127.0.0.1", 53),)
 
 
-def test_servers_change_with_the_file_but_for_those_that_are_named(tmp_path: Path) -> None:
+def test_name_servers_follow_changes_of_the_file_unless_they_are_configured(tmp_path: Path) -> None:
     now = [0.0]
     file = tmp_path / "resolv.conf"
     system = Reread(file, name_servers, lambda: now[0])
@@ -31,7 +31,7 @@ def test_servers_change_with_the_file_but_for_those_that_are_named(tmp_path: Pat
     assert named.servers() == (("127.0.0.1", 5353), ("::1", 54))
 
 
-def test_the_hosts_file_has_all_addresses_of_a_name_and_none_of_what_is_none() -> None:
+def test_all_addresses_of_a_name_are_read_from_the_hosts_file_and_invalid_lines_skipped() -> None:
     text = "127.0.0.1 localhost a\n::1 localhost\n\n#1.1.1.1 b\nfe80::1%lo c # d\nx e\n2.2.2.2\n"
     assert hosts(text) == {
         "localhost": ("127.0.0.1", "::1"),
