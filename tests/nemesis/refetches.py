@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from time import monotonic
@@ -34,9 +34,6 @@ seconds old."""
 AFTER_SECONDS = 6.0
 """In addition to the duration of a lease: this long after a fault leased tasks may be lost by
 it."""
-REST_SECONDS = 30.0
-"""In addition to these: how long it may take until what a recovery queued is requested. Hosts rest
-first, and a crawl may be paused."""
 ANY_PORT = 1
 """The places of the site do not depend on its port."""
 
@@ -154,13 +151,6 @@ class Harm:
             return "leased" if any(self.concerns(lease) for lease in known) else ""
         return "unseen" if self.begin - BEFORE_SECONDS <= first <= self.end else ""
 
-    def forces(self, place: str, first: float, second: float, leases: Leases) -> bool:
-        """Return whether a recovery may have queued a forced URL for both requests: it does so
-        once for each batch of its window."""
-        node = leases.nodes.get(place.partition("/")[0], "")
-        ours = not node or node in self.nodes
-        return self.recovers and ours and self.begin <= first < second <= self.end + REST_SECONDS
-
     def concerns(self, lease: Lease) -> bool:
         """Return whether it may have lost this lease."""
         return (
@@ -272,7 +262,6 @@ def judge(
     allowed: Mapping[str, int],
     parked: Iterable[Hit] = (),
     turns: Mapping[str, Sequence[float]] | None = None,
-    forced: Container[str] = (),
 ) -> tuple[list[Finding], Count]:
     """Find URLs that were requested again although no fault explains it, one finding a node; and
     faults that alone explain more requests than URLs were leased at one moment.
@@ -280,8 +269,7 @@ def judge(
     ``allowed``: further requests by place, for forced or failed URLs; 0 for URLs that were never
     settled. For such places only the number is judged: one more for each fault in between.
     ``parked``: when URLs were settled without a request, each of which counts as one. ``turns``:
-    when a place may be requested once more, as a period begins. ``forced``: places that each period
-    forces.
+    when a place may be requested once more, as a period begins.
     """
     hits = list(hits)
     came_back = sum(len(one.held or ()) for one in harms)
@@ -291,10 +279,6 @@ def judge(
     count = Count(leased=came_back)
     for place, log in _times([*hits, *parked]).items():
         pairs = _pairs(log, (turns or {}).get(place, ()))
-        if place in forced:
-            pairs = [
-                pair for pair in pairs if not any(one.forces(place, *pair, leases) for one in harms)
-            ]
         if not pairs:
             continue
         count.asked_again += len(pairs)

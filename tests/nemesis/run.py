@@ -245,10 +245,8 @@ class _Run:
         harms = harms_of(self.strokes.done, died, self.schedule.lease_seconds)
         parked = seen.hits(time.time() - time.monotonic())
         names = {found.crawl.name for found in snapshots}
-        turns, forced, passed = self._judge_periods(hits, until, calls, names)
-        beyond, count = refetches.judge(
-            hits, self.leases.leases, harms, allowed, parked, turns, forced
-        )
+        turns, passed = self._judge_periods(hits, until, calls, names)
+        beyond, count = refetches.judge(hits, self.leases.leases, harms, allowed, parked, turns)
         for finding in (*beyond, *passed, *self._unasked(snapshots, calls, hits, harms)):
             self.watch.find(finding)
         self.report.figures |= {"asked_again": count.asked_again, "of_leased": count.leased}
@@ -351,9 +349,9 @@ class _Run:
 
     def _judge_periods(
         self, hits: Sequence[Hit], until: float, calls: Sequence[Call], names: set[str]
-    ) -> tuple[dict[str, list[float]], set[str], list[Finding]]:
-        """Return when places may be requested once more, those that each period forces, and what
-        was passed over in periods that had ended when the log was read, at ``until``."""
+    ) -> tuple[dict[str, list[float]], list[Finding]]:
+        """Return when places may be requested once more, and what was passed over in periods that
+        had ended when the log was read, at ``until``."""
         calendars = self.watch.calendars
         turns: dict[str, list[float]] = {}
         seeds: dict[str, list[str]] = {}
@@ -375,13 +373,7 @@ class _Run:
             "calendar_looks": calendars.looks,
         }
         failed = self.world.sql().retried()
-        forced = {
-            periods.place_of(url)
-            for name, urls in seeds.items()
-            if not calendars.all_pages(name)  # otherwise a URL is queued once
-            for url in urls
-        }
-        return turns, forced, periods.judge_log(calendars, hits, seeds, failed, names)
+        return turns, periods.judge_log(calendars, hits, seeds, failed, names)
 
     def _judge_promises(self, rows: dict[int, CrawlRow], calls: Sequence[Call]) -> None:
         pauses = {

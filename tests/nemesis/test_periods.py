@@ -76,22 +76,6 @@ def test_a_node_that_came_back_older_explains_one_more_request_for_each_url_it_h
     assert told(log, replace(older, held=frozenset())) == ["refetched"]
 
 
-def test_a_recovery_may_queue_a_forced_url_once_for_each_batch_of_its_window() -> None:
-    turns = periods.turns(plan(), [SEED], all_pages=False)
-    older = Harm(20, 25, ("A",), since=2, recovers=True, stroke="older")
-
-    def found(log: list[Hit], *harms: Harm, forced: bool = True) -> int:
-        places = {periods.place_of(SEED)} if forced else set[str]()
-        return len(refetches.judge(log, Leases(), harms, {}, (), turns, places)[0])
-
-    log = hits(0, 10, 35, 36, 37, 65)
-    assert found(log, older) == 0
-    assert found(log) == 1
-    assert found(log, older, forced=False) == 1
-    assert found(log, replace(older, recovers=False)) == 1
-    assert found(hits(0, 10, 35, 65, 66), older) == 1, "much later"
-
-
 def test_a_period_that_ended_after_the_log_was_read_is_not_judged() -> None:
     log = hits(0, 5, 31) + hits(1, 10, 35)
     found = plan().ended_by(79)

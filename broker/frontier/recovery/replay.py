@@ -35,10 +35,16 @@ log = logger("recovery")
 
 CHUNK = 2048
 """Rows put in together: some for each of many partitions, and a few milliseconds of work."""
+MOST_COMPARED = 100_000
+"""URLs of forced batches that are compared with one another: they take some 30 MB meanwhile."""
 HOLD_SECONDS = 1.0
 """Least seconds between two signs of life."""
 YIELD_SECONDS = 0.003
 """How long other greenlets wait at a time, unless a page takes longer."""
+
+
+Forced = dict[tuple[int, Admission], int]
+"""(crawl, task) → number of a batch."""
 
 
 class Parts(NamedTuple):
@@ -179,11 +185,33 @@ class Replay:
 
     def seeds(self, put: ReplaySender) -> None:
         """Put in batches of seeds, also pending ones."""
+        last = self._last_forced()
         for force in (True, False):  # forced ones come first, and are then queued once
             for batch in self._store.replay_seeds(self._since, force=force):
-                self._batch(put, batch)
+                self._batch(put, batch, last)
                 self._progress.done += 1
             put.flush()
+
+    def _last_forced(self) -> Forced:
+        """Return the latest batch that forces each task; none if there are very many tasks.
+
+        One request serves all batches that were made before it. A batch may have a new stamp, but
+        its number stays: if the node knows the latest one, it queued the task after all others were
+        made.
+        """
+        last: Forced = {}
+        count, held = 0, monotonic()
+        for batch in self._store.replay_seeds(self._since, force=True):
+            count += len(batch.urls)
+            if count > MOST_COMPARED:
+                return {}
+            for item in batch.urls:
+                key = batch.crawl, item
+                last[key] = max(batch.id, last.get(key, 0))
+            if monotonic() - held > HOLD_SECONDS:
+                self._progress.hold()
+                held = monotonic()
+        return last
 
     def links(self, put: ReplaySender) -> None:
         """Put in the links of pages; leases are served meanwhile."""
@@ -213,7 +241,7 @@ class Replay:
         found = self._store.blocks(epoch_ms())
         self._parts.hosts.block_again(self._node, [(host, until_ms) for host, until_ms, _ in found])
 
-    def _batch(self, put: ReplaySender, batch: SeedBatch) -> None:
+    def _batch(self, put: ReplaySender, batch: SeedBatch, last: Forced) -> None:
         """Put in a batch; a forced one queues seen URLs again, in a full replay only those not
         fetched since.
 
@@ -229,6 +257,7 @@ class Replay:
         elif batch.force:
             urls, forced = forced, urls
         put.links(batch.crawl, urls)
+        forced = [item for item in forced if last.get((batch.crawl, item), 0) <= batch.id]
         try:
             put.forced(batch.crawl, forced, batch.id)
         except Full:  # sessions have to open before there is room: it is pending until then

@@ -34,6 +34,7 @@ from greencrawl.schema.records import (
     FinishItem,
     HostPatch,
     StoredPage,
+    TaskKind,
 )
 from greencrawl.store import open_store
 from greencrawl.store.base import MARGIN, Store
@@ -230,6 +231,61 @@ def test_forced_seeds_that_were_never_fetched_are_queued_once_however_many_they_
     rig.seed("h.example/a", "h.example/b", force=True)
     rig.server.client.flushall()
     assert rig.refilled().waiting == 2
+
+
+@pytest.mark.parametrize("lost", ["since a copy", "all"])
+def test_a_recovery_queues_a_url_once_that_several_batches_force(rig: Rig, lost: str) -> None:
+    """Each period of a crawl that begins again forces its seeds."""
+    rig.seed("h.example/a", "h.example/b")
+    assert rig.waiting() == ["h.example/a", "h.example/b"]
+    rig.tick(MARGIN + 3)
+    copy = rig.saved()
+    rig.seed("h.example/a", "h.example/b", force=True)
+    rig.seed("h.example/a", force=True)
+    rig.seed("h.example/a", "h.example/b", force=True)
+    if lost == "all":
+        rig.server.client.flushall()
+    else:
+        rig.put_back(copy)
+    rig.refilled()
+    assert rig.waiting() == ["h.example/a", "h.example/b"]
+
+
+def test_an_earlier_batch_with_a_later_stamp_does_not_hide_the_one_that_a_node_lost(
+    rig: Rig,
+) -> None:
+    rig.seed("h.example/a")
+    earlier = rig.seed("h.example/a", force=True)
+    assert rig.waiting() == ["h.example/a"] * 2
+    copy = rig.saved()
+    rig.seed("h.example/a", force=True)
+    rig.tick(2)
+    rig.store.restamp_seeds(earlier)
+    rig.put_back(copy)
+    rig.refilled()
+    assert rig.waiting() == ["h.example/a"]
+
+
+def test_a_page_that_is_only_read_again_does_not_stand_for_a_forced_request(rig: Rig) -> None:
+    copy = rig.saved()
+    rig.seed("h.example/a", force=True)
+    again = [Admission("http://h.example/a", kind=TaskKind.REREAD)]
+    rig.store.seeds_admitted(rig.store.add_seeds(rig.crawl.id, again, force=True))
+    rig.put_back(copy)
+    rig.refilled()
+    assert rig.waiting() == ["h.example/a"] * 2
+
+
+def test_very_many_forced_urls_are_not_compared_and_none_is_left_out(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("greencrawl.broker.frontier.recovery.replay.MOST_COMPARED", 3)
+    copy = rig.saved()
+    rig.seed("h.example/a", "h.example/b", force=True)
+    rig.seed("h.example/a", "h.example/c", force=True)
+    rig.put_back(copy)
+    rig.refilled()
+    assert rig.waiting() == ["h.example/a", "h.example/a", "h.example/b", "h.example/c"]
 
 
 def test_blocks_hold_on_a_redis_that_forgot_them(rig: Rig) -> None:
