@@ -25,7 +25,7 @@ ADDRESSES = tuple(f"127.0.0.{n}" for n in range(2, 6))
 
 @dataclass
 class Scene:
-    """A crawl of four hosts that is half done, or is waited for until its end."""
+    """A crawl of four hosts that is half done; ``finish`` waits for its end."""
 
     server: SiteServer
     system: System
