@@ -57,8 +57,8 @@ def main() -> int:
         return INTERRUPTED
     seconds = time.monotonic() - began
     print(
-        f"{len(chosen) - len(missed)} of {len(chosen)} guards were missed when taken out, "
-        f"in {seconds:.0f} s" + (f"; not so: {' '.join(missed)}" if missed else "")
+        f"tests failed without {len(chosen) - len(missed)} of {len(chosen)} guards, "
+        f"in {seconds:.0f} s" + (f"; they passed without {' '.join(missed)}" if missed else "")
     )
     return MISSED if missed else FOUND
 
