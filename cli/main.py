@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextvars import copy_context
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
@@ -71,12 +72,24 @@ class _Commands(click.Group):
         starting.done()
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = get_close_matches(args[0], _COMMANDS)
+            if not near:
+                raise
+            more = f" Did you mean {' or '.join(near)}?"
+            raise click.UsageError(f"{error.message}{more}", ctx) from None
+
 
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.version_option(__version__, prog_name="greencrawl", message="%(prog)s %(version)s")
 def greencrawl() -> None:
     """A distributed web crawler: `greencrawl crawl URL` to begin.
 
@@ -99,7 +112,7 @@ def _main(arguments: Sequence[str] | None, env_files: Sequence[Path]) -> int:
     failed = _FAILED.get(called[0], 1) if called else 1
     try:
         env_file.take(env_files, os.environ)
-        code = greencrawl.main(arguments, prog_name="greencrawl", standalone_mode=False)
+        code = greencrawl.main(arguments, prog_name=advice.command(), standalone_mode=False)
     except click.Abort:
         return 130
     except click.ClickException as error:

@@ -154,11 +154,10 @@ def crawl(
             code = code or NOTHING
             first = shlex.quote(starts(wanted)[0][1])
             elsewhere = reach.named_broker() and not demo
-            why = nothing_stored.why(result, _begins(Job(wanted, settings), elsewhere=elsewhere))
-            _say(
-                f"no page is stored: {why or 'nothing was found to fetch'}; "
-                f"`greencrawl explain {first}` says more"
-            )
+            begins = _begins(Job(wanted, settings), elsewhere=elsewhere)
+            why = nothing_stored.reasons(result, begins) or ["nothing was found to fetch"]
+            _say("\n  ".join(["no page is stored:", *why]))
+            _say(f"`greencrawl explain {first}` says more")
     click.get_current_context().exit(code)
 
 
@@ -337,7 +336,7 @@ def _allowed(job: Job) -> list[str]:
 
 def export_hint(name: str, data: Path) -> str:
     """Return the command that exports the crawl, as it can be typed here."""
-    return f"greencrawl export {name}{advice.data_option(data)} -o {name}.jsonl"
+    return f"{advice.command()} export {name}{advice.data_option(data)} -o {name}.jsonl"
 
 
 def _known(job: Job) -> list[CrawlOptions]:

@@ -33,7 +33,7 @@ def allowed_now(store: Store, crawl: Crawl, settings: Settings) -> list[str]:
 
 
 def _is_allowed(final: Final, settings: Settings) -> bool:
-    """Tell so by the worker's message: ``NAME is ADDRESS (why), …`` or ``port N is not in …``."""
+    """Tell so by the worker's message: ``[NAME is] ADDRESS (why), …`` or ``port N is not in …``."""
     if port := _PORT.match(final.detail):
         return int(port[1]) in settings.allow_ports
     for text in _ADDRESS.findall(final.detail):

@@ -1,19 +1,22 @@
-"""Commands in messages, as they can be typed here: with the data folder.
+"""Commands in messages, as they can be typed here: with the command's path and the data folder.
 
 Messages name them as `greencrawl …` between back-ticks. A worker or a broker that wrote a message
-does not know the folder. The command that shows a message calls :func:`complete`, which adds the
-option.
+knows neither. The command that shows a message calls :func:`complete`, which adds both.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
 from contextvars import ContextVar
 from pathlib import Path
 
-_COMMAND = re.compile(r"`(greencrawl [^`]*)`")
-_WITHOUT = re.compile(r"greencrawl (\S+ --help|store )")
+_CALLED = "_GREENCRAWL_CALLED"
+"""The launcher of a checkout says in it how a person called it."""
+_COMMAND = re.compile(r"`greencrawl ([^`]*)`")
+_WITHOUT = re.compile(r"\S+ --help|store ")
 """Commands that use no data folder."""
 
 _folder: ContextVar[Path | None] = ContextVar("folder", default=None)
@@ -24,20 +27,27 @@ def use(data: Path | None) -> None:
     _folder.set(data)
 
 
+def command() -> str:
+    """Return this command as a person can type it here: in a checkout, the path of its launcher."""
+    called = os.environ.get(_CALLED)
+    return shlex.quote(called) if called and not shutil.which("greencrawl") else "greencrawl"
+
+
 def data_option(data: Path) -> str:
     """Return the option `--data DIR` as it can be typed here, "" for the default folder."""
     return "" if data == Path("data").absolute() else f" --data {shlex.quote(_short(data))}"
 
 
 def complete(text: str) -> str:
-    """Return ``text`` with the data folder in each command that it advises."""
+    """Return ``text`` with each command that it advises as it can be typed here."""
     data = _folder.get()
     option = "" if data is None else data_option(data)
-    return _COMMAND.sub(lambda found: f"`{_with(found[1], option)}`", text)
+    return _COMMAND.sub(lambda found: f"`{command()} {_with(found[1], option)}`", text)
 
 
-def _with(command: str, option: str) -> str:
-    return command if "--data " in command or _WITHOUT.match(command) else command + option
+def _with(arguments: str, option: str) -> str:
+    has = "--data " in arguments or _WITHOUT.match(arguments)
+    return arguments if has else arguments + option
 
 
 def _short(path: Path) -> str:

@@ -17,8 +17,8 @@ WORDS = {
     "dns_missing": "no such host name; for those of a search list see GREENCRAWL_DNS_SERVERS",
     "dns_failed": "no name server could say what the host name is",
     "gone": "404 or 410",
-    "address_forbidden": "in a private or loopback network, which is fetched when "
-    "GREENCRAWL_ALLOW_NETWORKS names it",
+    "address_forbidden": "a private or loopback address, which GREENCRAWL_ALLOW_NETWORKS may "
+    "allow, or a port of another protocol",
     "login": "not let in",
     "dense": "pages that unpack to far more than their size",
     "links": "pages with more links than are followed or kept",
@@ -27,10 +27,10 @@ WORDS = {
 """The meaning of kinds of failure whose name is not clear."""
 
 
-def why(summary: Summary, begins: Sequence[UrlState]) -> str:
-    """Return one line: failures by kind, limits, hooks, and the results of the first URLs in
-    ``begins``."""
-    return printable("; ".join(_reasons(summary, begins)))
+def reasons(summary: Summary, begins: Sequence[UrlState]) -> list[str]:
+    """Return a line for each reason: failures by kind, limits, hooks, and the results of the first
+    URLs in ``begins``."""
+    return [printable(reason) for reason in _reasons(summary, begins)]
 
 
 def _reasons(summary: Summary, begins: Sequence[UrlState]) -> Iterator[str]:

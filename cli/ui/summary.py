@@ -239,7 +239,7 @@ def show(summary: Summary, console: Console) -> None:
         rows.append(("hook failed", hooks_text(summary.hooks)))
     if summary.store:
         rows.append(("content", summary.store))
-    if summary.export:
+    if summary.export and summary.pages:
         rows.append(("export", summary.export))
     for name, text in rows:
         table.add_row(name, Text(text))

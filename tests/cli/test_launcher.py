@@ -160,3 +160,12 @@ def test_mariadb_counts_as_missing_if_one_of_its_programs_is_missing(
     done = run("sh", ".ci/packages", cwd=checkout, path=tools)
     assert done.returncode == 1
     assert "mariadb-server" in done.stderr
+
+
+def test_messages_name_the_command_as_it_was_called(tmp_path: Path) -> None:
+    (tmp_path / "gc").symlink_to(ROOT / "greencrawl")
+    done = run("./gc", "pause", "x", "--data", "d", cwd=tmp_path, path=Path("/usr/bin:/bin"))
+    assert "`./gc up --data d`" in done.stderr
+    done = run("./gc", "nothing", cwd=tmp_path, path=Path("/usr/bin:/bin"))
+    assert "Usage: ./gc [OPTIONS] COMMAND" in done.stderr
+    assert run("./gc", "--version", cwd=tmp_path).stdout.startswith("greencrawl ")

@@ -115,6 +115,17 @@ def test_every_command_and_option_has_a_help_text() -> None:
         assert all(option.help for option in options)
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("crwl", " Did you mean crawl?"), ("stats", " Did you mean status"), ("z", "")],
+)
+def test_a_mistyped_command_is_answered_with_those_of_similar_names(
+    capsys: pytest.CaptureFixture[str], typed: str, meant: str
+) -> None:
+    code, _, err = run(capsys, typed, "https://example.org/")
+    assert (code, f"No such command '{typed}'.{meant}" in err) == (2, True)
+
+
 def test_bad_settings_are_wrong_use(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

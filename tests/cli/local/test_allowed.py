@@ -12,7 +12,8 @@ from greencrawl.schema.settings import load
 from greencrawl.store import open_store
 
 REFUSED = {
-    "http://127.0.0.1/": "127.0.0.1 is 127.0.0.1 (loopback)",
+    "http://127.0.0.1/": "127.0.0.1 (loopback)",
+    "http://127.0.0.2/": "127.0.0.2 is 127.0.0.2 (loopback)",  # an older worker's
     "http://intern.example/": "intern.example is 192.168.1.2 (private), 10.0.0.7 (private)",
     "http://six.example/": "six.example is fd00::5 (unique local)",
     "http://search.example:9200/": "port 9200 is not in the worker's GREENCRAWL_ALLOW_PORTS",
@@ -24,7 +25,7 @@ REFUSED = {
     ("settings", "again"),
     [
         ({}, []),
-        ({"ALLOW_NETWORKS": "127.0.0.0/8"}, ["http://127.0.0.1/"]),
+        ({"ALLOW_NETWORKS": "127.0.0.0/8"}, ["http://127.0.0.1/", "http://127.0.0.2/"]),
         (
             {"ALLOW_NETWORKS": "10.0.0.0/8,fd00::/8"},
             ["http://intern.example/", "http://six.example/"],

@@ -108,3 +108,17 @@ def test_advice_adds_the_data_folder_only_to_commands_that_use_one() -> None:
     assert advice.complete(both) == (
         "run `greencrawl login shop --data d`, or `greencrawl up --data d`"
     )
+
+
+def test_advice_names_the_launcher_as_it_was_called_unless_the_command_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert advice.complete("`greencrawl up`") == "`greencrawl up`"
+    monkeypatch.setenv("_GREENCRAWL_CALLED", "./greencrawl")
+    assert advice.complete("`greencrawl up`, `pip x`") == "`./greencrawl up`, `pip x`"
+    assert crawl.export_hint("c", Path("data").absolute()).startswith("./greencrawl export c ")
+    monkeypatch.setenv("_GREENCRAWL_CALLED", "/my code/greencrawl")
+    assert advice.complete("`greencrawl up`") == "`'/my code/greencrawl' up`"
+    (tmp_path / "greencrawl").touch(mode=0o755)
+    assert advice.complete("`greencrawl up`") == "`greencrawl up`"

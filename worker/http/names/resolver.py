@@ -191,5 +191,7 @@ class Resolver:
         if good:
             return tuple(best_first(good)[:MAX_ADDRESSES])
         some = list(refused.items())[:MAX_ADDRESSES]
+        if name in refused:
+            return Failure(FailureKind.ADDRESS_FORBIDDEN, f"{name} ({refused[name]})", requests=0)
         told = ", ".join(f"{address} ({why})" for address, why in some)
         return Failure(FailureKind.ADDRESS_FORBIDDEN, f"{name} is {told}", requests=0)

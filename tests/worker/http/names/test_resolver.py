@@ -62,6 +62,9 @@ def test_name_is_refused_if_all_its_addresses_are_forbidden() -> None:
     assert answer.kind is FailureKind.ADDRESS_FORBIDDEN
     assert answer.requests == 0
     assert answer.detail == "inner.example is 10.0.0.1 (private), ::1 (loopback)"
+    answer = Resolver().resolve("10.0.0.1", 5)
+    assert isinstance(answer, Failure)
+    assert answer.detail == "10.0.0.1 (private)"
 
 
 def test_literal_address_is_judged_without_a_look_up() -> None:
