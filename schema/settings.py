@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -360,7 +361,9 @@ def _unknown(key: str) -> str:
         return f"unknown variable: {PREFIX}{AUTH}NAME_… ends in {', '.join(AUTH_FIELDS).upper()}"
     if key in RENAMED:
         return f"is called {PREFIX}{RENAMED[key]} now"
-    return "unknown variable; see docs/configuration.md"
+    near = get_close_matches(key, KEYS, 1)
+    meant = f"did you mean {PREFIX}{near[0]}? " if near else ""
+    return f"unknown variable; {meant}docs/configuration.md lists all"
 
 
 def mask_url(url: str) -> str:

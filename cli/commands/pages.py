@@ -276,7 +276,9 @@ def _show(
         main = what != "full"
         text = main_text(source, page_id, what == "markdown") if main else source.text(page_id)
         if output is None and sys.stdout.isatty():
-            text = "\n".join(map(printable, text.splitlines()))
+            for line in text.splitlines():
+                click.echo(printable(line))
+            return
         content = f"{text}\n".encode("utf-8", "replace")
     else:
         content = source.body(page_id)

@@ -54,7 +54,8 @@ _AWAY = {
     sqlite3.SQLITE_FULL: "disk full",
     sqlite3.SQLITE_IOERR: "disk I/O error",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened",
-    sqlite3.SQLITE_READONLY: "read-only",
+    sqlite3.SQLITE_READONLY: "no permission to write, which even reading needs; try it as the "
+    "owner, or on a copy",
     sqlite3.SQLITE_PERM: "no permission",
     sqlite3.SQLITE_NOMEM: "out of memory",
     sqlite3.SQLITE_PROTOCOL: "locking protocol",

@@ -66,6 +66,13 @@ def test_a_renamed_variable_is_answered_with_its_new_name() -> None:
         load({"GREENCRAWL_LOG_DAYS": "30"})
 
 
+def test_a_mistyped_variable_is_answered_with_the_similar_one() -> None:
+    with pytest.raises(InvalidConfig, match=r"DTA: unknown .*did you mean GREENCRAWL_DATA"):
+        load({"GREENCRAWL_DTA": "x"})
+    with pytest.raises(InvalidConfig, match=r"unknown variable; docs/configuration.md lists all"):
+        load({"GREENCRAWL_Q": "x"})
+
+
 def test_an_override_wins_over_the_environment() -> None:
     settings = load({"GREENCRAWL_PROCESSES": "2"}, processes="3")
     assert settings.processes == 3

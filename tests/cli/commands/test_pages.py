@@ -257,7 +257,14 @@ def test_a_body_is_not_written_to_a_terminal(tmp_path: Path) -> None:
     assert "\x1b" not in _in_terminal(tmp_path / "data", "page", "example.org/", "--text")
 
 
-def _in_terminal(folder: Path, *arguments: str, columns: int = 100) -> str:
+def test_text_is_shown_in_the_encoding_of_the_terminal(tmp_path: Path) -> None:
+    fill(tmp_path / "data")
+    page = ["page", "example.org/", "--full"]
+    assert "绿茶 and" in _in_terminal(tmp_path / "data", *page, encoding="gb18030")
+    assert "?? and" in _in_terminal(tmp_path / "data", *page, encoding="latin-1")
+
+
+def _in_terminal(folder: Path, *arguments: str, columns: int = 100, encoding: str = "utf-8") -> str:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     kept = {
@@ -266,7 +273,8 @@ def _in_terminal(folder: Path, *arguments: str, columns: int = 100) -> str:
     }  # fmt: skip
     process = subprocess.Popen(
         [sys.executable, "-m", "greencrawl.cli", *arguments, "--data", str(folder)],
-        stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=ROOT, env=kept,
+        stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=ROOT,
+        env={**kept, "PYTHONIOENCODING": encoding},
     )  # fmt: skip
     os.close(theirs)
     shown = b""
@@ -280,4 +288,4 @@ def _in_terminal(folder: Path, *arguments: str, columns: int = 100) -> str:
         shown += some
     os.close(ours)
     process.wait(30)
-    return shown.decode()
+    return shown.decode(encoding)
