@@ -184,6 +184,8 @@ class Engine:
             if ends[0].ready():
                 ends[0].get()
                 log.info("stopped")
+            elif self._nothing_left():
+                log.info("stopped", reason="no broker answers")
             else:  # the broker reaps the rest, and it is fetched again
                 log.warning("stopped_with_work_left", held=len(self._sessions))
             gevent.killall(ends)
@@ -201,6 +203,12 @@ class Engine:
             outbox.join(postponed_seconds=POSTPONED_SECONDS)
         # A lease whose answer we did not wait for opens nothing, and the name is free.
         self._reconcile(leaving=True)
+
+    def _nothing_left(self) -> bool:
+        """Return whether a broker has been told of all that this process did."""
+        if len(self._sessions) or not self._writer.join(0):
+            return False
+        return all(outbox.join(0) for outbox in self._outboxes)
 
     def _until_away(self) -> None:
         """Return when several checks found no broker ready, with its Redis and store."""

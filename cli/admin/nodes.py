@@ -157,7 +157,7 @@ def _line(name: str, some: Sequence[MemberState]) -> list[str]:
         name,
         some[0].kind,
         ", ".join(states),
-        f"{len(here)} processes",
+        "1 process" if len(here) == 1 else f"{len(here)} processes",
         f"{sum(one.sessions for one in told):,} hosts",
         f"{sum(one.requests_per_second for one in told):,.1f} requests/s",
         f"{sum(one.pages_per_second for one in told):,.1f} pages/s",

@@ -9,6 +9,7 @@ from typing import Any
 import gevent
 import pytest
 from gevent.event import Event
+from structlog.testing import capture_logs
 
 from greencrawl.schema.errors import Refused, Unavailable
 from greencrawl.schema.records import (
@@ -515,7 +516,10 @@ def test_stopping_does_not_wait_for_a_broker_that_is_gone(fetching: bool) -> Non
     if not fetching:
         rig.runner.release.set()
         rig.until(lambda: not rig.runner.running)
-    assert rig.end() == 0
+    with capture_logs() as lines:
+        assert rig.end() == 0
+    told = "stopped_with_work_left" if fetching else "stopped"
+    assert [line["event"] for line in lines if line["event"].startswith("stopped")] == [told]
 
 
 def test_an_unforeseen_error_ends_the_process_with_status_1(rig: Rig) -> None:
