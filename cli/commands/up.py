@@ -30,7 +30,7 @@ def up(data: str | None, processes: int | None) -> None:
     """Run a broker and workers until Ctrl-C.
 
     The broker listens on GREENCRAWL_BIND (127.0.0.1:8765). Add crawls by `greencrawl crawl` with
-    GREENCRAWL_BROKER set, by `greencrawl seed`, or by curl; watch them with `greencrawl status`.
+    GREENCRAWL_BROKER set, in the Monitor, or by curl; watch them with `greencrawl status`.
     The logs of the processes go to standard error.
     """
     settings = reach.load(data, processes=None if processes is None else str(processes))
