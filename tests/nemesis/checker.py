@@ -175,22 +175,24 @@ def beyond_limit(name: str, stored: int, limit: int) -> list[Finding]:
 def leased_while_paused(
     samples: Iterable[Sample], pauses: Mapping[int, Sequence[tuple[float, float]]]
 ) -> list[Finding]:
-    """Find sessions of a crawl that appeared after its pause was acknowledged. ``pauses``: from
+    """Find sessions of a crawl that were opened after its pause was acknowledged. ``pauses``: from
     the answer to the pause until the next call that may change the state was sent, by the
-    crawl's id."""
+    crawl's id. An older node comes back with the sessions of its copy: they are as old as they
+    say."""
     first: dict[tuple[str, str], tuple[float, float, int]] = {}
     before: dict[str, float] = {}
     for one in sorted(samples, key=lambda sample: sample.at):
         looked = before.get(one.node, 0.0)
         for token, crawl in one.sessions.items():
-            first.setdefault((one.node, token), (looked, one.at + one.seconds, crawl))
+            opened = min(looked, one.at - one.ages.get(token, 0.0))
+            first.setdefault((one.node, token), (opened, one.at + one.seconds, crawl))
         before[one.node] = one.at
     found = []
-    for (node, token), (looked, at, crawl) in first.items():
+    for (node, token), (opened, at, crawl) in first.items():
         for begin, end in pauses.get(crawl, ()):
-            # The session opened between two looks: both must be within the pause.
-            if looked > begin + PAUSE_GRACE_SECONDS and at < end:
-                late = looked - begin
+            # The session was opened between two looks: both must be within the pause.
+            if opened > begin + PAUSE_GRACE_SECONDS and at < end:
+                late = opened - begin
                 text = f"crawl {crawl} is paused; {late:.1f} s later {node} opens session {token}"
                 found.append(Finding("promise", text, at))
     return found

@@ -135,8 +135,9 @@ class Strokes:
         if event.arguments.get("what") == "child" and len(part.family()) > 1:
             part.kill_child()
             return
-        if name in NODES:
-            done.since = self._behind[name] = self._state_of(name)
+        if isinstance(part, RedisPart) and part is self.world.master(node := name[:1]):
+            known = self._state_of(node) if part.written() else -math.inf
+            done.since = self._behind[node] = known
         part.kill()
         self._hold(event)
         part.start()

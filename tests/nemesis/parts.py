@@ -221,6 +221,7 @@ class RedisPart(Part):
         self.master_port = 0
         """The port of the proxy to its master; 0: it is a master itself."""
         self._appends = True
+        self._written = True
         self._offset = folder.with_name(folder.name + ".clock")
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -323,7 +324,7 @@ class RedisPart(Part):
 
     def start(self) -> None:
         """Start it unless it runs. With only a dump it starts without an append-only file: it would
-        read that instead, and come back empty. Then it makes one."""
+        read that instead, and come back empty. Then it makes one, for which this waits."""
         with self.lock:
             alone = (
                 not list(self.folder.glob("appendonly*")) and (self.folder / "dump.rdb").exists()
@@ -338,6 +339,19 @@ class RedisPart(Part):
                     time.sleep(0.05)
                 else:
                     self._appends = True
+            self._written = not alone
+            while not self.written() and self.pid is not None and time.monotonic() < limit:
+                time.sleep(0.05)
+
+    def written(self) -> bool:
+        """Return whether its append-only file has all of its data: if not, it would come back
+        without them."""
+        if not self._written:
+            with suppress(redis.RedisError):
+                told = self.client.info("persistence")
+                busy = told["aof_rewrite_in_progress"] or told["aof_rewrite_scheduled"]
+                self._written = not busy and told["aof_last_bgrewrite_status"] == "ok"
+        return self._written
 
 
 class MariaPart(Part):

@@ -245,9 +245,9 @@ def _links(blob: bytes) -> list[str]:
 class Sample:
     """A Redis node; the reading began at ``at`` (``time.monotonic()``) and took ``seconds``.
 
-    ``sessions``: the crawl's id by token. ``overdue``: the seconds for which a host of an active
-    crawl could have been opened, by the node's own clock. ``hosts`` are the hosts with a record on
-    it.
+    ``sessions``: the crawl's id by token; ``ages``: for how many seconds each has been open, by the
+    node's own clock. ``overdue``: the seconds for which a host of an active crawl could have been
+    opened, by the same clock. ``hosts`` are the hosts with a record on it.
     """
 
     node: str
@@ -258,6 +258,7 @@ class Sample:
     drift_seconds: float | None = None
     """Its logical time minus ours, if that could be read within a moment."""
     seconds: float = 0.0
+    ages: dict[str, float] = field(default_factory=dict)
 
 
 def queues_of(record: bytes | None) -> dict[str, Any]:
@@ -394,13 +395,15 @@ def sample(node: str, client: redis.Redis, active: set[int]) -> Sample:
             due.append(key)
     pipe = client.pipeline(transaction=False)
     for key in tokens:
-        pipe.hget(key, "crawl")
+        pipe.hmget(key, "crawl", "opened")
     for key in due:
         pipe.zrange(key, 0, 200, withscores=True)
     answers = pipe.execute()
-    for key, crawl in zip(tokens, answers, strict=False):
+    for key, (crawl, opened) in zip(tokens, answers, strict=False):
         if crawl is not None:
-            found.sessions[key.rpartition(":s:")[2]] = int(crawl)
+            token = key.rpartition(":s:")[2]
+            found.sessions[token] = int(crawl)
+            found.ages[token] = (now_ms - float(opened)) / 1000
     for hosts in answers[len(tokens) :]:
         for host, score in hosts:
             late = (now_ms - float(score)) / 1000

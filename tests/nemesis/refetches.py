@@ -285,6 +285,7 @@ def judge(
         more = allowed.get(place, 0)
         by_number = place in allowed
         bare, causes = [], set[str]()
+        passed = _Turns(place, log, (turns or {}).get(place, ()), leases)
         if by_number:
             causes = {one.stroke for one in harms if one.begin <= log[-1] and one.end >= log[0]}
         for first, second in () if by_number else pairs:
@@ -292,7 +293,7 @@ def judge(
                 one.stroke: said
                 for one in harms
                 if (said := one.explains(place, first, second, leases))
-            }
+            } or passed.lend(first, second, harms)
             causes |= how.keys()
             if not how:
                 bare.append(second)
@@ -326,6 +327,36 @@ def _pairs(log: Sequence[float], turns: Sequence[float]) -> list[tuple[float, fl
         for first, second in pairwise(log)
         if not any(first < turn <= second for turn in turns)
     ]
+
+
+class _Turns:
+    """The turns of a place. Of two requests after a turn and a fault one is due to each, in either
+    order: so a turn explains the second one if the fault explains the first."""
+
+    def __init__(
+        self, place: str, log: Sequence[float], turns: Sequence[float], leases: Leases
+    ) -> None:
+        self._place, self._leases = place, leases
+        self._gaps = [
+            (first, second)
+            for first, second in pairwise(log)
+            if any(first < turn <= second for turn in turns)
+        ]
+
+    def lend(self, first: float, second: float, harms: Sequence[Harm]) -> dict[str, str]:
+        """Return how faults explain the request with which the last turn before began, if that
+        turn can explain the one at ``second`` instead: once each."""
+        before = [gap for gap in self._gaps if gap[1] <= first]
+        for begin, end in before[-1:]:
+            how = {
+                one.stroke: said
+                for one in harms
+                if (said := one.explains(self._place, begin, end, self._leases))
+            }
+            if how:
+                self._gaps.remove((begin, end))
+                return how
+        return {}
 
 
 def _times(hits: Iterable[Hit]) -> dict[str, list[float]]:

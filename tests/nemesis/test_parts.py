@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import redis
 
 from tests.nemesis import reading
 from tests.nemesis.faults import Done, Strokes
@@ -102,6 +104,42 @@ def test_a_node_starts_from_its_dump_if_it_has_no_append_only_file(tmp_path: Pat
         node.until_up()
         assert node.client.get("told") == "something"
         assert node.client.config_get("appendonly") == {"appendonly": "yes"}
+    finally:
+        node.kill()
+
+
+def test_a_node_killed_before_its_file_is_written_counts_as_empty(tmp_path: Path) -> None:
+    node = RedisPart("A1", tmp_path / "A1", binaries()[0], clocked=False)
+    world: Any = SimpleNamespace(parts={"A1": node}, master=lambda _: node)
+    strokes = Strokes(world, print)
+
+    def kill() -> float:
+        strokes.strike(Event(0.0, "kill", 0.0, {"part": "A1", "what": "all"}))
+        strokes.finish(30)
+        assert not strokes.done[-1].skipped
+        return strokes.done[-1].since
+
+    node.start()
+    try:
+        node.until_up()
+        node.client.set("told", "something")
+        assert node.copy(tmp_path / "copy.rdb")
+        node.kill()
+        node.restore(tmp_path / "copy.rdb")
+        assert node.written(), "it has waited for that"
+        assert kill() > 0
+        node.until_up()
+        assert node.client.get("told") == "something"
+        node.kill()
+        node.restore(tmp_path / "copy.rdb")
+        pid = node.client.info("server")["process_id"]
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (8, 8))  # as on a full disk
+        node.client.config_set("appendonly", "no")
+        with suppress(redis.ResponseError):
+            node.client.config_set("appendonly", "yes")
+        node._written = False
+        assert not node.written()
+        assert kill() == -math.inf
     finally:
         node.kill()
 

@@ -94,6 +94,23 @@ def test_a_fault_explains_one_more_request_and_not_two() -> None:
     assert told(log, cut, p1=1) == []
 
 
+def test_after_a_turn_and_a_fault_two_requests_are_explained_in_either_order() -> None:
+    """The older node comes back with the URL as waiting, before a period asks for it again."""
+    log = [hit(10, 1), hit(40, 1), hit(41, 1)]
+    place = f"{HOST}/{GRAPH.tag}/p/1"
+    older = Harm(20, 35, ("A",), held=frozenset({place}), since=5, stroke="older")
+
+    def judged(log: list[Hit], turns: list[float], *harms: Harm) -> list[Finding]:
+        return judge(log, leases(log), harms, {}, turns={place: turns})[0]
+
+    assert judged(log, [38], older) == []
+    assert judged(log, [40.5], older) == []
+    assert judged(log, [38]) != []
+    assert judged(log, [], older) != []
+    assert judged([*log, hit(42, 1)], [38], older) != [], "a turn counts once"
+    assert judged(log, [38], replace(older, begin=50, end=60)) != []
+
+
 def test_a_fault_explains_at_most_as_many_urls_as_were_leased_at_one_moment() -> None:
     # A long outage, in which each URL is leased for two seconds: four at a time, five at most.
     first = [hit(10 + n / 2, n) for n in range(40)]
