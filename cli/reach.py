@@ -142,7 +142,11 @@ def store(settings: Settings, *, upgrade: bool = False) -> Iterator[Store]:
     :class:`GreencrawlError` when there is none yet: reading creates nothing.
     """
     path = sqlite_path(settings)
-    if path is not None and not path.exists():
+    try:
+        new = path is not None and not path.exists()
+    except OSError as error:
+        raise GreencrawlError(f"cannot read {settings.data}: {error.strerror}") from error
+    if path is not None and new:
         raise GreencrawlError(f"nothing has been crawled into {path.parent} yet; see --data")
     try:
         opened = open_store(settings.store_url, settings.bodies, upgrade=upgrade)

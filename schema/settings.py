@@ -25,15 +25,9 @@ _PASSWORD = re.compile(r"^([a-z]+://[^:/?#@]*):.*@", re.DOTALL)
 
 AUTH = "AUTH_"
 AUTH_FIELDS = (
-    "username",
-    "password",
-    "token",
-    "token_secret",
-    "client_id",
-    "client_key",
-    "client_secret",
-    "hosts",
-)
+    "username", "password", "token", "token_secret",
+    "client_id", "client_key", "client_secret", "hosts",
+)  # fmt: skip
 """Secrets of a crawl's entry NAME, and the hosts that they are for.
 ``greencrawl.worker.auth.state.secrets`` reads the variables GREENCRAWL_AUTH_NAME_FIELD. No field
 ends in another one, so that a variable names one entry only."""

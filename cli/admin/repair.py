@@ -17,7 +17,6 @@ from greencrawl.cli.ui.display import PLAIN_SECONDS, duration, printable
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import GreencrawlError, Unavailable
 from greencrawl.schema.records import NodeRepair
-from greencrawl.schema.settings import Settings
 
 POLL_SECONDS = 0.5
 AWAY_SECONDS = 60.0
@@ -39,7 +38,7 @@ def repair(everything: bool, data: str | None) -> int:
     runs. Ctrl-C ends only the display, not the repair.
     """
     settings = reach.load(data)
-    broker = _broker(settings)
+    broker = reach.living(settings)  # it need not be ready: it may be waiting for this very command
     try:
         broker.repair(everything)
     except Unavailable as error:
@@ -52,14 +51,6 @@ def repair(everything: bool, data: str | None) -> int:
     rows, seconds = sum(node.done for node in nodes), max(node.seconds for node in nodes)
     click.echo(f"{len(nodes)} Redis node(s) refilled: {rows:,} rows in {duration(seconds)}")
     return 0
-
-
-def _broker(settings: Settings) -> BrokerClient:
-    """Return a broker, which need not be ready: it may be waiting for this very command."""
-    at = reach.addresses(settings)
-    if not at:
-        raise reach.NoBroker(settings)
-    return reach.client(settings, *at)
 
 
 def _watch(broker: BrokerClient, stop: Stop) -> Sequence[NodeRepair] | None:

@@ -307,7 +307,10 @@ def _of_end(job: Job, end: End | None) -> Summary | None:
         return None
     made = end.summary()
     with reach.store(job.settings, upgrade=True) as store:
-        url, export = mask_url(job.settings.store_url), export_hint(made.crawl, job.settings.data)
+        url, export = (
+            mask_url(job.settings.store_url),
+            advice.to_export(made.crawl, job.settings.data),
+        )
         return summary.with_store(made, store, url, export)
 
 
@@ -320,7 +323,7 @@ def _stored(job: Job) -> tuple[Crawl, Summary] | None:
         known = [crawl for crawl in store.crawls() if crawl.name == job.wanted.name]
         if not known:
             return None
-        hint = export_hint(known[0].name, job.settings.data)
+        hint = advice.to_export(known[0].name, job.settings.data)
         return known[0], summary.of_store(store, known[0], mask_url(job.settings.store_url), hint)
 
 
@@ -334,18 +337,17 @@ def _allowed(job: Job) -> list[str]:
         return allowed_now(store, known[0], job.settings) if known else []
 
 
-def export_hint(name: str, data: Path) -> str:
-    """Return the command that exports the crawl, as it can be typed here."""
-    return f"{advice.command()} export {name}{advice.data_option(data)} -o {name}.jsonl"
-
-
 def _known(job: Job) -> list[CrawlOptions]:
-    """Return this crawl, and those that are in the store already: the processes continue them."""
+    """Return this crawl, and those in the store, which the processes continue, too."""
     path = reach.sqlite_path(job.settings)
     if path is not None and not path.exists():
         return [job.wanted]
     with reach.store(job.settings, upgrade=True) as store:
-        return [job.wanted, *(crawl.options for crawl in store.crawls())]
+        crawls = store.crawls()
+    for crawl in crawls:
+        if crawl.state == "active" and crawl.name != job.wanted.name:
+            _say(f"crawl {crawl.name} goes on, too; `greencrawl stop {crawl.name}` ends it")
+    return [job.wanted, *(crawl.options for crawl in crawls)]
 
 
 def _environment(

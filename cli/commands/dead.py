@@ -33,9 +33,12 @@ def dead(crawl: str | None, requeue: bool, data: str | None) -> None:
         count = _requeue_at(broker, crawl) if broker else _requeue_in_store(settings, crawl)
         click.echo(f"{count:,} queued again")
         return
+    letter = None
     for letter in _listed(broker, crawl) if broker else _stored(settings, crawl):
         fields = (moment(letter.at_ms), letter.kind, letter.code or "-", letter.url, letter.detail)
         click.echo("\t".join(printable(str(field)) for field in fields))
+    if letter is None:
+        click.echo("no URL was given up", err=True)
 
 
 def _listed(broker: BrokerClient, crawl: str | None) -> Iterator[Final]:

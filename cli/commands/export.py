@@ -34,8 +34,7 @@ _MEANINGS = "; ".join(f"{name}: {choice.meaning}" for name, choice in FORMATS.it
     "--format",
     "format_",
     type=click.Choice(list(FORMATS)),
-    default=_DEFAULT,
-    help=f"{_MEANINGS}.  [default: {_DEFAULT}]",
+    help=f"{_MEANINGS}.  [default: by FILE's ending, else {_DEFAULT}]",
 )
 @click.option("--crawl", "named", metavar="NAME", help="The crawl; the same as the argument.")
 @click.option(
@@ -73,7 +72,7 @@ _MEANINGS = "; ".join(f"{name}: {choice.meaning}" for name, choice in FORMATS.it
 @reach.data_option
 def export(
     crawl: str | None,
-    format_: str,
+    format_: str | None,
     named: str | None,
     since: str | None,
     host: str | None,
@@ -95,6 +94,7 @@ def export(
     """
     if crawl and named and crawl != named:
         raise InvalidConfig([("--crawl", f"names {named}, and the argument {crawl}")])
+    format_ = format_ or _by_ending(output)
     if text != TEXTS[0] and format_ == "warc":
         raise click.UsageError("--text is for jsonl and csv: an archive has no text")
     if items and (format_ == "warc" or bodies or text != TEXTS[0]):
@@ -122,6 +122,12 @@ def export(
                 _stream(store, chosen, typed, out)
         else:
             _to_file(store, chosen, typed, output, restart)
+
+
+def _by_ending(output: Path | None) -> str:
+    """Return the format that the name of a file says: ``x.csv``, ``x.warc.gz``."""
+    endings = output.suffixes[-2:] if output is not None else []
+    return next((name for name in FORMATS if f".{name}" in endings), _DEFAULT)
 
 
 def _filter(since: str | None, host: str | None, status: str | None) -> PageFilter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 
 import click
@@ -10,7 +11,7 @@ from greencrawl.broker.client import BrokerClient
 from greencrawl.cli import choose, reach
 from greencrawl.cli.local.stopping import on_signals
 from greencrawl.cli.ui.display import moment, printable
-from greencrawl.schema.errors import Unavailable
+from greencrawl.schema.errors import GreencrawlError, Unavailable
 from greencrawl.schema.records import NodeAway, Purge
 
 LOOK_SECONDS = 0.5
@@ -84,7 +85,7 @@ def delete(crawl: str, yes: bool, data: str | None) -> None:
     broker = reach.required(reach.load(data))
     found = choose.one(broker.crawls(), crawl)
     if not yes:
-        click.confirm(f"Delete crawl {found.name} and all its pages?", abort=True)
+        _ask(f"Delete crawl {found.name} and all its pages?")
     broker.delete(found.name)
     _follow(broker, found.id, "")
 
@@ -102,6 +103,18 @@ def purge(crawl: str, host: str, data: str | None) -> None:
     broker = reach.required(reach.load(data))
     asked = broker.purge_host(choose.one(broker.crawls(), crawl).name, host)
     _follow(broker, asked.instance, asked.host)
+
+
+def _ask(question: str) -> None:
+    """Return if a person says yes. Raises click.Abort if not, and GreencrawlError if nobody is
+    there."""
+    try:
+        click.confirm(question, abort=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        click.echo()
+        raise GreencrawlError("nothing was deleted; without a terminal, say --yes") from None
 
 
 def _follow(broker: BrokerClient, instance: int, host: str) -> None:

@@ -94,20 +94,25 @@ def pages(
     most = limit or (IN_TERMINAL if terminal and not as_json else None)
     write = _json_line if as_json else _columns() if terminal else _tabs
     with _listing(reach.load(data), crawl, wanted) as ask:
-        following = _list(ask, after, most, write)
+        following, count = _list(ask, after, most, write)
     if following:
         click.echo(f"there may be more: add --after {following}", err=True)
+    elif not count and not as_json:
+        click.echo("no page matches", err=True)
     elif terminal and not as_json:
         click.echo("that is all", err=True)
 
 
-def _list(ask: Ask, after: str, most: int | None, write: Callable[[ListedPage], str]) -> str:
-    """Write up to ``most`` pages as they are found; return the cursor of the rest, or "".
+def _list(
+    ask: Ask, after: str, most: int | None, write: Callable[[ListedPage], str]
+) -> tuple[str, int]:
+    """Write up to ``most`` pages as they are found; return the cursor of the rest, or "", and how
+    many pages were found.
 
     While nothing is found, a terminal shows the progress.
     """
     left = most
-    looked_at = 0
+    looked_at = count = 0
     telling = sys.stderr.isatty()
     while True:
         answer = ask(A_REQUEST if left is None else min(A_REQUEST, left), after)
@@ -116,11 +121,12 @@ def _list(ask: Ask, after: str, most: int | None, write: Callable[[ListedPage], 
         looked_at += answer.looked_at
         for page in answer.items:
             click.echo(write(page))
+        count += len(answer.items)
         after = answer.next
         if left is not None:
             left -= len(answer.items)
         if not after or left == 0:
-            return after
+            return after, count
         if telling:
             click.echo(f"\rlooked at {looked_at:,} pages …", err=True, nl=False)
 

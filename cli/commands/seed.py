@@ -10,7 +10,7 @@ from itertools import islice
 import click
 
 from greencrawl.broker.client import BrokerClient
-from greencrawl.cli import reach
+from greencrawl.cli import choose, reach
 from greencrawl.cli.crawlfile import with_scheme
 from greencrawl.schema.errors import Refused
 from greencrawl.schema.records import SeedReply, SeedRequest
@@ -18,7 +18,7 @@ from greencrawl.schema.records import SeedReply, SeedRequest
 BATCH = 1000
 """URLs of a request."""
 
-TOO_MANY_REQUESTS = 429
+NOT_FOUND, TOO_MANY_REQUESTS = 404, 429
 FULL_SECONDS = 5.0
 
 
@@ -43,7 +43,13 @@ def seed(
     broker = reach.required(reach.load(data))
     counts = {"added": 0, "duplicate": 0, "rejected": 0, "pending": 0}
     for batch in _batches(map(with_scheme, _given(urls))):
-        reply = _patiently(broker, crawl, SeedRequest(batch, force=force, if_changed=if_changed))
+        request = SeedRequest(batch, force=force, if_changed=if_changed)
+        try:
+            reply = _patiently(broker, crawl, request)
+        except Refused as error:
+            if error.status == NOT_FOUND:
+                choose.one(broker.crawls(), crawl)  # this names those that there are
+            raise
         for item in reply.items:
             counts[item.status] += 1
             if item.status == "rejected":

@@ -55,6 +55,8 @@ def traps(crawl: str | None, shape: str | None, everything: bool, data: str | No
     if found:
         command = f"`{release_command(chosen.name, found[0].shape)}`"
         click.echo(printable(advice.complete(f"{command} releases the first")), err=True)
+    else:
+        click.echo("no URL is parked", err=True)
 
 
 def _listed(broker: BrokerClient, crawl: str | None) -> tuple[Crawl, tuple[ParkedShape, ...]]:

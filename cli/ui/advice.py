@@ -10,12 +10,14 @@ import os
 import re
 import shlex
 import shutil
+import sys
 from contextvars import ContextVar
 from pathlib import Path
 
 _CALLED = "_GREENCRAWL_CALLED"
 """The launcher of a checkout says in it how a person called it."""
 _COMMAND = re.compile(r"`greencrawl ([^`]*)`")
+_MODULE = "`python -m greencrawl"
 _WITHOUT = re.compile(r"\S+ --help|store ")
 """Commands that use no data folder."""
 
@@ -38,10 +40,17 @@ def data_option(data: Path) -> str:
     return "" if data == Path("data").absolute() else f" --data {shlex.quote(_short(data))}"
 
 
+def to_export(name: str, data: Path) -> str:
+    """Return the command that exports the crawl, as it can be typed here."""
+    return f"{command()} export {name}{data_option(data)} -o {name}.jsonl"
+
+
 def complete(text: str) -> str:
     """Return ``text`` with each command that it advises as it can be typed here."""
     data = _folder.get()
     option = "" if data is None else data_option(data)
+    python = shlex.quote(_short(Path(sys.executable)))
+    text = text.replace(_MODULE, f"`{python} -m greencrawl")
     return _COMMAND.sub(lambda found: f"`{command()} {_with(found[1], option)}`", text)
 
 

@@ -62,6 +62,17 @@ def test_the_command_advises_make_setup_if_there_is_no_venv(checkout: Path, tmp_
     assert done.stderr.count("\n") == 1
 
 
+def test_a_venv_whose_interpreter_cannot_be_run_is_not_called_missing(
+    checkout: Path, tmp_path: Path
+) -> None:
+    python = checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(tmp_path / "removed")
+    done = run(checkout / "greencrawl", "status", cwd=tmp_path)
+    assert done.returncode == 1
+    assert ".venv has no interpreter that you may run; run `make setup`" in done.stderr
+
+
 def test_ctrl_c_is_blocked_while_python_starts(checkout: Path, tmp_path: Path) -> None:
     shown = "from signal import *; print(SIGINT in pthread_sigmask(SIG_BLOCK, []))"
     script(checkout / ".venv" / "bin" / "python", "")

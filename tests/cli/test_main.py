@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
@@ -269,6 +270,44 @@ def test_dead_lists_and_requeues_without_broker(
     pending = store.pending_seeds()
     store.close()
     assert [seed.url for batch in pending for seed in batch.urls] == ["https://example.org/dead"]
+
+
+def test_empty_results_are_said_to_be_empty(
+    capsys: pytest.CaptureFixture[str], filled: Path
+) -> None:
+    for arguments, said in (
+        (["pages", "--host", "other.example"], "no page matches"),
+        (["traps"], "no URL is parked"),
+    ):
+        code, out, err = run(capsys, *arguments, "--data", str(filled))
+        assert (code, out, err) == (0, "", f"{said}\n")
+    assert run(capsys, "pages", "--data", str(filled))[2] == ""
+    run(capsys, "dead", "--requeue", "--data", str(filled))
+    code, out, err = run(capsys, "dead", "--data", str(filled))
+    assert (code, out, err) == (0, "", "no URL was given up\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [("x.csv", b"url,"), ("x.warc.gz", b"\x1f\x8b"), ("x.jsonl", b"{"), ("csv", b"{")],
+)
+def test_export_takes_the_format_from_the_ending_of_the_file(
+    capsys: pytest.CaptureFixture[str], filled: Path, tmp_path: Path, name: str, begins: bytes
+) -> None:
+    code, _, err = run(capsys, "export", "--data", str(filled), "-o", str(tmp_path / name))
+    assert code == 0, err
+    assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+def test_a_data_folder_that_may_not_be_entered_is_one_clear_error(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exists(path: Path) -> bool:  # root may enter every folder
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", exists)
+    code, _, err = run(capsys, "pages", "--data", str(tmp_path))
+    assert (code, err) == (1, f"greencrawl: cannot read {tmp_path}: Permission denied\n")
 
 
 def test_export_writes_pages_first_and_then_urls_without_a_page(

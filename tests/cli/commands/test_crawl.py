@@ -445,6 +445,8 @@ def test_commands_work_with_the_broker_of_greencrawl_up(
     assert command.here("dead")[:2] == (0, "")
     assert command.here("dead", "--requeue")[1] == "0 queued again\n"
     assert "no crawl is named 'y'" in command.here("dead", "y")[2]
+    assert "no crawl is named 'y'" in command.here("seed", "y", root)[2]
+    assert command.here("delete", "x")[0] == 1, "nobody has said yes"
     stats = json.loads(command.here("status", "--json")[1])
     assert stats["crawls"][0]["stored"] == 31
 

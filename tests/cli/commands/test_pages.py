@@ -178,7 +178,7 @@ def test_a_list_that_ends_at_its_limit_says_that_there_may_be_more(
     assert "/missing" in out
     assert error == f"there may be more: add --after {after}\n"
     assert main([*command, "--after", after]) == 0
-    assert capsys.readouterr() == ("", ""), "there are none"
+    assert capsys.readouterr() == ("", "no page matches\n")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,6 +93,15 @@ def test_advice_beside_a_running_crawl_names_its_data_folder(
     assert "`greencrawl explain URL --data d/demo` says when" in capsys.readouterr().err
 
 
+def test_a_crawl_tells_of_others_in_its_data_folder_that_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(tmp_path / "d")
+    assert len(crawl._known(crawl.Job(WANTED, reach.load("d")))) == 2
+    told = "crawl test goes on, too; `greencrawl stop test --data d` ends it\n"
+    assert capsys.readouterr().err == told
+
+
 def test_advice_does_not_name_the_data_folder_of_an_earlier_command() -> None:
     main(["status", "--data", "d"])
     assert advice.complete("`greencrawl up`") == "`greencrawl up`"
@@ -117,8 +127,12 @@ def test_advice_names_the_launcher_as_it_was_called_unless_the_command_is_instal
     assert advice.complete("`greencrawl up`") == "`greencrawl up`"
     monkeypatch.setenv("_GREENCRAWL_CALLED", "./greencrawl")
     assert advice.complete("`greencrawl up`, `pip x`") == "`./greencrawl up`, `pip x`"
-    assert crawl.export_hint("c", Path("data").absolute()).startswith("./greencrawl export c ")
+    assert advice.to_export("c", Path("data").absolute()).startswith("./greencrawl export c ")
     monkeypatch.setenv("_GREENCRAWL_CALLED", "/my code/greencrawl")
     assert advice.complete("`greencrawl up`") == "`'/my code/greencrawl' up`"
+    monkeypatch.setattr(sys, "executable", f"{Path.cwd()}/.venv/bin/python")
+    assert advice.complete("`python -m greencrawl.logger`") == (
+        "`.venv/bin/python -m greencrawl.logger`"
+    )
     (tmp_path / "greencrawl").touch(mode=0o755)
     assert advice.complete("`greencrawl up`") == "`greencrawl up`"
