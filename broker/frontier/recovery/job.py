@@ -120,6 +120,11 @@ class Job:
         parts = parts_of()
         replay = Replay(parts, store, node, since, self, everything=self.everything)
         crawls = replay.run()
+        # A worker may have died between a page's commit and the admission of its links. The page's
+        # task would have brought them, but the node may have forgotten it, and counts the page as
+        # settled now. So the other nodes may miss links that were committed since, too.
+        if others := {other.id for other in parts.placement.nodes} - {node.id}:
+            store.owe(others, since)
         self.hold("done")
         if debt is not None:
             store.end_replay(node.id, debt.serial)

@@ -466,6 +466,37 @@ def test_links_of_a_paid_debt_that_a_node_loses_are_in_the_window_of_its_recover
     pages.stop()
 
 
+@pytest.mark.parametrize("lost", [0, 1])
+def test_links_are_queued_though_their_worker_died_and_a_node_forgot_the_task_of_their_page(
+    rig: TwoNodes, monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    """It died between the commit and the admission; then the node came back without its data."""
+    frontier = rig.open()
+    frontier.recovery.rest_ms = 0
+    crawl = new_crawl(frontier, rig.store, delay=0)
+    pages, reached = Pages(rig, crawl), Event()
+
+    def killed_at(*_: object, **__: object) -> None:
+        reached.set()
+        raise gevent.GreenletExit
+
+    monkeypatch.setattr(pages.frontier, "admit", killed_at)
+    links = [link for node in frontier.nodes for link in linked(frontier, node, 1)]
+    writing = gevent.spawn(pages.store, 1, links)
+    assert reached.wait(10)
+    gevent.killall([writing, *pages.greenlets])
+    assert not rig.store.debts()
+    server = rig.servers[lost]
+    server.kill()
+    shutil.rmtree(server.folder)
+    server.folder.mkdir()
+    server.start()
+    until(lambda: frontier.scan(crawl.id), 15)
+    until(lambda: not rig.store.debts(), 10)
+    totals = until(lambda: frontier.scan(crawl.id))
+    assert totals.waiting == len(links)
+
+
 def test_links_are_queued_though_their_worker_is_late_and_dies_before_it_admits_them(
     rig: TwoNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
