@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from time import monotonic
@@ -262,6 +262,7 @@ def judge(
     allowed: Mapping[str, int],
     parked: Iterable[Hit] = (),
     turns: Mapping[str, Sequence[float]] | None = None,
+    forced: Collection[str] = (),
 ) -> tuple[list[Finding], Count]:
     """Find URLs that were requested again although no fault explains it, one finding a node; and
     faults that alone explain more requests than URLs were leased at one moment.
@@ -269,7 +270,8 @@ def judge(
     ``allowed``: further requests by place, for forced or failed URLs; 0 for URLs that were never
     settled. For such places only the number is judged: one more for each fault in between.
     ``parked``: when URLs were settled without a request, each of which counts as one. ``turns``:
-    when a place may be requested once more, as a period begins.
+    when a place may be requested once more, as a period begins; ``forced``: places that are then
+    queued though they wait already.
     """
     hits = list(hits)
     came_back = sum(len(one.held or ()) for one in harms)
@@ -285,7 +287,8 @@ def judge(
         more = allowed.get(place, 0)
         by_number = place in allowed
         bare, causes = [], set[str]()
-        passed = _Turns(place, log, (turns or {}).get(place, ()), leases)
+        begun = (turns or {}).get(place, ()) if place in forced else ()
+        passed = _Turns(place, log, begun, leases)
         if by_number:
             causes = {one.stroke for one in harms if one.begin <= log[-1] and one.end >= log[0]}
         for first, second in () if by_number else pairs:
@@ -330,8 +333,8 @@ def _pairs(log: Sequence[float], turns: Sequence[float]) -> list[tuple[float, fl
 
 
 class _Turns:
-    """The turns of a place. Of two requests after a turn and a fault one is due to each, in either
-    order: so a turn explains the second one if the fault explains the first."""
+    """The turns of a forced place. Of two requests after a turn and a fault one is due to each, in
+    either order: so a turn explains the second one if the fault explains the first."""
 
     def __init__(
         self, place: str, log: Sequence[float], turns: Sequence[float], leases: Leases

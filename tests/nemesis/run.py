@@ -245,8 +245,10 @@ class _Run:
         harms = harms_of(self.strokes.done, died, self.schedule.lease_seconds)
         parked = seen.hits(time.time() - time.monotonic())
         names = {found.crawl.name for found in snapshots}
-        turns, passed = self._judge_periods(hits, until, calls, names)
-        beyond, count = refetches.judge(hits, self.leases.leases, harms, allowed, parked, turns)
+        turns, forced, passed = self._judge_periods(hits, until, calls, names)
+        beyond, count = refetches.judge(
+            hits, self.leases.leases, harms, allowed, parked, turns, forced
+        )
         for finding in (*beyond, *passed, *self._unasked(snapshots, calls, hits, harms)):
             self.watch.find(finding)
         self.report.figures |= {"asked_again": count.asked_again, "of_leased": count.leased}
@@ -349,11 +351,12 @@ class _Run:
 
     def _judge_periods(
         self, hits: Sequence[Hit], until: float, calls: Sequence[Call], names: set[str]
-    ) -> tuple[dict[str, list[float]], list[Finding]]:
-        """Return when places may be requested once more, and what was passed over in periods that
-        had ended when the log was read, at ``until``."""
+    ) -> tuple[dict[str, list[float]], set[str], list[Finding]]:
+        """Return when places may be requested once more; which of them a period forces; and what
+        was passed over in periods that had ended when the log was read, at ``until``."""
         calendars = self.watch.calendars
         turns: dict[str, list[float]] = {}
+        forced: set[str] = set()
         seeds: dict[str, list[str]] = {}
         for name, plan in calendars.plans.items():
             seeds[name] = [
@@ -364,7 +367,9 @@ class _Run:
             ]
             last = periods.read(self.world.sql(), plan.id) or plan
             calendars.plans[name] = last
-            turns |= periods.turns(last, seeds[name], all_pages=calendars.all_pages(name))
+            all_pages = calendars.all_pages(name)
+            turns |= (mine := periods.turns(last, seeds[name], all_pages=all_pages))
+            forced |= set() if all_pages else mine.keys()
             if name in self.cut_short:  # nothing can be said about its last period
                 calendars.plans[name] = last = replace(last, periods=last.periods[:-1])
             calendars.plans[name] = last.ended_by(until)
@@ -373,7 +378,7 @@ class _Run:
             "calendar_looks": calendars.looks,
         }
         failed = self.world.sql().retried()
-        return turns, periods.judge_log(calendars, hits, seeds, failed, names)
+        return turns, forced, periods.judge_log(calendars, hits, seeds, failed, names)
 
     def _judge_promises(self, rows: dict[int, CrawlRow], calls: Sequence[Call]) -> None:
         pauses = {

@@ -100,11 +100,17 @@ def test_after_a_turn_and_a_fault_two_requests_are_explained_in_either_order() -
     place = f"{HOST}/{GRAPH.tag}/p/1"
     older = Harm(20, 35, ("A",), held=frozenset({place}), since=5, stroke="older")
 
-    def judged(log: list[Hit], turns: list[float], *harms: Harm) -> list[Finding]:
-        return judge(log, leases(log), harms, {}, turns={place: turns})[0]
+    def judged(
+        log: list[Hit],
+        turns: list[float],
+        *harms: Harm,
+        forced: frozenset[str] = frozenset({place}),
+    ) -> list[Finding]:
+        return judge(log, leases(log), harms, {}, turns={place: turns}, forced=forced)[0]
 
     assert judged(log, [38], older) == []
     assert judged(log, [40.5], older) == []
+    assert judged(log, [38], older, forced=frozenset()) != [], "it is known to wait already"
     assert judged(log, [38]) != []
     assert judged(log, [], older) != []
     assert judged([*log, hit(42, 1)], [38], older) != [], "a turn counts once"

@@ -87,7 +87,7 @@ def test_commands_list_nodes_give_them_orders_drain_them_and_change_crawls(
 
     listed = [line.split("\t") for line in said("nodes").splitlines()]
     assert [line[1:4] for line in listed] == [
-        ["broker", "here", "1 processes"], ["worker", "here", "2 processes"],
+        ["broker", "here", "1 process"], ["worker", "here", "2 processes"],
     ]  # fmt: skip
     assert "greenlets=11" in said("order", NODE, "greenlets=11", "paused=no")
     wait_until(lambda: kept(system, "greenlets", 11), 5, "it is kept")
