@@ -103,7 +103,7 @@ class Brokers:
         """Return the states of the webhook's messages about a subject."""
         return [state for _, about, state in told(self.hook.bodies) if about == subject]
 
-    def hears(self, subject: str, state: str, seconds: float = 15.0) -> None:
+    def hears(self, subject: str, state: str, seconds: float = 30.0) -> None:
         wait_until(lambda: state in self.messages(subject), seconds, f"{subject}: {state}")
 
 
