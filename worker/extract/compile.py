@@ -79,11 +79,10 @@ def main() -> int:
     problem = compile(Path(sysconfig.get_path("platlib")))
     if problem:
         print(
-            f"the part in C was not compiled ({problem}): everything works without it, but "
-            f"slower; to get it, install a compiler and Python's headers (apt-get install gcc "
-            f"python3-dev) "
-            "and run: make setup, or in an environment that has greencrawl installed: "
-            "python -m greencrawl.worker.extract.compile",
+            f"the part in C was not compiled ({problem}): everything but main text works without "
+            "it, only slower; to get it, install a compiler and Python's headers "
+            "(apt-get install gcc python3-dev) and run: make setup, or in an environment that has "
+            "greencrawl installed: python -m greencrawl.worker.extract.compile",
             file=sys.stderr,
         )
     return 1 if problem else 0

@@ -34,7 +34,6 @@ from tests.cli.commands.test_crawl import (
     site,
     until,
 )
-from tests.support.effort import cases
 from tests.support.store_records import page
 
 __all__ = ["command", "root", "site"]
@@ -102,7 +101,7 @@ def test_a_broker_in_a_replay_ends_when_its_command_is_killed_and_the_next_comma
     assert "run the same command again to resume" in err
 
 
-@pytest.mark.parametrize("how", cases(["crawl"], ["up"]))
+@pytest.mark.parametrize("how", ["crawl", "up"])
 def test_a_command_waits_for_the_broker_of_a_killed_command_and_says_so(
     command: Command, site: Site, root: str, how: str
 ) -> None:

@@ -466,6 +466,22 @@ def test_links_of_a_paid_debt_that_a_node_loses_are_in_the_window_of_its_recover
     pages.stop()
 
 
+def die_before_admission(
+    pages: Pages, links: Sequence[str], monkeypatch: pytest.MonkeyPatch, *, late: bool = False
+) -> None:
+    """Store a page with ``links``, and end its worker before it admits them."""
+    reached = Event()
+
+    def killed_at(*_: object, **__: object) -> None:
+        reached.set()
+        raise gevent.GreenletExit
+
+    monkeypatch.setattr(pages.frontier, "admit", killed_at)
+    writing = gevent.spawn(pages.store, 1, links, late=late)
+    assert reached.wait(10)
+    gevent.killall([writing, *pages.greenlets])
+
+
 @pytest.mark.parametrize("lost", [0, 1])
 def test_links_are_queued_though_their_worker_died_and_a_node_forgot_the_task_of_their_page(
     rig: TwoNodes, monkeypatch: pytest.MonkeyPatch, lost: int
@@ -474,17 +490,8 @@ def test_links_are_queued_though_their_worker_died_and_a_node_forgot_the_task_of
     frontier = rig.open()
     frontier.recovery.rest_ms = 0
     crawl = new_crawl(frontier, rig.store, delay=0)
-    pages, reached = Pages(rig, crawl), Event()
-
-    def killed_at(*_: object, **__: object) -> None:
-        reached.set()
-        raise gevent.GreenletExit
-
-    monkeypatch.setattr(pages.frontier, "admit", killed_at)
     links = [link for node in frontier.nodes for link in linked(frontier, node, 1)]
-    writing = gevent.spawn(pages.store, 1, links)
-    assert reached.wait(10)
-    gevent.killall([writing, *pages.greenlets])
+    die_before_admission(Pages(rig, crawl), links, monkeypatch)
     assert not rig.store.debts()
     server = rig.servers[lost]
     server.kill()
@@ -502,16 +509,8 @@ def test_links_are_queued_though_their_worker_is_late_and_dies_before_it_admits_
 ) -> None:
     frontier = rig.open()
     crawl = new_crawl(frontier, rig.store, delay=0)
-    pages, reached = Pages(rig, crawl), Event()
-
-    def killed_at(*_: object, **__: object) -> None:
-        reached.set()
-        raise gevent.GreenletExit
-
-    monkeypatch.setattr(pages.frontier, "admit", killed_at)
-    writing = gevent.spawn(pages.store, 1, linked(frontier, frontier.nodes[0], 1), late=True)
-    assert reached.wait(10)
-    gevent.killall([writing, *pages.greenlets])
+    links = linked(frontier, frontier.nodes[0], 1)
+    die_before_admission(Pages(rig, crawl), links, monkeypatch, late=True)
     worker = Worker(frontier)
     assert len(leased(frontier, worker, 3)) == 3
     until(lambda: not rig.store.debts(), 10)

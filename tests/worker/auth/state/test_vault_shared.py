@@ -133,7 +133,7 @@ def vault(folder: Path, url: str, *, shared: bool = True) -> Vault:
     return open_vault(settings(folder, url, shared), joined(folder, url))
 
 
-@pytest.mark.parametrize("shared", cases([True], [False]))
+@pytest.mark.parametrize("shared", [False, True])
 def test_a_process_frozen_in_its_login_overwrites_nothing_when_it_wakes(
     tmp_path: Path, url: str, shared: bool
 ) -> None:
