@@ -198,7 +198,7 @@ class Coordinator:
     def step(self, duty: Duty, now_ms: int) -> None:
         """Do what is due, under the duty. Raises Unavailable and DutyLost."""
         now, store = self._service.clock(), self._service.store.under(duty)
-        if now < self._check_at:
+        if self._left_as_cut_off() or now < self._check_at:
             return
         self._check_at = now + CHECK_SECONDS
         tell = False
@@ -225,15 +225,21 @@ class Coordinator:
             self._teller.wake()
         if now >= self._sweep_at and self._sweep(store, now_ms):
             self._sweep_at = now + HOUR_SECONDS
-        self._leave_if_cut_off()
 
-    def _leave_if_cut_off(self) -> None:
-        """Leave the duty to others if nodes give no answer here for a while."""
+    def _left_as_cut_off(self) -> bool:
+        """Leave the duty to others if nodes give no answer here for a while; return whether it was
+        left.
+
+        Every look asks this, so that another broker has the duty soon after the time-out.
+        """
         if not self._service.frontier.nodes_away():
             self._timeout.helped()
-        elif self._timeout.hindered():
-            self._not_before = self._service.clock() + CUT_SECONDS
-            self._service.duties.give_up(COORDINATOR, CUT_SECONDS)
+            return False
+        if not self._timeout.hindered():
+            return False
+        self._not_before = self._service.clock() + CUT_SECONDS
+        self._service.duties.give_up(COORDINATOR, CUT_SECONDS)
+        return True
 
     # -- samples
 
