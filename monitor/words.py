@@ -1,7 +1,9 @@
 """Texts in the reader's language, and numbers, sizes and times as people write them.
 
 All texts are in ``texts/``, a file for each language with the same keys (a test compares them). A
-text may have forms: ``one`` is used for 1 if it exists, ``other`` for all else.
+text may have forms: ``one`` is used for 1 if it exists, ``other`` for all else. A kind of failure
+has its English label in :class:`greencrawl.schema.records.FailureKind`; a language without a text
+for it shows that label.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup, escape
+
+from greencrawl.schema.records import FailureKind
 
 TEXTS = Path(__file__).parent / "texts"
 LANGUAGES = {"en": "en", "zh": "zh-Hans"}
@@ -32,7 +36,8 @@ _DEEPEST = 4
 @cache
 def words(language: str) -> Words:
     """Read the texts of a language, once."""
-    texts = _flat(tomllib.loads((TEXTS / f"{language}.toml").read_text("utf-8")))
+    texts = {f"kind.{kind}": kind.label for kind in FailureKind}
+    texts |= _flat(tomllib.loads((TEXTS / f"{language}.toml").read_text("utf-8")))
     file = TEXTS / "options" / f"{language}.toml"  # in English the records describe them
     options = tomllib.loads(file.read_text("utf-8")) if file.exists() else {}
     file = TEXTS / "reasons" / f"{language}.toml"

@@ -19,7 +19,7 @@ from greencrawl.schema.records import Crawl, PageFilter
 from greencrawl.schema.text.moments import SINCE, STATUS, since_ms, status_range
 from greencrawl.store.base import Store
 from greencrawl.store.export.formats import FORMATS, Format, Wishes
-from greencrawl.store.export.items import ItemsCsv, ItemsJsonl, columns_of
+from greencrawl.store.export.items import columns_of
 from greencrawl.store.export.resumable import Position, Resumable, Wanted
 from greencrawl.store.export.resumable import export as export_all
 
@@ -95,16 +95,18 @@ def export(
     if crawl and named and crawl != named:
         raise InvalidConfig([("--crawl", f"names {named}, and the argument {crawl}")])
     format_ = format_ or _by_ending(output)
-    if text != TEXTS[0] and format_ == "warc":
-        raise click.UsageError("--text is for jsonl and csv: an archive has no text")
-    if items and (format_ == "warc" or bodies or text != TEXTS[0]):
-        raise click.UsageError("--items is for jsonl and csv, without --bodies and --text")
+    choice = FORMATS[format_]
+    if text != TEXTS[0] and choice.is_archive:
+        raise click.UsageError(f"--text is not for {format_}: an archive has no text")
+    if items and (choice.items is None or bodies or text != TEXTS[0]):
+        able = " and ".join(name for name, one in FORMATS.items() if one.items)
+        raise click.UsageError(f"--items is for {able}, without --bodies and --text")
     typed = {
         "format": format_,
         "since": since,
         "host": host,
         "status": status,
-        "bodies": bodies or FORMATS[format_].always_bodies,
+        "bodies": bodies or choice.is_archive,
         "pages_only": pages_only,
         "raw": raw,
         **({"text": text} if text != TEXTS[0] else {}),
@@ -160,16 +162,17 @@ def _format(
     columns: Sequence[str] = (),
 ) -> Format:
     """Return the format of the command line. ``columns`` are those of records as a table."""
-    if typed.get("items"):
-        return ItemsCsv(columns, raw=typed["raw"]) if typed["format"] == "csv" else ItemsJsonl()
-    format_ = FORMATS[typed["format"]].make(crawl, name, Wishes(typed["bodies"], typed["raw"]))
+    choice, wishes = FORMATS[typed["format"]], Wishes(typed["bodies"], typed["raw"])
+    if typed.get("items") and choice.items is not None:
+        return choice.items(columns, wishes)
+    format_ = choice.make(crawl, name, wishes)
     return with_text(format_, typed.get("text", TEXTS[0]), store)
 
 
 def _columns(store: Store, wanted: Wanted, typed: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the columns of records as a table; nothing for all else. Raises TooManyColumns."""
-    is_table = typed.get("items") and typed["format"] == "csv"
-    return columns_of(store, wanted) if is_table else ()
+    needed = typed.get("items") and FORMATS[typed["format"]].is_table
+    return columns_of(store, wanted.crawl.id, wanted.pages) if needed else ()
 
 
 def _to_stdout(store: Store, wanted: Wanted, typed: Mapping[str, Any]) -> None:

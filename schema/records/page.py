@@ -4,50 +4,60 @@ from __future__ import annotations
 
 import zlib
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, Self
 from urllib.parse import quote
 
 from msgspec import Struct, field
 
 
 class FailureKind(StrEnum):
-    """Every way a fetch can fail; ``greencrawl.worker.retry.TABLE`` says what follows."""
+    """Every way a fetch can fail: its name, and its label for people.
 
-    GONE = "gone"  # 404, 410, 451 …: final
-    FORBIDDEN = "forbidden"  # 401, 403, 407
-    CLIENT_ERROR = "client_error"  # other 4xx
-    REQUEST_TIMEOUT = "request_timeout"  # 408, 425
-    RATE_LIMITED = "rate_limited"  # 429
-    UNAVAILABLE = "unavailable"  # 503
-    SERVER_ERROR = "server_error"  # other 5xx
-    BAD_STATUS = "bad_status"  # 1xx as final, 6xx …
-    DNS_MISSING = "dns_missing"  # the name does not exist
-    DNS_FAILED = "dns_failed"  # the resolver did not answer
-    ADDRESS_FORBIDDEN = "address_forbidden"  # private, loopback, link-local …
-    REFUSED = "refused"
-    UNREACHABLE = "unreachable"
-    CONNECT_TIMEOUT = "connect_timeout"
-    TIMEOUT = "timeout"  # the whole request took too long
-    RESET = "reset"  # connection lost before the end of the answer
-    TLS = "tls"
-    PROTOCOL = "protocol"  # not HTTP, or headers beyond the cap
-    DECODE = "decode"  # content-encoding that does not decode
-    REDIRECT = "redirect"  # too many, to itself, or to no URL
-    ROBOTS = "robots"  # disallowed by robots.txt: final, no request made
-    ROBOTS_UNREACHABLE = "robots_unreachable"
-    PROCESS_DEATH = "process_death"  # the page killed the process that parsed it
-    STALLED = "stalled"  # the page hung the process that parsed it
-    COSTLY = "costly"  # reading it took more CPU than is granted
-    DENSE = "dense"  # the page is stored, but arrived in very few bytes for its size
-    HOOK = "hook"  # the user's own function raised
-    KERNEL = "kernel"  # the user's own kernel raised, or asked for what it is not allowed
-    PARSE = "parse"  # extraction raised
-    LINKS = "links"  # the page is stored, but has more links than are followed or kept
-    # the list cannot be read, or not to its end; in the latter case it is stored
-    SITEMAP = "sitemap"
-    LOGIN = "login"  # the login was refused, or could not be made
-    LOGGED_OUT = "logged_out"  # the page asks for a login in spite of one just made
-    BODY_AWAY = "body_away"  # the page is stored, but cannot be read again: its body's file is away
+    ``greencrawl.worker.retry.TABLE`` says what each means exactly, and what follows.
+    """
+
+    label: str
+
+    def __new__(cls, name: str, label: str = "") -> Self:
+        """Make a member that is a str, with a label."""
+        member = str.__new__(cls, name)
+        member._value_, member.label = name, label
+        return member
+
+    GONE = "gone", "gone (404, 410)"
+    FORBIDDEN = "forbidden", "forbidden (401, 403)"
+    CLIENT_ERROR = "client_error", "other 4xx"
+    REQUEST_TIMEOUT = "request_timeout", "the server's time-out (408)"
+    RATE_LIMITED = "rate_limited", "too many requests (429)"
+    UNAVAILABLE = "unavailable", "unavailable (503)"
+    SERVER_ERROR = "server_error", "server error (5xx)"
+    BAD_STATUS = "bad_status", "unexpected status"
+    DNS_MISSING = "dns_missing", "host name does not exist"
+    DNS_FAILED = "dns_failed", "DNS does not answer"
+    ADDRESS_FORBIDDEN = "address_forbidden", "address not allowed"
+    REFUSED = "refused", "connection refused"
+    UNREACHABLE = "unreachable", "unreachable"
+    CONNECT_TIMEOUT = "connect_timeout", "no connection in time"
+    TIMEOUT = "timeout", "too slow"
+    RESET = "reset", "connection lost"
+    TLS = "tls", "TLS failed"
+    PROTOCOL = "protocol", "not HTTP"
+    DECODE = "decode", "content cannot be decoded"
+    REDIRECT = "redirect", "redirect without a usable target"
+    ROBOTS = "robots", "forbidden by robots.txt"
+    ROBOTS_UNREACHABLE = "robots_unreachable", "robots.txt does not answer"
+    PROCESS_DEATH = "process_death", "the page killed its process"
+    STALLED = "stalled", "the page hung its process"
+    COSTLY = "costly", "too much CPU to read"
+    DENSE = "dense", "unpacks to far more than its size"
+    HOOK = "hook", "the hook failed"
+    KERNEL = "kernel", "its kernel failed"
+    PARSE = "parse", "could not be parsed"
+    LINKS = "links", "too many links"
+    SITEMAP = "sitemap", "the sitemap could not be read"
+    LOGIN = "login", "the login failed"
+    LOGGED_OUT = "logged_out", "the site asked for a new login"
+    BODY_AWAY = "body_away", "the file of its body is missing"
 
 
 class Failure(Struct, frozen=True):

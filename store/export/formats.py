@@ -1,7 +1,7 @@
 """Formats of an export: how each writes a page and a final state.
 
 Each call returns whole records, so that an export can be cut between two of them, and continued. A
-new format is a class here and a row of :data:`FORMATS`; the command line reads that table.
+new format is a class here and a row of :data:`FORMATS`, which the command and the Monitor read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import base64
 import csv
 import io
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -19,7 +19,8 @@ from greencrawl.schema.net.request import crawl_headers
 from greencrawl.schema.records import Crawl, Final, StoredPage
 from greencrawl.store.base import Detail
 from greencrawl.store.bodies import has_body
-from greencrawl.store.export.objects import final_object, iso8601, page_object
+from greencrawl.store.export.items import ItemsCsv, ItemsJsonl
+from greencrawl.store.export.objects import defused, final_object, iso8601, page_object
 from greencrawl.store.warc import records
 from greencrawl.store.warc.records import Origin, Record
 
@@ -79,15 +80,6 @@ class Jsonl:
     def final(self, final: Final) -> bytes:
         """Return :func:`greencrawl.store.export.objects.final_object` as a line."""
         return wire.to_json(final_object(final)) + b"\n"
-
-
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""Characters that begin a formula in a spreadsheet, full-width ones too."""
-
-
-def defused(value: object) -> object:
-    """Return a cell's value, with an apostrophe before it if it would be taken for a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 class Csv:
@@ -206,26 +198,47 @@ class Wishes(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """How ``greencrawl export`` offers a format under its name in :data:`FORMATS`."""
+    """How the command and the Monitor offer a format under its name in :data:`FORMATS`."""
 
+    label: str
+    """Its name for people, the same in every language."""
     meaning: str
     """For the help of ``--format``."""
+    ending: str
+    """The usual ending of its files, without the first dot."""
     make: Callable[[Crawl, str, Wishes], Format]
     """Makes the format from the crawl, the file's name ("" without one), and the wishes."""
-    always_bodies: bool = False
-    """Whether the format always contains bodies."""
+    items: Callable[[Sequence[str], Wishes], Format] | None = None
+    """Makes the format for the records of a hook, from their columns; None if there is none."""
+    is_table: bool = False
+    """Whether records of a hook need their columns beforehand."""
+    is_archive: bool = False
+    """Whether the format has each page as it was received: always its body, and never a text."""
 
 
 FORMATS: Mapping[str, Choice] = MappingProxyType(
     {
         "jsonl": Choice(
-            "one JSON object a line", lambda _, __, wishes: Jsonl(bodies=wishes.bodies)
+            label="JSON Lines",
+            meaning="one JSON object a line",
+            ending="jsonl",
+            make=lambda _, __, wishes: Jsonl(bodies=wishes.bodies),
+            items=lambda _, __: ItemsJsonl(),
         ),
-        "csv": Choice("a table", lambda _, __, wishes: Csv(bodies=wishes.bodies, raw=wishes.raw)),
+        "csv": Choice(
+            label="CSV",
+            meaning="a table",
+            ending="csv",
+            make=lambda _, __, wishes: Csv(bodies=wishes.bodies, raw=wishes.raw),
+            items=lambda columns, wishes: ItemsCsv(columns, raw=wishes.raw),
+            is_table=True,
+        ),
         "warc": Choice(
-            "an archive",
-            lambda crawl, name, _: Warc(crawl, name, compress=not name.endswith(".warc")),
-            always_bodies=True,
+            label="WARC",
+            meaning="an archive",
+            ending="warc.gz",
+            make=lambda crawl, name, _: Warc(crawl, name, compress=not name.endswith(".warc")),
+            is_archive=True,
         ),
     }
 )

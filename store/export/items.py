@@ -13,11 +13,9 @@ from typing import Any
 
 from greencrawl.schema import wire
 from greencrawl.schema.errors import GreencrawlError
-from greencrawl.schema.records import Final, StoredPage
+from greencrawl.schema.records import Final, PageFilter, StoredPage
 from greencrawl.store.base import Detail, Store
-from greencrawl.store.export.formats import defused
-from greencrawl.store.export.objects import iso8601
-from greencrawl.store.export.resumable import Wanted
+from greencrawl.store.export.objects import defused, iso8601
 
 MOST_COLUMNS = 500
 """A crawl's records may have this many member names if they are exported as a table."""
@@ -40,13 +38,13 @@ def items_of(page: StoredPage) -> list[dict[str, Any]]:
     return [about | one for one in wire.from_json(page.items, list[dict[str, Any]])]
 
 
-def columns_of(store: Store, wanted: Wanted) -> tuple[str, ...]:
-    """Return the names of all members of the records, in the order in which they are met.
+def columns_of(store: Store, crawl: int, pages: PageFilter) -> tuple[str, ...]:
+    """Return the names of all members of a crawl's records, in the order in which they are met.
 
-    This reads all pages. Raises TooManyColumns, Unavailable.
+    This reads all ``pages``. Raises TooManyColumns, Unavailable.
     """
     names: dict[str, None] = {}
-    for _, page in store.pages(wanted.crawl.id, wanted.pages, detail="items"):
+    for _, page in store.pages(crawl, pages, detail="items"):
         for item in items_of(page):
             names.update(dict.fromkeys(item))
         if len(names) > MOST_COLUMNS:

@@ -1,4 +1,4 @@
-"""The fields of a page and of a final state in an export."""
+"""The fields of a page and of a final state in an export, and the cells of a table."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ from msgspec import to_builtins
 
 from greencrawl.schema.records import Directives, Final, StoredPage
 from greencrawl.store.bodies import has_body
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""Characters that begin a formula in a spreadsheet, full-width ones too."""
+
+
+def defused(value: object) -> object:
+    """Return a cell's value, with an apostrophe before it if it would be taken for a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def page_object(page: StoredPage, *, bodies: bool = False) -> dict[str, Any]:

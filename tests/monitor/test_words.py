@@ -77,6 +77,17 @@ def test_options_are_described_in_each_other_language() -> None:
     assert words("en").described("delay", "<b>") == '<span lang="en">&lt;b&gt;.</span>'
 
 
+def test_a_kind_of_failure_without_a_text_of_a_language_has_its_english_label(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own = (TEXTS / "zh.toml").read_text("utf-8").replace('\ngone = "', '\ngone_before = "', 1)
+    (tmp_path / "zh.toml").write_text(own, "utf-8")
+    monkeypatch.setattr("greencrawl.monitor.words.TEXTS", tmp_path)
+    known = words.__wrapped__("zh")
+    assert known("kind.gone") == FailureKind.GONE.label == "gone (404, 410)"
+    assert known("kind.forbidden") == words("zh")("kind.forbidden") != FailureKind.FORBIDDEN.label
+
+
 def test_every_text_that_the_code_uses_exists() -> None:
     known, found = words("en").texts, set[str]()
     for path in sources():

@@ -11,6 +11,7 @@ from greencrawl.monitor.look import Action, Data, Form, Goto, Look, Shown, View
 from greencrawl.monitor.views.overview import failures_of
 from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import WITHHELD, SeedReply
+from greencrawl.store.export.formats import FORMATS
 
 SHOWN_SEEDS = 100
 """Most refused seeds that are shown."""
@@ -58,8 +59,9 @@ def _workers(look: Look) -> int | None:
 
 
 def frame(look: Look) -> Data:
-    """Return the data that do not change: the name."""
-    return {"crawl": look.figures.crawl(look.path["crawl"])}
+    """Return the data that do not change: the name, and the formats of an export."""
+    formats = [(name, choice.label) for name, choice in FORMATS.items()]
+    return {"crawl": look.figures.crawl(look.path["crawl"]), "formats": formats}
 
 
 def pause(look: Look, form: Form) -> Goto:

@@ -23,8 +23,9 @@ def export(look: Look) -> Download:
     if name not in FORMATS:
         raise InvalidConfig([("format", f"one of {', '.join(FORMATS)}")])
     crawl = look.service.store.crawl(look.path["crawl"])
-    file = f"{crawl.name}.{'warc.gz' if name == 'warc' else name}"
-    format_ = FORMATS[name].make(crawl, file, Wishes(FORMATS[name].always_bodies, False))
+    choice = FORMATS[name]
+    file = f"{crawl.name}.{choice.ending}"
+    format_ = choice.make(crawl, file, Wishes(bodies=choice.is_archive))
     return Download(name=file, chunks=_chunks(look.service.store, crawl, format_))
 
 

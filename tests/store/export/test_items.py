@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from greencrawl.cli.main import main
-from greencrawl.schema.records import Commit, Crawl, CrawlOptions
+from greencrawl.schema.records import Commit, Crawl, CrawlOptions, PageFilter
 from greencrawl.store.export.items import (
     MOST_COLUMNS,
     ItemsCsv,
@@ -21,7 +21,6 @@ from greencrawl.store.export.items import (
     TooManyColumns,
     columns_of,
 )
-from greencrawl.store.export.resumable import Wanted
 from greencrawl.store.sqlite.store import SqliteStore
 from tests.store.export.test_formats import exported
 from tests.store.export.test_resumable import export, killed_export
@@ -92,7 +91,7 @@ def test_each_record_is_a_line_of_jsonl_with_the_url_of_its_page(
 def test_a_csv_of_records_has_a_column_for_each_name_in_any_record(
     store: SqliteStore, crawl: Crawl, raw: bool
 ) -> None:
-    columns = columns_of(store, Wanted(crawl=crawl))
+    columns = columns_of(store, crawl.id, PageFilter())
     assert columns == ("_url", "_fetched", "name", "price", "tags", "more", "line")
     data, _ = exported(store, crawl, ItemsCsv(columns, raw=raw))
     rows = list(csv.DictReader(io.StringIO(data.decode(), newline=""), strict=True))
@@ -107,7 +106,7 @@ def test_records_with_too_many_names_are_refused_as_csv(store: SqliteStore, craw
     wide = [{f"n{n}": n} for n in range(MOST_COLUMNS)]
     store.commit(Commit([page(crawl.id, 9, items=encoded(*wide))]))
     with pytest.raises(TooManyColumns, match="use --format jsonl"):
-        columns_of(store, Wanted(crawl=crawl))
+        columns_of(store, crawl.id, PageFilter())
 
 
 def test_a_killed_export_goes_on_with_the_columns_that_it_began_with(
