@@ -10,7 +10,7 @@ Its parts do the work, one module each; this module connects them.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -53,13 +53,10 @@ from greencrawl.broker.frontier.robots import Robots
 from greencrawl.broker.frontier.scans import Scans
 from greencrawl.broker.frontier.scripts.calls import Scripts
 from greencrawl.broker.frontier.sessions import Sessions, Slowest
-from greencrawl.schema.errors import DutyLost, Unavailable
-from greencrawl.schema.log import logger
+from greencrawl.schema.errors import Unavailable
 from greencrawl.schema.records import Duty, Stamp
 from greencrawl.schema.wire import to_msgpack
 from greencrawl.store.base import Store
-
-log = logger("frontier")
 
 
 class Frontier:
@@ -96,6 +93,7 @@ class Frontier:
         """Set when something waits in the overflow, as far as this process knows."""
         self.ordering = ActivityEvent()
         """Set when another broker received orders, or may have."""
+        self.announce = partial(announce, self.nodes)
         self.beats = MemberBeats(self.nodes)
         self.outages = StoreOutages(self.nodes)
         self._memory = Memory(placement, host_bytes)
@@ -224,11 +222,6 @@ class Frontier:
         held._put_together(self._calls.under(duty), self._store.under(duty))
         return held
 
-    def announce(self, what: bytes, crawls: Collection[int]) -> None:
-        """Send a message to the other brokers; one that misses it finds out later. Raises
-        nothing."""
-        announce(self.nodes, what, crawls)
-
     # -- memory
 
     def watch_memory(self) -> None:
@@ -286,22 +279,12 @@ class Frontier:
     def tick(self, stamp: Stamp) -> None:
         """Write the store's clock, just read, to every node as its tick, and follow the epochs.
 
-        A node that does not answer is left out. The tick of a node that is owed something stays
-        before its debt: otherwise a copy of the node that comes back would not get what it missed.
-        Raises DutyLost, Unavailable.
+        A node that does not answer is left out. Raises DutyLost, Unavailable.
         """
-        owed = self._store.debts()  # read after the clock: a later debt begins there or later
+        debts = self._store.debts()  # read after the clock: a later debt begins there or later
         for node in self.nodes:
-            on = self.partitions_on(node)
-            debt = owed.get(node.id)
-            tick = stamp.clock if debt is None else min(stamp.clock, debt.since)
-            try:
-                self.recovery.compare(node, stamp)
-                self._wake_ups.beat(node, on[0] if on else 0, tick, duty=self._calls.duty)
-            except DutyLost:
-                raise
-            except Unavailable as error:
-                log.info("no_tick", node=node.shown, reason=str(error))
+            on, debt = self.partitions_on(node), debts.get(node.id)
+            self._wake_ups.tick(node, on, stamp, debt, self.recovery.compare, self._calls.duty)
 
     @property
     def lease_calls_waiting(self) -> int:

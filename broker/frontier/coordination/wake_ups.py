@@ -24,7 +24,7 @@ from greencrawl.broker.frontier.nodes.node import Node
 from greencrawl.schema.clock import monotonic
 from greencrawl.schema.errors import DutyLost, Unavailable
 from greencrawl.schema.log import Trouble, logger
-from greencrawl.schema.records import Duty
+from greencrawl.schema.records import Debt, Duty, Stamp
 from greencrawl.schema.wire import to_msgpack
 from greencrawl.store.base import Store
 
@@ -124,6 +124,30 @@ class WakeUps:
         if owed:
             self._owed(node)
         return int(published)
+
+    def tick(
+        self,
+        node: Node,
+        on: list[int],
+        stamp: Stamp,
+        debt: Debt | None,
+        compare: Callable[[Node, Stamp], None],
+        duty: Duty | None,
+    ) -> None:
+        """Send a beat with the store's clock, after ``compare`` with its epochs.
+
+        If the node is owed something, the tick stays before that ``debt``: otherwise a copy of the
+        node that comes back would not get what it missed. Raises DutyLost; that the node does not
+        answer is only logged.
+        """
+        at = stamp.clock if debt is None else min(stamp.clock, debt.since)
+        try:
+            compare(node, stamp)
+            self.beat(node, on[0] if on else 0, at, duty=duty)
+        except DutyLost:
+            raise
+        except Unavailable as error:
+            log.info("no_tick", node=node.shown, reason=str(error))
 
     def beats(self, node: Node, on: list[int]) -> None:
         """Send beats for ever, and look for lost messages; a greenlet runs this."""
