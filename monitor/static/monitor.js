@@ -194,8 +194,19 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// The page is shown first. Then the library for its plots is loaded.
-if (document.body.dataset.plots) requestAnimationFrame(() => setTimeout(load));
+// The page is shown first. Then the library for its plots is loaded: to read it takes the processor
+// time that the first paint needs.
+if (document.body.dataset.plots) {
+  if (self.PerformanceObserver?.supportedEntryTypes?.includes("paint")) {
+    const shown = new PerformanceObserver(() => {
+      shown.disconnect();
+      load();
+    });
+    shown.observe({ type: "paint", buffered: true });
+  } else {
+    requestAnimationFrame(() => setTimeout(load));
+  }
+}
 document.querySelectorAll("[data-live]").forEach(follow);
 // On a phone the menu is a row, of which the page's own place may be out of sight.
 document.querySelector("nav [aria-current=page]")?.scrollIntoView({ block: "nearest", inline: "center" });
