@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from tests.support.system import wait_until
 
 SECONDS = 120
 ROOMS = ("broker", "cli", "logger", "monitor", "schema", "store", "worker")
+COMPILER = shutil.which("cc")
 OWN = ("greencrawl.pth", "greencrawl_speedups_*", "__pycache__")
 """The parts of our own environment that the new one does not get."""
 
@@ -118,9 +120,10 @@ class Installed:
             process.wait()
 
 
-def build(source: Path, target: Path, *options: str) -> None:
+def build(source: Path, target: Path, *options: str, **environ: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "build", "--no-isolation", *options, "-o", str(target), str(source)],
+        env={**os.environ, **environ},
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -160,22 +163,48 @@ def sites() -> list[Path]:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     folder = tmp_path_factory.mktemp("package")
-    checkout, dist, venv = folder / "checkout", folder / "dist", folder / "venv"
+    checkout, dist = folder / "checkout", folder / "dist"
     checkout.mkdir()
     for name in ("src", "site", *ROOMS):
         unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
         shutil.copytree(ROOT / name, checkout / name, symlinks=True, ignore=unwanted)
-    for pattern in ("pyproject.toml", "README.md", "LICENSE*", "NOTICE*", "MANIFEST.in"):
+    for pattern in (
+        "pyproject.toml",
+        "setup.py",
+        "README.md",
+        "LICENSE*",
+        "NOTICE*",
+        "MANIFEST.in",
+    ):
         for file in ROOT.glob(pattern):
             shutil.copy(file, checkout)
     build(checkout, dist)  # the wheel is made from the sdist
+    (sdist,), (wheel,) = dist.glob("*.tar.gz"), dist.glob("*.whl")
+    return environment(folder, sdist, wheel)
+
+
+def environment(folder: Path, sdist: Path, wheel: Path) -> Installed:
+    """Install the wheel alone into a new environment that borrows the tests' libraries."""
+    venv = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     (packages,) = venv.glob("lib/python3*/site-packages")
     (packages / "borrowed.pth").write_text(f"{libraries(folder / 'libraries')}\n")
-    (sdist,), (wheel,) = dist.glob("*.tar.gz"), dist.glob("*.whl")
     made = Installed(venv, sdist, wheel)
     install(made.python, wheel)
     return made
+
+
+def unpacked(sdist: Path, folder: Path) -> Path:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    (source,) = folder.glob("greencrawl-*")
+    return source
+
+
+def packed(wheel: Path) -> list[str]:
+    """Return the names of the files in a wheel, except those about the wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return [name for name in archive.namelist() if ".dist-info/" not in name]
 
 
 def shipped() -> set[str]:
@@ -190,9 +219,10 @@ def shipped() -> set[str]:
 
 
 def test_wheel_and_sdist_hold_the_whole_package_and_no_more(installed: Installed) -> None:
-    with zipfile.ZipFile(installed.wheel) as wheel:
-        names = [name for name in wheel.namelist() if ".dist-info/" not in name]
-    assert set(names) == shipped()
+    names = packed(installed.wheel)
+    compiled = [name for name in names if name.startswith("greencrawl_speedups_")]
+    assert len(compiled) == (COMPILER is not None)
+    assert set(names) - set(compiled) == shipped()
     assert len(names) == len(set(names))
     top = f"greencrawl-{greencrawl.__version__}"
     with tarfile.open(installed.sdist) as sdist:
@@ -202,7 +232,7 @@ def test_wheel_and_sdist_hold_the_whole_package_and_no_more(installed: Installed
     assert {
         name.removeprefix(inside) for name in files if name.startswith(f"{inside}greencrawl/")
     } == shipped()
-    assert f"{top}/pyproject.toml" in files
+    assert {f"{top}/pyproject.toml", f"{top}/setup.py"} < files
     assert not [name for name in files if name.startswith((f"{top}/tests", f"{top}/bench"))]
     wanted = {"zh/茶.html", "robots.txt"}
     assert {f"greencrawl/site/{name}" for name in wanted} < set(names)
@@ -256,28 +286,69 @@ print(compiled and compiled.__file__.startswith(sys.prefix))
 """
 
 
-def test_the_part_in_c_is_compiled_on_request(installed: Installed, tmp_path: Path) -> None:
-    read = ("python", "-c", WHAT_READS)
-    text = "True a b ['http://h/c']\n"
-    assert installed.said(*read, cwd=tmp_path) == f"{text}None\n"
-    compiling = ("python", "-m", "greencrawl.worker.extract.compile")
-    without = installed.run(*compiling, cwd=tmp_path, environ=installed.environ() | {"CC": "false"})
-    assert without.returncode == 1
-    assert "everything but main text works without it, only slower" in without.stderr
-    assert installed.said(*read, cwd=tmp_path) == f"{text}None\n"
-    if shutil.which("cc") is None:
-        pytest.skip("there is no compiler")
-    assert installed.said(*compiling, cwd=tmp_path) == ""
-    assert installed.said(*read, cwd=tmp_path) == f"{text}True\n"
+READ = ("python", "-c", WHAT_READS)
+READS = "True a b ['http://h/c']\n"
 
 
-def test_the_demo_runs_from_an_empty_folder(installed: Installed, tmp_path: Path) -> None:
-    done = installed.run("greencrawl", "crawl", "--demo", cwd=tmp_path)
+@pytest.mark.skipif(COMPILER is None, reason="there is no compiler")
+def test_a_wheel_has_the_part_in_c_and_is_for_this_python(
+    installed: Installed, tmp_path: Path
+) -> None:
+    assert installed.said(*READ, cwd=tmp_path) == f"{READS}True\n"
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    assert f"-{python}-{python}-linux" in installed.wheel.name
+
+
+def test_the_demo_of_a_wheel_without_the_part_in_c_says_how_to_compile_it(
+    installed: Installed, tmp_path: Path
+) -> None:
+    source = unpacked(installed.sdist, tmp_path)
+    build(source, tmp_path / "dist", "--wheel", CC="false")
+    (wheel,) = (tmp_path / "dist").iterdir()
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert set(packed(wheel)) == shipped()
+    without = environment(tmp_path, installed.sdist, wheel)
+    assert without.said(*READ, cwd=tmp_path) == f"{READS}None\n"
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    done = without.run("greencrawl", "crawl", "--demo", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    data = tmp_path / "data" / "demo"
-    out = installed.said("greencrawl", "export", "--data", str(data), cwd=tmp_path)
+    data = folder / "data" / "demo"
+    out = without.said("greencrawl", "export", "--data", str(data), cwd=folder)
     titles = {json.loads(line).get("title") for line in out.splitlines()}
     assert len(titles) > 15, titles
+
+    named = re.search(r"that needs the part in C: `(.+)` makes it", done.stderr)
+    assert named, done.stderr
+    program, *rest = named[1].split()
+    assert rest == ["-m", "greencrawl.worker.extract.compile"]
+    compiling = (str(folder / program), *rest)
+    failed = without.run(*compiling, cwd=folder, environ=without.environ() | {"CC": "false"})
+    assert failed.returncode == 1
+    assert "everything but main text works without it, only slower" in failed.stderr
+    assert without.said(*READ, cwd=tmp_path) == f"{READS}None\n"
+    if COMPILER is None:
+        pytest.skip("there is no compiler")
+    assert without.said(*compiling, cwd=folder) == ""
+    assert without.said(*READ, cwd=tmp_path) == f"{READS}True\n"
+
+
+def test_a_build_goes_on_without_lxml(installed: Installed, tmp_path: Path) -> None:
+    source, lib = unpacked(installed.sdist, tmp_path), tmp_path / "lib"
+    (tmp_path / "lxml.py").write_text("raise ImportError('there is no lxml')\n")
+    done = subprocess.run(
+        [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(lib)],
+        cwd=source,
+        env=installed.environ() | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the part in C was not compiled: there is no lxml" in done.stderr
+    assert (lib / "greencrawl" / "__main__.py").exists()
+    assert not list(lib.glob("greencrawl_speedups_*"))
 
 
 def test_a_hook_of_the_current_folder_may_import_a_distribution_named_schema(
